@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from albert_data.config import BuildConfig, ExampleConfig, TextConfig, VocabConfig
     from albert_data.errors import AlbertDataError
     from albert_data.pipeline.build import BuildReport, build
-    from albert_data.pipeline.vocabulary import VocabReport, train_vocab
     from albert_data.sentences.text import split_sentences
     from albert_data.shards.reader import Example, Shards, open_shards
     from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+    from albert_data.vocab.learning import train_vocab
+    from albert_data.vocab.report import VocabReport
 
 __version__ = "0.4.0"
 __all__ = [
@@ -42,7 +43,7 @@ _MODULES = {
     "albert_data.config": ("BuildConfig", "ExampleConfig", "TextConfig", "VocabConfig"),
     "albert_data.errors": ("AlbertDataError",),
     "albert_data.pipeline.build": ("BuildReport", "build"),
-    "albert_data.pipeline.vocabulary": ("VocabReport", "train_vocab"),
+    "albert_data.vocab.learning": ("VocabReport", "train_vocab"),
     "albert_data.sentences.text": ("split_sentences",),
     "albert_data.shards.reader": ("Example", "Shards", "open_shards"),
     "albert_data.tokenizer.model": ("Tokenizer", "load_tokenizer"),

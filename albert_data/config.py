@@ -20,7 +20,7 @@ COMPRESSIONS = ("none", "zstd", "lz4")
 WORDPIECE = "wordpiece"
 SENTENCEPIECE_TYPES = ("unigram", "bpe")
 MODEL_TYPES = (*SENTENCEPIECE_TYPES, WORDPIECE)
-NORMALIZATIONS = ("none", "albert-v2")  # of text before SentencePiece, see tokenizer/albert_text.py
+NORMALIZATIONS = ("none", "albert-v2")  # of text before SentencePiece, see tokenizer/sentencepiece/albert.py
 MASKING_LAWS = ("ngram", "span", "word", "token")
 LONGEST_SPAN = 10  # of masking "span", as in SpanBERT
 MIN_VALIDATION = 30  # documents: figures of fewer say little, so small corpora give more than --validation-fraction
@@ -43,14 +43,14 @@ class TextConfig:
 
     sentences: "prose" segments each line by the rules of `language`; "lines" takes a line as a sentence.
     language: an ISO 639 code; kept in its shortest form ("pt" for "pt-BR").
-    text_field: the field of a record that holds the text, or several joined by commas; field_names.py has the rule.
+    text_field: the field of a record that holds the text, or several joined by commas; fields.py has the rule.
     strict: stop at the first damage. By default damage is repaired or skipped, and counted.
     documents: a document of a .txt file ends at a "blank-line", or with the "file". A JSON line is always one document.
     unwrap: join the lines of hard-wrapped paragraphs.
     encoding: the encoding of all inputs, by any name that Python knows. None: each file is UTF-8, or it begins with the
     byte order mark of UTF-16 or UTF-32. AUTO: each file is read once more to find its encoding.
     language_field: the field that names the language of a record. None: all records are in `language`.
-    word_separator: what another program put between words; it is removed (corpus/separators.py). None: nothing is.
+    word_separator: what another program put between words; it is removed (corpus/lines/separators.py).
     """
 
     sentences: str = "prose"

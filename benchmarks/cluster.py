@@ -21,11 +21,14 @@ from unittest.mock import patch
 import click
 import numpy as np
 
+from albert_data.corpus import tasks
 from albert_data.corpus.inputs import Input
-from albert_data.pipeline import plan, ray_engine, reducing
-from albert_data.pipeline.plan import MapTask
-from albert_data.pipeline.ray_worker import RESULT
-from albert_data.pipeline.receipts import TaskReceipt, read_receipt, write_receipt
+from albert_data.corpus.tasks import MapTask
+from albert_data.jobs import ray_engine
+from albert_data.jobs.ray_worker import RESULT
+from albert_data.jobs.receipts import read_receipt, write_receipt
+from albert_data.pipeline import reducing
+from albert_data.pipeline.receipts import TaskReceipt
 
 TERABYTE = 10**12
 MAP_RATE = 25e6  # bytes of text a second on a core, as measured by `python -m benchmarks`, less what a store costs
@@ -55,12 +58,12 @@ class Sizes:
 def measure_plan(num_bytes: int, num_files: int) -> Sizes:
     """Plan files of equal size. Only the search for the ends of documents is left out: one read for each cut."""
     began = time.perf_counter()
-    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file, patch.object(plan, "_find_document", _cut_there):
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file, patch.object(tasks, "_find_document", _cut_there):
         one = Input(path=file.name, format="jsonl", compression=None, size=num_bytes // num_files, modified_ns=0)
-        tasks = plan.plan_tasks([one] * num_files)
+        made = tasks.plan_tasks([one] * num_files)
     shards = reducing.plan_shards("train", int(num_bytes * ROWS_BYTES), None, int(num_bytes * ROWS_BYTES))
-    groups = reducing.group_tasks(shards, len(tasks))
-    return Sizes(tasks, len(shards), groups, time.perf_counter() - began)
+    groups = reducing.group_tasks(shards, len(made))
+    return Sizes(made, len(shards), groups, time.perf_counter() - began)
 
 
 def _cut_there(file: Any, format: str, at: int, size: int) -> int:

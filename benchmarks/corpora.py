@@ -23,8 +23,9 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
+from albert_data.data import slice_sentences
 from albert_data.errors import AlbertDataError
-from albert_data.sentences.text import make_text, slice_sentences
+from albert_data.sentences.text import make_text
 from benchmarks import jobs
 from benchmarks.results import MEGABYTE
 

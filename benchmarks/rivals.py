@@ -15,7 +15,7 @@ from typing import Any
 import sentencepiece
 
 from albert_data import load_tokenizer
-from albert_data.tokenizer.proto import UNIGRAM, read_settings
+from albert_data.tokenizer.sentencepiece.proto import UNIGRAM, read_settings
 
 # The libraries read these when they are imported: no network, and no second thread.
 os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1", HF_HUB_OFFLINE="1")

@@ -17,7 +17,7 @@ import numpy as np
 import sentencepiece
 
 from albert_data import load_tokenizer
-from albert_data.sentences.text import Text
+from albert_data.data import Text
 from benchmarks import rivals
 from benchmarks.corpora import Corpus, Setup, count_bytes, take_bytes
 from benchmarks.results import OURS, SENTENCEPIECE, TOKENIZERS, UNCOLLECTED, Measurement, Timing

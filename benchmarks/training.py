@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples
 from albert_data.train.batch import Batch, BatchShape, collate
 from albert_data.train.compiling import compile_model
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig

@@ -5,10 +5,10 @@
 A line is a range of code points: the first, its general category, and its script (letters, marks and numbers only;
 "-" for others). The script is the first word of the characters' Unicode names, which is what the names are made of.
 
-A line of normalization.tsv is a range of code points and what tokenizer/albert_text.py has to know of each: the code
-points that NFKD and lower case make of it, without combining characters (capital sigma stays: its lower case depends on
-its neighbours), or that it is "cased", "ignorable" (case-ignorable), "digit" (str.isdigit), "space" (str.isspace).
-Hangul syllables are left out, as arithmetic decomposes them.
+A line of normalization.tsv is a range of code points and what tokenizer/sentencepiece/albert.py has to know of each:
+the code points that NFKD and lower case make of it, without combining characters (capital sigma stays: its lower case
+depends on its neighbours), or that it is "cased", "ignorable" (case-ignorable), "digit" (str.isdigit), "space"
+(str.isspace). Hangul syllables are left out, as arithmetic decomposes them.
 """
 
 from __future__ import annotations

@@ -26,11 +26,10 @@ import references
 from xxhash import xxh3_64_intdigest
 
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig
-from albert_data.corpus import blocks
+from albert_data.corpus import blocks, tasks
 from albert_data.corpus.inputs import find_inputs
-from albert_data.pipeline import plan
+from albert_data.jobs.engine import Engine
 from albert_data.pipeline.build import BuildReport, build_shards
-from albert_data.pipeline.engine import Engine
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
@@ -155,8 +154,8 @@ def set_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 
 def make_tasks_small(monkeypatch: pytest.MonkeyPatch, num_bytes: int = 1 << 14) -> None:
     """Make tasks so small that a small corpus has several."""
-    monkeypatch.setattr(plan, "_MIB", num_bytes)
-    monkeypatch.setattr(plan, "_MIN_TASK_BYTES", num_bytes)
+    monkeypatch.setattr(tasks, "_MIB", num_bytes)
+    monkeypatch.setattr(tasks, "_MIN_TASK_BYTES", num_bytes)
     monkeypatch.setattr(blocks, "_CHUNK", num_bytes)
 
 

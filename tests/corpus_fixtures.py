@@ -15,11 +15,12 @@ import references
 from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
-from albert_data.corpus import blocks, documents, long_documents, unwrapping
+from albert_data.corpus import blocks, documents
 from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
-from albert_data.corpus.streams import read_stream
+from albert_data.corpus.formats.streams import read_stream
+from albert_data.corpus.lines import long_documents, unwrapping
 
 MAX_LINE, MAX_DOCUMENT = 16, 48
 

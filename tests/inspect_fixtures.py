@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from shard_fixtures import NO_TOTALS, VERSIONS, describe_folder, hash_splits, seal
 
 from albert_data.config import BuildConfig, ExampleConfig
+from albert_data.data import Documents, Examples
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
-from albert_data.examples.ragged import Examples
 from albert_data.examples.spans import span_shares
 from albert_data.files import hash_file, read_json, write_json
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.schema import FORMAT_VERSION, from_record_batch, shard_schema, write_shard
-from albert_data.tokenizer.model import Documents, Tokenizer
+from albert_data.tokenizer.model import Tokenizer
 
 TRAIN, VALIDATION = "train/shard-00000.arrow", "validation/shard-00000.arrow"
 SMALL = ExampleConfig(max_seq_len=32, seed=3)

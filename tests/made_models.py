@@ -10,7 +10,7 @@ from tempfile import NamedTemporaryFile
 import numpy as np
 import sentencepiece
 
-from albert_data.tokenizer.proto import NORMAL, read_settings
+from albert_data.tokenizer.sentencepiece.proto import NORMAL, read_settings
 
 UNKNOWN, CONTROL, UNUSED = 2, 3, 5
 SPECIAL = [

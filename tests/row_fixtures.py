@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from toy_documents import as_lists
 
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples
 
 # ids, segment_a_len, label, masked positions and originals, document key
 Row = tuple[list[int], int, int, list[tuple[int, int]], int]

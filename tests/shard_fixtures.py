@@ -15,7 +15,7 @@ import numpy as np
 from row_fixtures import Row, make_examples
 
 from albert_data.config import BuildConfig
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples
 from albert_data.examples.spans import span_shares
 from albert_data.files import hash_file
 from albert_data.rules import current_versions

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from toy_language import chinese_sentence, english_sentence, make_sentences, train_model
 
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples
 from albert_data.inspect.audit.guesses import check_surface
 from albert_data.inspect.audit.rules import Check
 from albert_data.tokenizer.model import Tokenizer

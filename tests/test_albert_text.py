@@ -11,7 +11,8 @@ from albert_reference import normalise_slowly
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from albert_data.tokenizer.albert_text import (
+from albert_data.tokenizer.buffers import Sentences
+from albert_data.tokenizer.sentencepiece.albert import (
     CASED,
     IGNORABLE,
     digits,
@@ -20,7 +21,6 @@ from albert_data.tokenizer.albert_text import (
     normalise_slices,
     normalise_text,
 )
-from albert_data.tokenizer.buffers import Sentences
 from albert_data.unicode_tables import category
 
 # Characters that Python's tables and ours both have.

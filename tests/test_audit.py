@@ -23,8 +23,8 @@ from toy_language import make_sentences, train_model
 
 from albert_data.cli.main import cli, run
 from albert_data.corpus.inputs import find_inputs
+from albert_data.data import Examples
 from albert_data.errors import InputError
-from albert_data.examples.ragged import Examples
 from albert_data.inspect.audit import rows as audit_rows
 from albert_data.inspect.audit.audit import Audit, audit_folder
 from albert_data.inspect.audit.guesses import guess_order

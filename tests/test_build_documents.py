@@ -18,10 +18,10 @@ from albert_data.config import VocabConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError, InputError
 from albert_data.files import read_json
+from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.pipeline.build import build, build_shards
-from albert_data.pipeline.engine import Engine, MultiprocessEngine
-from albert_data.pipeline.vocabulary import learn_vocabulary
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.vocab.learning import learn_vocabulary
 
 DOCUMENTS = [
     "\n\n".join(textwrap.fill(line, 60) for line in document.split("\n"))
@@ -147,7 +147,7 @@ def test_the_error_for_a_missing_text_field_names_the_fields_that_exist(tokenize
 def test_a_corpus_without_the_language_field_is_refused(
     command: str, large_line: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("albert_data.corpus.json_lines.LARGE_LINE", large_line)
+    monkeypatch.setattr("albert_data.corpus.formats.json_lines.LARGE_LINE", large_line)
     text = fixtures.make_config(language_field="nolang").text
 
     def read(*names: str) -> Any:

@@ -14,7 +14,7 @@ from build_fixtures import InlineEngine, InterruptedEngine, PicklingEngine, dige
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_data.pipeline.engine import Engine, MultiprocessEngine
+from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.shards.manifest import Counts
 from albert_data.shards.reader import Example, open_shards
 from albert_data.tokenizer.model import Tokenizer

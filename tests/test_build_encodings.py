@@ -16,8 +16,8 @@ from albert_data.errors import InputError, OutputError
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
+from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.pipeline.build import build_shards
-from albert_data.pipeline.engine import MultiprocessEngine
 from albert_data.tokenizer.model import Tokenizer
 
 TEXTS = {

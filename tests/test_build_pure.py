@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from albert_data import split_sentences
 from albert_data.corpus.inputs import find_inputs
+from albert_data.corpus.tasks import plan_tasks
 from albert_data.errors import InputError
-from albert_data.pipeline.engine import Engine, MultiprocessEngine
-from albert_data.pipeline.plan import plan_tasks
+from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.tokenizer.model import Tokenizer
 

@@ -23,10 +23,10 @@ from build_fixtures import (
 )
 
 from albert_data.errors import OutputError
+from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.pipeline import build as build_module
 from albert_data.pipeline import workdir
 from albert_data.pipeline.build import BuildReport
-from albert_data.pipeline.engine import MultiprocessEngine
 from albert_data.tokenizer.model import Tokenizer
 
 _replace = os.replace

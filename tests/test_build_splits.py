@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from references import choose_validation, split_key
 
-from albert_data.pipeline.engine import MultiprocessEngine
-from albert_data.pipeline.progress import NullProgress
+from albert_data.jobs.engine import MultiprocessEngine
+from albert_data.jobs.progress import NullProgress
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 

@@ -20,15 +20,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from albert_data.errors import TokenizerError
-from albert_data.tokenizer import chunks
 from albert_data.tokenizer.buffers import Sentences
-from albert_data.tokenizer.charsmap import read_charsmap
-from albert_data.tokenizer.cuts import find_bigrams, find_contracted, make_cut_rule
-from albert_data.tokenizer.cutting import PADDING, SINGLE, SOLID
-from albert_data.tokenizer.lattice import encode_chunks
+from albert_data.tokenizer.chunks import encoder
+from albert_data.tokenizer.chunks.cutting import PADDING, SINGLE, SOLID
+from albert_data.tokenizer.chunks.lattice import encode_chunks
+from albert_data.tokenizer.chunks.trie import make_trie
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.proto import change_settings, read_settings
-from albert_data.tokenizer.trie import make_trie
+from albert_data.tokenizer.sentencepiece.charsmap import read_charsmap
+from albert_data.tokenizer.sentencepiece.cuts import find_bigrams, find_contracted, make_cut_rule
+from albert_data.tokenizer.sentencepiece.proto import change_settings, read_settings
 from albert_data.tokenizer.words import SPACE
 
 CORPUS = Path(__file__).parent.parent / "sample_corpus"
@@ -134,7 +134,7 @@ def test_a_model_whose_text_cannot_be_cut_goes_through_sentencepiece(name: str):
 
 
 def test_a_model_of_more_text_than_the_trie_holds_goes_through_sentencepiece(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("albert_data.tokenizer.cuts.MAX_CHARACTERS", 3000)
+    monkeypatch.setattr("albert_data.tokenizer.sentencepiece.cuts.MAX_CHARACTERS", 3000)
     tokenizer = Tokenizer(train().model, "model")
     assert tokenizer.slow_reason == "its pieces hold 3,000 characters or more"
     assert encode(tokenizer, LINES[:20]) == encode_by_sentencepiece(tokenizer, LINES[:20])
@@ -153,7 +153,7 @@ def test_a_full_table_changes_no_id(monkeypatch: pytest.MonkeyPatch):
     for limit in limits:
         with monkeypatch.context() as patch:
             for name, value in limit.items():
-                patch.setattr(chunks, name, value)
+                patch.setattr(encoder, name, value)
             small = Tokenizer(tokenizer.model, "model")
             assert encode(small, LINES) == expected, limit
             assert encode(small, LINES) == expected, f"{limit}, again"

@@ -22,7 +22,7 @@ import sentencepiece
 
 from albert_data.cli.main import run
 from albert_data.config import ExampleConfig
-from albert_data.corpus.formats import ALLOWED_NAMES
+from albert_data.corpus.formats.recognition import ALLOWED_NAMES
 from albert_data.storage import Disk
 
 TEXT = "A first document. It has two sentences.\n\nAnd a second one.\n"

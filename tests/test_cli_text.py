@@ -27,7 +27,7 @@ import sys
 from pathlib import Path
 import pyarrow
 from albert_data.pipeline.build import build_shards
-from albert_data.pipeline.engine import MultiprocessEngine
+from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.tokenizer.model import load_tokenizer

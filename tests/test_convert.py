@@ -25,7 +25,7 @@ from albert_data import storage
 from albert_data.cli.main import run
 from albert_data.convert import FORMATS, folder
 from albert_data.errors import OutputError, ShardError
-from albert_data.pipeline.engine import MultiprocessEngine
+from albert_data.jobs.engine import MultiprocessEngine
 
 NUM_SHARDS = 4  # of the fixture, in both splits
 

@@ -18,13 +18,14 @@ from test_corpus_formats import read_all
 from test_corpus_tables import read_languages
 
 from albert_data.config import TextConfig, VocabConfig
-from albert_data.corpus import csv_files, inputs, json_arrays
-from albert_data.corpus.json_arrays import JsonLines
-from albert_data.corpus.records import make_blocks
+from albert_data.corpus import inputs
+from albert_data.corpus.formats import csv_files, json_arrays
+from albert_data.corpus.formats.json_arrays import JsonLines
+from albert_data.corpus.formats.records import make_blocks
+from albert_data.corpus.tasks import plan_tasks
 from albert_data.errors import InputError
-from albert_data.pipeline.plan import plan_tasks
-from albert_data.pipeline.vocabulary import learn_vocabulary
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.vocab.learning import learn_vocabulary
 
 
 def read_text(tmp_path: Path, name: str, text: str, **settings: Any) -> tuple[list[bytes], Counter[str]]:

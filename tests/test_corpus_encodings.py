@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
-from albert_data.corpus.encodings import SAMPLE_BYTES, find_encoding, find_marked_encoding, find_wrong_encoding
 from albert_data.corpus.inputs import find_inputs, open_input
+from albert_data.corpus.lines.encodings import SAMPLE_BYTES, find_encoding, find_marked_encoding, find_wrong_encoding
 from albert_data.corpus.mixtures import find_sources
 from albert_data.errors import InputError
 

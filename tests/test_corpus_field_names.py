@@ -16,10 +16,10 @@ from test_corpus_formats import read_all
 from test_corpus_tables import read_languages
 
 from albert_data.config import TextConfig
-from albert_data.corpus import json_lines
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.field_names import look_up
+from albert_data.corpus.fields import look_up
+from albert_data.corpus.formats import json_lines
 from albert_data.errors import InputError
 
 

@@ -18,7 +18,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.inputs import find_inputs
-from albert_data.pipeline.plan import read_tasks
+from albert_data.corpus.tasks import read_tasks
 from albert_data.tokenizer.model import Tokenizer
 
 DOCUMENTS = fixtures.make_documents(300, seed=9)

@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 
 from albert_data.config import TextConfig
-from albert_data.corpus.formats import ALLOWED_NAMES
+from albert_data.corpus.formats.recognition import ALLOWED_NAMES
 from albert_data.corpus.inputs import find_inputs, open_counted, open_input
 from albert_data.errors import InputError, StorageError
 

@@ -15,8 +15,8 @@ from corpus_fixtures import read
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from albert_data.corpus import json_lines
-from albert_data.corpus.json_scanning import OBJECT, STRING, scan
+from albert_data.corpus.formats import json_lines
+from albert_data.corpus.formats.json_scanning import OBJECT, STRING, scan
 
 PIECES = [
     *(

@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
-from albert_data.corpus import json_lines
 from albert_data.corpus.blocks import Origin, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import read_documents, split_lines
+from albert_data.corpus.formats import json_lines
 from albert_data.errors import ConfigError, InputError
 from albert_data.languages import unpack_language
-from albert_data.pipeline.parts import split_lines
 
 BY_FIELD = TextConfig(language="en", language_field="lang")
 

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
-from albert_data.corpus import json_lines
 from albert_data.corpus.blocks import Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.fields import Fields
+from albert_data.corpus.formats import json_lines
 from albert_data.corpus.layout import SHORT_BYTES, advise
-from albert_data.pipeline.vocabulary import no_document
+from albert_data.vocab.learning import no_document
 
 WORDS = "It was the best of times it was the worst of times it was the age of wisdom it was the age of foolishness "
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from albert_data.corpus import blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import find_inputs
-from albert_data.corpus.line_ends import break_lines, count_unfinished, has_breaks
-from albert_data.pipeline.plan import plan_tasks
+from albert_data.corpus.lines.line_ends import break_lines, count_unfinished, has_breaks
+from albert_data.corpus.tasks import plan_tasks
 
 ENDS = {"CR": "\r", "CR LF": "\r\n", "CR CR LF": "\r\r\n", "U+0085": "\u0085", "U+2028": "\u2028", "U+2029": "\u2029"}
 pieces = st.sampled_from(
@@ -96,8 +96,8 @@ def test_ranges_of_a_file_hold_whole_documents(tmp_path: Path, end: str, monkeyp
     documents = [f"document {number}{end}of two lines" for number in range(200)]
     path = tmp_path / "a.txt"
     path.write_bytes((end * 2).join(documents).encode() + b"\n\n" + "\n\n".join(documents).encode())
-    monkeypatch.setattr("albert_data.pipeline.plan._MIN_TASK_BYTES", 64)
-    monkeypatch.setattr("albert_data.pipeline.plan._TASKS", 10**6)
+    monkeypatch.setattr("albert_data.corpus.tasks._MIN_TASK_BYTES", 64)
+    monkeypatch.setattr("albert_data.corpus.tasks._TASKS", 10**6)
     spans = [block for task in plan_tasks(find_inputs([str(path)])) for block in task.read(Damage())]
     assert len(spans) > 10
     found = [document for block in spans for document in read(block.data)[0]]

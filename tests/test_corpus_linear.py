@@ -18,7 +18,7 @@ from albert_data.corpus import blocks
 from albert_data.corpus.blocks import Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
-from albert_data.corpus.long_documents import cut_lines
+from albert_data.corpus.lines.long_documents import cut_lines
 from albert_data.sentences.text import make_text
 from albert_data.sentences.words import make_source
 
@@ -134,7 +134,7 @@ def test_lines_in_parts_of_a_byte_are_joined_first(part: bytes, monkeypatch: pyt
     def parts(size: int) -> Iterator[bytes]:
         return (Part(part) for _ in range(size))
 
-    monkeypatch.setattr("albert_data.corpus.long_documents.MAX_LINE", 256)
+    monkeypatch.setattr("albert_data.corpus.lines.long_documents.MAX_LINE", 256)
     costs = []
     for size in SIZES:
         copied.clear()

@@ -27,15 +27,16 @@ from format_fixtures import (
 from test_corpus_formats import read_all
 
 from albert_data.config import TextConfig
-from albert_data.corpus import blocks, tables
+from albert_data.corpus import blocks
 from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
+from albert_data.corpus.formats import tables
+from albert_data.corpus.formats.tables import list_begins, read_table
 from albert_data.corpus.inputs import find_inputs
-from albert_data.corpus.tables import list_begins, read_table
+from albert_data.corpus.tasks import plan_tasks, read_tasks
 from albert_data.errors import InputError
 from albert_data.languages import unpack_language
-from albert_data.pipeline.plan import plan_tasks, read_tasks
 
 WRITERS = {"a.parquet": write_parquet, "a.arrow": write_arrow, "b.arrows": write_stream, "a.feather": write_feather}
 TEXTS = ["one", None, "zwei\n\nlines", "", " \u2028", "three", "one"]

@@ -16,8 +16,9 @@ from xxhash import xxh3_64_intdigest
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, Origin, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import Lines, read_documents
-from albert_data.sentences.text import Text, make_text, slice_sentences
+from albert_data.corpus.documents import read_documents
+from albert_data.data import Lines, Text, slice_sentences
+from albert_data.sentences.text import make_text
 
 LANGUAGES = ("en", "de", "fr", "ru", "zh", "ja", "hi", "ar", "th", "my", "und")
 ODD = ".!?…。！？।؟:;,\"'()“”»«[]-—0 19aBCMr."

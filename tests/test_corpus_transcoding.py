@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
-from albert_data.corpus import transcoding
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.corpus.inputs import find_inputs
-from albert_data.corpus.transcoding import Transcoded
+from albert_data.corpus.lines import encodings
+from albert_data.corpus.lines.encodings import Transcoded
+from albert_data.corpus.tasks import read_tasks
 from albert_data.errors import ConfigError, InputError
-from albert_data.pipeline.plan import read_tasks
 
 TEXT = "Füße über 中文。\n\nЗдравствуй, 😀!\r\nzwei\n"
 MARKS = {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE, "utf-32-le": codecs.BOM_UTF32_LE}
@@ -43,7 +43,7 @@ def read_corpus(path: Path, text: TextConfig, *, strict: bool = False) -> tuple[
 def test_any_text_is_read_as_its_utf8_would_be(text: str, encoding: str, block_bytes: int, chunk: int):
     text = text.lstrip("\ufeff")
     with pytest.MonkeyPatch.context() as patch, small_sizes():
-        patch.setattr(transcoding, "_CHUNK", chunk)
+        patch.setattr(encodings, "_CHUNK", chunk)
         stream = Transcoded(io.BufferedReader(io.BytesIO(text.encode(encoding))), encoding, "p", strict=True)
         found = read(io.BufferedReader(stream), block_bytes=block_bytes)
         assert found == read(text.encode(), block_bytes=block_bytes)
@@ -71,7 +71,7 @@ def test_damage_is_marked_alike_however_the_bytes_come(data: bytes, encoding: st
     found = []
     for size in (chunk, 1 << 20):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(transcoding, "_CHUNK", size)
+            patch.setattr(encodings, "_CHUNK", size)
             stream = io.BufferedReader(io.BytesIO(data))
             found.append(Transcoded(stream, encoding, "p", strict=False).readall())
     assert found[0] == found[1]

@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
-from albert_data.corpus import hyphens
-from albert_data.corpus.unwrapping import unwrap
+from albert_data.corpus.lines import unwrapping
+from albert_data.corpus.lines.unwrapping import unwrap
 
 FILE, BLANK_LINE = TextConfig(documents="file", unwrap=True), TextConfig(unwrap=True)
 
@@ -53,15 +53,15 @@ def test_lines_are_joined_as_the_reference_joins_them(text: str):
 def test_the_seed_of_the_table_of_words_changes_nothing(text: str, seed: int):
     joined = join(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hyphens, "_SEED", np.uint64(seed))
+        patch.setattr(unwrapping, "_SEED", np.uint64(seed))
         assert join(text) == joined
 
 
 def test_words_whose_hashes_are_alike_do_not_share_slots():
     """Texts can be made of such words; to look for one in a row of 8,000 taken slots took 21 s for 2 MB."""
-    find_slot, keys = around(hyphens.find_slot), np.zeros(32_768, np.uint64)
+    find_slot, keys = around(unwrapping.find_slot), np.zeros(32_768, np.uint64)
     for key in (np.arange(1, 8193, dtype=np.uint64) << np.uint64(40)) | np.uint64(1):
-        keys[find_slot(keys, key, hyphens._SEED)] = key
+        keys[find_slot(keys, key, unwrapping._SEED)] = key
     assert max(len(run) for run in "".join("x" if key else " " for key in keys.tolist()).split()) < 1000
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_data.corpus.valid_utf8 import is_utf8
+from albert_data.corpus.lines.valid_utf8 import is_utf8
 
 # The first and last characters of each length, and beside what may not be.
 EDGES = (

@@ -14,7 +14,8 @@ from corpus_fixtures import read
 from test_corpus_formats import read_all
 
 from albert_data.config import TextConfig
-from albert_data.corpus import blocks, wiki
+from albert_data.corpus import blocks
+from albert_data.corpus.formats import wiki
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import InputError
 

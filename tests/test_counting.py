@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.config import VocabConfig
-from albert_data.sentences.text import Text
-from albert_data.tokenizer.alphabet import choose_alphabet, measure_unspaced, show_character
+from albert_data.data import Text
 from albert_data.tokenizer.buffers import Sentences
-from albert_data.tokenizer.charsmap import find_base
-from albert_data.tokenizer.counting import (
+from albert_data.tokenizer.sentencepiece.charsmap import find_base
+from albert_data.vocab.alphabet import choose_alphabet, measure_unspaced, show_character
+from albert_data.vocab.counting import (
     CharacterCounter,
     CharacterCounts,
     CharacterFinder,

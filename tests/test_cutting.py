@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from test_chunks import LINES, ODD, encode, encode_by_sentencepiece, train
 
 from albert_data.kernels import find_bytes, multiply_and_fold, pointer
-from albert_data.tokenizer.cuts import make_cut_rule
-from albert_data.tokenizer.cutting import (
+from albert_data.tokenizer.chunks.cutting import (
     AFTER,
     BEFORE,
     BLOCK,
@@ -26,7 +25,8 @@ from albert_data.tokenizer.cutting import (
     make_cut_scratch,
     mark_cuts,
 )
-from albert_data.tokenizer.proto import read_settings
+from albert_data.tokenizer.sentencepiece.cuts import make_cut_rule
+from albert_data.tokenizer.sentencepiece.proto import read_settings
 
 Chunk = tuple[int, int, int]
 RULES = {

@@ -16,8 +16,8 @@ import build_fixtures as fixtures
 import pytest
 
 from albert_data.errors import AlbertDataError, ConfigError, InputError, WorkerError
-from albert_data.pipeline import engine
-from albert_data.pipeline.engine import MultiprocessEngine
+from albert_data.jobs import engine
+from albert_data.jobs.engine import MultiprocessEngine
 
 
 @dataclass(frozen=True)

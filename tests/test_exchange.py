@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.config import ExampleConfig
+from albert_data.data import Pairs
 from albert_data.examples.exchange import CLOSE, LOOK_BACK, SLACK, exchange_segments
-from albert_data.examples.ragged import Pairs
-from albert_data.pipeline.engine import MultiprocessEngine
+from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.pipeline.exchanging import describe_shortages
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.tokenizer.model import Tokenizer

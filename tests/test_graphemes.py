@@ -10,13 +10,12 @@ import references
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from albert_data.data import Specials
 from albert_data.examples.masks import find_piece_flags, find_word_begins
 from albert_data.inspect.row_checks import CONTINUES, IS_SPECIAL, JOINS_NEXT, STANDALONE, STARTS, are_parted
 from albert_data.inspect.statistics import OriginalRows, WordArrays, find_words
 from albert_data.kernels import kernel, pointer
-from albert_data.tokenizer.graphemes import continues
-from albert_data.tokenizer.model import Specials
-from albert_data.tokenizer.words import NEVER, WordRule, find_word_starts, judge_piece
+from albert_data.tokenizer.words import NEVER, WordRule, continues, find_word_starts, judge_piece
 from albert_data.unicode_tables import category
 
 MANY = WordRule(
@@ -132,7 +131,7 @@ split_texts = scripts.flatmap(
 
 
 def has_mark_after_stacker(text: str) -> bool:
-    """Whether a mark is between a sign that stacks consonants and the next one: no spelling (see graphemes.py)."""
+    """Whether a mark is between a sign that stacks consonants and the next one: no spelling (see words.py)."""
     return any(
         first in "\u1039\u17d2\u1a60\u1b44\ua9c0" and category(second).startswith("M")
         for first, second in pairwise(text)

@@ -19,19 +19,17 @@ from mixture_fixtures import build_mixture
 from albert_data.cli.main import run
 from albert_data.cli.summary import describe_build
 from albert_data.config import VocabConfig
-from albert_data.corpus import input_counts
-from albert_data.corpus.damage import Damage
+from albert_data.corpus.damage import Damage, Inputs
 from albert_data.corpus.fields import Fields
-from albert_data.corpus.input_counts import Inputs
 from albert_data.corpus.inputs import find_inputs
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
-from albert_data.pipeline.advice import advise_inputs, list_damaged
-from albert_data.pipeline.engine import Engine, MultiprocessEngine
-from albert_data.pipeline.vocabulary import learn_vocabulary
+from albert_data.jobs.engine import Engine, MultiprocessEngine
+from albert_data.shards.advice import advise_inputs, list_damaged
 from albert_data.shards.manifest import DamagedInputs
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.vocab.learning import learn_vocabulary
 
 DOCUMENTS = fixtures.make_documents(60, seed=11)
 REASONS = ("missing_field", "invalid_utf8", "empty_document")
@@ -68,7 +66,7 @@ def test_the_sums_do_not_depend_on_tasks_receipts_or_order(
     found: list[Part], rng: random.Random, kept: int, num_tasks: int
 ):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(input_counts, "_KEPT", kept)
+        patch.setattr("albert_data.corpus.damage._KEPT", kept)
         is_part = {name: count > 1 for name, count in Counter(part.name for part in found).items()}
         tasks = [Damage() for _ in range(num_tasks)]
         for part in rng.sample(found, len(found)):

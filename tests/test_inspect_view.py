@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inspect_fixtures import SMALL, configs, get_tokenizer, make_examples, text_documents
 
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples
 from albert_data.inspect.terminal import count_columns
 from albert_data.inspect.view import PALETTE, show_example, show_legend, to_dict
 from albert_data.shards.reader import Example

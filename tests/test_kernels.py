@@ -16,11 +16,11 @@ from callable_helpers import around
 
 from albert_data import kernel_cache, kernels
 from albert_data.files import find_cache_folder
-from albert_data.tokenizer.encoding import fill_in
+from albert_data.tokenizer.chunks.table import fill_in
 
 FILL_IN = """
 import numpy as np
-from albert_data.tokenizer.encoding import fill_in
+from albert_data.tokenizer.chunks.table import fill_in
 lengths = np.array([1, -1])
 out = fill_in(np.array([7], np.uint16), lengths, np.array([8, 9], np.uint16), np.array([2]))
 assert out.tolist() == [7, 8, 9], out
@@ -32,8 +32,8 @@ import sys
 from pathlib import Path
 
 from albert_data.pipeline.mapping import MapJob
-from albert_data.pipeline.plan import plan_tasks
-from albert_data.pipeline.progress import NullProgress
+from albert_data.corpus.tasks import plan_tasks
+from albert_data.jobs.progress import NullProgress
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.reducing import ReduceJob, make_rules, plan_reduce
 from albert_data.pipeline.warming import Warming
@@ -91,7 +91,7 @@ def test_a_kernel_whose_file_is_cut_short_is_compiled_again(tmp_path: Path, endi
 
 
 def test_kernels_are_kept_anew_where_a_file_changes_that_their_module_imports(monkeypatch: pytest.MonkeyPatch):
-    modules = ("albert_data.examples.masks", "albert_data.corpus.valid_utf8")
+    modules = ("albert_data.examples.masks", "albert_data.corpus.lines.valid_utf8")
     before = [kernel_cache.hash_sources(module) for module in modules]
     read = kernel_cache._read_module
 

@@ -11,8 +11,9 @@ import build_fixtures as fixtures
 import pytest
 from build_fixtures import InlineEngine, digest_folder, run_build
 
+from albert_data.corpus import tasks
 from albert_data.corpus.inputs import Input
-from albert_data.pipeline import build, mapping, merging, plan, reducing
+from albert_data.pipeline import build, mapping, merging, reducing
 from albert_data.pipeline.reducing import group_tasks
 from albert_data.tokenizer.model import Tokenizer
 
@@ -62,10 +63,10 @@ def test_groups_keep_the_reads_below_the_limit():
 
 def test_tasks_stay_below_ten_thousand_or_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "a.txt").touch()
-    monkeypatch.setattr(plan, "_find_document", lambda file, format, at, size: at)
+    monkeypatch.setattr(tasks, "_find_document", lambda file, format, at, size: at)
     for total, most in ((10**9, 300), (10**12, 10_500), (2 * 10**13, 10_500)):
         path = str(tmp_path / "a.txt")
         one = Input(path=path, format="txt", compression=None, size=total // 50, modified_ns=0)
-        tasks = plan.plan_tasks([one] * 50)
-        assert sum(task.num_bytes for task in tasks) == total
-        assert len(tasks) < most
+        made = tasks.plan_tasks([one] * 50)
+        assert sum(task.num_bytes for task in made) == total
+        assert len(made) < most

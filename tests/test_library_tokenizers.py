@@ -26,11 +26,13 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
+from albert_data.data import Text, slice_sentences
 from albert_data.errors import TokenizerError
 from albert_data.inspect.choice import Choice, choose_rows
 from albert_data.inspect.verify import verify
-from albert_data.sentences.text import Text, include_spaces, make_text, slice_sentences
+from albert_data.sentences.text import make_text
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+from albert_data.tokenizer.spaces import include_spaces
 from albert_data.tokenizer.words import find_word_starts
 
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]

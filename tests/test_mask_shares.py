@@ -27,9 +27,9 @@ from toy_documents import (
 )
 
 from albert_data.config import ExampleConfig
+from albert_data.data import Pairs
 from albert_data.examples import masks
 from albert_data.examples.masks import MaskScratch, Pieces, arrange, choose_items, make_scratch, point_to
-from albert_data.examples.ragged import Pairs
 from albert_data.examples.spans import span_shares
 from albert_data.kernels import pointer
 from albert_data.tokenizer.words import WordRule, find_word_starts

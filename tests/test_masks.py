@@ -32,9 +32,9 @@ from toy_documents import (
 )
 
 from albert_data.config import ExampleConfig
+from albert_data.data import Pairs
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
-from albert_data.examples.ragged import Pairs
 from albert_data.examples.spans import span_tables
 from albert_data.tokenizer.words import WordRule
 

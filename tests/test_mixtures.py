@@ -18,9 +18,9 @@ from mixture_fixtures import Mixed, build_mixture, expect, read_rows, write_mixt
 
 from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.inspect.verify import verify
+from albert_data.jobs.engine import Engine, MultiprocessEngine
+from albert_data.jobs.progress import NullProgress
 from albert_data.pipeline import document_lists
-from albert_data.pipeline.engine import Engine, MultiprocessEngine
-from albert_data.pipeline.progress import NullProgress
 from albert_data.shards.manifest import MixedSource
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer

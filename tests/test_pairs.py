@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from toy_documents import CLS, RULE, SEP, SPECIALS, KeyedDocument, as_documents, plain_rows, plain_vocabulary
 
 from albert_data.config import ExampleConfig
+from albert_data.data import Pairs
 from albert_data.examples.pairs import cut_documents, make_pairs
-from albert_data.examples.ragged import Pairs
 
 configs = st.builds(
     ExampleConfig,

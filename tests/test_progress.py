@@ -13,7 +13,7 @@ import pytest
 from albert_data.cli.progress import Bar
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import find_inputs
-from albert_data.pipeline.plan import count_bytes, read_tasks
+from albert_data.corpus.tasks import count_bytes, read_tasks
 
 DOCUMENTS = fixtures.to_jsonl(fixtures.make_documents(4000, seed=3))
 
@@ -32,7 +32,7 @@ def test_the_tasks_of_compressed_files_add_up_to_their_sizes(tmp_path: Path):
 def test_the_tasks_of_a_slow_tokenizer_are_small_so_that_its_progress_is_seen(
     tmp_path: Path, pack: type[bytes], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("albert_data.pipeline.plan._MIN_TASK_BYTES", len(DOCUMENTS) // 4)
+    monkeypatch.setattr("albert_data.corpus.tasks._MIN_TASK_BYTES", len(DOCUMENTS) // 4)
     path = tmp_path / ("a.jsonl" if pack is bytes else "a.jsonl.gz")
     path.write_bytes(pack(DOCUMENTS))
     inputs, text = find_inputs([str(path)]), fixtures.make_config().text

@@ -24,10 +24,10 @@ from albert_data.cli.main import run
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError, ConfigError, InputError, WorkerError
-from albert_data.pipeline import ray_engine, ray_worker
-from albert_data.pipeline.engine import MultiprocessEngine, PreparedJob
-from albert_data.pipeline.vocabulary import learn_vocabulary
+from albert_data.jobs import ray_engine, ray_worker
+from albert_data.jobs.engine import MultiprocessEngine, PreparedJob
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.vocab.learning import learn_vocabulary
 
 pytest.importorskip("ray")  # CI installs it: see the Makefile
 

@@ -14,9 +14,10 @@ from albert_data import split_sentences
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import Lines, read_documents
+from albert_data.corpus.documents import read_documents
+from albert_data.data import Lines, slice_sentences
 from albert_data.languages import pack_source
-from albert_data.sentences.text import make_text, slice_sentences
+from albert_data.sentences.text import make_text
 
 LANGUAGES = ("en", "de", "fr", "ru", "el", "hy", "am", "hi", "ar", "ur", "zh", "ja", "ko", "th", "my", "und")
 WITHOUT_SPACES = ("zh", "ja", "my", "km")

@@ -21,7 +21,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import RECORDS, Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
-from albert_data.corpus.separators import remove_separators
+from albert_data.corpus.lines.separators import remove_separators
 from albert_data.errors import ConfigError
 from albert_data.tokenizer.model import load_tokenizer
 

@@ -19,8 +19,8 @@ from inspect_fixtures import TRAIN, edit_rows, rehash, write_small
 from row_fixtures import Row, make_examples, numbered_rows, plain
 from shard_fixtures import change_manifest, describe_again, limit_files, write_shards
 
+from albert_data.data import Examples
 from albert_data.errors import ShardError
-from albert_data.examples.ragged import Examples
 from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.choice import Choice
 from albert_data.inspect.report import inspect_folder

@@ -22,12 +22,13 @@ from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
 from shard_fixtures import change_manifest, describe_again, write_shards
 
 from albert_data.corpus.blocks import Block
-from albert_data.corpus.documents import Lines, read_documents
+from albert_data.corpus.documents import read_documents
+from albert_data.data import Lines
 from albert_data.errors import InputError, ShardError
 from albert_data.inspect.verify import verify
+from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.languages import pack_source
-from albert_data.pipeline.advice import advise_on_parts
-from albert_data.pipeline.engine import MultiprocessEngine
+from albert_data.shards.advice import advise_on_parts
 from albert_data.shards.columns import Columns
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.shards.rows import join_rows, no_rows, slice_rows

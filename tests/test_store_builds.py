@@ -18,9 +18,9 @@ from store_fixtures import SECRET, Bucket, Server, other_process, times
 
 from albert_data.cli.main import run
 from albert_data.errors import AlbertDataError, OutputError
+from albert_data.jobs.engine import MultiprocessEngine
+from albert_data.jobs.ray_engine import RayEngine
 from albert_data.pipeline.build import BuildReport
-from albert_data.pipeline.engine import MultiprocessEngine
-from albert_data.pipeline.ray_engine import RayEngine
 from albert_data.shards.reader import open_shards
 from albert_data.storage import make_path, retries
 from albert_data.storage.s3 import S3

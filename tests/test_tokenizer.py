@@ -15,8 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from toy_language import train_model
 
+from albert_data.data import Text
 from albert_data.errors import TokenizerError
-from albert_data.sentences.text import Text
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts, is_standalone
 
@@ -153,7 +153,7 @@ def test_a_damaged_table_of_replacements_is_reported_before_text_is_encoded(
 
     tokenizer = Tokenizer(tokenizer_model, "tokenizer x")
     with monkeypatch.context() as patch:
-        patch.setattr("albert_data.tokenizer.sentencepiece_model.make_cut_rule", fail)
+        patch.setattr("albert_data.tokenizer.sentencepiece.kind.make_cut_rule", fail)
         with pytest.raises(TokenizerError, match="tokenizer x is damaged: the table"):
             tokenizer.prepare()
     tokenizer.prepare()

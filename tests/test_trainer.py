@@ -16,13 +16,13 @@ from toy_language import make_sentences
 
 from albert_data.config import SENTENCEPIECE_TYPES, VocabConfig
 from albert_data.errors import TokenizerError
-from albert_data.pipeline import trainer_process
-from albert_data.pipeline.progress import NullProgress, Progress
-from albert_data.pipeline.trainer_process import TrainerProcess
-from albert_data.tokenizer.alphabet import Alphabet, choose_alphabet
-from albert_data.tokenizer.counting import CharacterCounts
-from albert_data.tokenizer.trainer import COMMAND, send
-from albert_data.tokenizer.training import TrainedModel, VocabularyTooLarge, train_model
+from albert_data.jobs.progress import NullProgress, Progress
+from albert_data.vocab import trainer_process
+from albert_data.vocab.alphabet import Alphabet, choose_alphabet
+from albert_data.vocab.counting import CharacterCounts
+from albert_data.vocab.sentencepiece_training import TrainedModel, VocabularyTooLarge, train_model
+from albert_data.vocab.trainer import COMMAND, send
+from albert_data.vocab.trainer_process import TrainerProcess
 
 SENTENCES = [sentence.encode() for sentence in make_sentences(2000, seed=1)]
 _CHARACTERS = sorted(Counter(ord(c) for sentence in SENTENCES for c in sentence.decode().replace(" ", "▁")).items())
@@ -30,7 +30,7 @@ COUNTS = CharacterCounts(
     codes=np.array([code for code, _ in _CHARACTERS], np.uint32), counts=np.array([num for _, num in _CHARACTERS])
 )
 
-OURS = "import sys; sys.path[:] = sys.argv[1:]; import albert_data.tokenizer.trainer as t, time; "
+OURS = "import sys; sys.path[:] = sys.argv[1:]; import albert_data.vocab.trainer as t, time; "
 
 
 class Recorder(NullProgress):

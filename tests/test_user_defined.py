@@ -11,7 +11,7 @@ from made_models import CONTROL, UNUSED, Piece, compile_charsmap, make_model
 from test_chunks import LINES, encode, encode_by_sentencepiece, texts, train
 
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.proto import BPE, NORMAL, UNIGRAM, USER_DEFINED
+from albert_data.tokenizer.sentencepiece.proto import BPE, NORMAL, UNIGRAM, USER_DEFINED
 from albert_data.tokenizer.words import SPACE
 
 # What Google's models for English have.

@@ -22,10 +22,10 @@ from albert_data.config import BuildConfig, TextConfig
 from albert_data.corpus.mixtures import find_sources
 from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.inspect.verify import verify
+from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.pipeline import build as building
 from albert_data.pipeline import mapping, merging
 from albert_data.pipeline.build import BuildReport, build_shards
-from albert_data.pipeline.engine import Engine, MultiprocessEngine
 from albert_data.pipeline.reducing import group_tasks
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.tokenizer.model import Tokenizer

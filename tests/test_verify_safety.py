@@ -22,7 +22,7 @@ from albert_data.errors import ShardError
 from albert_data.inspect import verify as verifying
 from albert_data.inspect.verify import Fault
 from albert_data.inspect.verify import verify as find_faults
-from albert_data.pipeline.progress import NullProgress
+from albert_data.jobs.progress import NullProgress
 from albert_data.shards import manifest_file
 
 

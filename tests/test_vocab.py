@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from albert_data.config import SENTENCEPIECE_TYPES, TextConfig, VocabConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import ConfigError, InputError, OutputError, TokenizerError
-from albert_data.pipeline.engine import Engine, MultiprocessEngine
-from albert_data.pipeline.vocabulary import VocabReport, learn_vocabulary
-from albert_data.pipeline.vocabulary_folder import save_vocabulary
+from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
-from albert_data.tokenizer.sampling import SentenceSample
-from albert_data.tokenizer.training import VocabularyTooLarge
+from albert_data.vocab.folder import save_vocabulary
+from albert_data.vocab.learning import learn_vocabulary
+from albert_data.vocab.report import VocabReport
+from albert_data.vocab.sampling import SentenceSample
+from albert_data.vocab.sentencepiece_training import VocabularyTooLarge
 
 DOCUMENTS = fixtures.make_documents(80, seed=4)
 CAPPED = 5_000

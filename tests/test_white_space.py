@@ -16,7 +16,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import RECORDS, Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents, strip_lines
-from albert_data.corpus.white_space import has_text
+from albert_data.corpus.lines.white_space import has_text
 
 LINE_ENDS = "\n\r\u0085\u2028\u2029"
 ALL_WHITE = [chr(code) for code in range(0x110000) if chr(code).isspace()]

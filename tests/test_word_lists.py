@@ -17,12 +17,12 @@ from wordpiece_fixtures import write_vocab
 
 from albert_data import open_shards
 from albert_data.cli.main import cli
+from albert_data.data import Examples
 from albert_data.errors import ConfigError, OutputError, ShardError, TokenizerError
-from albert_data.examples.ragged import Examples
 from albert_data.inspect.statistics import measure
 from albert_data.inspect.verify import verify
+from albert_data.jobs.progress import NullProgress
 from albert_data.pipeline.build import load_arguments
-from albert_data.pipeline.progress import NullProgress
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer

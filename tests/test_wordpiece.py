@@ -24,7 +24,7 @@ from albert_data.cli.main import cli
 from albert_data.errors import TokenizerError
 from albert_data.inspect.choice import Choice, choose_rows
 from albert_data.inspect.verify import verify
-from albert_data.tokenizer import wordpiece_cuts
+from albert_data.tokenizer import wordpiece
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import BertRules, make_wordpiece
 from albert_data.tokenizer.words import find_word_starts
@@ -95,7 +95,7 @@ def test_text_that_spells_a_special_piece_is_text(bert: Tokenizer):
 
 def test_a_cut_lies_on_both_sides_of_what_is_always_a_word(bert: Tokenizer):
     split = bert._kind._backend.split
-    rule = wordpiece_cuts.make_cut_rule(split)
+    rule = wordpiece.make_cut_rule(split)
     assert rule.ascii_cuts[ord("a") | ord(",") << 8]
     assert rule.ascii_cuts[ord(",") | ord("a") << 8]
     assert not rule.ascii_cuts[ord("a") | ord("1") << 8]
@@ -112,8 +112,8 @@ def test_ideographs_are_all_alone_or_none_is():
         def split(text: str, bert: Any = bert, words: Any = words) -> list[str]:
             return [word for word, _ in words.pre_tokenize_str(bert.normalize_str(text))]
 
-        for codes in wordpiece_cuts._IDEOGRAPHS:
-            found = wordpiece_cuts.find_alone(list(codes)[:: 1 if len(codes) < 3000 else 37], split)
+        for codes in wordpiece._IDEOGRAPHS:
+            found = wordpiece.find_alone(list(codes)[:: 1 if len(codes) < 3000 else 37], split)
             assert (found == alone).all()
 
 

@@ -11,9 +11,8 @@ import references
 from hypothesis import strategies as st
 
 from albert_data.config import ExampleConfig
+from albert_data.data import Documents, Pairs, Specials
 from albert_data.examples.masks import mask_pairs
-from albert_data.examples.ragged import Pairs
-from albert_data.tokenizer.model import Documents, Specials
 from albert_data.tokenizer.words import WordRule, match_words
 
 PIECES = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "▁the", "▁cat", "▁walk", "▁dog", "▁"]

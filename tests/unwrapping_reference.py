@@ -1,4 +1,4 @@
-"""What `--unwrap` does, slowly: written from the docstrings of unwrapping.py and hyphens.py, on strings."""
+"""What `--unwrap` does, slowly: written from the docstrings of unwrapping.py and unwrapping.py, on strings."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from albert_data.storage import is_remote, make_path, strip_file_scheme
 
 if TYPE_CHECKING:
     from albert_data.corpus.inputs import Input
-    from albert_data.pipeline.engine import Engine
+    from albert_data.jobs.engine import Engine
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
@@ -230,11 +230,11 @@ def open_engine(engine: str, address: str | None, workers: int = 1) -> Iterator[
     if engine == "local":
         if address is not None:
             raise click.UsageError("--address is for --engine ray")
-        from albert_data.pipeline.engine import MultiprocessEngine
+        from albert_data.jobs.engine import MultiprocessEngine
 
         yield MultiprocessEngine(workers)
         return
-    from albert_data.pipeline.ray_engine import RayEngine
+    from albert_data.jobs.ray_engine import RayEngine
 
     source = click.get_current_context().get_parameter_source("workers")
     is_capped = source is not click.core.ParameterSource.DEFAULT

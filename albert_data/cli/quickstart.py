@@ -212,8 +212,8 @@ def _find_inputs(inputs: Sequence[str], validation: Sequence[str], output: Path,
 
 
 def _train_vocabulary(inputs: Sequence[str], attempt: Attempt, config: VocabConfig, options: Sequence[str]) -> None:
-    from albert_data.pipeline.vocabulary_folder import is_saved
-    from albert_data.tokenizer.training import VocabularyTooLarge
+    from albert_data.vocab.folder import is_saved
+    from albert_data.vocab.sentencepiece_training import VocabularyTooLarge
 
     title = "1. Train a vocabulary"
     if is_saved(attempt.vocab):
@@ -233,7 +233,7 @@ def _train_vocabulary(inputs: Sequence[str], attempt: Attempt, config: VocabConf
 
 def _read_settings(folder: Path) -> dict[str, Any]:
     from albert_data.files import read_json
-    from albert_data.pipeline.vocabulary_folder import SETTINGS_NAME
+    from albert_data.vocab.folder import SETTINGS_NAME
 
     return read_json(folder / SETTINGS_NAME)
 
@@ -255,7 +255,7 @@ def _report(attempt: Attempt) -> Attempt:
     """Audit the shards and write their report. Returns the attempt with what is bad."""
     from albert_data.inspect.audit.audit import check_to_lines
     from albert_data.inspect.audit.rules import BAD
-    from albert_data.pipeline.advice import advise_on
+    from albert_data.shards.advice import advise_on
     from albert_data.shards.manifest_file import read_manifest
 
     if attempt.bad is None:

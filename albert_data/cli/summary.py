@@ -10,16 +10,16 @@ from pathlib import Path
 from albert_data.config import BuildConfig
 from albert_data.corpus.damage import REASONS
 from albert_data.corpus.inputs import Input
+from albert_data.corpus.tasks import count_parts, plan_tasks
 from albert_data.examples.spans import span_shares
-from albert_data.pipeline.advice import advise_on, advise_on_parts
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.mixed_sources import describe_sources
-from albert_data.pipeline.plan import count_parts, plan_tasks
 from albert_data.pipeline.stages import format_stages
-from albert_data.pipeline.vocabulary import VocabReport
+from albert_data.shards.advice import advise_on, advise_on_parts
 from albert_data.shards.manifest import SourceEntry
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.training import MAX_SENTENCE_BYTES
+from albert_data.vocab.report import VocabReport
+from albert_data.vocab.sentencepiece_training import MAX_SENTENCE_BYTES
 from albert_data.wording import count_of, format_share
 
 _WIDTH = 80  # columns of the list of settings

@@ -74,8 +74,8 @@ def vocab(
     """
     from albert_data.cli.progress import Bar
     from albert_data.cli.summary import describe_vocabulary
-    from albert_data.pipeline.vocabulary import train_vocab
     from albert_data.tokenizer.model import find_model
+    from albert_data.vocab.learning import train_vocab
 
     text = take_text_config(settings)
     config = VocabConfig(**settings)  # all that is left of the settings

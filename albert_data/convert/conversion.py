@@ -24,9 +24,9 @@ from albert_data.convert.tfrecord import Shape, TFRecordWriter
 from albert_data.convert.writers import ConvertTask, FileEntry, ShardFolder, Writer, find_place
 from albert_data.errors import OutputError, ShardError
 from albert_data.files import sync_path
-from albert_data.pipeline.engine import Engine, PreparedJob
-from albert_data.pipeline.progress import NullProgress, Progress
-from albert_data.pipeline.warming import compile_with_notice
+from albert_data.jobs.compiling import compile_with_notice
+from albert_data.jobs.engine import Engine, PreparedJob
+from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.reader import check_split

@@ -27,7 +27,7 @@ from albert_data.convert.writers import (
     make_entry,
     new_file,
 )
-from albert_data.examples.ragged import ExampleArrays, Examples
+from albert_data.data import ExampleArrays, Examples
 from albert_data.kernels import I64, U64, Pointer, copy_items, helper, kernel, pointer, put, store_u64
 
 INDEX_NAME = "index.json"

@@ -16,7 +16,7 @@ import pyarrow.parquet
 
 from albert_data.convert.card import Features, make_card
 from albert_data.convert.writers import ConvertTask, FileEntry, ShardFolder, SplitFiles, Writer, make_entry, new_file
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples
 from albert_data.shards.schema import SOURCE, shard_schema, to_record_batch
 
 CARD_NAME = "README.md"

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.convert.writers import ConvertTask, FileEntry, Writer, make_entry, new_file
+from albert_data.data import ExampleArrays, Examples
 from albert_data.errors import ShardError
-from albert_data.examples.ragged import ExampleArrays, Examples
 from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, load_u64, pointer, put, store_u64
 
 _BUFFER_BYTES = 2 << 20  # stays in the processor's cache until it is written

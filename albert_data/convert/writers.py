@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples
 from albert_data.files import HashingFile, replace_file
 from albert_data.shards.manifest import Manifest, ShardEntry
 from albert_data.shards.reader import Shards

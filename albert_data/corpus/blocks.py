@@ -14,12 +14,12 @@ from io import BufferedIOBase
 from typing import NamedTuple
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
-from albert_data.corpus.compression import STREAM_ERRORS
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.line_ends import break_lines, count_unfinished
-from albert_data.corpus.long_documents import cut_document
-from albert_data.corpus.valid_utf8 import repair_parts
-from albert_data.corpus.white_space import BLANK_LINE, REST_OF_BLANK_LINE, has_text
+from albert_data.corpus.formats.compression import STREAM_ERRORS
+from albert_data.corpus.lines.line_ends import break_lines, count_unfinished
+from albert_data.corpus.lines.long_documents import cut_document
+from albert_data.corpus.lines.valid_utf8 import repair_parts
+from albert_data.corpus.lines.white_space import BLANK_LINE, REST_OF_BLANK_LINE, has_text
 from albert_data.errors import InputError
 
 RECORDS = "records"  # the format of a block of texts that a reader took out of records

@@ -8,14 +8,145 @@ unseen. With --strict it is an error. Signs that the input was meant to be read 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from albert_data.corpus.fields import Fields, list_names
-from albert_data.corpus.input_counts import HARMLESS, Inputs
 from albert_data.errors import InputError
+from albert_data.escaping import name_as_text
 from albert_data.languages import MAX_NAMES
+
+# ---- what was read of each input, so that the inputs that give nothing or lose text can be named ----
+#
+# Tasks read inputs or parts of them, and their counts are added up. The sums do not depend on how the work was split. A
+# million inputs must fit into memory: of those that one task read to their end, only the damaged are kept, and of these
+# only the worst.
+
+# Many corpora hold these, so they are no error under --strict, and an input with no other reason is sound.
+HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut"})
+_LOSES_NOTHING = HARMLESS | {"missing_part"}
+_KEPT = 100  # of the worst inputs that were read to their end
+
+
+@dataclass(kw_only=True, slots=True)
+class InputCounts:
+    """One input. damage: by reason, as in Damage; fields: of its records without text, None if there are none."""
+
+    num_documents: int = 0
+    damage: Counter[str] = field(default_factory=Counter)
+    fields: Fields | None = None
+
+    @property
+    def num_losses(self) -> int:
+        return sum(count for reason, count in self.damage.items() if reason not in _LOSES_NOTHING)
+
+    @property
+    def is_sound(self) -> bool:
+        return self.num_documents > 0 and not self.num_losses
+
+    def merge(self, other: InputCounts) -> None:
+        self.num_documents += other.num_documents
+        self.damage += other.damage
+        if other.fields is not None:
+            self.add_fields().merge(other.fields)
+
+    def add_fields(self) -> Fields:
+        self.fields = self.fields or Fields()
+        return self.fields
+
+
+@dataclass(kw_only=True)
+class Inputs:
+    """The inputs that were read, by path.
+
+    parts: those of which other tasks may have read the rest; whole: all others that are kept; num_empty, num_damaged:
+    how many are not kept, without documents and with damage.
+    """
+
+    parts: dict[str, InputCounts] = field(default_factory=dict)
+    whole: dict[str, InputCounts] = field(default_factory=dict)
+    num_empty: int = 0
+    num_damaged: int = 0
+
+    def of(self, path: str) -> InputCounts:
+        name = name_as_text(path)
+        return self.parts.get(name) or self.whole.setdefault(name, InputCounts())
+
+    @contextmanager
+    def reading(self, path: str, *, is_part: bool) -> Iterator[None]:
+        """While an input is read, or a part of it. An input without documents is noticed by this alone."""
+        name = name_as_text(path)
+        counts = (self.parts if is_part else self.whole).setdefault(name, InputCounts())
+        yield
+        if counts.num_documents:
+            counts.fields = None
+        if not is_part and counts.is_sound:
+            self.whole.pop(name, None)
+        self._drop_others()
+
+    def merge(self, other: Inputs) -> None:
+        for mine, others in ((self.parts, other.parts), (self.whole, other.whole)):
+            for name, counts in others.items():
+                mine.setdefault(name, InputCounts()).merge(counts)
+        self.num_empty += other.num_empty
+        self.num_damaged += other.num_damaged
+        self._drop_others()
+
+    def _drop_others(self) -> None:
+        """Keep the worst inputs of those that were read to their end."""
+        if len(self.whole) > 2 * _KEPT:
+            ranked = rank(self.whole)
+            self.num_empty += sum(not counts.num_documents for _, counts in ranked[_KEPT:])
+            self.num_damaged += sum(bool(counts.num_losses) for _, counts in ranked[_KEPT:])
+            self.whole = dict(ranked[:_KEPT])
+
+    def finish(self) -> tuple[list[tuple[str, InputCounts]], int, int]:
+        """The inputs that are not sound, the worst first; how many have no document, and how many damage.
+
+        At least the 100 worst are listed, if there are so many. Call it on the sum of all tasks.
+        """
+        total = Inputs(num_empty=self.num_empty, num_damaged=self.num_damaged)
+        for counts in (self.parts, self.whole):  # a mixture may read one input in two ways
+            total.merge(Inputs(parts=counts))
+        found = rank({name: counts for name, counts in total.parts.items() if not counts.is_sound})
+        num_empty = total.num_empty + sum(not counts.num_documents for _, counts in found)
+        return found, num_empty, total.num_damaged + sum(bool(counts.num_losses) for _, counts in found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a receipt in JSON."""
+        lists = {
+            kind: {name: _to_values(counts) for name, counts in inputs.items()}
+            for kind, inputs in (("parts", self.parts), ("whole", self.whole))
+        }
+        return {**lists, "num_empty": self.num_empty, "num_damaged": self.num_damaged}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Inputs:
+        lists = {
+            kind: {name: _from_values(found) for name, found in values[kind].items()} for kind in ("parts", "whole")
+        }
+        return cls(**{**values, **lists})
+
+
+def rank(inputs: Mapping[str, InputCounts]) -> list[tuple[str, InputCounts]]:
+    """The worst first: those without documents, then by what they lost; equal ones by path."""
+    return sorted(inputs.items(), key=lambda item: (item[1].num_documents > 0, -item[1].num_losses, item[0]))
+
+
+def _to_values(counts: InputCounts) -> list[Any]:
+    return [counts.num_documents, counts.damage, counts.fields and counts.fields.to_dict()]
+
+
+def _from_values(values: Iterable[Any]) -> InputCounts:
+    num_documents, damage, fields = values
+    return InputCounts(
+        num_documents=num_documents, damage=Counter(damage), fields=Fields.from_dict(fields) if fields else None
+    )
+
+
+# ---- damage ----
 
 REASONS = {
     "invalid_utf8": "documents with bytes that can't be decoded (these become U+FFFD)",

@@ -13,7 +13,6 @@ same split and the same random numbers, nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -24,14 +23,15 @@ from albert_data.ascii import LINE_FEED, SPACE
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import RECORDS, Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.json_lines import parse_lines
+from albert_data.corpus.formats.json_lines import parse_lines
 from albert_data.corpus.layout import count_layout
-from albert_data.corpus.line_ends import break_lines
-from albert_data.corpus.long_documents import MAX_DOCUMENT, MAX_LINE, cut_document
-from albert_data.corpus.separators import remove_separators
-from albert_data.corpus.unwrapping import unwrap
-from albert_data.corpus.valid_utf8 import is_utf8, repair
-from albert_data.corpus.white_space import BLANK_LINE, find_odd_white, skip_white
+from albert_data.corpus.lines.line_ends import break_lines
+from albert_data.corpus.lines.long_documents import MAX_DOCUMENT, MAX_LINE, cut_document
+from albert_data.corpus.lines.separators import remove_separators
+from albert_data.corpus.lines.unwrapping import unwrap
+from albert_data.corpus.lines.valid_utf8 import is_utf8, repair
+from albert_data.corpus.lines.white_space import BLANK_LINE, find_odd_white, skip_white
+from albert_data.data import Lines
 from albert_data.kernels import (
     U64,
     Pointer,
@@ -46,24 +46,40 @@ from albert_data.kernels import (
 )
 from albert_data.languages import pack_source
 
+# ---- divide the documents of a block into parts that are small enough to tokenise at once ----
+#
+# Most blocks are one part. A JSON line of 100 MB is one block, and is cut into many documents: tokenising it at once
+# took 5.2 GB.
+
+PART_BYTES = 4 << 20
+
+
+def split_lines(lines: Lines) -> Iterator[Lines]:
+    """Yield parts of whole documents: as many as fit into PART_BYTES, but at least one."""
+    document_begins = lines.line_offsets[lines.document_offsets]
+    begin, num_documents = 0, len(lines.document_keys)
+    while begin < num_documents:
+        fit = int(np.searchsorted(document_begins, document_begins[begin] + PART_BYTES, side="right")) - 1
+        end = max(begin + 1, fit)
+        yield _slice_documents(lines, begin, end)
+        begin = end
+
+
+def _slice_documents(lines: Lines, begin: int, end: int) -> Lines:
+    document_offsets = lines.document_offsets[begin : end + 1]
+    line_offsets = lines.line_offsets[document_offsets[0] : document_offsets[-1] + 1]
+    return Lines(
+        utf8=lines.utf8[line_offsets[0] : line_offsets[-1]],
+        line_offsets=line_offsets - line_offsets[0],
+        document_offsets=document_offsets - document_offsets[0],
+        document_keys=lines.document_keys[begin:end],
+        source_codes=None if lines.source_codes is None else lines.source_codes[begin:end],
+    )
+
+
+# ---- documents ----
+
 _ALL = U64(0xFFFFFFFFFFFFFFFF)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lines:
-    """Documents of canonical text.
-
-    utf8: uint8, every line followed by a line feed; line_offsets: int64, num_lines + 1, in bytes;
-    document_offsets: int64, num_documents + 1, in lines; document_keys: uint64; source_codes: uint32, of each document
-    what `pack_source` makes of its language; None where the build has one language. In a mixture, the number of the
-    source takes its place after tokenising (pipeline/document_lists.py).
-    """
-
-    utf8: np.ndarray
-    line_offsets: np.ndarray
-    document_offsets: np.ndarray
-    document_keys: np.ndarray
-    source_codes: np.ndarray | None = None
 
 
 class _Texts(NamedTuple):

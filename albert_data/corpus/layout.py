@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_data.corpus.formats import match_name
+from albert_data.corpus.formats.recognition import match_name
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 
 INNER_LINES, WRAPPED_LINES, SHORT_DOCUMENTS = "inner_lines", "wrapped_lines", "short_documents"

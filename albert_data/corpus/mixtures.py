@@ -15,9 +15,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
-from albert_data.corpus.encodings import WrongEncoding, WrongEncodings
 from albert_data.corpus.file_lists import place_name
 from albert_data.corpus.inputs import STDIN, Input, find_inputs
+from albert_data.corpus.lines.encodings import WrongEncoding, WrongEncodings
 from albert_data.corpus.sources import Source
 from albert_data.errors import AlbertDataError, InputError
 from albert_data.storage import FILE, find_kind, find_storage

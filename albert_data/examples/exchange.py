@@ -20,7 +20,7 @@ import dataclasses
 import numpy as np
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.ragged import Pairs
+from albert_data.data import Pairs
 from albert_data.kernels import copy_items, kernel, pointer
 from albert_data.pair_tasks import IN_ORDER, RANDOM_B
 

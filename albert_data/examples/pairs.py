@@ -25,12 +25,11 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.config import ExampleConfig
+from albert_data.data import Documents, Pairs, Specials
 from albert_data.draws import PAIRING, below, draw, stream, threshold
-from albert_data.examples.ragged import Pairs
 from albert_data.examples.row_plan import PlanScratch, cut_long_sentence, end_short_row, fill_table
 from albert_data.kernels import copy_items, helper, kernel, pointer
 from albert_data.pair_tasks import NO_LABEL, SWAPPED
-from albert_data.tokenizer.model import Documents, Specials
 from albert_data.tokenizer.words import WordRule
 
 SOP_IN_ORDER, SOP_SWAPPED, SOP_NONE = 0, 1, NO_LABEL

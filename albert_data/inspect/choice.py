@@ -14,8 +14,8 @@ from itertools import islice
 
 import numpy as np
 
+from albert_data.data import Examples
 from albert_data.errors import ConfigError, ShardError
-from albert_data.examples.ragged import Examples
 from albert_data.inspect.decoding import read_byte
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.ragged import ExampleArrays, Examples
+from albert_data.data import ExampleArrays, Examples
 from albert_data.inspect.decoding import find_starts
 from albert_data.kernels import helper, kernel
 from albert_data.pair_tasks import RANDOM_B

@@ -20,13 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_data.config import ExampleConfig
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples, Specials
 from albert_data.examples.spans import span_shares
 from albert_data.kernels import helper, kernel
 from albert_data.pair_tasks import NO_LABEL
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import locate_masks, restore_ids
-from albert_data.tokenizer.model import Specials
 from albert_data.tokenizer.piece_texts import count_letters, find_script
 from albert_data.tokenizer.words import WordRule, begins_word
 

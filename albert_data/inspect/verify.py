@@ -28,8 +28,8 @@ import pyarrow.ipc
 from albert_data.errors import ShardError, TokenizerError
 from albert_data.files import hash_file
 from albert_data.inspect.row_checks import RowRules, find_row_faults, make_row_rules
-from albert_data.pipeline.engine import Engine, PreparedJob
-from albert_data.pipeline.progress import NullProgress, Progress
+from albert_data.jobs.engine import Engine, PreparedJob
+from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.shards.manifest import (
     MANIFEST_NAME,
     SPLITS,

@@ -21,7 +21,7 @@ from typing import Any
 from albert_data.errors import TokenizerError
 from albert_data.interop.huggingface_json import json_files
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
-from albert_data.tokenizer.proto import UNIGRAM, ModelSettings, read_settings
+from albert_data.tokenizer.sentencepiece.proto import UNIGRAM, ModelSettings, read_settings
 from albert_data.tokenizer.tokenizer_json import describe_special, describe_template, dump
 
 UNK_ID = 1  # fixed in AlbertTokenizer

@@ -20,12 +20,15 @@ import numpy as np
 from albert_data.config import BuildConfig, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import STDIN, Input, check_language_field
+from albert_data.corpus.tasks import MapTask, Names, check_reach, count_bytes, find_named, list_samples, read_tasks
 from albert_data.draws import shuffle_keys
 from albert_data.errors import AlbertDataError, ConfigError, InputError
 from albert_data.files import to_json
+from albert_data.jobs.compiling import compile_with_notice
+from albert_data.jobs.engine import Engine, MultiprocessEngine, PreparedJob, explain_disk_error, spans_machines
+from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.pipeline.choosing import Choice, choose_documents
 from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, map_u64, write_left_out
-from albert_data.pipeline.engine import Engine, MultiprocessEngine, PreparedJob, explain_disk_error, spans_machines
 from albert_data.pipeline.exchanging import Exchange, describe_shortages
 from albert_data.pipeline.identity import check_encoding, check_size, choose_fraction, make_plan
 from albert_data.pipeline.mapping import MapJob
@@ -36,8 +39,6 @@ from albert_data.pipeline.mixed_sources import (
     list_sources,
 )
 from albert_data.pipeline.ownership import read_our_manifest
-from albert_data.pipeline.plan import MapTask, Names, check_reach, count_bytes, find_named, list_samples, read_tasks
-from albert_data.pipeline.progress import NullProgress, Progress
 from albert_data.pipeline.publish import make_manifest, publish
 from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
 from albert_data.pipeline.records import Dropped
@@ -54,15 +55,15 @@ from albert_data.pipeline.reducing import (
     read_reduce_receipt,
 )
 from albert_data.pipeline.stages import Stages
-from albert_data.pipeline.vocabulary import learn_vocabulary, missing_labels, no_document
-from albert_data.pipeline.vocabulary_folder import check_normalization, is_saved, save_vocabulary
-from albert_data.pipeline.warming import Warming, compile_with_notice
+from albert_data.pipeline.warming import Warming
 from albert_data.pipeline.workdir import WorkDir, check_finished
 from albert_data.shards.manifest import SPLITS, Manifest, Plan
 from albert_data.shards.schema import ShardReceipt
 from albert_data.storage import find_storage, make_path
 from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
+from albert_data.vocab.folder import check_normalization, is_saved, save_vocabulary
+from albert_data.vocab.learning import learn_vocabulary, missing_labels, no_document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +138,7 @@ def load_arguments(
     """
     if tokenizer is None and words != NO_WORDS:
         raise ConfigError("a word list needs a tokenizer; train one first with `albert-data vocab`")
-    found = find_named(inputs, text, progress, validation)
+    found = find_named(inputs, text, progress.say, validation)
     if not isinstance(tokenizer, str | os.PathLike):
         return found, tokenizer
     path = make_path(tokenizer)
@@ -167,7 +168,7 @@ def build_shards(
     started, progress = time.monotonic(), progress or NullProgress()
     config = choose_fraction(inputs, config)
     check_encoding(inputs, config)
-    check_reach(inputs, engine)
+    check_reach(inputs, spans_machines=spans_machines(engine))
     check_language_field(inputs, config.text)
     check_passes(list_sources(inputs), config)
     if tokenizer is not None and tokenizer.words is not None and not config.examples.masks_words:

@@ -17,10 +17,10 @@ import numpy as np
 
 from albert_data.config import ExampleConfig
 from albert_data.corpus.sources import ONE_PASS, Source
+from albert_data.data import Documents
 from albert_data.draws import choice_keys
 from albert_data.errors import OutputError
 from albert_data.storage import find_storage
-from albert_data.tokenizer.model import Documents
 
 RANGE_DOCUMENTS = 1 << 20  # read at once: keys are random, so lists are read by ranges of keys, in bounded memory
 _U64_BYTES = 8

@@ -11,9 +11,9 @@ import dataclasses
 import numpy as np
 
 from albert_data.config import ExampleConfig
+from albert_data.data import Examples, Pairs
 from albert_data.examples.exchange import exchange_segments
 from albert_data.examples.masks import Pieces, make_rows, mask_by_tables
-from albert_data.examples.ragged import Examples, Pairs
 from albert_data.examples.spans import span_tables
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.rows import restore_ids

@@ -6,7 +6,7 @@ import dataclasses
 
 import albert_data
 from albert_data.config import AUTO, BuildConfig, VocabConfig
-from albert_data.corpus.formats import TABLES
+from albert_data.corpus.formats.recognition import TABLES
 from albert_data.corpus.inputs import Input
 from albert_data.errors import ConfigError, InputError
 from albert_data.escaping import name_as_text

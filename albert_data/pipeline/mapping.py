@@ -15,15 +15,16 @@ import numpy as np
 from albert_data.config import BuildConfig, TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import Lines, read_documents
+from albert_data.corpus.documents import read_documents, split_lines
+from albert_data.corpus.tasks import MapTask
+from albert_data.data import Documents, Lines
 from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
+from albert_data.jobs.receipts import write_receipt
 from albert_data.pipeline.document_lists import choose_passes, list_documents, write_list
 from albert_data.pipeline.merging import merge_runs
-from albert_data.pipeline.parts import split_lines
-from albert_data.pipeline.plan import MapTask
-from albert_data.pipeline.receipts import TaskReceipt, write_receipt
+from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.records import RecordScratch, RowKeys
 from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, sort_rows, write_sorted_run
 from albert_data.pipeline.stages import Stages
@@ -31,7 +32,7 @@ from albert_data.sentences.text import make_text
 from albert_data.shards.manifest import SPLITS
 from albert_data.storage import find_storage
 from albert_data.storage.scratch import machine_scratch
-from albert_data.tokenizer.model import Documents, Tokenizer
+from albert_data.tokenizer.model import Tokenizer
 
 RUN_BYTES = 32 << 20  # a sorted run is written as soon as the ids of the rows in memory have that many bytes
 # Arrow bytes of a row beside its ids and masks: document_key 8, segment_a_len 4, sop_label 1, three list offsets of 4,

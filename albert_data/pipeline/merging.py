@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples
 from albert_data.pipeline.records import Dropped, FoundRecords, Records, RecordScratch, take_records
 from albert_data.pipeline.sorted_runs import (
     KeyedRows,

@@ -15,13 +15,13 @@ from albert_data.corpus.sources import ONE_PASS
 from albert_data.examples.spans import span_shares
 from albert_data.files import is_there, write_bytes
 from albert_data.pair_tasks import PairTask
-from albert_data.pipeline.advice import list_damaged
 from albert_data.pipeline.card import CARD_NAME, make_card
 from albert_data.pipeline.choosing import Choice, SourceCounts
 from albert_data.pipeline.ownership import WORDS_FILE, Ours, find_foreign_shards, name_tokenizer
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.reducing import ReduceTask
 from albert_data.pipeline.workdir import WorkDir
+from albert_data.shards.advice import list_damaged
 from albert_data.shards.manifest import (
     MANIFEST_NAME,
     SPLITS,

@@ -1,22 +1,19 @@
-"""Receipts: a JSON file for each finished task, kept until the build is finished.
+"""The receipts of map tasks: what each made, and their sum.
 
-A receipt whose SHA-256 does not match its values counts as missing, and its task is done again. Receipts are not
-synced by an engine of one machine, so a crash of it may leave damaged ones. On Linux the build begins anew after a
-crash; elsewhere it does not notice one (see workdir.py), and only the hash finds them.
+On Linux a build begins anew after a crash of the machine; elsewhere it does not notice one (see workdir.py), and only
+the hash of a receipt finds a damaged one.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from albert_data.config import MIN_VALIDATION
 from albert_data.corpus.damage import Damage
-from albert_data.files import read_json, write_json
+from albert_data.jobs.receipts import read_receipt
 from albert_data.languages import name_sources
 from albert_data.pipeline.document_lists import DocumentList
 from albert_data.pipeline.records import Dropped
@@ -24,26 +21,6 @@ from albert_data.pipeline.sizes import SizeSample
 from albert_data.pipeline.stages import Stages
 from albert_data.shards.manifest import SPLITS
 from albert_data.storage import FILE, find_kind
-
-
-def write_receipt(path: Path, values: dict[str, Any], *, sync: bool = False) -> None:
-    write_json(path, {"values": values, "sha256": _hash(values)}, sync=sync)
-
-
-def read_receipt(path: Path) -> dict[str, Any] | None:
-    """The values of a receipt; None where it is missing or damaged."""
-    try:
-        found = read_json(path)
-        values = found.get("values")
-        if isinstance(values, dict) and found.get("sha256") == _hash(values):
-            return cast(dict[str, Any], values)
-    except (OSError, ValueError, RecursionError):
-        pass
-    return None
-
-
-def _hash(values: dict[str, Any]) -> str:
-    return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _make_samples() -> dict[str, SizeSample]:

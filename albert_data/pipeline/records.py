@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples
 from albert_data.kernels import I64, copy_items, helper, kernel, pointer, prefetch
 
 _HEAD_U64 = 5

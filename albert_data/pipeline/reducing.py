@@ -22,14 +22,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_data.config import MIN_VALIDATION, BuildConfig
+from albert_data.data import Examples
 from albert_data.draws import split_keys
-from albert_data.examples.ragged import Examples
+from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.pipeline.choosing import Choice, find_kept, read_shared
 from albert_data.pipeline.document_lists import find_keys, map_u64
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.merging import fetch_range
-from albert_data.pipeline.receipts import TaskReceipt, read_receipt, write_receipt
+from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.records import (
     Dropped,
     FoundRecords,

@@ -21,8 +21,8 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from albert_data.data import Examples
 from albert_data.errors import OutputError
-from albert_data.examples.ragged import Examples
 from albert_data.pipeline.records import (
     Dropped,
     FoundRecords,

@@ -28,9 +28,9 @@ from pathlib import Path
 from albert_data.config import NEWER
 from albert_data.errors import OutputError, ShardError, StorageError
 from albert_data.files import is_regular, is_there, read_bytes, read_json, remove_files, write_bytes, write_json
+from albert_data.jobs.work_folder import LOCK_SECONDS
 from albert_data.pipeline.card import CARD_NAME
 from albert_data.pipeline.ownership import Ours, check_empty, read_our_manifest
-from albert_data.pipeline.vocabulary_folder import FILES as VOCABULARY_FILES
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, SourceEntry, parse_plan
 from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME, read_file
@@ -38,9 +38,9 @@ from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.storage import FOLDER, TEMPORARY_SUFFIX, find_kind, find_storage, is_remote
 from albert_data.tokenizer.lexicon import WORDS_NAME
 from albert_data.tokenizer.model import MODEL_NAMES
+from albert_data.vocab.folder import FILES as VOCABULARY_FILES
 from albert_data.wording import count_of
 
-LOCK_SECONDS = 5.0
 _MARK = b"albert-data build\n"
 _SYNCED = "synced"
 _LOCK_NAME, _BOOT_NAME, _BASIS_NAME = "lock", "boot", "basis"

@@ -7,46 +7,23 @@ their ends, and none is empty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 
-from albert_data.ascii import LINE_FEED, SPACE
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import Lines, read_documents
-from albert_data.corpus.line_ends import break_lines
-from albert_data.corpus.wrapped_lines import ALPHA, UNSPACED, character_properties
-from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
+from albert_data.corpus.documents import read_documents
+from albert_data.corpus.lines.line_ends import break_lines
+from albert_data.data import Lines, Text, slice_sentences
 from albert_data.languages import unpack_language
 from albert_data.sentences.segmenting import segment_lines
 from albert_data.sentences.words import make_source
-from albert_data.utf8 import read_character, step_back
 
 _MAX_HEADING = 200  # bytes
 _MAX_SHORT_HEADING = 100  # bytes; all sentences of a heading up to this size are marked, of a longer one only its last
 _MAX_HEADINGS = 3  # lines in a row; more without a stop are verse, a list, or text of a language without stops
 _WIDE_COLON = "：".encode()
 _MIN_SENTENCE = 2  # the fewest bytes of a sentence that is not the last of its line: a letter and a stop
-
-
-@dataclass(frozen=True, kw_only=True)
-class Text:
-    """Sentences of whole documents.
-
-    utf8: uint8; sentence_begins, sentence_ends: int64, in bytes, in order; document_offsets: int64, num_documents + 1,
-    in sentences; document_keys: uint64; is_heading: bool, of each sentence, whether it belongs with the next one;
-    source_codes: uint32, see `Lines`.
-    """
-
-    utf8: np.ndarray
-    sentence_begins: np.ndarray
-    sentence_ends: np.ndarray
-    document_offsets: np.ndarray
-    document_keys: np.ndarray
-    is_heading: np.ndarray
-    source_codes: np.ndarray | None = None
 
 
 def make_text(lines: Lines, config: TextConfig) -> Text:
@@ -78,68 +55,6 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     config, data = TextConfig(language=language), break_lines(text.encode("utf-8", "surrogatepass"))
     found = make_text(read_documents(Block(data=data, format="txt", path="", start=0), config, Damage()), config)
     return [part.decode() for part in slice_sentences(found.utf8, found.sentence_begins, found.sentence_ends)]
-
-
-def slice_sentences(utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[bytes]:
-    """The bytes of each sentence."""
-    data = utf8.tobytes()
-    return [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-
-
-def include_spaces(text: Text) -> Text:
-    """The same sentences, each with the space before it: for a tokenizer that reads it as a part of the next word.
-
-    The first sentence of a document has none, nor has one that follows the one before it without white space. A line
-    end counts as a space, except between scripts without spaces: where the nearest letters on both sides, or the
-    nearest marks such as "。", are of one.
-    """
-    is_first = np.zeros(len(text.sentence_begins) + 1, bool)
-    is_first[text.document_offsets] = True
-    found = find_spaces(text.utf8, text.sentence_begins, text.sentence_ends, is_first, character_properties())
-    utf8, begins = text.utf8.copy(), text.sentence_begins - found
-    utf8[begins[found]] = SPACE  # some are line feeds
-    return replace(text, utf8=utf8, sentence_begins=begins)
-
-
-@helper
-def begins_unspaced(utf8: Pointer, at: int, end: int, properties: Pointer) -> bool:
-    """Whether the first letter, or mark of a script without spaces, is of such a script."""
-    while at < end:
-        code, at = read_character(utf8, at)
-        found = I64(item(properties, code))
-        if found & (ALPHA | UNSPACED):
-            return bool(found & UNSPACED)
-    return False
-
-
-@helper
-def ends_unspaced(utf8: Pointer, begin: int, end: int, properties: Pointer) -> bool:
-    """The same of the last one."""
-    while end > begin:
-        end = step_back(utf8, end)
-        found = I64(item(properties, read_character(utf8, end)[0]))
-        if found & (ALPHA | UNSPACED):
-            return bool(found & UNSPACED)
-    return False
-
-
-@kernel
-def find_spaces(
-    utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray, is_first: np.ndarray, properties: np.ndarray
-) -> np.ndarray:
-    """Whether a space stands before each sentence, as in `include_spaces`: bool. is_first: of its document."""
-    found, source, table = np.zeros(len(begins), np.bool_), pointer(utf8), pointer(properties)
-    for i in range(len(begins)):
-        if not is_first[i]:
-            before = item(source, begins[i] - 1)
-            found[i] = before == SPACE or (
-                before == LINE_FEED
-                and not (
-                    ends_unspaced(source, begins[i - 1], ends[i - 1], table)
-                    and begins_unspaced(source, begins[i], ends[i], table)
-                )
-            )
-    return found
 
 
 def _segment(lines: Lines, language: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

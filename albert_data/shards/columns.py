@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow
 
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, pointer_at
 from albert_data.shards.schema import DOCUMENT_KEY_B, SOURCE
 

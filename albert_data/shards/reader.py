@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow
 import pyarrow.ipc
 
+from albert_data.data import Examples
 from albert_data.errors import ShardError
-from albert_data.examples.ragged import Examples
 from albert_data.shards.columns import Columns
 from albert_data.shards.manifest import SPLITS, Manifest, ShardEntry
 from albert_data.shards.manifest_file import load_manifest

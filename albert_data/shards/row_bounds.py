@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from albert_data.examples.ragged import ExampleArrays, Examples
+from albert_data.data import ExampleArrays, Examples
 from albert_data.kernels import kernel
 from albert_data.shards.manifest import Manifest
 

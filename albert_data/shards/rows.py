@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from albert_data.examples.ragged import ExampleArrays, Examples
+from albert_data.data import ExampleArrays, Examples
 from albert_data.kernels import kernel
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow
 import pyarrow.ipc
 
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples
 from albert_data.files import HashingFile
 from albert_data.storage import find_storage
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow
 import pyarrow.ipc
 
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples
 from albert_data.shards.columns import Columns
 from albert_data.shards.manifest import ShardEntry
 from albert_data.shards.rows import join_rows

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from albert_data.errors import TokenizerError
-from albert_data.tokenizer.charsmap import split_charsmap
+from albert_data.tokenizer.sentencepiece.charsmap import split_charsmap
 from albert_data.tokenizer.tokenizer_json import import_tokenizers
 
 _PROBE = "A a\t1. \u00e9e\u0301 \u5b66\u2581 \ufdfa"  # the last becomes eighteen letters, the most that Unicode has

@@ -7,34 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence, Sized
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from albert_data.data import Specials
 from albert_data.tokenizer.buffers import Sentences
-
-
-@dataclass(frozen=True, kw_only=True)
-class Specials:
-    """The ids of the special pieces. is_special: bool over the vocabulary, true for those that are never masked."""
-
-    pad_id: int
-    unk_id: int
-    cls_id: int
-    sep_id: int
-    mask_id: int
-    is_special: np.ndarray
-
-    @classmethod
-    def from_ids(cls, vocab_size: int, *, pad_id: int, unk_id: int, cls_id: int, sep_id: int, mask_id: int) -> Specials:
-        is_special = np.zeros(vocab_size, bool)
-        is_special[[pad_id, cls_id, sep_id, mask_id]] = True
-        return cls(pad_id=pad_id, unk_id=unk_id, cls_id=cls_id, sep_id=sep_id, mask_id=mask_id, is_special=is_special)
-
-    def to_dict(self) -> dict[str, int]:
-        names = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
-        return {name: getattr(self, name) for name in names}
 
 
 class Encoder(Protocol):

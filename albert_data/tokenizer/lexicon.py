@@ -25,7 +25,7 @@ from albert_data.errors import TokenizerError
 from albert_data.files import read_bytes
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, put
 from albert_data.storage import make_path
-from albert_data.tokenizer.trie import MAX_CHARACTERS, Trie, TriePointers, make_trie, point_to_trie, step
+from albert_data.tokenizer.chunks.trie import MAX_CHARACTERS, Trie, TriePointers, make_trie, point_to_trie, step
 from albert_data.utf8 import step_back
 
 NO_WORDS, JIEBA = "none", "jieba"  # what a user may give instead of a path

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from albert_data.data import Specials, slice_sentences
 from albert_data.errors import TokenizerError
-from albert_data.sentences.text import slice_sentences
 from albert_data.tokenizer.backend import Backend
 from albert_data.tokenizer.buffers import Sentences
-from albert_data.tokenizer.chunks import SLICE_BYTES
-from albert_data.tokenizer.kinds import Kind, Specials, id_dtype_of
+from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
+from albert_data.tokenizer.kinds import Kind, id_dtype_of
 from albert_data.tokenizer.tokenizer_json import CONTINUING, JSON_NAME, find_specials, list_pieces
 from albert_data.tokenizer.wordpiece import show_piece
 from albert_data.tokenizer.words import SPACE

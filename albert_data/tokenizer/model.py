@@ -10,7 +10,6 @@ import dataclasses
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -18,47 +17,31 @@ from pathlib import Path
 import numpy as np
 
 from albert_data.config import ExampleConfig
+from albert_data.data import Documents, Text
 from albert_data.errors import TokenizerError
 from albert_data.files import read_bytes
 from albert_data.rules import RULES_VERSION
-from albert_data.sentences.text import Text, include_spaces
 from albert_data.storage import FOLDER, find_kind, find_storage, make_path
 from albert_data.tokenizer.buffers import GrowingArray, Sentences
-from albert_data.tokenizer.chunks import SLICE_BYTES
-from albert_data.tokenizer.cutting import PADDING
-from albert_data.tokenizer.kinds import Encoder, Kind, Specials, id_dtype_of
+from albert_data.tokenizer.chunks.cutting import PADDING
+from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
+from albert_data.tokenizer.kinds import Encoder, Kind, id_dtype_of
 from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, parse_words, read_words
 from albert_data.tokenizer.library import LibraryKind
-from albert_data.tokenizer.sentencepiece_model import MODEL_NAME, SentencePieceKind
+from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME, SentencePieceKind
+from albert_data.tokenizer.spaces import include_spaces
 from albert_data.tokenizer.strings import read_strings
 from albert_data.tokenizer.tokenizer_json import JSON_NAME, is_json, is_wordpiece, parse_json
 from albert_data.tokenizer.vocab_txt import VOCAB_NAME, read_vocab
 from albert_data.tokenizer.wordpiece import WordPieceKind
 from albert_data.tokenizer.words import WordRule, match_words
 
-__all__ = ["MODEL_NAME", "MODEL_NAMES", "Documents", "Specials", "Tokenizer", "find_model", "load_tokenizer"]
+__all__ = ["MODEL_NAME", "MODEL_NAMES", "Tokenizer", "find_model", "load_tokenizer"]
 
 MODEL_NAMES = (MODEL_NAME, JSON_NAME)  # of the one file that shards and runs keep of their tokenizer
 _BYTES_PER_ID = 4  # most text has more, so its ids fit the first array and are not copied
 _MAX_MODEL_BYTES = 1 << 27  # the largest published ones have 60 MB
 _MAX_RESERVED = 1 << 26  # ids; the sentences to come may be far shorter than those before
-
-
-@dataclass(frozen=True, kw_only=True)
-class Documents:
-    """Token ids of whole documents.
-
-    ids: uint16 or uint32, flat; sentence_offsets: int64, num_sentences + 1, in tokens;
-    is_heading: bool, of each sentence; document_offsets: int64, num_documents + 1, in sentences; document_keys: uint64.
-    source_codes: uint32, see `Lines`.
-    """
-
-    ids: np.ndarray
-    sentence_offsets: np.ndarray
-    is_heading: np.ndarray
-    document_offsets: np.ndarray
-    document_keys: np.ndarray
-    source_codes: np.ndarray | None = None
 
 
 class Tokenizer:
@@ -71,7 +54,7 @@ class Tokenizer:
     word_starts: bool over the vocabulary, whether a piece begins a word (see words.py for the rule over
     a sequence); ordinary_ids: uint32, the pieces that may stand in for a masked token;
     id_dtype: uint16, or uint32 for vocabularies of over 65,536 pieces.
-    normalization: "none", or "albert-v2" (albert_text.py, albert_pieces.py).
+    normalization: "none", or "albert-v2" (albert.py, albert.py).
     slow_reason: why this model's text goes through its library alone, or None if the chunk table serves it.
     words: a word list (lexicon.py), or None. It changes which pieces are one word, and no id.
     note: what was decided when it was loaded and is not in the file, for the user; None for nothing.

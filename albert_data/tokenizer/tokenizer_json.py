@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from albert_data import files
+from albert_data.data import Specials
 from albert_data.errors import TokenizerError
-from albert_data.tokenizer.kinds import Specials
 
 JSON_NAME = "tokenizer.json"
 CONTINUING = "##"  # before a piece that continues a word, in WordPiece vocabularies

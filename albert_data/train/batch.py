@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from albert_data.examples.ragged import ExampleArrays, Examples
+from albert_data.data import ExampleArrays, Examples
 from albert_data.kernels import item, kernel, pointer, put
 from albert_data.shards.rows import no_rows
 from albert_data.train.order import Pack

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from albert_data.data import Examples
 from albert_data.errors import ShardError
 from albert_data.escaping import escape_controls
-from albert_data.examples.ragged import Examples
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts

@@ -23,8 +23,8 @@ import torch
 from torch.utils.data import get_worker_info
 
 from albert_data.config import check_range
+from albert_data.data import Examples
 from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, ShardError
-from albert_data.examples.ragged import Examples
 from albert_data.examples.spans import measure_span_len
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards

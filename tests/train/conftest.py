@@ -12,7 +12,7 @@ import torch
 from shard_fixtures import describe_folder
 from toy_rows import CLS, FIRST_ORDINARY, MASK, SEP, FakeShards
 
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples
 from albert_data.shards.manifest import Manifest
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 

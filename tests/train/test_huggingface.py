@@ -22,7 +22,7 @@ from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError, OutputError, TokenizerError
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
-from albert_data.tokenizer.proto import read_settings
+from albert_data.tokenizer.sentencepiece.proto import read_settings
 from albert_data.train.batch import collate
 from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import AlbertConfig

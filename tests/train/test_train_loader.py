@@ -14,8 +14,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from albert_data.data import Examples
 from albert_data.errors import CheckpointError, ConfigError, ShardError
-from albert_data.examples.ragged import Examples
 from albert_data.train import ShardLoader, order
 from albert_data.train.batch import BatchShape, choose_mask_capacity, collate
 from albert_data.train.evaluation import fixed_batches

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_rows import mean_loss
 
+from albert_data.data import Examples
 from albert_data.errors import ConfigError
-from albert_data.examples.ragged import Examples
 from albert_data.train import ShardLoader, attention, loop, order, session
 from albert_data.train.attention import PackedRows, attend_packed, explain_padding, try_varlen
 from albert_data.train.batch import Batch, BatchShape, collate, empty_batch

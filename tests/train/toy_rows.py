@@ -11,9 +11,8 @@ from shard_fixtures import NO_TOTALS
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from albert_data.examples.ragged import Examples
+from albert_data.data import Examples, Specials
 from albert_data.shards.manifest import SPLITS, Manifest, SplitEntry
-from albert_data.tokenizer.model import Specials
 from albert_data.tokenizer.words import WordRule
 from albert_data.train import Batch, ShardLoader
 from albert_data.train.model import Output

@@ -2,7 +2,7 @@
 
 In: a finished shard folder. Out: checks, each with a figure, a verdict and what to do; audit/rules.py holds
 their limits. Figures are counted anew from the rows. The manifest gives the config, the rules version, and the counts
-from which the advice on the corpus's layout is made (pipeline/advice.py). What can't be known from the shards is
+from which the advice on the corpus's layout is made (shards/advice.py). What can't be known from the shards is
 "not known", not guessed.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from albert_data.corpus.inputs import Input
+from albert_data.corpus.tasks import check_reach, list_samples
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.guesses import check_lengths, check_random, check_surface
 from albert_data.inspect.audit.rows import WINDOW, Subject, choose_documents, gather_subject, gather_windows
@@ -25,10 +26,9 @@ from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule
 from albert_data.inspect.decoding import find_byte_pieces
 from albert_data.inspect.input_files import Corpus, InputFiles, attribute, attribute_sources, find_lost, read_corpus
 from albert_data.inspect.terminal import escape_controls, name_as_text
+from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.pair_tasks import RANDOM_B, SWAPPED
-from albert_data.pipeline.advice import advise_on
-from albert_data.pipeline.engine import Engine, PreparedJob
-from albert_data.pipeline.plan import check_reach, list_samples
+from albert_data.shards.advice import advise_on
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS
 from albert_data.shards.reader import Shards, open_splits
 from albert_data.wording import count_of, format_share
@@ -108,7 +108,7 @@ class AuditTask:
 
 def audit_on(engine: Engine, folder: Path, corpus: list[Input] | None = None) -> Audit:
     """The same, where a worker of the engine is: it is one task, since its checks compare all rows."""
-    check_reach(corpus or [], engine)
+    check_reach(corpus or [], spans_machines=spans_machines(engine))
     places = (str(folder / MANIFEST_NAME), *list_samples(corpus or []))
     [(_, found)] = engine.run(PreparedJob(job=AuditTask.run, places=places), [AuditTask(folder, corpus)])
     return found

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_data.config import ExampleConfig
+from albert_data.data import ExampleArrays, Examples
 from albert_data.draws import mix, threshold
-from albert_data.examples.ragged import ExampleArrays, Examples
 from albert_data.inspect.decoding import find_byte_pieces
 from albert_data.kernels import kernel
 from albert_data.pair_tasks import SWAPPED

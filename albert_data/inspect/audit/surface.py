@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_data.data import ExampleArrays
 from albert_data.examples.pairs import SOP_IN_ORDER, SOP_SWAPPED
-from albert_data.examples.ragged import ExampleArrays
 from albert_data.inspect.audit.rows import read_batches
 from albert_data.inspect.decoding import find_byte_pieces
 from albert_data.kernels import kernel

@@ -28,7 +28,6 @@ from albert_data.inspect.report import (
 )
 from albert_data.inspect.terminal import escape_controls
 from albert_data.pair_tasks import NO_LABEL
-from albert_data.pipeline.advice import describe_losses
 from albert_data.report.page import (
     Section,
     escape,
@@ -40,6 +39,7 @@ from albert_data.report.page import (
     render_table,
     render_tiles,
 )
+from albert_data.shards.advice import describe_losses
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Example, Shards
 from albert_data.storage import find_storage, make_path

@@ -1,0 +1,449 @@
+"""The text and language columns of tables: where a schema has them, and their values.
+
+A name is that of a column, else a path through structs: `article.text`. Text is a string column of any kind (large,
+view, dictionary), or one of nulls alone.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import chain, repeat
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow
+import pyarrow.ipc
+
+from albert_data.config import TextConfig
+from albert_data.corpus.blocks import Block, Origin
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.fields import MAX_NAMES, name_field, split_names
+from albert_data.corpus.formats.records import Records, Value, make_blocks
+from albert_data.corpus.formats.saved_datasets import read_indices, refuse_indices
+from albert_data.errors import InputError
+from albert_data.storage import find_storage, make_path
+from albert_data.wording import list_some
+
+_SHOWN_FIELDS = 8
+
+
+def find_column(schema: pyarrow.Schema, name: str, path: str) -> tuple[str, ...] | None:
+    """The path of a text: names of a column and of fields in its structs; None if the schema has no such field.
+
+    Raises InputError, with the fields that there are, if it is no text or there are two of that name.
+    """
+    for column in ((name,), tuple(name.split("."))):
+        kind = _find_type(schema, column, path)
+        if kind is not None and not _is_text(kind):
+            raise InputError(
+                f"input {path}: the field {name_field(name)} is of the type {str(kind):.60}, no text; "
+                f"{_describe_fields(schema)}"
+            )
+        if kind is not None:
+            return column
+    return None
+
+
+def _find_type(schema: pyarrow.Schema, column: tuple[str, ...], path: str) -> pyarrow.DataType | None:
+    kind = schema
+    for name in column:
+        if kind is not schema and not pyarrow.types.is_struct(kind):
+            return None
+        numbers = kind.get_all_field_indices(name)
+        if len(numbers) > 1:
+            raise InputError(
+                f"input {path} has {len(numbers)} fields {name_field(name)}; write it again with a name for each"
+            )
+        if not numbers:
+            return None
+        kind = kind.field(numbers[0]).type
+    return kind
+
+
+def find_text_columns(schema: pyarrow.Schema, field: str, path: str) -> list[tuple[str, ...]]:
+    """The paths of the text fields. Raises InputError, with the fields that there are, if one is missing or no text."""
+    names = (field,) if field in schema.names else split_names(field)
+    return [_find_text_column(schema, name, path) for name in names]
+
+
+def _find_text_column(schema: pyarrow.Schema, name: str, path: str) -> tuple[str, ...]:
+    column = find_column(schema, name, path)
+    if column is None:
+        raise InputError(f"input {path} has no field {name_field(name)}; {_describe_fields(schema)}")
+    return column
+
+
+def _describe_fields(schema: pyarrow.Schema) -> str:
+    """The fields of a schema with their types, and the option that names one of text."""
+    fields = list(list_fields("", schema))
+    shown = list_some([f"{name_field(name)} ({str(kind):.60})" for name, kind in fields], _SHOWN_FIELDS) or "none"
+    texts = [name for name, kind in fields if _is_text(kind) and not pyarrow.types.is_null(kind)]
+    advice = f"pass --text-field {shlex.quote(texts[0])}" if len(texts) == 1 else "name one of text with --text-field"
+    return f"the fields are {shown}; {advice if texts else 'none of them is text'}"
+
+
+def list_fields(prefix: str, fields: Any) -> Iterator[tuple[str, pyarrow.DataType]]:
+    """The fields of a schema, and of its structs, with their types. Raises ValueError for a name that is not UTF-8."""
+    for field in fields:
+        if pyarrow.types.is_struct(field.type):
+            yield from list_fields(f"{prefix}{field.name}.", field.type)
+        else:
+            yield prefix + field.name, field.type
+
+
+def _is_text(kind: Any) -> bool:
+    is_kind = pyarrow.types
+    if is_kind.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(is_kind.is_string(kind) or is_kind.is_large_string(kind) or is_kind.is_null(kind) or _is_view(kind))
+
+
+def _is_view(kind: Any) -> bool:
+    return hasattr(pyarrow.types, "is_string_view") and bool(pyarrow.types.is_string_view(kind))
+
+
+def take_column(batch: pyarrow.RecordBatch, path: tuple[str, ...]) -> pyarrow.Array:
+    """A column, or a field of its structs, which is null where a struct is; its buffers are as long as they must be.
+
+    Raises ArrowInvalid for others. Nothing may read a column that does not come from here.
+    """
+    column = batch.column(batch.schema.get_field_index(path[0]))
+    column.validate()  # takes the same time for any number of rows, and leaves the values of offsets to `read_texts`
+    if len(column) != len(batch):
+        raise pyarrow.ArrowInvalid(f"a column has {len(column)} rows, and its batch {len(batch)}")
+    if len(path) == 1:
+        return column
+    from pyarrow import compute  # which takes a quarter of a second
+
+    return compute.struct_field(column, list(path[1:]))
+
+
+def join_texts(columns: list[Iterator[Value]]) -> Iterator[Value]:
+    """The texts of each row, joined by line feeds; None where all are null."""
+    if len(columns) == 1:
+        return columns[0]
+    rows = ([value for value in row if value is not None] for row in zip(*columns, strict=True))
+    return (b"\n".join(row) if row else None for row in rows)
+
+
+def decode_labels(array: pyarrow.Array) -> Iterator[str | None]:
+    """The values of a short column as str."""
+    return (None if value is None else str(value, "utf-8", "replace") for value in read_texts(array))
+
+
+def read_texts(array: pyarrow.Array) -> Iterator[Value]:
+    """The values of a column of text, each a view of the column's memory; None for nulls.
+
+    array: from `take_column`, or a slice of that. Raises ArrowInvalid before the first value if any is damaged.
+    """
+    if pyarrow.types.is_null(array.type):
+        return repeat(None, len(array))
+    if not pyarrow.types.is_dictionary(array.type):
+        return _read_values(array, np.arange(len(array)))
+    places, values = array.indices.to_pylist(), array.dictionary
+    used = sorted({place for place in places if place is not None})
+    if used and not 0 <= used[0] <= used[-1] < len(values):
+        raise pyarrow.ArrowInvalid(f"a column has an index that its dictionary of {len(values)} values does not have")
+    found = dict(zip(used, _read_values(values, np.array(used, np.int64)), strict=True))
+    return (None if place is None else found[place] for place in places)
+
+
+def _read_values(array: pyarrow.Array, places: np.ndarray) -> Iterator[Value]:
+    """The values at some places of a column of strings; nothing is read that belongs to other places."""
+    if not len(places):
+        return iter(())
+    if _is_view(array.type):
+        views = array.view(pyarrow.binary_view())
+        views.validate(full=True)
+        return (views[place].as_py() for place in places.tolist())
+    _, offsets, data = array.buffers()
+    width = np.int64 if pyarrow.types.is_large_string(array.type) else np.int32
+    bounds = np.frombuffer(offsets, width)[array.offset :]
+    begins, ends = bounds[places], bounds[places + 1]
+    view = memoryview(data or b"").cast("B")
+    if (begins < 0).any() or (begins > ends).any() or (ends > len(view)).any():
+        raise pyarrow.ArrowInvalid("the offsets of a column are not ascending positions in its data")
+    values = (view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True))
+    if not array.null_count:
+        return values
+    is_valid = array.is_valid().to_numpy(zero_copy_only=False)[places].tolist()
+    return (value if known else None for value, known in zip(values, is_valid, strict=True))
+
+
+# ---- read Parquet and Arrow files: only the columns that are needed, in bounded memory ----
+#
+# A file is split at its row groups (Parquet) or record batches (Arrow). Each of these begins at a byte of the file; in
+# Parquet and in an Arrow file it is the byte that its number suggests, which is enough to share the work. Whatever a
+# worker gets, a row group is read in batches of some rows, and the columns of an Arrow file are mapped into memory.
+#
+# Damage inside of a row group or record batch is counted, and the rest of it is lost. A file whose schema or list of
+# parts can't be read is an error.
+
+# Rows that are read at a time: about 1 MiB by the average of the row group, and no more than 256, because a few rows
+# may be much longer than the average.
+_BATCH_BYTES = 1 << 20
+_MAX_BATCH_ROWS = 256
+_SLICE_ROWS = 4096  # rows whose values are objects of Python at a time; the values themselves are not copied
+_PAGE_READ_BYTES = 1 << 16
+_MANY_ROWS, _MAX_ROWS_PER_BYTE = 1 << 26, 1000  # a column of nulls has 600 rows in a byte of Parquet
+_ARROW_FILE, _ARROW_MESSAGE, _OLD_FEATHER = b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
+_ERRORS = (pyarrow.ArrowException, OSError, ValueError)
+
+
+def list_begins(path: str, format: str, text: TextConfig) -> list[int]:
+    """The bytes at which the parts of a table begin; of the first one 0.
+
+    Raises InputError if the table can't be read, or does not have the text field, or has another field in its place.
+    """
+    table = _open(path, format)
+    _find_columns(table.schema, path, text)
+    return table.list_begins()
+
+
+def read_table(
+    origin: Origin, start: int, end: int, text: TextConfig, damage: Damage, indices: str | None = None
+) -> Iterator[Block]:
+    """Yield the documents of the parts that begin in bytes [start, end) of a table.
+
+    indices: a file of the rows to read, for the whole table.
+    """
+    table = _open(origin.path, origin.format)
+    wanted = _find_columns(table.schema, origin.path, text)
+
+    def read() -> Iterator[Records]:
+        for unit, batches in table.read_parts(start, end, wanted.all):
+            first = 0
+            try:
+                for batch in batches:
+                    for records in _read_batch(batch, wanted, unit, first):
+                        yield records
+                        first = records.first + records.num_rows
+            except _ERRORS as error:
+                _check_cause(error, origin.path)
+                if indices is not None:  # which number the rows of the whole file
+                    raise _can_not_read(origin.path, origin.format, error) from error
+                damage.add("damaged_table", origin.path, f"{unit} {first} or later", _shorten(error))
+
+    return make_blocks(read() if indices is None else _select(read(), indices), origin, text, damage)
+
+
+class _Wanted(NamedTuple):
+    """The columns of the text and of the language, and the names of all."""
+
+    texts: list[tuple[str, ...]]
+    label: tuple[str, ...] | None
+    names: tuple[str, ...]
+
+    @property
+    def all(self) -> list[tuple[str, ...]]:
+        return self.texts if self.label is None else [*self.texts, self.label]
+
+
+def _find_columns(schema: Any, path: str, text: TextConfig) -> _Wanted:
+    """Raises InputError for a field that is missing, or no text."""
+    label = None if text.language_field is None else find_column(schema, text.language_field, path)
+    return _Wanted(find_text_columns(schema, text.text_field, path), label, tuple(schema.names[:MAX_NAMES]))
+
+
+def _read_batch(batch: pyarrow.RecordBatch, wanted: _Wanted, unit: str, first: int) -> Iterator[Records]:
+    """Some rows at a time, because a value as an object of Python takes more than its bytes."""
+    texts = [take_column(batch, column) for column in wanted.texts]
+    labels = None if wanted.label is None else take_column(batch, wanted.label)
+    is_null = all(column.null_count == len(batch) for column in texts)
+    num_rows = max(len(batch), 1) if is_null else _SLICE_ROWS  # a column of nulls may have 2**40 rows in a few bytes
+    for at in range(0, len(batch), num_rows):
+        yield Records(
+            texts=None if is_null else join_texts([read_texts(column.slice(at, num_rows)) for column in texts]),
+            languages=None if labels is None or is_null else decode_labels(labels.slice(at, num_rows)),
+            names=wanted.names,
+            unit=unit,
+            first=first + at,
+            num_rows=min(num_rows, len(batch) - at),
+        )
+
+
+Parts = Iterator[tuple[str, Iterator[pyarrow.RecordBatch]]]
+
+
+def _select(parts: Iterator[Records], path: str) -> Iterator[Records]:
+    """The records of a table that a file of indices names, as often as it names each."""
+    indices, first = read_indices(path), 0
+    for part in parts:
+        chosen = indices[slice(*np.searchsorted(indices, (first, first + part.num_rows)))] - first
+        first += part.num_rows
+        if part.texts is None:
+            yield replace(part, num_rows=len(chosen))
+            continue
+        counts = np.bincount(chosen, minlength=part.num_rows).tolist()
+        languages = None if part.languages is None else chain.from_iterable(map(repeat, part.languages, counts))
+        texts = chain.from_iterable(map(repeat, part.texts, counts))
+        yield replace(part, texts=texts, languages=languages, num_rows=len(chosen))
+    if len(indices) and indices[-1] >= first:
+        raise refuse_indices(path, f"they name row {indices[-1]}, and the data has {first} rows")
+
+
+class _Table(Protocol):
+    schema: Any
+
+    def list_begins(self) -> list[int]:
+        """The bytes at which the parts begin."""
+
+    def read_parts(self, start: int, end: int, columns: list[tuple[str, ...]]) -> Parts:
+        """The name of each part that begins in bytes [start, end), with what its rows are called, and its rows."""
+
+
+def _open(path: str, format: str) -> _Table:
+    try:
+        table: _Table = _Parquet(path) if format == "parquet" else _open_arrow(path)
+        list(list_fields("", table.schema))  # raises an error where a name is damaged
+        return table
+    except _ERRORS as error:
+        _check_cause(error, path)
+        raise _can_not_read(path, format, error) from error
+
+
+def _can_not_read(path: str, format: str, error: BaseException) -> InputError:
+    name = "Parquet" if format == "parquet" else "Arrow"
+    return InputError(f"input {path} can't be read as {name}: {_shorten(error)}; restore it, or name other inputs")
+
+
+def _check_cause(error: BaseException, path: str) -> None:
+    """Raise InputError if not the bytes of the file are damaged, but the disk fails or they are encrypted."""
+    if "crypt" in str(error).replace(path, ""):  # encrypt, decrypt
+        raise InputError(f"input {path} is encrypted; write it again without encryption") from error
+    if isinstance(error, OSError) and error.errno is not None:
+        raise InputError(f"input {path} can't be read: {error.strerror}; check the disk and try again") from error
+
+
+def _shorten(error: BaseException) -> str:
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+
+
+def _open_arrow(path: str) -> _Table:
+    storage = find_storage(path)
+    file = pyarrow.BufferReader(storage.map(make_path(path)) if storage.status(path).num_bytes else b"")
+    beginning = file.read(len(_ARROW_FILE))
+    if beginning.startswith(_OLD_FEATHER):
+        raise InputError(
+            f"input {path} is in version 1 of Feather; write it again, by pandas for example, in version 2"
+        )
+    file.seek(0)
+    return _ArrowFile(file) if beginning == _ARROW_FILE else _ArrowStream(file)
+
+
+def _spread(count: int, size: int) -> list[int]:
+    """Bytes for parts of which only the number is known."""
+    return [size * number // count for number in range(count)]
+
+
+class _Parquet:
+    """A Parquet file. Its parts are row groups."""
+
+    def __init__(self, path: str) -> None:
+        import pyarrow.parquet
+
+        storage = find_storage(path)
+        self._size = storage.status(path).num_bytes
+        self._file = pyarrow.parquet.ParquetFile(storage.open(path), pre_buffer=False, buffer_size=_PAGE_READ_BYTES)
+        self.schema = self._file.schema_arrow
+        num_rows = self._file.metadata.num_rows
+        if num_rows > max(_MANY_ROWS, _MAX_ROWS_PER_BYTE * self._size):
+            raise pyarrow.ArrowInvalid(f"it declares {num_rows} rows in {self._size} bytes")
+
+    def list_begins(self) -> list[int]:
+        return _spread(self._file.num_row_groups, self._size)
+
+    def read_parts(self, start: int, end: int, columns: list[tuple[str, ...]]) -> Parts:
+        names = [".".join(column) for column in columns]
+        for number, begin in enumerate(self.list_begins()):
+            if start <= begin < end:
+                group = self._file.metadata.row_group(number)
+                # The size of all columns: to ask for that of an encrypted column ends the process (pyarrow 26).
+                num_rows = _BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1)
+                batches = self._file.iter_batches(
+                    batch_size=max(1, min(num_rows, _MAX_BATCH_ROWS)),
+                    row_groups=[number],
+                    columns=names,
+                    use_threads=False,
+                )
+                yield f"row group {number}, row", batches
+
+
+class _ArrowFile:
+    """An Arrow IPC file, or Feather file of version 2. Its parts are record batches."""
+
+    def __init__(self, file: pyarrow.NativeFile) -> None:
+        self._file = file
+        self.schema = pyarrow.ipc.open_file(file).schema
+
+    def list_begins(self) -> list[int]:
+        return _spread(pyarrow.ipc.open_file(self._file).num_record_batches, self._file.size())
+
+    def read_parts(self, start: int, end: int, columns: list[tuple[str, ...]]) -> Parts:
+        fields = sorted({self.schema.get_field_index(column[0]) for column in columns})
+        options = pyarrow.ipc.IpcReadOptions(use_threads=False, included_fields=fields)
+        reader = pyarrow.ipc.open_file(self._file, options=options)
+        for number, begin in enumerate(self.list_begins()):
+            if start <= begin < end:
+                yield f"record batch {number}, row", _read_once(partial(reader.get_batch, number))
+
+
+class _ArrowStream:
+    """An Arrow IPC stream, as `datasets` writes it. Its parts are record batches; if it has dictionaries, it is one."""
+
+    def __init__(self, file: pyarrow.NativeFile) -> None:
+        self._file = file
+        self.schema = pyarrow.ipc.open_stream(file).schema
+        file.seek(0)
+        pyarrow.ipc.read_message(file)
+        self._first = file.tell()
+        self._is_one = _has_dictionary(self.schema)
+
+    def list_begins(self) -> list[int]:
+        """Only the heads of the batches are read; a damaged one ends the list."""
+        begins, at = [0], self._first
+        self._file.seek(at)
+        while not self._is_one:
+            try:
+                pyarrow.ipc.read_message(self._file)
+            except (EOFError, *_ERRORS):
+                break
+            if at > self._first:
+                begins.append(at)
+            at = self._file.tell()
+        return begins
+
+    def read_parts(self, start: int, end: int, columns: list[tuple[str, ...]]) -> Parts:
+        if self._is_one:
+            self._file.seek(0)
+            yield "row", iter(pyarrow.ipc.open_stream(self._file))
+            return
+        self._file.seek(start or self._first)
+        while (at := self._file.tell()) < end:
+            yield f"record batch at byte {at}, row", _read_once(self._read_next)
+
+    def _read_next(self) -> pyarrow.RecordBatch | None:
+        """The next batch, None at the end of the stream. Damage ends the stream, because no more can be found."""
+        try:
+            return pyarrow.ipc.read_record_batch(pyarrow.ipc.read_message(self._file), self.schema)
+        except EOFError:
+            self._file.seek(self._file.size())
+            return None
+        except _ERRORS:
+            self._file.seek(self._file.size())
+            raise
+
+
+def _has_dictionary(kind: Any) -> bool:
+    """Whether a schema or type holds a dictionary at any depth."""
+    fields = kind if isinstance(kind, pyarrow.Schema) else [kind.field(i) for i in range(kind.num_fields)]
+    return any(pyarrow.types.is_dictionary(field.type) or _has_dictionary(field.type) for field in fields)
+
+
+def _read_once(read: Callable[[], pyarrow.RecordBatch | None]) -> Iterator[pyarrow.RecordBatch]:
+    batch = read()
+    if batch is not None:
+        yield batch

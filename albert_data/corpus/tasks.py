@@ -1,0 +1,367 @@
+"""Split inputs into map tasks of whole documents.
+
+Plain files become ranges of bytes that begin and end between documents; small files share a task. A table (Parquet,
+Arrow) is cut between its row groups or record batches. What cannot be split
+(.gz, .zst, stdin, other encodings) is read once, in the parent process, and handed to the workers as blocks; on a
+cluster a compressed file is one task, read where it runs. How the work is split changes no byte of the result.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from itertools import groupby, islice
+from pathlib import PurePath
+from typing import BinaryIO
+
+from albert_data.config import DEFAULT_TEXT, TextConfig
+from albert_data.corpus.blocks import Block, Origin, read_blocks
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.formats.json_lines import compile_scanner
+from albert_data.corpus.formats.recognition import SPLIT, TABLES
+from albert_data.corpus.formats.streams import read_stream
+from albert_data.corpus.formats.tables import list_begins, read_table
+from albert_data.corpus.inputs import STDIN, Input, open_counted
+from albert_data.corpus.lines.line_ends import break_lines
+from albert_data.corpus.lines.white_space import has_text
+from albert_data.corpus.mixtures import find_sources
+from albert_data.corpus.sources import Source
+from albert_data.errors import InputError
+from albert_data.storage import find_storage, make_path
+from albert_data.wording import count_of
+
+Names = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+_MIB = 1 << 20
+# A task is about 1 / 128 of the corpus, within the two limits below: smaller ones share it more evenly, but make more
+# to merge.
+_TASKS = 128
+_TASKS_LEFT = 32  # and about 1 / 32 of what is left, if less: the last tasks are small, so no worker waits for long
+_MIN_TASK_BYTES = 4 * _MIB  # each task writes a sorted run and a receipt, so very small tasks cost more than they gain
+_MAX_TASK_BYTES = 24 * _MIB  # or more, if that would make more than
+_MOST_TASKS = 10_000  # each has a receipt, and a sorted run of which every task of the reduce step reads a range
+_MAX_STREAM_BLOCK_BYTES = 16 * _MIB
+_SLOW_PARTS = 8  # tasks of a slow tokenizer are so many times smaller: progress is shown when a task is finished
+_MAX_SAMPLES = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileRange:
+    """Bytes [start, end) of a plain file; both bounds lie between documents.
+
+    language, indices: those of the input; is_part: whether the file has more bytes, or is read in other ways too.
+    """
+
+    path: str
+    format: str
+    start: int
+    end: int
+    language: str | None = None
+    indices: str | None = None
+    is_part: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapTask:
+    """Documents for one worker: ranges of plain files, one block of a stream, or all of a file that can't be split.
+
+    name: unique in a build, and the same when the build is resumed.
+    fingerprint: SHA-256 of the block's bytes, of the list of ranges, or of the file's name, size and time. A receipt
+    counts only for the same fingerprint.
+    source: of a mixture, None for other builds; is_validation: whether all of it is for validation.
+    """
+
+    name: str
+    text: TextConfig = DEFAULT_TEXT
+    ranges: tuple[FileRange, ...] = ()
+    block: Block | None = None
+    block_bytes: int = 0  # bytes of the compressed file that were read for the block
+    whole: Input | None = None
+    fingerprint: str = ""
+    source: Source | None = None
+    is_validation: bool = False
+
+    def describe(self) -> str:
+        if self.block is not None:
+            return self.block.describe()
+        if self.whole is not None:
+            return self.whole.path
+        first, num_more = self.ranges[0], len(self.ranges) - 1
+        more = f" and {count_of(num_more, 'more file')}" if num_more else ""
+        return f"{first.path}, bytes {first.start} to {first.end}{more}"
+
+    def read(self, damage: Damage) -> Iterator[Block]:
+        """Yield the task's documents in blocks."""
+        inputs = damage.inputs
+        if self.block is not None:
+            with inputs.reading(self.block.path, is_part=True):
+                yield self.block
+        if self.whole is not None:
+            with inputs.reading(self.whole.path, is_part=self.whole.is_shared):
+                stream, _ = open_counted(self.whole, strict=damage.strict)
+                with stream:
+                    yield from read_stream(stream, _find_origin(self.whole), self.text, damage)
+        for part in self.ranges:
+            with inputs.reading(part.path, is_part=part.is_part):
+                yield from self._read_range(part, damage)
+
+    def _read_range(self, part: FileRange, damage: Damage) -> Iterator[Block]:
+        origin = Origin(part.path, part.format, part.language)
+        if part.format in TABLES:
+            yield from read_table(origin, part.start, part.end, self.text, damage, part.indices)
+            return
+        with find_storage(part.path).open(part.path) as file:
+            if part.format not in SPLIT:
+                yield from read_stream(file, origin, self.text, damage)
+                return
+            file.seek(part.start)
+            yield from read_blocks(file, origin, damage, start=part.start, length=part.end - part.start, text=self.text)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes on the disk; 0 for a block of a pipe, which has no size there."""
+        whole_bytes = 0 if self.whole is None else self.whole.size
+        return self.block_bytes + whole_bytes + sum(part.end - part.start for part in self.ranges)
+
+
+def count_bytes(inputs: list[Input]) -> int | None:
+    """The sum of `num_bytes` of all tasks; None if an input is a pipe, whose size nobody knows."""
+    return None if any(item.is_stream for item in inputs) else sum(item.size for item in inputs)
+
+
+def find_named(names: Names, text: TextConfig, say: Callable[[str], None], validation: Names = ()) -> list[Input]:
+    """Find the inputs of one or several names, or of a mixture; see `find_sources`."""
+    several, held_out = (
+        [_restore(name) for name in ([some] if isinstance(some, str | os.PathLike) else some)]
+        for some in (names, validation)
+    )
+    return find_sources(several, say, text, held_out)
+
+
+def _restore(name: str | os.PathLike[str]) -> str:
+    """The text of a name. A path of the standard library has lost a slash of s3://bucket."""
+    return os.fspath(make_path(name) if isinstance(name, PurePath) else name)
+
+
+def check_reach(inputs: list[Input], *, spans_machines: bool) -> None:
+    """Raise InputError for an input that workers on other machines can't read, since it is no file."""
+    streams = [item.path for item in inputs if item.is_stream]
+    if streams and spans_machines:
+        name = "stdin" if streams[0] == STDIN else streams[0]
+        raise InputError(
+            f"{name} can be read by this process only, not by the nodes of a cluster; write the text to files that all "
+            "nodes see"
+        )
+
+
+def list_samples(inputs: list[Input]) -> list[str]:
+    """A file of each folder with inputs, of sixteen folders at most."""
+    by_folder = {os.path.dirname(item.path): item.path for item in inputs if not item.is_stream}
+    return list(islice(by_folder.values(), _MAX_SAMPLES))
+
+
+def read_tasks(
+    inputs: list[Input],
+    text: TextConfig,
+    damage: Damage,
+    is_whole: Callable[[MapTask], bool] = lambda task: False,
+    *,
+    is_slow: bool = False,
+) -> Iterator[MapTask]:
+    """All tasks of a corpus: those of plain files first, then the blocks of streams, read as they are asked for.
+
+    text: how inputs are read that are of no mixture. is_whole: whether a file that can't be split is this one task.
+    is_slow: whether the library of the tokenizer encodes all text itself.
+    """
+    parts = count_parts(is_slow=is_slow)
+    yield from plan_tasks(inputs, text, parts)
+    for number, item in enumerate(inputs):
+        if item.is_splittable and not item.size:  # no task reads it
+            with damage.inputs.reading(item.path, is_part=item.is_shared):
+                continue
+        if not item.is_splittable:
+            task = _plan_whole(number, item, item.source.text if item.source else text)
+            if not item.is_stream and is_whole(task):
+                yield task
+            else:
+                yield from read_stream_tasks(number, item, damage, task.text, parts)
+
+
+def count_parts(*, is_slow: bool) -> int:
+    """How many times smaller than usual tasks are."""
+    return _SLOW_PARTS if is_slow else 1
+
+
+def _plan_whole(number: int, item: Input, text: TextConfig) -> MapTask:
+    identity = repr((item.path, item.size, item.modified_ns, item.language))
+    return MapTask(
+        name=f"whole-{number:06d}",
+        text=text,
+        whole=item,
+        fingerprint=sha256(identity.encode()).hexdigest(),
+        source=item.source,
+        is_validation=item.is_validation,
+    )
+
+
+def _find_origin(item: Input) -> Origin:
+    return Origin(item.path, item.format, item.language)
+
+
+def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT, parts: int = 1) -> list[MapTask]:
+    """Split the plain files of `inputs` into tasks of about equal size, the last ones smaller.
+
+    A task of a mixture has files of one source, because these are read alike; and each task is of one split.
+    parts: how many times smaller than usual tasks are.
+    """
+    total = sum(item.size for item in inputs if item.is_splittable)
+    least_bytes, most_bytes = _MIN_TASK_BYTES // parts, max(_MAX_TASK_BYTES // parts, -(-total // _MOST_TASKS))
+    tasks: list[MapTask] = []
+    plain = (item for item in inputs if item.is_splittable)
+    for (source, _), files in groupby(plain, key=lambda item: (item.source, item.is_validation)):
+        tasks += _plan_source(list(files), source.text if source else text, least_bytes, most_bytes)
+    return tasks
+
+
+def _plan_source(files: list[Input], text: TextConfig, least_bytes: int, most_bytes: int) -> list[MapTask]:
+    source, is_validation = files[0].source, files[0].is_validation
+    name = "validation" if is_validation else "files" if source is None else f"source-{source.number:03d}"
+    left = sum(item.size for item in files)
+    largest = min(left // _TASKS, most_bytes)
+
+    def choose_size() -> int:  # `left` shrinks with each part of a file that is taken below
+        return max(min(largest, left // _TASKS_LEFT), least_bytes)
+
+    tasks: list[tuple[FileRange, ...]] = []
+    group: list[FileRange] = []
+    group_bytes = 0
+    for item in files:
+        for part in _split_file(item, choose_size, text):
+            size = part.end - part.start
+            group.append(part)
+            group_bytes += size
+            if group_bytes >= choose_size():
+                tasks.append(tuple(group))
+                group, group_bytes = [], 0
+            left -= size
+    if group:
+        tasks.append(tuple(group))
+    return [
+        MapTask(
+            name=f"{name}-{number:06d}",
+            text=text,
+            ranges=ranges,
+            fingerprint=sha256(repr(ranges).encode()).hexdigest(),
+            source=source,
+            is_validation=is_validation,
+        )
+        for number, ranges in enumerate(tasks)
+    ]
+
+
+def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -> Iterator[FileRange]:
+    if item.format in TABLES:
+        begins = [*list_begins(item.path, item.format, text), item.size]
+        if item.indices is None:
+            yield from _cut_file(item, choose_size, lambda at: begins[bisect_left(begins, at)])
+        else:  # rows are selected by their numbers in the whole file
+            yield from _cut_file(item, choose_size, lambda at: item.size)
+    elif item.format not in SPLIT or (item.format == "txt" and text.documents == "file"):
+        yield from _cut_file(item, choose_size, lambda at: item.size)
+    else:
+        with ExitStack() as stack:  # a file that is not cut stays closed: in a store, opening it is a request
+            open_once = cache(lambda: stack.enter_context(find_storage(item.path).open(item.path)))
+            yield from _cut_file(item, choose_size, lambda at: _find_document(open_once(), item.format, at, item.size))
+
+
+def _cut_file(item: Input, choose_size: Callable[[], int], find_cut: Callable[[int], int]) -> Iterator[FileRange]:
+    """Cut a file into ranges. find_cut: finds the next byte at which a document begins, or the file ends."""
+    start = 0
+    while start < item.size:
+        end, task_bytes = item.size, choose_size()
+        # At most 1.5 tasks stay one, so no rest is smaller than half a task.
+        if item.size - start > task_bytes * 3 // 2:
+            end = find_cut(start + task_bytes)
+        yield FileRange(
+            path=item.path,
+            format=item.format,
+            start=start,
+            end=end,
+            language=item.language,
+            indices=item.indices,
+            is_part=item.is_shared or end - start < item.size,
+        )
+        start = end
+
+
+def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
+    """A byte after `at` at which a document begins; `size` if none is found.
+
+    In .jsonl that is the next line, in .txt the line after the next blank line. What follows a blank line of over 1 MiB
+    is not found; that only makes a task larger.
+    """
+    file.seek(at)
+    # A line is read in pieces of 1 MiB, so a piece without an end of line does not end the line.
+    is_line_begin = file.readline(_MIB).endswith(b"\n")
+    while piece := file.readline(_MIB):
+        is_line_end = piece.endswith(b"\n")
+        if format == "jsonl" and is_line_begin:
+            return file.tell() - len(piece)
+        if is_line_begin and is_line_end and not has_text(piece):
+            return file.tell()
+        is_line_begin = is_line_end
+    return size
+
+
+def read_stream_tasks(
+    number: int, item: Input, damage: Damage, text: TextConfig = DEFAULT_TEXT, parts: int = 1
+) -> Iterator[MapTask]:
+    """Read an input that cannot be split, and yield a task for each block.
+
+    The first are small, so workers start early. parts: how many times smaller than usual all are.
+    """
+    stream, count_read = open_counted(item, strict=damage.strict)
+    with damage.inputs.reading(item.path, is_part=True), stream:
+        num_read = 0
+        blocks = read_stream(
+            stream,
+            _find_origin(item),
+            text,
+            damage,
+            lambda position: min(max(position // 64, _MIN_TASK_BYTES), _MAX_STREAM_BLOCK_BYTES) // parts,
+        )
+        for index, block in enumerate(blocks):
+            before, num_read = num_read, count_read()
+            yield MapTask(
+                name=f"stream-{number:04d}-{index:06d}",
+                text=text,
+                block=block,
+                block_bytes=num_read - before,
+                fingerprint=_hash_block(block),
+                source=item.source,
+                is_validation=item.is_validation,
+            )
+
+
+def _hash_block(block: Block) -> str:
+    """SHA-256 of a block's bytes and, where the block lists them, of the ends and source codes of its documents."""
+    digest = sha256(block.data)
+    if block.ends is not None:
+        digest.update(repr(block.ends).encode())
+    if block.source_codes is not None:
+        digest.update(repr(block.source_codes).encode())
+    return digest.hexdigest()
+
+
+WARMING_BLOCK = Block(data=b"One word.\nTwo words.\n\nThree ex-\namples.\n", format="txt", path="", start=0)
+
+
+def compile_reading() -> None:
+    """Run the kernels that read blocks, and those for the rare JSON lines that `json.loads` does not read."""
+    break_lines(WARMING_BLOCK.data)
+    compile_scanner()

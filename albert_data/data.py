@@ -1,0 +1,181 @@
+"""What the rooms hand to one another: documents as text, then as token ids, then as rows.
+
+    Lines -> Text -> Documents -> Pairs -> Examples
+    corpus   sentences  tokenizer  examples   shards
+
+All are ragged arrays: flat values and offsets, never lists of lists. Item i of values `x` with offsets `o` is
+`x[o[i] : o[i + 1]]`, so there is one more offset than items, and the first is 0. In the shapes below D is the number of
+documents, S of sentences, R of rows, and N of values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """Documents of canonical text.
+
+    utf8: uint8 [N], every line followed by a line feed
+    line_offsets: int64 [lines + 1], in bytes
+    document_offsets: int64 [D + 1], in lines
+    document_keys: uint64 [D], hashes of the documents' text
+    source_codes: uint32 [D], what `pack_source` makes of each document's language; None where the build has one
+        language. In a mixture the number of the source takes its place after tokenising (pipeline/document_lists.py)
+    """
+
+    utf8: np.ndarray
+    line_offsets: np.ndarray
+    document_offsets: np.ndarray
+    document_keys: np.ndarray
+    source_codes: np.ndarray | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """Documents as sentences.
+
+    utf8: uint8 [N]
+    sentence_begins, sentence_ends: int64 [S], in bytes, in order; there may be text between two sentences
+    document_offsets: int64 [D + 1], in sentences
+    document_keys: uint64 [D]
+    is_heading: bool [S], whether the sentence belongs with the next one
+    source_codes: uint32 [D], see `Lines`
+    """
+
+    utf8: np.ndarray
+    sentence_begins: np.ndarray
+    sentence_ends: np.ndarray
+    document_offsets: np.ndarray
+    document_keys: np.ndarray
+    is_heading: np.ndarray
+    source_codes: np.ndarray | None = None
+
+
+def slice_sentences(utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[bytes]:
+    """The bytes of each sentence."""
+    data = utf8.tobytes()
+    return [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Documents:
+    """Documents as token ids.
+
+    ids: uint16 or uint32 [N]
+    sentence_offsets: int64 [S + 1], in tokens
+    is_heading: bool [S], see `Text`
+    document_offsets: int64 [D + 1], in sentences
+    document_keys: uint64 [D]
+    source_codes: uint32 [D], see `Lines`
+    """
+
+    ids: np.ndarray
+    sentence_offsets: np.ndarray
+    is_heading: np.ndarray
+    document_offsets: np.ndarray
+    document_keys: np.ndarray
+    source_codes: np.ndarray | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Specials:
+    """The ids of the special pieces.
+
+    is_special: bool [vocabulary], true for those that are never masked
+    """
+
+    pad_id: int
+    unk_id: int
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    is_special: np.ndarray
+
+    @classmethod
+    def from_ids(cls, vocab_size: int, *, pad_id: int, unk_id: int, cls_id: int, sep_id: int, mask_id: int) -> Specials:
+        is_special = np.zeros(vocab_size, bool)
+        is_special[[pad_id, cls_id, sep_id, mask_id]] = True
+        return cls(pad_id=pad_id, unk_id=unk_id, cls_id=cls_id, sep_id=sep_id, mask_id=mask_id, is_special=is_special)
+
+    def to_dict(self) -> dict[str, int]:
+        return {name: value for name, value in vars(self).items() if name != "is_special"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Unmasked rows, each `[CLS] A [SEP] B [SEP]`, or `[CLS] A [SEP]` where no pair could be made.
+
+    ids: uint16 or uint32 [N]
+    offsets: int64 [R + 1], in tokens
+    segment_a_len: int32 [R], tokens of A alone
+    sop_label: int8 [R], -1 for no second segment; what else it means depends on the task (pair_tasks.py)
+    document_keys: uint64 [R], the key of the document that the row was made from
+    indices: uint32 [R], the row's number in its document and pass
+    source_codes: uint32 [R], see `Lines`
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    segment_a_len: np.ndarray
+    sop_label: np.ndarray
+    document_keys: np.ndarray
+    indices: np.ndarray
+    source_codes: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.segment_a_len)
+
+
+class ExampleArrays(NamedTuple):
+    """The arrays of `Examples` as kernels take them. sources: empty where the shards have no such column."""
+
+    input_ids: np.ndarray
+    offsets: np.ndarray
+    segment_a_len: np.ndarray
+    sop_label: np.ndarray
+    masked_positions: np.ndarray
+    masked_ids: np.ndarray
+    mask_offsets: np.ndarray
+    document_keys: np.ndarray
+    sources: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examples:
+    """Masked rows, the columns of a shard.
+
+    input_ids: uint16 or uint32 [N], with the masks
+    offsets: int64 [R + 1], in tokens
+    segment_a_len, sop_label, document_keys: [R], as in `Pairs`
+    masked_positions: uint16 [M], rising inside a row, counted from the row's [CLS]
+    masked_ids: as input_ids [M], the originals
+    mask_offsets: int64 [R + 1], in masked tokens
+    sources: uint16 [R], indices into the manifest's `sources`; None where the shards have no such column
+    document_keys_b: uint64 [R], the key of the document of segment B, or without a B that of A; None where the shards
+        have no such column, since both segments are always of one document
+    """
+
+    input_ids: np.ndarray
+    offsets: np.ndarray
+    segment_a_len: np.ndarray
+    sop_label: np.ndarray
+    masked_positions: np.ndarray
+    masked_ids: np.ndarray
+    mask_offsets: np.ndarray
+    document_keys: np.ndarray
+    sources: np.ndarray | None = None
+    document_keys_b: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.segment_a_len)
+
+    @property
+    def arrays(self) -> ExampleArrays:
+        """For kernels. An empty array stands for no sources, so that Numba compiles each kernel once for both."""
+        values = {name: getattr(self, name) for name in ExampleArrays._fields}
+        return ExampleArrays(**(values if self.sources is not None else {**values, "sources": np.zeros(0, np.uint16)}))

@@ -1,0 +1,1 @@
+LOCK_SECONDS = 5.0

@@ -1,0 +1,76 @@
+"""Advice on options from the counts of a finished build, for the commands and for the audit."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+
+from albert_data.corpus.damage import Inputs
+from albert_data.corpus.fields import list_names
+from albert_data.corpus.labels import advise_names
+from albert_data.corpus.layout import Advice, advise
+from albert_data.escaping import escape_controls
+from albert_data.shards.manifest import DamagedInput, DamagedInputs, Manifest
+from albert_data.wording import count_of, list_some
+
+_LISTED, _SHOWN, _FIELDS = 20, 3, 8  # inputs in a manifest, inputs in a sentence, fields of an input
+
+
+def advise_on(manifest: Manifest) -> list[Advice]:
+    """Options that would read the corpus better.
+
+    Empty if the corpus looks sound, or the manifest lacks the counts.
+    """
+    counts = {name: value or 0 for name, value in vars(manifest.counts).items()}
+    return advise(counts, dataclasses.asdict(manifest.config.text), [item.path for item in manifest.inputs])
+
+
+def advise_on_parts(manifest: Manifest) -> list[str]:
+    """What to know of single sources and inputs, a sentence each."""
+    is_mixture, field = manifest.mixture is not None, manifest.config.text.text_field
+    found = [] if is_mixture else advise_names(manifest.sources or ())
+    return found + advise_inputs(manifest.damaged_inputs, None if is_mixture else field)
+
+
+def list_damaged(inputs: Inputs) -> DamagedInputs | None:
+    """The inputs that gave no document or had damage, the worst of them by name; None if there are none."""
+    found, num_empty, num_damaged = inputs.finish()
+    worst = [
+        DamagedInput(
+            path=path,
+            num_documents=counts.num_documents,
+            damage=dict(sorted(counts.damage.items())),
+            fields=counts.fields.rank_by_text()[:_FIELDS] if counts.fields and not counts.num_documents else (),
+            text_field=counts.fields.find_text() if counts.fields and not counts.num_documents else None,
+        )
+        for path, counts in found[:_LISTED]
+    ]
+    if not worst:
+        return None
+    return DamagedInputs(num_without_documents=num_empty, num_damaged=num_damaged, worst=tuple(worst))
+
+
+def advise_inputs(damaged: DamagedInputs | None, text_field: str | None) -> list[str]:
+    """A sentence that names the inputs without documents; none if there are none. text_field: None in a mixture."""
+    if damaged is None or not damaged.num_without_documents:
+        return []
+    shown = [item for item in damaged.worst if not item.num_documents][:_SHOWN]
+    named = [f"{escape_controls(item.path)} ({_explain(item, text_field)})" for item in shown]
+    count = damaged.num_without_documents
+    return [f"{count_of(count, 'input')} gave no document: {list_some(named, _SHOWN, count)}"]
+
+
+def describe_losses(item: DamagedInput) -> str:
+    """What was lost of an input, and the fields of its records if it gave no document."""
+    parts = [f"{reason} {count:,}" for reason, count in item.damage.items()] or ["it holds no text"]
+    return "; ".join([*parts, *([f"its fields are {list_names(item.fields)}"] if item.fields else [])])
+
+
+def _explain(item: DamagedInput, text_field: str | None) -> str:
+    parts = [describe_losses(item)]
+    if item.text_field is not None:
+        if text_field is None:
+            parts.append(f"write text_field = {item.text_field!r} in its source")
+        else:  # the field of the other inputs is read too
+            parts.append(f"pass --text-field {shlex.quote(f'{text_field},{item.text_field}')}")
+    return "; ".join(parts)

@@ -1,0 +1,184 @@
+"""Tokenise with a table of chunks: text is cut where cuts.py or wordpiece.py allows, and each chunk is looked up.
+
+In: sentences. Out: ids and how many each sentence has, equal to those of the model's own library. A compiled loop
+(table.py) cuts, hashes and looks up each chunk. New chunks of a unigram model mostly get their ids in that loop. The
+others, and those of other models, wait until a slice of sentences is through. Then the library is asked for all of them
+at once (SentencePiece for the normalised text of a unigram model), and their sentences are encoded again. The table is
+bounded: a large one that fills up is replaced by an empty one. What is in the table changes the speed, never the ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from albert_data.tokenizer.buffers import Sentences, grow
+from albert_data.tokenizer.chunks import table
+from albert_data.tokenizer.chunks.cutting import BLOCK, PADDING, make_cut_scratch, mark_cuts
+from albert_data.tokenizer.chunks.lattice import ChunkIds, encode_chunks
+from albert_data.tokenizer.chunks.table import (
+    NOT_DONE,
+    SLOT,
+    SPARE_IDS,
+    ChunkRules,
+    Output,
+    Table,
+    make_encoding_scratch,
+    make_slots,
+)
+from albert_data.tokenizer.chunks.trie import LEAF
+
+FIRST_SLOTS, MAX_SLOTS = 1 << 18, 1 << 21  # of 32 bytes
+MAX_KEY_BYTES = 24 << 20  # of chunks of over 16 bytes
+MAX_IDS = 4 << 20  # of chunks of over four pieces
+SLICE_BYTES = 2 << 20
+_BYTES_PER_LONG_ID = 16  # capacity of long_ids: an id for so much text. Chunks that find it full wait for `_learn`
+# The first look-up learns new chunks, the second finds them. Where the first left the table full, the second doubles it
+# or begins a new one, and learns, and the third finds them. The library encodes what is left: long sentences, and those
+# whose score reaches the limit of a fragile chunk.
+_LOOK_UPS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkModel:
+    """What encoding by chunks needs of a tokenizer. Nothing in it changes, so threads share one.
+
+    rules: their trie is empty where the compiled loop finds no ids itself. encode: the library's own ids (int32) of
+    each text. learn: the ids of chunks; the second argument tells whether they continue a word.
+    """
+
+    rules: ChunkRules
+    encode: Callable[[list[bytes]], list[np.ndarray]]
+    learn: Callable[[list[bytes], bool], ChunkIds]
+
+
+class ChunkEncoder:
+    """Encodes sentences with a chunk table. It learns, and has its own scratch buffers: each thread needs one."""
+
+    def __init__(self, model: ChunkModel) -> None:
+        self._model, self._rules = model, model.rules
+        self._dtype: type[Any] = np.uint32 if self._rules.trie.settings.is_wide else np.uint16
+        self._cuts, self._cut_scratch = np.empty(0, np.uint64), make_cut_scratch()
+        self._scratch = make_encoding_scratch()
+        self._id_buffers = [np.empty(0, self._dtype)] * _LOOK_UPS
+        self._clear()
+
+    def _clear(self) -> None:
+        self._table = Table(
+            slots=make_slots(FIRST_SLOTS),
+            long_keys=np.empty(1 << 16, np.uint8),
+            long_ids=np.empty(1 << 12, np.int64),
+            counts=np.zeros(3, np.int64),
+        )
+
+    def compile_rare(self) -> None:
+        """Compile the kernels that the encoding of a few words does not call, by empty calls."""
+        nothing, no_ids = np.zeros(0, np.int64), np.zeros(0, self._dtype)
+        if self._rules.trie.settings.root != LEAF:
+            encode_chunks(np.frombuffer(b" ", np.uint8), np.zeros(1, np.int64), self._rules.trie)
+        self._store(nothing, ChunkIds(np.zeros(0, np.int32), nothing, nothing))
+        table.fill_in(no_ids, nothing, no_ids, nothing)
+        table.copy_slots(np.zeros(SLOT, np.uint64), np.zeros(2 * SLOT, np.uint64))
+
+    def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the ids (uint16, or uint32 for a large vocabulary) of all sentences, a slice of them at a time.
+
+        Each sentence must be valid UTF-8: the kernels rely on it. lengths: int64, the number of ids of each sentence,
+        filled in for a slice before its ids are yielded. An array is valid until the next one is asked for.
+        """
+        begin, (_, begins, ends) = 0, sentences
+        while begin < len(begins):
+            end = max(begin + 1, int(np.searchsorted(ends, begins[begin] + SLICE_BYTES, side="right")))
+            yield self._encode_slice(sentences.part(slice(begin, end)), lengths[begin:end])
+            begin = end
+
+    def _encode_slice(self, sentences: Sentences, lengths: np.ndarray) -> np.ndarray:
+        """The ids of some sentences, in a buffer that is reused; fills in the length of each."""
+        utf8, begins, ends = sentences
+        first, end = begins[0], ends[-1] + PADDING
+        text = utf8[first:end] if end <= len(utf8) else np.concatenate((utf8[first:], np.zeros(PADDING, np.uint8)))
+        self._cuts = grow(self._cuts, len(text) // BLOCK)  # the padding is a block or more, so this rounds up
+        mark_cuts(text, len(text) - PADDING, self._rules.cuts, self._cuts, self._cut_scratch)
+        part = Sentences(text, begins - first, ends - first)
+        if not self._rules.cuts.joins_spaces:
+            self._keep_last_spaces(part)
+        return self._encode(part, lengths, _LOOK_UPS)
+
+    def _keep_last_spaces(self, sentences: Sentences) -> None:
+        """Remove the cuts at spaces that end a sentence, so that its last chunk has them."""
+        lasts = sentences.ends[sentences.ends > sentences.begins] - 1
+        lasts = lasts[sentences.utf8[lasts] == ord(" ")]
+        np.bitwise_and.at(self._cuts, lasts // BLOCK, ~(np.uint64(1) << (lasts % BLOCK).astype(np.uint64)))
+
+    def _encode(self, sentences: Sentences, lengths: np.ndarray, look_ups: int) -> np.ndarray:
+        """The ids of sentences after at most `look_ups` look-ups. The library encodes what these leave."""
+        if look_ups == 0:
+            text, begins, ends = sentences
+            found = self._model.encode([text[begin:end].tobytes() for begin, end in zip(begins, ends, strict=True)])
+            lengths[:] = [len(ids) for ids in found]
+            return np.concatenate(found).astype(self._dtype)
+        ids = self._look_up(sentences, lengths, look_ups - 1)
+        rest = np.flatnonzero(lengths == NOT_DONE)
+        if len(rest) == 0:
+            return ids
+        lengths_of_rest = np.empty(len(rest), np.int64)
+        ids_of_rest = self._encode(sentences.part(rest), lengths_of_rest, look_ups - 1)
+        return table.fill_in(ids, lengths, ids_of_rest, lengths_of_rest)
+
+    def _look_up(self, sentences: Sentences, lengths: np.ndarray, buffer_index: int) -> np.ndarray:
+        """The ids of the sentences for which the table suffices. Learns what the table lacks.
+
+        Each look-up has an id buffer of its own: the ids of the one before are still needed.
+        """
+        num_bytes = int((sentences.ends - sentences.begins).sum())
+        self._reserve(num_bytes)
+        # Hardly any text has more ids than bytes and a "▁" for each sentence. A sentence for whose ids no capacity is
+        # left is NOT_DONE (table.write_ids).
+        capacity = num_bytes + len(lengths) + SPARE_IDS
+        ids = self._id_buffers[buffer_index] = grow(self._id_buffers[buffer_index], capacity)
+        free_slots = len(self._table.slots) // SLOT - int(self._table.counts[0])
+        # Each fresh chunk has a byte or more, and takes a free slot.
+        out = Output(ids, lengths, np.empty((min(num_bytes, free_slots), 3), np.int64))
+        filled, num_fresh = table.encode_sentences(sentences, self._cuts, self._rules, self._table, self._scratch, out)
+        if num_fresh:
+            self._learn(sentences.utf8, *out.fresh[:num_fresh].T.copy())
+        return ids[:filled]
+
+    def _reserve(self, num_bytes: int) -> None:
+        """Reserve capacity for the chunks of so much text. A table a third full is doubled, or begun anew if large."""
+        num_chunks, num_key_bytes, num_ids = self._table.counts.tolist()
+        num_slots = len(self._table.slots) // SLOT
+        if 3 * num_chunks > MAX_SLOTS or num_key_bytes > MAX_KEY_BYTES or num_ids > MAX_IDS:
+            self._clear()
+        elif 3 * num_chunks > num_slots:
+            slots = make_slots(2 * num_slots)
+            table.copy_slots(self._table.slots, slots)
+            self._table = self._table._replace(slots=slots)
+        _, num_key_bytes, num_ids = self._table.counts.tolist()
+        self._table = self._table._replace(
+            long_keys=grow(self._table.long_keys, num_key_bytes + num_bytes),
+            long_ids=grow(self._table.long_ids, num_ids + num_bytes // _BYTES_PER_LONG_ID),
+        )
+
+    def _learn(self, text: np.ndarray, slots: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> None:
+        """Find the ids of pending chunks with the model's library."""
+        is_inner = self._table.slots[slots + table.TAG] >> table.INNER_SHIFT & np.uint64(1) != 0
+        for inner in (False, True):
+            chosen = np.flatnonzero(is_inner == inner)
+            texts = [text[begins[i] : ends[i]].tobytes() for i in chosen.tolist()]
+            if texts:
+                self._store(slots[chosen], self._model.learn(texts, inner))
+
+    def _store(self, slots: np.ndarray, found: ChunkIds) -> None:
+        num_ids = int(self._table.counts[2]) + len(found.ids)
+        self._table = self._table._replace(long_ids=grow(self._table.long_ids, num_ids))
+        table.store_chunks(slots, found, self._table, self._rules.trie)
+
+
+def join_ids(found: list[np.ndarray]) -> ChunkIds:
+    """The ids of chunks, one array each, that no rounding can change."""
+    lengths = np.array([len(ids) for ids in found], np.int64)
+    return ChunkIds(np.concatenate(found), lengths, np.full(len(found), table.CERTAIN_LIMIT))

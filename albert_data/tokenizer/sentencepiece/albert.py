@@ -1,0 +1,349 @@
+"""What Google's ALBERT code does to text before SentencePiece: `--normalization albert-v2`.
+
+In: sentences in a buffer. Out: normalised sentences in another one. In this order, as `preprocess_text` does:
+
+1. white space at both ends is removed, and every other run of it becomes one space;
+2. two backticks or two apostrophes become a quotation mark (transformers' AlbertTokenizer does that, Google's published
+   code does not);
+3. NFKD;
+4. combining characters are removed;
+5. lower case.
+
+NFKD reorders combining characters only, and step 4 removes all of these. So steps 3 to 5 replace each character alone,
+except a capital sigma, whose lower case depends on its neighbours. The table of replacements is part of the package
+(normalization.tsv, written by scripts/make_unicode_table.py), so that every Python makes the same build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import sentencepiece
+
+import albert_data
+from albert_data.data import Text, slice_sentences
+from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, put, rarely
+from albert_data.tokenizer.buffers import Sentences
+from albert_data.tokenizer.chunks.cutting import PADDING
+from albert_data.tokenizer.words import SPACE as VISIBLE_SPACE
+from albert_data.utf8 import read_character, step_back, write_character
+
+_PATH = Path(albert_data.__file__).with_name("normalization.tsv")
+_NUM_CODES = 0x110000
+_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = "Σ", 0x3C3, 0x3C2
+_SIGMA_CODE = ord(_SIGMA)
+
+# An entry, from the lowest bit on: where the replacement begins in the bytes of all replacements (18 bits), its length
+# in bytes (6), and flags. QUOTE: two of it become a quotation mark. WITH_SIGMA: its replacement holds a capital sigma.
+_LENGTH_SHIFT = 18
+_OFFSET, _LENGTH = (1 << _LENGTH_SHIFT) - 1, (1 << 6) - 1
+REPLACED, SPACE_LIKE, QUOTE, CASED, IGNORABLE, WITH_SIGMA = (1 << bit for bit in range(24, 30))
+_PROPERTIES = {"space": SPACE_LIKE, "cased": CASED, "ignorable": IGNORABLE}
+_QUOTES, _QUOTE_MARK, _BLANK = "`'", np.uint8(ord('"')), np.uint8(ord(" "))
+
+
+class TextTable(NamedTuple):
+    """entries: uint32, of each code point; replacements: uint8; ascii: uint16, of each byte below 128: what it becomes,
+    and from bit 8 on 1 for a space and 2 for a quote; growth: bytes that one byte becomes, at most.
+    """
+
+    entries: np.ndarray
+    replacements: np.ndarray
+    ascii: np.ndarray
+    growth: int
+
+
+@cache
+def read_ranges() -> tuple[tuple[int, int, str], ...]:
+    """The ranges of normalization.tsv: first code point, last one, and the fact about each."""
+    found = []
+    for line in _PATH.read_text(encoding="ascii").splitlines()[1:]:
+        codes, fact = line.split("\t")
+        first, _, last = codes.partition("..")
+        found.append((int(first, 16), int(last or first, 16), fact))
+    return tuple(found)
+
+
+@cache
+def digits() -> frozenset[int]:
+    """The code points that str.isdigit accepts."""
+    return frozenset(code for first, last, fact in read_ranges() if fact == "digit" for code in range(first, last + 1))
+
+
+@cache
+def make_table() -> TextTable:
+    entries, texts = np.zeros(_NUM_CODES, np.uint32), bytearray()
+    growth = 1
+
+    def add(first: int, last: int, text: str) -> None:
+        nonlocal growth
+        encoded = text.encode()
+        flags = REPLACED | (WITH_SIGMA if _SIGMA in text else 0)
+        entries[first : last + 1] |= np.uint32(flags | len(encoded) << _LENGTH_SHIFT | len(texts))
+        texts.extend(encoded)
+        growth = max(growth, -(-len(encoded) // len(chr(first).encode())))
+
+    for first, last, fact in read_ranges():
+        if fact in _PROPERTIES:
+            entries[first : last + 1] |= np.uint32(_PROPERTIES[fact])
+        elif fact != "digit":
+            add(first, last, "".join(chr(int(code, 16)) for code in fact.split()))
+    add(_SIGMA_CODE, _SIGMA_CODE, _SIGMA)
+    for index in range(11_172):  # Hangul syllables: 19 first letters, 21 vowels, 28 last letters, the first for none
+        letters = (0x1100 + index // 588, 0x1161 + index % 588 // 28, 0x11A7 + index % 28)
+        add(0xAC00 + index, 0xAC00 + index, "".join(map(chr, letters[: 3 if index % 28 else 2])))
+    for quote in _QUOTES:
+        entries[ord(quote)] |= np.uint32(QUOTE)
+    ascii_table = np.array([_describe_ascii(code, int(entries[code]), texts) for code in range(128)], np.uint16)
+    return TextTable(entries, np.frombuffer(bytes(texts), np.uint8), ascii_table, growth)
+
+
+def _describe_ascii(code: int, entry: int, texts: bytearray) -> int:
+    if entry & SPACE_LIKE:
+        return int(_BLANK) | 1 << 8
+    becomes = texts[entry & _OFFSET] if entry & REPLACED else code
+    return becomes | (2 << 8 if entry & QUOTE else 0)
+
+
+def normalise_slices(sentences: Sentences, size: int) -> Iterator[Sentences]:
+    """Yield normalised sentences, followed by PADDING bytes. The slices hold at most `size` bytes, or one sentence."""
+    begin, (_, begins, ends) = 0, sentences
+    while begin < len(begins):
+        end = max(begin + 1, int(np.searchsorted(ends, begins[begin] + size, side="right")))
+        yield normalise(sentences.part(slice(begin, end)))
+        begin = end
+
+
+def normalise(sentences: Sentences) -> Sentences:
+    """The normalised sentences, followed by PADDING bytes."""
+    table, (_, begins, ends) = make_table(), sentences
+    # Most of this memory is never written, and so never allocated.
+    out = np.empty(int((ends - begins).sum()) * table.growth + PADDING + 1, np.uint8)
+    offsets = np.zeros(len(begins) + 1, np.int64)
+    normalise_sentences(sentences, table, out, offsets)
+    filled = int(offsets[-1])
+    out[filled : filled + PADDING] = 0
+    return Sentences(out[: filled + PADDING], offsets[:-1], offsets[1:])
+
+
+def normalise_text_of(text: Text) -> Text:
+    """The same documents, of normalised sentences. A sentence may be empty then."""
+    found = normalise(Sentences(text.utf8, text.sentence_begins, text.sentence_ends))
+    return replace(text, utf8=found.utf8, sentence_begins=found.begins, sentence_ends=found.ends)
+
+
+def normalise_text(text: str) -> str:
+    """As `normalise`, one text."""
+    utf8 = np.frombuffer(text.encode(), np.uint8)
+    found = normalise(Sentences(utf8, np.zeros(1, np.int64), np.full(1, len(utf8))))
+    return found.utf8[: found.ends[0]].tobytes().decode()
+
+
+@kernel
+def normalise_sentences(sentences: Sentences, table: TextTable, out: np.ndarray, offsets: np.ndarray) -> None:
+    """Write normalised sentences one after another, and where each ends.
+
+    out: uint8, with `growth` times the capacity of the sentences, and one byte.
+    """
+    text, target, entries, ascii_table = (
+        pointer(sentences.utf8),
+        pointer(out),
+        pointer(table.entries),
+        pointer(table.ascii),
+    )
+    replacements, filled = pointer(table.replacements), 0
+    for sentence in range(len(sentences.begins)):
+        position, end, begin = sentences.begins[sentence], sentences.ends[sentence], filled
+        after_space, has_sigma = 1, False  # so that spaces at the beginning are not written
+        while position < end:
+            byte = I64(item(text, position))
+            if byte < 128:
+                found = I64(item(ascii_table, byte))
+                if rarely(found >> 9 != 0) and position + 1 < end and I64(item(text, position + 1)) == byte:
+                    put(target, filled, _QUOTE_MARK)
+                    position += 1
+                else:
+                    put(target, filled, np.uint8(found))
+                # A space after a space is written too, but the next byte overwrites it.
+                is_space = found >> 8 & 1
+                filled += 1 - (is_space & after_space)
+                after_space = is_space
+                position += 1
+                continue
+            code, after = read_character(text, position)
+            entry = I64(item(entries, code))
+            if entry & SPACE_LIKE:
+                put(target, filled, _BLANK)
+                filled += 1 - after_space
+                after_space = 1
+            else:
+                after_space = 0
+                if entry & REPLACED:
+                    length = entry >> _LENGTH_SHIFT & _LENGTH
+                    copy_items(target, filled, replacements, entry & _OFFSET, length)
+                    filled += length
+                    has_sigma = has_sigma or entry & WITH_SIGMA != 0
+                else:
+                    copy_items(target, filled, text, position, after - position)
+                    filled += after - position
+            position = after
+        if after_space and filled > begin:  # the spaces at the end
+            filled -= 1
+        if has_sigma:
+            lower_sigmas(target, begin, filled, entries)
+        offsets[sentence + 1] = filled
+
+
+@helper
+def lower_sigmas(text: Pointer, begin: int, end: int, entries: Pointer) -> None:
+    """Write each capital sigma as the final one, if a cased character precedes it and none follows; else as the small.
+
+    Case-ignorable characters in between do not count. (Unicode, section 3.13, Final_Sigma.)
+    """
+    position = begin
+    while position < end:
+        code, after = read_character(text, position)
+        if code == _SIGMA_CODE:
+            is_final = finds_cased_before(text, position, begin, entries)
+            is_final = is_final and not finds_cased_after(text, after, end, entries)
+            write_character(text, position, _FINAL_SIGMA if is_final else _SMALL_SIGMA)  # of two bytes, too
+        position = after
+
+
+@helper
+def finds_cased_before(text: Pointer, position: int, begin: int, entries: Pointer) -> bool:
+    while position > begin:
+        position = step_back(text, position)
+        code, _ = read_character(text, position)
+        entry = I64(item(entries, code))
+        if entry & IGNORABLE == 0:
+            return bool(entry & CASED != 0)
+    return False
+
+
+@helper
+def finds_cased_after(text: Pointer, position: int, end: int, entries: Pointer) -> bool:
+    while position < end:
+        code, position = read_character(text, position)
+        entry = I64(item(entries, code))
+        if entry & IGNORABLE == 0:
+            return bool(entry & CASED != 0)
+    return False
+
+
+# ---- what Google's ALBERT code does to pieces after SentencePiece: `--normalization albert-v2` ----
+#
+# In: the ids of sentences. Out: those of `encode_pieces`, whose rule is: a piece that ends with a digit and a comma is
+# divided. The part before the comma is encoded again, without its "▁"; if the piece began with no "▁", the one that the
+# new pieces begin with is dropped. Then the comma is a piece of its own.
+#
+# So each such piece always becomes the same ids, and a table has them. The rule also reads the text of unknown pieces,
+# which ids do not have. That matters only if the text of unknown characters can end with a digit and a comma, or spell
+# a piece that is not matched against text. Then sentences with unknown characters go through the rule in Python.
+
+_COMMA = ","
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommaRule:
+    """ids: int64, what pieces become; offsets: int64, vocab_size + 1, piece i becomes ids[offsets[i] : offsets[i + 1]].
+
+    is_divided: bool, of each piece; reads_unknown: whether the text of unknown characters may matter.
+    """
+
+    processor: sentencepiece.SentencePieceProcessor
+    ids: np.ndarray
+    offsets: np.ndarray
+    is_divided: np.ndarray
+    reads_unknown: bool
+
+    def apply(self, sentences: Sentences, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Apply the rule to the ids of all sentences; fills in the new lengths."""
+        if self.reads_unknown and (ids == self.processor.unk_id()).any():
+            return self._apply_slowly(sentences, ids, lengths)
+        if not self.is_divided[ids].any():
+            return ids
+        out = np.empty(int(np.diff(self.offsets)[ids].sum()), ids.dtype)
+        divide_pieces(ids, lengths, self.ids, self.offsets, out)
+        return out
+
+    def compile_rare(self, id_dtype: type[Any]) -> None:
+        """Compile the kernel, which few words do not need, by an empty call."""
+        no_ids = np.zeros(0, id_dtype)
+        divide_pieces(no_ids, np.zeros(0, np.int64), self.ids, self.offsets, no_ids)
+
+    def _apply_slowly(self, sentences: Sentences, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """As `apply`, a sentence at a time, those with unknown characters by their text."""
+        texts, found = slice_sentences(*sentences), [np.zeros(0, ids.dtype)]
+        for i, part in enumerate(np.split(ids, np.cumsum(lengths)[:-1])):
+            if (part == self.processor.unk_id()).any():
+                pieces = divide_all(self.processor, self.processor.encode(texts[i].decode(), out_type=str))
+                found.append(np.array([self.processor.piece_to_id(piece) for piece in pieces], ids.dtype))
+            else:
+                found.append(
+                    np.concatenate([found[0], *(self.ids[self.offsets[j] : self.offsets[j + 1]] for j in part)])
+                )
+            lengths[i] = len(found[-1])
+        return np.concatenate(found).astype(ids.dtype)
+
+
+def make_comma_rule(
+    processor: sentencepiece.SentencePieceProcessor, pieces: list[str], is_matched: np.ndarray
+) -> CommaRule:
+    """is_matched: bool, which pieces are matched against text."""
+    found = {
+        i: [processor.piece_to_id(piece) for piece in divide(processor, pieces[i])]
+        for i in np.flatnonzero(is_matched).tolist()
+        if ends_with_comma(pieces[i])
+    }
+    parts = [found.get(i, [i]) for i in range(len(pieces))]
+    known = {pieces[i] for i in np.flatnonzero(is_matched) if len(pieces[i]) == 1}
+    unmatched = [pieces[i] for i in np.flatnonzero(~is_matched) if i != processor.unk_id()]
+    return CommaRule(
+        processor=processor,
+        ids=np.array([i for part in parts for i in part], np.int64),
+        offsets=np.cumsum([0, *map(len, parts)]),
+        is_divided=np.array([i in found for i in range(len(pieces))]),
+        reads_unknown=any(known.isdisjoint(piece) for piece in (_COMMA, *unmatched)),
+    )
+
+
+def ends_with_comma(piece: str) -> bool:
+    """Whether the rule divides a piece: a digit, then a comma at its end."""
+    return piece.endswith(_COMMA) and len(piece) > 1 and ord(piece[-2]) in digits()
+
+
+def divide_all(processor: sentencepiece.SentencePieceProcessor, pieces: list[str]) -> list[str]:
+    parts = (divide(processor, piece) if ends_with_comma(piece) else [piece] for piece in pieces)
+    return [part for each in parts for part in each]
+
+
+def divide(processor: sentencepiece.SentencePieceProcessor, piece: str) -> list[str]:
+    """The pieces that a piece becomes. One without a digit left, after normalisation, becomes the comma alone."""
+    parts = list(processor.encode(piece[:-1].replace(VISIBLE_SPACE, ""), out_type=str))
+    if parts and parts[0].startswith(VISIBLE_SPACE) and not piece.startswith(VISIBLE_SPACE):
+        first = parts[0].removeprefix(VISIBLE_SPACE)
+        parts = [first, *parts[1:]] if first else parts[1:]
+    return [*parts, _COMMA]
+
+
+@kernel
+def divide_pieces(
+    ids: np.ndarray, lengths: np.ndarray, parts: np.ndarray, offsets: np.ndarray, out: np.ndarray
+) -> None:
+    """Write what each id becomes, and fill in the new lengths."""
+    at, filled = 0, 0
+    for sentence in range(len(lengths)):
+        begin = filled
+        for _ in range(lengths[sentence]):
+            piece = ids[at]
+            for part in range(offsets[piece], offsets[piece + 1]):
+                out[filled] = parts[part]
+                filled += 1
+            at += 1
+        lengths[sentence] = filled - begin

@@ -1,0 +1,241 @@
+"""SentencePiece models: unigram and BPE.
+
+In: a serialised model. Out: ids, token for token what `SentencePieceProcessor.encode` gives. Text goes through the
+chunk table (encoder.py) where cuts.py allows that, else through SentencePiece alone. With the normalization albert-v2,
+text is normalised before (albert.py) and some pieces are divided after it (albert.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import sentencepiece
+
+from albert_data.config import NORMALIZATIONS, check_choice
+from albert_data.data import Specials, slice_sentences
+from albert_data.errors import TokenizerError
+from albert_data.tokenizer.buffers import GrowingArray, Sentences
+from albert_data.tokenizer.chunks.encoder import SLICE_BYTES, ChunkEncoder, ChunkModel, join_ids
+from albert_data.tokenizer.chunks.lattice import ChunkIds, encode_chunks
+from albert_data.tokenizer.chunks.table import ChunkRules
+from albert_data.tokenizer.chunks.trie import Trie, make_trie
+from albert_data.tokenizer.kinds import Kind, id_dtype_of
+from albert_data.tokenizer.sentencepiece.albert import CommaRule, make_comma_rule, normalise_slices, normalise_text
+from albert_data.tokenizer.sentencepiece.cuts import explain_unsafe, make_cut_rule
+from albert_data.tokenizer.sentencepiece.proto import (
+    NORMAL,
+    UNIGRAM,
+    USER_DEFINED,
+    ModelSettings,
+    change_settings,
+    read_settings,
+)
+
+MODEL_NAME = "spiece.model"
+PAD_PIECES = ("<pad>", "[PAD]")
+_MIN_LIST = 64  # sentences. SentencePiece starts a thread for a list, so a shorter one is faster one by one
+
+
+class SentencePieceKind(Kind):
+    """A SentencePiece model, and a normalization of text before it: "none" or "albert-v2"."""
+
+    file_name = MODEL_NAME
+    library = "SentencePiece"
+
+    def __init__(self, model: bytes, name: str, normalization: str) -> None:
+        """Raises TokenizerError if `model` is no SentencePiece model or lacks a special piece."""
+        check_choice("normalization", normalization, NORMALIZATIONS)
+        self._model, self._name, self._normalization = model, name, normalization
+        self.processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self.processor.LoadFromSerializedProto(model)
+        except (RuntimeError, OSError, UnicodeDecodeError) as error:  # its message may quote bytes that are not UTF-8
+            raise TokenizerError(f"{name} is no SentencePiece model; train one with `albert-data vocab`") from error
+        self.pieces = self.texts = self._read_pieces()
+        self.specials = self._find_specials()
+        try:
+            self.settings = read_settings(model)
+        except ValueError as error:
+            raise TokenizerError(f"{name} is damaged: {error}") from error
+        self.is_ordinary = self.settings.is_matched & ~self.specials.is_special
+        self.slow_reason = explain_unsafe(self.settings, self.pieces)
+        self.has_prefix = self.settings.add_dummy_prefix
+
+    def _read_pieces(self) -> list[str]:
+        try:
+            pieces: list[str] = self.processor.id_to_piece(list(range(self.processor.get_piece_size())))
+        except UnicodeDecodeError as error:
+            raise TokenizerError(
+                f"{self._name} is damaged: the piece {error.object!r} is not valid UTF-8; copy or train it again"
+            ) from error
+        return pieces
+
+    def _find_specials(self) -> Specials:
+        index = {piece: i for i, piece in enumerate(self.pieces)}
+        found = {piece: index.get(piece) for piece in ("[CLS]", "[SEP]", "[MASK]")}
+        pad = self.processor.pad_id()
+        found["<pad>"] = pad if pad >= 0 else next((index[p] for p in PAD_PIECES if p in index), None)
+        if missing := [piece for piece, i in found.items() if i is None]:
+            raise TokenizerError(
+                f"{self._name} lacks {', '.join(missing)}; ALBERT needs [CLS], [SEP], [MASK] and <pad>: "
+                "train a model with `albert-data vocab`, or with SentencePiece's --control_symbols and --pad_id"
+            )
+        ids = {piece: i for piece, i in found.items() if i is not None}
+        return Specials.from_ids(
+            len(self.pieces),
+            pad_id=ids["<pad>"],
+            unk_id=self.processor.unk_id(),
+            cls_id=ids["[CLS]"],
+            sep_id=ids["[SEP]"],
+            mask_id=ids["[MASK]"],
+        )
+
+    def prepare(self) -> None:
+        _ = self._chunk_model, self.comma_rule
+
+    def compile_rare(self, encoder: Any) -> None:
+        if encoder.chunks is not None:
+            encoder.chunks.compile_rare()
+        if self.comma_rule is not None:
+            self.comma_rule.compile_rare(id_dtype_of(self.pieces))
+
+    def make_encoder(self) -> SentencePieceEncoder:
+        chunks = None if self._chunk_model is None else ChunkEncoder(self._chunk_model)
+        return SentencePieceEncoder(self.processor, chunks, self.comma_rule, self._normalization)
+
+    @cached_property
+    def _chunk_model(self) -> ChunkModel | None:
+        if self.slow_reason is not None:
+            return None
+        try:
+            return make_chunk_model(self._model, self.settings, self.processor, self.pieces)
+        except ValueError as error:
+            raise TokenizerError(f"{self._name} is damaged: {error}") from error
+
+    @cached_property
+    def comma_rule(self) -> CommaRule | None:
+        if self._normalization == "none":
+            return None
+        return make_comma_rule(self.processor, self.pieces, self.settings.is_matched)
+
+    def normalise(self, text: str) -> str:
+        return str(self.processor.normalize(text if self._normalization == "none" else normalise_text(text)))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self.processor.decode(list(ids)))
+
+
+class SentencePieceEncoder:
+    """Encodes for one thread. chunks: None if all text goes through the processor."""
+
+    def __init__(
+        self,
+        processor: sentencepiece.SentencePieceProcessor,
+        chunks: ChunkEncoder | None,
+        comma_rule: CommaRule | None,
+        normalization: str,
+    ) -> None:
+        self._processor, self.chunks, self._comma_rule = processor, chunks, comma_rule
+        self._normalization, self._dtype = normalization, id_dtype_of(range(processor.get_piece_size()))
+
+    def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
+        if self._normalization == "none":
+            yield from self._encode_batch(sentences, lengths)
+            return
+        done = 0
+        for part in normalise_slices(sentences, SLICE_BYTES):
+            end = done + len(part.begins)
+            yield from self._encode_batch(part, lengths[done:end])
+            done = end
+
+    def _encode_batch(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
+        parts = self._encode_pieces(sentences, lengths)
+        if self._comma_rule is None:
+            yield from parts
+        else:
+            ids = GrowingArray(self._dtype)
+            for part in parts:
+                ids.append(part)
+            yield self._comma_rule.apply(sentences, ids.take(), lengths)
+
+    def _encode_pieces(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
+        """As `_encode_batch`, SentencePiece's own ids."""
+        if self.chunks is not None:
+            yield from self.chunks.encode(sentences, lengths)
+        elif len(lengths):
+            encoded = encode_whole(self._processor, slice_sentences(*sentences))
+            lengths[:] = [len(ids) for ids in encoded]
+            yield np.concatenate(encoded)
+
+
+def make_chunk_model(
+    model: bytes, settings: ModelSettings, processor: sentencepiece.SentencePieceProcessor, pieces: list[str]
+) -> ChunkModel:
+    """Raises ValueError if the model's table of replacements is damaged."""
+    other, trie = _load_other(model, settings), _make_trie(settings, pieces, processor.unk_id())
+    # Chunks after a space get a "▁", those inside a word do not.
+    outer, inner = (processor, other) if settings.add_dummy_prefix else (other, processor)
+
+    def learn(texts: list[bytes], is_inner: bool) -> ChunkIds:
+        chosen = inner if is_inner else outer
+        if settings.model_type != UNIGRAM:
+            return join_ids(encode_whole(chosen, texts))  # BPE has no scores to round
+        normal = chosen.normalize(texts)
+        offsets = np.cumsum([0, *map(len, normal)], dtype=np.int64)
+        return encode_chunks(np.frombuffer(b"".join(normal), np.uint8), offsets, trie)
+
+    rules = ChunkRules(
+        cuts=make_cut_rule(settings, pieces), trie=trie, first_is_inner=int(not settings.add_dummy_prefix)
+    )
+    return ChunkModel(rules=rules, encode=partial(encode_whole, processor), learn=learn)
+
+
+def encode_whole(processor: sentencepiece.SentencePieceProcessor, sentences: list[bytes]) -> list[np.ndarray]:
+    """SentencePiece's own encoding: the ids (int32) of each sentence."""
+    if len(sentences) < _MIN_LIST:
+        return [processor.encode(sentence, out_type="numpy") for sentence in sentences]
+    encoded: list[np.ndarray] = processor.encode(sentences, out_type="numpy", num_threads=1)
+    return encoded
+
+
+def _load_other(model: bytes, settings: ModelSettings) -> Any:
+    """The counterpart of the model's processor: it adds a "▁" before text if that does not, and vice versa.
+
+    Chunks of a unigram model are only normalised, and the normaliser alone loads in a tenth of the time. But it
+    does not know user-defined pieces.
+    """
+    has_prefix, removes_spaces = not settings.add_dummy_prefix, settings.remove_extra_whitespaces
+    if settings.model_type == UNIGRAM and USER_DEFINED not in settings.types:
+        return sentencepiece.SentencePieceNormalizer(
+            model_proto=model,
+            add_dummy_prefix=has_prefix,
+            remove_extra_whitespaces=removes_spaces,
+            escape_whitespaces=True,
+        )
+    changed = change_settings(model, add_dummy_prefix=has_prefix, remove_extra_whitespaces=removes_spaces)
+    return sentencepiece.SentencePieceProcessor(model_proto=changed)
+
+
+def _make_trie(settings: ModelSettings, pieces: list[str], unk_id: int) -> Trie:
+    """The pieces that text is matched against: all ordinary ones of a unigram model, none of a BPE model.
+
+    SentencePiece ignores the scores of user-defined pieces. Each gets 0.1 for each of its bytes after the first, so it
+    nearly always wins. (Versions before 0.2.3 computed others.)
+    """
+    is_matched = settings.is_matched & (settings.model_type == UNIGRAM)
+    ordinary, scores = settings.scores[settings.types == NORMAL], settings.scores.astype(np.float64)
+    for i in np.flatnonzero(settings.types == USER_DEFINED):
+        scores[i] = len(pieces[i].encode()) * 0.1 - 0.1
+    return make_trie(
+        list(compress(pieces, is_matched.tolist())),
+        np.flatnonzero(is_matched).tolist(),
+        scores[is_matched].tolist(),
+        lowest_score=float(ordinary.min()),
+        unk_id=unk_id,
+        vocab_size=len(pieces),
+        byte_fallback=settings.byte_fallback,
+    )

@@ -1,0 +1,126 @@
+"""Choose the characters of a vocabulary from those of the whole corpus.
+
+In: how often each character occurs, after normalisation. Out: the characters that get a piece of their own, and the
+lost ones, which become unknown tokens. Printable ASCII and the characters that the user names are required. The
+most frequent characters follow, until all of them cover the share that `character_coverage` asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from albert_data.config import VocabConfig
+from albert_data.errors import TokenizerError
+from albert_data.tokenizer.words import SPACE, is_unspaced
+from albert_data.unicode_tables import categories, category
+from albert_data.vocab.counting import CharacterCounts, NormalRule
+from albert_data.wording import list_some
+
+Normalise = Callable[[str], str]
+PRINTABLE_ASCII = "".join(map(chr, range(0x20, 0x7F)))
+_UNUSABLE = {0x0000, 0x2585}  # SentencePiece ends strings at U+0000, and writes U+2585 for unknown characters
+_COVERAGES = (0.999, 0.9999, 0.99999, 0.999999, 1.0)
+_NUM_SHOWN = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alphabet:
+    """The characters of a vocabulary, as codes.
+
+    codes: those that get a piece, ascending; num_required: how many of them are required.
+    lost: the others of the corpus, most frequent first, and how often each occurs.
+    num_characters: of the corpus, spaces included. kept_by: how many lost characters a higher coverage would keep.
+    """
+
+    codes: tuple[int, ...]
+    num_required: int
+    lost: dict[int, int]
+    num_characters: int
+    kept_by: dict[float, int]
+
+    @property
+    def characters(self) -> str:
+        """The characters that get a piece."""
+        return "".join(map(chr, self.codes))
+
+    @property
+    def num_lost(self) -> int:
+        """How often lost characters occur."""
+        return sum(self.lost.values())
+
+    def describe(self) -> list[str]:
+        """Lines of text on what is lost, and on the options that keep it, to be shown after the word "characters"."""
+        head = f"{len(self.codes):,} have a piece"
+        if not self.lost:
+            return [f"{head}; no character of the corpus is lost"]
+        share = 100 * self.num_lost / self.num_characters
+        first = [f"{show_character(code)} {count:,}" for code, count in islice(self.lost.items(), _NUM_SHOWN)]
+        options = ", ".join(f"{coverage:.7g} keeps {number:,} of them" for coverage, number in self.kept_by.items())
+        lines = [
+            f"{head}; {len(self.lost):,} others are lost, {self.num_lost:,} times ({share:.2g} % of the text):",
+            list_some(first, _NUM_SHOWN, len(self.lost)),
+        ]
+        if options:
+            lines.append(f"--character-coverage {options}; --required-chars keeps those that you name")
+        return lines
+
+
+def show_character(code: int) -> str:
+    """A character, or its number if it can't be seen alone."""
+    return chr(code) if category(chr(code))[0] in "LNPS" else f"U+{code:04X}"
+
+
+def choose_alphabet(counts: CharacterCounts, config: VocabConfig, normalise: Normalise | None = None) -> Alphabet:
+    """normalise: what was done to the text before its characters were counted; None for SentencePiece's rule.
+
+    Raises TokenizerError for a required character that no vocabulary can hold.
+    """
+    required = _find_required(config, normalise or NormalRule(config.cased).normalise)
+    is_required = np.isin(counts.codes, required)
+    covered, num_characters = int(counts.counts[is_required].sum()), int(counts.counts.sum())
+    order = np.lexsort((counts.codes, -counts.counts))  # most frequent first, equally frequent ones by code
+    order = order[~(is_required | np.isin(counts.codes, list(_UNUSABLE)))[order]]
+    covered_before = covered + np.cumsum(counts.counts[order]) - counts.counts[order]  # without the character itself
+
+    def count_kept(coverage: float) -> int:
+        return int(np.searchsorted(covered_before, coverage * num_characters))
+
+    num_kept = count_kept(config.character_coverage)
+    codes = sorted([*required, *counts.codes[order[:num_kept]].tolist()])
+    occurring = dict(zip(counts.codes.tolist(), counts.counts.tolist(), strict=True))
+    lost = sorted(occurring.keys() - set(codes), key=lambda code: (-occurring[code], code))
+    kept_by: dict[float, int] = {}
+    for coverage in _COVERAGES:
+        if (more := count_kept(coverage) - num_kept) > max(kept_by.values(), default=0):  # more than the last one keeps
+            kept_by[coverage] = more
+    return Alphabet(
+        codes=tuple(codes),
+        num_required=len(required),
+        lost={code: occurring[code] for code in lost},
+        num_characters=num_characters,
+        kept_by=kept_by,
+    )
+
+
+def _find_required(config: VocabConfig, normalise: Normalise) -> list[int]:
+    """Printable ASCII and the characters that the user names, as the normaliser leaves them."""
+    normalised = normalise(PRINTABLE_ASCII + config.required_chars)
+    codes = set(map(ord, normalised.replace(" ", SPACE)))
+    if unusable := sorted(codes & _UNUSABLE):
+        raise TokenizerError(
+            f"required_chars holds U+{unusable[0]:04X}, which SentencePiece reserves for itself; leave it out"
+        )
+    return sorted(codes)
+
+
+def measure_unspaced(counts: CharacterCounts) -> float:
+    """The share of the letters that is in scripts without spaces; 0 for a corpus without letters."""
+    numbers, names = categories()
+    is_letter = np.array([name[0] == "L" for name in names])[numbers[counts.codes]]
+    codes, letters = counts.codes[is_letter], counts.counts[is_letter]
+    unspaced = np.array([is_unspaced(chr(code)) for code in codes.tolist()], bool)
+    return float(letters[unspaced].sum() / letters.sum()) if len(letters) else 0.0

@@ -1,0 +1,161 @@
+"""The folder of a vocabulary: the model, its pieces as text, and the settings that made it.
+
+A SentencePiece vocabulary has spiece.model and pieces.txt; a WordPiece vocabulary tokenizer.json, vocab.txt, and the
+tokenizer_config.json with which transformers reads it. vocab.json records the SHA-256 of the other files and of its own
+values. So a later `vocab` recognises the files that it may replace, and a build knows whether the vocabulary that it
+trained was saved as a whole.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from albert_data.config import WORDPIECE
+from albert_data.errors import OutputError, TokenizerError
+from albert_data.files import hash_file, is_regular, is_there, read_json, to_json
+from albert_data.storage import FOLDER, find_kind, find_storage
+from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
+from albert_data.tokenizer.tokenizer_json import JSON_NAME, BertRules, dump
+from albert_data.tokenizer.vocab_txt import CONFIG_NAME, VOCAB_NAME, describe_config
+from albert_data.vocab.alphabet import Alphabet
+from albert_data.vocab.report import VocabReport
+
+SETTINGS_NAME, PIECES_NAME = "vocab.json", "pieces.txt"
+FILES = (MODEL_NAME, PIECES_NAME, SETTINGS_NAME)  # of a SentencePiece vocabulary
+_WORDPIECE_FILES = (JSON_NAME, VOCAB_NAME, CONFIG_NAME, SETTINGS_NAME)
+_ANY_HASH = "any"  # stands for the hash of vocab.json: a file can't hold its own
+_MAX_LISTED = 1000  # lost characters in vocab.json
+_SEAL = "settings_sha256"
+_SETTINGS_KEYS = {"vocab_size", "model_type", "sampled_sentences", "skipped_bytes"}  # every version wrote these
+
+
+def claim_folder(folder: Path, model_type: str) -> None:
+    """Make the folder of a vocabulary, if there is none. Called before the training, so that it fails early.
+
+    Raises OutputError if one of the names is taken by a file that `vocab` did not write, or if a vocabulary of another
+    kind is there.
+    """
+    storage = find_storage(folder)
+    names, other = (_WORDPIECE_FILES, MODEL_NAME) if model_type == WORDPIECE else (FILES, JSON_NAME)
+    try:
+        storage.make_folder(folder)
+        known = _read_hashes(folder)
+        if is_there(folder / other):
+            raise OutputError(f"{folder / other} is a vocabulary of another kind; name another folder")
+        for name in names:
+            path = folder / name
+            if is_there(path) and not (is_regular(path) and known.get(name) in (_ANY_HASH, hash_file(path))):
+                raise OutputError(
+                    f"{path} was not written by `vocab`, or was changed since, and would be replaced; "
+                    "move it away, or name another folder"
+                )
+        storage.remove_leftovers(folder)
+    except OSError as error:
+        raise OutputError(f"output {folder} can't be written: {error.strerror}; name another folder") from error
+
+
+def _read_hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file that vocab.json records, and _ANY_HASH for itself. Empty if `vocab` did not write it."""
+    try:
+        settings = read_json(folder / SETTINGS_NAME)
+    except (OSError, ValueError):
+        return {}
+    if _SETTINGS_KEYS - settings.keys():
+        return {}
+    if "files" in settings:
+        files, seal = settings["files"], settings.get(_SEAL)
+        is_ours = isinstance(files, dict) and seal == _seal(settings)
+        return {**files, SETTINGS_NAME: _ANY_HASH} if is_ours else {}
+    try:  # version 0.3.0 recorded no hashes: the pieces must be those of the model
+        model = load_tokenizer(folder / MODEL_NAME, to_encode=False)
+    except TokenizerError:
+        return {SETTINGS_NAME: _ANY_HASH}
+    return {MODEL_NAME: model.sha256, PIECES_NAME: _hash(_list_pieces(model)), SETTINGS_NAME: _ANY_HASH}
+
+
+def check_normalization(path: Path, normalization: str) -> None:
+    """Raise TokenizerError if a model or its folder is a vocabulary of `vocab`, trained with another normalization."""
+    folder = path if find_kind(path) == FOLDER else path.parent
+    try:
+        known = read_json(folder / SETTINGS_NAME)
+    except (OSError, ValueError):
+        return  # not from `vocab`
+    trained = known.get("normalization", "none")
+    if not _SETTINGS_KEYS - known.keys() and trained != normalization:
+        raise TokenizerError(
+            f"tokenizer {path} was trained on text of --normalization {trained}; pass that, not {normalization}"
+        )
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether a folder holds all files of a vocabulary as `save_vocabulary` wrote them."""
+    known = _read_hashes(folder)
+    return all(is_regular(folder / name) and known.get(name) in (_ANY_HASH, hash_file(folder / name)) for name in FILES)
+
+
+def _list_pieces(tokenizer: Tokenizer) -> bytes:
+    return "".join(f"{piece}\n" for piece in tokenizer.pieces).encode()
+
+
+def _seal(settings: dict[str, Any]) -> str:
+    """The SHA-256 of all values except the seal itself. It shows whether a value was edited."""
+    return _hash(to_json({key: value for key, value in settings.items() if key != _SEAL}))
+
+
+def _hash(data: bytes) -> str:
+    return sha256(data).hexdigest()
+
+
+def _record_characters(alphabet: Alphabet) -> dict[str, Any]:
+    """Counts of the corpus' characters.
+
+    num_lost: how many characters have no piece; lost_in_corpus: how often they occur in all; lost: the most frequent of
+    them, and how often each occurs.
+    """
+    return {
+        "in_corpus": alphabet.num_characters,
+        "with_a_piece": len(alphabet.codes),
+        "num_lost": len(alphabet.lost),
+        "lost_in_corpus": alphabet.num_lost,
+        "lost": [[chr(code), count] for code, count in islice(alphabet.lost.items(), _MAX_LISTED)],
+    }
+
+
+def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
+    """Write the model, its pieces and the settings to a folder; returns the settings.
+
+    The settings are the first file: the others are never there without them, even if this is killed, so their hashes
+    in the settings show that they are ours.
+    """
+    model, pieces = report.trained.model, _list_pieces(Tokenizer(report.trained.model, str(folder)))
+    if report.config.model_type == WORDPIECE:
+        config = dump(describe_config(BertRules(lowercase=not report.config.cased)))
+        files = {CONFIG_NAME: config, VOCAB_NAME: pieces, JSON_NAME: model}
+    else:
+        files = {PIECES_NAME: pieces, MODEL_NAME: model}
+    settings = {
+        **report.config.to_dict(),
+        "documents": report.num_documents,
+        "text_bytes": report.text_bytes,
+        "sampled_sentences": report.trained.num_sentences,
+        "sampled_bytes": report.trained.num_bytes,
+        "skipped_sentences": report.trained.num_skipped,
+        "skipped_bytes": report.trained.skipped_bytes,
+        "characters": _record_characters(report.alphabet),
+        "unspaced_share": round(report.unspaced_share, 6),
+        "damage": report.damage,
+        "files": {name: _hash(data) for name, data in files.items()},
+    }
+    settings[_SEAL] = _seal(settings)
+    claim_folder(folder, report.config.model_type)
+    try:
+        find_storage(folder).replace_together(folder, {SETTINGS_NAME: to_json(settings), **files})
+    except OSError as error:
+        raise OutputError(
+            f"the vocabulary can't be written: {folder}: {error.strerror or error}; an older one there is "
+            "unchanged; free some space, or name another folder"
+        ) from error
+    return settings

@@ -1,0 +1,317 @@
+"""Train a vocabulary on any input that a build reads, in bounded memory.
+
+The corpus is read in parallel, as a build reads it. Each worker returns candidates, the sentences that may be in the
+sample (on a cluster, the path of a file with them), and the counts of all characters. So the vocabulary depends on the
+documents and the settings alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from albert_data.config import WORDPIECE, TextConfig, VocabConfig
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import read_documents, split_lines
+from albert_data.corpus.fields import Fields, name_field
+from albert_data.corpus.inputs import Input, check_language_field
+from albert_data.corpus.labels import advise_names
+from albert_data.corpus.layout import advise
+from albert_data.corpus.tasks import (
+    WARMING_BLOCK,
+    MapTask,
+    Names,
+    check_reach,
+    compile_reading,
+    count_bytes,
+    find_named,
+    list_samples,
+    read_tasks,
+)
+from albert_data.errors import InputError
+from albert_data.jobs.compiling import compile_with_notice
+from albert_data.jobs.engine import Engine, MultiprocessEngine, PreparedJob, explain_disk_error, spans_machines
+from albert_data.jobs.progress import NullProgress, Progress
+from albert_data.sentences.text import make_text
+from albert_data.shards.advice import advise_inputs, list_damaged
+from albert_data.storage import find_storage, make_path
+from albert_data.tokenizer.sentencepiece.albert import normalise_text_of
+from albert_data.vocab.alphabet import Alphabet, choose_alphabet, measure_unspaced
+from albert_data.vocab.candidates import lock_folder, sweep, take_candidates, write_candidates
+from albert_data.vocab.counting import CharacterCounter, CharacterCounts, CharacterTotals, NormalRule
+from albert_data.vocab.folder import claim_folder, save_vocabulary
+from albert_data.vocab.report import VocabReport
+from albert_data.vocab.sampling import SentenceSample, select_sentences
+from albert_data.vocab.sentencepiece_training import TrainedModel, VocabularyTooLarge, train_model
+from albert_data.vocab.trainer_process import TrainerProcess
+from albert_data.vocab.wordpiece_training import BertNormalRule, RawCounter, train_wordpiece_model
+
+# The sample is chosen from candidates of so many times its bytes: enough if a sixteenth of the corpus is distinct text.
+_CANDIDATES = 16
+_MOST_UNSPACED = 0.5  # a model gets no dummy prefix if more of the letters are in scripts without spaces
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleTask:
+    """A task to read, and the largest hash that a sentence in the sample can have at this time."""
+
+    task: MapTask
+    limit: int
+
+    def describe(self) -> str:
+        return self.task.describe()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """What a task has read. sentences: the candidates with their hashes, or the path of the file that holds them;
+    characters: of all sentences, not of these alone.
+    """
+
+    sentences: dict[bytes, int] | Path
+    characters: CharacterCounts
+    num_documents: int
+    text_bytes: int
+    damage: Damage
+
+
+class SampleJob:
+    """Reads the documents of a task, and returns the sentences whose hashes are within its limit.
+
+    folder: where a file with them is written; None to return the sentences themselves.
+    """
+
+    def __init__(self, text: TextConfig, config: VocabConfig, folder: Path | None = None) -> None:
+        self._text, self._config, self._folder = text, config, folder
+
+    def __call__(self, task: SampleTask) -> Candidates:
+        damage, counter = Damage(strict=self._text.strict), _make_counter(self._config)
+        sentences: dict[bytes, int] = {}
+        num_documents = text_bytes = 0
+        for block in task.task.read(damage):
+            for lines in split_lines(read_documents(block, task.task.text, damage)):
+                text = make_text(lines, task.task.text)
+                if self._config.normalization != "none":
+                    text = normalise_text_of(text)
+                sentences |= select_sentences(text, self._config.seed, task.limit)
+                counter.add(text)
+                num_documents += len(lines.document_keys)
+                text_bytes += len(lines.utf8)
+        return Candidates(
+            sentences=sentences if self._folder is None else write_candidates(self._folder, task.task.name, sentences),
+            characters=counter.finish(),
+            num_documents=num_documents,
+            text_bytes=text_bytes,
+            damage=damage,
+        )
+
+
+@dataclass(frozen=True)
+class SampleWarming:
+    """Runs the kernels of a SampleJob on a few words."""
+
+    job: SampleJob
+    text: TextConfig
+
+    def __call__(self) -> None:
+        compile_reading()
+        task = MapTask(name="", text=self.text, block=WARMING_BLOCK)
+        self.job(SampleTask(task=task, limit=SentenceSample(1).limit))
+
+
+def _make_counter(config: VocabConfig) -> CharacterCounter | RawCounter:
+    """BERT's normaliser is applied to the counts (learn_vocabulary), so that no worker needs the library."""
+    return RawCounter() if config.model_type == WORDPIECE else CharacterCounter(NormalRule(config.cased))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """What was read: a sample of the sentences, and the characters of all of them. advice: see VocabReport."""
+
+    sentences: list[bytes]
+    characters: CharacterCounts
+    num_documents: int
+    text_bytes: int
+    damage: dict[str, int]
+    advice: list[str]
+
+
+def train_vocab(
+    inputs: Names,
+    output: str | os.PathLike[str],
+    *,
+    config: VocabConfig | None = None,
+    text: TextConfig | None = None,
+    workers: int | None = None,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> VocabReport:
+    """Train a vocabulary, and write it to the folder `output`. `albert-data vocab` calls this.
+
+    inputs, workers, engine: see `build`; text: how the inputs are read.
+    Raises AlbertDataError, for example if the inputs hold no text, or a file that `vocab` did not write has one of its
+    names.
+    """
+    text, config, progress = text or TextConfig(), config or VocabConfig(), progress or NullProgress()
+    folder = make_path(output)
+    try:
+        found = find_named(inputs, text, progress.say)
+        claim_folder(folder, config.model_type)
+        engine = engine or MultiprocessEngine(workers)
+        sweep(folder)
+        with lock_folder(folder) if spans_machines(engine) else nullcontext() as shared:
+            report = learn_vocabulary(found, text, config, engine, progress, shared=shared)
+            save_vocabulary(folder, report)
+    except OSError as error:
+        raise explain_disk_error(error) from error
+    return report
+
+
+def learn_vocabulary(
+    inputs: list[Input],
+    text: TextConfig,
+    config: VocabConfig,
+    engine: Engine,
+    progress: Progress | None = None,
+    *,
+    shrink: bool = False,
+    shared: Path | None = None,
+) -> VocabReport:
+    """Sample the sentences of a corpus and train a model on them.
+
+    shrink: if the text supports fewer pieces than asked for, train as many as it supports.
+    shared: a folder that every machine sees, in which tasks leave their candidates. Without it they are returned.
+    Raises InputError for a corpus without documents, TokenizerError if the training fails.
+    """
+    check_language_field(inputs, text)
+    check_reach(inputs, spans_machines=spans_machines(engine))
+    progress = progress or NullProgress()
+    rule = BertNormalRule(config.cased) if config.model_type == WORDPIECE else None
+    corpus = _Reader(inputs, text, config, engine, progress, shared).read()
+    unspaced_share = measure_unspaced(corpus.characters)
+    if rule is None:
+        alphabet = choose_alphabet(corpus.characters, config)
+    else:
+        alphabet = choose_alphabet(rule.count(corpus.characters), config, rule.normalise)
+    if config.dummy_prefix is None and rule is None:
+        config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST_UNSPACED)
+    size = sum(map(len, corpus.sentences)) / 1e6
+    progress.say(
+        f"training a {config.model_type} vocabulary of {config.vocab_size:,} pieces on {size:,.1f} MB of sentences"
+    )
+    trained, config = _train(corpus.sentences, config, alphabet, progress, shrink)
+    return VocabReport(
+        trained=trained,
+        config=config,
+        alphabet=alphabet,
+        unspaced_share=unspaced_share,
+        num_documents=corpus.num_documents,
+        text_bytes=corpus.text_bytes,
+        damage=corpus.damage,
+        advice=corpus.advice,
+    )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads a corpus. shared: see `learn_vocabulary`."""
+
+    inputs: list[Input]
+    text: TextConfig
+    config: VocabConfig
+    engine: Engine
+    progress: Progress
+    shared: Path | None
+
+    def read(self) -> Corpus:
+        num_bytes, sample_bytes = count_bytes(self.inputs), self.config.sample_bytes
+        # Without a share, the first tasks would return all of their sentences, since the sample is not full yet.
+        share = min(_CANDIDATES * sample_bytes / num_bytes, 1.0) if num_bytes else 1.0
+        sample = SentenceSample(sample_bytes, share)
+        corpus = self._fill(sample)
+        if sample.is_full:
+            return corpus
+        self.progress.say("the corpus repeats itself or holds little text; it is read again, for more sentences")
+        return self._fill(SentenceSample(sample_bytes))
+
+    def _fill(self, sample: SentenceSample) -> Corpus:
+        damage = Damage(strict=self.text.strict)
+        warming = SampleWarming(SampleJob(self.text, self.config), self.text)
+        compile_with_notice(warming, self.progress)
+        places = list_samples(self.inputs)
+        if self.shared is not None:
+            find_storage(self.shared).make_folder(self.shared)
+            places += [str(write_candidates(self.shared, "begin", {}))]  # a file that every machine has to see
+        job = SampleJob(self.text, self.config, self.shared)
+        prepared = PreparedJob(job=job, prepare=warming, places=tuple(places))
+        self.progress.start("reading", count_bytes(self.inputs))
+        num_documents, text_bytes, totals = 0, 0, CharacterTotals()
+        # Tasks are made while others run: later ones get a lower limit, since the sample fills.
+        here = Damage(strict=self.text.strict)  # a thread counts in it, so it is added at the end
+        plan = read_tasks(self.inputs, self.text, here, lambda task: spans_machines(self.engine))
+        tasks = (SampleTask(task=task, limit=sample.limit) for task in plan)
+        for task, found in self.engine.run(prepared, tasks):
+            sample.add(found.sentences if isinstance(found.sentences, dict) else take_candidates(found.sentences))
+            totals.add(found.characters)
+            damage.merge(found.damage)
+            num_documents += found.num_documents
+            text_bytes += found.text_bytes
+            self.progress.advance(task.task.num_bytes, found.text_bytes)
+        damage.merge(here)
+        if not num_documents:
+            raise no_document(damage)
+        if damage.unlabelled.num_records and not damage.num_labelled:
+            raise missing_labels(self.text, damage.unlabelled)
+        return Corpus(
+            sentences=sample.sentences(),
+            characters=totals.finish(),
+            num_documents=num_documents,
+            text_bytes=text_bytes,
+            damage=dict(damage.counts),
+            advice=_advise(num_documents, damage, self.text, self.inputs),
+        )
+
+
+def _advise(num_documents: int, damage: Damage, text: TextConfig, inputs: list[Input]) -> list[str]:
+    counts = {"documents": num_documents, **damage.layout}
+    found = advise(counts, dataclasses.asdict(text), [item.path for item in inputs])
+    return [one.text for one in found] + [
+        *advise_names(damage.names),
+        *advise_inputs(list_damaged(damage.inputs), None if inputs[0].source else text.text_field),
+    ]
+
+
+def no_document(damage: Damage) -> InputError:
+    """The error for a corpus in which no document was found."""
+    reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in damage.counts.items())
+    found = f" ({reasons})" if reasons else ""
+    return InputError(
+        f"the corpus holds no document{found}; {damage.fields.describe() or 'give files with text in them'}"
+    )
+
+
+def missing_labels(text: TextConfig, unlabelled: Fields) -> InputError:
+    """The error for a corpus in which no record has the language field."""
+    return InputError(
+        f"no line has the field {name_field(text.language_field or '')}; the fields are "
+        f"{unlabelled.describe_names() or 'not known'}; pass --language-field NAME with the one that names the "
+        "language, or leave it out"
+    )
+
+
+def _train(
+    sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, progress: Progress, shrink: bool
+) -> tuple[TrainedModel, VocabConfig]:
+    try:
+        trainer = TrainerProcess(config, len(alphabet.codes), progress)
+        train = train_wordpiece_model if config.model_type == WORDPIECE else train_model
+        return train(sentences, config, alphabet, trainer), config
+    except VocabularyTooLarge as error:
+        if not shrink:
+            raise
+        progress.say(f"the text supports no more than {error.largest:,} pieces; training that many")
+        config = dataclasses.replace(config, vocab_size=error.largest)
+        return _train(sentences, config, alphabet, progress, shrink=False)

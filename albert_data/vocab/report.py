@@ -1,0 +1,47 @@
+"""What the training of a vocabulary reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from textwrap import wrap
+
+from albert_data.config import WORDPIECE, VocabConfig
+from albert_data.vocab.alphabet import Alphabet
+from albert_data.vocab.sentencepiece_training import TrainedModel
+
+_COLUMNS, _INDENT = 80, 11
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabReport:
+    """A trained vocabulary, and what it was learnt from.
+
+    unspaced_share: of the corpus' letters, the share in scripts without spaces.
+    advice: options that would read the corpus better, a sentence each.
+    """
+
+    trained: TrainedModel
+    config: VocabConfig
+    alphabet: Alphabet
+    unspaced_share: float
+    num_documents: int
+    text_bytes: int
+    damage: dict[str, int]
+    advice: list[str]
+
+    def describe_choices(self) -> list[str]:
+        """Lines of 80 columns about what the corpus decided: the characters with a piece, and the dummy prefix."""
+        if self.config.model_type == WORDPIECE:
+            return _label("characters", self.alphabet.describe())
+        if self.config.dummy_prefix:
+            choice, option = "a sentence begins with a space", "--no-dummy-prefix"
+        else:
+            choice, option = "a sentence begins without a space", "--dummy-prefix"
+        share = f"{100 * self.unspaced_share:.3g} % of the letters are in scripts without spaces"
+        prefix = f"{choice} ({share}); {option} changes that"
+        return [*_label("characters", self.alphabet.describe()), *_label("prefix", [prefix])]
+
+
+def _label(name: str, sentences: list[str]) -> list[str]:
+    lines = [line for sentence in sentences for line in wrap(sentence, _COLUMNS - _INDENT, break_on_hyphens=False)]
+    return [f"{name if number == 0 else '':<{_INDENT}}{line}" for number, line in enumerate(lines)]
