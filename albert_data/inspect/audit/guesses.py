@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.config import ExampleConfig
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.regression import FOLD_INFLATION, FOLDS, Columns, States, cross_validate
 from albert_data.inspect.audit.rows import RowFacts, Subject, read_batches
@@ -30,6 +29,7 @@ MAX_ROWS = 200_000  # for lengths: gives a standard error of 0.15 points, in hal
 _MIN_ROWS = 50
 MIN_PAIRS, MIN_DOCUMENTS = 200, 20
 MIN_TELLING = 5  # at least so many documents must have a pair whose quotation marks show the order
+_MAX_SIGNS = 5
 _ERRORS = 3  # standard errors that a guess must differ from chance, and a share from the intended one
 _CERTAINTY = 0.999  # the probability that no sign is named by chance alone
 _GROUPS = {  # groups of features that tell the order only if pairs are faulty
@@ -38,18 +38,14 @@ _GROUPS = {  # groups of features that tell the order only if pairs are faulty
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Sign:
-    """A state that one segment of each of `count` pairs has, and the other has not.
-
-    later: the share of these in which it is the later segment; gain: by how much guessing so beats chance, as a share
-    of all pairs.
-    """
+    """A state that one segment of each of `count` pairs has, and the other has not."""
 
     name: str
     count: int
-    later: float
-    gain: float
+    later: float  # the share of these in which it is the later segment
+    gain: float  # by how much guessing so beats chance, as a share of all pairs
 
     def describe(self) -> str:
         order, share = ("later", self.later) if self.later >= CHANCE else ("earlier", 1 - self.later)
@@ -69,7 +65,7 @@ def judge_guess(
     )
     gain = accuracy - chance if accuracy - chance > _ERRORS * error else 0.0
     measured = {"accuracy": accuracy, "chance": chance, "standard_error": error}
-    return Check(rule, gain, finding, details={**measured, **details})
+    return Check(rule, gain, finding, {**measured, **details})
 
 
 def check_surface(opened: Sequence[Shards]) -> Iterator[Check]:
@@ -124,7 +120,7 @@ def _make_design(features: Features) -> States:
     return States(states_a=numbers[features.states_a], states_b=numbers[features.states_b], num_states=int(tells.sum()))
 
 
-def find_strongest(features: Features, is_swapped: np.ndarray, groups: tuple[str, ...], count: int = 5) -> list[Sign]:
+def find_strongest(features: Features, is_swapped: np.ndarray, groups: tuple[str, ...]) -> list[Sign]:
     """The signs by which guesses gain most, the strongest first, without those that chance can explain.
 
     Chance is that of fair coins, and the limit such that with probability _CERTAINTY no sign exceeds it by chance.
@@ -136,18 +132,13 @@ def find_strongest(features: Features, is_swapped: np.ndarray, groups: tuple[str
     gains = np.abs(later - shown / 2)
     is_sure = 2 * gains > limit * np.sqrt(shown)
     ranked = [i for i in np.argsort(-gains, kind="stable").tolist() if is_sure[i]]
-    # "With" and "without" a mark have the same figures: only the first in `ranked` is named. A dict keeps the last
-    # value that is set for a key, so it is filled from the end, and its values are reversed again.
-    order = list({(gains[i], shown[i]): i for i in reversed(ranked)}.values())[::-1][:count]
-    return [
-        Sign(
-            name=chosen.names[i],
-            count=int(shown[i]),
-            later=float(later[i] / shown[i]),
-            gain=float(gains[i] / len(is_swapped)),
-        )
-        for i in order
-    ]
+    # "With" and "without" a mark have the same figures: only the first is named.
+    first: dict[tuple[float, float], int] = {}
+    for i in ranked:
+        first.setdefault((gains[i], shown[i]), i)
+    order = list(first.values())[:_MAX_SIGNS]
+    gains /= len(is_swapped)
+    return [Sign(chosen.names[i], int(shown[i]), float(later[i] / shown[i]), float(gains[i])) for i in order]
 
 
 def count_states(features: Features, is_swapped: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -166,20 +157,18 @@ def _check_quotes(surface: Surface) -> Check:
     """Check how many of the pairs whose quotation marks show the order have the opposite label."""
     rule = rules.LABELS_AGAINST_QUOTES
     is_telling, is_wrong = find_contradictions(surface)
-    count, wrong = int(is_telling.sum()), int(is_wrong.sum())
-    details = {"count": wrong, "of": count}
-    pairs = count_of(count, "pair")
+    count, wrong, pairs = int(is_telling.sum()), int(is_wrong.sum()), count_of(int(is_telling.sum()), "pair")
     documents = np.unique(surface.keys[is_telling], return_inverse=True)[1]
     if len(set(documents.tolist())) < MIN_TELLING:
         finding = f"{pairs} with a quotation or bracket across the segments are too few"
-        return Check(rule, None, finding, details)
+        return Check(rule, None, finding, {"count": wrong, "of": count})
     excess = np.bincount(documents, is_wrong[is_telling] - wrong / count)
     error = math.sqrt(float(excess @ excess)) / count  # by documents, as the pairs of one are not independent
     finding = (
         f"{format_share(1 - wrong / count)} of {pairs} with a quotation or bracket across the segments have the order "
         "that it suggests; 70 to 81 % have in books, and half of them with random labels"
     )
-    return Check(rule, max(0.0, wrong / count - 2 * error), finding, details)
+    return Check(rule, max(0.0, wrong / count - 2 * error), finding, {"count": wrong, "of": count})
 
 
 def find_contradictions(surface: Surface) -> tuple[np.ndarray, np.ndarray]:
@@ -242,9 +231,8 @@ _TOPIC_PAIRS = 20_000  # gives a standard error of 0.4 points, at best, in two s
 
 def check_random(subject: Subject) -> Iterator[Check]:
     """Check shares, lengths and shared words of pairs in order and of random ones."""
-    config, facts = subject.config, subject.facts
-    yield _check_shares(facts, config)
-    task = config.task
+    task, facts = subject.config.task, subject.facts
+    yield _check_shares(facts, task.orders)
     is_random = facts.labels == task.label_of(RANDOM_B)
     is_compared = is_random | (facts.labels == task.label_of(IN_ORDER))
     guessed = guess_order(facts.lens_a[is_compared], facts.lens_b[is_compared], is_random[is_compared])
@@ -257,17 +245,17 @@ def check_random(subject: Subject) -> Iterator[Check]:
             yield judge_guess(rule, *found, chance=max(share, 1 - share))
 
 
-def _check_shares(facts: RowFacts, config: ExampleConfig) -> Check:
-    rule, orders = rules.LABEL_SHARES, config.task.orders
+def _check_shares(facts: RowFacts, orders: tuple[str, ...]) -> Check:
+    rule = rules.LABEL_SHARES
     counts = np.bincount(facts.labels[facts.labels >= 0], minlength=len(orders))
     num_pairs, intended = int(counts.sum()), 1 / len(orders)
     if num_pairs == 0:
-        return Check(rule=rule, figure=None, finding="no row has a pair")
-    shares = counts / num_pairs
-    most = float(np.abs(shares - intended).max())
-    error = float(np.sqrt(intended * (1 - intended) / num_pairs))
-    named = ", ".join(f"{format_share(share)} {order}" for order, share in zip(orders, shares.tolist(), strict=True))
-    details = {order.replace(" ", "_"): share for order, share in zip(orders, shares.tolist(), strict=True)}
+        return Check(rule, None, "no row has a pair")
+    shares = (counts / num_pairs).tolist()
+    most = max(abs(share - intended) for share in shares)
+    error = math.sqrt(intended * (1 - intended) / num_pairs)
+    named = ", ".join(f"{format_share(share)} {order}" for order, share in zip(orders, shares, strict=True))
+    details = dict(zip((order.replace(" ", "_") for order in orders), shares, strict=True))
     finding = f"{named} of {count_of(num_pairs, 'pair')}; {format_share(intended)} each are intended"
     return Check(rule, most if most > _ERRORS * error else 0.0, finding, details)
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +41,11 @@ OPENING_BRACKETS, CLOSING_BRACKETS = "([{（［｛〔【〖", ")]}）］｝〕�
 APOSTROPHES = "‘’"  # may be quotation marks or not, so the balance leaves them out
 # Both guillemets, as in German « closes.
 CLOSERS = CLOSING_QUOTES + CLOSING_BRACKETS + OPENING_GUILLEMETS + CLOSING_GUILLEMETS + STRAIGHT_QUOTES + "’"
+_PAIRS = (  # the order of the depths in marks
+    (OPENING_QUOTES, CLOSING_QUOTES),
+    (OPENING_BRACKETS, CLOSING_BRACKETS),
+    (OPENING_GUILLEMETS, CLOSING_GUILLEMETS),
+)
 _VISIBLE, _HAS_LETTER, _IS_STOP, _IS_CLOSER = 1, 2, 4, 8
 
 
@@ -75,26 +81,17 @@ def is_letter_or_digit(character: str) -> bool:
 
 def _find_traits(text: str) -> int:
     body = text.rstrip(CLOSERS)
-    traits = _VISIBLE * bool(text) | _IS_CLOSER * (bool(text) and not body)
-    return int(
-        traits | _HAS_LETTER * any(map(is_letter_or_digit, text)) | _IS_STOP * (body[-1:] in STOPS and bool(body))
-    )
+    shows = (bool(text), any(map(is_letter_or_digit, text)), bool(body) and body[-1] in STOPS, bool(text) and not body)
+    return sum(trait for trait, has in zip((_VISIBLE, _HAS_LETTER, _IS_STOP, _IS_CLOSER), shows, strict=True) if has)
 
 
 def _count_marks(text: str) -> list[int]:
-    quotes = _follow_depth(text, OPENING_QUOTES, CLOSING_QUOTES)
-    brackets = _follow_depth(text, OPENING_BRACKETS, CLOSING_BRACKETS)
-    guillemets = _follow_depth(text, OPENING_GUILLEMETS, CLOSING_GUILLEMETS)
-    return [*quotes, *brackets, *guillemets, sum(text.count(mark) for mark in '"＂')]
-
-
-def _follow_depth(text: str, opening: str, closing: str) -> tuple[int, int]:
-    """The change of depth, and the lowest that it reaches."""
-    depth = lowest = 0
-    for character in text:
-        depth += (character in opening) - (character in closing)
-        lowest = min(lowest, depth)
-    return depth, lowest
+    counts = []
+    for opening, closing in _PAIRS:
+        steps = ((character in opening) - (character in closing) for character in text)
+        depths = list(accumulate(steps, initial=0))
+        counts += [depths[-1], min(depths)]
+    return [*counts, sum(text.count(mark) for mark in '"＂')]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,44 +208,27 @@ def measure_surface(
 NUM_CHARACTERS, NUM_PIECES = 60, 100
 HEADING_LEN = 12  # a segment of so few tokens without a stop looks like a heading
 _LENGTH_EDGES = np.unique(np.round(2.0 ** np.arange(0, 10, 0.5)).astype(int))
-KINDS = (
-    "a lower-case letter",
-    "a capital",
-    "a letter without case",
-    "a digit",
-    "an opening quotation mark",
-    "a closing quotation mark",
-    "a straight quotation mark",
-    "an apostrophe",
-    "an opening bracket",
-    "a closing bracket",
-    "a stop",
-    "a dash",
-    "other punctuation",
-    "a symbol",
-    "an unknown piece",
-    "nothing visible",
-)
-_STOP = KINDS.index("a stop")
-_MARKS = (  # in the order of KINDS, from "an opening quotation mark" on
-    OPENING_QUOTES + OPENING_GUILLEMETS,
-    CLOSING_QUOTES + CLOSING_GUILLEMETS,
-    STRAIGHT_QUOTES,
-    APOSTROPHES,
-    OPENING_BRACKETS,
-    CLOSING_BRACKETS,
-    STOPS,
-)
-_CATEGORIES = {  # general categories of Unicode, or their first letter
+_LETTERS = {  # general categories of Unicode, or their first letter
     "Ll": "a lower-case letter",
     "Lu": "a capital",
     "Lt": "a capital",
     "L": "a letter without case",
     "M": "a letter without case",
     "N": "a digit",
-    "Pd": "a dash",
-    "P": "other punctuation",
 }
+_MARKS = {
+    "an opening quotation mark": OPENING_QUOTES + OPENING_GUILLEMETS,
+    "a closing quotation mark": CLOSING_QUOTES + CLOSING_GUILLEMETS,
+    "a straight quotation mark": STRAIGHT_QUOTES,
+    "an apostrophe": APOSTROPHES,
+    "an opening bracket": OPENING_BRACKETS,
+    "a closing bracket": CLOSING_BRACKETS,
+    "a stop": STOPS,
+}
+_OTHERS = {"Pd": "a dash", "P": "other punctuation", "S": "a symbol"}
+_CATEGORIES = {**_LETTERS, **_OTHERS}
+KINDS = (*dict.fromkeys(_LETTERS.values()), *_MARKS, *_OTHERS.values(), "an unknown piece", "nothing visible")
+_STOP = KINDS.index("a stop")
 CASES = ("a letter in lower case", "a capital", "a word in capitals", "a letter without case", "a digit", "none")
 
 
@@ -293,16 +273,16 @@ def find_kind(character: str) -> int:
         return KINDS.index("nothing visible")
     if character == "\ufffd":
         return KINDS.index("an unknown piece")
-    for kind, marks in enumerate(_MARKS, KINDS.index("an opening quotation mark")):
+    for kind, marks in _MARKS.items():
         if character in marks:
-            return kind
+            return KINDS.index(kind)
     found = category(character)
     return KINDS.index(_CATEGORIES.get(found) or _CATEGORIES.get(found[0], "a symbol"))
 
 
 def find_case(text: str) -> int:
     """The number in CASES of the first letter or digit of a piece."""
-    letters = [character for character in text if category(character)[0] in "LN"]
+    letters = list(filter(is_letter_or_digit, text))
     if not letters:
         return CASES.index("none")
     if len(letters) > 1 and all(category(letter) == "Lu" for letter in letters):
