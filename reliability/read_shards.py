@@ -17,7 +17,7 @@ import numpy as np
 
 from albert_data.errors import AlbertDataError
 from albert_data.inspect.audit.audit import audit_folder
-from albert_data.inspect.choice import Choice
+from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import describe_sound, verify
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS
@@ -150,7 +150,7 @@ def check(out: Path, quick: bool) -> None:
 
 def look_at(out: Path, rng: Random) -> None:
     """Make the report of `inspect` as text and as JSON."""
-    choice = Choice(count=3, seed=0, numbers=(), text=rng.choice((None, "river")), label=None)
+    choice = RowChoice(count=3, seed=0, numbers=(), text=rng.choice((None, "river")), label=None)
     report = inspect_folder(out, split=rng.choice(SPLITS), choice=choice)
     report.to_text()
     json.dumps(report.to_dict())

@@ -23,7 +23,7 @@ from albert_data.cli.main import run
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.audit import Audit, audit_folder
 from albert_data.inspect.audit.rules import Check
-from albert_data.inspect.choice import Choice
+from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html import page as embedding
 from albert_data.inspect.html.page import escape_json, render
 from albert_data.inspect.report import format_figure, inspect_folder
@@ -69,7 +69,7 @@ class Reader(HTMLParser):
 
 
 def write_page(folder: Path, count: int = 300) -> str:
-    return render(inspect_folder(folder, split="train", choice=Choice(count=count)))
+    return render(inspect_folder(folder, split="train", choice=RowChoice(count=count)))
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,7 @@ def test_unknown_tokens_by_file_are_a_chart_with_the_corpus_and_a_note_without(t
     assert "Unknown tokens by file: left out, because a row does not say which input file it is from." in without
     assert "albert-data inspect SHARDS --html PATH --corpus INPUT" in without
     assert "chart-files" not in without
-    report = inspect_folder(folder, split="train", choice=Choice(count=3), corpus=inputs)
+    report = inspect_folder(folder, split="train", choice=RowChoice(count=3), corpus=inputs)
     page = render(report)
     figure = page.split('id="chart-files"')[1].split("</figure>")[0]
     assert "Unknown tokens by file: left out" not in page
@@ -202,7 +202,7 @@ def test_unknown_tokens_by_file_are_a_chart_with_the_corpus_and_a_note_without(t
 
 def test_names_of_files_stay_text_in_the_chart_too(tmp_path, tokenizer) -> None:
     folder, inputs = build_hostile_sources(tmp_path, tokenizer)
-    page = render(inspect_folder(folder, split="train", choice=Choice(count=0), corpus=inputs))
+    page = render(inspect_folder(folder, split="train", choice=RowChoice(count=0), corpus=inputs))
     drawing = re.search(r'<svg[^>]*aria-labelledby="files-title.*?</svg>', page, re.DOTALL)
     assert drawing is not None
     texts = ["".join(element.itertext()) for element in ElementTree.fromstring(drawing[0]).iter(f"{SVG}text")]
@@ -234,7 +234,7 @@ def test_the_page_has_every_verdict_of_the_audit_and_what_to_do_about_it(tmp_pat
 
 
 def test_a_set_without_concerns_alarms_nobody(tmp_path) -> None:
-    report = inspect_folder(write_small(tmp_path), split="train", choice=Choice(count=1))
+    report = inspect_folder(write_small(tmp_path), split="train", choice=RowChoice(count=1))
     rule = replace(rules.UNKNOWN_RATE, look=2.0, bad=3.0)
     audit = Audit(folder=tmp_path, checks=[Check(rule=rule, figure=0.5, finding="half")])
     shown = audit_of(render(report, audit))
@@ -245,7 +245,7 @@ def test_a_set_without_concerns_alarms_nobody(tmp_path) -> None:
 
 def test_the_audit_uses_the_corpus_where_it_is_given(tmp_path, tokenizer) -> None:
     folder, inputs = build_hostile_sources(tmp_path, tokenizer)
-    report = inspect_folder(folder, split="train", choice=Choice(count=1), corpus=inputs)
+    report = inspect_folder(folder, split="train", choice=RowChoice(count=1), corpus=inputs)
     assert audit_folder(folder).count("not known") > render(report).count("<td>not known</td>") >= 0
 
 

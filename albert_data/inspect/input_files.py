@@ -33,7 +33,7 @@ _JOINERS = "\u200c\u200d"  # of category Cf, yet Persian, Hindi and emoji need t
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus:
+class CorpusFiles:
     """The documents and characters of files."""
 
     names: list[str]  # of the files
@@ -49,7 +49,7 @@ class Corpus:
         return owners
 
 
-def read_corpus(inputs: list[Input], text: TextConfig) -> Corpus:
+def read_corpus(inputs: list[Input], text: TextConfig) -> CorpusFiles:
     """Read all documents once, as a build with these settings does. Raises InputError as a build does."""
     names = [name_as_text(item.path) for item in inputs]
     numbers = {item.path: number for number, item in reversed(list(enumerate(inputs)))}  # the first, if one comes twice
@@ -65,7 +65,7 @@ def read_corpus(inputs: list[Input], text: TextConfig) -> Corpus:
         keys.append(lines.document_keys)
         files.append(np.full(len(lines.document_keys), numbers[block.path], np.int32))
     all_keys, first = np.unique(np.concatenate(keys), return_index=True)
-    return Corpus(names=names, keys=all_keys, files=np.concatenate(files)[first], characters=characters)
+    return CorpusFiles(names=names, keys=all_keys, files=np.concatenate(files)[first], characters=characters)
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class InputFiles:
         }
 
 
-def attribute(subject: Subject, corpus: Corpus) -> InputFiles:
+def attribute(subject: Subject, corpus: CorpusFiles) -> InputFiles:
     """Count the tokens of each row for the file that has its document.
 
     Raises InputError if no document of the shards is found.

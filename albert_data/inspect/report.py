@@ -1,6 +1,6 @@
 """All that `albert-data inspect` shows, measured once and laid out for a person or for a program.
 
-`Report` is the result of one call: text of at most 80 columns, with rows as wide as the terminal, or values for JSON.
+`ShardReport` is the result of one call: text of at most 80 columns, with rows as wide as the terminal, or values for JSON.
 html/page.py makes the HTML page of it.
 """
 
@@ -17,9 +17,9 @@ from albert_data.corpus.inputs import Input
 from albert_data.corpus.lines.encodings import describe_encodings
 from albert_data.inspect import view
 from albert_data.inspect.audit.rows import gather_subject
-from albert_data.inspect.choice import Choice, choose_rows
+from albert_data.inspect.choice import RowChoice, choose_rows
 from albert_data.inspect.input_files import (
-    Corpus,
+    CorpusFiles,
     InputFiles,
     attribute,
     cut_middle,
@@ -57,7 +57,7 @@ _LABELS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class ShardReport:
     """A shard folder, measured.
 
     opened: the splits with rows
@@ -69,11 +69,11 @@ class Report:
     """
 
     opened: list[Shards]
-    corpus: Corpus | None
+    corpus: CorpusFiles | None
     statistics: dict[str, Statistics]
     shards: Shards
     rows: list[int]
-    choice: Choice
+    choice: RowChoice
     input_files: InputFiles | None
 
     @property
@@ -131,7 +131,7 @@ class Report:
         return f"{self.shards.split} has no row{' that ' if wanted else ''}{' and '.join(wanted)}."
 
 
-def inspect_folder(folder: Path, *, split: str, choice: Choice, corpus: list[Input] | None = None) -> Report:
+def inspect_folder(folder: Path, *, split: str, choice: RowChoice, corpus: list[Input] | None = None) -> ShardReport:
     """Measure every split and choose rows of one. corpus: the inputs of the build, for figures by file.
 
     Raises ShardError if the folder is no finished build, holds malformed rows, or lacks a row asked for, and
@@ -144,7 +144,7 @@ def inspect_folder(folder: Path, *, split: str, choice: Choice, corpus: list[Inp
     statistics = {name: measure(shards) for name, shards in filled.items()}  # first, as it refuses malformed rows
     rows = choose_rows(shown, choice)
     contents = read_corpus(corpus, shown.manifest.config.text) if corpus and filled else None
-    return Report(
+    return ShardReport(
         opened=list(filled.values()),
         corpus=contents,
         statistics=statistics,
@@ -158,7 +158,7 @@ def inspect_folder(folder: Path, *, split: str, choice: Choice, corpus: list[Inp
 # ---- the summary as text ----
 
 
-def _list_sections(report: Report) -> Iterator[Iterable[str]]:
+def _list_sections(report: ShardReport) -> Iterator[Iterable[str]]:
     """The lines of each section; none where there is nothing to show."""
     manifest, statistics = report.manifest, report.statistics
     yield _describe_build(report.shards.folder, manifest)

@@ -46,7 +46,7 @@ class Figure(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceCounts:
+class SourceStatistics:
     """The rows of one source: of a language, or of a source of a mixture."""
 
     name: str
@@ -104,7 +104,7 @@ class Statistics:
     position_tokens: tuple[int, ...]
     position_masked: tuple[int, ...]
     piece_counts: tuple[int, ...]
-    by_source: tuple[SourceCounts, ...] = ()
+    by_source: tuple[SourceStatistics, ...] = ()
 
     @property
     def num_rows(self) -> int:
@@ -314,7 +314,7 @@ def measure(shards: Shards) -> Statistics:
         **numbers,
         **counted,
         by_source=tuple(
-            SourceCounts(
+            SourceStatistics(
                 name=name,
                 num_documents=len(documents[i]),
                 **{what: int(counts[i]) for what, counts in of_sources.items()},

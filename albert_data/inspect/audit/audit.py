@@ -24,7 +24,14 @@ from albert_data.inspect.audit.guesses import check_lengths, check_random, check
 from albert_data.inspect.audit.rows import WINDOW, Subject, choose_documents, gather_subject, gather_windows
 from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule
 from albert_data.inspect.decoding import find_byte_pieces
-from albert_data.inspect.input_files import Corpus, InputFiles, attribute, attribute_sources, find_lost, read_corpus
+from albert_data.inspect.input_files import (
+    CorpusFiles,
+    InputFiles,
+    attribute,
+    attribute_sources,
+    find_lost,
+    read_corpus,
+)
 from albert_data.inspect.terminal import escape_controls, name_as_text
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.pair_tasks import RANDOM_B, SWAPPED
@@ -114,7 +121,7 @@ def audit_on(engine: Engine, folder: Path, corpus: list[Input] | None = None) ->
     return found
 
 
-def audit_splits(folder: Path, opened: list[Shards], corpus: Corpus | None) -> Audit:
+def audit_splits(folder: Path, opened: list[Shards], corpus: CorpusFiles | None) -> Audit:
     """Audit splits that have rows. corpus: what the inputs hold, None where they are not given."""
     if not opened:
         return Audit(folder=folder, checks=[])
@@ -284,7 +291,7 @@ def _check_text(subject: Subject) -> Iterator[Check]:
     yield _check_share(rules.LARGEST_DOCUMENT, int(lens[largest]), total, "token", document_key=key)
 
 
-def _check_files(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
+def _check_files(subject: Subject, corpus: CorpusFiles | None) -> Iterator[Check]:
     input_files = attribute_sources(subject) if corpus is None else attribute(subject, corpus)
     if find_byte_pieces(subject.tokenizer).any():
         yield _check_bytes(subject, input_files)
@@ -318,7 +325,7 @@ def _check_bytes(subject: Subject, input_files: InputFiles | None) -> Check:
     return dataclasses.replace(check, figure=max(check.figure, worst.byte_rate), finding=finding)
 
 
-def _check_characters(subject: Subject, corpus: Corpus | None) -> Check:
+def _check_characters(subject: Subject, corpus: CorpusFiles | None) -> Check:
     rule = rules.LOST_CHARACTERS
     if corpus is None:
         finding = "shards hold the text as it was normalised; give the build's inputs with --corpus"

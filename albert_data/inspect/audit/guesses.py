@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from albert_data.inspect.audit import rules
-from albert_data.inspect.audit.regression import FOLD_INFLATION, FOLDS, Columns, States, cross_validate
+from albert_data.inspect.audit.regression import FOLD_INFLATION, FOLDS, NumberDesign, StateDesign, cross_validate
 from albert_data.inspect.audit.rows import RowFacts, Subject, read_batches
 from albert_data.inspect.audit.rules import Check, Rule
 from albert_data.inspect.audit.surface import Features, Surface, gather_surface, make_features
@@ -110,14 +110,16 @@ def guess_from(surface: Surface, features: Features, groups: tuple[str, ...]) ->
     return accuracy, FOLD_INFLATION * max(clustered, CHANCE / len(right))
 
 
-def _make_design(features: Features) -> States:
+def _make_design(features: Features) -> StateDesign:
     """The design without the states in which A and B differ in no pair, as for most joins: they tell nothing."""
     tells = np.zeros(len(features.names), np.bool_)
     for a, b in zip(features.states_a.T, features.states_b.T, strict=True):
         tells[a[a != b]] = tells[b[a != b]] = True
     numbers: np.ndarray = (np.cumsum(tells) - tells).astype(np.int16)
     numbers[~tells] = 0  # any number will do: both segments have the same one, so they cancel out
-    return States(states_a=numbers[features.states_a], states_b=numbers[features.states_b], num_states=int(tells.sum()))
+    return StateDesign(
+        states_a=numbers[features.states_a], states_b=numbers[features.states_b], num_states=int(tells.sum())
+    )
 
 
 def find_strongest(features: Features, is_swapped: np.ndarray, groups: tuple[str, ...]) -> list[Sign]:
@@ -219,7 +221,7 @@ def guess_from_columns(columns: np.ndarray, labels: np.ndarray) -> tuple[float, 
         return None
     deviations = columns.std(axis=0)
     scaled = (columns - columns.mean(axis=0)) / np.where(deviations > 0, deviations, 1)
-    design = Columns(values=np.concatenate([scaled, np.ones((len(scaled), 1))], axis=1))
+    design = NumberDesign(values=np.concatenate([scaled, np.ones((len(scaled), 1))], axis=1))
     right = cross_validate(design, labels, np.arange(len(labels)) % FOLDS)
     return float(right.mean()), FOLD_INFLATION * 0.5 / math.sqrt(len(labels))
 

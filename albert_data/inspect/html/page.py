@@ -13,12 +13,12 @@ from typing import Any
 from albert_data.corpus.damage import REASONS
 from albert_data.inspect.audit.audit import Audit, audit_splits
 from albert_data.inspect.audit.rules import BAD, LOOK, VERDICTS, Check
-from albert_data.inspect.choice import Choice
+from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.decoding import PLAIN, Token, decode_segments, name_pair
 from albert_data.inspect.html.anatomy import render_anatomy
 from albert_data.inspect.html.charts import draw_charts
 from albert_data.inspect.report import (
-    Report,
+    ShardReport,
     describe_damaged,
     format_bytes,
     format_figure,
@@ -29,7 +29,7 @@ from albert_data.inspect.report import (
 from albert_data.inspect.terminal import escape_controls
 from albert_data.pair_tasks import NO_LABEL
 from albert_data.report.page import (
-    Section,
+    PageSection,
     escape,
     read_asset,
     render_charts,
@@ -59,7 +59,7 @@ _NO_FILES = (
 )
 
 
-def render(report: Report, audit: Audit | None = None) -> str:
+def render(report: ShardReport, audit: Audit | None = None) -> str:
     """The whole page. audit: of the same shards; without it they are audited here, which reads all rows once more."""
     shards, statistics = report.shards, report.statistics
     data, num_embedded = embed_rows(shards, report.rows)
@@ -74,7 +74,7 @@ def render(report: Report, audit: Audit | None = None) -> str:
         "Notes": render_list([_PADDING_NOTE, *([_NO_FILES] if report.input_files is None else [])]),
     }
     return render_page(
-        [Section(name=title.split()[0].lower(), title=title, body=body) for title, body in parts.items()],
+        [PageSection(name=title.split()[0].lower(), title=title, body=body) for title, body in parts.items()],
         kind="ALBERT pretraining shards",
         title=make_path(find_storage(shards.folder).resolve(shards.folder)).name,
         about=_describe(shards.manifest),
@@ -97,7 +97,7 @@ def _describe(manifest: Manifest) -> str:
     return ", ".join(parts) + "."
 
 
-def _list_tiles(report: Report) -> Iterable[tuple[str, str]]:
+def _list_tiles(report: ShardReport) -> Iterable[tuple[str, str]]:
     counts = report.manifest.counts
     yield "documents", f"{counts.documents:,}"
     yield "sentences", f"{counts.sentences:,}"
@@ -114,7 +114,7 @@ def _list_tiles(report: Report) -> Iterable[tuple[str, str]]:
         yield f"padding, rows padded to {measured.config.max_seq_len:,}", format_figure("share", measured.padding_share)
 
 
-def _render_figures(report: Report) -> Iterator[str]:
+def _render_figures(report: ShardReport) -> Iterator[str]:
     manifest, statistics = report.manifest, report.statistics
     figures = render_table(["", "intended", *statistics], tabulate_figures(statistics))
     yield figures if statistics else "<p>No split has rows.</p>"
@@ -139,7 +139,7 @@ def _render_figures(report: Report) -> Iterator[str]:
             yield render_details(f"Scripts of {name}", table)
 
 
-def _render_sources(report: Report) -> Iterator[str]:
+def _render_sources(report: ShardReport) -> Iterator[str]:
     """A table of the mixture, if the build has one, and one of the rows of each split by source."""
     mixture = [
         [one.name, one.language, f"{one.passes:.3g}", f"{one.num_documents:,}", f"{one.num_used_documents:,}"]
@@ -212,7 +212,7 @@ def escape_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
 
 
-def render_viewer(shards: Shards, num_embedded: int, num_chosen: int, choice: Choice) -> str:
+def render_viewer(shards: Shards, num_embedded: int, num_chosen: int, choice: RowChoice) -> str:
     """The form of the viewer, with a sentence that says which rows it holds."""
     form, config = Template(read_asset(__package__, "rows.html")), shards.manifest.config
     task = config.examples.task
