@@ -17,16 +17,14 @@ import numpy as np
 
 from albert_data.errors import AlbertDataError
 from albert_data.inspect.audit.audit import audit_folder
-from albert_data.inspect.choice import Choice
+from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import describe_sound, verify
-from albert_data.pipeline.times import read_times
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from reliability.cases import Case, Reader, WrongResult
 from reliability.format_mutators import mutate_manifest, mutate_shard, reseal_manifest
-from reliability.mutators import mutate_bytes
 from reliability.oddities import plan_oddities
 from reliability.sound import Sound, run_build
 
@@ -34,12 +32,10 @@ NOTES = b"The user's own notes."
 
 
 def shard_readers(sound: Sound) -> list[Reader]:
-    """Return the readers of manifest.json, of a shard, and of a build's times in the cache."""
+    """Return the readers of manifest.json and of a shard."""
     reads = ReadShards(sound)
     shard = reads.shard.read_bytes()
     manifest = (sound.shards / MANIFEST_NAME).read_bytes()
-    times: dict[str, Any] = {"wall_seconds": 1.0, "num_workers": 2, "text_bytes": 3000, "num_resumed_tasks": 0}
-    times |= {"finished_utc": "2026-01-31T12:00:00Z", "stage_seconds": {"read": 0.1}}
     return [
         Reader(
             name="manifest",
@@ -50,7 +46,6 @@ def shard_readers(sound: Sound) -> list[Reader]:
             oddities=plan_oddities(),
         ),
         Reader(name="shard", share=110, seeds=[shard], mutate=mutate_shard, read=reads.rows),
-        Reader(name="times", share=10, seeds=[json.dumps(times).encode()], mutate=mutate_bytes, read=reads.times),
     ]
 
 
@@ -79,14 +74,6 @@ class ReadShards:
         if rng.random() < 0.8:
             rehash(out, name, data)
         try_ways(read_ways(out, rng))
-
-    def times(self, case: Case, data: bytes, folder: Path) -> None:
-        seal = "0" * 64
-        cache = folder / "albert-data" / "builds"
-        cache.mkdir(parents=True)
-        (cache / f"{seal}.json").write_bytes(data)
-        with mock.patch.dict("os.environ", {"XDG_CACHE_HOME": str(folder)}):
-            read_times(seal)
 
     def _copy(self, folder: Path) -> Path:
         return Path(shutil.copytree(self._sound.shards, folder / "out"))
@@ -163,7 +150,7 @@ def check(out: Path, quick: bool) -> None:
 
 def look_at(out: Path, rng: Random) -> None:
     """Make the report of `inspect` as text and as JSON."""
-    choice = Choice(count=3, seed=0, numbers=(), text=rng.choice((None, "river")), label=None)
+    choice = RowChoice(count=3, seed=0, numbers=(), text=rng.choice((None, "river")), label=None)
     report = inspect_folder(out, split=rng.choice(SPLITS), choice=choice)
     report.to_text()
     json.dumps(report.to_dict())

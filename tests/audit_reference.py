@@ -11,7 +11,7 @@ RULES = [rule for rule in vars(audit_rules).values() if isinstance(rule, Rule)]
 def render() -> str:
     lines = ["| name | what | look from | bad from | why there |", "|---|---|---:|---:|---|"]
     for rule in RULES:
-        limits = (str(limit) if limit >= 1 else f"{100 * limit:g} %" for limit in (rule.look, rule.bad))
+        limits = (str(limit) if limit >= 1 else f"{100 * limit:g} %" for limit in rule.limits)
         lines.append(f"| `{rule.name}` | {rule.title} | {' | '.join(limits)} | {rule.why} |")
     return "\n".join(lines) + "\n"
 

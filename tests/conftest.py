@@ -29,7 +29,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where commands keep the times of builds while tests run, in other processes too: not with the user's own.
+    """Where commands keep what they cache while tests run, in other processes too: not with the user's own.
 
     Compiled kernels stay where they are: compiling them takes half a minute.
     """

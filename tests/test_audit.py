@@ -27,10 +27,10 @@ from albert_data.data import Examples
 from albert_data.errors import InputError
 from albert_data.inspect.audit import rows as audit_rows
 from albert_data.inspect.audit.audit import Audit, audit_folder
-from albert_data.inspect.audit.corpus import find_lost
 from albert_data.inspect.audit.guesses import guess_order
 from albert_data.inspect.audit.rows import WINDOW, make_traits, measure_rows, sample_windows
 from albert_data.inspect.audit.rules import BAD, LOOK, NOT_KNOWN, OK, Check
+from albert_data.inspect.input_files import find_lost
 from albert_data.inspect.statistics import measure
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer

@@ -11,10 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.inspect.audit import surface as audit_surface
-from albert_data.inspect.audit.features import CASES, KINDS, find_case, find_kind, make_features
 from albert_data.inspect.audit.guesses import guess_from
-from albert_data.inspect.audit.regression import FOLDS, RIDGE, Columns, States, cross_validate
-from albert_data.inspect.audit.surface import CLOSERS, STOPS, gather_surface
+from albert_data.inspect.audit.regression import FOLDS, RIDGE, NumberDesign, StateDesign, cross_validate
+from albert_data.inspect.audit.surface import (
+    CASES,
+    CLOSERS,
+    KINDS,
+    STOPS,
+    find_case,
+    find_kind,
+    gather_surface,
+    make_features,
+)
 
 CHARACTERS = 'the river walked Quickly 12 我们 。，.!?,“”"()[]’- '
 texts = st.text(st.sampled_from(CHARACTERS), max_size=60)
@@ -185,7 +193,7 @@ def test_both_designs_guess_like_newtons_method(strength: float):
         for feature in range(2):
             np.add.at(columns, (np.arange(2000), states[:, feature]), sign)
     wanted = plain_right(columns, is_swapped, fold)
-    for design in (Columns(values=columns), States(states_a=a, states_b=b, num_states=8)):
+    for design in (NumberDesign(values=columns), StateDesign(states_a=a, states_b=b, num_states=8)):
         assert np.count_nonzero(cross_validate(design, is_swapped, fold) != wanted) <= 2
 
 
@@ -194,7 +202,7 @@ def test_the_columns_of_states_are_what_they_say():
     a, b = (rng.integers(0, 4, (30, 1)).astype(np.int16) for _ in range(2))
     columns = (a == np.arange(4)).astype(float) - (b == np.arange(4))
     fold, weights = rng.integers(0, FOLDS, 30), rng.normal(size=4)
-    states, written = States(states_a=a, states_b=b, num_states=4), Columns(values=columns)
+    states, written = StateDesign(states_a=a, states_b=b, num_states=4), NumberDesign(values=columns)
     assert np.allclose(states.gram(fold), written.gram(fold))
     assert np.allclose(states.score(weights), written.score(weights))
     assert np.allclose(states.project(np.arange(30.0)), written.project(np.arange(30.0)))

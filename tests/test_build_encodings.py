@@ -13,7 +13,8 @@ from albert_data.cli.main import run
 from albert_data.config import TextConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import InputError, OutputError
-from albert_data.inspect.choice import Choice
+from albert_data.inspect.choice import RowChoice
+from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.pipeline.build import build_shards
@@ -82,7 +83,7 @@ def test_inspect_lists_what_was_found(
     run_build(mixed, tmp_path / "out", tokenizer, encoding="auto")
     assert run(["inspect", str(tmp_path / "out"), "-n", "0"]) == 0
     shown = capsys.readouterr().out
-    page = inspect_folder(tmp_path / "out", split="train", choice=Choice(count=0)).to_html()
+    page = render(inspect_folder(tmp_path / "out", split="train", choice=RowChoice(count=0)))
     assert "Encodings found\n  cp1252 4 inputs: " in shown
     assert "\n  utf-8 4 inputs\n" in shown
     assert max(map(len, shown.splitlines())) <= 80

@@ -19,7 +19,7 @@ import pytest
 from albert_data import __version__
 from albert_data.cli.main import COMMANDS, cli, run
 from albert_data.config import BuildConfig, VocabConfig
-from albert_data.pipeline.stages import STAGES
+from albert_data.pipeline.stages import STAGES, format_stages
 
 CORPUS = "\n\n".join(fixtures.make_documents(60, seed=6))
 BUILD_SETTINGS = {**BuildConfig().to_flat_dict(), "max_seq_len": 64, "validation_fraction": 0.2}
@@ -402,6 +402,17 @@ def test_a_profile_shows_every_stage(here: Path, capsys: pytest.CaptureFixture[s
     begin = next(i for i, line in enumerate(lines) if line.startswith("stage "))
     assert [line[:14].strip() for line in lines[begin + 1 :]] == [*STAGES, "all stages"]
     assert max(map(len, lines[begin:])) <= 80
+
+
+def test_the_table_of_a_profile_has_each_stage_once_and_their_sum_last():
+    assert [line.split() for line in format_stages({"mask": 3.0, "read": 1.0, "sort": 0.0}, 8_000_000)] == [
+        ["stage", "seconds", "share", "MB/s"],
+        ["read", "1.00", "25.0", "%", "8.0"],
+        ["mask", "3.00", "75.0", "%", "2.7"],
+        ["sort", "0.00", "0.0", "%", "-"],
+        ["all", "stages", "4.00", "100.0", "%", "2.0"],
+    ]
+    assert format_stages({}, 0)[1].split() == ["all", "stages", "0.00", "0.0", "%", "-"]
 
 
 def test_without_a_tokenizer_one_is_trained_first(here: Path, capsys: pytest.CaptureFixture[str]):

@@ -20,7 +20,7 @@ from row_fixtures import Row, make_examples
 from albert_data.convert import mds, tfrecord
 from albert_data.convert.mds import MDSWriter
 from albert_data.convert.tfrecord import Shape, TFRecordWriter
-from albert_data.convert.writers import Source
+from albert_data.convert.writers import ShardFolder
 from albert_data.errors import ShardError
 from albert_data.shards.manifest_file import read_manifest
 
@@ -106,7 +106,7 @@ def test_a_shard_with_more_masks_than_were_counted_is_an_error():
 @given(data=st.data())
 def test_an_mds_sample_holds_the_row(dtype: Any, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory):
     folder = write_folder(tmp_path_factory.mktemp("mds") / "shards", {"train": []}, dtype=dtype)
-    writer, rows = MDSWriter(Source(folder, read_manifest(folder))), data.draw(rows_of_kind(dtype))
+    writer, rows = MDSWriter(ShardFolder(folder, read_manifest(folder))), data.draw(rows_of_kind(dtype))
     samples, ends = writer.encode(make_examples(rows, dtype))
     spans = pairwise([0, *ends.tolist()])
     found = [fixtures.parse_sample(samples[begin:end].tobytes(), writer._config) for begin, end in spans]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from albert_data.data import Specials
 from albert_data.examples.masks import find_piece_flags, find_word_begins
-from albert_data.inspect.counts import OriginalRows, WordArrays, find_words
 from albert_data.inspect.row_checks import CONTINUES, IS_SPECIAL, JOINS_NEXT, STANDALONE, STARTS, are_parted
+from albert_data.inspect.statistics import OriginalRows, WordArrays, find_words
 from albert_data.kernels import kernel, pointer
 from albert_data.tokenizer.words import NEVER, WordRule, continues, find_word_starts, judge_piece
 from albert_data.unicode_tables import category

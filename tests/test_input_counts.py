@@ -22,7 +22,8 @@ from albert_data.config import VocabConfig
 from albert_data.corpus.damage import Damage, Inputs
 from albert_data.corpus.fields import Fields
 from albert_data.corpus.inputs import find_inputs
-from albert_data.inspect.choice import Choice
+from albert_data.inspect.choice import RowChoice
+from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.shards.advice import advise_inputs, list_damaged
@@ -216,8 +217,8 @@ def test_inspect_lists_the_worst(tokenizer: Tokenizer, tmp_path: Path, capsys: p
     run_build(tmp_path / "in", tmp_path / "out", tokenizer)
     capsys.readouterr()
     assert run(["inspect", str(tmp_path / "out"), "-n", "0"]) == 0
-    report = inspect_folder(tmp_path / "out", split="train", choice=Choice(count=0))
-    shown, page = capsys.readouterr().out, report.to_html()
+    report = inspect_folder(tmp_path / "out", split="train", choice=RowChoice(count=0))
+    shown, page = capsys.readouterr().out, render(report)
     assert "5 inputs without a document, 2 inputs with damage; the worst" in shown
     for text in (shown, page):
         assert "\x1b" not in text

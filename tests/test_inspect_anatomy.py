@@ -12,8 +12,9 @@ from inspect_fixtures import SMALL, configs, get_tokenizer, make_examples, text_
 from report_fixtures import write_hostile
 
 from albert_data.examples.pairs import SOP_SWAPPED
-from albert_data.inspect.choice import Choice
+from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.anatomy import Segment, choose_row, read_segments, render_anatomy
+from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.statistics import measure
 from albert_data.shards.reader import Shards, open_shards
@@ -96,6 +97,6 @@ def test_a_split_without_rows_has_no_anatomy(tmp_path: Path) -> None:
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
-    page = inspect_folder(write_hostile(tmp_path / "shards"), split="train", choice=Choice(count=0)).to_html()
+    page = render(inspect_folder(write_hostile(tmp_path / "shards"), split="train", choice=RowChoice(count=0)))
     anatomy = page.split('<section id="anatomy"')[1].split("</section>")[0]
     assert not {"<img", "<script", "<b ", "<svg"} & {anatomy[i : i + 4] for i in range(len(anatomy))}

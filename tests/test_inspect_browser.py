@@ -9,7 +9,8 @@ import pytest
 from browser import Browser, find_browser
 from report_fixtures import ARABIC, build_hostile_sources, write_hostile
 
-from albert_data.inspect.choice import Choice
+from albert_data.inspect.choice import RowChoice
+from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.tokenizer.model import Tokenizer
 
@@ -24,7 +25,7 @@ TIP = "document.getElementById('tip').hidden ? '' : document.getElementById('tip
 def page(tmp_path_factory) -> Path:
     folder = write_hostile(tmp_path_factory.mktemp("shards") / "<b onclick=hacked()>shards")
     path = folder.parent / "report.html"
-    path.write_text(inspect_folder(folder, split="train", choice=Choice(count=300)).to_html(), encoding="utf-8")
+    path.write_text(render(inspect_folder(folder, split="train", choice=RowChoice(count=300))), encoding="utf-8")
     return path
 
 
@@ -181,8 +182,8 @@ def test_the_chart_of_the_files_fits_and_their_names_do_no_harm(
     chromium: Browser, tokenizer: Tokenizer, tmp_path: Path, width: int
 ) -> None:
     folder, inputs = build_hostile_sources(tmp_path, tokenizer)
-    report = inspect_folder(folder, split="train", choice=Choice(count=3), corpus=inputs)
-    (tmp_path / "report.html").write_text(report.to_html(), encoding="utf-8")
+    report = inspect_folder(folder, split="train", choice=RowChoice(count=3), corpus=inputs)
+    (tmp_path / "report.html").write_text(render(report), encoding="utf-8")
     chromium.open(tmp_path / "report.html", width=width)
     chromium.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
     assert chromium.run("document.documentElement.scrollWidth") <= width

@@ -12,7 +12,7 @@ from inspect_fixtures import SMALL, get_tokenizer, make_examples, write_folder, 
 
 from albert_data.cli.main import run
 from albert_data.errors import ConfigError, ShardError
-from albert_data.inspect.choice import Choice, choose_rows, draw_rows, find_text
+from albert_data.inspect.choice import RowChoice, choose_rows, draw_rows, find_text
 from albert_data.shards.reader import Shards, open_shards
 
 
@@ -57,7 +57,7 @@ def test_a_search_finds_the_rows_that_a_slow_one_finds(shards, text, label) -> N
         if any(text in segment for segment in read_segments(shards, row)) and label in (None, shards[row].sop_label)
     ]
     assert list(find_text(shards, text, label)) == expected
-    assert choose_rows(shards, Choice(count=3, text=text, label=label)) == expected[:3]
+    assert choose_rows(shards, RowChoice(count=3, text=text, label=label)) == expected[:3]
 
 
 def test_a_search_crosses_no_segment_and_no_row(tmp_path) -> None:
@@ -76,20 +76,20 @@ def test_a_search_finds_masked_text_and_text_in_bytes(tmp_path) -> None:
 
 def test_an_empty_text_is_refused(shards) -> None:
     with pytest.raises(ConfigError, match="text to look for is empty"):
-        Choice(count=1, text="  ")
+        RowChoice(count=1, text="  ")
 
 
 def test_rows_of_one_label_are_drawn_from_all_of_them(shards) -> None:
     for label in (0, 1, -1):
-        rows = choose_rows(shards, Choice(count=10_000, label=label))
+        rows = choose_rows(shards, RowChoice(count=10_000, label=label))
         assert sorted(rows) == [row for row in range(len(shards)) if shards[row].sop_label == label]
-        assert choose_rows(shards, Choice(count=1, label=label)) == rows[:1]
+        assert choose_rows(shards, RowChoice(count=1, label=label)) == rows[:1]
 
 
 def test_rows_given_by_number_come_in_that_order_and_once(shards) -> None:
-    assert choose_rows(shards, Choice(count=1, numbers=(7, 2, 7))) == [7, 2]
+    assert choose_rows(shards, RowChoice(count=1, numbers=(7, 2, 7))) == [7, 2]
     with pytest.raises(ShardError, match=f"has no row 999; it has {len(shards)} rows"):
-        choose_rows(shards, Choice(count=1, numbers=(0, 999)))
+        choose_rows(shards, RowChoice(count=1, numbers=(0, 999)))
 
 
 def shown(capsys, *arguments: object) -> list[str]:
@@ -99,9 +99,9 @@ def shown(capsys, *arguments: object) -> list[str]:
 
 def test_the_options_reach_the_choice(built, shards, capsys) -> None:
     assert shown(capsys, built, "--row", 7, "--row", 2) == ["7", "2"]
-    swapped = [str(row) for row in choose_rows(shards, Choice(count=4, label=1))]
+    swapped = [str(row) for row in choose_rows(shards, RowChoice(count=4, label=1))]
     assert shown(capsys, built, "--label", "swapped", "-n", 4) == swapped
-    found = [str(row) for row in choose_rows(shards, Choice(count=2, text="river", label=0))]
+    found = [str(row) for row in choose_rows(shards, RowChoice(count=2, text="river", label=0))]
     assert shown(capsys, built, "--grep", "river", "--label", "in-order", "-n", 2) == found
 
 

@@ -22,8 +22,8 @@ from inspect_fixtures import (
 from albert_data.cli.inspect import inspect
 from albert_data.corpus.damage import REASONS
 from albert_data.errors import ShardError
+from albert_data.inspect.report import format_bytes
 from albert_data.inspect.statistics import measure
-from albert_data.inspect.summary import format_bytes
 from albert_data.inspect.terminal import count_columns
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards

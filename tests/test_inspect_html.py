@@ -23,17 +23,11 @@ from albert_data.cli.main import run
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.audit import Audit, audit_folder
 from albert_data.inspect.audit.rules import Check
-from albert_data.inspect.choice import Choice
-from albert_data.inspect.html import rows as embedding
-from albert_data.inspect.html.page import render
-from albert_data.inspect.html.rows import escape_json
-from albert_data.inspect.report import inspect_folder
+from albert_data.inspect.choice import RowChoice
+from albert_data.inspect.html import page as embedding
+from albert_data.inspect.html.page import escape_json, render
+from albert_data.inspect.report import format_figure, inspect_folder
 from albert_data.inspect.statistics import measure
-from albert_data.inspect.summary import format_figure
-from albert_data.pipeline.build import BuildReport
-from albert_data.pipeline.stages import Stages
-from albert_data.pipeline.times import save_times
-from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
 
 CHARTS = ("lengths", "ngrams", "positions", "shown", "labels", "padding")
@@ -75,7 +69,7 @@ class Reader(HTMLParser):
 
 
 def write_page(folder: Path, count: int = 300) -> str:
-    return inspect_folder(folder, split="train", choice=Choice(count=count)).to_html()
+    return render(inspect_folder(folder, split="train", choice=RowChoice(count=count)))
 
 
 @pytest.fixture(scope="module")
@@ -183,35 +177,14 @@ def test_the_tables_hold_the_measured_figures(tmp_path) -> None:
             assert f"<td>{format_figure('share', share)}</td>" in page
 
 
-def test_where_the_time_went_is_a_chart_if_it_is_known_and_a_note_if_not(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = write_small(tmp_path / "shards")
-    page = write_page(folder)
-    assert (
-        "Where the time of the build went: not known here; only the machine and account that built the shards keep it"
-        in page
-    )
-    assert "chart-stages" not in page
-    stages = Stages({"read": 1.0, "mask": 3.0})
-    report = BuildReport(
-        manifest=read_manifest(folder), seconds=2.5, resumed_tasks=0, was_finished=False, stages=stages
-    )
-    assert save_times(report, 2) is None
-    figure = write_page(folder).split('id="chart-stages"')[1].split("</figure>")[0]
-    assert "2.5 s with 2 workers" in figure
-    assert "Most went to mask: 75.0 % of 4.00 s." in figure
-    assert "<td>3.00</td><td>75.0 %</td>" in figure
-    assert "Where the time of the build went: not known" not in write_page(folder)
-
-
 def test_unknown_tokens_by_file_are_a_chart_with_the_corpus_and_a_note_without(tmp_path, tokenizer, recwarn) -> None:
     folder, inputs = build_hostile_sources(tmp_path, tokenizer)
     without = write_page(folder)
     assert "Unknown tokens by file: left out, because a row does not say which input file it is from." in without
     assert "albert-data inspect SHARDS --html PATH --corpus INPUT" in without
     assert "chart-files" not in without
-    report = inspect_folder(folder, split="train", choice=Choice(count=3), corpus=inputs)
-    page = report.to_html()
+    report = inspect_folder(folder, split="train", choice=RowChoice(count=3), corpus=inputs)
+    page = render(report)
     figure = page.split('id="chart-files"')[1].split("</figure>")[0]
     assert "Unknown tokens by file: left out" not in page
     assert figure.count("<tr>") == 1 + 20 + 1
@@ -229,7 +202,7 @@ def test_unknown_tokens_by_file_are_a_chart_with_the_corpus_and_a_note_without(t
 
 def test_names_of_files_stay_text_in_the_chart_too(tmp_path, tokenizer) -> None:
     folder, inputs = build_hostile_sources(tmp_path, tokenizer)
-    page = inspect_folder(folder, split="train", choice=Choice(count=0), corpus=inputs).to_html()
+    page = render(inspect_folder(folder, split="train", choice=RowChoice(count=0), corpus=inputs))
     drawing = re.search(r'<svg[^>]*aria-labelledby="files-title.*?</svg>', page, re.DOTALL)
     assert drawing is not None
     texts = ["".join(element.itertext()) for element in ElementTree.fromstring(drawing[0]).iter(f"{SVG}text")]
@@ -261,7 +234,7 @@ def test_the_page_has_every_verdict_of_the_audit_and_what_to_do_about_it(tmp_pat
 
 
 def test_a_set_without_concerns_alarms_nobody(tmp_path) -> None:
-    report = inspect_folder(write_small(tmp_path), split="train", choice=Choice(count=1))
+    report = inspect_folder(write_small(tmp_path), split="train", choice=RowChoice(count=1))
     rule = replace(rules.UNKNOWN_RATE, look=2.0, bad=3.0)
     audit = Audit(folder=tmp_path, checks=[Check(rule=rule, figure=0.5, finding="half")])
     shown = audit_of(render(report, audit))
@@ -272,8 +245,8 @@ def test_a_set_without_concerns_alarms_nobody(tmp_path) -> None:
 
 def test_the_audit_uses_the_corpus_where_it_is_given(tmp_path, tokenizer) -> None:
     folder, inputs = build_hostile_sources(tmp_path, tokenizer)
-    report = inspect_folder(folder, split="train", choice=Choice(count=1), corpus=inputs)
-    assert audit_folder(folder).count("not known") > report.to_html().count("<td>not known</td>") >= 0
+    report = inspect_folder(folder, split="train", choice=RowChoice(count=1), corpus=inputs)
+    assert audit_folder(folder).count("not known") > render(report).count("<td>not known</td>") >= 0
 
 
 def test_a_folder_without_rows_still_makes_a_page(tmp_path) -> None:

@@ -14,7 +14,7 @@ from inspect_fixtures import edit_manifest, write_small
 from albert_data.cli.main import cli
 from albert_data.config import TextConfig
 from albert_data.corpus.inputs import find_inputs
-from albert_data.inspect.audit.corpus import read_corpus
+from albert_data.inspect.input_files import read_corpus
 
 ODD = "a\x1b[2J\r\x9b\u202eb"
 

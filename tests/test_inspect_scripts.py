@@ -10,9 +10,8 @@ from click.testing import CliRunner
 from inspect_fixtures import get_tokenizer, write_small
 
 from albert_data.cli.main import cli
-from albert_data.inspect.html.page import _render_scripts
-from albert_data.inspect.scripts import choose_scripts, count_scripts
-from albert_data.inspect.statistics import measure
+from albert_data.inspect.report import tabulate_scripts
+from albert_data.inspect.statistics import choose_scripts, count_scripts, measure
 from albert_data.shards.reader import open_shards
 from albert_data.wording import format_share
 
@@ -46,6 +45,6 @@ def test_both_scripts_of_a_text_are_counted(tmp_path: Path):
         assert format_share(one["share"]) in page
     assert max(map(len, page.splitlines()[1:])) <= 80
     measured, pieces = measure(open_shards(folder)), get_tokenizer().pieces
-    assert "Cjk" in _render_scripts("train", measured, pieces)
+    assert [row[0] for row in tabulate_scripts(measured, pieces)] == ["Latin", "Cjk"]
     alone = replace(measured, piece_counts=tuple(0 for _ in pieces))
-    assert _render_scripts("train", alone, pieces) == ""
+    assert tabulate_scripts(alone, pieces) == []

@@ -28,8 +28,7 @@ from inspect_fixtures import (
 from albert_data.config import ExampleConfig
 from albert_data.data import Examples
 from albert_data.errors import ShardError
-from albert_data.inspect.counts import EDGE
-from albert_data.inspect.statistics import Statistics, measure
+from albert_data.inspect.statistics import EDGE, Statistics, measure
 from albert_data.shards.reader import Example, Shards, open_shards
 from albert_data.tokenizer.words import WordRule
 

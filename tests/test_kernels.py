@@ -15,6 +15,7 @@ import pytest
 from callable_helpers import around
 
 from albert_data import kernel_cache, kernels
+from albert_data.files import find_cache_folder
 from albert_data.tokenizer.chunks.table import fill_in
 
 FILL_IN = """
@@ -174,3 +175,19 @@ def test_a_worker_comes_to_no_kernel_that_its_parent_has_not_compiled(tmp_path: 
         [sys.executable, "-c", BUILD, str(model), str(text), str(tmp_path)], capture_output=True, text=True, check=True
     )
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "platform", "place"),
+    [
+        ("/some/cache", "linux", "/some/cache"),
+        ("not/absolute", "linux", "/home/me/.cache"),
+        ("", "linux", "/home/me/.cache"),
+        ("", "darwin", "/home/me/Library/Caches"),
+    ],
+)
+def test_the_cache_folder_is_the_platforms(monkeypatch: pytest.MonkeyPatch, asked: str, platform: str, place: str):
+    monkeypatch.setenv("XDG_CACHE_HOME", asked)
+    monkeypatch.setattr("sys.platform", platform)
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/me"))
+    assert find_cache_folder("kernels") == Path(place, "albert-data", "kernels")

@@ -28,7 +28,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import read_documents
 from albert_data.data import Text, slice_sentences
 from albert_data.errors import TokenizerError
-from albert_data.inspect.choice import Choice, choose_rows
+from albert_data.inspect.choice import RowChoice, choose_rows
 from albert_data.inspect.verify import verify
 from albert_data.sentences.text import make_text
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
@@ -209,7 +209,7 @@ def test_a_build_says_that_it_is_slow_and_is_verified(tmp_path: Path, roberta: T
         assert "this tokenizer is slow: the library tokenizers itself encodes each sentence" in result.output
     assert digest_shards(tmp_path / "1") == digest_shards(tmp_path / "2")
     assert list(verify(tmp_path / "1")) == []
-    assert choose_rows(open_shards(tmp_path / "1"), Choice(count=3, text=" the "))
+    assert choose_rows(open_shards(tmp_path / "1"), RowChoice(count=3, text=" the "))
     assert "Ġ" not in CliRunner().invoke(cli, ["inspect", str(tmp_path / "1")]).output
 
 

@@ -18,7 +18,7 @@ from albert_data import files
 from albert_data.errors import OutputError, ShardError
 from albert_data.files import read_json
 from albert_data.inspect.audit.audit import audit_folder
-from albert_data.inspect.choice import Choice
+from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import verify
 from albert_data.pipeline.ownership import read_our_manifest
@@ -28,7 +28,7 @@ from albert_data.shards.reader import open_shards
 
 READERS: dict[str, Callable[[Path], object]] = {
     "open_shards": open_shards,
-    "inspect": lambda folder: inspect_folder(folder, split="train", choice=Choice(count=1)),
+    "inspect": lambda folder: inspect_folder(folder, split="train", choice=RowChoice(count=1)),
     "audit": audit_folder,
     "build": read_our_manifest,
 }

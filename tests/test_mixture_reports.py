@@ -16,7 +16,8 @@ from mixture_fixtures import Mixed, build_mixture, count_text, write_mixture
 from albert_data.cli.main import run
 from albert_data.inspect.audit.audit import Audit, audit_folder
 from albert_data.inspect.audit.rules import Check
-from albert_data.inspect.choice import Choice
+from albert_data.inspect.choice import RowChoice
+from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.statistics import measure
 from albert_data.shards.reader import Example, open_shards
@@ -65,8 +66,8 @@ def test_statistics_by_source_are_those_of_the_rows(split: str, out: Path, token
 
 
 def test_the_pages_of_inspect_show_the_mixture_and_its_rows(out: Path):
-    report = inspect_folder(out, split="train", choice=Choice(count=1))
-    page, values, html = report.to_text(), report.to_dict(), report.to_html()
+    report = inspect_folder(out, split="train", choice=RowChoice(count=1))
+    page, values, html = report.to_text(), report.to_dict(), render(report)
     assert all(len(line) <= 80 for line in page.split("Examples of")[0].splitlines())
     manifest = open_shards(out).manifest
     for one in manifest.mixture or ():
@@ -111,13 +112,13 @@ def test_rows_of_several_languages_are_counted_too(tokenizer: Tokenizer, tmp_pat
     run_build(tmp_path / "in.jsonl", tmp_path / "out", tokenizer, language_field="lang")
     names = [one.name for one in measure(open_shards(tmp_path / "out")).by_source]
     assert names == ["de", "zh"]
-    assert "mixture" not in inspect_folder(tmp_path / "out", split="train", choice=Choice(count=0)).to_dict()
+    assert "mixture" not in inspect_folder(tmp_path / "out", split="train", choice=RowChoice(count=0)).to_dict()
 
 
 def test_a_build_without_sources_shows_none(tokenizer: Tokenizer, tmp_path: Path):
     fixtures.write_corpus(tmp_path / "in", POOL, "txt", random.Random(0))
     run_build(tmp_path / "in", tmp_path / "out", tokenizer)
-    values = inspect_folder(tmp_path / "out", split="train", choice=Choice(count=0)).to_dict()
+    values = inspect_folder(tmp_path / "out", split="train", choice=RowChoice(count=0)).to_dict()
     assert "mixture" not in values
     assert "by_source" not in values["statistics"]["train"]
     assert "mixture" not in json.loads((tmp_path / "out/manifest.json").read_text())

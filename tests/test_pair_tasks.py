@@ -22,10 +22,10 @@ from albert_data.convert.conversion import convert_shards
 from albert_data.errors import ConfigError, ShardError
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.audit import audit_folder
-from albert_data.inspect.audit.guesses import judge_guess
-from albert_data.inspect.audit.random_segments import check_random
+from albert_data.inspect.audit.guesses import check_random, judge_guess
 from albert_data.inspect.audit.rows import gather_subject
-from albert_data.inspect.choice import Choice
+from albert_data.inspect.choice import RowChoice
+from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import verify
 from albert_data.pair_tasks import NO_LABEL, PAIR_TASKS
@@ -82,7 +82,7 @@ def test_a_manifest_keeps_its_task(task: str, built):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_inspect_counts_each_label(task: str, built):
-    report, orders = inspect_folder(built(task), split="train", choice=Choice(count=3)), PAIR_TASKS[task].orders
+    report, orders = inspect_folder(built(task), split="train", choice=RowChoice(count=3)), PAIR_TASKS[task].orders
     labels, statistics = labels_of(built(task)), report.statistics["train"]
     assert statistics.label_counts == (*(labels[i] for i in range(len(orders))), labels[NO_LABEL])
     figures = {figure.name: figure for figure in statistics.figures}
@@ -94,18 +94,18 @@ def test_inspect_counts_each_label(task: str, built):
     values = report.to_dict()["statistics"]["train"]
     assert [values[f"num_{order.replace(' ', '_')}"] for order in orders] == [labels[i] for i in range(len(orders))]
     assert report.to_text()
-    assert report.to_html()
+    assert render(report)
 
 
 def test_a_row_of_two_documents_names_both(built):
     shards = open_shards(built("nsp"))
     row = next(row for row, example in enumerate(shards) if example.sop_label == 1)
-    report = inspect_folder(built("nsp"), split="train", choice=Choice(count=1, numbers=(row,)))
+    report = inspect_folder(built("nsp"), split="train", choice=RowChoice(count=1, numbers=(row,)))
     shown, example = " ".join(report.to_text(width=1000).split()), shards[row]
     assert f"row {row:,}: random: B is of another document" in shown
     assert f"document {example.document_key:016x}, B of document {example.document_key_b:016x}" in shown
     assert report.to_dict()["examples"][0]["document_key_b"] == f"{example.document_key_b:016x}"
-    page = report.to_html()
+    page = render(report)
     assert f'"b":"{example.document_key_b:016x}"' in page
     assert 'title="random: B is of another document"' in page
 

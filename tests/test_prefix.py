@@ -54,8 +54,8 @@ def test_a_build_without_a_prefix_reads_as_its_text(tmp_path: Path, capsys: pyte
     text = "".join(tokenizer.normalise(line).replace(SPACE, " ") for line in NO_SPACE)
     rows = list(open_shards(tmp_path / "out"))
     for row in rows:
-        for segment in decode_segments(row, tokenizer):
-            shown = "".join(token.original for token in segment.tokens).replace(SPACE, " ")
+        for _, tokens in decode_segments(row, tokenizer):
+            shown = "".join(token.original for token in tokens).replace(SPACE, " ")
             assert re.search(re.escape(shown).replace("<unk>", ".+"), text)
     assert run_command(["inspect", str(tmp_path / "out"), "--grep", tokenizer.decode(rows[0].original_ids[1:4])]) == 0
     assert "row " in capsys.readouterr().out

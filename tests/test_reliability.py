@@ -213,8 +213,6 @@ def test_the_fuzzer_finds_nothing_where_nothing_can_be_wrong(tmp_path: Path):
         "--cases",
         "60",
         "--reader",
-        "times",
-        "--reader",
         "vocab.json",
     ]
     done = subprocess.run(

@@ -19,7 +19,7 @@ from albert_data.report.charts import (
     make_ticks,
     share_ticks,
 )
-from albert_data.report.page import Chart, Section, escape, render_charts, render_page, render_table
+from albert_data.report.page import Chart, PageSection, escape, render_charts, render_page, render_table
 
 EVIL = "<script>alert(1)</script>\"'&\x1b[31m\u202e\udcff"
 LINE, DASHED = Series("train", shape="line"), Series("validation", "second", "dashed")
@@ -103,7 +103,7 @@ def test_text_can_not_become_markup_anywhere_in_a_page() -> None:
     read(svg)
     chart = Chart(name="stages", title=EVIL, says=EVIL, svg=svg, table=[[EVIL], [EVIL]])
     body = render_charts([chart]) + render_table([EVIL], [[EVIL, EVIL]], caption=EVIL)
-    page = render_page([Section(name="a", title=EVIL, body=body)], kind=EVIL, title=EVIL, about=EVIL)
+    page = render_page([PageSection(name="a", title=EVIL, body=body)], kind=EVIL, title=EVIL, about=EVIL)
     assert "<script" not in page
     assert not set("\x1b\u202e\udcff") & set(page)
     assert page.count(escape(EVIL)) == 19

@@ -22,7 +22,7 @@ from shard_fixtures import change_manifest, describe_again, limit_files, write_s
 from albert_data.data import Examples
 from albert_data.errors import ShardError
 from albert_data.inspect.audit.audit import audit_folder
-from albert_data.inspect.choice import Choice
+from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import verify
 from albert_data.shards.reader import Shards, open_shards
@@ -70,7 +70,9 @@ def test_sound_rows_next_to_a_damaged_one_can_be_read(tmp_path: Path):
     assert len(shards.lengths) == 3
 
 
-@pytest.mark.parametrize("read", [audit_folder, lambda out: inspect_folder(out, split="train", choice=Choice(count=1))])
+@pytest.mark.parametrize(
+    "read", [audit_folder, lambda out: inspect_folder(out, split="train", choice=RowChoice(count=1))]
+)
 @pytest.mark.parametrize("value", [2, -2, 127])
 def test_inspect_and_audit_name_a_row_of_another_label(tmp_path: Path, read: Callable[[Path], object], value: int):
     def spoil(examples: Examples) -> None:
@@ -183,7 +185,7 @@ def test_every_command_reads_a_folder_whose_name_is_not_utf_8(tmp_path: Path):
     folder = write_small(tmp_path / os.fsdecode(b"out\xff\n"))
     assert len(open_shards(str(folder))) > 0
     assert not list(verify(folder))
-    report = inspect_folder(folder, split="train", choice=Choice(count=2))
+    report = inspect_folder(folder, split="train", choice=RowChoice(count=2))
     texts = [report.to_text(), json.dumps(report.to_dict(), ensure_ascii=False)]
     audit = audit_folder(folder)
     texts += [audit.to_text(), json.dumps(audit.to_dict(), ensure_ascii=False)]

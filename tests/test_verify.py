@@ -36,7 +36,7 @@ from albert_data.data import Examples
 from albert_data.errors import ShardError
 from albert_data.files import hash_file, read_json, write_json
 from albert_data.inspect.row_checks import find_row_faults, make_row_rules
-from albert_data.inspect.shard_checks import MAX_SHARD_FAULTS, Fault
+from albert_data.inspect.verify import MAX_SHARD_FAULTS, Fault
 from albert_data.inspect.verify import verify as find_faults
 from albert_data.jobs.progress import NullProgress
 from albert_data.shards.schema import shard_schema, to_record_batch

@@ -19,8 +19,8 @@ from shard_fixtures import limit_files
 
 from albert_data.cli.verify import verify
 from albert_data.errors import ShardError
-from albert_data.inspect import shard_checks
-from albert_data.inspect.shard_checks import Fault
+from albert_data.inspect import verify as verifying
+from albert_data.inspect.verify import Fault
 from albert_data.inspect.verify import verify as find_faults
 from albert_data.jobs.progress import NullProgress
 from albert_data.shards import manifest_file
@@ -48,7 +48,7 @@ def test_workers_are_no_more_than_files_may_be_open(tmp_path, monkeypatch) -> No
             time.sleep(0.3)
             return sha256(path.read_bytes()).hexdigest()
 
-    monkeypatch.setattr(shard_checks, "hash_file", hash_slowly)
+    monkeypatch.setattr(verifying, "hash_file", hash_slowly)
     names = [f"train/{number}.arrow" for number in range(150)]
     write_small(tmp_path)
     sound = (tmp_path / VALIDATION).read_bytes()
@@ -71,7 +71,7 @@ def test_a_shortage_of_the_machine_is_no_fault_of_a_file(folder, monkeypatch) ->
     def lack(path: Path, advance: object) -> str:
         raise OSError(errno.EMFILE, "Too many open files", str(path))
 
-    monkeypatch.setattr(shard_checks, "hash_file", lack)
+    monkeypatch.setattr(verifying, "hash_file", lack)
     with pytest.raises(OSError, match="Too many open files"):
         list(find_faults(folder))
 
@@ -96,7 +96,7 @@ def remove_manifest(folder: Path) -> None:
 @pytest.mark.parametrize("replace", [replace_all, remove_manifest])
 @pytest.mark.parametrize("quick", [False, True])
 def test_a_folder_that_is_replaced_meanwhile_is_no_fault_but_an_error(folder, monkeypatch, replace, quick) -> None:
-    hash_file = shard_checks.hash_file
+    hash_file = verifying.hash_file
 
     def hash_later(path: Path, advance: Callable[[int], object]) -> str:
         if path.name.endswith(".arrow") and not replaced:
@@ -105,7 +105,7 @@ def test_a_folder_that_is_replaced_meanwhile_is_no_fault_but_an_error(folder, mo
         return hash_file(path, advance)
 
     replaced: list[Path] = []
-    monkeypatch.setattr(shard_checks, "hash_file", hash_later)
+    monkeypatch.setattr(verifying, "hash_file", hash_later)
     result = CliRunner().invoke(verify, [str(folder), *(["--quick"] if quick else [])])
     assert replaced
     assert isinstance(result.exception, ShardError)

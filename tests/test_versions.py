@@ -23,7 +23,7 @@ from shard_fixtures import VERSIONS, to_version_1
 
 from albert_data.errors import OutputError
 from albert_data.files import read_json
-from albert_data.inspect.choice import Choice
+from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.statistics import measure
 from albert_data.inspect.verify import verify
@@ -160,7 +160,7 @@ def test_rows_of_version_1_are_verified_by_the_words_of_version_1(old: Path, tmp
 
 
 def test_inspect_shows_a_folder_of_version_1(old: Path):
-    page = inspect_folder(old, split="train", choice=Choice(count=2))
+    page = inspect_folder(old, split="train", choice=RowChoice(count=2))
     assert "Splits" in page.to_text()
     assert page.to_dict()["format_version"] == 1
 

@@ -22,7 +22,7 @@ from wordpiece_fixtures import SPECIALS, encode, encode_alone, load_reference, m
 from albert_data import open_shards
 from albert_data.cli.main import cli
 from albert_data.errors import TokenizerError
-from albert_data.inspect.choice import Choice, choose_rows
+from albert_data.inspect.choice import RowChoice, choose_rows
 from albert_data.inspect.verify import verify
 from albert_data.tokenizer import wordpiece
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
@@ -272,7 +272,7 @@ def test_rows_hold_the_sentences_of_the_corpus(built: Path):
     example = shards[0]
     text = shards.tokenizer.decode(example.original_ids)
     assert any(sentence.lower().replace("(", "").split(" (")[0][:12] in text for sentence in sentences)
-    assert choose_rows(shards, Choice(count=3, text="the "))
+    assert choose_rows(shards, RowChoice(count=3, text="the "))
 
 
 def test_only_ordinary_pieces_replace_masked_ones(built: Path, bert: Tokenizer):

@@ -20,7 +20,7 @@ from albert_data.cli.options import (
     text_options,
     validation_option,
 )
-from albert_data.cli.output import show, tell
+from albert_data.cli.output import show
 from albert_data.config import COMPRESSIONS, MASKING_LAWS, BuildConfig, ExampleConfig, VocabConfig
 from albert_data.interrupts import say_when_interrupted
 from albert_data.pair_tasks import PAIR_TASKS
@@ -132,7 +132,6 @@ def build(
         from albert_data.cli.summary import describe_build, describe_plan, describe_stages
         from albert_data.pipeline.build import build_shards, load_arguments
         from albert_data.pipeline.identity import choose_fraction
-        from albert_data.pipeline.times import save_times
 
         bar = Bar()
         found, loaded = load_arguments(
@@ -149,9 +148,5 @@ def build(
     finally:
         bar.close()
     show(describe_build(report, output))
-    if report.was_finished:
-        return
-    if profile:
+    if profile and not report.was_finished:
         show(describe_stages(report))
-    if fault := save_times(report, workers):
-        tell(f"The times of this build could not be saved for `inspect`: {fault}")

@@ -20,8 +20,8 @@ from albert_data.storage import FILE, find_kind
 from albert_data.train.folder import RUN_FILE
 
 if TYPE_CHECKING:
-    from albert_data.inspect.choice import Choice
-    from albert_data.inspect.report import Report
+    from albert_data.inspect.choice import RowChoice
+    from albert_data.inspect.report import ShardReport
 
 NUM_SHOWN, NUM_IN_HTML = 3, 300
 _ORDERS = ("in-order", "swapped", "random")  # those of all sentence tasks; see pair_tasks.py
@@ -102,7 +102,9 @@ def inspect(shards: Path, split: str, as_json: bool, html: Path | None, corpus: 
     chosen = _make_choice(shards, NUM_IN_HTML if html else NUM_SHOWN, **choice)
     report = inspect_folder(shards, split=split, choice=chosen, corpus=inputs)
     if html:
-        page = report.to_html().encode()
+        from albert_data.inspect.html.page import render
+
+        page = render(report).encode()
         is_saved = write_output(html, page)
     if as_json:
         show(json.dumps(report.to_dict(), indent=2))
@@ -137,10 +139,10 @@ def _make_choice(
     numbers: tuple[int, ...],
     text: str | None,
     label: str | None,
-) -> Choice:
-    from albert_data.inspect.choice import Choice
+) -> RowChoice:
+    from albert_data.inspect.choice import RowChoice
 
-    return Choice(
+    return RowChoice(
         count=default if num_examples is None else num_examples,
         seed=int.from_bytes(os.urandom(4), "little") if is_random else seed,
         numbers=numbers,
@@ -168,7 +170,7 @@ def _is_stdout(path: Path) -> bool:
         return False
 
 
-def _print_text(report: Report) -> None:
+def _print_text(report: ShardReport) -> None:
     """Print the report. Its text is escaped already, and `show` would escape the colour codes as well."""
     from albert_data.escaping import make_encodable
 

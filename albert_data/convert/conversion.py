@@ -21,7 +21,7 @@ from albert_data import __version__
 from albert_data.convert.folder import ConversionFolder
 from albert_data.convert.mds import MDSWriter
 from albert_data.convert.tfrecord import Shape, TFRecordWriter
-from albert_data.convert.writers import ConvertTask, FileEntry, Source, Writer, find_place
+from albert_data.convert.writers import ConvertTask, FileEntry, ShardFolder, Writer, find_place
 from albert_data.errors import OutputError, ShardError
 from albert_data.files import sync_path
 from albert_data.jobs.compiling import compile_with_notice
@@ -61,20 +61,20 @@ def convert_shards(
     Raises ShardError, OutputError, WorkerError, or OSError if the disk fails. Finished shards are kept then, so the
     same call resumes.
     """
-    progress, read = progress or NullProgress(), load_manifest(shards)
-    manifest = read.manifest
-    _check_place(shards, out)
-    tasks = _list_tasks(shards, manifest, splits)
-    folder = ConversionFolder(out, _make_plan(manifest, to, tasks, card or {}))
+    read, card = load_manifest(shards), card or {}
+    source = ShardFolder(shards, read.manifest)
+    if make_path(find_storage(out).resolve(out)).is_relative_to(find_storage(shards).resolve(shards)):
+        raise OutputError(f"output {out} lies inside the shard folder {shards}; name a folder outside it")
+    tasks = _list_tasks(source, splits)
+    folder = ConversionFolder(out, _make_plan(read.manifest, to, tasks, card))
     if (record := folder.read_finished()) is not None:
         folder.sweep()
         return Conversion(record=record, was_finished=True)
     try:
         folder.begin()
         if folder.read_sealed() is None:
-            writer = _make_writer(Source(shards, manifest), to, card or {}, engine)
-            job = ConvertJob(Source(shards, manifest), folder, writer)
-            files = _convert(job, tasks, engine, progress)
+            writer = _make_writer(source, to, card, engine)
+            files = _convert(ConvertJob(source, folder, writer), tasks, engine, progress or NullProgress())
             read.check_current()
             _seal(folder, writer, files)
         return Conversion(record=folder.publish(), was_finished=False)
@@ -82,26 +82,23 @@ def convert_shards(
         folder.close()
 
 
-def _check_place(shards: Path, out: Path) -> None:
-    if make_path(find_storage(out).resolve(out)).is_relative_to(find_storage(shards).resolve(shards)):
-        raise OutputError(f"output {out} lies inside the shard folder {shards}; name a folder outside it")
-
-
-def _list_tasks(shards: Path, manifest: Manifest, splits: tuple[str, ...]) -> list[ConvertTask]:
+def _list_tasks(source: ShardFolder, splits: tuple[str, ...]) -> list[ConvertTask]:
+    """A task for each shard of these splits, or of all."""
+    found = source.manifest.splits
     for split in splits:
-        check_split(shards, split, list(manifest.splits))
-    tasks = []
-    for split in SPLITS:
-        entries = manifest.splits[split].shards if split in manifest.splits else ()
-        if not entries and split in splits:
-            raise ShardError(f"split {split} of {shards} holds no rows; leave out --split to convert what there is")
-        if split in splits or not splits:
-            tasks += [
-                ConvertTask(split=split, number=number, count=len(entries), shard=entry)
-                for number, entry in enumerate(entries)
-            ]
+        check_split(source.folder, split, list(found))
+        if not found[split].shards:
+            raise ShardError(
+                f"split {split} of {source.folder} holds no rows; leave out --split to convert what there is"
+            )
+    tasks = [
+        ConvertTask(split=split, number=number, count=len(found[split].shards), shard=entry)
+        for split in SPLITS
+        if split in (splits or found)
+        for number, entry in enumerate(found[split].shards)
+    ]
     if not tasks:
-        raise ShardError(f"{shards} holds no rows to convert; build from a corpus with text")
+        raise ShardError(f"{source.folder} holds no rows to convert; build from a corpus with text")
     return tasks
 
 
@@ -117,7 +114,7 @@ def _make_plan(manifest: Manifest, to: str, tasks: list[ConvertTask], card: Mapp
     }
 
 
-def _make_writer(source: Source, to: str, card: Mapping[str, Any], engine: Engine) -> Writer:
+def _make_writer(source: ShardFolder, to: str, card: Mapping[str, Any], engine: Engine) -> Writer:
     if to == "mds":
         return MDSWriter(source)
     if to == "parquet":
@@ -125,42 +122,31 @@ def _make_writer(source: Source, to: str, card: Mapping[str, Any], engine: Engin
 
         return ParquetWriter(source, card)
     # Over all splits, even if one is converted: a trainer has one number for training and evaluation.
-    tasks = _list_tasks(source.folder, source.manifest, ())
-    places = (str(source.folder / MANIFEST_NAME),)
-    counter = PreparedJob(job=MaskCounter(source), places=places)
-    largest = max(largest for _, largest in engine.run(counter, tasks))
-    return TFRecordWriter(Shape(source.max_seq_len, max(1, largest), source.manifest.tokenizer.pad_id))
+    counter = PreparedJob(job=partial(_count_masks, source), places=(str(source.folder / MANIFEST_NAME),))
+    largest = max(largest for _, largest in engine.run(counter, _list_tasks(source, ())))
+    return TFRecordWriter(
+        Shape(source.manifest.config.examples.max_seq_len, max(1, largest), source.manifest.tokenizer.pad_id)
+    )
 
 
-@dataclass(frozen=True)
-class MaskCounter:
-    """A job that returns the most masks that a row of a shard has."""
-
-    source: Source
-
-    def __call__(self, task: ConvertTask) -> int:
-        parts = self.source.read(task, _MEASURE_ROWS)
-        return max((int(np.diff(rows.mask_offsets).max(initial=0)) for rows in parts), default=0)
+def _count_masks(source: ShardFolder, task: ConvertTask) -> int:
+    """The most masks that a row of a shard has."""
+    parts = source.read(task, _MEASURE_ROWS)
+    return max((int(np.diff(rows.mask_offsets).max(initial=0)) for rows in parts), default=0)
 
 
 @dataclass(frozen=True)
 class ConvertJob:
     """A job that converts a shard."""
 
-    source: Source
+    source: ShardFolder
     folder: ConversionFolder
     writer: Writer
 
     def __call__(self, task: ConvertTask) -> list[FileEntry]:
-        parts = self.source.read(task, self.writer.max_rows)
-        entries = self.writer.write(self.folder.work, task, parts)
+        entries = self.writer.write(self.folder.work, task, self.source.read(task, self.writer.max_rows))
         self.folder.keep_entries(task, entries)
         return entries
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """Files that every machine must see."""
-        return str(self.source.folder / MANIFEST_NAME), str(self.folder.plan_path)
 
     def prepare(self, tasks: list[ConvertTask]) -> None:
         """Run the kernels on the first row, so that forked workers have them."""
@@ -174,7 +160,8 @@ def _convert(
     """Convert all shards that a killed command has not converted. Returns the files of each split, in order."""
     kept = {task: entries for task in tasks if (entries := job.folder.read_entries(task)) is not None}
     left = [task for task in tasks if task not in kept]
-    prepared = PreparedJob(job=job, prepare=partial(job.prepare, left[:_TRIED]), places=job.places)
+    places = (str(job.source.folder / MANIFEST_NAME), str(job.folder.plan_path))
+    prepared = PreparedJob(job=job, prepare=partial(job.prepare, left[:_TRIED]), places=places)
     compile_with_notice(prepared.prepare, progress)
     progress.start("converting", sum(task.shard.num_bytes for task in tasks))
     done = dict[ConvertTask, list[FileEntry]]()

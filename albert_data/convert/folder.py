@@ -48,8 +48,7 @@ class ConversionFolder:
         path = self.path / RECORD_NAME
         if not is_there(path):
             return None
-        record = _read_record(path)
-        if record is None:
+        if (record := _read_record(path)) is None:
             raise OutputError(f"{path} is not as `albert-data convert` writes it; name another folder")
         self._compare(record["plan"], f"{self.path} holds a finished conversion", "name another folder")
         for entry in record["files"]:
@@ -90,11 +89,11 @@ class ConversionFolder:
         names = _list_files(self.read_sealed())
         parents = {name.partition("/")[0] for name in names if "/" in name}
         parents = {parent for parent in parents if find_kind(self.path / parent, follow=False) == FOLDER}
-        found = [name for name in self._storage.list_names(self.path) if not name.startswith(".")]
+        found = {name for name in self._storage.list_names(self.path) if not name.startswith(".")}
         for parent in parents:
-            found += [f"{parent}/{name}" for name in self._storage.list_names(self.path / parent)]
-        for name in sorted(found):
-            if name not in parents and not (name in names and self._is_published(name)):
+            found |= {f"{parent}/{name}" for name in self._storage.list_names(self.path / parent)}
+        for name in sorted(found - parents):
+            if name not in names or not self._is_published(name):
                 raise OutputError(
                     f"{self.path} holds {name}, which no conversion wrote; move it away, or name another folder"
                 )

@@ -17,7 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.convert.writers import HASH, ConvertTask, FileEntry, Source, SplitFiles, Writer, make_entry, new_file
+from albert_data.convert.writers import (
+    HASH,
+    ConvertTask,
+    FileEntry,
+    ShardFolder,
+    SplitFiles,
+    Writer,
+    make_entry,
+    new_file,
+)
 from albert_data.data import ExampleArrays, Examples
 from albert_data.kernels import I64, U64, Pointer, copy_items, helper, kernel, pointer, put, store_u64
 
@@ -32,13 +41,13 @@ _ROW_BYTES = 64
 class MDSWriter(Writer):
     """SPLIT/shard.00000.mds for each shard; shard.00000.1.mds and so on if one has more than SIZE_LIMIT bytes."""
 
-    def __init__(self, source: Source) -> None:
-        ids = np.dtype(source.id_dtype)
+    def __init__(self, source: ShardFolder) -> None:
+        ids = f"ndarray:{np.dtype(source.id_dtype).name}"
         columns = {  # in the order of their names, as MDSWriter sorts them
             "document_key": ("uint64", 8),
             **({"document_key_b": ("uint64", 8)} if source.manifest.config.examples.task.has_random else {}),
-            "input_ids": (f"ndarray:{ids.name}", None),
-            "masked_ids": (f"ndarray:{ids.name}", None),
+            "input_ids": (ids, None),
+            "masked_ids": (ids, None),
             "masked_positions": ("ndarray:uint16", None),
             "segment_a_len": ("int32", 4),
             "sop_label": ("int8", 1),
@@ -69,36 +78,34 @@ class MDSWriter(Writer):
 
     def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
         entries = []
-        for number, (samples, ends) in enumerate(self._fill_files(parts)):
-            part = f".{number}" if number else ""
-            name = f"{task.split}/shard.{task.number:05d}{part}.mds"
+        for number, encoded in enumerate(self._fill_files(parts)):
+            name = f"{task.split}/shard.{task.number:05d}{f'.{number}' if number else ''}.mds"
+            lens = np.concatenate([np.diff(ends, prepend=0) for _, ends in encoded])
             # One offset more than samples, after the number of samples.
-            first = 4 + 4 * (1 + len(ends)) + len(self._header)
-            offsets = first + np.concatenate(([0], ends))
+            first = 4 + 4 * (1 + len(lens)) + len(self._header)
+            offsets = first + np.concatenate(([0], np.cumsum(lens)))
             with new_file(work, name) as file:
-                file.write(np.concatenate(([len(ends)], offsets)).astype(np.uint32).tobytes())
+                file.write(np.concatenate(([len(lens)], offsets)).astype(np.uint32).tobytes())
                 file.write(self._header)
-                for some in samples:
-                    file.write(some.data)
-            entries.append(make_entry(name, len(ends), file))
+                for samples, _ in encoded:
+                    file.write(samples.data)
+            entries.append(make_entry(name, len(lens), file))
         return entries
 
-    def _fill_files(self, parts: Iterable[Examples]) -> Iterator[tuple[list[np.ndarray], np.ndarray]]:
-        """Yield the samples of each file, in parts, and where each sample ends, counted from the first one."""
-        samples: list[np.ndarray] = []
-        ends: list[np.ndarray] = []
-        total = num_rows = 0
+    def _fill_files(self, parts: Iterable[Examples]) -> Iterator[list[tuple[np.ndarray, np.ndarray]]]:
+        """Yield what `encode` gives for the rows of each file."""
+        encoded: list[tuple[np.ndarray, np.ndarray]] = []
+        size = 0
         for rows in parts:
-            some, some_ends = self.encode(rows)
-            size = 4 * (num_rows + len(rows)) + total + len(some)
-            if samples and size + len(self._header) + 8 > SIZE_LIMIT:
-                yield samples, np.concatenate(ends)
-                samples, ends, total, num_rows = [], [], 0, 0
-            samples.append(some)
-            ends.append(total + some_ends)
-            total, num_rows = total + len(some), num_rows + len(rows)
-        if samples:
-            yield samples, np.concatenate(ends)
+            samples, ends = self.encode(rows)
+            more = len(samples) + 4 * len(rows)
+            if encoded and size + more + len(self._header) + 8 > SIZE_LIMIT:
+                yield encoded
+                encoded, size = [], 0
+            encoded.append((samples, ends))
+            size += more
+        if encoded:
+            yield encoded
 
     def describe(self, files: SplitFiles) -> dict[str, bytes]:
         """index.json of each split."""

@@ -15,7 +15,7 @@ import pyarrow
 import pyarrow.parquet
 
 from albert_data.convert.card import Features, make_card
-from albert_data.convert.writers import ConvertTask, FileEntry, Source, SplitFiles, Writer, make_entry, new_file
+from albert_data.convert.writers import ConvertTask, FileEntry, ShardFolder, SplitFiles, Writer, make_entry, new_file
 from albert_data.data import Examples
 from albert_data.shards.schema import SOURCE, shard_schema, to_record_batch
 
@@ -30,7 +30,7 @@ _PACKED = "DELTA_BINARY_PACKED"
 class ParquetWriter(Writer):
     """One file for each shard, under the names of the Hugging Face Hub: data/train-00000-of-00012.parquet."""
 
-    def __init__(self, source: Source, metadata: Mapping[str, Any]) -> None:
+    def __init__(self, source: ShardFolder, metadata: Mapping[str, Any]) -> None:
         manifest = source.manifest
         self._manifest, self._metadata = manifest, metadata
         task = manifest.config.examples.task

@@ -18,11 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.convert.crc32c import make_tables, masked_crc
 from albert_data.convert.writers import ConvertTask, FileEntry, Writer, make_entry, new_file
 from albert_data.data import ExampleArrays, Examples
 from albert_data.errors import ShardError
-from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, pointer, put, store_u64
+from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, load_u64, pointer, put, store_u64
 
 _BUFFER_BYTES = 2 << 20  # stays in the processor's cache until it is written
 _ROW_BYTES, _TOKEN_BYTES, _MASK_BYTES = 512, 7, 11  # the most that a record, a token and a mask can need
@@ -38,6 +37,9 @@ _NAMES = (
 _INPUT_IDS, _INPUT_MASK, _MASKED_IDS, _POSITIONS, _WEIGHTS, _LABELS, _SEGMENTS = range(len(_NAMES))
 # Tags of protobuf: the number of the field, and that a length follows.
 _FIRST, _SECOND, _FLOATS, _INTEGERS = 0x0A, 0x12, 0x12, 0x1A
+_POLYNOMIAL = 0x82F63B78  # of CRC-32C, bits reversed
+_NUM_TABLES = 16
+_MASK_DELTA = 0xA282EAD8  # of TFRecord's "masked" checksum: tensorflow/core/lib/hash/crc32c.h
 
 
 class Shape(NamedTuple):
@@ -49,7 +51,7 @@ class Shape(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """names: of all features, one after another; name_offsets: int64; crc: the tables of crc32c.py."""
+    """names: of all features, one after another; name_offsets: int64; crc: what `make_tables` made."""
 
     names: np.ndarray
     name_offsets: np.ndarray
@@ -82,6 +84,45 @@ class TFRecordWriter(Writer):
                 num_rows += len(rows)
         return [make_entry(name, num_rows, file)]
 
+
+# ---- CRC-32C (Castagnoli), 16 bytes a step, by tables ("slicing-by-16") ----
+
+
+def make_tables() -> np.ndarray:
+    """Table k of 16 at [256 * k, 256 * k + 256): the checksum of a byte that k zero bytes follow. uint32."""
+    tables = np.zeros((_NUM_TABLES, 256), np.uint32)
+    tables[0] = np.arange(256)
+    for _ in range(8):
+        tables[0] = (tables[0] >> 1) ^ np.where(tables[0] & 1, np.uint32(_POLYNOMIAL), np.uint32(0))
+    for k in range(1, _NUM_TABLES):
+        tables[k] = (tables[k - 1] >> 8) ^ tables[0][tables[k - 1] & 255]
+    return tables.ravel()
+
+
+@helper
+def look_up(tables: Pointer, k: int, bits: U64) -> U64:
+    """The entry of table k for the lowest byte of `bits`."""
+    return U64(item(tables, 256 * k + (bits & U64(255))))
+
+
+@helper
+def masked_crc(tables: Pointer, data: Pointer, at: int, count: int) -> U64:
+    """The masked checksum of `count` bytes from item `at` on. tables: what `make_tables` made; data: uint8."""
+    crc, end = U64(0xFFFFFFFF), at + count
+    while at + 16 <= end:
+        low, high = load_u64(data, at) ^ crc, load_u64(data, at + 8)
+        crc = U64(0)
+        for i in range(8):
+            crc ^= look_up(tables, 15 - i, low >> U64(8 * i)) ^ look_up(tables, 7 - i, high >> U64(8 * i))
+        at += 16
+    while at < end:
+        crc = look_up(tables, 0, crc ^ U64(item(data, at))) ^ (crc >> U64(8))
+        at += 1
+    crc ^= U64(0xFFFFFFFF)
+    return (((crc >> U64(15)) | (crc << U64(17))) + U64(_MASK_DELTA)) & U64(0xFFFFFFFF)
+
+
+# ---- records ----
 
 # A record is written from its end to its start: a length precedes what it counts, so it is known when its turn comes.
 # Each helper writes what ends at `at`, and returns where that begins. A store of eight bytes may reach further down, to

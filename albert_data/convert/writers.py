@@ -42,16 +42,13 @@ class ConvertTask:
 
 @dataclass(frozen=True, kw_only=True)
 class FileEntry:
-    """A file that was written. name: relative to DIR; hash: HASH of its bytes, in hexadecimal.
+    """A file that was written."""
 
-    row_bytes: what its rows take in memory as Arrow columns, for formats whose description needs it.
-    """
-
-    name: str
+    name: str  # relative to DIR
     num_rows: int
     num_bytes: int
-    hash: str
-    row_bytes: int | None = None
+    hash: str  # HASH of its bytes, in hexadecimal
+    row_bytes: int | None = None  # what its rows take as Arrow columns, for formats whose description needs it
 
     def to_values(self) -> dict[str, Any]:
         """For JSON."""
@@ -62,8 +59,8 @@ SplitFiles = Mapping[str, list[FileEntry]]
 
 
 @dataclass(frozen=True)
-class Source:
-    """A finished shard folder."""
+class ShardFolder:
+    """A finished shard folder, whose rows are converted."""
 
     folder: Path
     manifest: Manifest
@@ -73,13 +70,10 @@ class Source:
         """uint16 or uint32, as docs/format.md has it."""
         return np.uint16 if self.manifest.tokenizer.vocab_size <= 1 << 16 else np.uint32
 
-    @property
-    def max_seq_len(self) -> int:
-        return self.manifest.config.examples.max_seq_len
-
     def count_rows(self, num_bytes: int) -> int:
         """How many rows of the greatest length may be held at once."""
-        return max(1, num_bytes // (64 + self.max_seq_len * (2 * np.dtype(self.id_dtype).itemsize + 2)))
+        row_bytes = 64 + self.manifest.config.examples.max_seq_len * (2 * np.dtype(self.id_dtype).itemsize + 2)
+        return max(1, num_bytes // row_bytes)
 
     def read(self, task: ConvertTask, max_rows: int) -> Iterator[Examples]:
         """Yield the rows of one shard in order, at most `max_rows` at once. Raises ShardError as `open_shards` does."""

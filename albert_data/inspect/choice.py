@@ -26,7 +26,7 @@ _ROWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class RowChoice:
     """count: the most rows to show, drawn with `seed`. numbers: these rows instead; text: the first rows that hold it.
 
     label: only rows with this sop_label.
@@ -45,7 +45,7 @@ class Choice:
             raise ConfigError("the text to look for is not UTF-8; check the terminal's encoding")
 
 
-def choose_rows(shards: Shards, choice: Choice) -> list[int]:
+def choose_rows(shards: Shards, choice: RowChoice) -> list[int]:
     """The numbers of the rows to show; given numbers keep their order. Raises ShardError at one that no row has."""
     if choice.numbers:
         for number in choice.numbers:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
 from albert_data.shards.reader import Example
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import num_bytes
-from albert_data.tokenizer.words import SPACE
+from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts
 
 # What a token shows: it is not masked; or masked and shows [MASK], a random piece, its own piece.
 PLAIN, MASKED, RANDOM, KEPT = "", "masked", "random", "kept"
@@ -23,8 +23,7 @@ PLAIN, MASKED, RANDOM, KEPT = "", "masked", "random", "kept"
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Token:
+class Token(NamedTuple):
     """If kind is PLAIN, `original` is the text of neighbouring tokens. Otherwise it is one piece, and so is `shown`."""
 
     kind: str
@@ -36,32 +35,43 @@ class Token:
         return self.original.startswith(SPACE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Segment:
-    name: str
-    tokens: list[Token]
-
-
-def decode_segments(example: Example, tokenizer: Tokenizer) -> Iterator[Segment]:
-    """Segment A, and B where the row has one. The spaces between words are those of the original."""
+def find_segments(example: Example) -> list[tuple[str, int, int]]:
+    """The name, the first token and the end of segment A, and of B where the row has one."""
     sep, end = 1 + example.segment_a_len, len(example.input_ids) - 1
-    yield Segment(name="A", tokens=list(_decode(example, 1, sep, tokenizer)))
-    if sep + 1 < end:
-        yield Segment(name="B", tokens=list(_decode(example, sep + 1, end, tokenizer)))
+    return [("A", 1, sep), *([("B", sep + 1, end)] if sep + 1 < end else [])]
+
+
+def decode_segments(example: Example, tokenizer: Tokenizer) -> list[tuple[str, list[Token]]]:
+    """The name and the tokens of each segment. The spaces between words are those of the original."""
+    found = find_segments(example)
+    return [(name, list(_decode(example, begin, end, tokenizer))) for name, begin, end in found]
 
 
 def _decode(example: Example, begin: int, end: int, tokenizer: Tokenizer) -> Iterator[Token]:
-    original, pieces = example.original_ids, tokenizer.piece_texts
-    is_masked = np.zeros(len(original), bool)
-    is_masked[example.masked_positions] = True
-    for masked, positions in groupby(range(begin, end), key=lambda at: bool(is_masked[at])):
-        if not masked:
-            yield Token(kind=PLAIN, original=_join_pieces([pieces[original[at]] for at in positions]))
+    original, pieces, masked = example.original_ids, tokenizer.piece_texts, set(example.masked_positions.tolist())
+    for is_masked, positions in groupby(range(begin, end), key=masked.__contains__):
+        if not is_masked:
+            yield Token(PLAIN, _join_pieces([pieces[original[at]] for at in positions]))
             continue
         for at in positions:
-            shown = int(example.input_ids[at])
-            kind = MASKED if shown == tokenizer.mask_id else KEPT if shown == original[at] else RANDOM
-            yield Token(kind=kind, original=pieces[original[at]], shown=pieces[shown])
+            here, shown = int(original[at]), int(example.input_ids[at])
+            yield Token(name_kind(here, shown, tokenizer), pieces[here], pieces[shown])
+
+
+def name_kind(original: int, shown: int, tokenizer: Tokenizer) -> str:
+    """What became of a masked token, from its id and the one that is shown."""
+    return MASKED if shown == tokenizer.mask_id else KEPT if shown == original else RANDOM
+
+
+def find_starts(ids: np.ndarray, rule: WordRule, is_special: np.ndarray) -> np.ndarray:
+    """Whether each token of one segment begins a word: bool. A special piece in a segment is a word of its own.
+
+    is_special: bool [vocabulary]
+    """
+    special = is_special[ids]
+    starts: np.ndarray = find_word_starts(ids, rule) | special
+    starts[1:] |= special[:-1]
+    return starts
 
 
 def read_byte(piece: str) -> int | None:

@@ -1,12 +1,13 @@
-"""How many tokens each input file of a build has, and how many of these are unknown, or parts of characters.
+"""What the corpus of a build tells that rows and manifest do not: figures of its files, and lost characters.
 
-In: the rows, and the files that a build read, as a row does not say which file it comes from. Out: figures of each
-file.
+In: the rows, and the files that a build read, as a row does not say which file it comes from. Out: how many tokens each
+file has, and how many of these are unknown, or parts of characters; and the characters that the tokenizer loses.
 """
 
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -14,29 +15,117 @@ from typing import Any
 
 import numpy as np
 
+from albert_data.config import TextConfig
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import read_documents
+from albert_data.corpus.inputs import Input
+from albert_data.corpus.tasks import read_tasks
 from albert_data.errors import InputError
-from albert_data.inspect.audit.corpus import Corpus
 from albert_data.inspect.audit.rows import Subject
-from albert_data.inspect.terminal import count_columns, escape_controls
+from albert_data.inspect.terminal import count_columns, escape_controls, name_as_text
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.words import SPACE
 from albert_data.wording import count_of, format_share
 
-_CUT = "..."
-_SHORT = 40  # columns
+_NUM_CHARACTERS = 0x110000
+_CUT, _SHORT = "...", 40  # of names that are too long; columns of a name in a sentence
+_JOINERS = "\u200c\u200d"  # of category Cf, yet Persian, Hindi and emoji need them
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusFiles:
+    """The documents and characters of files."""
+
+    names: list[str]  # of the files
+    keys: np.ndarray  # uint64, sorted, of all documents
+    files: np.ndarray  # int32, the index in `names` of the first file that has each key
+    characters: np.ndarray  # int64 [all code points], how often each occurs
+
+    def find_files(self, keys: np.ndarray) -> np.ndarray:
+        """The file of each document: int32, -1 where no file has it."""
+        owners = np.full(len(keys), -1, np.int32)
+        _, here, there = np.intersect1d(keys, self.keys, return_indices=True)
+        owners[here] = self.files[there]
+        return owners
+
+
+def read_corpus(inputs: list[Input], text: TextConfig) -> CorpusFiles:
+    """Read all documents once, as a build with these settings does. Raises InputError as a build does."""
+    names = [name_as_text(item.path) for item in inputs]
+    numbers = {item.path: number for number, item in reversed(list(enumerate(inputs)))}  # the first, if one comes twice
+    characters = np.zeros(_NUM_CHARACTERS, np.int64)
+    keys, files = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
+    damage = Damage(strict=False)
+    tasks = read_tasks(inputs, text, damage)
+    for block, task_text in ((block, task.text) for task in tasks for block in task.read(damage)):
+        lines = read_documents(block, task_text, damage)
+        codes = np.frombuffer(lines.utf8.tobytes().decode().encode("utf-32-le"), np.uint32)
+        counts = np.bincount(codes)
+        characters[: len(counts)] += counts
+        keys.append(lines.document_keys)
+        files.append(np.full(len(lines.document_keys), numbers[block.path], np.int32))
+    all_keys, first = np.unique(np.concatenate(keys), return_index=True)
+    return CorpusFiles(names=names, keys=all_keys, files=np.concatenate(files)[first], characters=characters)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A character that the tokenizer loses. how: what happens to it."""
+
+    character: str
+    count: int
+    how: str
+
+
+def find_lost(characters: np.ndarray, tokenizer: Tokenizer) -> tuple[int, list[Lost]]:
+    """The number of visible characters, and those that the tokenizer loses, the most frequent first.
+
+    Each distinct character is normalised and encoded by itself. It is lost if normalisation removes it or its marks, or
+    if the result is encoded as <unk>. Changes of case and of compatibility forms, such as full-width
+    letters, are no loss.
+    """
+    codes = [code for code in np.flatnonzero(characters).tolist() if _is_visible(chr(code))]
+    normalised = [tokenizer.normalise(chr(code)).replace(SPACE, "").strip() for code in codes]
+    ids, offsets = tokenizer.encode(normalised)
+    num_unk = np.diff(np.concatenate(([0], np.cumsum(ids == tokenizer.unk_id)))[offsets]).tolist()
+    lost = []
+    for code, after, unk in zip(codes, normalised, num_unk, strict=True):
+        if how := _explain(chr(code), after, unk > 0):
+            lost.append(Lost(chr(code), int(characters[code]), how))
+    return int(characters[codes].sum()), sorted(lost, key=lambda one: (-one.count, one.character))
+
+
+def _is_visible(character: str) -> bool:
+    return character in _JOINERS or unicodedata.category(character)[0] not in "CZ"
+
+
+def _explain(character: str, after: str, is_unk: bool) -> str:
+    """What the tokenizer makes of a character that it loses; empty for any other."""
+    if not after:
+        return "is removed"
+    if is_unk:
+        return "becomes <unk>"
+    marks = [_count_marks(unicodedata.normalize("NFKD", text)) for text in (character, after)]
+    return f"becomes {after}" if marks[0] > marks[1] else ""
+
+
+def _count_marks(text: str) -> int:
+    return sum(unicodedata.combining(character) > 0 for character in text)
+
+
+# ---- files ----
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputFile:
-    """A file, or several as one. num_tokens: of text, in all rows; share: of the tokens of all files.
-
-    num_bytes: byte pieces.
-    """
+    """A file, or several as one."""
 
     name: str
-    num_tokens: int
+    num_tokens: int  # of text, in all rows
     num_unknown: int
-    share: float
+    share: float  # of the tokens of all files
     num_files: int = 1
-    num_bytes: int = 0
+    num_bytes: int = 0  # byte pieces
 
     @property
     def unknown_rate(self) -> float | None:
@@ -99,7 +188,7 @@ class InputFiles:
         }
 
 
-def attribute(subject: Subject, corpus: Corpus) -> InputFiles:
+def attribute(subject: Subject, corpus: CorpusFiles) -> InputFiles:
     """Count the tokens of each row for the file that has its document.
 
     Raises InputError if no document of the shards is found.
@@ -108,11 +197,7 @@ def attribute(subject: Subject, corpus: Corpus) -> InputFiles:
     found = owners >= 0
     if not found.any():
         raise InputError("--corpus has none of the shards' documents; give the inputs that they were built from")
-    totals = [
-        np.bincount(owners[found], subject.add_by_document(values)[found], len(corpus.names))
-        for values in (subject.facts.num_text, subject.facts.num_unknown, subject.facts.num_bytes)
-    ]
-    return _list_files(corpus.names, totals, found)
+    return _list_files(corpus.names, subject, owners[subject.owners], found)
 
 
 def attribute_sources(subject: Subject) -> InputFiles | None:
@@ -120,21 +205,21 @@ def attribute_sources(subject: Subject) -> InputFiles | None:
     names = subject.shards[0].manifest.sources
     if names is None:
         return None
-    totals = [
-        np.bincount(subject.facts.sources, values, len(names))
-        for values in (subject.facts.num_text, subject.facts.num_unknown, subject.facts.num_bytes)
-    ]
-    return _list_files([f"source {name}" for name in names], totals, np.ones(len(subject.documents), bool))
+    found = np.ones(len(subject.documents), bool)
+    return _list_files([f"source {name}" for name in names], subject, subject.facts.sources, found)
 
 
-def _list_files(names: Sequence[str], totals: Sequence[np.ndarray], found: np.ndarray) -> InputFiles:
-    """totals: tokens, unknown ones, byte pieces of each name; found: bool, whether each document is of one of these."""
-    all_tokens = max(float(totals[0].sum()), 1.0)
+def _list_files(names: Sequence[str], subject: Subject, owners: np.ndarray, found: np.ndarray) -> InputFiles:
+    """owners: int [rows], the file of each, or -1; found: bool [documents], whether one of the files has it."""
+    has_file, facts = owners >= 0, subject.facts
+    tokens, unknown, of_bytes = (
+        np.bincount(owners[has_file], values[has_file], len(names)).astype(np.int64).tolist()
+        for values in (facts.num_text, facts.num_unknown, facts.num_bytes)
+    )
+    total = max(sum(tokens), 1)
     files = [
-        InputFile(name=name, num_tokens=int(tokens), num_unknown=int(unknown), num_bytes=int(of_bytes), share=share)
-        for name, tokens, unknown, of_bytes, share in zip(
-            names, *totals, (totals[0] / all_tokens).tolist(), strict=True
-        )
+        InputFile(name=name, num_tokens=n, num_unknown=unknown[i], num_bytes=of_bytes[i], share=n / total)
+        for i, (name, n) in enumerate(zip(names, tokens, strict=True))
     ]
     return InputFiles(files=files, num_documents=len(found), num_documents_found=int(found.sum()))
 

@@ -16,14 +16,16 @@ import pyarrow
 
 from albert_data.config import ExampleConfig
 from albert_data.data import ExampleArrays, Examples
+from albert_data.inspect.decoding import find_starts
 from albert_data.kernels import helper, kernel
 from albert_data.pair_tasks import RANDOM_B
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.row_bounds import SOUND, Bounds
-from albert_data.shards.rows import locate_masks, restore_ids
+from albert_data.shards.rows import locate_masks, restore_ids, slice_rows
 from albert_data.shards.schema import from_record_batch, shard_schema
 from albert_data.tokenizer.lexicon import Lexicon
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.words import WordRule
 
 # row_bounds has a LENGTH and a SEGMENT too, with codes below 100. `describe` knows only the codes here.
 LENGTH, SEGMENT, NEEDS_LABEL, NEEDS_NO_LABEL, NO_CLS, NO_SEP, SPECIAL_INSIDE = range(101, 108)
@@ -54,11 +56,14 @@ _MESSAGES = {
 class Vocabulary(NamedTuple):
     """What the kernel must know of the vocabulary.
 
-    traits: uint8 for each piece, a sum of: IS_SPECIAL; IS_ALIEN, a special piece that the tokenizer never
-    makes from text, so it can't be inside a segment (a model may have [MASK] as a user-defined symbol, which it finds
-    in text: that is not alien); MAY_STAND, may replace a masked token; STARTS and STANDALONE, where these numbers of
-    WordRule are 1; CONTINUES and JOINS_NEXT, where `starts` and `standalone` are NEVER. alien_low, alien_high: the
-    lowest and the highest alien id.
+    traits: uint8 [vocabulary], a sum of
+        IS_SPECIAL
+        IS_ALIEN: a special piece that the tokenizer never makes from text, so it can't be inside a segment (a model may
+            have [MASK] as a user-defined symbol, which it finds in text: that is not alien)
+        MAY_STAND: may replace a masked token
+        STARTS, STANDALONE: these numbers of WordRule are 1
+        CONTINUES, JOINS_NEXT: `starts` and `standalone` are NEVER
+    alien_low, alien_high: the lowest and the highest alien id
     """
 
     traits: np.ndarray
@@ -72,8 +77,8 @@ class Vocabulary(NamedTuple):
 class RowRules:
     """What the rows of a folder are checked against.
 
-    lexicon: the word list that joins pieces to words, or None; validation_keys: uint64, sorted; keys of documents that
-    must not be here.
+    words: the words that are masked whole
+    validation_keys: uint64, sorted, the keys of documents that must not be here
     """
 
     schema: pyarrow.Schema
@@ -81,7 +86,7 @@ class RowRules:
     bounds: Bounds
     vocabulary: Vocabulary
     pieces: list[str]
-    lexicon: Lexicon | None
+    words: WordRule
     validation_keys: np.ndarray
 
 
@@ -112,44 +117,54 @@ def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
         bounds=Bounds.from_manifest(manifest)._replace(vocab_size=tokenizer.vocab_size),
         vocabulary=Vocabulary(traits, low, high, specials.cls_id, specials.sep_id),
         pieces=tokenizer.pieces,
-        lexicon=words.lexicon,
+        words=words,
         validation_keys=np.empty(0, np.uint64),
     )
 
 
-def find_row_faults(batch: pyarrow.RecordBatch, rules: RowRules) -> Iterator[tuple[int, str]]:
+def find_row_faults(batch: pyarrow.RecordBatch, rules: RowRules) -> list[tuple[int, str]]:
     """For each row that breaks a rule, its index in the batch and the first rule that it breaks."""
-    num_positions, num_masked = (
-        np.diff(batch.column(name).offsets.to_numpy()) for name in ("masked_positions", "masked_ids")
-    )
-    is_alike = num_positions == num_masked
+    counts = [np.diff(batch.column(name).offsets.to_numpy()) for name in ("masked_positions", "masked_ids")]
     faults = [
-        (row, describe(MASK_COUNT, int(num_positions[row]), int(num_masked[row]), rules))
-        for row in np.flatnonzero(~is_alike).tolist()
+        (row, describe(MASK_COUNT, int(counts[0][row]), int(counts[1][row]), rules))
+        for row in np.flatnonzero(counts[0] != counts[1]).tolist()
     ]
-    numbers = np.arange(len(is_alike))
+    numbers = np.arange(batch.num_rows)
     if faults:  # `Examples` has one array of offsets for positions and ids, so only rows with as many of both fit
-        numbers = np.flatnonzero(is_alike)
+        numbers = np.flatnonzero(counts[0] == counts[1])
         batch = batch.take(pyarrow.array(numbers))
     found = list(_check_examples(from_record_batch(batch), rules))
-    if rules.lexicon is not None:
+    if rules.words.lexicon is not None:
         sound = np.setdiff1d(np.arange(len(numbers)), [row for row, _ in found])
         examples = from_record_batch(batch.take(pyarrow.array(sound)))
-        found += [(int(sound[row]), what) for row, what in _find_broken_words(examples, rules.lexicon, rules)]
-    faults += [(int(numbers[row]), what) for row, what in found]
-    yield from sorted(faults)
+        for row in _find_broken_rows(examples, rules.words.lexicon):
+            at = find_broken_word(examples, row, rules)
+            found.append((int(sound[row]), describe(BROKEN_WORD, at, 0, rules)))
+    return sorted([*faults, *((int(numbers[row]), what) for row, what in found)])
 
 
-def _find_broken_words(examples: Examples, lexicon: Lexicon, rules: RowRules) -> Iterator[tuple[int, str]]:
+def _find_broken_rows(examples: Examples, lexicon: Lexicon) -> list[int]:
     """The rows in which a word of the word list is masked in part. `check_rows` knows the words without the list."""
     joined, is_masked = lexicon.find_joined(restore_ids(examples)), np.zeros(len(examples.input_ids), bool)
     is_masked[locate_masks(examples)] = True
     broken = np.flatnonzero(joined[1:] & (is_masked[1:] != is_masked[:-1]))
-    rows, firsts = np.unique(np.searchsorted(examples.offsets, broken, side="right") - 1, return_index=True)
-    for row, at in zip(rows.tolist(), broken[firsts].tolist(), strict=True):
-        while joined[at]:
-            at -= 1
-        yield row, describe(BROKEN_WORD, int(at - examples.offsets[row]), 0, rules)
+    rows: list[int] = np.unique(np.searchsorted(examples.offsets, broken, side="right") - 1).tolist()
+    return rows
+
+
+def find_broken_word(examples: Examples, row: int, rules: RowRules) -> int:
+    """The first token of the first word of a row that is masked in part."""
+    alone = slice_rows(examples, row, row + 1)
+    original, is_masked = restore_ids(alone), np.zeros(len(alone.input_ids), bool)
+    is_masked[alone.masked_positions] = True
+    is_special = (rules.vocabulary.traits & IS_SPECIAL) > 0
+    sep = 1 + int(alone.segment_a_len[0])
+    for first, end in ((1, sep), (sep + 1, len(original) - 1)):
+        begins = np.flatnonzero(find_starts(original[first:end], rules.words, is_special)) + first
+        for begin, stop in zip(begins.tolist(), [*begins[1:].tolist(), end], strict=False):
+            if is_masked[begin:stop].any() != is_masked[begin:stop].all():
+                return int(begin)
+    raise AssertionError(f"no word of row {row} is masked in part")
 
 
 def _check_examples(examples: Examples, rules: RowRules) -> Iterator[tuple[int, str]]:
@@ -170,7 +185,8 @@ def _check_examples(examples: Examples, rules: RowRules) -> Iterator[tuple[int, 
         if row in outside:
             yield row, rules.bounds.explain(outside[row])
         else:
-            yield row, describe(int(codes[row]), int(positions[row]), int(values[row]), rules)
+            at = find_broken_word(examples, row, rules) if codes[row] == BROKEN_WORD else int(positions[row])
+            yield row, describe(int(codes[row]), at, int(values[row]), rules)
 
 
 def describe(code: int, at: int, value: int, rules: RowRules) -> str:
@@ -187,21 +203,21 @@ def describe(code: int, at: int, value: int, rules: RowRules) -> str:
 
 
 @helper
-def check_frame(ids: np.ndarray, segment_a_len: int, label: int, cls_id: int, sep_id: int) -> tuple[int, int, int]:
+def check_frame(ids: np.ndarray, sep: int, label: int, vocabulary: Vocabulary) -> tuple[int, int, int]:
     """Check that a row is [CLS] A [SEP] or [CLS] A [SEP] B [SEP]: the rule broken, the position, the value."""
-    length, sep = len(ids), segment_a_len + 1
-    if length < 3:  # Bounds checked that it is at most max_seq_len
-        return LENGTH, 0, length
-    if segment_a_len < 1 or sep == length - 2:
-        return SEGMENT, 0, segment_a_len
-    if label == -1 and sep < length - 1:
+    end = len(ids) - 1
+    if end < 2:  # Bounds checked that it is at most max_seq_len
+        return LENGTH, 0, end + 1
+    if sep < 2 or sep == end - 1:
+        return SEGMENT, 0, sep - 1
+    if label == -1 and sep < end:
         return NEEDS_LABEL, 0, label
-    if label != -1 and sep == length - 1:
+    if label != -1 and sep == end:
         return NEEDS_NO_LABEL, 0, label
-    if ids[0] != cls_id:
+    if ids[0] != vocabulary.cls_id:
         return NO_CLS, 0, ids[0]
-    for at in (sep, length - 1):
-        if ids[at] != sep_id:
+    for at in (sep, end):
+        if ids[at] != vocabulary.sep_id:
             return NO_SEP, at, ids[at]
     return SOUND, 0, 0
 
@@ -288,65 +304,28 @@ def has_broken_word(
     return False
 
 
-@helper
-def find_broken_word(
-    ids: np.ndarray, sep: int, positions: np.ndarray, masked_ids: np.ndarray, traits: np.ndarray
-) -> int:
-    """The first token of the first word that is masked in part."""
-    original, is_masked = ids.copy(), np.zeros(len(ids), np.bool_)
-    for i in range(len(positions)):
-        original[positions[i]] = masked_ids[i]
-        is_masked[positions[i]] = True
-    begin = 1
-    for at in range(1, len(ids) - 1):
-        if at == sep:
-            continue
-        if at in (1, sep + 1) or are_parted(traits[original[at - 1]], traits[original[at]]):
-            begin = at
-        elif is_masked[at] != is_masked[begin]:
-            return begin
-    return 0
-
-
-@helper
-def check_row(
-    ids: np.ndarray,
-    segment_a_len: int,
-    label: int,
-    positions: np.ndarray,
-    masked_ids: np.ndarray,
-    vocabulary: Vocabulary,
-) -> tuple[int, int, int]:
-    """The first rule that a row within its bounds breaks, the position and the value."""
-    code, at, value = check_frame(ids, segment_a_len, label, vocabulary.cls_id, vocabulary.sep_id)
-    if code != SOUND:
-        return code, at, value
-    sep, traits = segment_a_len + 1, vocabulary.traits
-    code, at, value = check_masks(ids, sep, positions, masked_ids, traits)
-    if code != SOUND:
-        return code, at, value
-    alien = find_alien(ids, sep, positions, traits) if has_alien(ids, sep, positions, vocabulary) else 0
-    if alien > 0:
-        return SPECIAL_INSIDE, alien, ids[alien]
-    if has_broken_word(ids, sep, positions, masked_ids, traits):
-        return BROKEN_WORD, find_broken_word(ids, sep, positions, masked_ids, traits), 0
-    return SOUND, 0, 0
-
-
 @kernel
 def check_rows(
     rows: ExampleArrays, vocabulary: Vocabulary, codes: np.ndarray, positions: np.ndarray, values: np.ndarray
 ) -> None:
-    """Fill in, for each row whose code is SOUND, the first rule that it breaks, the position and the value: int64."""
+    """Fill in, for each row whose code is SOUND, the first rule that it breaks, the position and the value: int64.
+
+    The position of a broken word is left to `find_broken_word`, which is slower and seldom needed.
+    """
+    traits = vocabulary.traits
     for row in range(len(codes)):
         if codes[row] != SOUND:
             continue
+        ids, sep = rows.input_ids[rows.offsets[row] : rows.offsets[row + 1]], rows.segment_a_len[row] + 1
         masks = slice(rows.mask_offsets[row], rows.mask_offsets[row + 1])
-        codes[row], positions[row], values[row] = check_row(
-            rows.input_ids[rows.offsets[row] : rows.offsets[row + 1]],
-            rows.segment_a_len[row],
-            rows.sop_label[row],
-            rows.masked_positions[masks],
-            rows.masked_ids[masks],
-            vocabulary,
-        )
+        places, originals = rows.masked_positions[masks], rows.masked_ids[masks]
+        code, at, value = check_frame(ids, sep, rows.sop_label[row], vocabulary)
+        if code == SOUND:
+            code, at, value = check_masks(ids, sep, places, originals, traits)
+        if code == SOUND and has_alien(ids, sep, places, vocabulary):
+            at = find_alien(ids, sep, places, traits)
+            if at > 0:
+                code, value = SPECIAL_INSIDE, int(ids[at])
+        if code == SOUND and has_broken_word(ids, sep, places, originals, traits):
+            code = BROKEN_WORD
+        codes[row], positions[row], values[row] = code, at, value

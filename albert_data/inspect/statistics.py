@@ -1,33 +1,43 @@
 """Measures the rows of a split, and compares them with what the build intended (ALBERT, sections 3.1 and 4.1).
 
 In: a split of a shard folder. Out: counts, and figures from them. Counts come from the rows alone, one record batch at
-a time (counts.py); intended values come from the config and the paper.
+a time; intended values come from the config and the paper.
+
+Words are found in the original ids. A span is a longest sequence of words masked whole, inside one segment: masks.py
+leaves an unmasked word between two spans, so two spans never join. If it masks single words, without such gaps, each
+masked word is a span. A drawn span that was split where a segment ends counts as two, as in the intended shares.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from albert_data.config import ExampleConfig
+from albert_data.data import Examples, Specials
 from albert_data.examples.spans import span_shares
-from albert_data.inspect.counts import EDGE, count_batch, no_counts
-from albert_data.inspect.sources import SourceCounter, SourceCounts
+from albert_data.kernels import helper, kernel
+from albert_data.pair_tasks import NO_LABEL
 from albert_data.shards.reader import Shards
+from albert_data.shards.rows import locate_masks, restore_ids
+from albert_data.tokenizer.piece_texts import count_letters, find_script
+from albert_data.tokenizer.words import WordRule, begins_word
 
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
 BUCKET_LENS = (8, 16, 32, 64, 128, 256)  # `train` uses buckets of 64
+EDGE = 5  # positions of text at either end of a row that are counted one by one
 NUM_PIECES = 20
+MIN_SHARE = 0.01  # of the letters; a script with less is probably loan words and names
 _NUM_BINS = 8
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
+class Figure(NamedTuple):
     """intended: None where neither config nor paper gives one; realised: None where there was nothing to measure."""
 
     name: str
@@ -36,17 +46,46 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SourceStatistics:
+    """The rows of one source: of a language, or of a source of a mixture."""
+
+    name: str
+    num_documents: int
+    num_rows: int
+    num_unpaired: int
+    num_tokens: int  # with the special ones
+    num_text_tokens: int  # without
+    num_masked: int
+    num_unk: int
+
+    @property
+    def unk_share(self) -> float | None:
+        return _share(self.num_unk, self.num_text_tokens)
+
+    @property
+    def unpaired_share(self) -> float | None:
+        return _share(self.num_unpaired, self.num_rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "unk_share": self.unk_share}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Statistics:
     """Counts over the rows of one split.
 
-    row_lens: rows by tokens, 0 .. max_seq_len; span_lens: spans by words, 1 .. config.longest_span, then the
-    longer.
-    label_counts: rows of each label of the sentence task, then those without a pair; shown_counts: masked tokens that
-    show [MASK], another piece, the original. edge_tokens, edge_masked: maskable and masked tokens at the first EDGE
-    positions of a row's text, at the last EDGE, and between; of rows with over 2 * EDGE tokens of text.
-    position_tokens, position_masked: the same at each position of a row, [CLS] at 0, of all rows.
-    piece_counts: tokens of each piece of the vocabulary before masking, 0 for special pieces; num_unk: those of <unk>.
-    by_source: empty where the rows have no sources.
+    num_unk, num_maskable: <unk>, and all tokens of text
+    num_broken_words: masked in part
+    num_special_masked, num_special_replacements: special ids masked, and shown by masked tokens
+    label_counts: rows of each label of the sentence task, then those without a pair
+    shown_counts: masked tokens that show [MASK], another piece, the original
+    row_lens: rows by tokens, 0 .. max_seq_len
+    span_lens: spans by words, 1 .. config.longest_span, then the longer
+    edge_tokens, edge_masked: maskable and masked tokens at the first EDGE positions of a row's text, at the last EDGE,
+        and between; of rows with over 2 * EDGE tokens of text
+    position_tokens, position_masked: the same at each position of a row, [CLS] at 0, of all rows
+    piece_counts: tokens of each piece of the vocabulary before masking, 0 for special pieces
+    by_source: empty where the rows have no sources
     """
 
     config: ExampleConfig
@@ -65,7 +104,7 @@ class Statistics:
     position_tokens: tuple[int, ...]
     position_masked: tuple[int, ...]
     piece_counts: tuple[int, ...]
-    by_source: tuple[SourceCounts, ...] = ()
+    by_source: tuple[SourceStatistics, ...] = ()
 
     @property
     def num_rows(self) -> int:
@@ -125,10 +164,10 @@ class Statistics:
     @property
     def row_len_bins(self) -> list[tuple[int, int, int]]:
         """A small histogram: the shortest and the longest length of each bin, and its rows."""
-        width = -(-self.config.max_seq_len // _NUM_BINS)
-        firsts = range(1, self.config.max_seq_len + 1, width)
-        lasts = (min(first + width - 1, self.config.max_seq_len) for first in firsts)
-        return [(a, b, sum(self.row_lens[a : b + 1])) for a, b in zip(firsts, lasts, strict=True)]
+        longest = self.config.max_seq_len
+        width = -(-longest // _NUM_BINS)
+        bounds = [(first, min(first + width - 1, longest)) for first in range(1, longest + 1, width)]
+        return [(first, last, sum(self.row_lens[first : last + 1])) for first, last in bounds]
 
     @property
     def edge_ratios(self) -> tuple[float | None, ...]:
@@ -148,33 +187,25 @@ class Statistics:
     @property
     def figures(self) -> tuple[Figure, ...]:
         """Figures with what was intended, and counts that show a fault if they are not 0. Names are JSON keys."""
-        return (*self._mask_figures(), *self._pair_figures(), *self._must_be_zero())
+        return tuple(self._find_figures())
 
-    def _mask_figures(self) -> Iterator[Figure]:
-        yield Figure(
-            name="masked_share",
-            intended=self.config.mask_prob,
-            realised=_share(self.num_masked, self.num_maskable),
-        )
-        intended = [*span_shares(self.config.longest_span, self.config.masking).tolist(), 0.0]
-        names = [f"spans_of_{n}" for n in range(1, len(intended))]
-        for name, share, count in zip([*names, "spans_longer"], intended, self.span_lens, strict=True):
-            yield Figure(name=name, intended=share, realised=_share(count, sum(self.span_lens)))
+    def _find_figures(self) -> Iterator[Figure]:
+        config, (*pairs, unpaired) = self.config, self.label_counts
+        yield Figure("masked_share", config.mask_prob, _share(self.num_masked, self.num_maskable))
+        intended = [*span_shares(config.longest_span, config.masking).tolist(), 0.0]
+        names = [*(f"spans_of_{n}" for n in range(1, len(intended))), "spans_longer"]
+        for name, share, count in zip(names, intended, self.span_lens, strict=True):
+            yield Figure(name, share, _share(count, sum(self.span_lens)))
         names = ["shown_as_mask", "shown_as_random", "shown_as_kept"]
-        for name, share, count in zip(names, self.config.replace_shares, self.shown_counts, strict=True):
-            yield Figure(name=name, intended=share, realised=_share(count, self.num_masked))
-
-    def _pair_figures(self) -> Iterator[Figure]:
-        orders, (*counts, unpaired) = self.config.task.orders, self.label_counts
-        for order, count in zip(orders[1:], counts[1:], strict=True):
-            yield Figure(name=f"{order}_share", intended=1 / len(orders), realised=_share(count, sum(counts)))
-        yield Figure(name="unpaired_share", intended=None, realised=_share(unpaired, self.num_rows))
-        yield Figure(name="num_unpaired", intended=None, realised=unpaired)
-        yield Figure(name="unknown_share", intended=None, realised=self.unk_share)
-
-    def _must_be_zero(self) -> Iterator[Figure]:
+        for name, share, count in zip(names, config.replace_shares, self.shown_counts, strict=True):
+            yield Figure(name, share, _share(count, self.num_masked))
+        for order, count in zip(config.task.orders[1:], pairs[1:], strict=True):
+            yield Figure(f"{order}_share", 1 / len(pairs), _share(count, sum(pairs)))
+        yield Figure("unpaired_share", None, _share(unpaired, self.num_rows))
+        yield Figure("num_unpaired", None, unpaired)
+        yield Figure("unknown_share", None, self.unk_share)
         for name in ("num_broken_words", "num_special_masked", "num_special_replacements"):
-            yield Figure(name=name, intended=0, realised=getattr(self, name))
+            yield Figure(name, 0, getattr(self, name))
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, lengths, and each figure as {"intended", "realised"}, for JSON."""
@@ -208,49 +239,249 @@ def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
+# ---- scripts ----
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptCount:
+    """script: as in "Latin"; share: of all letters of the split."""
+
+    script: str
+    num_letters: int
+    num_tokens: int
+    share: float
+
+
+def count_scripts(piece_counts: Sequence[int], pieces: Sequence[str]) -> list[ScriptCount]:
+    """Every script of the text, the one with most letters first. pieces: what each is in text.
+
+    A token counts for the script of most of its letters, in a tie for the one that comes first in it; one without
+    letters, such as an unknown one, counts for none.
+    """
+    letters, tokens = Counter[str](), Counter[str]()
+    for piece, count in zip(pieces, piece_counts, strict=True):
+        if not count:
+            continue
+        for name, number in count_letters(piece).items():
+            letters[name] += number * count
+        if name := find_script(piece):
+            tokens[name] += count
+    total = letters.total()
+    return [
+        ScriptCount(script=name.capitalize(), num_letters=number, num_tokens=tokens[name], share=number / total)
+        for name, number in sorted(letters.items(), key=lambda item: (-item[1], item[0]))
+    ]
+
+
+def choose_scripts(counts: Sequence[ScriptCount]) -> list[ScriptCount]:
+    """The scripts for the table: those with over MIN_SHARE of the letters; none if there is only one."""
+    chosen = [count for count in counts if count.share > MIN_SHARE]
+    return chosen if len(chosen) > 1 else []
+
+
+# ---- counting ----
+
+
 def measure(shards: Shards) -> Statistics:
     """Measure all rows of a split.
 
     Needs memory for a few record batches, and eight bytes for each document of each batch, to count the documents.
     Raises ShardError at a row that leaves its bounds.
     """
-    config, tokenizer = shards.manifest.config.examples, shards.tokenizer
+    config, tokenizer, names = shards.manifest.config.examples, shards.tokenizer, shards.manifest.sources
     words = tokenizer.choose_words(config, shards.manifest.rules_version)
     totals = no_counts(config, tokenizer.vocab_size)
-    keys = [np.zeros(0, np.uint64)]
-    names = shards.manifest.sources
-    by_source = None if names is None else SourceCounter(names, tokenizer.unk_id)
+    keys = [[np.zeros(0, np.uint64)] for _ in names or ("all",)]
+    of_sources = {name: np.zeros(len(keys), np.int64) for name in _SOURCE_COUNTS}
     for batch in shards.batches():
         for name, counts in count_batch(batch, tokenizer.specials, words, config).items():
             totals[name] += counts
-        keys.append(np.unique(batch.document_keys))
-        if by_source is not None:
-            by_source.add(batch)
-    num_unk = int(totals["pieces"][tokenizer.unk_id])
-    totals["pieces"][tokenizer.specials.is_special] = 0
-    statistics = _to_statistics(config, totals, num_unk, len(np.unique(np.concatenate(keys))))
-    return statistics if by_source is None else replace(statistics, by_source=by_source.finish())
-
-
-def _to_statistics(
-    config: ExampleConfig, totals: dict[str, np.ndarray], num_unk: int, num_documents: int
-) -> Statistics:
-    counts = {name: total.tolist() for name, total in totals.items()}
+        sources = np.zeros(len(batch), np.int64) if batch.sources is None else batch.sources
+        for source in np.unique(sources).tolist():
+            keys[source].append(np.unique(batch.document_keys[sources == source]))
+        if names is not None:
+            for name, of_rows in _measure_rows(batch, tokenizer.unk_id).items():
+                np.add.at(of_sources[name], sources, of_rows)
+    documents = [np.unique(np.concatenate(parts)) for parts in keys]
+    num_unk = int(totals["piece_counts"][tokenizer.unk_id])
+    totals["piece_counts"][tokenizer.specials.is_special] = 0
+    numbers = dict(zip(_NUMBERS, totals.pop("numbers").tolist(), strict=True))
+    counted: dict[str, Any] = {name: tuple(total.tolist()) for name, total in totals.items()}
     return Statistics(
         config=config,
-        num_documents=num_documents,
+        num_documents=len(np.unique(np.concatenate(documents))),
         num_unk=num_unk,
-        num_maskable=counts["words"][0],
-        num_broken_words=counts["words"][1],
-        num_special_masked=counts["specials"][0],
-        num_special_replacements=counts["specials"][1],
-        label_counts=tuple(counts["labels"]),
-        shown_counts=tuple(counts["shown"]),
-        row_lens=tuple(counts["row_lens"]),
-        span_lens=tuple(counts["span_lens"]),
-        edge_tokens=tuple(counts["edges"][0]),
-        edge_masked=tuple(counts["edges"][1]),
-        position_tokens=tuple(counts["positions"][0]),
-        position_masked=tuple(counts["positions"][1]),
-        piece_counts=tuple(counts["pieces"]),
+        **numbers,
+        **counted,
+        by_source=tuple(
+            SourceStatistics(
+                name=name,
+                num_documents=len(documents[i]),
+                **{what: int(counts[i]) for what, counts in of_sources.items()},
+            )
+            for i, name in enumerate(names or ())
+        ),
     )
+
+
+_NUMBERS = ("num_maskable", "num_broken_words", "num_special_masked", "num_special_replacements")
+_SOURCE_COUNTS = ("num_rows", "num_unpaired", "num_tokens", "num_text_tokens", "num_masked", "num_unk")
+
+
+def _measure_rows(batch: Examples, unk_id: int) -> dict[str, np.ndarray]:
+    """_SOURCE_COUNTS of each row."""
+    row_lens, is_unpaired = np.diff(batch.offsets), batch.sop_label == NO_LABEL
+    is_unk = restore_ids(batch) == unk_id
+    num_specials = np.where(is_unpaired, 2, 3)  # [CLS] and [SEP]; a pair has one [SEP] more
+    num_unk = np.diff(np.append(0, np.cumsum(is_unk))[batch.offsets])
+    values = (1 + 0 * row_lens, is_unpaired, row_lens, row_lens - num_specials, np.diff(batch.mask_offsets), num_unk)
+    return dict(zip(_SOURCE_COUNTS, values, strict=True))
+
+
+class OriginalRows(NamedTuple):
+    """Rows as they were before masking.
+
+    ids, offsets, segment_a_len: as in Examples
+    is_masked: bool [tokens]
+    joined: bool [tokens] or [0], see WordRule.find_joined
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    segment_a_len: np.ndarray
+    is_masked: np.ndarray
+    joined: np.ndarray
+
+
+class WordArrays(NamedTuple):
+    """Which pieces are special, and the two arrays of a WordRule: one value for each piece."""
+
+    is_special: np.ndarray
+    starts: np.ndarray
+    standalone: np.ndarray
+
+
+def no_counts(config: ExampleConfig, vocab_size: int) -> dict[str, np.ndarray]:
+    """Zeros (int64) for the counts of Statistics; "numbers" are _NUMBERS."""
+    lengths = {
+        "numbers": len(_NUMBERS),
+        "label_counts": len(config.task.orders) + 1,
+        "shown_counts": 3,
+        "row_lens": config.max_seq_len + 1,
+        "span_lens": config.longest_span + 1,
+        "edge_tokens": 2 * EDGE + 1,
+        "edge_masked": 2 * EDGE + 1,
+        "position_tokens": config.max_seq_len,
+        "position_masked": config.max_seq_len,
+        "piece_counts": vocab_size,
+    }
+    return {name: np.zeros(length, np.int64) for name, length in lengths.items()}
+
+
+def count_batch(batch: Examples, specials: Specials, words: WordRule, config: ExampleConfig) -> dict[str, np.ndarray]:
+    """The counts of rows within their bounds, see no_counts."""
+    is_special = specials.is_special
+    counts = no_counts(config, len(is_special))
+    original, masked = restore_ids(batch), locate_masks(batch)
+    is_masked = np.zeros(len(original), np.bool_)
+    is_masked[masked] = True
+    rows = OriginalRows(original, batch.offsets, batch.segment_a_len, is_masked, words.find_joined(original))
+    arrays = WordArrays(is_special, words.starts, words.standalone)
+    count_words(rows, arrays, config.span_gap, counts["numbers"], counts["span_lens"])
+    at_edges = (counts["edge_tokens"], counts["edge_masked"])
+    count_places(rows, is_special, *at_edges, counts["position_tokens"], counts["position_masked"])
+    shown = batch.input_ids[masked]
+    shows_mask = shown == specials.mask_id
+    kept = ~shows_mask & (shown == batch.masked_ids)
+    random = ~shows_mask & ~kept
+    counts["shown_counts"][:] = shows_mask.sum(), random.sum(), kept.sum()
+    counts["numbers"][2:] = is_special[batch.masked_ids].sum(), (is_special[shown] & random).sum()
+    labels = (*range(len(config.task.orders)), NO_LABEL)
+    counts["label_counts"][:] = [np.count_nonzero(batch.sop_label == label) for label in labels]
+    counts["row_lens"][:] = np.bincount(np.diff(batch.offsets), minlength=config.max_seq_len + 1)
+    counts["piece_counts"][:] = np.bincount(original, minlength=len(is_special))
+    return counts
+
+
+@helper
+def find_words(
+    rows: OriginalRows, row: int, words: WordArrays, word_begins: np.ndarray, word_ends: np.ndarray
+) -> tuple[int, int]:
+    """Fill in the token ranges of a row's maskable words; returns their number and how many are of A.
+
+    `examples.masks.find_word_begins` finds the same words faster, but not where they end.
+    """
+    count, count_a, ids = 0, 0, rows.ids
+    begin, end = rows.offsets[row], rows.offsets[row + 1]
+    sep = begin + 1 + rows.segment_a_len[row]
+    for segment in range(2):
+        first, last = (begin + 1, sep) if segment == 0 else (sep + 1, end - 1)
+        is_open = False  # whether the token before belongs to a word
+        for at in range(first, last):
+            if words.is_special[ids[at]]:
+                is_open = False
+                continue
+            is_joined = len(rows.joined) > 0 and rows.joined[at]
+            if not is_open or (begins_word(ids, at, first, words.starts, words.standalone) and not is_joined):
+                word_begins[count] = at
+                count += 1
+                is_open = True
+            word_ends[count - 1] = at + 1
+        if segment == 0:
+            count_a = count
+    return count, count_a
+
+
+@kernel
+def count_words(rows: OriginalRows, words: WordArrays, gap: int, counts: np.ndarray, span_lens: np.ndarray) -> None:
+    """Add to `counts` the maskable tokens and the words masked in part, to `span_lens` the spans by words."""
+    longest = 0
+    for row in range(len(rows.segment_a_len)):
+        longest = max(longest, rows.offsets[row + 1] - rows.offsets[row])
+    begins, ends = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    for row in range(len(rows.segment_a_len)):
+        num_words, num_words_a = find_words(rows, row, words, begins, ends)
+        span_len = 0
+        for word in range(num_words + 1):  # one more, to end the last span
+            masked, size = 0, 0
+            if word < num_words:
+                size = ends[word] - begins[word]
+                for at in range(begins[word], ends[word]):
+                    masked += rows.is_masked[at]
+                counts[0] += size
+                counts[1] += 0 < masked < size
+            if span_len > 0 and (word in (num_words, num_words_a) or masked < size or gap == 0):
+                span_lens[min(span_len, len(span_lens)) - 1] += 1
+                span_len = 0
+            if masked == size:  # true in the extra round, too, with 0 == 0: no harm, as the next row sets span_len to 0
+                span_len += 1
+
+
+@kernel
+def count_places(
+    rows: OriginalRows,
+    is_special: np.ndarray,
+    edge_tokens: np.ndarray,
+    edge_masked: np.ndarray,
+    position_tokens: np.ndarray,
+    position_masked: np.ndarray,
+) -> None:
+    """Add the maskable and the masked tokens by their places, as Statistics has them."""
+    for row in range(len(rows.segment_a_len)):
+        begin, end = rows.offsets[row], rows.offsets[row + 1]
+        sep = begin + 1 + rows.segment_a_len[row]
+        num_text = end - begin - (3 if sep < end - 1 else 2)
+        for at in range(begin, end):
+            is_maskable, is_masked = not is_special[rows.ids[at]], rows.is_masked[at]
+            position_tokens[at - begin] += is_maskable
+            position_masked[at - begin] += is_masked
+            if num_text <= 2 * EDGE or at in (begin, sep, end - 1):
+                continue
+            text = at - begin - (2 if at > sep else 1)  # the place in the text, without [CLS] and [SEP]
+            column = 2 * EDGE
+            if text < EDGE:
+                column = text
+            elif num_text - text <= EDGE:
+                column = 2 * EDGE - (num_text - text)
+            edge_tokens[column] += is_maskable
+            edge_masked[column] += is_masked

@@ -1,34 +1,39 @@
 """Checks that a shard folder is still what its manifest says, byte for byte, and that its rows keep all rules.
 
-In: a shard folder, in any state. Out: faults, each with its file, and its row or byte where that is known.
-Threads check several shards at once, or the workers of an engine. Validation comes first: none of its documents may be
-in training.
+In: a shard folder, in any state. Out: faults, each with its file, and its row or byte where that is known. Damage of
+any kind gives faults, never an exception. Nearly all time is spent in hashing, Arrow and kernels, which release the
+GIL, so threads check several shards at once; or the workers of an engine do. Validation comes first: none of its
+documents may be in training.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import errno
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+import pyarrow
+import pyarrow.ipc
 
 from albert_data.errors import ShardError, TokenizerError
 from albert_data.files import hash_file
-from albert_data.inspect.row_checks import RowRules, make_row_rules
-from albert_data.inspect.shard_checks import Advance, Checked, Fault, ShardCheck, check_file
+from albert_data.inspect.row_checks import RowRules, find_row_faults, make_row_rules
 from albert_data.jobs.engine import Engine, PreparedJob
 from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.shards.manifest import (
     MANIFEST_NAME,
     SPLITS,
+    TOTALS,
     Manifest,
     ShardEntry,
     TokenizerEntry,
@@ -38,16 +43,43 @@ from albert_data.shards.manifest import (
 from albert_data.shards.manifest_checks import find_value_faults
 from albert_data.shards.manifest_file import ManifestDamage, ManifestFile, load_unchecked, read_manifest
 from albert_data.shards.paths import find_file, measure_file
-from albert_data.shards.schema import SHARD_SUFFIX
+from albert_data.shards.schema import (
+    DOCUMENT_KEY_B,
+    SHARD_SUFFIX,
+    describe_columns,
+    explain_damage,
+    has_nulls,
+    map_file,
+)
 from albert_data.storage import find_storage, make_path
 from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.wording import count_of
 
-_TRAIN = SPLITS[0]
+MAX_SHARD_FAULTS = 10
 _MAX_ENTRY_FAULTS = 20
 _MAX_THREADS = 64  # each keeps a file open; more would only wait for the same cores and disk
-Run = Callable[[ShardCheck, Sequence[ShardEntry]], Iterator[Checked]]  # checks shards at the same time, in order
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors of the machine, not of the file
+_TRAIN = SPLITS[0]
+Advance = Callable[[int], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One thing that is wrong. file: relative to the folder; row, byte: in that file, counted from 0."""
+
+    file: str
+    what: str
+    row: int | None = None
+    byte: int | None = None
+
+    def __str__(self) -> str:
+        row = "" if self.row is None else f", row {self.row:,}"
+        byte = "" if self.byte is None else f", byte {self.byte:,}"
+        return f"{self.file}{row}{byte}: {self.what}"
+
+
+Run = Callable[["ShardCheck", Sequence[ShardEntry]], Iterator["Checked"]]  # checks shards at the same time, in order
 
 
 def verify(
@@ -87,8 +119,8 @@ def _find_faults(folder: Path, file: ManifestFile, quick: bool, run: Run, progre
     yield from (Fault(file=MANIFEST_NAME, what=what) for what in find_value_faults(file))
     yield from _find_unlisted(folder, manifest)
     rules = yield from _check_tokenizer(folder, manifest, quick)
-    with _count_bytes(manifest, progress, with_rows=rules is not None) as advance:
-        yield from _check_splits(folder, manifest, rules, run, advance)
+    advance = _count_bytes(manifest, progress, with_rows=rules is not None)
+    yield from _check_splits(folder, manifest, rules, run, advance)
 
 
 def _find_unlisted(folder: Path, manifest: Manifest) -> Iterator[Fault]:
@@ -127,7 +159,7 @@ def _check_tokenizer(folder: Path, manifest: Manifest, quick: bool) -> Generator
     """Yield the faults; return the rules for the rows, or None if rows are not checked."""
     expected, words = manifest.tokenizer, manifest.words
     entries: list[TokenizerEntry | WordsEntry] = [expected, *([words] if words else [])]
-    faults = [fault for entry in entries if (fault := check_file(folder, entry, {}, lambda num_bytes: None))]
+    faults = [fault for entry in entries if (fault := check_file(folder, entry, {}, _ignore)[0])]
     yield from faults
     if quick:
         return None
@@ -155,8 +187,7 @@ def _compare_specials(tokenizer: Tokenizer, expected: TokenizerEntry) -> Iterato
             yield Fault(file=expected.file, what=f"has the {key} {value}; the manifest says {said}")
 
 
-@contextmanager
-def _count_bytes(manifest: Manifest, progress: Progress, *, with_rows: bool) -> Iterator[Advance]:
+def _count_bytes(manifest: Manifest, progress: Progress, *, with_rows: bool) -> Advance:
     """A function by which threads report bytes done. Each byte is hashed, and read again if rows are checked."""
     size, lock = sum(shard.num_bytes for shard in manifest.shards), threading.Lock()
     progress.start("verifying", 2 * size if with_rows else size)
@@ -165,7 +196,7 @@ def _count_bytes(manifest: Manifest, progress: Progress, *, with_rows: bool) -> 
         with lock:
             progress.advance(num_bytes)
 
-    yield advance
+    return advance
 
 
 def _check_splits(
@@ -207,20 +238,14 @@ class _CheckTask:
         return self.shard.file
 
 
-@dataclass(frozen=True)
-class _CheckJob:
-    check: ShardCheck
-
-    def __call__(self, task: _CheckTask) -> Checked:
-        return self.check(task.shard)
-
-
 def _run_engine(engine: Engine, check: ShardCheck, shards: Sequence[ShardEntry]) -> Iterator[Checked]:
     """Check shards where the engine's workers are. The results are yielded in the order of the shards."""
+    if not shards:
+        return
     there = dataclasses.replace(check, advance=_ignore)  # bytes can't be counted as they are read there
     job = PreparedJob(
-        job=_CheckJob(there),
-        prepare=partial(_check_first, there, shards[:1]),
+        job=partial(_check_there, there),
+        prepare=partial(there, shards[0]),  # compiles the kernels
         places=(str(check.folder / MANIFEST_NAME),),
     )
     done: dict[int, Checked] = {}
@@ -233,24 +258,189 @@ def _run_engine(engine: Engine, check: ShardCheck, shards: Sequence[ShardEntry])
             awaited += 1
 
 
+def _check_there(check: ShardCheck, task: _CheckTask) -> Checked:
+    return check(task.shard)
+
+
 def _ignore(num_bytes: int) -> None:
     pass
-
-
-def _check_first(check: ShardCheck, shards: Sequence[ShardEntry]) -> None:
-    """Check shards for the sake of the kernels, which this compiles."""
-    for shard in shards:
-        check(shard)
 
 
 def describe_sound(folder: Path, *, quick: bool = False) -> str:
     """The contents of a folder without faults, in one line."""
     splits = read_manifest(folder).splits.values()
-    shards, rows, tokens = (
-        sum(len(split.shards) for split in splits),
-        sum(split.num_rows for split in splits),
-        sum(split.num_tokens for split in splits),
-    )
-    counts = (count_of(shards, "shard"), count_of(rows, "row"), count_of(tokens, "token"))
+    shards = count_of(sum(len(split.shards) for split in splits), "shard")
+    rows = count_of(sum(split.num_rows for split in splits), "row")
+    tokens = count_of(sum(split.num_tokens for split in splits), "token")
     proof = "sizes and hashes are as the manifest says; no row was checked" if quick else "all is as the manifest says"
-    return f"{', '.join(counts)}: {proof}"
+    return f"{shards}, {rows}, {tokens}: {proof}"
+
+
+# ---- one file ----
+
+
+@dataclass(kw_only=True)
+class Checked:
+    """The result for one file. keys: uint64, of the documents in it, if they were asked for."""
+
+    faults: list[Fault] = field(default_factory=list)
+    keys: list[np.ndarray] = field(default_factory=list)
+
+
+def check_file(
+    folder: Path, expected: TokenizerEntry | WordsEntry | ShardEntry, others: Mapping[str, str], advance: Advance
+) -> tuple[Fault | None, bool]:
+    """Check that a file has the SHA-256 that the manifest gives, and a shard also the size.
+
+    others: the names of the listed shards by their SHA-256, to recognise a shard under another shard's name. Returns
+    the fault, and whether the file is there, sound or changed.
+    """
+    name = expected.file
+    try:
+        path, num_bytes = find_file(folder, name)
+        found = hash_file(path, advance)
+    except ShardError as error:
+        return Fault(file=name, what=str(error)), False
+    except OSError as error:
+        if error.errno in _SHORTAGES:
+            raise
+        return Fault(file=name, what=f"is listed in the manifest, but can't be read: {error.strerror}"), False
+    if found == expected.sha256 and num_bytes == getattr(expected, "num_bytes", num_bytes):
+        return None, True
+    if found != expected.sha256 and found in others:
+        return Fault(file=name, what=f"holds the bytes of {others[found]}: put each file where it belongs"), False
+    if num_bytes != (said := getattr(expected, "num_bytes", num_bytes)):
+        return Fault(file=name, what=f"has {num_bytes:,} bytes; the manifest says {said:,}"), True
+    return Fault(file=name, what=f"has the SHA-256 {found}; the manifest says {expected.sha256}"), True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardCheck:
+    """Checks shards, one a call. rules: None for sizes and hashes alone; keeps_keys: whether Checked.keys is wanted.
+
+    others: see check_file.
+    """
+
+    folder: Path
+    rules: RowRules | None
+    others: Mapping[str, str]
+    compression: str
+    keeps_keys: bool
+    advance: Advance
+
+    def __call__(self, shard: ShardEntry) -> Checked:
+        fault, is_there = check_file(self.folder, shard, self.others, self.advance)
+        checked = Checked(faults=[fault] if fault else [])
+        if self.rules is None or not is_there:
+            return checked
+        self._check_rows(shard, self.rules, checked)
+        if fault and checked.faults == [fault]:
+            checked.faults.append(self._locate_change(self.folder / shard.file, shard, self.rules))
+        self.advance(shard.num_bytes)
+        return checked
+
+    def _check_rows(self, shard: ShardEntry, rules: RowRules, checked: Checked) -> None:
+        """Check the rows of a shard that is there, and their number."""
+        name, totals, num_faults = shard.file, Counter[str](), 0
+        try:
+            for batch in read_batches(self.folder / name, rules.schema):
+                found = find_row_faults(batch, rules)
+                for row, what in found[: max(0, MAX_SHARD_FAULTS - num_faults)]:
+                    checked.faults.append(Fault(file=name, what=what, row=totals["num_rows"] + row))
+                num_faults += len(found)
+                names = ("document_key", DOCUMENT_KEY_B)
+                keys = [batch.column(key).to_numpy() for key in names if key in rules.schema.names]
+                if self.keeps_keys:
+                    checked.keys += map(np.unique, keys)
+                totals["num_rows"] += batch.num_rows
+                totals["num_tokens"] += len(batch.column("input_ids").flatten())
+                totals["num_masked"] += len(batch.column("masked_ids").flatten())
+                totals["num_unpaired"] += int(np.count_nonzero(batch.column("sop_label").to_numpy() < 0))
+                totals["num_random"] += int(np.count_nonzero(keys[0] != keys[-1]))
+        except ShardError as error:
+            checked.faults.append(Fault(file=name, what=str(error)))
+            return
+        if num_faults > MAX_SHARD_FAULTS:
+            what = f"{count_of(num_faults - MAX_SHARD_FAULTS, 'more row')} at fault"
+            checked.faults.append(Fault(file=name, what=what))
+        for total in TOTALS:
+            said = getattr(shard, total)
+            if said is not None and totals[total] != said:
+                what = f"{total} is {totals[total]:,}; the manifest says {said:,}"
+                checked.faults.append(Fault(file=name, what=what))
+
+    def _locate_change(self, path: Path, shard: ShardEntry, rules: RowRules) -> Fault:
+        """Describe a change of bytes after which every row still keeps the rules."""
+        if change := find_changed_byte(path, rules.schema, self.compression, shard.sha256):
+            byte, found, expected = change
+            what = f"is 0x{found:02x}; the build wrote 0x{expected:02x}. The rows are as they were built"
+            return Fault(file=shard.file, byte=byte, what=what)
+        return Fault(
+            file=shard.file,
+            what="every row keeps the rules, but written anew they do not give the build's bytes: a value, such as the "
+            "id of a token, may be replaced by another one that is allowed, so no row here can be trusted",
+        )
+
+
+def read_batches(path: Path, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch]:
+    """The record batches of a shard. Raises ShardError at the first that is damaged or holds nulls."""
+    at = "the footer, the end of the file"
+    try:
+        reader = pyarrow.ipc.open_file(map_file(path))
+        if not reader.schema.equals(schema):
+            raise ShardError(describe_columns(reader.schema))
+        for i in range(reader.num_record_batches):
+            at = f"record batch {i}"
+            batch = reader.get_batch(i)
+            batch.validate(full=True)
+            if any(has_nulls(column) for column in batch.columns):
+                raise ShardError(f"holds nulls in {at}; none are allowed")
+            yield batch
+    except (OSError, ValueError, pyarrow.ArrowException) as error:  # ValueError: a column name that is not UTF-8
+        raise ShardError(f"can't be read as Arrow at {at}: {explain_damage(error)}") from error
+
+
+def find_changed_byte(
+    path: Path, schema: pyarrow.Schema, compression: str, expected_sha256: str
+) -> tuple[int, int, int] | None:
+    """The first changed byte of a shard whose rows are still those of the build: where, what it is, what it was.
+
+    Writes the rows anew, as the build did. None unless that gives the expected SHA-256: if it does not, the rows
+    themselves changed, or this version of Arrow writes other bytes than the build's.
+    """
+    with find_storage(path).open(path) as file:
+        comparison = _Comparison(file.read)
+        try:
+            codec = None if compression == "none" else compression
+            options = pyarrow.ipc.IpcWriteOptions(compression=codec, use_threads=False)
+            sink = pyarrow.PythonFile(comparison, mode="w")
+            with pyarrow.ipc.new_file(sink, schema, options=options) as writer:
+                for batch in read_batches(path, schema):
+                    writer.write_batch(batch)
+            sink.flush()
+        except (ShardError, ValueError, pyarrow.ArrowException):  # ValueError: a manifest with no such codec
+            return None
+    return comparison.first if comparison.digest.hexdigest() == expected_sha256 else None
+
+
+class _Comparison:
+    """Acts as a file to write to: it keeps the hash of what is written, and where that first differs from a file."""
+
+    closed = False
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read, self._position, self.digest = read, 0, sha256()
+        self.first: tuple[int, int, int] | None = None
+
+    def write(self, data: bytes) -> int:
+        expected, found = bytes(data), self._read(len(data))
+        self.digest.update(expected)
+        # If fewer bytes were read, the file is shorter than what the build wrote: then no single byte changed.
+        if self.first is None and expected != found and len(expected) == len(found):
+            at = int(np.argmax(np.frombuffer(found, np.uint8) != np.frombuffer(expected, np.uint8)))
+            self.first = (self._position + at, found[at], expected[at])
+        self._position += len(expected)
+        return len(expected)
+
+    def flush(self) -> None:
+        pass

@@ -57,9 +57,9 @@ def show_example(
     if example.document_key_b not in (None, example.document_key):
         parts.append(f"B of document {example.document_key_b:016x}")
     lines = [_lay_out(StyledText(text=""), [StyledText(text=", ".join(parts), style="label")], width, colour)]
-    for segment in decode_segments(example, tokenizer):
-        texts = [text for token in segment.tokens for text in _style_token(token)]
-        lines.append(_lay_out(StyledText(text=f"  {segment.name}  ", style="label"), texts, width, colour))
+    for name, tokens in decode_segments(example, tokenizer):
+        texts = [text for token in tokens for text in _style_token(token)]
+        lines.append(_lay_out(StyledText(text=f"  {name}  ", style="label"), texts, width, colour))
     return "\n".join(lines)
 
 

@@ -50,22 +50,13 @@ class Stages(dict[str, float]):
             self[stage] = self.get(stage, 0.0) + seconds
 
 
-def tabulate_stages(stages: Mapping[str, float], text_bytes: int) -> list[list[str]]:
-    """A table with a row for each stage that ran and one for their sum: seconds, share, and MB of text per second."""
-    total = sum(stages.values())
-    rows = [(stage, stages[stage]) for stage in STAGES if stage in stages] + [("all stages", total)]
-    body = [
-        [name, f"{seconds:,.2f}", format_share(seconds / max(total, 1e-9), 1), _rate(text_bytes, seconds)]
-        for name, seconds in rows
-    ]
-    return [["stage", "seconds", "share", "MB/s"], *body]
-
-
-def _rate(text_bytes: int, seconds: float) -> str:
-    return f"{text_bytes / 1e6 / seconds:,.1f}" if seconds else "-"
-
-
 def format_stages(stages: Mapping[str, float], text_bytes: int) -> list[str]:
-    """The same table as lines for a terminal."""
-    table = tabulate_stages(stages, text_bytes)
-    return [f"{name:<14} {seconds:>9} {share:>7} {rate:>9}" for name, seconds, share, rate in table]
+    """A line for each stage that ran, and one for their sum: seconds, share, and MB of text per second."""
+    total = sum(stages.values())
+    lines = [f"{'stage':<14} {'seconds':>9} {'share':>7} {'MB/s':>9}"]
+    for name in (*(stage for stage in STAGES if stage in stages), "all stages"):
+        seconds = stages.get(name, total)
+        share = format_share(seconds / max(total, 1e-9), 1)
+        rate = f"{text_bytes / 1e6 / seconds:,.1f}" if seconds else "-"
+        lines.append(f"{name:<14} {seconds:>9,.2f} {share:>7} {rate:>9}")
+    return lines

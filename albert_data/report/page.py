@@ -18,7 +18,7 @@ from albert_data.escaping import escape_controls
 
 
 @dataclass(frozen=True, kw_only=True)
-class Section:
+class PageSection:
     """A part of a page. name: its anchor; body: HTML."""
 
     name: str
@@ -44,7 +44,14 @@ def escape(text: str) -> str:
 
 
 def render_page(
-    sections: Sequence[Section], *, kind: str, title: str, about: str, style: str = "", script: str = "", data: str = ""
+    sections: Sequence[PageSection],
+    *,
+    kind: str,
+    title: str,
+    about: str,
+    style: str = "",
+    script: str = "",
+    data: str = "",
 ) -> str:
     """The whole page. kind: the line above the title; style: CSS after theme.css.
 
@@ -74,7 +81,7 @@ def _hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
-def _render_section(section: Section) -> str:
+def _render_section(section: PageSection) -> str:
     title = f'<h2 id="{section.name}-title">{escape(section.title)}</h2>'
     return f'<section id="{section.name}" aria-labelledby="{section.name}-title">\n{title}\n{section.body}\n</section>'
 

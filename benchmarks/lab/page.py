@@ -9,7 +9,7 @@ from itertools import cycle
 from statistics import mean, stdev
 
 from albert_data.report.charts import Plot, Series, make_ticks
-from albert_data.report.page import Chart, Section, render_charts, render_list, render_page, render_table
+from albert_data.report.page import Chart, PageSection, render_charts, render_list, render_page, render_table
 from albert_data.wording import count_of
 from benchmarks.lab.jobs import VALUES
 from benchmarks.lab.running import Laboratory
@@ -73,7 +73,7 @@ def judge(better: Sample, worse: Sample) -> str:
 def write_page(laboratory: Laboratory, tables: Iterable[tuple[Table, int]]) -> str:
     """The page as HTML, of what has been measured. tables: each with how many seeds of a row to show."""
     sections = [
-        Section(name=table.name, title=table.title, body="\n".join(_describe(laboratory, table, seeds)))
+        PageSection(name=table.name, title=table.title, body="\n".join(_describe(laboratory, table, seeds)))
         for table, seeds in tables
     ]
     title = f"Ablations of {laboratory.settings.preset}"

@@ -20,13 +20,18 @@ import numpy as np
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.tasks import check_reach, list_samples
 from albert_data.inspect.audit import rules
-from albert_data.inspect.audit.corpus import Corpus, find_lost, read_corpus
-from albert_data.inspect.audit.guesses import check_surface, guess_order, judge_guess
-from albert_data.inspect.audit.random_segments import check_random
-from albert_data.inspect.audit.rows import WINDOW, RowFacts, Subject, choose_documents, gather_subject, gather_windows
+from albert_data.inspect.audit.guesses import check_lengths, check_random, check_surface
+from albert_data.inspect.audit.rows import WINDOW, Subject, choose_documents, gather_subject, gather_windows
 from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule
 from albert_data.inspect.decoding import find_byte_pieces
-from albert_data.inspect.input_files import InputFiles, attribute, attribute_sources
+from albert_data.inspect.input_files import (
+    CorpusFiles,
+    InputFiles,
+    attribute,
+    attribute_sources,
+    find_lost,
+    read_corpus,
+)
 from albert_data.inspect.terminal import escape_controls, name_as_text
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.pair_tasks import RANDOM_B, SWAPPED
@@ -104,35 +109,30 @@ class AuditTask:
     def describe(self) -> str:
         return f"the audit of {self.folder}"
 
+    def run(self) -> Audit:
+        return audit_folder(self.folder, self.corpus)
+
 
 def audit_on(engine: Engine, folder: Path, corpus: list[Input] | None = None) -> Audit:
     """The same, where a worker of the engine is: it is one task, since its checks compare all rows."""
     check_reach(corpus or [], spans_machines=spans_machines(engine))
     places = (str(folder / MANIFEST_NAME), *list_samples(corpus or []))
-    [(_, found)] = engine.run(PreparedJob(job=_audit, places=places), [AuditTask(folder, corpus)])
+    [(_, found)] = engine.run(PreparedJob(job=AuditTask.run, places=places), [AuditTask(folder, corpus)])
     return found
 
 
-def _audit(task: AuditTask) -> Audit:
-    return audit_folder(task.folder, task.corpus)
-
-
-def audit_splits(folder: Path, opened: list[Shards], corpus: Corpus | None) -> Audit:
+def audit_splits(folder: Path, opened: list[Shards], corpus: CorpusFiles | None) -> Audit:
     """Audit splits that have rows. corpus: what the inputs hold, None where they are not given."""
     if not opened:
         return Audit(folder=folder, checks=[])
     subject = gather_subject(opened)
     checks = [*_check_pairs(subject), *_check_copies(subject), *_check_text(subject)]
     checks += [*_check_files(subject, corpus), _check_characters(subject, corpus)]
-    advice = [one.text for one in advise_on(opened[0].manifest)]
-    return Audit(folder=folder, checks=[_name_cause(check, advice) for check in checks])
-
-
-def _name_cause(check: Check, advice: list[str]) -> Check:
-    """Add the likely cause to the finding, if the corpus looks as if its layout was misread."""
-    if not advice or check.rule not in _CAUSED_BY_LAYOUT or check.verdict not in (LOOK, BAD):
-        return check
-    return dataclasses.replace(check, finding="; ".join([check.finding, *advice]))
+    advice = [one.text for one in advise_on(opened[0].manifest)]  # the likely cause, if the layout was misread
+    for number, check in enumerate(checks):
+        if advice and check.rule in _CAUSED_BY_LAYOUT and check.verdict in (LOOK, BAD):
+            checks[number] = dataclasses.replace(check, finding="; ".join([check.finding, *advice]))
+    return Audit(folder=folder, checks=checks)
 
 
 def _share(part: float, whole: float) -> float:
@@ -143,17 +143,17 @@ def _check_share(rule: Rule, part: int, whole: int, noun: str, **details: Any) -
     """A check whose figure is a share: `part` of `whole` things."""
     share = _share(part, whole)
     finding = f"{format_share(share)}, {part:,} of {count_of(whole, noun)}"
-    return Check(rule=rule, figure=share, finding=finding, details={"count": part, "of": whole, **details})
+    return Check(rule, share, finding, {"count": part, "of": whole, **details})
 
 
 # ---- pairs ----
 
 
 def _check_pairs(subject: Subject) -> Iterator[Check]:
-    facts, task = subject.facts, subject.shards[0].manifest.config.examples.task
+    facts, task = subject.facts, subject.config.task
     is_pair = facts.labels >= 0
     if SWAPPED in task.orders:
-        yield _check_order(facts, is_pair & (facts.labels != task.label_of(RANDOM_B)))
+        yield check_lengths(facts, is_pair & (facts.labels != task.label_of(RANDOM_B)))
         yield from check_surface(subject.shards)
     if task.has_random:
         yield from check_random(subject)
@@ -167,20 +167,11 @@ def _check_pairs(subject: Subject) -> Iterator[Check]:
         yield _check_share(rules.SEGMENTS_INSIDE_WORD, int(facts.num_inside.sum()), num_segments, "segment")
     else:
         finding = "this tokenizer doesn't mark the first word of a sentence, so this can't be known"
-        yield Check(rule=rules.SEGMENTS_INSIDE_WORD, figure=None, finding=finding)
-
-
-def _check_order(facts: RowFacts, is_pair: np.ndarray) -> Check:
-    rule = rules.ORDER_FROM_LENGTHS
-    guessed = guess_order(facts.lens_a[is_pair], facts.lens_b[is_pair], facts.labels[is_pair] == 1)
-    if guessed is None:
-        finding = f"{count_of(int(is_pair.sum()), 'pair')} are too few"
-        return Check(rule=rule, figure=None, finding=finding)
-    return judge_guess(rule, *guessed)
+        yield Check(rules.SEGMENTS_INSIDE_WORD, None, finding)
 
 
 def _check_near_empty(subject: Subject) -> Check:
-    config, facts = subject.shards[0].manifest.config.examples, subject.facts
+    config, facts = subject.config, subject.facts
     least = max(EMPTY_TOKENS, config.max_tokens // EMPTY_PART)
     count = int(np.count_nonzero(facts.num_text < least))
     asked = config.short_seq_prob * least / config.max_tokens
@@ -190,7 +181,7 @@ def _check_near_empty(subject: Subject) -> Check:
         f"{format_share(asked)}"
     )
     details = {"count": count, "of": len(facts), "share": share, "asked_for": asked, "under_tokens": least}
-    return Check(rule=rules.NEAR_EMPTY_ROWS, figure=max(0.0, share - asked), finding=finding, details=details)
+    return Check(rules.NEAR_EMPTY_ROWS, max(0.0, share - asked), finding, details)
 
 
 # ---- copies ----
@@ -198,11 +189,10 @@ def _check_near_empty(subject: Subject) -> Check:
 
 def _check_copies(subject: Subject) -> Iterator[Check]:
     yield _check_shared(subject)
-    facts = subject.facts
     num_copied = int(np.count_nonzero(_find_copied(subject)))
     yield _check_share(rules.DUPLICATE_DOCUMENTS, num_copied, len(subject.documents), "different document")
-    has_twin = _count_documents(facts.texts, subject.owners) >= 2
-    yield _check_share(rules.DUPLICATE_ROWS, int(np.count_nonzero(has_twin)), len(facts), "row")
+    has_twin = _count_documents(subject.facts.texts, subject.owners) >= 2
+    yield _check_share(rules.DUPLICATE_ROWS, int(np.count_nonzero(has_twin)), len(has_twin), "row")
     yield _check_boilerplate(subject)
 
 
@@ -241,11 +231,11 @@ def _check_shared(subject: Subject) -> Check:
     keys = np.stack([subject.facts.keys, subject.facts.keys_b])
     parts = [np.unique(keys[:, begin:end]) for begin, end in zip(subject.begins, subject.begins[1:], strict=False)]
     if len(parts) < 2:
-        return Check(rule=rules.SHARED_DOCUMENTS, figure=None, finding="one split alone has rows")
+        return Check(rules.SHARED_DOCUMENTS, None, "one split alone has rows")
     shared = np.intersect1d(parts[0], parts[1], assume_unique=True)
     finding = f"{len(shared):,} of the {count_of(len(parts[1]), 'document')} of validation are in training too"
     details = {"count": len(shared), "document_keys": [f"{key:016x}" for key in shared[:_SHOWN].tolist()]}
-    return Check(rule=rules.SHARED_DOCUMENTS, figure=len(shared), finding=finding, details=details)
+    return Check(rules.SHARED_DOCUMENTS, len(shared), finding, details)
 
 
 def _count_documents(hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
@@ -258,11 +248,10 @@ def _count_documents(hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
 
 
 def _check_boilerplate(subject: Subject) -> Check:
-    rule = rules.BOILERPLATE
     is_chosen, part = choose_documents(subject.documents, subject.add_by_document(subject.facts.num_text))
     windows, num_chosen = gather_windows(subject.shards, is_chosen[subject.owners], part), int(is_chosen.sum())
-    if len(windows) == 0:
-        return Check(rule=rule, figure=None, finding=f"no segment has {WINDOW} tokens")
+    if len(windows.hashes) == 0:
+        return Check(rules.BOILERPLATE, None, f"no segment has {WINDOW} tokens")
     num_documents = _count_documents(windows.hashes, subject.owners[windows.rows])
     least = max(MANY_DOCUMENTS, int(np.ceil(MANY_SHARE * num_chosen)))
     share = _share(int(np.count_nonzero(num_documents >= least)), len(num_documents))
@@ -280,7 +269,7 @@ def _check_boilerplate(subject: Subject) -> Check:
         text = _decode_window(subject, int(windows.rows[most]), int(windows.positions[most]))
         finding += f'; the most frequent: "{text}", in {num_documents[most]:,}'
         details |= {"example": text, "example_documents": int(num_documents[most])}
-    return Check(rule=rule, figure=share, finding=finding, details=details)
+    return Check(rules.BOILERPLATE, share, finding, details)
 
 
 def _decode_window(subject: Subject, row: int, position: int) -> str:
@@ -295,46 +284,35 @@ def _decode_window(subject: Subject, row: int, position: int) -> str:
 def _check_text(subject: Subject) -> Iterator[Check]:
     facts = subject.facts
     lens, unknown = subject.add_by_document(facts.num_text), subject.add_by_document(facts.num_unknown)
-    many = int(np.count_nonzero(unknown > _MANY_UNKNOWN * lens))
-    num_text, num_unknown = int(lens.sum()), int(unknown.sum())
-    yield _check_share(rules.UNKNOWN_RATE, num_unknown, num_text, "token", num_documents_over_5_percent=many)
+    many, total = int(np.count_nonzero(unknown > _MANY_UNKNOWN * lens)), int(lens.sum())
+    yield _check_share(rules.UNKNOWN_RATE, int(unknown.sum()), total, "token", num_documents_over_5_percent=many)
     largest = int(np.argmax(lens))
-    yield _check_share(
-        rules.LARGEST_DOCUMENT,
-        int(lens[largest]),
-        num_text,
-        "token",
-        document_key=f"{int(subject.documents[largest]):016x}",
-    )
+    key = f"{int(subject.documents[largest]):016x}"
+    yield _check_share(rules.LARGEST_DOCUMENT, int(lens[largest]), total, "token", document_key=key)
 
 
-def _check_files(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
+def _check_files(subject: Subject, corpus: CorpusFiles | None) -> Iterator[Check]:
     input_files = attribute_sources(subject) if corpus is None else attribute(subject, corpus)
     if find_byte_pieces(subject.tokenizer).any():
         yield _check_bytes(subject, input_files)
     if input_files is None:
         for rule in (rules.UNKNOWN_BY_FILE, rules.LARGEST_FILE):
-            yield Check(rule=rule, figure=None, finding=_NEEDS_CORPUS)
+            yield Check(rule, None, _NEEDS_CORPUS)
         return
     coverage = {"num_documents": input_files.num_documents, "num_documents_found": input_files.num_documents_found}
     num_missing = input_files.num_documents - input_files.num_documents_found
     missing = f"; {num_missing:,} of the documents are in none" if num_missing else ""
-    worst, largest = input_files.worst, input_files.largest
-    yield Check(
-        rule=rules.UNKNOWN_BY_FILE,
-        figure=worst.unknown_rate or 0.0,
-        finding=f"{format_share(worst.unknown_rate or 0.0)} of {worst.name}{missing}",
-        details={**coverage, "rates": {file.name: file.unknown_rate or 0.0 for file in input_files.files}},
-    )
-    if len(input_files.files) == 1:
-        yield Check(rule=rules.LARGEST_FILE, figure=None, finding="the corpus is one file or source")
+    worst, largest, files = input_files.worst, input_files.largest, input_files.files
+    rate = worst.unknown_rate or 0.0
+    rates = {file.name: file.unknown_rate or 0.0 for file in files}
+    finding = f"{format_share(rate)} of {worst.name}{missing}"
+    yield Check(rules.UNKNOWN_BY_FILE, rate, finding, {**coverage, "rates": rates})
+    if len(files) == 1:
+        yield Check(rules.LARGEST_FILE, None, "the corpus is one file or source")
         return
-    yield Check(
-        rule=rules.LARGEST_FILE,
-        figure=largest.share,
-        finding=f"{format_share(largest.share)} of the tokens are from {largest.name}{missing}",
-        details={**coverage, "shares": {file.name: file.share for file in input_files.files}},
-    )
+    shares = {file.name: file.share for file in files}
+    finding = f"{format_share(largest.share)} of the tokens are from {largest.name}{missing}"
+    yield Check(rules.LARGEST_FILE, largest.share, finding, {**coverage, "shares": shares})
 
 
 def _check_bytes(subject: Subject, input_files: InputFiles | None) -> Check:
@@ -347,16 +325,17 @@ def _check_bytes(subject: Subject, input_files: InputFiles | None) -> Check:
     return dataclasses.replace(check, figure=max(check.figure, worst.byte_rate), finding=finding)
 
 
-def _check_characters(subject: Subject, corpus: Corpus | None) -> Check:
+def _check_characters(subject: Subject, corpus: CorpusFiles | None) -> Check:
     rule = rules.LOST_CHARACTERS
     if corpus is None:
         finding = "shards hold the text as it was normalised; give the build's inputs with --corpus"
-        return Check(rule=rule, figure=None, finding=finding)
+        return Check(rule, None, finding)
     total, lost = find_lost(corpus.characters, subject.tokenizer)
     count = sum(one.count for one in lost)
     finding = f"{format_share(_share(count, total))}, {count:,} of {count_of(total, 'visible character')}"
     if lost:
         shown = (f"{one.character} (U+{ord(one.character):04X}) {one.how}, {one.count:,}" for one in lost[:_SHOWN])
         finding += f"; the most frequent: {'; '.join(shown)}"
-    details = {"count": count, "of": total, "characters": [one.to_dict() for one in lost[:_SHOWN]]}
-    return Check(rule=rule, figure=_share(count, total), finding=finding, details=details)
+    listed = [{"character": f"U+{ord(one.character):04X}", "count": one.count, "how": one.how} for one in lost[:_SHOWN]]
+    details = {"count": count, "of": total, "characters": listed}
+    return Check(rule, _share(count, total), finding, details)

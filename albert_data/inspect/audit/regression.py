@@ -10,7 +10,6 @@ chance, where precision matters, the two are nearly equal, and a few steps suffi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -25,42 +24,32 @@ RIDGE = 1e-3
 FOLD_INFLATION = 4 / 3
 
 
-class Design(Protocol):
-    """Columns of numbers, one for each weight."""
-
-    def gram(self, fold: np.ndarray) -> np.ndarray:
-        """The products of all columns, summed over the rows of each fold: float64, (FOLDS, weights, weights)."""
-
-    def score(self, weights: np.ndarray) -> np.ndarray:
-        """The weighted sum of the columns: float64, of each row."""
-
-    def project(self, values: np.ndarray) -> np.ndarray:
-        """The product of each column with a value for each row: float64."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class Columns:
-    """A dense design. values: float64, (rows, weights)."""
+class NumberDesign:
+    """A dense design: columns of numbers, one for each weight. values: float64 [rows, weights]"""
 
     values: np.ndarray
 
     def gram(self, fold: np.ndarray) -> np.ndarray:
+        """The products of all columns, summed over the rows of each fold: float64 [FOLDS, weights, weights]."""
         return np.stack([self.values[fold == i].T @ self.values[fold == i] for i in range(FOLDS)])
 
     def score(self, weights: np.ndarray) -> np.ndarray:
+        """The weighted sum of the columns: float64 [rows]."""
         scores: np.ndarray = self.values @ weights
         return scores
 
     def project(self, values: np.ndarray) -> np.ndarray:
+        """The product of each column with a value for each row: float64 [weights]."""
         projected: np.ndarray = values @ self.values
         return projected
 
 
 @dataclass(frozen=True, kw_only=True)
-class States:
-    """A sparse design: a column is 1 where only A has its state, -1 where only B has. So there is no constant.
+class StateDesign:
+    """The same, sparse: a column is 1 where only A has its state, -1 where only B has. So there is no constant.
 
-    states_a, states_b: int16, (rows, features).
+    states_a, states_b: int16 [rows, features]
     """
 
     states_a: np.ndarray
@@ -83,7 +72,7 @@ class States:
         return out
 
 
-def cross_validate(design: Design, is_swapped: np.ndarray, fold: np.ndarray) -> np.ndarray:
+def cross_validate(design: NumberDesign | StateDesign, is_swapped: np.ndarray, fold: np.ndarray) -> np.ndarray:
     """Whether each row's guess is right: 1.0, 0.0, or 0.5 where there is none. fold: int below FOLDS, of each row."""
     grams = design.gram(fold)
     guesses = np.zeros(len(fold))
@@ -96,7 +85,9 @@ def cross_validate(design: Design, is_swapped: np.ndarray, fold: np.ndarray) -> 
     return right
 
 
-def _fit(design: Design, gram: np.ndarray, is_swapped: np.ndarray, learns: np.ndarray) -> np.ndarray:
+def _fit(
+    design: NumberDesign | StateDesign, gram: np.ndarray, is_swapped: np.ndarray, learns: np.ndarray
+) -> np.ndarray:
     """The scores of all rows, with weights fitted on some of them. learns: 1.0 for these, 0.0 for the others."""
     penalty = RIDGE * max(learns.sum(), 1.0)
     bound = np.linalg.inv(gram / 4 + penalty * np.eye(len(gram)))
@@ -113,7 +104,7 @@ def _fit(design: Design, gram: np.ndarray, is_swapped: np.ndarray, learns: np.nd
 
 @kernel
 def add_products(states_a: np.ndarray, states_b: np.ndarray, fold: np.ndarray, out: np.ndarray) -> None:
-    """Add the products of the columns of States in each fold. out: float64, (folds, states, states)."""
+    """Add the products of the columns of StateDesign in each fold. out: float64, (folds, states, states)."""
     num_features = states_a.shape[1]
     columns, values = np.empty(2 * num_features, np.int64), np.empty(2 * num_features)
     for row in range(len(states_a)):
@@ -132,7 +123,7 @@ def add_products(states_a: np.ndarray, states_b: np.ndarray, fold: np.ndarray, o
 
 @kernel
 def add_weights(states_a: np.ndarray, states_b: np.ndarray, weights: np.ndarray, out: np.ndarray) -> None:
-    """Write the weighted sum of the columns of States for each row."""
+    """Write the weighted sum of the columns of StateDesign for each row."""
     for row in range(len(states_a)):
         total = 0.0
         for i in range(states_a.shape[1]):
@@ -142,7 +133,7 @@ def add_weights(states_a: np.ndarray, states_b: np.ndarray, weights: np.ndarray,
 
 @kernel
 def add_values(states_a: np.ndarray, states_b: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
-    """Add up the products of the columns of States with a value for each row."""
+    """Add up the products of the columns of StateDesign with a value for each row."""
     for row in range(len(states_a)):
         for i in range(states_a.shape[1]):
             out[states_a[row, i]] += values[row]

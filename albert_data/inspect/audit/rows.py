@@ -7,12 +7,14 @@ rows by hashes of the masks too: among 10 million, the chance that two different
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_data.data import ExampleArrays
+from albert_data.config import ExampleConfig
+from albert_data.data import ExampleArrays, Examples
 from albert_data.draws import mix, threshold
 from albert_data.inspect.decoding import find_byte_pieces
 from albert_data.kernels import kernel
@@ -25,34 +27,27 @@ WINDOW = 12
 MAX_WINDOWS = 1_000_000  # the sample of windows; sorting them takes half a second
 MIN_DOCUMENTS = 1_000  # so that 1 % of the sampled documents are ten
 _SAMPLING = np.uint64(0xD1B54A32D192ED03)  # any constant: makes the order of the sample independent of the keys
+_BASE = np.uint64(0x9E3779B97F4A7C15)  # of the polynomial that hashes a window
 _APOSTROPHES = ("'", "\u2019", "\u2581'")  # punctuation, yet inside a word
 _STARTS_INSIDE, _IS_UNKNOWN, _PARTS_WORDS, _IS_BYTES = 1, 2, 4, 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowFacts:
-    """Arrays of one value a row.
+    """Arrays of one value a row."""
 
-    lens_a, lens_b: int32; labels: int8; keys, keys_b: uint64, of the documents of A and of B; num_unknown, num_bytes:
-    int32, original ids that are <unk>, or a byte piece.
-    texts: uint64, hash of the text in the order of the document, wherever the boundary between A and B is.
-    rows: uint64, hash of the row with its masks.
-    is_equal: bool, A is B; num_inside: int8, segments that begin inside a word.
-    sources: uint16, 0 where rows have no sources.
-    """
-
-    lens_a: np.ndarray
-    lens_b: np.ndarray
-    labels: np.ndarray
-    keys: np.ndarray
-    keys_b: np.ndarray
-    num_unknown: np.ndarray
-    num_bytes: np.ndarray
-    texts: np.ndarray
-    rows: np.ndarray
-    is_equal: np.ndarray
-    num_inside: np.ndarray
-    sources: np.ndarray
+    lens_a: np.ndarray  # int32, tokens of segment A
+    lens_b: np.ndarray  # int32, 0 without a pair
+    labels: np.ndarray  # int8
+    keys: np.ndarray  # uint64, of the document of A
+    keys_b: np.ndarray  # uint64, of the document of B
+    sources: np.ndarray  # uint16, 0 where rows have no sources
+    texts: np.ndarray  # uint64, hash of the text in the order of the document, wherever A and B meet
+    rows: np.ndarray  # uint64, hash of the row with its masks
+    is_equal: np.ndarray  # bool, A is B
+    num_inside: np.ndarray  # int8, segments that begin inside a word
+    num_unknown: np.ndarray  # int32, original ids that are <unk>
+    num_bytes: np.ndarray  # int32, original ids that are byte pieces
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -64,55 +59,17 @@ class RowFacts:
         return total
 
 
-@dataclass(frozen=True, kw_only=True)
-class Windows:
-    """Sampled windows. hashes: uint64; rows: int64, of all splits; positions: int32, of the first token in the row."""
+class Windows(NamedTuple):
+    """Sampled windows."""
 
-    hashes: np.ndarray
-    rows: np.ndarray
-    positions: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.hashes)
+    hashes: np.ndarray  # uint64
+    rows: np.ndarray  # int64, of all splits
+    positions: np.ndarray  # int32, of the first token in the row
 
 
-def join_facts(parts: Sequence[RowFacts]) -> RowFacts:
-    """All rows of one or more parts."""
-    return RowFacts(
-        **{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(RowFacts)}
-    )
-
-
-def gather_facts(shards: Shards, traits: np.ndarray) -> RowFacts:
-    """The facts about every row of a split.
-
-    traits: uint8 over the vocabulary, see make_traits. Raises ShardError at a row that leaves its bounds.
-    """
-    parts, swapped = [], shards.manifest.config.examples.task.label_of(SWAPPED)
-    for batch in shards.batches():
-        original = restore_ids(batch)
-        lens_b = np.diff(batch.offsets) - batch.segment_a_len - np.where(batch.sop_label < 0, 2, 3)
-        texts, rows, is_equal, num_inside, num_unknown, num_bytes = measure_rows(
-            batch.arrays, original, traits, swapped
-        )
-        keys_b = batch.document_keys if batch.document_keys_b is None else batch.document_keys_b
-        parts.append(
-            RowFacts(
-                lens_a=batch.segment_a_len.astype(np.int32),
-                lens_b=np.maximum(lens_b, 0).astype(np.int32),
-                labels=batch.sop_label.copy(),
-                keys=batch.document_keys.copy(),
-                keys_b=keys_b.copy(),
-                num_unknown=num_unknown,
-                num_bytes=num_bytes,
-                texts=texts,
-                rows=rows,
-                is_equal=is_equal,
-                num_inside=num_inside,
-                sources=np.zeros(len(batch), np.uint16) if batch.sources is None else batch.sources.copy(),
-            )
-        )
-    return join_facts(parts)
+def read_batches(opened: Sequence[Shards]) -> Iterator[Examples]:
+    """The rows of these splits, one after another. Raises ShardError at a row that leaves its bounds."""
+    return (batch for shards in opened for batch in shards.batches())
 
 
 def choose_documents(keys: np.ndarray, lens: np.ndarray) -> tuple[np.ndarray, float]:
@@ -122,7 +79,8 @@ def choose_documents(keys: np.ndarray, lens: np.ndarray) -> tuple[np.ndarray, fl
     all, with a smaller share of their windows. A window's hash decides whether it is taken, so a header that documents
     share is taken from all of them or from none.
     """
-    order = np.argsort(rank_documents(keys))
+    ranks: Any = keys ^ _SAMPLING  # mixed, they are random numbers that the keys alone decide
+    order = np.argsort(mix(ranks))
     sizes = np.cumsum(lens[order])
     count = max(int(np.searchsorted(sizes, MAX_WINDOWS, side="right")), min(MIN_DOCUMENTS, len(keys)))
     is_chosen = np.zeros(len(keys), np.bool_)
@@ -133,16 +91,14 @@ def choose_documents(keys: np.ndarray, lens: np.ndarray) -> tuple[np.ndarray, fl
 def gather_windows(opened: Sequence[Shards], is_chosen: np.ndarray, share: float) -> Windows:
     """A share of the windows of the chosen rows. is_chosen: bool, for each row of all splits, one after another."""
     parts, row = [], 0
-    for batch in (batch for shards in opened for batch in shards.batches()):
+    for batch in read_batches(opened):
         chosen = is_chosen[row : row + len(batch)]
         if chosen.any():
             ids = restore_ids(batch)
             hashes, rows, positions = sample_windows(ids, batch.offsets, batch.segment_a_len, chosen, threshold(share))
-            # Copies, because slices would keep the buffers alive, which are much larger.
-            parts.append((hashes.copy(), rows + row, positions.copy()))
+            parts.append((hashes, rows + row, positions))
         row += len(batch)
-    hashes, rows, positions = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return Windows(hashes=hashes, rows=rows, positions=positions)
+    return Windows(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
 def make_traits(
@@ -161,22 +117,22 @@ def make_traits(
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """All rows and documents of a folder. facts: of all splits, one after another.
-
-    begins: the first row of each split, and last the number of all rows; documents: uint64, all keys, sorted; owners:
-    int64, the index of each row's document in these; has_prefix: whether the tokenizer puts a space before each text.
-    """
+    """All rows and documents of a folder."""
 
     shards: list[Shards]
-    begins: list[int]
-    facts: RowFacts
-    documents: np.ndarray
-    owners: np.ndarray
-    has_prefix: bool
+    begins: list[int]  # the first row of each split, and last the number of all rows
+    facts: RowFacts  # of all splits, one after another
+    documents: np.ndarray  # uint64, the keys of all documents, sorted
+    owners: np.ndarray  # int64, the index of each row's document in these
+    has_prefix: bool  # whether the tokenizer puts a space before each text
 
     @property
     def tokenizer(self) -> Tokenizer:
         return self.shards[0].tokenizer
+
+    @property
+    def config(self) -> ExampleConfig:
+        return self.shards[0].manifest.config.examples
 
     def add_by_document(self, values: np.ndarray) -> np.ndarray:
         """The sum of `values`, one for each row, over the rows of each document: float64."""
@@ -186,27 +142,47 @@ class Subject:
 
 def gather_subject(opened: list[Shards]) -> Subject:
     """Gather the facts about every row of these splits. Raises ShardError at a row that leaves its bounds."""
-    tokenizer = opened[0].tokenizer
+    tokenizer, manifest = opened[0].tokenizer, opened[0].manifest
     # The words of language, also where the build masks single pieces.
-    words, pieces = tokenizer.word_rule(opened[0].manifest.rules_version), tokenizer.piece_texts
+    words, pieces = tokenizer.word_rule(manifest.rules_version), tokenizer.piece_texts
     is_bytes, is_unknown = find_byte_pieces(tokenizer), np.arange(len(pieces)) == tokenizer.unk_id
     starts_inside = ~((words.starts > 0) | tokenizer.specials.is_special | is_unknown | is_bytes)
     is_apostrophe = np.array([piece in _APOSTROPHES for piece in pieces])
     traits = make_traits(starts_inside, is_unknown, (words.standalone > 0) & ~is_apostrophe, is_bytes)
-    parts = [gather_facts(shards, traits) for shards in opened]
-    begins = np.cumsum([0, *map(len, parts)]).tolist()
-    facts = join_facts(parts)
+    swapped, parts = manifest.config.examples.task.label_of(SWAPPED), []
+    for batch in read_batches(opened):
+        measured = measure_rows(batch.arrays, restore_ids(batch), traits, swapped)
+        lens_b = np.diff(batch.offsets) - batch.segment_a_len - np.where(batch.sop_label < 0, 2, 3)
+        columns = {
+            "lens_a": batch.segment_a_len.astype(np.int32),
+            "lens_b": np.maximum(lens_b, 0).astype(np.int32),
+            "labels": batch.sop_label,
+            "keys": batch.document_keys,
+            "keys_b": batch.document_keys if batch.document_keys_b is None else batch.document_keys_b,
+            "sources": np.zeros(len(batch), np.uint16) if batch.sources is None else batch.sources,
+            **dict(zip(_MEASURED, measured, strict=True)),
+        }
+        parts.append({name: column.copy() for name, column in columns.items()})  # so that no batch is kept
+    facts = RowFacts(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
     documents, owners = np.unique(facts.keys, return_inverse=True)
     return Subject(
-        shards=opened, begins=begins, facts=facts, documents=documents, owners=owners, has_prefix=tokenizer.has_prefix
+        shards=opened,
+        begins=np.cumsum([0, *map(len, opened)]).tolist(),
+        facts=facts,
+        documents=documents,
+        owners=owners,
+        has_prefix=tokenizer.has_prefix,
     )
+
+
+_MEASURED = ("texts", "rows", "is_equal", "num_inside", "num_unknown", "num_bytes")
 
 
 @kernel
 def measure_rows(
     batch: ExampleArrays, original: np.ndarray, traits: np.ndarray, swapped: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """RowFacts.texts, rows, is_equal, num_inside, num_unknown and num_bytes.
+    """The fields _MEASURED of RowFacts.
 
     original: the ids before masking; swapped: the label of swapped pairs.
     """
@@ -244,16 +220,6 @@ def measure_rows(
     return texts, rows, is_equal, num_inside, num_unknown, num_bytes
 
 
-@kernel
-def rank_documents(keys: np.ndarray) -> np.ndarray:
-    """A random number for each document, drawn from its key alone: uint64. The lowest are sampled first."""
-    ranks = np.empty(len(keys), np.uint64)
-    for i in range(len(keys)):
-        ranks[i] = mix(keys[i] ^ _SAMPLING)
-    return ranks
-
-
-@kernel
 def sample_windows(
     ids: np.ndarray, offsets: np.ndarray, segment_a_len: np.ndarray, is_chosen: np.ndarray, limit: np.uint64
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -261,35 +227,18 @@ def sample_windows(
 
     The hash decides, so equal windows are all taken or all left out.
     """
-    # A rolling hash, a polynomial of the ids: each step multiplies by the base, adds the id that enters the window and
-    # subtracts the one that leaves it, times base ** WINDOW.
-    base, leaving = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
-    for _ in range(WINDOW):
-        leaving *= base
-    capacity = 0
-    for row in range(len(segment_a_len)):
-        if is_chosen[row]:
-            capacity += offsets[row + 1] - offsets[row]
-    hashes, rows, positions = np.empty(capacity, np.uint64), np.empty(capacity, np.int64), np.empty(capacity, np.int32)
-    count = 0
-    for row in range(len(segment_a_len)):
-        if not is_chosen[row]:
-            continue
-        begin, end = offsets[row], offsets[row + 1]
-        sep = begin + 1 + segment_a_len[row]
-        rolling, filled = np.uint64(0), 0  # filled: tokens in the window, up to WINDOW
-        for at in range(begin + 1, end - 1):
-            if at == sep:
-                rolling, filled = np.uint64(0), 0
-                continue
-            rolling = rolling * base + np.uint64(ids[at]) + np.uint64(1)  # + 1, so that an id of 0 counts
-            if filled == WINDOW:
-                rolling -= leaving * (np.uint64(ids[at - WINDOW]) + np.uint64(1))
-            else:
-                filled += 1
-            if filled == WINDOW:
-                mixed = mix(rolling)
-                if mixed <= limit:
-                    hashes[count], rows[count], positions[count] = mixed, row, at - WINDOW + 1 - begin
-                    count += 1
-    return hashes[:count], rows[:count], positions[:count]
+    lens = np.where(is_chosen, np.diff(offsets), 0)
+    places = np.flatnonzero(np.repeat(is_chosen, np.diff(offsets)))  # of all tokens of chosen rows
+    rows, codes = np.repeat(np.arange(len(lens)), lens), ids[places].astype(np.uint64) + np.uint64(1)
+    positions = (places - offsets[rows]).astype(np.int32)
+    # [CLS], both [SEP], and a number more for the end: a window is in one segment if it holds none of them.
+    is_special = (positions == 0) | (positions == 1 + segment_a_len[rows]) | (positions == lens[rows] - 1)
+    num_specials = np.concatenate(([0], np.cumsum(is_special)))
+    num_windows = max(len(codes) - WINDOW + 1, 0)
+    is_inside = num_specials[WINDOW : WINDOW + num_windows] == num_specials[:num_windows]
+    hashes: Any = np.zeros(num_windows, np.uint64)
+    for i in range(WINDOW):  # a polynomial of the ids
+        hashes = hashes * _BASE + codes[i : i + num_windows]
+    hashes = mix(hashes)
+    taken = np.flatnonzero(is_inside & (hashes <= limit))
+    return hashes[taken], rows[taken], positions[taken]

@@ -14,17 +14,16 @@ VERDICTS = (OK, NOT_KNOWN, LOOK, BAD)  # from best to worst
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One check. look, bad: the lowest figure with this verdict. why: the reason for these limits."""
+    """One check. limits: the lowest figures that are look and bad; why: the reason for them."""
 
     name: str
     title: str
-    look: float
-    bad: float
+    limits: tuple[float, float]
     why: str
     advice: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Check:
     """The result of a rule. figure: None where nothing could be measured; details: more figures, by stable names."""
 
@@ -37,15 +36,15 @@ class Check:
     def verdict(self) -> str:
         if self.figure is None:
             return NOT_KNOWN
-        return BAD if self.figure >= self.rule.bad else LOOK if self.figure >= self.rule.look else OK
+        look, bad = self.rule.limits
+        return BAD if self.figure >= bad else LOOK if self.figure >= look else OK
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "title": self.rule.title,
             "verdict": self.verdict,
             "figure": self.figure,
-            "look": self.rule.look,
-            "bad": self.rule.bad,
+            **dict(zip(("look", "bad"), self.rule.limits, strict=True)),
             "finding": self.finding,
             "advice": self.rule.advice if self.verdict in (LOOK, BAD) else None,
             "details": self.details,
@@ -55,8 +54,7 @@ class Check:
 ORDER_FROM_LENGTHS = Rule(
     name="order_from_lengths",
     title="sentence order guessed from segment lengths",
-    look=0.02,
-    bad=0.05,
+    limits=(0.02, 0.05),
     why="the figure is what a guess fitted on lengths gains over chance; 0 if within three standard errors. A guess "
     "that is right in 52 % of the cases tells 0.001 bit of the label, in 55 % 0.007 bit. If rows are only filled "
     "from the front of each document, 53.8 % are right",
@@ -65,8 +63,7 @@ ORDER_FROM_LENGTHS = Rule(
 ORDER_FROM_SURFACE = Rule(
     name="order_from_surface",
     title="sentence order guessed from the surface of segments",
-    look=0.08,
-    bad=0.1,
+    limits=(0.08, 0.1),
     why="the figure is what a guess gains over chance from how segments begin and end; 0 if within three standard "
     "errors. Faultless sets of books and Chinese classics have 1 to 7 %: who speaks, how chapters open. With a quarter "
     "of the pairs cut inside a sentence it is 16 %, with long sentences at the edges of rows 10 %",
@@ -75,8 +72,7 @@ ORDER_FROM_SURFACE = Rule(
 ORDER_FROM_FRAGMENTS = Rule(
     name="order_from_fragments",
     title="sentence order guessed from incomplete sentences",
-    look=0.01,
-    bad=0.04,
+    limits=(0.01, 0.04),
     why="the same, only from lower case at the beginning, stops at the end, brackets and headings: under 0.1 % in "
     "books, and always a fault. It is about 0.45 times the share of the pairs that are cut inside a sentence",
     advice="segments begin or end inside sentences, or headings are segments: check the pairs, and whether "
@@ -85,8 +81,7 @@ ORDER_FROM_FRAGMENTS = Rule(
 ORDER_FROM_OUTER_SENTENCES = Rule(
     name="order_from_outer_sentences",
     title="sentence order guessed from first and last sentences",
-    look=0.03,
-    bad=0.06,
+    limits=(0.03, 0.06),
     why="the same, from the lengths of the first and the last sentence of A and B: 0 to 1.5 % in faultless sets, 4.5 "
     "to 9.6 % if the sentence that did not fit into a row always begins or ends the next",
     advice="long sentences are at the edges of rows: check how rows are filled and where pairs are divided",
@@ -94,8 +89,7 @@ ORDER_FROM_OUTER_SENTENCES = Rule(
 LABELS_AGAINST_QUOTES = Rule(
     name="labels_against_quotes",
     title="labels compared with quotation marks",
-    look=0.4,
-    bad=0.47,
+    limits=(0.4, 0.47),
     why="the segment that leaves a quotation or bracket open usually comes before the one that closes it. In books 19 "
     "% (length 512) to 30 % (128) of such pairs are the other way round, as a long speech may begin before a row or "
     "end after it. With random labels half of them are, with inverted ones more. The figure is the share of these less "
@@ -105,8 +99,7 @@ LABELS_AGAINST_QUOTES = Rule(
 LABEL_SHARES = Rule(
     name="label_shares",
     title="shares of the labels",
-    look=0.05,
-    bad=0.15,
+    limits=(0.05, 0.15),
     why="only with random segments (--pairs nsp, order3). The figure is the largest difference from an equal share; 0 "
     "if within three standard errors. Rows that find no other document keep their own B, so a corpus of few documents "
     "has fewer random ones; of English books nearly all find one",
@@ -115,8 +108,7 @@ LABEL_SHARES = Rule(
 RANDOM_FROM_LENGTHS = Rule(
     name="random_from_lengths",
     title="random segments guessed from segment lengths",
-    look=0.02,
-    bad=0.05,
+    limits=(0.02, 0.05),
     why="as for the order, but only with random segments. Chance is the larger share. It is 0 in faultless sets: "
     "segments of nearly equal length change places",
     advice="a model can learn the label without reading; check how segments were exchanged",
@@ -124,8 +116,7 @@ RANDOM_FROM_LENGTHS = Rule(
 RANDOM_FROM_TOPIC = Rule(
     name="random_from_topic",
     title="random segments guessed from shared words",
-    look=0.1,
-    bad=0.45,
+    limits=(0.1, 0.45),
     why="the same, from the pieces that A and B share. Segments of two documents share fewer words than neighbours, "
     "so this is in the task: 21 % (length 128) and 31 % (512) in books, 31 % and 37 % in Chinese classics. A model "
     "can solve so much of the task by comparing topics (ALBERT, 3.1); with 45 % hardly anything else is left",
@@ -135,24 +126,21 @@ RANDOM_FROM_TOPIC = Rule(
 EQUAL_SEGMENTS = Rule(
     name="equal_segments",
     title="pairs whose segments are equal",
-    look=0.001,
-    bad=0.01,
+    limits=(0.001, 0.01),
     why="their label is noise; prose has none, lists and refrains have a few",
     advice="drop repeated lines and sentences from the corpus",
 )
 SHARED_DOCUMENTS = Rule(
     name="shared_documents",
     title="documents in both training and validation",
-    look=1,
-    bad=1,
+    limits=(1, 1),
     why="a build puts equal documents into one split, so a single one is a fault",
     advice="build anew; the shards of several builds were mixed, or edited",
 )
 DUPLICATE_DOCUMENTS = Rule(
     name="duplicate_documents",
     title="documents given more than once",
-    look=0.005,
-    bad=0.05,
+    limits=(0.005, 0.05),
     why="a few copies do little harm; one in twenty means that a file was read twice",
     advice="build without --keep-duplicates, and build anew if an older version of albert-data made the shards; look "
     "for a file with two names",
@@ -160,16 +148,14 @@ DUPLICATE_DOCUMENTS = Rule(
 DUPLICATE_ROWS = Rule(
     name="duplicate_rows",
     title="rows whose text another document has too",
-    look=0.005,
-    bad=0.05,
+    limits=(0.005, 0.05),
     why="as for documents: near copies share some of their rows; prose has none",
     advice="deduplicate the corpus by passages; near copies differ in a line or two",
 )
 NEAR_EMPTY_ROWS = Rule(
     name="near_empty_rows",
     title="near-empty rows, more than short_seq_prob asks for",
-    look=0.02,
-    bad=0.1,
+    limits=(0.02, 0.1),
     why="rows with under a sixteenth of the possible tokens, less the short_seq_prob / 16 that are so by design. The "
     "last row of a document has what is left: one in 16 is near-empty, 2 % of all rows if documents have three, more "
     "if fewer",
@@ -178,8 +164,7 @@ NEAR_EMPTY_ROWS = Rule(
 UNPAIRED_ROWS = Rule(
     name="unpaired_rows",
     title="rows without a pair",
-    look=0.25,
-    bad=0.5,
+    limits=(0.25, 0.5),
     why="a row that can hold only one sentence teaches no order: 12 % of books at 128 tokens, 0.2 % at 512, under 1 % "
     "of Chinese classics. More than a quarter means documents of one sentence, or sentences that are long for this "
     "length",
@@ -188,8 +173,7 @@ UNPAIRED_ROWS = Rule(
 SEGMENTS_INSIDE_WORD = Rule(
     name="segments_inside_word",
     title="segments that begin inside a word",
-    look=0.005,
-    bad=0.03,
+    limits=(0.005, 0.03),
     why="a sentence longer than a row is cut between words; only a word longer than a row is cut inside. What "
     "follows an apostrophe, or a dash that is not in the row, is counted too; 0.2 % of books at 128 tokens",
     advice="look for base64, hashes and lines without spaces, and drop them; or the tokenizer is for another script",
@@ -197,24 +181,21 @@ SEGMENTS_INSIDE_WORD = Rule(
 UNKNOWN_RATE = Rule(
     name="unknown_rate",
     title="unknown tokens",
-    look=0.005,
-    bad=0.02,
+    limits=(0.005, 0.02),
     why="a vocabulary of 99.995 % coverage leaves 0.02 % of the tokens of books unknown, one of 99.95 % leaves 0.2 %",
     advice="train the vocabulary on this corpus, with a higher --character-coverage, or drop what is of another script",
 )
 UNKNOWN_BY_FILE = Rule(
     name="unknown_by_source",  # names are stable: this one is older than the word "file"
     title="unknown tokens of the worst file or source",
-    look=0.02,
-    bad=0.1,
+    limits=(0.02, 0.1),
     why="finds a file in another script or of broken text, even if it is a small part of the whole",
     advice="check that file: another language, another encoding, or tables and code",
 )
 BYTE_PIECES = Rule(
     name="byte_pieces",
     title="tokens that spell parts of characters",
-    look=0.05,
-    bad=0.25,
+    limits=(0.05, 0.25),
     why="no text is lost in byte pieces, but characters without a piece take two to four tokens, and masks hide parts "
     "of them. The figure is that of the worst file or source where these are known. A vocabulary of 8,000 pieces made "
     "of the same text has 0.03 to 3 % of such tokens (books, classics; byte fallback, byte-level BPE), one of another "
@@ -224,32 +205,28 @@ BYTE_PIECES = Rule(
 LARGEST_DOCUMENT = Rule(
     name="largest_document",
     title="share of the largest document",
-    look=0.1,
-    bad=0.5,
+    limits=(0.1, 0.5),
     why="a tenth of all tokens is a lot for one document; half of them usually means a file read as one document",
     advice="check that documents are separated: in .txt by a blank line, in .jsonl by line",
 )
 LARGEST_FILE = Rule(
     name="largest_source",  # stable, too
     title="share of the largest file or source",
-    look=0.8,
-    bad=0.95,
+    limits=(0.8, 0.95),
     why="of two equal files each has a half; if one has four fifths, the others hardly count",
     advice="balance the files: take a part of the largest, or more of the others",
 )
 BOILERPLATE = Rule(
     name="boilerplate",
     title="text that occurs in many documents",
-    look=0.01,
-    bad=0.05,
+    limits=(0.01, 0.05),
     why="windows of 12 tokens in at least 1 % of the documents, and at least 5; idioms are shorter",
     advice="drop lines that repeat across documents: headers, licences, navigation",
 )
 LOST_CHARACTERS = Rule(
     name="lost_characters",
     title="characters that the tokenizer loses",
-    look=0.002,
-    bad=0.02,
+    limits=(0.002, 0.02),
     why="a vocabulary of 99.995 % coverage leaves out 0.005 %, one of 99.95 % leaves out 0.05 %; normalisation should "
     "lose none",
     advice="train the vocabulary without a normalisation that strips them, or with a higher --character-coverage",

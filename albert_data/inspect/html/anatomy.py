@@ -12,16 +12,25 @@ from itertools import groupby
 
 import numpy as np
 
-from albert_data.inspect.decoding import KEPT, MASKED, PLAIN, RANDOM, name_piece
-from albert_data.inspect.scripts import count_scripts
-from albert_data.inspect.statistics import Statistics
-from albert_data.inspect.summary import format_figure
+from albert_data.inspect.decoding import (
+    KEPT,
+    MASKED,
+    PLAIN,
+    RANDOM,
+    Token,
+    find_segments,
+    find_starts,
+    name_kind,
+    name_piece,
+)
+from albert_data.inspect.report import format_figure
+from albert_data.inspect.statistics import Statistics, count_scripts
 from albert_data.pair_tasks import IN_ORDER, NO_LABEL, RANDOM_B, SWAPPED, PairTask
 from albert_data.report.page import escape, render_table
 from albert_data.sentences.text import split_sentences
 from albert_data.shards.reader import Example, Shards
 from albert_data.tokenizer.piece_texts import find_script
-from albert_data.tokenizer.words import WordRule, find_word_starts
+from albert_data.tokenizer.words import WordRule
 from albert_data.wording import count_of, format_share
 
 _NUM_SEARCHED, _NUM_READ = 2_000, 100  # rows that are ranked by counts alone; how many of the best are decoded
@@ -31,18 +40,6 @@ _KINDS = {  # the names of their figures, and labels
     RANDOM: ("shown_as_random", "a random piece"),
     KEPT: ("shown_as_kept", "unchanged"),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Piece:
-    """A token. kind: PLAIN, or what became of a masked one; shown: the piece that the model sees."""
-
-    original: str
-    shown: str
-    kind: str
-
-
-Word = list[Piece]
 _PAIR_TITLES = {
     "sop": "A pair, in order or swapped",
     "nsp": "A pair, of one document or of two",
@@ -58,6 +55,8 @@ _PAIR_TEXTS = {
     "third B is of another document (label 2). The model has to say which it is.",
 }
 
+Word = list[Token]  # of one piece each; `shown` is set where it is plain, too
+
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
@@ -66,6 +65,10 @@ class Segment:
     name: str
     spans: list[tuple[bool, list[Word]]]
     sentences: list[str]
+
+    @property
+    def masked_spans(self) -> list[list[Word]]:
+        return [words for is_masked, words in self.spans if is_masked]
 
 
 def choose_row(shards: Shards, statistics: Statistics) -> int | None:
@@ -76,21 +79,17 @@ def choose_row(shards: Shards, statistics: Statistics) -> int | None:
     this order: a pair; that script; all three kinds; the longest span; a masked word of several pieces; three
     sentences; swapped; a length that fits on a screen. statistics: of the split.
     """
-    is_other = _find_other_scripts(statistics, shards.tokenizer.piece_texts)
+    pieces = shards.tokenizer.piece_texts
+    main = {"", *(one.script for one in count_scripts(statistics.piece_counts, pieces)[:1])}
+    is_other = np.array([find_script(piece).capitalize() not in main for piece in pieces])
     rows = range(min(_NUM_SEARCHED, len(shards)))
     judged = {row: _judge_counts(shards[row], shards.tokenizer.mask_id, is_other) for row in rows}
     best = sorted(judged, key=lambda row: judged[row])[:_NUM_READ]
     return min(best, key=lambda row: _judge(shards, row, judged[row]), default=None)
 
 
-def _find_other_scripts(statistics: Statistics, pieces: Sequence[str]) -> np.ndarray:
-    """Which pieces (bool) have letters, and in another script than most of the text."""
-    main = count_scripts(statistics.piece_counts, pieces)[:1]
-    return np.array([find_script(piece).capitalize() not in ("", *(one.script for one in main)) for piece in pieces])
-
-
 def _judge_counts(example: Example, mask_id: int, is_other: np.ndarray) -> tuple[int, ...]:
-    """What is known without decoding the row; smaller is better."""
+    """What is known without decoding the row; smaller is better. is_other: bool [vocabulary], of another script."""
     in_other = bool(is_other[example.original_ids].mean() > 0.25)
     shown = example.input_ids[example.masked_positions]
     is_mask, is_kept = shown == mask_id, shown == example.masked_ids
@@ -100,15 +99,15 @@ def _judge_counts(example: Example, mask_id: int, is_other: np.ndarray) -> tuple
 
 def _judge(shards: Shards, row: int, counts: tuple[int, ...]) -> tuple[int, ...]:
     """The order of choose_row; smaller is better. counts: by _judge_counts."""
-    example, segments = shards[row], read_segments(shards, row)
-    masked = [words for segment in segments for is_masked, words in segment.spans if is_masked]
+    segments = read_segments(shards, row)
+    masked = [words for segment in segments for words in segment.masked_spans]
     *firsts, distance = counts
     return (
         *firsts,
         -max(map(len, masked), default=0),
         int(all(len(word) == 1 for words in masked for word in words)),
         int(sum(len(segment.sentences) for segment in segments) < 3),
-        int(example.sop_label != shards.manifest.config.examples.task.label_of(SWAPPED)),
+        int(shards[row].sop_label != shards.manifest.config.examples.task.label_of(SWAPPED)),
         distance,
     )
 
@@ -116,24 +115,20 @@ def _judge(shards: Shards, row: int, counts: tuple[int, ...]) -> tuple[int, ...]
 def read_segments(shards: Shards, row: int) -> list[Segment]:
     """Segment A, and B where the row has one."""
     example, manifest = shards[row], shards.manifest
-    rule = shards.tokenizer.choose_words(manifest.config.examples, manifest.rules_version)
-    sep, end = 1 + example.segment_a_len, len(example.input_ids) - 1
-    bounds = [("A", 1, sep), *([("B", sep + 1, end)] if sep + 1 < end else [])]
-    return [
-        Segment(
-            name=name,
-            spans=_find_spans(list(_find_words(example, begin, end, shards, rule)), manifest.config.examples.span_gap),
-            sentences=_find_sentences(example, begin, end, shards),
-        )
-        for name, begin, end in bounds
-    ]
+    config, text = manifest.config.examples, manifest.find_text_config(example.source)
+    rule = shards.tokenizer.choose_words(config, manifest.rules_version)
+    segments = []
+    for name, begin, end in find_segments(example):
+        decoded = shards.tokenizer.decode(example.original_ids[begin:end]).strip()
+        sentences = split_sentences(decoded, text.language) if text.sentences == "prose" else []
+        spans = _find_spans(_find_words(example, begin, end, shards, rule), config.span_gap)
+        segments.append(Segment(name=name, spans=list(spans), sentences=sentences or [decoded]))
+    return segments
 
 
 def _find_words(example: Example, begin: int, end: int, shards: Shards, rule: WordRule) -> Iterator[Word]:
     tokenizer, original = shards.tokenizer, example.original_ids
-    is_special = tokenizer.specials.is_special[original[begin:end]]
-    starts = find_word_starts(original[begin:end], rule) | is_special
-    starts[1:] |= is_special[:-1]  # a special piece in a segment is a word of its own
+    starts = find_starts(original[begin:end], rule, tokenizer.specials.is_special)
     masked = set(example.masked_positions.tolist())
     word: Word = []
     for at in range(begin, end):
@@ -141,28 +136,20 @@ def _find_words(example: Example, begin: int, end: int, shards: Shards, rule: Wo
             yield word
             word = []
         here, there = int(original[at]), int(example.input_ids[at])
-        kind = MASKED if there == tokenizer.mask_id else KEPT if here == there else RANDOM
-        pieces = (name_piece(tokenizer.piece_texts[i]) for i in (here, there))
-        word.append(Piece(original=next(pieces), shown=next(pieces), kind=kind if at in masked else PLAIN))
+        kind = name_kind(here, there, tokenizer) if at in masked else PLAIN
+        names = (name_piece(tokenizer.piece_texts[i]) for i in (here, there))
+        word.append(Token(kind, *names))
     if word:
         yield word
 
 
-def _find_spans(words: list[Word], gap: int) -> list[tuple[bool, list[Word]]]:
+def _find_spans(words: Iterator[Word], gap: int) -> Iterator[tuple[bool, list[Word]]]:
     """A span is a longest sequence of masked words, or without a gap between spans, each masked word."""
-    groups = groupby(words, key=lambda word: all(piece.kind != PLAIN for piece in word))
-    spans = [(is_masked, list(group)) for is_masked, group in groups]
-    if gap:
-        return spans
-    return [(m, part) for m, group in spans for part in ([[word] for word in group] if m else [group])]
-
-
-def _find_sentences(example: Example, begin: int, end: int, shards: Shards) -> list[str]:
-    text = shards.tokenizer.decode(example.original_ids[begin:end]).strip()
-    config = shards.manifest.find_text_config(example.source)
-    if config.sentences != "prose":
-        return [text]
-    return split_sentences(text, config.language) or [text]
+    for is_masked, group in groupby(words, key=lambda word: all(token.kind != PLAIN for token in word)):
+        if is_masked and not gap:
+            yield from ((True, [word]) for word in group)
+        else:
+            yield is_masked, list(group)
 
 
 # ---- HTML ----
@@ -175,7 +162,7 @@ def render_anatomy(shards: Shards, measured: Mapping[str, Statistics]) -> str:
     if statistics is None or row is None:
         return f"<p>{escape(shards.split)} has no rows.</p>"
     example, segments = shards[row], read_segments(shards, row)
-    task = shards.manifest.config.examples.task
+    task, unit = shards.manifest.config.examples.task, "word" if statistics.config.masks_words else "piece"
     in_document = segments[::-1] if example.sop_label == task.label_of(SWAPPED) else segments
     about = (
         f"Row {row:,} of {shards.split}: {count_of(len(example.input_ids), 'token')}, "
@@ -186,8 +173,8 @@ def render_anatomy(shards: Shards, measured: Mapping[str, Statistics]) -> str:
     steps = [
         ("Sentences of a document", _render_sentences(example, in_document, language)),
         (_PAIR_TITLES[task.name], _render_pair(example, in_document, task)),
-        ("Words and their pieces, masked in spans", _render_words(segments, language, statistics)),
-        ("Lengths of the spans", _render_span_lens(segments, statistics)),
+        ("Words and their pieces, masked in spans", _render_words(segments, language, unit)),
+        ("Lengths of the spans", _render_span_lens(segments, statistics, unit)),
         ("What the model sees in place of a masked token", _render_kinds(segments, statistics)),
     ]
     cards = (
@@ -248,15 +235,15 @@ def _special(name: str) -> str:
     return f'<span class="special">{name}</span>'
 
 
-def _render_words(segments: Sequence[Segment], language: str, statistics: Statistics) -> str:
+def _render_words(segments: Sequence[Segment], language: str, unit: str) -> str:
     says = (
         "Each box is a word. Dashed lines inside it separate the pieces of the vocabulary that spell it. A frame holds "
         "a masked span of neighbouring words, all of whose pieces are to be predicted; below is what the model sees."
-        if statistics.config.masks_words
+        if unit == "word"
         else "Each box is a piece: this set masks single pieces, not whole words. A frame holds a masked span of "
         "neighbouring pieces, all of which are to be predicted; below each is what the model sees."
     )
-    parts, unit = [f"<p>{escape(says)}</p>"], _name_unit(statistics)
+    parts = [f"<p>{escape(says)}</p>"]
     for number, segment in enumerate(segments):
         begin = _special("[CLS]") if number == 0 else ""
         flow = "".join(_render_span(*span, unit) for span in segment.spans)
@@ -267,11 +254,6 @@ def _render_words(segments: Sequence[Segment], language: str, statistics: Statis
     return "".join(parts)
 
 
-def _name_unit(statistics: Statistics) -> str:
-    """What is masked as a whole. A set that masks single pieces has words of one piece each."""
-    return "word" if statistics.config.masks_words else "piece"
-
-
 def _render_span(is_masked: bool, words: Sequence[Word], unit: str) -> str:
     boxes = "".join(f'<span class="word">{"".join(map(_render_piece, word))}</span>' for word in words)
     if not is_masked:
@@ -279,18 +261,14 @@ def _render_span(is_masked: bool, words: Sequence[Word], unit: str) -> str:
     return f'<span class="span"><span class="length">{count_of(len(words), unit)}</span>{boxes}</span>'
 
 
-def _render_piece(piece: Piece) -> str:
-    original = f"<bdi>{escape(piece.original)}</bdi>"
-    if piece.kind == PLAIN:
-        return f'<span class="piece">{original}</span>'
-    return f'<span class="piece">{original}<bdi class="{piece.kind}">{escape(piece.shown)}</bdi></span>'
+def _render_piece(token: Token) -> str:
+    shown = "" if token.kind == PLAIN else f'<bdi class="{token.kind}">{escape(token.shown)}</bdi>'
+    return f'<span class="piece"><bdi>{escape(token.original)}</bdi>{shown}</span>'
 
 
-def _render_span_lens(segments: Sequence[Segment], statistics: Statistics) -> str:
-    lens = [len(words) for segment in segments for is_masked, words in segment.spans if is_masked]
-    unit = _name_unit(statistics)
+def _render_span_lens(segments: Sequence[Segment], statistics: Statistics, unit: str) -> str:
+    lens = [len(words) for segment in segments for words in segment.masked_spans]
     config = statistics.config
-    counts = {f"spans_of_{n}": lens.count(n) for n in range(1, config.longest_span + 1)}
     share = "1/n" if config.masking == "ngram" else "0.8 to the power of n"
     lengths = (
         f"A span has at most {config.longest_span} {unit}s. Lengths are drawn so that the share of the spans with n "
@@ -299,26 +277,25 @@ def _render_span_lens(segments: Sequence[Segment], statistics: Statistics) -> st
         else f"Single {unit}s are masked. They"
     )
     says = f"{lengths} are drawn until {format_figure('share', config.mask_prob)} of the tokens are masked."
-    labels = [count_of(n, unit) for n in range(1, config.longest_span + 1)]
-    return _render_shares(says, "span", labels, counts, statistics)
+    rows = [(count_of(n, unit), f"spans_of_{n}", lens.count(n)) for n in range(1, config.longest_span + 1)]
+    return _render_shares(says, "span", rows, statistics)
 
 
 def _render_kinds(segments: Sequence[Segment], statistics: Statistics) -> str:
-    kinds = [piece.kind for segment in segments for _, words in segment.spans for word in words for piece in word]
-    counts = {name: kinds.count(kind) for kind, (name, _) in _KINDS.items()}
+    kinds = [token.kind for segment in segments for _, words in segment.spans for word in words for token in word]
     to_mask, random, kept = (format_share(share, 0) for share in statistics.config.replace_shares)
     says = (
         f"Each masked token is drawn by itself: {to_mask} show [MASK], {random} show a piece drawn at random, and "
         f"{kept} stay. All are to be predicted, so the model can't trust what it sees."
     )
-    return _render_shares(says, "shown", [label for _, label in _KINDS.values()], counts, statistics)
+    rows = [(label, figure, kinds.count(kind)) for kind, (figure, label) in _KINDS.items()]
+    return _render_shares(says, "shown", rows, statistics)
 
 
-def _render_shares(says: str, head: str, labels: Sequence[str], counts: dict[str, int], statistics: Statistics) -> str:
-    """A table of figures. counts: of the row, by the figure's name."""
+def _render_shares(says: str, head: str, rows: Sequence[tuple[str, str, int]], statistics: Statistics) -> str:
+    """A table of figures. rows: label, the figure's name, and the count of the row that is explained."""
     figures = {figure.name: (figure.intended, figure.realised) for figure in statistics.figures}
-    rows = [
-        [label, f"{count:,}", *(format_figure(name, value) for value in figures[name])]
-        for label, (name, count) in zip(labels, counts.items(), strict=True)
+    cells = [
+        [label, f"{count:,}", *(format_figure(name, value) for value in figures[name])] for label, name, count in rows
     ]
-    return f"<p>{escape(says)}</p>" + render_table([head, "this row", "intended", "split"], rows)
+    return f"<p>{escape(says)}</p>" + render_table([head, "this row", "intended", "split"], cells)

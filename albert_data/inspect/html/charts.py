@@ -7,77 +7,66 @@ the text (`ink`), what it realised in others.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from albert_data.config import ExampleConfig
 from albert_data.inspect.input_files import InputFiles, describe_input_files, shorten_names
+from albert_data.inspect.report import format_figure
 from albert_data.inspect.statistics import Statistics
-from albert_data.inspect.summary import describe_build_time, format_figure
-from albert_data.pipeline.stages import tabulate_stages
-from albert_data.pipeline.times import BuildTimes
-from albert_data.report.charts import (
-    Panel,
-    Plot,
-    Series,
-    draw_bar_rows,
-    draw_stacked_rows,
-    make_ticks,
-    share_ticks,
-)
+from albert_data.report.charts import Panel, Plot, Series, draw_bar_rows, draw_stacked_rows, make_ticks, share_ticks
 from albert_data.report.page import Chart
 from albert_data.wording import count_of, format_share
 
 _NUM_BINS = 32
-_MAX_POINTS = 512
+_MAX_POINTS, _MAX_LINES = 512, 32  # of the chart of positions, and of its table
 _NUM_FILES, _NAME_LEN = 20, 56  # files, and columns of a name
 _COLOURS = ("first", "second")  # of the splits
 Measured = Mapping[str, Statistics]
+Shares = Sequence[float | None]
 
 
-def draw_charts(statistics: Measured, build_time: BuildTimes | None, input_files: InputFiles | None) -> list[Chart]:
-    """All charts of splits with rows, none where there is no such split; of files and times where known."""
+def draw_charts(statistics: Measured, input_files: InputFiles | None) -> list[Chart]:
+    """All charts of splits with rows, none where there is no such split; of files where these are known."""
     draw = (_draw_lens, _draw_ngrams, _draw_positions, _draw_shown, _draw_labels, _draw_padding)
-    charts = [function(statistics) for function in draw] if statistics else []
-    charts += [_draw_input_files(input_files)] if input_files else []
-    return charts + ([_draw_stages(build_time)] if build_time and build_time.stages else [])
+    charts = [function(statistics, next(iter(statistics.values())).config) for function in draw] if statistics else []
+    return charts + ([_draw_input_files(input_files)] if input_files else [])
 
 
 def _percent(share: float | None) -> str:
     return format_figure("share", share)
 
 
-def _draw_lens(statistics: Measured) -> Chart:
-    max_len = next(iter(statistics.values())).config.max_seq_len
-    edges = np.unique(np.linspace(0, max_len, min(_NUM_BINS, max_len) + 1).round().astype(int))
-    shares = {
-        name: np.add.reduceat(np.array(measured.row_lens[1:]), edges[:-1]) / measured.num_rows
-        for name, measured in statistics.items()
-    }
-    top = 1.1 * max(float(found.max()) for found in shares.values())
+def _tabulate(head: Sequence[str], labels: Iterable[str], columns: Iterable[Shares]) -> list[list[str]]:
+    """A table with the shares of each label."""
+    return [list(head), *([label, *map(_percent, row)] for label, *row in zip(labels, *columns, strict=True))]
+
+
+def _draw_lens(statistics: Measured, config: ExampleConfig) -> Chart:
+    max_len = config.max_seq_len
+    edges = np.unique(np.linspace(0, max_len, min(_NUM_BINS, max_len) + 1).round().astype(int)).tolist()
+    shares = [(np.add.reduceat(m.row_lens[1:], edges[:-1]) / m.num_rows).tolist() for m in statistics.values()]
+    top = 1.1 * max(map(max, shares))
     series = [Series(name, _COLOURS[i], ("bar", "line")[i]) for i, name in enumerate(statistics)]
     ticks = make_ticks(0, max_len, "{:,.0f}".format), share_ticks(0, top)
     plot = Plot((0, max_len), (0, top), *ticks, "tokens in a row", series)
-    for i, found in enumerate(shares.values()):
-        if i > 0:
-            plot.stairs(series[i], edges.tolist(), found.tolist())
-            continue
-        for first, last, share in zip(edges, edges[1:], found, strict=False):
-            plot.bar(series[i], first, last - 0.14 * (last - first), share)
-    table = [["tokens", *statistics]] + [
-        [f"{first + 1:,} to {last:,}", *map(_percent, of_bin)]
-        for first, last, *of_bin in zip(edges, edges[1:], *shares.values(), strict=False)
-    ]
-    title, says = "Lengths of the rows", f"{'; '.join(_say_lens(*item) for item in statistics.items())}."
+    bins = list(zip(edges, edges[1:], strict=False))
+    for (first, last), share in zip(bins, shares[0], strict=True):
+        plot.bar(series[0], first, last - 0.14 * (last - first), share)
+    for other, found in zip(series[1:], shares[1:], strict=True):
+        plot.stairs(other, edges, found)
+    table = _tabulate(["tokens", *statistics], [f"{first + 1:,} to {last:,}" for first, last in bins], shares)
+    parts = []
+    for name, measured in statistics.items():
+        lens = measured.row_len_quantiles
+        half, few = f"half of the rows hold {lens['median']:,} tokens or more", f"one in twenty {lens['p5']:,} or fewer"
+        parts.append(f"{name}: {half}, {few}")
+    title, says = "Lengths of the rows", f"{'; '.join(parts)}."
     return Chart(name="lengths", title=title, says=says, svg=plot.to_svg("lengths", title, says), table=table)
 
 
-def _say_lens(name: str, measured: Statistics) -> str:
-    lens = measured.row_len_quantiles
-    return f"{name}: half of the rows hold {lens['median']:,} tokens or more, one in twenty {lens['p5']:,} or fewer"
-
-
-def _draw_groups(labels: Sequence[str], shares: Mapping[Series, Sequence[float | None]], x_title: str) -> Plot:
+def _draw_groups(labels: Sequence[str], shares: Mapping[Series, Shares], x_title: str) -> Plot:
     """For each label a group of bars, one of each series."""
     top = 1.15 * max(max(share or 0.0 for share in found) for found in shares.values()) or 1.0
     ticks = {i + 0.4: label for i, label in enumerate(labels)}
@@ -94,39 +83,37 @@ def _draw_beside_intended(
     statistics: Measured, name: str, title: str, figures: Mapping[str, str], x_title: str
 ) -> Chart:
     """Groups of bars of some figures, given by name with a label each: what is intended beside each split."""
-    by_split = {split: {one.name: one for one in measured.figures} for split, measured in statistics.items()}
-    first = next(iter(by_split.values()))
-    shares = {Series("intended", "ink", "hollow"): [first[figure].intended for figure in figures]}
-    for i, (split, found) in enumerate(by_split.items()):
+    shares: dict[Series, Shares] = {}
+    for i, (split, measured) in enumerate(statistics.items()):
+        found = {one.name: one for one in measured.figures}
+        shares.setdefault(Series("intended", "ink", "hollow"), [found[figure].intended for figure in figures])
         shares[Series(split, _COLOURS[i])] = [found[figure].realised for figure in figures]
     intended, realised = list(shares.values())[:2]
     widest = max(abs((share or 0.0) - (wanted or 0.0)) for share, wanted in zip(realised, intended, strict=True))
     says = f"{next(iter(statistics))} is within {100 * widest:.2f} percentage points of what is intended."
     svg = _draw_groups(list(figures.values()), shares, x_title).to_svg(name, title, says)
-    table = [["", *(series.name for series in shares)]] + [
-        [label, *map(_percent, row)] for label, *row in zip(figures.values(), *shares.values(), strict=True)
-    ]
+    table = _tabulate(["", *(series.name for series in shares)], figures.values(), shares.values())
     return Chart(name=name, title=title, says=says, svg=svg, table=table)
 
 
-def _draw_ngrams(statistics: Measured) -> Chart:
-    longest = next(iter(statistics.values())).config.longest_span
-    figures = {f"spans_of_{n}": str(n) for n in range(1, longest + 1)}
+def _draw_ngrams(statistics: Measured, config: ExampleConfig) -> Chart:
+    figures = {f"spans_of_{n}": str(n) for n in range(1, config.longest_span + 1)}
     return _draw_beside_intended(statistics, "ngrams", "Masked spans against p(n)", figures, "words in a span")
 
 
-def _draw_shown(statistics: Measured) -> Chart:
+def _draw_shown(statistics: Measured, _: ExampleConfig) -> Chart:
     figures = {"shown_as_mask": "[MASK]", "shown_as_random": "a random piece", "shown_as_kept": "unchanged"}
     return _draw_beside_intended(statistics, "shown", "What a masked token shows", figures, "shown")
 
 
-def _draw_positions(statistics: Measured) -> Chart:
+def _draw_positions(statistics: Measured, config: ExampleConfig) -> Chart:
     """Of the split with the most rows: in a small one the shares are chance alone."""
     name, measured = max(statistics.items(), key=lambda item: item[1].num_rows)
-    starts, tokens, masked, width = _bin_positions(measured)
-    filled = tokens > 0
-    starts, tokens, masked = starts[filled], tokens[filled], masked[filled]
-    shares, wanted = masked / tokens, measured.config.mask_prob
+    width, wanted = math.ceil(config.max_seq_len / _MAX_POINTS), config.mask_prob  # width: positions in a bin
+    starts = np.arange(0, config.max_seq_len, width)
+    tokens, masked = (np.add.reduceat(found, starts) for found in (measured.position_tokens, measured.position_masked))
+    starts, tokens, masked = (array[tokens > 0] for array in (starts, tokens, masked))
+    shares = masked / tokens
     # Neighbours are masked together, in spans, so a bin of `width` positions counts as tokens / width draws.
     errors = 2 * np.sqrt(wanted * (1 - wanted) * width / tokens)
     # Few rows reach the last positions, so these deviate far by chance: they do not count for the height of the axis.
@@ -141,41 +128,24 @@ def _draw_positions(statistics: Measured) -> Chart:
     plot.band(band, starts.tolist(), (wanted - errors).tolist(), (wanted + errors).tolist())
     plot.level(series[1], wanted)
     plot.line(series[0], list(zip(starts.tolist(), shares.tolist(), strict=True)))
-    inside = np.mean(np.abs(shares - wanted) <= errors) if len(shares) else 0.0
+    inside = format_share(float(np.mean(np.abs(shares - wanted) <= errors)) if len(shares) else 0.0, 0)
     title = "Masked share by position"
-    share = format_share(float(inside), 0)
-    says = f"{share} of the positions of {name} lie within two standard errors of {_percent(wanted)}."
-    table = [["position, from", "maskable tokens", "masked"]] + [
-        [f"{start:.0f}", f"{n:,}", _percent(m / n)] for start, n, m in zip(*_thin(starts, tokens, masked), strict=True)
-    ]
+    says = f"{inside} of the positions of {name} lie within two standard errors of {_percent(wanted)}."
+    table = [["position, from", "maskable tokens", "masked"]]
+    step = max(1, math.ceil(len(starts) / _MAX_LINES))
+    for i in range(0, len(starts), step):
+        total = tokens[i : i + step].sum()
+        table.append([f"{starts[i]:.0f}", f"{total:,}", _percent(masked[i : i + step].sum() / total)])
     return Chart(name="positions", title=title, says=says, svg=plot.to_svg("positions", title, says), table=table)
 
 
-def _bin_positions(measured: Statistics) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """The first position of each bin, its maskable tokens and its masked ones; positions in a bin."""
-    width = math.ceil(measured.config.max_seq_len / _MAX_POINTS)
-    starts = np.arange(0, measured.config.max_seq_len, width)
-    counts = (measured.position_tokens, measured.position_masked)
-    tokens, masked = (np.add.reduceat(np.array(values), starts) for values in counts)
-    return starts, tokens, masked, width
-
-
-def _thin(positions: np.ndarray, tokens: np.ndarray, masked: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same in at most 32 rows of a table."""
-    if len(positions) == 0:
-        return positions, tokens, masked
-    starts = np.arange(0, len(positions), math.ceil(len(positions) / 32))
-    return positions[starts], np.add.reduceat(tokens, starts), np.add.reduceat(masked, starts)
-
-
-def _draw_labels(statistics: Measured) -> Chart:
-    task = next(iter(statistics.values())).config.task
-    parts = [*map(Series, task.orders, ("first", "second", "fourth")), Series("no pair", "third")]
+def _draw_labels(statistics: Measured, config: ExampleConfig) -> Chart:
+    orders = config.task.orders
+    parts = [*map(Series, orders, ("first", "second", "fourth")), Series("no pair", "third")]
     shares = {name: [n / measured.num_rows for n in measured.label_counts] for name, measured in statistics.items()}
     title, says = "Order of the segments", f"{'; '.join(_say_labels(*item) for item in statistics.items())}."
     table = [["", *(part.name for part in parts)]] + [[name, *map(_percent, row)] for name, row in shares.items()]
-    num_labels = len(task.orders)
-    svg = draw_stacked_rows("labels", title, says, shares, parts, [i / num_labels for i in range(1, num_labels)])
+    svg = draw_stacked_rows("labels", title, says, shares, parts, [i / len(orders) for i in range(1, len(orders))])
     return Chart(name="labels", title=title, says=says, svg=svg, table=table)
 
 
@@ -198,22 +168,18 @@ def _say_labels(name: str, measured: Statistics) -> str:
     return f"{name}: {', '.join(shares)}{chance}, {alone}"
 
 
-def _draw_padding(statistics: Measured) -> Chart:
-    labels = [f"{bucket_len:,}" for bucket_len in next(iter(statistics.values())).padding_by_bucket]
-    shares = {
-        Series(name, _COLOURS[i]): list(measured.padding_by_bucket.values())
-        for i, (name, measured) in enumerate(statistics.items())
-    }
-    table = [["padded to a multiple of", *statistics]] + [
-        [label, *map(_percent, row)] for label, *row in zip(labels, *shares.values(), strict=True)
-    ]
+def _draw_padding(statistics: Measured, config: ExampleConfig) -> Chart:
+    found = {name: measured.padding_by_bucket for name, measured in statistics.items()}
+    labels = [f"{bucket_len:,}" for bucket_len in next(iter(found.values()))]
+    shares = {Series(name, _COLOURS[i]): list(by_len.values()) for i, (name, by_len) in enumerate(found.items())}
     parts = (
         f"{name}: {_percent(m.padding_share)} of a batch is padding if every row is padded to "
-        f"{m.config.max_seq_len:,} tokens, {_percent(m.pad_to_buckets(64))} in buckets of 64"
+        f"{config.max_seq_len:,} tokens, {_percent(m.pad_to_buckets(64))} in buckets of 64"
         for name, m in statistics.items()
     )
     title, says = "Padding by the length of buckets", f"{'; '.join(parts)}."
     plot = _draw_groups(labels, shares, "each row padded to a multiple of this many tokens")
+    table = _tabulate(["padded to a multiple of", *statistics], labels, shares.values())
     return Chart(name="padding", title=title, says=says, svg=plot.to_svg("padding", title, says), table=table)
 
 
@@ -233,15 +199,3 @@ def _draw_input_files(input_files: InputFiles) -> Chart:
         [file.name, f"{file.num_tokens:,}", _percent(file.share), _percent(file.unknown_rate)] for file in files
     ]
     return Chart(name="files", title=title, says=says, svg=svg, table=table)
-
-
-def _draw_stages(build_time: BuildTimes) -> Chart:
-    table = tabulate_stages(build_time.stages, build_time.text_bytes)
-    names, shares = [row[0] for row in table[1:-1]], [row[2] for row in table[1:-1]]
-    seconds = [build_time.stages[name] for name in names]
-    longest = int(np.argmax(seconds))
-    title = "Where the time of the build went"
-    says = f"{describe_build_time(build_time)}. Most went to {names[longest]}: {shares[longest]} of {table[-1][1]} s."
-    panel = Panel("share of the seconds, over all workers", "first", seconds, shares)
-    svg = draw_bar_rows("stages", title, says, names, [panel])
-    return Chart(name="stages", title=title, says=says, svg=svg, table=table)

@@ -5,27 +5,31 @@ In: a shard folder's manifest, statistics, audit and chosen rows. Out: HTML.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterable, Iterator
+from string import Template
+from typing import Any
 
 from albert_data.corpus.damage import REASONS
-from albert_data.inspect.audit.audit import Audit
+from albert_data.inspect.audit.audit import Audit, audit_splits
 from albert_data.inspect.audit.rules import BAD, LOOK, VERDICTS, Check
+from albert_data.inspect.choice import RowChoice
+from albert_data.inspect.decoding import PLAIN, Token, decode_segments, name_pair
 from albert_data.inspect.html.anatomy import render_anatomy
 from albert_data.inspect.html.charts import draw_charts
-from albert_data.inspect.html.rows import embed_rows, render_viewer
-from albert_data.inspect.scripts import choose_scripts, count_scripts
-from albert_data.inspect.statistics import Statistics
-from albert_data.inspect.summary import (
-    NO_BUILD_TIME,
+from albert_data.inspect.report import (
+    ShardReport,
     describe_damaged,
     format_bytes,
     format_figure,
-    label_figure,
     name_encodings,
+    tabulate_figures,
+    tabulate_scripts,
 )
+from albert_data.inspect.terminal import escape_controls
+from albert_data.pair_tasks import NO_LABEL
 from albert_data.report.page import (
-    Section,
+    PageSection,
     escape,
     read_asset,
     render_charts,
@@ -36,14 +40,15 @@ from albert_data.report.page import (
     render_tiles,
 )
 from albert_data.shards.advice import describe_losses
-from albert_data.shards.manifest import DamagedInputs, Manifest
-from albert_data.shards.reader import Shards
+from albert_data.shards.manifest import Manifest
+from albert_data.shards.reader import Example, Shards
 from albert_data.storage import find_storage, make_path
+from albert_data.tokenizer.model import Tokenizer
 from albert_data.wording import count_of
 
-if TYPE_CHECKING:
-    from albert_data.inspect.report import Report
-
+MAX_BYTES = 3_500_000  # a page of up to 4 MB opens without a delay
+# "<" can't end the element nor open a comment; U+2028 and U+2029 end a line in old JavaScript.
+_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 _PADDING_NOTE = (
     "Padding is counted as if each row were padded to the next multiple of the bucket's length; "
     "batches of rows of similar length have no more padding than that."
@@ -54,21 +59,22 @@ _NO_FILES = (
 )
 
 
-def render(report: Report, audit: Audit) -> str:
-    """The whole page."""
+def render(report: ShardReport, audit: Audit | None = None) -> str:
+    """The whole page. audit: of the same shards; without it they are audited here, which reads all rows once more."""
     shards, statistics = report.shards, report.statistics
     data, num_embedded = embed_rows(shards, report.rows)
+    audit = audit or audit_splits(shards.folder, report.opened, report.corpus)
     parts = {
-        "Summary": render_tiles(_list_tiles(shards.manifest, statistics)),
+        "Summary": render_tiles(_list_tiles(report)),
         "Anatomy of a row": render_anatomy(shards, statistics),
-        "Charts": render_charts(draw_charts(statistics, report.build_time, report.input_files)),
-        "Figures beside those intended": _render_figures(shards, statistics),
+        "Charts": render_charts(draw_charts(statistics, report.input_files)),
+        "Figures beside those intended": "\n".join(_render_figures(report)),
         "Audit": _render_audit(audit),
         "Examples": render_viewer(shards, num_embedded, len(report.rows), report.choice),
-        "Notes": render_list(_list_notes(report)),
+        "Notes": render_list([_PADDING_NOTE, *([_NO_FILES] if report.input_files is None else [])]),
     }
     return render_page(
-        [Section(name=title.split()[0].lower(), title=title, body=body) for title, body in parts.items()],
+        [PageSection(name=title.split()[0].lower(), title=title, body=body) for title, body in parts.items()],
         kind="ALBERT pretraining shards",
         title=make_path(find_storage(shards.folder).resolve(shards.folder)).name,
         about=_describe(shards.manifest),
@@ -76,14 +82,6 @@ def render(report: Report, audit: Audit) -> str:
         script=read_asset(__package__, "rows.js"),
         data=data,
     )
-
-
-def _list_notes(report: Report) -> Iterable[str]:
-    yield _PADDING_NOTE
-    if report.input_files is None:
-        yield _NO_FILES
-    if report.build_time is None:
-        yield f"Where the time of the build went: {NO_BUILD_TIME}."
 
 
 def _describe(manifest: Manifest) -> str:
@@ -99,8 +97,8 @@ def _describe(manifest: Manifest) -> str:
     return ", ".join(parts) + "."
 
 
-def _list_tiles(manifest: Manifest, statistics: Mapping[str, Statistics]) -> Iterable[tuple[str, str]]:
-    counts = manifest.counts
+def _list_tiles(report: ShardReport) -> Iterable[tuple[str, str]]:
+    counts = report.manifest.counts
     yield "documents", f"{counts.documents:,}"
     yield "sentences", f"{counts.sentences:,}"
     yield "text", format_bytes(counts.text_bytes)
@@ -109,46 +107,52 @@ def _list_tiles(manifest: Manifest, statistics: Mapping[str, Statistics]) -> Ite
         yield "equal documents dropped", f"{counts.duplicate_documents:,}"
     if counts.left_out_documents:
         yield "validation documents left out of training", f"{counts.left_out_documents:,}"
-    for name, split in manifest.splits.items():
+    for name, split in report.manifest.splits.items():
         yield f"examples of {name} ({format_bytes(split.num_bytes)})", f"{split.num_rows:,}"
-    for name, measured in list(statistics.items())[:1]:
+    for name, measured in list(report.statistics.items())[:1]:
         yield f"<unk> tokens of {name}", format_figure("share", measured.unk_share)
         yield f"padding, rows padded to {measured.config.max_seq_len:,}", format_figure("share", measured.padding_share)
 
 
-def _render_figures(shards: Shards, statistics: Mapping[str, Statistics]) -> str:
-    parts = [_render_intended(statistics), *_render_sources(shards.manifest, statistics)]
-    parts += [_render_encodings(shards.manifest), _render_damage(shards.manifest.damage)]
-    parts.append(_render_damaged_inputs(shards.manifest.damaged_inputs))
-    for make in (_render_pieces, _render_scripts):
-        parts += [make(name, measured, shards.tokenizer.piece_texts) for name, measured in statistics.items()]
-    return "\n".join(parts)
-
-
-def _render_intended(statistics: Mapping[str, Statistics]) -> str:
-    if not statistics:
-        return "<p>No split has rows.</p>"
-    rows = []
-    for figures in zip(*(measured.figures for measured in statistics.values()), strict=True):
-        first = figures[0]
-        values = [first.intended, *(figure.realised for figure in figures)]
-        rows.append([label_figure(first), *(format_figure(first.name, value) for value in values)])
-    return render_table(["", "intended", *statistics], rows)
-
-
-def _render_sources(manifest: Manifest, statistics: Mapping[str, Statistics]) -> Iterable[str]:
-    """A table of the mixture, if the build has one, and one of the rows of each split by source."""
-    rows = [
-        [one.name, one.language, f"{one.passes:.3g}", *(f"{n:,}" for n in (one.num_documents, one.num_used_documents))]
-        for one in manifest.mixture or ()
-    ]
-    if rows:
-        yield render_table(["source of the mixture", "language", "passes", "documents", "used"], rows)
+def _render_figures(report: ShardReport) -> Iterator[str]:
+    manifest, statistics = report.manifest, report.statistics
+    figures = render_table(["", "intended", *statistics], tabulate_figures(statistics))
+    yield figures if statistics else "<p>No split has rows.</p>"
+    yield from _render_sources(report)
+    if encodings := name_encodings(manifest):
+        yield render_table(["encodings found"], ([line] for line in encodings), kind="prose")
+    damage = ([REASONS.get(reason, reason), f"{count:,}"] for reason, count in sorted(manifest.damage.items()))
+    table = render_table(["what was dropped or repaired", "number"], damage)
+    yield table if manifest.damage else "<p>No document was dropped or repaired.</p>"
+    if damaged := manifest.damaged_inputs:
+        inputs = ([item.path, f"{item.num_documents:,}", describe_losses(item)] for item in damaged.worst)
+        yield render_table([describe_damaged(damaged), "documents", "damage"], inputs, kind="prose")
     for name, measured in statistics.items():
+        pieces = (
+            [report.pieces[i], f"{tokens:,}", format_figure("share", tokens / measured.num_maskable)]
+            for i, tokens in measured.most_frequent()
+        )
+        yield render_details(f"Most frequent pieces of {name}", render_table(["piece", "tokens", "share"], pieces))
+    for name, measured in statistics.items():
+        if scripts := tabulate_scripts(measured, report.pieces):
+            table = render_table(["script", "letters", "tokens", "share of the letters"], scripts)
+            yield render_details(f"Scripts of {name}", table)
+
+
+def _render_sources(report: ShardReport) -> Iterator[str]:
+    """A table of the mixture, if the build has one, and one of the rows of each split by source."""
+    mixture = [
+        [one.name, one.language, f"{one.passes:.3g}", f"{one.num_documents:,}", f"{one.num_used_documents:,}"]
+        for one in report.manifest.mixture or ()
+    ]
+    if mixture:
+        yield render_table(["source of the mixture", "language", "passes", "documents", "used"], mixture)
+    for name, measured in report.statistics.items():
         rows = [
             [
                 one.name,
-                *(f"{n:,}" for n in (one.num_rows, one.num_tokens)),
+                f"{one.num_rows:,}",
+                f"{one.num_tokens:,}",
                 format_figure("share", one.num_tokens / measured.num_tokens),
                 f"{one.num_documents:,}",
                 *(format_figure("share", share) for share in (one.unk_share, one.unpaired_share)),
@@ -158,43 +162,6 @@ def _render_sources(manifest: Manifest, statistics: Mapping[str, Statistics]) ->
         if rows:
             heads = ["rows", "tokens", "share", "documents", "<unk> in the text", "rows without a pair"]
             yield render_table([f"source of rows of {name}", *heads], rows)
-
-
-def _render_damage(damage: Mapping[str, int]) -> str:
-    if not damage:
-        return "<p>No document was dropped or repaired.</p>"
-    rows = ([REASONS.get(reason, reason), f"{count:,}"] for reason, count in sorted(damage.items()))
-    return render_table(["what was dropped or repaired", "number"], rows)
-
-
-def _render_encodings(manifest: Manifest) -> str:
-    rows = [[line] for line in name_encodings(manifest)]
-    return render_table(["encodings found"], rows, kind="prose") if rows else ""
-
-
-def _render_damaged_inputs(damaged: DamagedInputs | None) -> str:
-    if damaged is None:
-        return ""
-    rows = ([item.path, f"{item.num_documents:,}", describe_losses(item)] for item in damaged.worst)
-    return render_table([describe_damaged(damaged), "documents", "damage"], rows, kind="prose")
-
-
-def _render_pieces(name: str, measured: Statistics, pieces: Sequence[str]) -> str:
-    rows = (
-        [pieces[i], f"{tokens:,}", format_figure("share", tokens / measured.num_maskable)]
-        for i, tokens in measured.most_frequent()
-    )
-    return render_details(f"Most frequent pieces of {name}", render_table(["piece", "tokens", "share"], rows))
-
-
-def _render_scripts(name: str, measured: Statistics, pieces: Sequence[str]) -> str:
-    """Nothing where there is only one."""
-    chosen = choose_scripts(count_scripts(measured.piece_counts, pieces))
-    rows = [
-        [one.script, f"{one.num_letters:,}", f"{one.num_tokens:,}", format_figure("share", one.share)] for one in chosen
-    ]
-    table = render_table(["script", "letters", "tokens", "share of the letters"], rows)
-    return render_details(f"Scripts of {name}", table) if rows else ""
 
 
 def _render_audit(audit: Audit) -> str:
@@ -217,3 +184,76 @@ def _render_concern(check: Check) -> str:
         f"{escape(check.rule.title)}</h3><p>{escape(check.finding)}.</p>"
         f"<p>To do: {escape(check.rule.advice)}.</p></div>"
     )
+
+
+# ---- the viewer of rows ----
+
+
+def embed_rows(shards: Shards, rows: Iterable[int]) -> tuple[str, int]:
+    """JSON for rows.js, the viewer's script, and how many of the rows it holds: as many as fit into MAX_BYTES.
+
+    A row is `{"row", "label", "tokens", "masked", "document", "segments": [{"name", "parts"}]}`, with `b`, the document
+    of segment B, if that is another one. A part is a string of plain text, or `[kind, original, shown]` of a masked
+    token. Text of a corpus can't end the element that holds the JSON.
+    """
+    parts: list[str] = []
+    size = 0
+    for row in rows:
+        part = escape_json(_to_dict(shards[row], row, shards.tokenizer))
+        size += len(part.encode()) + 2
+        if size > MAX_BYTES:
+            break
+        parts.append(part)
+    return f"[{','.join(parts)}]", len(parts)
+
+
+def escape_json(value: object) -> str:
+    """JSON that stands safely inside a `script` element."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
+
+
+def render_viewer(shards: Shards, num_embedded: int, num_chosen: int, choice: RowChoice) -> str:
+    """The form of the viewer, with a sentence that says which rows it holds."""
+    form, config = Template(read_asset(__package__, "rows.html")), shards.manifest.config
+    task = config.examples.task
+    labels = "".join(
+        f'<option value="{label}" title="{escape(task.describe(label))}">{escape(name)}</option>'
+        for label, name in [*enumerate(task.orders), (NO_LABEL, "no pair")]
+    )
+    how = f"drawn at random (seed {choice.seed})"
+    if choice.numbers:
+        how = "asked for by number"
+    elif choice.text is not None:
+        how = f"the first that hold {choice.text!r}"
+    if choice.label is not None:
+        how += f", with the label {choice.label} ({task.describe(choice.label).split(':')[0]})"
+    if num_embedded != num_chosen:
+        how += f"; {num_chosen - num_embedded:,} more would make the page too large"
+    says = f"{count_of(num_embedded, 'row')} of the {len(shards):,} of {shards.split}, {how}."
+    return form.substitute(embedded=escape(says), labels=labels, language=escape(config.text.language))
+
+
+def _to_dict(example: Example, row: int, tokenizer: Tokenizer) -> dict[str, Any]:
+    return {
+        "row": row,
+        "label": example.sop_label,
+        "tokens": len(example.input_ids),
+        "masked": len(example.masked_positions),
+        "document": f"{example.document_key:016x}",
+        **({} if example.document_key_b in (None, example.document_key) else {"b": f"{example.document_key_b:016x}"}),
+        "segments": [_segment_to_dict(*segment) for segment in decode_segments(example, tokenizer)],
+    }
+
+
+def _segment_to_dict(name: str, tokens: list[Token]) -> dict[str, Any]:
+    parts: list[str | list[str]] = []
+    for token in tokens:
+        if token.kind == PLAIN:
+            parts.append(escape_controls(token.original))
+            continue
+        if token.starts_word:
+            parts.append(" ")
+        parts.append([token.kind, *map(escape_controls, name_pair(token))])
+    if parts and isinstance(parts[0], str):
+        parts[0] = parts[0].removeprefix(" ")  # of the first word
+    return {"name": name, "parts": parts}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from albert_data.errors import ConfigError, OutputError
 from albert_data.files import check_output, write_bytes, write_output
 from albert_data.report.charts import Plot, Series, make_ticks
-from albert_data.report.page import Chart, Section, render_charts, render_page, render_table
+from albert_data.report.page import Chart, PageSection, render_charts, render_page, render_table
 from albert_data.train.folder import METRICS_FILE, PAGE_FILE
 from albert_data.train.reading import explain
 from albert_data.train.runs.figures import (
@@ -70,13 +70,13 @@ def is_page_current(run: Path) -> bool:
 def make_run_page(run: RunFigures) -> str:
     """The page as text."""
     charts = [chart for curve in name_curves(run.task) if (chart := draw_curve(run, curve))]
-    sections = [Section(name="validation", title="Validation", body="\n".join(describe_outcome(run)))]
+    sections = [PageSection(name="validation", title="Validation", body="\n".join(describe_outcome(run)))]
     if charts:
         body = f"{render_charts(charts)}\n{describe_validations(run)}"
-        sections.append(Section(name="curves", title="Curves", body=body))
+        sections.append(PageSection(name="curves", title="Curves", body=body))
     if guesses := describe_guesses(run):
-        sections.append(Section(name="guesses", title="Guesses for masked words", body=guesses))
-    sections += [Section(name="settings", title="Settings", body="\n".join(list_settings(run)))]
+        sections.append(PageSection(name="guesses", title="Guesses for masked words", body=guesses))
+    sections += [PageSection(name="settings", title="Settings", body="\n".join(list_settings(run)))]
     return render_page(sections, kind="ALBERT training run", title=run.name, about=describe_progress(run))
 
 
@@ -251,12 +251,12 @@ def draw_layers(measured: Sequence[Layers], path: Path, differences: Sequence[Di
         _draw_layer_curves("similarities", "Cosine similarity of input and output", similarities),
     ]
     title, about = "Layers", "How much each layer changes its input, as means over the tokens of validation rows."
-    sections = [Section(name="charts", title="Charts", body=render_charts(charts))]
+    sections = [PageSection(name="charts", title="Charts", body=render_charts(charts))]
     if differences:
         rows = [(one.what, *one.values, one.means) for one in differences]
         heads = ("", *(one.name for one in measured), "therefore")
         sections.append(
-            Section(name="differences", title="Not measured alike", body=render_table(heads, rows, kind="prose"))
+            PageSection(name="differences", title="Not measured alike", body=render_table(heads, rows, kind="prose"))
         )
     write_output(path, render_page(sections, kind="ALBERT training runs", title=title, about=about).encode())
 
