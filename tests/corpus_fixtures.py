@@ -18,7 +18,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus import blocks, documents
 from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.formats.streams import read_stream
 from albert_data.corpus.lines import long_documents, unwrapping
 
@@ -96,7 +96,7 @@ def read(
     options: Any = () if block_bytes is None else (lambda position: block_bytes,)
     found = []
     for block in read_stream(stream, Origin("p", format), config, damage, *options):
-        lines = read_documents(block, config, damage)
+        lines = clean_documents(block, config, damage)
         bounds = lines.line_offsets[lines.document_offsets].tolist()
         text = lines.utf8.tobytes()
         parts = [text[begin:end] for begin, end in pairwise(bounds)]

@@ -16,9 +16,9 @@ from xxhash import xxh3_64_intdigest
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, Origin, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.data import Lines, Text, slice_sentences
-from albert_data.sentences.text import make_text
+from albert_data.sentences.text import find_sentences
 
 LANGUAGES = ("en", "de", "fr", "ru", "zh", "ja", "hi", "ar", "th", "my", "und")
 ODD = ".!?…。！？।؟:;,\"'()“”»«[]-—0 19aBCMr."
@@ -35,13 +35,13 @@ def read_lines(text: str | bytes, format: str = "txt") -> Lines:
     blocks = list(read_blocks(io.BytesIO(data), Origin("p", format), Damage()))
     block = blocks[0] if blocks else Block(data=b"", format=format, path="p", start=0)
     assert len(blocks) <= 1
-    return read_documents(block, TextConfig(), Damage())
+    return clean_documents(block, TextConfig(), Damage())
 
 
 def segment(text: str, language: str = "en", sentences: str = "prose") -> list[list[str]]:
     """The sentences of each document, sliced out by the offsets."""
     lines = read_lines(text)
-    found = make_text(lines, TextConfig(language=language, sentences=sentences))
+    found = find_sentences(lines, TextConfig(language=language, sentences=sentences))
     check(found, lines)
     sliced = slice_sentences(found.utf8, found.sentence_begins, found.sentence_ends)
     all_sentences = [sentence.decode() for sentence in sliced]

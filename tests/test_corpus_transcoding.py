@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import find_inputs
 from albert_data.corpus.lines import encodings
 from albert_data.corpus.lines.encodings import Transcoded
@@ -30,7 +30,7 @@ def read_corpus(path: Path, text: TextConfig, *, strict: bool = False) -> tuple[
     """The canonical text of all blocks of a file, and what was counted."""
     damage = Damage(strict=strict)
     tasks = read_tasks(find_inputs([str(path)], text=text), text, damage)
-    found = [read_documents(block, text, damage).utf8.tobytes() for task in tasks for block in task.read(damage)]
+    found = [clean_documents(block, text, damage).utf8.tobytes() for task in tasks for block in task.read(damage)]
     return found, damage.counts
 
 

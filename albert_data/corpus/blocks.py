@@ -85,7 +85,7 @@ def read_blocks(
 
     start: the stream's position; block_bytes: gives, for the position of a block, the size that it should have.
     """
-    source = _Source(stream, origin, damage, start, length)
+    source = _Buffer(stream, origin, damage, start, length)
     is_one = source.format == "txt" and text.documents == "file"  # the file is one document
     want = block_bytes(start)
     while source.fill(want):
@@ -113,7 +113,7 @@ def count_broken(error: Exception, path: str, place: int | str, damage: Damage) 
     damage.add("damaged_compression", path, place, str(error).rstrip("."))
 
 
-class _Source:
+class _Buffer:
     """A stream, and its bytes that are read but not yet taken.
 
     start: where `pending` begins in the file; ended: whether the stream, or its range, is read to the end.
@@ -216,7 +216,7 @@ def _find_last_blank_line(data: bytes) -> int:
     return 0
 
 
-def _read_giant(source: _Source, parts: Iterator[bytes], damage: Damage, *, keep_layout: bool) -> Iterator[Block]:
+def _read_giant(source: _Buffer, parts: Iterator[bytes], damage: Damage, *, keep_layout: bool) -> Iterator[Block]:
     """Cut a document given as parts. keep_layout: keep its indentation and blank lines, for unwrapping."""
     start, out, ends = source.start, bytearray(), []
     cut = cut_document(repair_parts(parts, source.path, start, damage), keep_layout=keep_layout)
@@ -232,13 +232,13 @@ def _read_giant(source: _Source, parts: Iterator[bytes], damage: Damage, *, keep
         yield source.make_block(bytes(out), start, tuple(ends))
 
 
-def _take_all(source: _Source) -> Iterator[bytes]:
+def _take_all(source: _Buffer) -> Iterator[bytes]:
     """Take all that is left, in parts."""
     while source.fill(_CHUNK):
         yield source.take(len(source.pending))
 
 
-def _take_document(source: _Source) -> Iterator[bytes]:
+def _take_document(source: _Buffer) -> Iterator[bytes]:
     """Take the bytes up to the next blank line, in parts."""
     is_blank = False  # whether part of the present line is already taken, and all of it was white space
     while source.fill(1):

@@ -54,7 +54,7 @@ from albert_data.languages import pack_source
 PART_BYTES = 4 << 20
 
 
-def split_lines(lines: Lines) -> Iterator[Lines]:
+def batch_documents(lines: Lines) -> Iterator[Lines]:
     """Yield parts of whole documents: as many as fit into PART_BYTES, but at least one."""
     document_begins = lines.line_offsets[lines.document_offsets]
     begin, num_documents = 0, len(lines.document_keys)
@@ -94,7 +94,7 @@ class _Texts(NamedTuple):
     source_codes: np.ndarray | None = None
 
 
-def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
+def clean_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
     """Read the documents of a block, and count in `damage` what was repaired or skipped."""
     texts = _read_texts(block, config, damage)
     if config.word_separator is not None:

@@ -43,7 +43,7 @@ from albert_data.corpus.lines.encodings import (
     find_encoding,
     refuse,
 )
-from albert_data.corpus.sources import Source
+from albert_data.corpus.sources import MixtureSource
 from albert_data.errors import ConfigError, InputError
 from albert_data.languages import is_language, normalise_language
 from albert_data.storage import (
@@ -151,7 +151,7 @@ class Input:
     is_encoding_found: bool = False
     language: str | None = None
     indices: str | None = None
-    source: Source | None = None
+    source: MixtureSource | None = None
     found_by: tuple[str, ...] = ()
     is_validation: bool = False
     is_shared: bool = False

@@ -18,7 +18,7 @@ from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.file_lists import place_name
 from albert_data.corpus.inputs import STDIN, Input, find_inputs
 from albert_data.corpus.lines.encodings import WrongEncoding, WrongEncodings
-from albert_data.corpus.sources import Source
+from albert_data.corpus.sources import MixtureSource
 from albert_data.errors import AlbertDataError, InputError
 from albert_data.storage import FILE, find_kind, find_storage
 
@@ -83,7 +83,7 @@ def find_sources(
     return [dataclasses.replace(item, is_shared=counts[item.path] > 1) for item in found]
 
 
-def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[Source]:
+def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[MixtureSource]:
     """The sources that a file names. text: the settings that a source does not name. Raises InputError."""
     values = _read_toml(path)
     for key in values:
@@ -92,7 +92,7 @@ def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[Source]:
     tables = values.get(_TABLE, [])
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise InputError(f"{path} names no source; begin each with a line [[{_TABLE}]]")
-    sources: dict[str, Source] = {}
+    sources: dict[str, MixtureSource] = {}
     for number, table in enumerate(tables):
         where = f"{path}, source {number + 1}"
         if isinstance(table.get("name"), str):
@@ -133,7 +133,7 @@ def _refuse_key(key: str, allowed: Sequence[str]) -> str:
     return f"{key!r:.80} is no known key; {hint}"
 
 
-def _read_source(number: int, table: Mapping[str, Any], text: TextConfig) -> Source:
+def _read_source(number: int, table: Mapping[str, Any], text: TextConfig) -> MixtureSource:
     """Raises InputError or ConfigError."""
     values = dict(table)
     for key, value in table.items():
@@ -144,7 +144,7 @@ def _read_source(number: int, table: Mapping[str, Any], text: TextConfig) -> Sou
         if key not in values:
             raise InputError(f"{key} is missing; every source has a name and paths")
     settings = {key: values.pop(key) for key in TEXT_KEYS if key in values}
-    return Source(number=number, text=dataclasses.replace(text, **settings), **values)
+    return MixtureSource(number=number, text=dataclasses.replace(text, **settings), **values)
 
 
 def _convert(key: str, value: Any) -> Any:
@@ -166,7 +166,7 @@ def _convert(key: str, value: Any) -> Any:
 
 
 def _find_files(
-    source: Source, path: str, say: Callable[[str], None] | None, refused: list[WrongEncoding]
+    source: MixtureSource, path: str, say: Callable[[str], None] | None, refused: list[WrongEncoding]
 ) -> list[Input]:
     """The files of a source. refused: gets those in another encoding."""
     where = f"{path}, source {source.name!r}"

@@ -10,13 +10,13 @@ from albert_data.config import TextConfig, check_range
 from albert_data.errors import ConfigError
 
 MAX_PASSES = 1000  # over one document, by weight and --dupe-factor together
-ONE_PASS = 2**64  # see `Source.count_limit`
+ONE_PASS = 2**64  # see `MixtureSource.count_limit`
 _MAX_TOKENS = 10**15
 _NAME = re.compile(r"\w[\w .-]{0,63}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class MixtureSource:
     """number: of the source, from 0 in the order of the mixture; a document in several belongs to the first of them.
 
     paths: as the mixture names them; text: how they are read. weight: passes over the documents, for each pass of

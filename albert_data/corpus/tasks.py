@@ -30,7 +30,7 @@ from albert_data.corpus.inputs import STDIN, Input, open_counted
 from albert_data.corpus.lines.line_ends import break_lines
 from albert_data.corpus.lines.white_space import has_text
 from albert_data.corpus.mixtures import find_sources
-from albert_data.corpus.sources import Source
+from albert_data.corpus.sources import MixtureSource
 from albert_data.errors import InputError
 from albert_data.storage import find_storage, make_path
 from albert_data.wording import count_of
@@ -67,7 +67,7 @@ class FileRange:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MapTask:
+class ReadTask:
     """Documents for one worker: ranges of plain files, one block of a stream, or all of a file that can't be split.
 
     name: unique in a build, and the same when the build is resumed.
@@ -83,7 +83,7 @@ class MapTask:
     block_bytes: int = 0  # bytes of the compressed file that were read for the block
     whole: Input | None = None
     fingerprint: str = ""
-    source: Source | None = None
+    source: MixtureSource | None = None
     is_validation: bool = False
 
     def describe(self) -> str:
@@ -169,10 +169,10 @@ def read_tasks(
     inputs: list[Input],
     text: TextConfig,
     damage: Damage,
-    is_whole: Callable[[MapTask], bool] = lambda task: False,
+    is_whole: Callable[[ReadTask], bool] = lambda task: False,
     *,
     is_slow: bool = False,
-) -> Iterator[MapTask]:
+) -> Iterator[ReadTask]:
     """All tasks of a corpus: those of plain files first, then the blocks of streams, read as they are asked for.
 
     text: how inputs are read that are of no mixture. is_whole: whether a file that can't be split is this one task.
@@ -197,9 +197,9 @@ def count_parts(*, is_slow: bool) -> int:
     return _SLOW_PARTS if is_slow else 1
 
 
-def _plan_whole(number: int, item: Input, text: TextConfig) -> MapTask:
+def _plan_whole(number: int, item: Input, text: TextConfig) -> ReadTask:
     identity = repr((item.path, item.size, item.modified_ns, item.language))
-    return MapTask(
+    return ReadTask(
         name=f"whole-{number:06d}",
         text=text,
         whole=item,
@@ -213,7 +213,7 @@ def _find_origin(item: Input) -> Origin:
     return Origin(item.path, item.format, item.language)
 
 
-def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT, parts: int = 1) -> list[MapTask]:
+def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT, parts: int = 1) -> list[ReadTask]:
     """Split the plain files of `inputs` into tasks of about equal size, the last ones smaller.
 
     A task of a mixture has files of one source, because these are read alike; and each task is of one split.
@@ -221,14 +221,14 @@ def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT, parts: int 
     """
     total = sum(item.size for item in inputs if item.is_splittable)
     least_bytes, most_bytes = _MIN_TASK_BYTES // parts, max(_MAX_TASK_BYTES // parts, -(-total // _MOST_TASKS))
-    tasks: list[MapTask] = []
+    tasks: list[ReadTask] = []
     plain = (item for item in inputs if item.is_splittable)
     for (source, _), files in groupby(plain, key=lambda item: (item.source, item.is_validation)):
         tasks += _plan_source(list(files), source.text if source else text, least_bytes, most_bytes)
     return tasks
 
 
-def _plan_source(files: list[Input], text: TextConfig, least_bytes: int, most_bytes: int) -> list[MapTask]:
+def _plan_source(files: list[Input], text: TextConfig, least_bytes: int, most_bytes: int) -> list[ReadTask]:
     source, is_validation = files[0].source, files[0].is_validation
     name = "validation" if is_validation else "files" if source is None else f"source-{source.number:03d}"
     left = sum(item.size for item in files)
@@ -252,7 +252,7 @@ def _plan_source(files: list[Input], text: TextConfig, least_bytes: int, most_by
     if group:
         tasks.append(tuple(group))
     return [
-        MapTask(
+        ReadTask(
             name=f"{name}-{number:06d}",
             text=text,
             ranges=ranges,
@@ -320,7 +320,7 @@ def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
 
 def read_stream_tasks(
     number: int, item: Input, damage: Damage, text: TextConfig = DEFAULT_TEXT, parts: int = 1
-) -> Iterator[MapTask]:
+) -> Iterator[ReadTask]:
     """Read an input that cannot be split, and yield a task for each block.
 
     The first are small, so workers start early. parts: how many times smaller than usual all are.
@@ -337,7 +337,7 @@ def read_stream_tasks(
         )
         for index, block in enumerate(blocks):
             before, num_read = num_read, count_read()
-            yield MapTask(
+            yield ReadTask(
                 name=f"stream-{number:04d}-{index:06d}",
                 text=text,
                 block=block,
