@@ -19,8 +19,8 @@ from albert_data.corpus import blocks, documents
 from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import clean_documents
-from albert_data.corpus.formats.streams import read_stream
 from albert_data.corpus.lines import long_documents, unwrapping
+from albert_data.corpus.tasks import read_stream
 
 MAX_LINE, MAX_DOCUMENT = 16, 48
 
@@ -48,13 +48,7 @@ any_bytes = st.one_of(st.lists(st.sampled_from(PIECES), max_size=60).map(b"".joi
 block_sizes = st.integers(2, 80)  # a size of one byte never grows, and nobody asks for it
 
 JSON_LINES = [
-    *(
-        b'{"text": "a"}',
-        b'{"text": "two\\n\\nparts"}',
-        b'{"text": " \\r\\n "}',
-        b'{"text": ""}',
-        b'{"text": 3}',
-    ),
+    *(b'{"text": "a"}', b'{"text": "two\\n\\nparts"}', b'{"text": " \\r\\n "}', b'{"text": ""}', b'{"text": 3}'),
     *(b'{"text": "\\ud800 x"}', b'{"text": "\\ud83d\\ude00"}', b'{"text": "a\\u0000b"}', b'{"text": NaN}'),
     *(b'{"text": "a\\rb\\r\\nc"}', b'{"text": "a\xe2\x80\xa8\\u2028b\xc2\x85"}', b'{"text": "\\u2028 \\u0085"}'),
     *(b'\xef\xbb\xbf{"text": "marked"}', b'{"text": "a", "n": %s}' % (b"9" * 5000)),

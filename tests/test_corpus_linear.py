@@ -154,7 +154,7 @@ def test_the_white_space_before_stdin_is_not_held():
             held.append(sys.getsizeof(source[0].pending) if source else 0)
             return super().read1(size)
 
-    class Noted(blocks._Source):
+    class Noted(blocks._Buffer):
         def _look_at_beginning(self) -> None:
             source.append(self)
             super()._look_at_beginning()

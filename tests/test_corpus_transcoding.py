@@ -18,7 +18,8 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import find_inputs
 from albert_data.corpus.lines import encodings
-from albert_data.corpus.lines.encodings import Transcoded
+from albert_data.corpus.lines.encodings import transcode
+from albert_data.corpus.streams import join_parts
 from albert_data.corpus.tasks import read_tasks
 from albert_data.errors import ConfigError, InputError
 
@@ -44,8 +45,8 @@ def test_any_text_is_read_as_its_utf8_would_be(text: str, encoding: str, block_b
     text = text.lstrip("\ufeff")
     with pytest.MonkeyPatch.context() as patch, small_sizes():
         patch.setattr(encodings, "_CHUNK", chunk)
-        stream = Transcoded(io.BufferedReader(io.BytesIO(text.encode(encoding))), encoding, "p", strict=True)
-        found = read(io.BufferedReader(stream), block_bytes=block_bytes)
+        parts = transcode(io.BufferedReader(io.BytesIO(text.encode(encoding))), encoding, "p", strict=True)
+        found = read(join_parts(parts), block_bytes=block_bytes)
         assert found == read(text.encode(), block_bytes=block_bytes)
 
 
@@ -73,7 +74,7 @@ def test_damage_is_marked_alike_however_the_bytes_come(data: bytes, encoding: st
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(encodings, "_CHUNK", size)
             stream = io.BufferedReader(io.BytesIO(data))
-            found.append(Transcoded(stream, encoding, "p", strict=False).readall())
+            found.append(b"".join(transcode(stream, encoding, "p", strict=False)))
     assert found[0] == found[1]
 
 

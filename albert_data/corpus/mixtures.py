@@ -10,26 +10,26 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import PurePath
 from typing import Any
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
-from albert_data.corpus.file_lists import place_name
-from albert_data.corpus.inputs import STDIN, Input, find_inputs
+from albert_data.corpus.inputs import STDIN, Input, find_inputs, place_name
 from albert_data.corpus.lines.encodings import WrongEncoding, WrongEncodings
 from albert_data.corpus.sources import MixtureSource
 from albert_data.errors import AlbertDataError, InputError
-from albert_data.storage import FILE, find_kind, find_storage
+from albert_data.storage import FILE, find_kind, find_storage, make_path
 
+Names = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 _SUFFIX = ".toml"
 _MAX_BYTES = 1 << 20
 _TABLE = "source"
 _MAX_POINTS = 32  # outside of the strings of a line: tomllib takes the square of a key's parts
 _STRING_OR_COMMENT = re.compile(r"""\"(?:[^"\\]|\\.)*\"?|'[^']*'?|#.*""")  # a string may lack its end
-TEXT_KEYS = (  # settings of TextConfig
-    *("language", "text_field", "documents", "sentences", "unwrap", "encoding", "word_separator"),
-)
+# Settings of TextConfig.
+TEXT_KEYS = ("language", "text_field", "documents", "sentences", "unwrap", "encoding", "word_separator")
 _KINDS: dict[str, tuple[type[Any], str]] = {
     "name": (str, "a string"),
     "paths": (list, "a list of strings"),
@@ -46,15 +46,13 @@ def is_mixture(name: str) -> bool:
 
 
 def find_sources(
-    names: Sequence[str],
-    say: Callable[[str], None] | None = None,
-    text: TextConfig = DEFAULT_TEXT,
-    validation: Sequence[str] = (),
+    names: Names, say: Callable[[str], None] | None = None, text: TextConfig = DEFAULT_TEXT, validation: Names = ()
 ) -> list[Input]:
     """The inputs of a mixture, if that is the only name; otherwise what `find_inputs` returns.
 
     text: for a mixture, the settings that its sources do not name. Raises InputError, in one line, for any fault.
     """
+    names, validation = _list_names(names), _list_names(validation)
     mixtures = [name for name in (*names, *validation) if is_mixture(name)]
     if not mixtures:
         return find_inputs(names, say, text, validation)
@@ -81,6 +79,12 @@ def find_sources(
         raise InputError(f'{mixtures[0]}: {error}; a source may say for itself: encoding = "auto"')
     counts = Counter(item.path for item in found)
     return [dataclasses.replace(item, is_shared=counts[item.path] > 1) for item in found]
+
+
+def _list_names(names: Names) -> list[str]:
+    """The text of each name. A path of the standard library has lost a slash of s3://bucket."""
+    several = [names] if isinstance(names, str | os.PathLike) else names
+    return [os.fspath(make_path(name) if isinstance(name, PurePath) else name) for name in several]
 
 
 def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[MixtureSource]:

@@ -19,8 +19,9 @@ import numpy as np
 
 from albert_data.config import BuildConfig, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.inputs import STDIN, Input, check_language_field
-from albert_data.corpus.tasks import Names, ReadTask, check_reach, count_bytes, find_named, list_samples, read_tasks
+from albert_data.corpus.inputs import STDIN, Input, check_language_field, check_reach, count_bytes, list_samples
+from albert_data.corpus.mixtures import Names, find_sources
+from albert_data.corpus.tasks import ReadTask, read_tasks
 from albert_data.draws import shuffle_keys
 from albert_data.errors import AlbertDataError, ConfigError, InputError
 from albert_data.files import to_json
@@ -138,7 +139,7 @@ def load_arguments(
     """
     if tokenizer is None and words != NO_WORDS:
         raise ConfigError("a word list needs a tokenizer; train one first with `albert-data vocab`")
-    found = find_named(inputs, text, progress.say, validation)
+    found = find_sources(inputs, progress.say, text, validation)
     if not isinstance(tokenizer, str | os.PathLike):
         return found, tokenizer
     path = make_path(tokenizer)

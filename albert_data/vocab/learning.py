@@ -17,18 +17,14 @@ from albert_data.config import WORDPIECE, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import batch_documents, clean_documents
 from albert_data.corpus.fields import Fields, name_field
-from albert_data.corpus.inputs import Input, check_language_field
-from albert_data.corpus.labels import advise_names
+from albert_data.corpus.inputs import Input, check_language_field, check_reach, count_bytes, list_samples
 from albert_data.corpus.layout import advise
+from albert_data.corpus.mixtures import Names, find_sources
+from albert_data.corpus.sources import advise_names
 from albert_data.corpus.tasks import (
     WARMING_BLOCK,
-    Names,
     ReadTask,
-    check_reach,
     compile_reading,
-    count_bytes,
-    find_named,
-    list_samples,
     read_tasks,
 )
 from albert_data.errors import InputError
@@ -158,7 +154,7 @@ def train_vocab(
     text, config, progress = text or TextConfig(), config or VocabConfig(), progress or NullProgress()
     folder = make_path(output)
     try:
-        found = find_named(inputs, text, progress.say)
+        found = find_sources(inputs, progress.say, text)
         claim_folder(folder, config.model_type)
         engine = engine or MultiprocessEngine(workers)
         sweep(folder)

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.corpus.inputs import Input
-from albert_data.corpus.tasks import check_reach, list_samples
+from albert_data.corpus.inputs import Input, check_reach, list_samples
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.corpus import Corpus, find_lost, read_corpus
 from albert_data.inspect.audit.guesses import check_surface, guess_order, judge_guess
