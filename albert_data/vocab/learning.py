@@ -15,27 +15,23 @@ from pathlib import Path
 
 from albert_data.config import WORDPIECE, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents, split_lines
+from albert_data.corpus.documents import batch_documents, clean_documents
 from albert_data.corpus.fields import Fields, name_field
-from albert_data.corpus.inputs import Input, check_language_field
-from albert_data.corpus.labels import advise_names
+from albert_data.corpus.inputs import Input, check_language_field, check_reach, count_bytes, list_samples
 from albert_data.corpus.layout import advise
+from albert_data.corpus.mixtures import Names, find_sources
+from albert_data.corpus.sources import advise_names
 from albert_data.corpus.tasks import (
     WARMING_BLOCK,
-    MapTask,
-    Names,
-    check_reach,
+    ReadTask,
     compile_reading,
-    count_bytes,
-    find_named,
-    list_samples,
     read_tasks,
 )
 from albert_data.errors import InputError
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, MultiprocessEngine, PreparedJob, explain_disk_error, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
-from albert_data.sentences.text import make_text
+from albert_data.sentences.text import find_sentences
 from albert_data.shards.advice import advise_inputs, list_damaged
 from albert_data.storage import find_storage, make_path
 from albert_data.tokenizer.sentencepiece.albert import normalise_text_of
@@ -58,7 +54,7 @@ _MOST_UNSPACED = 0.5  # a model gets no dummy prefix if more of the letters are 
 class SampleTask:
     """A task to read, and the largest hash that a sentence in the sample can have at this time."""
 
-    task: MapTask
+    task: ReadTask
     limit: int
 
     def describe(self) -> str:
@@ -92,8 +88,8 @@ class SampleJob:
         sentences: dict[bytes, int] = {}
         num_documents = text_bytes = 0
         for block in task.task.read(damage):
-            for lines in split_lines(read_documents(block, task.task.text, damage)):
-                text = make_text(lines, task.task.text)
+            for lines in batch_documents(clean_documents(block, task.task.text, damage)):
+                text = find_sentences(lines, task.task.text)
                 if self._config.normalization != "none":
                     text = normalise_text_of(text)
                 sentences |= select_sentences(text, self._config.seed, task.limit)
@@ -118,7 +114,7 @@ class SampleWarming:
 
     def __call__(self) -> None:
         compile_reading()
-        task = MapTask(name="", text=self.text, block=WARMING_BLOCK)
+        task = ReadTask(name="", text=self.text, block=WARMING_BLOCK)
         self.job(SampleTask(task=task, limit=SentenceSample(1).limit))
 
 
@@ -158,7 +154,7 @@ def train_vocab(
     text, config, progress = text or TextConfig(), config or VocabConfig(), progress or NullProgress()
     folder = make_path(output)
     try:
-        found = find_named(inputs, text, progress.say)
+        found = find_sources(inputs, progress.say, text)
         claim_folder(folder, config.model_type)
         engine = engine or MultiprocessEngine(workers)
         is_shared = spans_machines(engine)

@@ -30,9 +30,9 @@ from albert_data.corpus.formats.json_scanning import (
     read_string,
     scan,
 )
-from albert_data.corpus.labels import Labels
 from albert_data.corpus.lines.valid_utf8 import is_utf8, repair, repair_parts
 from albert_data.corpus.lines.white_space import has_text
+from albert_data.corpus.sources import Labels
 
 LARGE_LINE = 1 << 20  # json.loads takes thirty times as much memory for nested objects
 _LONGEST_NAME = 12 * 129  # bytes of a source that are read; 128 characters of it count, and an escaped one has up to 12
