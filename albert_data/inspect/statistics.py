@@ -215,7 +215,7 @@ def measure(shards: Shards) -> Statistics:
     Raises ShardError at a row that leaves its bounds.
     """
     config, tokenizer = shards.manifest.config.examples, shards.tokenizer
-    words = tokenizer.choose_words(config, shards.manifest.rules_version)
+    words = tokenizer.word_rule(config)
     totals = no_counts(config, tokenizer.vocab_size)
     keys = [np.zeros(0, np.uint64)]
     names = shards.manifest.sources

@@ -116,7 +116,7 @@ def _judge(shards: Shards, row: int, counts: tuple[int, ...]) -> tuple[int, ...]
 def read_segments(shards: Shards, row: int) -> list[Segment]:
     """Segment A, and B where the row has one."""
     example, manifest = shards[row], shards.manifest
-    rule = shards.tokenizer.choose_words(manifest.config.examples, manifest.rules_version)
+    rule = shards.tokenizer.word_rule(manifest.config.examples)
     sep, end = 1 + example.segment_a_len, len(example.input_ids) - 1
     bounds = [("A", 1, sep), *([("B", sep + 1, end)] if sep + 1 < end else [])]
     return [

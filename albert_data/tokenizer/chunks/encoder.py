@@ -89,11 +89,8 @@ class ChunkEncoder:
         Each sentence must be valid UTF-8: the kernels rely on it. lengths: int64, the number of ids of each sentence,
         filled in for a slice before its ids are yielded. An array is valid until the next one is asked for.
         """
-        begin, (_, begins, ends) = 0, sentences
-        while begin < len(begins):
-            end = max(begin + 1, int(np.searchsorted(ends, begins[begin] + SLICE_BYTES, side="right")))
-            yield self._encode_slice(sentences.part(slice(begin, end)), lengths[begin:end])
-            begin = end
+        for chosen in sentences.slices(SLICE_BYTES):
+            yield self._encode_slice(sentences.part(chosen), lengths[chosen])
 
     def _encode_slice(self, sentences: Sentences, lengths: np.ndarray) -> np.ndarray:
         """The ids of some sentences, in a buffer that is reused; fills in the length of each."""
