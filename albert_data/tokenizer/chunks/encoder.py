@@ -24,7 +24,7 @@ from albert_data.tokenizer.chunks.table import (
     SLOT,
     SPARE_IDS,
     ChunkRules,
-    Output,
+    EncodedSlice,
     Table,
     make_encoding_scratch,
     make_slots,
@@ -138,7 +138,7 @@ class ChunkEncoder:
         ids = self._id_buffers[buffer_index] = grow(self._id_buffers[buffer_index], capacity)
         free_slots = len(self._table.slots) // SLOT - int(self._table.counts[0])
         # Each fresh chunk has a byte or more, and takes a free slot.
-        out = Output(ids, lengths, np.empty((min(num_bytes, free_slots), 3), np.int64))
+        out = EncodedSlice(ids, lengths, np.empty((min(num_bytes, free_slots), 3), np.int64))
         filled, num_fresh = table.encode_sentences(sentences, self._cuts, self._rules, self._table, self._scratch, out)
         if num_fresh:
             self._learn(sentences.utf8, *out.fresh[:num_fresh].T.copy())
