@@ -101,7 +101,7 @@ def make_examples(documents: Sequence[Sentences], config: ExampleConfig, first_k
         document_offsets=np.cumsum([0, *map(len, documents)]),
         document_keys=np.arange(first_key, first_key + len(documents), dtype=np.uint64),
     )
-    words = tokenizer.choose_words(config)
+    words = tokenizer.word_rule(config)
     pairs = make_pairs(made, tokenizer.specials, words, config, 0)
     return mask_pairs(pairs, tokenizer.specials, words, tokenizer.ordinary_ids, config, 0)
 

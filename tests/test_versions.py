@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from albert_data.errors import OutputError
 from albert_data.files import read_json
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.report import inspect_folder
-from albert_data.inspect.statistics import measure
 from albert_data.inspect.verify import verify
 from albert_data.pipeline import identity
 from albert_data.rules import RULES_VERSION, current_versions
@@ -33,8 +31,6 @@ from albert_data.shards.manifest import MANIFEST_NAME
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
 from albert_data.shards.schema import shard_schema, write_shard
-from albert_data.tokenizer import words_version_1
-from albert_data.tokenizer.words import WordRule
 
 NUMBER, UNICODE, LIBRARIES = current_versions()
 NEWER_LIBRARY = (NUMBER, UNICODE, {**LIBRARIES, "sentencepiece": "99.0"})
@@ -133,33 +129,10 @@ def test_work_by_newer_rules_is_kept(corpus: Corpus, tmp_path: Path):
     corpus.build(out, InlineEngine(), overwrite=True)
 
 
-# ---- what version 1 built is read as version 1 ----
-
-
-def every_piece_is_a_word(piece: str) -> bool:
-    return True
-
-
-@pytest.fixture
-def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of version 1, whose rule is made to differ from ours: each piece is a word."""
-    monkeypatch.setattr(words_version_1, "is_standalone", every_piece_is_a_word)
-    rows = make_examples(draw_sentences(40, 1), dataclasses.replace(SMALL, whole_word=False))
-    folder = write_folder(tmp_path / "old", {"train": [rows]}, SMALL)
-    turn_old(folder)
-    return folder
-
-
-def test_rows_of_version_1_are_verified_by_the_words_of_version_1(old: Path, tmp_path: Path):
-    assert not list(verify(old))
-    assert measure(open_shards(old)).num_broken_words == 0
-    rows = make_examples(draw_sentences(40, 1), dataclasses.replace(SMALL, whole_word=False))
-    new = write_folder(tmp_path / "new", {"train": [rows]}, SMALL)
-    assert any("masked in part" in fault.what for fault in verify(new))
-    assert measure(open_shards(new)).num_broken_words > 0
-
-
-def test_inspect_shows_a_folder_of_version_1(old: Path):
+def test_inspect_shows_a_folder_of_version_1(tmp_path: Path):
+    rows = make_examples(draw_sentences(40, 1), SMALL)
+    old = write_folder(tmp_path / "old", {"train": [rows]}, SMALL)
+    turn_old(old)
     page = inspect_folder(old, split="train", choice=RowChoice(count=2))
     assert "Splits" in page.to_text()
     assert page.to_dict()["format_version"] == 1
@@ -177,21 +150,3 @@ def test_a_changed_byte_of_a_shard_of_version_1_is_found(tmp_path: Path):
     data[6] ^= 1  # padding after the first magic number
     (folder / TRAIN).write_bytes(data)
     assert [(fault.byte, "The rows are as they were built" in fault.what) for fault in verify(folder)][-1] == (6, True)
-
-
-@pytest.mark.parametrize(
-    ("piece", "old_rule", "new_rule"),
-    [
-        ("\u2581the", False, False),
-        ("中国", True, True),
-        ("ｶﾀ", True, True),
-        ("ー", True, True),
-        ("ไทย", True, True),
-        ("...", True, True),
-        ("、a", True, False),  # version 1 counted IDEOGRAPHIC COMMA as a script
-        ("\u0301", False, False),
-    ],
-)
-def test_each_version_has_its_own_words(piece: str, old_rule: bool, new_rule: bool):
-    found = [WordRule.from_pieces([piece], version).standalone.tolist() for version in (1, 2)]
-    assert found == [[old_rule], [new_rule]]

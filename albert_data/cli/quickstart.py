@@ -213,7 +213,7 @@ def _find_inputs(inputs: Sequence[str], validation: Sequence[str], output: Path,
 
 def _train_vocabulary(inputs: Sequence[str], attempt: Attempt, config: VocabConfig, options: Sequence[str]) -> None:
     from albert_data.vocab.folder import is_saved
-    from albert_data.vocab.sentencepiece_training import VocabularyTooLarge
+    from albert_data.vocab.training import VocabularyTooLarge
 
     title = "1. Train a vocabulary"
     if is_saved(attempt.vocab):

@@ -19,7 +19,7 @@ from albert_data.shards.advice import advise_on, advise_on_parts
 from albert_data.shards.manifest import SourceEntry
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.report import VocabReport
-from albert_data.vocab.sentencepiece_training import MAX_SENTENCE_BYTES
+from albert_data.vocab.training import MAX_SENTENCE_BYTES
 from albert_data.wording import count_of, format_share
 
 _WIDTH = 80  # columns of the list of settings

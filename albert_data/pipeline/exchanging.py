@@ -27,7 +27,7 @@ class Exchange:
     """Exchanges segments in the rows of a slice and draws their masks. It can be pickled."""
 
     def __init__(self, config: ExampleConfig, tokenizer: Tokenizer) -> None:
-        self._words = tokenizer.choose_words(config)
+        self._words = tokenizer.word_rule(config)
         self._config = config
         self._pieces = Pieces.of(tokenizer.specials, self._words, tokenizer.ordinary_ids, config)
 

@@ -69,7 +69,7 @@ class MapJob:
         self._seal = seal
         self._runs, self._receipts = runs, receipts
         self._scratch = RecordScratch(tokenizer.id_dtype)
-        self._word_rule = tokenizer.choose_words(config.examples)  # how pieces form words, the units of masking
+        self._word_rule = tokenizer.word_rule(config.examples)  # how pieces form words, the units of masking
 
     def __call__(self, task: ReadTask) -> TaskReceipt:
         with machine_scratch() if self._merges else nullcontext(self._runs) as folder:

@@ -105,7 +105,7 @@ def choose_questions(rows: Rows, tokenizer: Tokenizer, count: int) -> list[Quest
     """Choose at most one masked word of each row, until there are `count`."""
     numbers = np.arange(min(len(rows), _ROWS_PER_QUESTION * count))
     examples, manifest = RowReader(rows).load(numbers), rows.manifest
-    rule = tokenizer.choose_words(manifest.config.examples, manifest.rules_version)
+    rule = tokenizer.word_rule(manifest.config.examples)
     found = (_find_question(examples, row, rule, tokenizer) for row in range(len(examples)))
     return [question for question in found if question is not None][:count]
 

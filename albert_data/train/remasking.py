@@ -35,7 +35,7 @@ class Remasker:
                 f"{manifest.tokenizer.sha256}; put the build's {name} back, or build again"
             )
         config = self._config = manifest.config.examples
-        self._words = tokenizer.choose_words(config, manifest.rules_version)
+        self._words = tokenizer.word_rule(config)
         self._pieces = Pieces.of(tokenizer.specials, self._words, tokenizer.ordinary_ids, config)
         # Not the seed itself: the build may have used the same number, and would have drawn equal masks from it.
         self._seed = derive_keys(seed, 0, 0, _REMASK_PURPOSE, num=1)[0]

@@ -54,7 +54,7 @@ class FakeShards:
             sha256="0" * 64,
             vocab_size=vocab_size,
             specials=Specials(pad_id=PAD, unk_id=UNK, cls_id=CLS, sep_id=SEP, mask_id=MASK, is_special=is_special),
-            choose_words=lambda config, rules_version: WordRule.every_piece(vocab_size),
+            word_rule=lambda config: WordRule.every_piece(vocab_size),
             pieces=[f"\u2581w{i}" for i in range(vocab_size)],
             piece_texts=[f"\u2581w{i}" for i in range(vocab_size)],
             decode=lambda ids: " ".join(f"w{i}" for i in ids),
