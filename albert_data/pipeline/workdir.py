@@ -25,17 +25,16 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
-from albert_data.config import NEWER
 from albert_data.errors import OutputError, ShardError, StorageError
 from albert_data.files import is_regular, is_there, read_bytes, read_json, remove_files, write_bytes, write_json
 from albert_data.jobs.work_folder import LOCK_SECONDS
 from albert_data.pipeline.card import CARD_NAME
 from albert_data.pipeline.ownership import Ours, check_empty, read_our_manifest
 from albert_data.rules import RULES_VERSION
-from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, SourceEntry, parse_plan
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, SourceEntry, parse
 from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME, read_file
 from albert_data.shards.schema import SHARD_SUFFIX
-from albert_data.storage import FOLDER, TEMPORARY_SUFFIX, find_kind, find_storage, is_remote
+from albert_data.storage import FOLDER, find_kind, find_storage, is_remote
 from albert_data.tokenizer.lexicon import WORDS_NAME
 from albert_data.tokenizer.model import MODEL_NAMES
 from albert_data.vocab.folder import FILES as VOCABULARY_FILES
@@ -195,7 +194,7 @@ class WorkDir:
     def _read_plan(self) -> Plan | None:
         """The plan of an unfinished build. None if it is missing, unreadable, or a link, which no build writes."""
         try:
-            plan, _ = parse_plan(read_json(self.plan_path))
+            plan, _ = parse(Plan, read_json(self.plan_path))
         except (OSError, ValueError):
             return None
         return plan if is_regular(self.plan_path) else None
@@ -295,8 +294,7 @@ class WorkDir:
 
 
 def _is_ours(patterns: tuple[str, ...], name: str) -> bool:
-    base = name.removesuffix(TEMPORARY_SUFFIX)  # version 0.3.0 named temporary files so: x.run.tmp
-    return any(fnmatchcase(base, pattern) for pattern in patterns)
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _read_sealed(path: Path) -> Manifest | None:
@@ -345,7 +343,7 @@ def find_other_rules(there: Plan, here: Plan) -> str | None:
         return f"older rules (version {there.rules_version}, this is {here.rules_version})"
     if there.unicode_version != here.unicode_version:
         return f"other Unicode tables ({there.unicode_version} there, {here.unicode_version} here)"
-    old, new = there.libraries or {}, here.libraries or {}
+    old, new = there.libraries, here.libraries
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
             return f"another version of {name} ({old.get(name, 'none')} there, {new.get(name, 'none')} here)"
@@ -354,10 +352,8 @@ def find_other_rules(there: Plan, here: Plan) -> str | None:
 
 def find_difference(there: Plan, asked: Plan) -> str | None:
     """Name the first difference between two plans: a setting with both values, the tokenizer, or an input."""
-    old_settings, new_settings = ({**NEWER, **plan.config} for plan in (there, asked))
-    for name, new in new_settings.items():
-        old = old_settings.get(name)
-        if old != new:
+    for name, new in asked.config.items():
+        if (old := there.config.get(name)) != new:
             return f"{name} is {old} there and {new} here"
     if there.mixture != asked.mixture:
         return _find_mixed_difference(there.mixture or (), asked.mixture or ())
