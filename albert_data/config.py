@@ -8,12 +8,13 @@ from __future__ import annotations
 import codecs
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from albert_data.errors import ConfigError
 from albert_data.languages import normalise_language
 from albert_data.pair_tasks import PAIR_TASKS, PairTask
 
+Config = TypeVar("Config", "TextConfig", "ExampleConfig")
 SENTENCE_RULES = ("prose", "lines")
 DOCUMENT_RULES = ("blank-line", "file")
 COMPRESSIONS = ("none", "zstd", "lz4")
@@ -276,9 +277,18 @@ class BuildConfig:
         check_choice("compression", self.compression, COMPRESSIONS)
 
     def to_flat_dict(self) -> dict[str, Any]:
-        """Return every setting by its own name, as in manifests and messages.
-
-        No two of the three classes share a name.
-        """
+        """Every setting by its own name, as in manifests and messages. No two of the three classes share a name."""
         flat = dataclasses.asdict(self)
         return {**flat.pop("text"), **flat.pop("examples"), **flat}
+
+    @classmethod
+    def from_settings(cls, **settings: Any) -> BuildConfig:
+        """The config of these settings, each by its own name; one that is missing has its default."""
+        text, examples = take_settings(TextConfig, settings), take_settings(ExampleConfig, settings)
+        return cls(text=text, examples=examples, **settings)
+
+
+def take_settings(kind: type[Config], settings: dict[str, Any]) -> Config:
+    """Remove the settings of a class from `settings`, and make an object of them."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    return kind(**{name: settings.pop(name) for name in names if name in settings})

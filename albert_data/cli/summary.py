@@ -23,7 +23,8 @@ from albert_data.vocab.training import MAX_SENTENCE_BYTES
 from albert_data.wording import count_of, format_share
 
 _WIDTH = 80  # columns of the list of settings
-_UNSET = {"encoding": "UTF-8", "language_field": "none"}  # how None is shown; for all other settings, auto
+# How None is shown; for all other settings, auto.
+_UNSET = {"encoding": "UTF-8", "language_field": "none", "word_separator": "none"}
 
 
 def describe_vocabulary(report: VocabReport, model: Path) -> str:

@@ -108,7 +108,6 @@ def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
     return RowRules(
         schema=shard_schema(
             tokenizer.id_dtype,
-            manifest.format_version,
             has_source=manifest.sources is not None,
             has_key_b=manifest.config.examples.task.has_random,
         ),

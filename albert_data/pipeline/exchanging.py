@@ -55,7 +55,7 @@ def describe_shortages(manifest: Manifest) -> list[str]:
     wanted = 1 / max(1, len(manifest.config.examples.task.orders))
     lines = []
     for name, split in manifest.splits.items():
-        num_pairs = split.num_rows - (split.num_unpaired or 0)
+        num_pairs = split.num_rows - split.num_unpaired
         if split.num_random is not None and split.num_random < _FEW * wanted * num_pairs:
             lines.append(
                 f"{name}: {split.num_random:,} of {num_pairs:,} pairs have a segment B of another document, where "

@@ -127,7 +127,7 @@ def find_other_rules(there: Plan, here: Plan) -> str | None:
         return f"older rules (version {there.rules_version}, this is {here.rules_version})"
     if there.unicode_version != here.unicode_version:
         return f"other Unicode tables ({there.unicode_version} there, {here.unicode_version} here)"
-    old, new = there.libraries or {}, here.libraries or {}
+    old, new = there.libraries, here.libraries
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
             return f"another version of {name} ({old.get(name, 'none')} there, {new.get(name, 'none')} here)"

@@ -29,7 +29,7 @@ from albert_data.pipeline.card import CARD_NAME
 from albert_data.pipeline.identity import find_difference, find_other_rules
 from albert_data.pipeline.ownership import Ours, check_empty, read_our_manifest
 from albert_data.rules import RULES_VERSION
-from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse_plan
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse
 from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME, read_file
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.storage import FOLDER, find_kind, find_storage, is_remote
@@ -158,7 +158,7 @@ class WorkDir:
     def _read_plan(self) -> Plan | None:
         """The plan of an unfinished build. None if it is missing, unreadable, or a link, which no build writes."""
         try:
-            plan, _ = parse_plan(read_json(self.plan_path))
+            plan, _ = parse(Plan, read_json(self.plan_path))
         except (OSError, ValueError):
             return None
         return plan if is_regular(self.plan_path) else None
