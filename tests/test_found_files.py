@@ -18,7 +18,7 @@ from albert_data.files import to_json
 from albert_data.interop.masked_lm import load_masked_lm
 from albert_data.pipeline.vocabulary_folder import is_saved
 from albert_data.tokenizer.model import load_tokenizer
-from albert_data.train.runs.figures import read_run
+from albert_data.train.history.figures import read_run
 
 ODD = {
     "a FIFO": os.mkfifo,
