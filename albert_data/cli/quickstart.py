@@ -317,8 +317,8 @@ def _has_model(run: Path) -> bool:
 def _show_guesses(shards: Path, run: Path) -> None:
     """Print guesses for training rows if there are no validation rows, for which `train` prints some."""
     from albert_data.shards.reader import open_splits
-    from albert_data.train.checkpoint import list_checkpoints, load_model
-    from albert_data.train.guesses import Guesser, to_lines
+    from albert_data.train.model.checkpoint import list_checkpoints, load_model
+    from albert_data.train.run.guesses import Guesser, to_lines
 
     splits = open_splits(shards)
     if not len(splits.get("validation", ())):

@@ -18,10 +18,11 @@ from albert_data.errors import ShardError
 from albert_data.examples.spans import span_shares
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.tokenizer.words import WordRule, find_word_starts
-from albert_data.train import ShardLoader, loop
-from albert_data.train.batch import Batch
-from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
+from albert_data.train import ShardLoader
 from albert_data.train.config import RECIPES
+from albert_data.train.data.batch import Batch
+from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
+from albert_data.train.run import loop
 
 CPU = torch.device("cpu")
 

@@ -15,7 +15,7 @@ from albert_data.data import Examples, Specials
 from albert_data.shards.manifest import SPLITS, Manifest, SplitEntry
 from albert_data.tokenizer.words import WordRule
 from albert_data.train import Batch, ShardLoader
-from albert_data.train.model import Output
+from albert_data.train.model.model import Output
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 FIRST_ORDINARY = 5

@@ -2,29 +2,118 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import islice, pairwise
+from pathlib import Path
 from statistics import median
 from textwrap import wrap
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from torch.profiler import profile, schedule
 from tqdm import tqdm
 
+from albert_data.errors import ConfigError, OutputError
 from albert_data.escaping import escape_controls
+from albert_data.files import replace_file
 from albert_data.pair_tasks import PairTask
-from albert_data.train.budget import Budget
 from albert_data.train.config import DEFAULT_PRESETS
-from albert_data.train.flops import describe_peak
-from albert_data.train.intervals import POINTS
-from albert_data.train.loader import ShardLoader, Splits
-from albert_data.train.runs.figures import RunFigures, judge_run
-from albert_data.train.session import Session
+from albert_data.train.data.loader import ShardLoader, Splits
+from albert_data.train.folder import EVENTS_FOLDER
+from albert_data.train.history.figures import RunFigures, judge_run
+from albert_data.train.model.flops import describe_peak
+from albert_data.train.reading import explain
+from albert_data.train.run.budget import POINTS, Budget
+from albert_data.train.run.session import Session
 from albert_data.wording import count_of, format_duration, format_share
+
+# ---- the figures of a run as TensorBoard events, to watch several runs at once. Extra: tensorboard ----
+
+MISSING = "--tensorboard needs TensorBoard; install it with: pip install 'albert-data[tensorboard]'"
+
+
+def require_tensorboard() -> None:
+    """Raise ConfigError where TensorBoard is not installed."""
+    try:
+        importlib.import_module("torch.utils.tensorboard")
+    except ImportError as error:
+        raise ConfigError(MISSING) from error
+
+
+class TensorBoardWriter:
+    """RUN/tensorboard/, a curve for each figure and split: `mlm_loss/train`, `mlm_loss/validation`."""
+
+    def __init__(self, run: Path, *, step: int = 0) -> None:
+        """Open for a run that begins, or resumes, after `step`: later events of a stopped run are hidden.
+
+        Raises ConfigError where TensorBoard is not installed.
+        """
+        require_tensorboard()
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._folder = run / EVENTS_FOLDER
+        self._writer = SummaryWriter(log_dir=str(self._folder), purge_step=step + 1 if step else None)
+
+    def write(self, split: str, step: int, figures: Mapping[str, object]) -> None:
+        """Add a point to each curve; None and text have none."""
+        with self._explain_failure():
+            for name, value in figures.items():
+                if isinstance(value, int | float):
+                    self._writer.add_scalar(f"{name}/{split}", value, step)
+
+    def close(self) -> None:
+        """Write the buffered events; without this, up to two minutes of them are lost."""
+        with self._explain_failure():
+            self._writer.close()
+
+    @contextmanager
+    def _explain_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(
+                f"{self._folder}: can't write the events: {explain(error)}; free some space, then --resume"
+            ) from error
+
+
+# ---- records a few steps of a run with PyTorch's profiler, as a trace for ui.perfetto.dev or Chrome ----
+
+WARM_UP, RECORDED = 5, 5  # steps; the first ones compile, allocate memory and fill caches
+
+Item = TypeVar("Item")
+
+
+def profile_steps(steps: Iterator[Item], path: Path, say: Callable[[str], None]) -> Iterator[Item]:
+    """Yield what `steps` yields, and write a trace of the work after the 6th to the 10th item to `path`.
+
+    If the run ends before, the trace has fewer steps or is not written. One that can't be written does not stop it.
+    """
+
+    def write(profiler: profile) -> None:
+        try:
+            with replace_file(path) as file:
+                profiler.export_chrome_trace(file.name)
+                if not os.stat(file.name).st_size:  # the profiler reports no error
+                    raise OSError("the profiler wrote nothing")
+        except OSError as error:
+            return say(f"{path}: the trace can't be written: {explain(error)}")
+        say(f"{path} is written: open it at ui.perfetto.dev or chrome://tracing")
+
+    say(f"profiling   {RECORDED} steps, after {WARM_UP} of warm-up, to {path}")
+    cycle = schedule(wait=WARM_UP - 1, warmup=1, active=RECORDED, repeat=1)
+    with profile(schedule=cycle, on_trace_ready=write) as profiler:
+        for item in islice(steps, WARM_UP + RECORDED):
+            yield item
+            profiler.step()
+    yield from steps
+
+
+# ---- report ----
 
 # Of the estimate: enough updates that those which compile, one for each length of rows, do not change the median; but
 # no more than five minutes of them, because a run that would take weeks should not hide that for hours.

@@ -18,7 +18,7 @@ from albert_data.examples.spans import span_tables
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.train.order import derive_keys
+from albert_data.train.data.order import derive_keys
 
 _REMASK_PURPOSE = 2  # so that these keys differ from those that shuffle the batches
 

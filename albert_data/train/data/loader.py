@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
@@ -31,9 +33,8 @@ from albert_data.shards.reader import open_shards
 from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.rows import slice_rows
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.train.batch import Batch, BatchShape, choose_mask_capacity, collate
-from albert_data.train.iterators import SharedIterator, read_ahead
-from albert_data.train.order import (
+from albert_data.train.data.batch import Batch, BatchShape, choose_mask_capacity, collate
+from albert_data.train.data.order import (
     ORDER_VERSION,
     BatchOrder,
     Pack,
@@ -42,8 +43,51 @@ from albert_data.train.order import (
     cut_share,
     rows_per_batch,
 )
+from albert_data.train.data.remasking import Remasker
 from albert_data.train.reading import show
-from albert_data.train.remasking import Remasker
+
+# ---- iterators for threads: one that several threads may advance, and one that a thread reads ahead of the caller ---
+
+Item = TypeVar("Item")
+
+
+class SharedIterator(Iterator[Item], Generic[Item]):
+    """A generator that several threads may advance: each item goes to one thread, an error is raised in all."""
+
+    def __init__(self, items: Iterator[Item]) -> None:
+        self._items, self._lock = items, threading.Lock()
+        self._error: Exception | None = None
+
+    def __next__(self) -> Item:
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            try:
+                return next(self._items)
+            except StopIteration:
+                raise
+            except Exception as error:  # a generator that failed ends: other threads would take it for the end of data
+                self._error = error
+                raise
+
+
+def read_ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, None]:
+    """Yield the items in order; a thread takes them up to `depth` items ahead. With depth 0 there is no thread."""
+    if not depth:
+        yield from items
+        return
+    end = object()
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
+        pending = deque(pool.submit(next, items, end) for _ in range(depth))
+        try:
+            while (item := pending.popleft().result()) is not end:
+                pending.append(pool.submit(next, items, end))
+                yield cast(Item, item)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+# ---- loader ----
 
 READ_AHEAD = 3
 PADDING_SAMPLE_BATCHES = 256

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from albert_data.errors import OutputError
 from albert_data.files import write_bytes
-from albert_data.train.batch import NO_LABEL, Batch
+from albert_data.train.data.batch import NO_LABEL, Batch
 from albert_data.train.distributed import Ranks
-from albert_data.train.model import Output
+from albert_data.train.history.figures import parse_line, split_lines
+from albert_data.train.model.model import Output
 from albert_data.train.reading import check_number, explain
-from albert_data.train.runs.figures import parse_line, split_lines
 from albert_data.wording import count_of
 
 Figures = dict[str, float | None]

@@ -22,7 +22,7 @@ from torch import Tensor
 from albert_data.data import ExampleArrays, Examples
 from albert_data.kernels import item, kernel, pointer, put
 from albert_data.shards.rows import no_rows
-from albert_data.train.order import Pack
+from albert_data.train.data.order import Pack
 
 NO_LABEL = -1
 # Of ids and segments: half the bytes of int64 to write and to copy, and embeddings accept both.

@@ -23,9 +23,9 @@ from torch import Tensor
 from albert_data.errors import CheckpointError, ConfigError, InputError
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import find_word_starts
-from albert_data.train.model import Albert
-from albert_data.train.precision import Precision, choose_device, choose_precision
-from albert_data.train.sentence_pairs import ScoreConfig, ScoredPairs, SentencePair
+from albert_data.train.data.sentence_pairs import ScoreConfig, ScoredPairs, SentencePair
+from albert_data.train.model.model import Albert
+from albert_data.train.model.precision import Precision, choose_device, choose_precision
 
 _SHORTEST = 8  # tokens that a row counts as at least: the logits of 3-token rows would need more memory than the layers
 

@@ -30,9 +30,9 @@ from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.files import TEMPORARY_SUFFIX, sync_path
 from albert_data.train.config import AlbertConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, check_shape
-from albert_data.train.model import Albert
-from albert_data.train.optimizer import Lamb, Muon
+from albert_data.train.model.model import Albert
 from albert_data.train.reading import check_regular, explain, read_object, show
+from albert_data.train.run.optimizer import Lamb, Muon
 
 FORMAT_VERSION = 2
 WEIGHTS_FILE, TENSORS_FILE, STATE_FILE = "model.safetensors", "training.safetensors", "state.json"

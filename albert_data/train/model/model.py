@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from albert_data.train.attention import PackedRows, attend_by_products, attend_packed, is_short_on_cpu
-from albert_data.train.batch import NO_LABEL, Batch
 from albert_data.train.config import AlbertConfig
+from albert_data.train.data.batch import NO_LABEL, Batch
+from albert_data.train.model.attention import PackedRows, attend_by_products, attend_packed, is_short_on_cpu
 
 LAYER_NORM_EPS = 1e-12
 INIT_STD = 0.02

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from albert_data.train.folder import NORMALIZATION_KEY, TOKENIZER_KEY
-from albert_data.train.runs.figures import RunFigures, number
+from albert_data.train.history.figures import RunFigures, number
 from albert_data.wording import format_share
 
 _HASH_LEN = 8  # characters of a hash that are shown

@@ -21,9 +21,9 @@ from albert_data.escaping import escape_controls
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts
-from albert_data.train.batch import NO_LABEL, collate
-from albert_data.train.loader import RowReader, Rows
-from albert_data.train.model import Albert, Output
+from albert_data.train.data.batch import NO_LABEL, collate
+from albert_data.train.data.loader import RowReader, Rows
+from albert_data.train.model.model import Albert, Output
 from albert_data.wording import format_share
 
 _NUM_GUESSES = 3  # shown of a word of one piece

@@ -14,13 +14,13 @@ from torch.nn import functional as F
 from albert_data.errors import ShardError
 from albert_data.tokenizer.piece_texts import find_script, num_bytes
 from albert_data.tokenizer.words import SPACE
-from albert_data.train.batch import NO_LABEL, Batch, BatchShape
+from albert_data.train.data.batch import NO_LABEL, Batch, BatchShape
+from albert_data.train.data.loader import RowReader, Rows
+from albert_data.train.data.order import RowBatch, cut_batches, rows_per_batch
 from albert_data.train.distributed import ALONE, Ranks
-from albert_data.train.loader import RowReader, Rows
-from albert_data.train.metrics import Figures, figures, measure
-from albert_data.train.model import Albert
-from albert_data.train.order import RowBatch, cut_batches, rows_per_batch
-from albert_data.train.precision import Precision
+from albert_data.train.model.model import Albert
+from albert_data.train.model.precision import Precision
+from albert_data.train.run.metrics import Figures, figures, measure
 
 # About 19 labels in a row of 128 tokens, so over a million: a piece that is one label in a thousand is then counted a
 # thousand times, and its frequency known to about 3 %.

@@ -18,8 +18,7 @@ from albert_data.files import check_output, write_bytes, write_output
 from albert_data.report.charts import Plot, Series, make_ticks
 from albert_data.report.page import Chart, PageSection, render_charts, render_page, render_table
 from albert_data.train.folder import METRICS_FILE, PAGE_FILE
-from albert_data.train.reading import explain
-from albert_data.train.runs.figures import (
+from albert_data.train.history.figures import (
     LOSS,
     SPEEDS,
     SPLITS,
@@ -33,11 +32,12 @@ from albert_data.train.runs.figures import (
     read_run,
     thin,
 )
+from albert_data.train.reading import explain
 from albert_data.wording import format_duration
 
 if TYPE_CHECKING:
-    from albert_data.train.layers import Layers  # it imports torch
-    from albert_data.train.runs.comparison import Difference
+    from albert_data.train.history.comparison import Difference
+    from albert_data.train.history.layers import Layers  # it imports torch
 
 MOST_ROWS = 40
 MOST_POINTS = 400  # of a curve: more than a screen shows, and few enough for a small page

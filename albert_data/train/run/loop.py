@@ -18,29 +18,42 @@ import numpy as np
 import torch
 
 from albert_data.errors import AlbertDataError, ConfigError
-from albert_data.train.batch import Batch
-from albert_data.train.budget import Budget, count_steps
-from albert_data.train.checkpoint import list_checkpoints, prune_checkpoints
-from albert_data.train.compiling import warm_up
 from albert_data.train.config import TrainConfig
+from albert_data.train.data.batch import Batch
+from albert_data.train.data.loader import ShardLoader, Splits, open_training
+from albert_data.train.data.order import padded_len, rows_per_batch
 from albert_data.train.distributed import Ranks, join_ranks, read_ranks
-from albert_data.train.evaluation import evaluate, measure_baseline
-from albert_data.train.events import TensorBoardWriter, require_tensorboard
-from albert_data.train.flops import peak_flops, training_flops
 from albert_data.train.folder import METRICS_FILE, TRACE_FILE, check_folder, claim_folder, lock_folder
-from albert_data.train.guesses import Guesser, make_guesser, to_lines
-from albert_data.train.interrupt import Interrupt
-from albert_data.train.intervals import FIELDS, UPDATE_COST, Intervals, choose_intervals, explain_shortness
-from albert_data.train.loader import ShardLoader, Splits, open_training
-from albert_data.train.memory import fit_batches, halve_batches, peak_gb
-from albert_data.train.metrics import Figures, MetricsFile
-from albert_data.train.order import padded_len, rows_per_batch
-from albert_data.train.precision import check_gpus, choose_device, choose_precision
-from albert_data.train.profiling import profile_steps
-from albert_data.train.report import Report, describe, describe_end, describe_start
-from albert_data.train.runs.figures import read_run
-from albert_data.train.runs.page import is_page_current, write_run_page
-from albert_data.train.session import (
+from albert_data.train.history.figures import read_run
+from albert_data.train.history.page import is_page_current, write_run_page
+from albert_data.train.model.checkpoint import list_checkpoints, prune_checkpoints
+from albert_data.train.model.flops import peak_flops, training_flops
+from albert_data.train.model.precision import check_gpus, choose_device, choose_precision
+from albert_data.train.run.budget import (
+    FIELDS,
+    UPDATE_COST,
+    Budget,
+    Intervals,
+    choose_intervals,
+    count_steps,
+    explain_shortness,
+)
+from albert_data.train.run.compiling import warm_up
+from albert_data.train.run.evaluation import evaluate, measure_baseline
+from albert_data.train.run.guesses import Guesser, make_guesser, to_lines
+from albert_data.train.run.interrupt import Interrupt
+from albert_data.train.run.memory import fit_batches, halve_batches, peak_gb
+from albert_data.train.run.metrics import Figures, MetricsFile
+from albert_data.train.run.report import (
+    Report,
+    TensorBoardWriter,
+    describe,
+    describe_end,
+    describe_start,
+    profile_steps,
+    require_tensorboard,
+)
+from albert_data.train.run.session import (
     Initial,
     Session,
     check_agreement,

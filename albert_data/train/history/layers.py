@@ -18,11 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albert_data.errors import CheckpointError, ShardError
-from albert_data.train.checkpoint import list_checkpoints, load_model
-from albert_data.train.evaluation import fixed_batches
-from albert_data.train.loader import Rows
-from albert_data.train.model import Albert
-from albert_data.train.order import padded_len
+from albert_data.train.data.loader import Rows
+from albert_data.train.data.order import padded_len
+from albert_data.train.model.checkpoint import list_checkpoints, load_model
+from albert_data.train.model.model import Albert
+from albert_data.train.run.evaluation import fixed_batches
 
 BATCH_TOKENS = 16_384
 NUM_ROWS = 256

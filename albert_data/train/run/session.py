@@ -18,29 +18,29 @@ from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.shards.manifest import Manifest
-from albert_data.train.attention import explain_padding
-from albert_data.train.batch import Batch
-from albert_data.train.budget import Budget
-from albert_data.train.checkpoint import (
+from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
+from albert_data.train.data.batch import Batch
+from albert_data.train.data.loader import Rows, ShardLoader
+from albert_data.train.data.order import choose_pack, derive_keys, padded_len
+from albert_data.train.distributed import Ranks
+from albert_data.train.folder import RUN_FILE, Identity, check_identity, make_identity, read_run_file
+from albert_data.train.model.attention import explain_padding
+from albert_data.train.model.checkpoint import (
     list_checkpoints,
     load_checkpoint,
     pack_optimizer,
     save_checkpoint,
     unpack_optimizer,
 )
-from albert_data.train.compiling import choose_compiling, compile_model
-from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
-from albert_data.train.distributed import Ranks
-from albert_data.train.folder import RUN_FILE, Identity, check_identity, make_identity, read_run_file
-from albert_data.train.loader import Rows, ShardLoader
-from albert_data.train.memory import explain_out_of_memory
-from albert_data.train.metrics import Tally, measure
-from albert_data.train.model import Albert
-from albert_data.train.optimizer import make_optimizer
-from albert_data.train.order import choose_pack, derive_keys, padded_len
-from albert_data.train.precision import Precision
+from albert_data.train.model.model import Albert
+from albert_data.train.model.precision import Precision
+from albert_data.train.model.sizes import count_parameters
 from albert_data.train.reading import check_number, explain, show
-from albert_data.train.sizes import count_parameters
+from albert_data.train.run.budget import Budget
+from albert_data.train.run.compiling import choose_compiling, compile_model
+from albert_data.train.run.memory import explain_out_of_memory
+from albert_data.train.run.metrics import Tally, measure
+from albert_data.train.run.optimizer import make_optimizer
 from albert_data.wording import list_some
 
 _MAX_SECONDS = 1e9  # thirty years

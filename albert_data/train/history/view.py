@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.folder import read_run_file
-from albert_data.train.runs.figures import RunFigures, judge_run, number, read_run, thin
-from albert_data.train.sizes import describe_parts, parts_to_dict
+from albert_data.train.history.figures import RunFigures, judge_run, number, read_run, thin
+from albert_data.train.model.sizes import describe_parts, parts_to_dict
 from albert_data.wording import format_share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from albert_data.train.layers import Layers
-    from albert_data.train.runs.comparison import Difference
+    from albert_data.train.history.comparison import Difference
+    from albert_data.train.history.layers import Layers
 
 MOST_LINES = 12
 _FIGURES = ("mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy")

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 
-from albert_data.train.batch import BatchShape, empty_batch
 from albert_data.train.config import TrainConfig
-from albert_data.train.evaluation import fixed_shapes
-from albert_data.train.loader import Rows, ShardLoader
-from albert_data.train.memory import halve_batches
-from albert_data.train.model import Albert
-from albert_data.train.order import BUCKET, padded_len
+from albert_data.train.data.batch import BatchShape, empty_batch
+from albert_data.train.data.loader import Rows, ShardLoader
+from albert_data.train.data.order import BUCKET, padded_len
+from albert_data.train.model.model import Albert
+from albert_data.train.run.evaluation import fixed_shapes
+from albert_data.train.run.memory import halve_batches
 
 if TYPE_CHECKING:  # it imports this module
-    from albert_data.train.session import Session
+    from albert_data.train.run.session import Session
 
 # Compiled programs of a function for each length of rows: training, evaluation, other micro-batches, many masks.
 GRAPHS_PER_LEN = 8

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albert_data.train.config import AlbertConfig
-from albert_data.train.precision import DTYPES, Precision
+from albert_data.train.model.precision import DTYPES, Precision
 from albert_data.train.reading import explain
 
 varlen_attn: Callable[..., Any] | None = None
