@@ -37,6 +37,9 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise ConfigError(f"{name} is {value!r}; allowed are {', '.join(allowed)}")
 
 
+_MAX_POINTS = 100  # in names of fields: each leads into an object
+
+
 @dataclass(frozen=True, kw_only=True)
 class TextConfig:
     """How documents and sentences are read from files.
@@ -75,6 +78,11 @@ class TextConfig:
             raise ConfigError(
                 f"language_field is {self.language_field!r}; name the field that holds the language of a record"
             )
+        for field in (self.text_field, self.language_field or ""):
+            if any("\ud800" <= letter <= "\udfff" for letter in field) or field.count(".") > _MAX_POINTS:
+                raise ConfigError(
+                    f"the field {field!r:.80} is no valid Unicode, or has over {_MAX_POINTS} points in its name"
+                )
         if self.encoding is not None:
             object.__setattr__(self, "encoding", _normalise_encoding(self.encoding))
         if self.word_separator is not None:

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from albert_data.corpus.json_scanning import OBJECT, STRING, scan
 from corpus_fixtures import read
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from albert_data.corpus import json_lines
-from albert_data.corpus.json_scanning import OBJECT, STRING, scan
 
 PIECES = [
     *(

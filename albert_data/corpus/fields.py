@@ -5,15 +5,11 @@ In: records. Out: a sentence that names their fields, how often each was seen, a
 
 from __future__ import annotations
 
-import json
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from albert_data.escaping import escape_controls
 from albert_data.wording import list_some
@@ -21,7 +17,6 @@ from albert_data.wording import list_some
 MAX_NAMES = 100  # names that are kept: the first in the alphabet, so that the order of records does not matter
 _SHOWN_NAMES, _SHOWN_LEN = 8, 40
 _DEEPEST = 4
-_FIRST_FIELD = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.){0,1000}")\s*:')
 
 
 def name_field(name: str) -> str:
@@ -52,14 +47,6 @@ class Fields:
         self.num_records += count
         for name, value in _flatten("", record):
             self._count(name[: _SHOWN_LEN + 1], count, count * len(value) if isinstance(value, str) else 0)
-
-    def add_first(self, line: np.ndarray) -> None:
-        """Add the first field of a line (uint8) that is too large or too odd for json.loads."""
-        found = _FIRST_FIELD.match(line[:2000].tobytes())
-        try:
-            self.add({json.loads(found[1]): None} if found else {})
-        except ValueError:
-            self.add({})
 
     def merge(self, other: Fields) -> None:
         self.num_records += other.num_records

@@ -8,6 +8,7 @@ each machine; later, loading them takes 0.25 s.
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import numpy as np
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.json_lines import compile_scanner
+from albert_data.corpus.json_arrays import JsonLines
 from albert_data.corpus.line_ends import break_lines
 from albert_data.draws import split_keys
 from albert_data.examples.ragged import Examples
@@ -59,9 +60,9 @@ class Warming:
 
 
 def compile_reading() -> None:
-    """Run the kernels that read blocks, and those for the rare JSON lines that `json.loads` does not read."""
+    """Run the kernels that read blocks."""
     break_lines(WARMING_BLOCK.data)
-    compile_scanner()
+    JsonLines(io.BytesIO(b"[]"), "text").read()
 
 
 def compile_with_notice(work: Callable[[], object], progress: Progress) -> None:
