@@ -27,7 +27,7 @@ from albert_data.corpus.valid_utf8 import is_utf8, repair_parts
 from albert_data.corpus.white_space import has_text
 
 LARGE_LINE = 8 << 20
-_DEEPEST = 100  # brackets; parsers stop at about 1,000, less where the stack is already deep
+_DEEPEST = 200  # brackets; parsers stop at about 1,000, less where the stack is already deep
 _PIECE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 _FIRST_NAME = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.){0,1000}")\s*:')
@@ -185,13 +185,17 @@ def make_decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[dict[str, Any]]
 
 def _make_type(tree: dict[str, Any]) -> Any:
     """The type of an object with fields that may hold anything. tree: by name, the fields of the object in each."""
-    make: Any = TypedDict
-    scalar = str | int | float | bool | None
-    return make("dict", {name: scalar | _Array | _make_type(inner) for name, inner in tree.items()}, total=False)
+    typed_dict: Any = TypedDict
+    plain_dict: Any = dict
+    other = str | int | float | bool | None | _Array
+    if all(name.isascii() for name in tree):
+        return typed_dict("dict", {name: other | _make_type(inner) for name, inner in tree.items()}, total=False)
+    # msgspec 0.22 does not find a key beyond ASCII in a TypedDict, so all fields are built here.
+    return plain_dict[str, other | (dict[str, Any] if any(tree.values()) else _make_type({}))]
 
 
 def cut_deep(line: str) -> str:
-    """A line with null for each array and object inside of 99 others, so that parsers have the stack for it.
+    """A line with null for each array and object inside of 199 others, so that parsers have the stack for it.
 
     What was there is not checked.
     """
