@@ -38,6 +38,9 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise ConfigError(f"{name} is {value!r}; allowed are {', '.join(allowed)}")
 
 
+_MAX_POINTS = 100  # in names of fields: each leads into an object
+
+
 @dataclass(frozen=True, kw_only=True)
 class TextConfig:
     """How documents and sentences are read from files.
@@ -76,6 +79,9 @@ class TextConfig:
             raise ConfigError(
                 f"language_field is {self.language_field!r}; name the field that holds the language of a record"
             )
+        for field in (self.text_field, self.language_field or ""):
+            if any(name.count(".") > _MAX_POINTS for name in field.split(",")):
+                raise ConfigError(f"the field {field!r:.80} has over {_MAX_POINTS} points; name another field")
         if self.encoding is not None:
             object.__setattr__(self, "encoding", _normalise_encoding(self.encoding))
         if self.word_separator is not None:

@@ -199,5 +199,3 @@ def run_kernels(raw: np.ndarray, modules: dict[str, Any]) -> None:
     source, counts = make_source("en")._replace(utf8=utf8), np.zeros(len(offsets) - 1, np.int64)
     begins = np.zeros(len(utf8), np.int64)
     assert modules["segmenting"].segment_lines(source, offsets, begins, begins.copy(), counts, 0) >= len(counts)
-    quoted = np.frombuffer(b'{"a": "' + raw.tobytes().replace(b'"', b"'") + b'"}', np.uint8)
-    modules["json_scanning"].scan_object(quoted, np.array([116]), np.zeros(len(quoted), np.uint8))

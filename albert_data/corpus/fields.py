@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from albert_data.escaping import escape_controls
 from albert_data.wording import list_some
@@ -50,7 +46,6 @@ def look_up(record: Mapping[str, Any], name: str) -> tuple[Any, bool]:
 MAX_NAMES = 100  # names that are kept: the first in the alphabet, so that the order of records does not matter
 _SHOWN_NAMES, _SHOWN_LEN = 8, 40
 _DEEPEST = 4
-_FIRST_FIELD = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.){0,1000}")\s*:')
 
 
 def name_field(name: str) -> str:
@@ -86,14 +81,6 @@ class Fields:
             # JSON can escape a lone surrogate ("\\ud800"), which UTF-8 can't hold.
             valid = name[: _SHOWN_LEN + 1].encode(errors="backslashreplace").decode()
             self._count(valid, count, count * len(value) if isinstance(value, str) else 0)
-
-    def add_first(self, line: np.ndarray) -> None:
-        """Add the first field of a line (uint8) that is too large or too odd for json.loads."""
-        found = _FIRST_FIELD.match(line[:2000].tobytes())
-        try:
-            self.add({json.loads(found[1]): None} if found else {})
-        except ValueError:
-            self.add({})
 
     def merge(self, other: Fields) -> None:
         self.num_records += other.num_records
