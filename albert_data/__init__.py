@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from albert_data.version import __version__
+
 if TYPE_CHECKING:
     from albert_data.config import BuildConfig, ExampleConfig, TextConfig, VocabConfig
     from albert_data.errors import AlbertDataError
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from albert_data.vocab.learning import train_vocab
     from albert_data.vocab.report import VocabReport
 
-__version__ = "0.4.0"
 __all__ = [
     "AlbertDataError",
     "BuildConfig",

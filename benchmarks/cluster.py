@@ -27,7 +27,7 @@ from albert_data.corpus.tasks import ReadTask
 from albert_data.jobs import ray_engine
 from albert_data.jobs.ray_worker import RESULT
 from albert_data.jobs.receipts import read_receipt, write_receipt
-from albert_data.pipeline import reducing
+from albert_data.pipeline import shard_plan
 from albert_data.pipeline.receipts import TaskReceipt
 
 TERABYTE = 10**12
@@ -61,8 +61,8 @@ def measure_plan(num_bytes: int, num_files: int) -> Sizes:
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as file, patch.object(tasks, "_find_document", _cut_there):
         one = Input(path=file.name, format="jsonl", compression=None, size=num_bytes // num_files, modified_ns=0)
         made = tasks.plan_tasks([one] * num_files)
-    shards = reducing.plan_shards("train", int(num_bytes * ROWS_BYTES), None, int(num_bytes * ROWS_BYTES))
-    groups = reducing.group_tasks(shards, len(made))
+    shards = shard_plan.plan_shards("train", int(num_bytes * ROWS_BYTES), None, int(num_bytes * ROWS_BYTES))
+    groups = shard_plan.group_tasks(shards, len(made))
     return Sizes(made, len(shards), groups, time.perf_counter() - began)
 
 

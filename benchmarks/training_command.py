@@ -29,7 +29,7 @@ LENGTHS = {"speed-128": 128, "speed-512": 512}
 PARTS = ("ceiling", *LENGTHS, "run")
 SMALL = ("tiny", "mini")  # the presets for a CPU
 PAGES = (METRICS_FILE, "report.html")
-PROGRAM = [sys.executable, "-c", "from albert_data.cli.main import main; main()"]  # works without installing it
+PROGRAM = [sys.executable, "-c", "from albert_data.cli.entry import main; main()"]  # works without installing it
 FILE = click.Path(path_type=Path)
 COUNT = click.IntRange(min=1)
 POSITIVE = click.FloatRange(min=0, min_open=True)

@@ -148,8 +148,8 @@ def test_many_copies_change_neither_shards_nor_record_batches(
     num_shards: int | None, slices_read: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A slice holds more bytes than are read at once, so it is read in parts."""
-    monkeypatch.setattr("albert_data.pipeline.reducing.SLICE_BYTES", 1 << 12)
-    monkeypatch.setattr("albert_data.pipeline.reducing.SHARD_BYTES", 1 << 14)
+    monkeypatch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 12)
+    monkeypatch.setattr("albert_data.pipeline.shard_plan.SHARD_BYTES", 1 << 14)
     monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", slices_read)
     for name, documents in (("once", DOCUMENTS), ("often", DOCUMENTS * 9)):
         fixtures.write_corpus(tmp_path / name, documents, "jsonl", random.Random(1))

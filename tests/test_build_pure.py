@@ -213,7 +213,7 @@ def test_compressed_shards_hold_the_same_rows(
 def test_slices_read_at_once_change_no_byte(
     slices_read: int, corpus: Path, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("albert_data.pipeline.reducing.SLICE_BYTES", 1 << 12)
+    monkeypatch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 12)
     run_build(corpus, tmp_path / "reference", tokenizer, num_shards=2)
     monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", slices_read)
     run_build(corpus, tmp_path / "out", tokenizer, num_shards=2)

@@ -25,8 +25,7 @@ from build_fixtures import (
 from albert_data.errors import OutputError
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.jobs.work_folder import WorkFolder
-from albert_data.pipeline import build as build_module
-from albert_data.pipeline import workdir
+from albert_data.pipeline import steps, workdir
 from albert_data.pipeline.build import BuildReport
 from albert_data.tokenizer.model import Tokenizer
 
@@ -222,9 +221,11 @@ def test_finished_tasks_are_not_done_again(corpus: Corpus, tmp_path: Path):
 def test_finished_shards_are_not_made_again(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     interrupt(corpus, tmp_path / "out", CORPUS_TASKS + 2)
     made = []
-    inner = build_module.ReduceJob.__call__
+    inner = steps.ReduceJob.__call__
     monkeypatch.setattr(
-        build_module.ReduceJob, "__call__", lambda self, task: (made.append(task.file), inner(self, task))[1]
+        steps.ReduceJob,
+        "__call__",
+        lambda self, task, stages: (made.append(task.file), inner(self, task, stages))[1],
     )
     assert corpus.build(tmp_path / "out").resumed_tasks == CORPUS_TASKS
     assert len(made) == CORPUS_SHARDS + 1 - 2
@@ -282,6 +283,6 @@ def test_a_vocabulary_that_was_trained_is_not_trained_again(
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         run_build(corpus.path, out, None, InterruptedEngine(CORPUS_TASKS + 2))
-    monkeypatch.setattr(build_module, "learn_vocabulary", None)
+    monkeypatch.setattr(steps, "learn_vocabulary", None)
     assert run_build(corpus.path, out, None).resumed_tasks == 2
     assert run_build(corpus.path, out, None).was_finished

@@ -167,7 +167,7 @@ def test_a_large_training_section_is_read_in_parts_for_validation(
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=1e-9)
     monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", 1)
     with monkeypatch.context() as patch:
-        patch.setattr("albert_data.pipeline.reducing.SLICE_BYTES", 1 << 10)
+        patch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 10)
         run_build(tmp_path / "in", tmp_path / "parts", tokenizer, validation_fraction=1e-9)
     for split in ("train", "validation"):
         found, wanted = (

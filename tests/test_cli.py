@@ -42,7 +42,7 @@ def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     """The command as a user's shell starts it."""
-    command = [sys.executable, "-c", "from albert_data.cli.main import main; main()", *arguments]
+    command = [sys.executable, "-c", "from albert_data.cli.entry import main; main()", *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, **{"stdout": pipe, "stderr": pipe, "text": True, **options})
 

@@ -254,7 +254,7 @@ def test_another_kind_of_build_is_refused_by_the_name_of_the_setting(capsys: pyt
 def test_a_full_disk_is_one_line_and_the_build_goes_on_afterwards():
     """A limit on the size of files stands in for the full disk."""
     Path("large.txt").write_text("".join(f"Number {number}. {TEXT}" for number in range(2000)))
-    command = [sys.executable, "-c", "from albert_data.cli.main import main; main()", "build", "large.txt"]
+    command = [sys.executable, "-c", "from albert_data.cli.entry import main; main()", "build", "large.txt"]
     command += ["--tokenizer", "model.model", "-o", "out", "--workers", "1"]
     limit = 20_000
     assert run([*command[3:-3], "warm", "--workers", "1"]) == 0  # compiled kernels are files too, larger than the limit

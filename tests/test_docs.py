@@ -84,7 +84,7 @@ def readme_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         words = shlex.split(command)
         if words[1] == "quickstart":
             words += ["--minutes", "0"]
-        entry = [sys.executable, "-c", "from albert_data.cli.main import main; main()", *words[1:]]
+        entry = [sys.executable, "-c", "from albert_data.cli.entry import main; main()", *words[1:]]
         done = subprocess.run(entry, cwd=folder, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return folder
@@ -121,7 +121,7 @@ def test_the_example_of_the_page_on_mixtures_runs(tmp_path: Path):
     (example,), (commands,) = blocks("toml", page), blocks("sh", page)
     (tmp_path / "mixture.toml").write_text(example)
     for command in commands.splitlines():
-        entry = [sys.executable, "-c", "from albert_data.cli.main import main; main()", *shlex.split(command)[1:]]
+        entry = [sys.executable, "-c", "from albert_data.cli.entry import main; main()", *shlex.split(command)[1:]]
         done = subprocess.run(entry, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     articles, chinese = open_shards(tmp_path / "shards").manifest.mixture or ()

@@ -224,7 +224,7 @@ def test_slices_that_are_read_in_parts_have_the_same_rows(
     corpus: Path, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """With many copies a slice is read in parts; segments change places in the whole of it."""
-    monkeypatch.setattr("albert_data.pipeline.reducing.SLICE_BYTES", 1 << 13)
+    monkeypatch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 13)
     run_build(corpus, tmp_path / "once", tokenizer, pairs="nsp")
     fixtures.write_corpus(tmp_path / "in", 4 * DOCUMENTS, "txt", random.Random(3))
     monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", 1)

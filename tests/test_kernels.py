@@ -35,7 +35,9 @@ from albert_data.pipeline.mapping import MapJob
 from albert_data.corpus.tasks import plan_tasks
 from albert_data.jobs.progress import NullProgress
 from albert_data.pipeline.receipts import TaskReceipt
-from albert_data.pipeline.reducing import ReduceJob, make_rules, plan_reduce
+from albert_data.pipeline.reducing import ReduceJob
+from albert_data.pipeline.shard_plan import ReduceRules, plan_reduce
+from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.warming import Warming
 from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import find_inputs
@@ -59,9 +61,11 @@ for task in plan_tasks(find_inputs([str(text), str(text.with_suffix(".jsonl"))])
     total.add(job(task))
 for name in ("train", "validation", "receipts"):
     (folder / name).mkdir()
-rules = make_rules(total, BuildConfig(), tokenizer.id_dtype)
+rules = ReduceRules(
+    id_dtype=tokenizer.id_dtype, compression="none", keep_duplicates=False, move=None, sources=()
+)
 runs = [folder / name for name in total.runs]
-ReduceJob(runs, folder, rules)(plan_reduce(total, BuildConfig(), rules)[0])
+ReduceJob(runs, folder, rules)(plan_reduce(total, BuildConfig(), rules)[0], Stages())
 assert len(tokenizer._encoder.chunks._table.slots) > 1 << 20, "the table did not grow"
 print({name for name, _ in list_compiled() - before})
 """

@@ -13,8 +13,8 @@ from build_fixtures import InlineEngine, digest_folder, run_build
 
 from albert_data.corpus import tasks
 from albert_data.corpus.inputs import Input
-from albert_data.pipeline import build, mapping, merging, reducing
-from albert_data.pipeline.reducing import group_tasks
+from albert_data.pipeline import mapping, merging, shard_plan, steps
+from albert_data.pipeline.shard_plan import group_tasks
 from albert_data.tokenizer.model import Tokenizer
 
 
@@ -34,7 +34,7 @@ def test_shards_that_are_written_in_groups_have_the_same_bytes(
     run_build(tmp_path / "in", tmp_path / "plain", tokenizer, num_shards=7, **options)
     monkeypatch.setattr(mapping, "RUN_BYTES", 1 << 10)
     monkeypatch.setattr(merging, "MERGE_BYTES", 1 << 12)
-    monkeypatch.setattr(build, "group_tasks", lambda tasks, num_runs: group_tasks(tasks, num_runs, 2 * num_runs * 3))
+    monkeypatch.setattr(steps, "group_tasks", lambda tasks, num_runs: group_tasks(tasks, num_runs, 2 * num_runs * 3))
     grouped: list[int] = []
 
     class Merging(InlineEngine):
@@ -54,11 +54,11 @@ def test_shards_that_are_written_in_groups_have_the_same_bytes(
 
 def test_groups_keep_the_reads_below_the_limit():
     for num_runs, num_shards in ((1, 1), (20_000, 5000), (20_000, 400_000), (3, 10_000_000)):
-        tasks = reducing.plan_shards("train", 1, num_shards, 1) + reducing.plan_shards("validation", 1, 3, 1)
+        tasks = shard_plan.plan_shards("train", 1, num_shards, 1) + shard_plan.plan_shards("validation", 1, 3, 1)
         groups = group_tasks(tasks, num_runs)
         assert [task for group in groups for task in group.tasks] == tasks
         assert all(len({task.split for task in group.tasks}) == 1 for group in groups)
-        assert len(groups) == len(tasks) or 2 * num_runs * len(groups) <= reducing.MOST_READS + 2 * num_runs * 2
+        assert len(groups) == len(tasks) or 2 * num_runs * len(groups) <= shard_plan.MOST_READS + 2 * num_runs * 2
 
 
 def test_tasks_stay_below_ten_thousand_or_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -31,6 +31,7 @@ ROOMS = (
 )
 # What any room may import, and the order among them.
 COMMON = (
+    "version",
     "wording",
     "errors",
     "languages",

@@ -23,10 +23,9 @@ from albert_data.corpus.mixtures import find_sources
 from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import Engine, MultiprocessEngine
-from albert_data.pipeline import build as building
-from albert_data.pipeline import mapping, merging
+from albert_data.pipeline import mapping, merging, steps
 from albert_data.pipeline.build import BuildReport, build_shards
-from albert_data.pipeline.reducing import group_tasks
+from albert_data.pipeline.shard_plan import group_tasks
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.tokenizer.model import Tokenizer
 
@@ -145,7 +144,7 @@ def test_shards_that_are_written_in_groups_have_the_same_bytes(
     run(*names, tmp_path / "plain", tokenizer, num_shards=7)
     monkeypatch.setattr(mapping, "RUN_BYTES", 1 << 10)
     monkeypatch.setattr(merging, "MERGE_BYTES", 1 << 12)
-    monkeypatch.setattr(building, "group_tasks", lambda tasks, num_runs: group_tasks(tasks, num_runs, 2 * num_runs * 3))
+    monkeypatch.setattr(steps, "group_tasks", lambda tasks, num_runs: group_tasks(tasks, num_runs, 2 * num_runs * 3))
 
     class Merging(InlineEngine):
         spans_machines = True

@@ -10,11 +10,10 @@ from typing import Any
 
 import click
 
-from albert_data import __version__
-from albert_data.cli.entry import main as main  # tests and scripts import `main` and `run` from here
 from albert_data.cli.output import discard, tell, tell_bug, tell_error
 from albert_data.errors import AlbertDataError, explain_os_error
 from albert_data.interrupts import INTERRUPTED
+from albert_data.version import __version__
 
 COMMANDS = {
     "quickstart": "Train a vocabulary, build shards, train a small model.",

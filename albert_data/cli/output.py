@@ -11,8 +11,8 @@ from typing import TextIO
 
 import click
 
-from albert_data import __version__
 from albert_data.escaping import escape_controls, make_encodable
+from albert_data.version import __version__
 
 BUG = 70  # EX_SOFTWARE of sysexits.h
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from albert_data import __version__
 from albert_data.convert.writers import SplitFiles
 from albert_data.shards.manifest import Manifest
 from albert_data.tokenizer.model import MODEL_NAME
+from albert_data.version import __version__
 
 # Each column with its description in the schema of the files, which the metadata repeats in its own words.
 Features = list[tuple[str, dict[str, Any]]]

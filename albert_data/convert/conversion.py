@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pyarrow
 
-from albert_data import __version__
 from albert_data.convert.folder import ConversionFolder
 from albert_data.convert.mds import MDSWriter
 from albert_data.convert.tfrecord import Shape, TFRecordWriter
@@ -31,6 +30,7 @@ from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.reader import check_split
 from albert_data.storage import find_storage, make_path
+from albert_data.version import __version__
 
 _MEASURE_ROWS = 1 << 30  # at once: nothing is copied
 _TRIED = 16  # shards among which a row is looked for

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from albert_data import __version__
 from albert_data.errors import CheckpointError
 from albert_data.escaping import escape_controls
 from albert_data.pair_tasks import PairTask
@@ -13,6 +12,7 @@ from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, METRICS_FILE, read_run_file
 from albert_data.train.history.figures import Line, name_curves, number, read_lines
 from albert_data.train.model.sizes import count_parameters
+from albert_data.version import __version__
 
 CARD_FILE = "README.md"
 _CARD = """\

@@ -17,12 +17,12 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from typing import Any
 
-import albert_data
 from albert_data.errors import AlbertDataError, ConfigError, InputError
 from albert_data.files import find_cache_folder, is_regular, read_bytes, write_bytes
 from albert_data.jobs.engine import PreparedJob, explain_disk_error, keep_memory
 from albert_data.rules import current_versions
 from albert_data.storage import find_storage
+from albert_data.version import __version__
 
 # What a task returned. Of these only DISK is worth another try.
 RESULT, OURS, DISK, BUG = "result", "error of ours", "error of the disk", "bug"
@@ -51,7 +51,7 @@ class Shipment:
 def list_versions(packages: tuple[str, ...]) -> dict[str, str]:
     """Whatever must be equal on all machines, since it affects bytes or what can be unpickled."""
     rules, unicode, libraries = current_versions(packages)
-    return {"albert-data": albert_data.__version__, "rules": str(rules), "Unicode tables": unicode, **libraries}
+    return {"albert-data": __version__, "rules": str(rules), "Unicode tables": unicode, **libraries}
 
 
 def list_places(paths: tuple[str, ...]) -> dict[str, tuple[int, int]]:

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-import albert_data
 from albert_data.config import AUTO, BuildConfig, VocabConfig
 from albert_data.corpus.formats.recognition import TABLES
 from albert_data.corpus.inputs import Input
@@ -17,6 +16,7 @@ from albert_data.pipeline.mixed_sources import describe_sources
 from albert_data.rules import current_versions
 from albert_data.shards.manifest import InputEntry, Manifest, Plan, SourceEntry
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
+from albert_data.version import __version__
 from albert_data.wording import count_of
 
 # Estimates for an input, on average of its entries in `inputs` and in `plan`. Bytes of JSON beside its path: keys, a
@@ -30,7 +30,7 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
     packages = [*(tokenizer.packages if tokenizer else ()), *_list_detectors(inputs)]
     rules_version, unicode_version, libraries = current_versions(packages)
     return Plan(
-        version=albert_data.__version__,
+        version=__version__,
         rules_version=rules_version,
         unicode_version=unicode_version,
         libraries=libraries,

@@ -19,7 +19,7 @@ from albert_data.pipeline.card import CARD_NAME, make_card
 from albert_data.pipeline.choosing import Choice, SourceCounts
 from albert_data.pipeline.ownership import WORDS_FILE, Ours, find_foreign_shards, name_tokenizer
 from albert_data.pipeline.receipts import TaskReceipt
-from albert_data.pipeline.reducing import ReduceTask
+from albert_data.pipeline.reducing import ReduceReceipt
 from albert_data.pipeline.workdir import WorkDir
 from albert_data.shards.advice import list_damaged
 from albert_data.shards.manifest import (
@@ -38,7 +38,6 @@ from albert_data.shards.manifest import (
     WordsEntry,
     hash_content,
 )
-from albert_data.shards.schema import ShardReceipt
 from albert_data.storage import find_storage
 from albert_data.tokenizer.model import Tokenizer
 
@@ -51,7 +50,7 @@ def make_manifest(
     config: BuildConfig,
     tokenizer: Tokenizer,
     total: TaskReceipt,
-    shards: list[tuple[ReduceTask, ShardReceipt]],
+    shards: list[ReduceReceipt],
     choice: Choice | None = None,
 ) -> Manifest:
     """The manifest of a build; docs/format.md describes every key. choice: of a mixture."""
@@ -103,11 +102,11 @@ def _describe_source(source: SourceEntry, counts: SourceCounts) -> MixedSource:
     )
 
 
-def _describe_split(split: str, shards: list[tuple[ReduceTask, ShardReceipt]], pair_task: PairTask) -> SplitEntry:
-    ours = sorted(((task, receipt) for task, receipt in shards if task.split == split), key=lambda both: both[0].shard)
+def _describe_split(split: str, shards: list[ReduceReceipt], pair_task: PairTask) -> SplitEntry:
+    ours = sorted((made for made in shards if made.task.split == split), key=lambda made: made.task.shard)
     names = [total for total in TOTALS if total != "num_random" or pair_task.has_random]
-    totals = {total: sum(getattr(receipt, total) for _, receipt in ours) for total in names}
-    return SplitEntry(**totals, shards=tuple(ShardEntry(file=task.file, **vars(receipt)) for task, receipt in ours))
+    totals = {total: sum(getattr(made.shard, total) for made in ours) for total in names}
+    return SplitEntry(**totals, shards=tuple(ShardEntry(file=made.task.file, **vars(made.shard)) for made in ours))
 
 
 def publish(work: WorkDir, manifest: Manifest, tokenizer: Tokenizer) -> list[str]:

@@ -1,0 +1,202 @@
+"""Plan the shards: how many there are, which rows each gets, and how many of them a worker makes at once.
+
+Shard s of N holds the rows with shuffle keys from s * 2**64 / N to below (s + 1) * 2**64 / N. The number of shards and
+slices decides the bytes of the shards, so it is computed from the set of documents. How much is read at once is
+computed from what the sorted runs hold, copies included, since it bounds the memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from albert_data.config import MIN_VALIDATION, BuildConfig
+from albert_data.draws import split_keys
+from albert_data.pipeline.choosing import Choice
+from albert_data.pipeline.mapping import measure_rows
+from albert_data.pipeline.receipts import TaskReceipt
+from albert_data.shards.manifest import SPLITS
+from albert_data.shards.schema import SHARD_SUFFIX
+from albert_data.wording import count_of
+
+SHARD_BYTES = 32 << 20
+SLICE_BYTES = 8 << 20
+KEYS = 2**64
+MOST_READS = 20_000_000  # of ranges of runs, in a build; a store of objects charges for each
+_READS_OF_RUN = 2  # head and records
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReduceTask:
+    """One shard to write.
+
+    num_slices: how many record batches it gets; slice_bytes: about what the runs hold for each, copies included.
+    """
+
+    split: str
+    shard: int
+    num_shards: int
+    num_slices: int
+    slice_bytes: int
+
+    @property
+    def file(self) -> str:
+        return f"{self.split}/shard-{self.shard:05d}{SHARD_SUFFIX}"
+
+    @property
+    def receipt_name(self) -> str:
+        return f"{self.split}-{self.shard:05d}.json"
+
+    def describe(self) -> str:
+        return f"shard {self.file}"
+
+
+@dataclass(frozen=True)
+class ReduceGroup:
+    """Consecutive shards of a split that one worker writes. Several only where there are very many runs and shards."""
+
+    tasks: tuple[ReduceTask, ...]
+
+    @property
+    def key_range(self) -> tuple[int, int]:
+        """The least and the greatest shuffle key."""
+        first, last = self.tasks[0], self.tasks[-1]
+        return first.shard * KEYS // first.num_shards, (last.shard + 1) * KEYS // last.num_shards - 1
+
+    def describe(self) -> str:
+        more = f" and {len(self.tasks) - 1} more" if len(self.tasks) > 1 else ""
+        return f"{self.tasks[0].describe()}{more}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """Documents change their split: those of validation are now all with split keys below `bound`.
+
+    In the sorted runs, the rows of those that change lie under `from_split`, and only in `runs`, by their names.
+    num_documents: of validation; num_bytes: of their rows of one pass, in a mixture of all passes.
+    """
+
+    seed: int
+    bound: int
+    from_split: str
+    to_split: str
+    runs: frozenset[str]
+    num_documents: int
+    num_bytes: int
+
+    def find_rows(self, document_keys: np.ndarray, split: str) -> np.ndarray:
+        """Which rows belong to a split: bool."""
+        is_validation = split_keys(np.uint64(self.seed), document_keys) < np.uint64(self.bound)
+        return is_validation if split == "validation" else ~is_validation
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReduceRules:
+    """The settings of the reduce stage.
+
+    sources: source codes, in the order of the manifest's `sources`.
+    choice: which rows of a mixture are kept; None for other builds. left_out: the file with the keys of the documents
+    whose rows training does not get; None if it gets all.
+    """
+
+    id_dtype: type[Any]
+    compression: str
+    keep_duplicates: bool
+    move: Move | None
+    sources: tuple[int, ...]
+    choice: Choice | None = None
+    left_out: Path | None = None
+
+
+def find_move(total: TaskReceipt, config: BuildConfig) -> Move | None:
+    """The documents that must change their split; None where none must.
+
+    Documents with split keys below a bound go to validation. If these are too few, those with the next split keys
+    follow until there are MIN_VALIDATION, or a tenth of all, or one. If all are below the bound, validation keeps only
+    so many. A lone document goes to training.
+    """
+    num_train, num_validation = (total.samples[split].count() for split in SPLITS)
+    num_documents = num_train + num_validation
+    wanted = min(MIN_VALIDATION, num_documents // 10) or int(num_documents > 1)
+    if not config.validation_fraction or (num_train and num_validation >= wanted):
+        return None
+    nearest, keys = total.nearest, np.unique(total.nearest.hashes)
+    bound = int(keys[min(wanted, len(keys) - 1)])  # the last has a part if the keys of many documents collide
+    runs = (run for run, least in total.least.items() if least < bound) if num_train else total.runs
+    return Move(
+        seed=config.examples.seed,
+        bound=bound,
+        from_split="train" if num_train else "validation",
+        to_split="validation" if num_train else "train",
+        runs=frozenset(runs),
+        num_documents=int(np.count_nonzero(keys < bound)),
+        num_bytes=int(nearest.sizes[nearest.hashes < bound].sum()),
+    )
+
+
+def describe_validation(total: TaskReceipt, rules: ReduceRules) -> list[str]:
+    """A line if validation has few documents."""
+    num_documents = rules.move.num_documents if rules.move else total.samples["validation"].count()
+    if not 0 < num_documents < MIN_VALIDATION:
+        return []
+    more = "" if rules.left_out else ", a larger --validation-fraction, or text of your own by --validation"
+    return [
+        f"validation: {count_of(num_documents, 'document')}, fewer than {MIN_VALIDATION}, so its figures are rough; "
+        f"use more documents{more}"
+    ]
+
+
+def plan_reduce(total: TaskReceipt, config: BuildConfig, rules: ReduceRules) -> list[ReduceTask]:
+    """The shards of all splits that have rows."""
+    move, choice, passes = rules.move, rules.choice, config.examples.dupe_factor
+    id_bytes = np.dtype(rules.id_dtype).itemsize
+    held = {split: _measure_section(total, split, id_bytes) for split in SPLITS}
+    if choice:
+        sizes, passes = choice.num_bytes, 1
+    elif config.keep_duplicates:
+        sizes = held
+    else:
+        sizes = {split: total.samples[split].estimate() * passes for split in SPLITS}
+    if move:
+        num_bytes = move.num_bytes * passes
+        sizes = {"train": sum(sizes.values()) - num_bytes, "validation": num_bytes}
+        held = {**held, move.to_split: sum(held.values())}
+    if move or rules.left_out:  # training has rows, however large what is taken from an estimate
+        sizes = {**sizes, "train": max(1, sizes["train"])}
+    tasks = []
+    for split in reversed(SPLITS):  # with documents that move, the shard of validation takes longest
+        if held[split] and sizes[split]:
+            count = config.num_shards if split == "train" else None
+            tasks += plan_shards(split, sizes[split], count, held[split])
+    return tasks
+
+
+def _measure_section(total: TaskReceipt, section: str, id_bytes: int) -> int:
+    """How many bytes of Arrow data the rows of one split in all sorted runs make, copies included."""
+    rows, tokens, masked = (total.counts[f"{section}_{what}"] for what in ("rows", "tokens", "masked"))
+    return int(measure_rows(rows, tokens, masked, id_bytes))
+
+
+def plan_shards(split: str, num_bytes: int, num_shards: int | None, held_bytes: int) -> list[ReduceTask]:
+    """Tasks for a split of `num_bytes` of Arrow data: `num_shards`, or for None as many as make shards of SHARD_BYTES.
+
+    held_bytes: of the split's rows in the runs, copies included.
+    """
+    count = num_shards or max(1, round(num_bytes / SHARD_BYTES))
+    num_slices = max(1, -(-num_bytes // (count * SLICE_BYTES)))
+    slice_bytes = held_bytes // (count * num_slices)
+    return [
+        ReduceTask(split=split, shard=shard, num_shards=count, num_slices=num_slices, slice_bytes=slice_bytes)
+        for shard in range(count)
+    ]
+
+
+def group_tasks(tasks: list[ReduceTask], num_runs: int, most_reads: int = MOST_READS) -> list[ReduceGroup]:
+    """Join consecutive shards, so that the runs are read by at most so many reads: two of each run for each group."""
+    size = max(1, -(-_READS_OF_RUN * num_runs * len(tasks) // most_reads))
+    parts = [list(part) for _, part in groupby(tasks, key=lambda task: task.split)]
+    return [ReduceGroup(tuple(part[i : i + size])) for part in parts for i in range(0, len(part), size)]

@@ -1,0 +1,278 @@
+"""The steps of a build, in their order: tokenizer, map, what must be known of the whole corpus, reduce.
+
+Each runs what a killed build has not finished: a map task or a shard with a receipt is not made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from albert_data.config import BuildConfig, VocabConfig
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.inputs import STDIN, Input, count_bytes, list_samples
+from albert_data.corpus.tasks import ReadTask, read_tasks
+from albert_data.draws import shuffle_keys
+from albert_data.errors import InputError
+from albert_data.files import to_json
+from albert_data.jobs.compiling import compile_with_notice
+from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
+from albert_data.jobs.progress import Progress
+from albert_data.pipeline.choosing import Choice, choose_documents
+from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, map_u64, write_left_out
+from albert_data.pipeline.exchanging import Exchange
+from albert_data.pipeline.mapping import MapJob
+from albert_data.pipeline.mixed_sources import check_lists, describe_budgets, list_sources
+from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
+from albert_data.pipeline.records import Dropped
+from albert_data.pipeline.reducing import GroupJob, ReduceJob, ReduceReceipt, read_reduce_receipt
+from albert_data.pipeline.shard_plan import ReduceRules, ReduceTask, find_move, group_tasks, plan_reduce
+from albert_data.pipeline.stages import Stages
+from albert_data.pipeline.warming import Warming
+from albert_data.pipeline.workdir import WorkDir
+from albert_data.shards.manifest import SPLITS, Plan
+from albert_data.storage import find_storage
+from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
+from albert_data.vocab.folder import is_saved, save_vocabulary
+from albert_data.vocab.learning import learn_vocabulary, missing_labels, no_document
+
+
+@dataclass(kw_only=True)
+class Build:
+    """What the steps of one build share.
+
+    vocab: settings of a vocabulary that is trained first
+    syncs: whether each file is synced before its receipt
+    stages: seconds of each stage, over all workers
+    num_resumed: map tasks that an earlier, killed build had finished
+    """
+
+    work: WorkDir
+    inputs: list[Input]
+    plan: Plan
+    config: BuildConfig
+    vocab: VocabConfig
+    engine: Engine
+    progress: Progress
+    syncs: bool
+    stages: Stages = field(default_factory=Stages)
+    num_resumed: int = 0
+
+    @cached_property
+    def seal(self) -> str:
+        """Names the plan: a receipt of another plan does not count."""
+        return sha256(to_json(self.plan.to_values())).hexdigest()
+
+    def tell(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.progress.say(line)
+
+
+def learn_tokenizer(build: Build) -> Tokenizer:
+    """Train a vocabulary on the corpus, unless a killed build has."""
+    folder, several = build.work.tokenizer, spans_machines(build.engine)
+    if not is_saved(folder):
+        inputs = [item for item in build.inputs if not item.is_validation]
+        if streams := [item.path for item in inputs if item.is_stream]:
+            raise InputError(
+                f"without --tokenizer the corpus is read twice, and {'stdin' if streams[0] == STDIN else streams[0]} "
+                "can be read only once; train a vocabulary with `albert-data vocab` first, or give files"
+            )
+        build.progress.say("no --tokenizer given: a vocabulary is trained on the corpus first")
+        shared = build.work.candidates if several else None
+        report = learn_vocabulary(
+            inputs, build.config.text, build.vocab, build.engine, build.progress, shrink=True, shared=shared
+        )
+        save_vocabulary(folder, report)
+        build.tell(report.describe_choices())
+    return load_tokenizer(folder / MODEL_NAME, normalization=build.vocab.normalization)
+
+
+# ---- map ----
+
+
+def map_documents(build: Build, tokenizer: Tokenizer, exchange: Exchange | None) -> TaskReceipt:
+    """Make the sorted runs of all documents. Returns the sum of all receipts."""
+    work, sources, text = build.work, list_sources(build.inputs), build.config.text
+    several = spans_machines(build.engine)
+    job = MapJob(build.config, tokenizer, work.runs, work.receipts, seal=build.seal, syncs=build.syncs, merges=several)
+    warming = Warming(job, tokenizer, tuple(source.text for source in sources), exchange)
+    compile_with_notice(warming, build.progress)
+    places = (str(work.plan_path), *list_samples(build.inputs))
+    prepared = PreparedJob(job=job, prepare=warming, places=places, packages=tokenizer.packages)
+
+    damage, done, finished = Damage(strict=text.strict), list[TaskReceipt](), _FinishedTasks(build)
+    tasks = read_tasks(
+        build.inputs,
+        text,
+        damage,
+        # Also if it was so by a killed build, which may have run on a cluster.
+        lambda task: several or finished.read(task) is not None,
+        is_slow=tokenizer.slow_reason is not None,
+    )
+    build.progress.start("tokenising, pairing, masking", count_bytes(build.inputs))
+    total = TaskReceipt()
+    for task, receipt in build.engine.run(prepared, finished.skip(tasks, done)):
+        work.check_lock(asks=False)
+        total.add(receipt)
+        build.progress.advance(task.num_bytes, receipt.counts["text_bytes"])
+    for receipt in done:
+        total.add(receipt)
+    # What this process met while it split streams into blocks.
+    total.damage.merge(damage)
+    build.stages.add(total.seconds)
+    build.num_resumed = len(done)
+    if not total.counts["documents"]:
+        raise no_document(total.damage)
+    if total.damage.unlabelled.num_records and not total.damage.num_labelled:
+        raise missing_labels(text, total.damage.unlabelled)
+    check_lists(sources, total)
+    if not total.runs and not sources:
+        raise InputError("no document of the corpus gives a token; is this tokenizer for this text?")
+    return total
+
+
+class _FinishedTasks:
+    """The map tasks that a killed build has finished."""
+
+    def __init__(self, build: Build) -> None:
+        self._build = build
+        self._names = set(find_storage(build.work.receipts).list_names(build.work.receipts))
+
+    def read(self, task: ReadTask) -> TaskReceipt | None:
+        """The receipt of a task; None if it is not finished."""
+        name, work = f"{task.name}.json", self._build.work
+        receipt = read_task_receipt(work.receipts / name, work.runs) if name in self._names else None
+        return receipt if receipt and receipt.fingerprint == self._build.seal + task.fingerprint else None
+
+    def skip(self, tasks: Iterator[ReadTask], done: list[TaskReceipt]) -> Iterator[ReadTask]:
+        """Yield the tasks without a receipt, and add the receipts of the others to `done`.
+
+        The engine's feed runs this in a thread, and `map_documents` reads `done` after the feed's end.
+        """
+        for task in tasks:
+            if (receipt := self.read(task)) is not None:
+                done.append(receipt)
+                self._build.progress.advance(task.num_bytes)
+            else:
+                yield task
+
+
+# ---- between map and reduce: what must be known of the whole corpus ----
+
+
+def decide(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> ReduceRules:
+    """Decide which rows reduce keeps, and under which split.
+
+    total: of all map tasks; what is left out or not used is taken out of its counts.
+    """
+    sources = list_sources(build.inputs)
+    choice = _choose(build, total, tokenizer) if sources else None
+    left_out = _leave_out(build, total) if any(item.is_validation for item in build.inputs) else None
+    return ReduceRules(
+        id_dtype=tokenizer.id_dtype,
+        compression=build.config.compression,
+        keep_duplicates=build.config.keep_duplicates,
+        move=find_move(total, build.config),
+        sources=tuple(total.sources.values()) if choice is None else tuple(range(len(sources))),
+        choice=choice,
+        left_out=left_out,
+    )
+
+
+def _choose(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> Choice:
+    """What is used of each source of a mixture."""
+    sources, id_bytes = list_sources(build.inputs), np.dtype(tokenizer.id_dtype).itemsize
+    choice = choose_documents(build.work.runs, sources, build.config, total, id_bytes)
+    build.tell(describe_budgets(sources, choice))
+    return choice
+
+
+def _leave_out(build: Build, total: TaskReceipt) -> Path:
+    """List the documents of the validation inputs, which training leaves out. Returns the path of the list."""
+    for split, what in (("train", "training"), ("validation", "validation")):
+        if not total.counts[f"{split}_rows"]:
+            raise InputError(f"no document of the {what} inputs gives a token; give files with text in them")
+    path = write_left_out(build.work.runs, total.lists)
+    keys, seed = map_u64(path), np.uint64(build.config.examples.seed)
+    for begin in range(0, len(keys), RANGE_DOCUMENTS):
+        some = keys[begin : begin + RANGE_DOCUMENTS]
+        total.samples["train"].leave_out(shuffle_keys(seed, some, 0, np.zeros(len(some), np.uint32)))
+    return path
+
+
+# ---- reduce ----
+
+
+def reduce_rows(build: Build, total: TaskReceipt, rules: ReduceRules, exchange: Exchange | None) -> list[ReduceReceipt]:
+    """Merge the sorted runs into shards. Takes out of `total` what the merge drops."""
+    work = build.work
+    tasks = plan_reduce(total, build.config, rules)
+    runs = [work.runs / name for name in sorted(total.runs)]
+    job = ReduceJob(runs, work.shards, rules, exchange, syncs=build.syncs)
+    work.begin_shards(f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}")
+    build.progress.start("shuffling, writing", len(tasks), "shards")
+    made = _read_shards(work, tasks)
+    # A receipt alone shows that a shard is finished: the file may be in OUT already, see `_sync_shard`.
+    done = {receipt.task.file for receipt in made}
+    with ThreadPoolExecutor(max_workers=1) as disk:  # syncs finished shards while workers make others
+
+        def sync(receipts: list[ReduceReceipt]) -> None:
+            if not build.syncs:  # or each shard was synced before its receipt
+                synced.extend(disk.submit(_sync_shard, work, receipt.task) for receipt in receipts)
+
+        synced: list[Future[None]] = []
+        sync(made)
+        try:
+            groups = group_tasks([task for task in tasks if task.file not in done], len(runs))
+            for _, (receipts, stages) in build.engine.run(GroupJob(job), groups):
+                work.check_lock(asks=False)
+                sync(receipts)
+                made += receipts
+                build.stages.add(stages)
+                build.progress.advance(len(receipts))
+        except BaseException:
+            disk.shutdown(wait=False, cancel_futures=True)
+            raise
+    for outcome in synced:
+        outcome.result()
+    if rules.choice is None:  # else all copies are counted already
+        total.drop(reduce(Dropped.add, (receipt.dropped for receipt in made)))
+    if rules.left_out is not None:
+        total.leave_out(reduce(Dropped.add, (receipt.left_out for receipt in made)))
+        if not any(receipt.shard.num_rows for receipt in made if receipt.task.split == "train"):
+            raise InputError(
+                "every document of the training inputs is one of validation too, so none is left for training; "
+                "give other inputs, and --overwrite"
+            )
+    return made
+
+
+def _read_shards(work: WorkDir, tasks: list[ReduceTask]) -> list[ReduceReceipt]:
+    """The shards that a killed build has finished. It may have published some of them."""
+    folder = work.shards / "receipts"
+    storage = find_storage(folder)
+    there = set(storage.list_names(folder))
+    places = [place / split for place in (work.shards, work.out) for split in SPLITS if there]
+    found = {f"{place.name}/{name}" for place in places for name in storage.list_names(place)}
+    begun = [task for task in tasks if task.receipt_name in there and task.file in found]
+    receipts = storage.at_once(lambda task: read_reduce_receipt(work.shards, task), begun)
+    return [receipt for receipt in receipts if receipt is not None]
+
+
+def _sync_shard(work: WorkDir, task: ReduceTask) -> None:
+    storage = find_storage(work.shards)
+    try:
+        storage.sync(work.shards / task.file)
+    except FileNotFoundError:
+        pass  # a build that was killed while publishing has moved it to OUT; all shards were synced before that
+    except OSError:
+        # The system reports a failed write only once. Without its receipt, the next build makes the shard again.
+        storage.remove(work.shards / "receipts" / task.receipt_name)
+        raise
