@@ -1,7 +1,7 @@
 """All that `albert-data inspect` shows, measured once and laid out for a person or for a program.
 
-`ShardReport` is the result of one call: text of at most 80 columns, with rows as wide as the terminal, or values for JSON.
-html/page.py makes the HTML page of it.
+`ShardReport` is the result of one call: text of at most 80 columns, with rows as wide as the terminal, or values for
+JSON. html/page.py makes the HTML page of it.
 """
 
 from __future__ import annotations

@@ -72,7 +72,10 @@ class StateDesign:
         return out
 
 
-def cross_validate(design: NumberDesign | StateDesign, is_swapped: np.ndarray, fold: np.ndarray) -> np.ndarray:
+Design = NumberDesign | StateDesign
+
+
+def cross_validate(design: Design, is_swapped: np.ndarray, fold: np.ndarray) -> np.ndarray:
     """Whether each row's guess is right: 1.0, 0.0, or 0.5 where there is none. fold: int below FOLDS, of each row."""
     grams = design.gram(fold)
     guesses = np.zeros(len(fold))
@@ -85,9 +88,7 @@ def cross_validate(design: NumberDesign | StateDesign, is_swapped: np.ndarray, f
     return right
 
 
-def _fit(
-    design: NumberDesign | StateDesign, gram: np.ndarray, is_swapped: np.ndarray, learns: np.ndarray
-) -> np.ndarray:
+def _fit(design: Design, gram: np.ndarray, is_swapped: np.ndarray, learns: np.ndarray) -> np.ndarray:
     """The scores of all rows, with weights fitted on some of them. learns: 1.0 for these, 0.0 for the others."""
     penalty = RIDGE * max(learns.sum(), 1.0)
     bound = np.linalg.inv(gram / 4 + penalty * np.eye(len(gram)))
