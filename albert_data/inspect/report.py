@@ -199,19 +199,22 @@ def _fill(text: str, indent: str, hanging: str = "") -> list[str]:
 
 
 def _describe_build(folder: Path, manifest: Manifest) -> list[str]:
+    parts = [f"built by albert-data {manifest.albert_data_version}", count_of(len(manifest.inputs), "input")]
+    return [*_fill(str(folder), ""), *_fill(", ".join([*parts, *describe_settings(manifest)]), "  ")]
+
+
+def describe_settings(manifest: Manifest) -> list[str]:
+    """The most important settings of the build."""
     config, words = manifest.config.examples, "single pieces masked"
     if config.masks_words:
         words = "whole words masked" if manifest.words is None else "whole words masked by a word list"
-    parts = (
-        f"built by albert-data {manifest.albert_data_version}",
-        count_of(len(manifest.inputs), "input"),
+    return [
         f"tokenizer of {count_of(manifest.tokenizer.vocab_size, 'piece')}",
         f"rows of at most {count_of(config.max_seq_len, 'token')}",
         words,
         f"seed {config.seed}",
         f"dupe factor {config.dupe_factor:,}",
-    )
-    return [*_fill(str(folder), ""), *_fill(", ".join(parts), "  ")]
+    ]
 
 
 def _list_counts(manifest: Manifest) -> list[str]:
