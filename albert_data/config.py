@@ -8,12 +8,13 @@ from __future__ import annotations
 import codecs
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from albert_data.errors import ConfigError
 from albert_data.languages import normalise_language
 from albert_data.pair_tasks import PAIR_TASKS, PairTask
 
+Config = TypeVar("Config", "TextConfig", "ExampleConfig")
 SENTENCE_RULES = ("prose", "lines")
 DOCUMENT_RULES = ("blank-line", "file")
 COMPRESSIONS = ("none", "zstd", "lz4")
@@ -35,6 +36,9 @@ def check_range(name: str, value: float, low: float, high: float) -> None:
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ConfigError(f"{name} is {value!r}; allowed are {', '.join(allowed)}")
+
+
+_MAX_POINTS = 100  # in names of fields: each leads into an object
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +79,9 @@ class TextConfig:
             raise ConfigError(
                 f"language_field is {self.language_field!r}; name the field that holds the language of a record"
             )
+        for field in (self.text_field, self.language_field or ""):
+            if any(name.count(".") > _MAX_POINTS for name in field.split(",")):
+                raise ConfigError(f"the field {field!r:.80} has over {_MAX_POINTS} points; name another field")
         if self.encoding is not None:
             object.__setattr__(self, "encoding", _normalise_encoding(self.encoding))
         if self.word_separator is not None:
@@ -238,10 +245,6 @@ class ExampleConfig:
         return PAIR_TASKS[self.pairs]
 
 
-# Settings that manifests and plans leave out where they have their defaults.
-NEWER = {"pairs": ExampleConfig.pairs, "word_separator": TextConfig.word_separator}
-
-
 def _normalise_shares(text: str) -> str:
     """Three percentages in their shortest form: "80/10/10" for "80/10.0/10"."""
     try:
@@ -280,10 +283,18 @@ class BuildConfig:
         check_choice("compression", self.compression, COMPRESSIONS)
 
     def to_flat_dict(self) -> dict[str, Any]:
-        """Return every setting by its own name, as in manifests and messages; those of NEWER only if they differ.
-
-        No two of the three classes share a name.
-        """
+        """Every setting by its own name, as in manifests and messages. No two of the three classes share a name."""
         flat = dataclasses.asdict(self)
-        flat = {**flat.pop("text"), **flat.pop("examples"), **flat}
-        return {name: value for name, value in flat.items() if name not in NEWER or value != NEWER[name]}
+        return {**flat.pop("text"), **flat.pop("examples"), **flat}
+
+    @classmethod
+    def from_settings(cls, **settings: Any) -> BuildConfig:
+        """The config of these settings, each by its own name; one that is missing has its default."""
+        text, examples = take_settings(TextConfig, settings), take_settings(ExampleConfig, settings)
+        return cls(text=text, examples=examples, **settings)
+
+
+def take_settings(kind: type[Config], settings: dict[str, Any]) -> Config:
+    """Remove the settings of a class from `settings`, and make an object of them."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    return kind(**{name: settings.pop(name) for name in names if name in settings})

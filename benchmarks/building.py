@@ -28,7 +28,7 @@ MORE_PASSES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class WrittenCorpus:
     """A .txt file to build from. sentences: "lines" or "prose"; num_bytes: its text without line feeds."""
 
     corpus: Corpus
@@ -60,15 +60,15 @@ class Source:
 
 
 @contextmanager
-def write_source(setup: Setup, corpus: Corpus, sentences: str) -> Iterator[Source]:
+def write_source(setup: Setup, corpus: Corpus, sentences: str) -> Iterator[WrittenCorpus]:
     """Write a corpus as .txt, repeated to `build_bytes`, and make sure that the kernels are compiled."""
     documents = corpus.documents if sentences == "lines" else [split_lines(text) for text in corpus.texts]
     with tempfile.TemporaryDirectory(dir=setup.work) as folder:
         path, few = Path(folder) / "text.txt", Path(folder) / "few.txt"
         size = write_text(documents, path, setup.build_bytes)
         few_size = write_text(documents[:2], few, 0)
-        Source(corpus=corpus, sentences=sentences, path=few, num_bytes=few_size).build("--workers", "1")
-        yield Source(corpus=corpus, sentences=sentences, path=path, num_bytes=size)
+        WrittenCorpus(corpus=corpus, sentences=sentences, path=few, num_bytes=few_size).build("--workers", "1")
+        yield WrittenCorpus(corpus=corpus, sentences=sentences, path=path, num_bytes=size)
 
 
 def measure(setup: Setup) -> Iterator[Measurement]:
@@ -79,7 +79,7 @@ def measure(setup: Setup) -> Iterator[Measurement]:
                 yield measure_build(source, setup.runs, with_datasets=sentences == "prose")
 
 
-def measure_build(source: Source, runs: int, *, with_datasets: bool) -> Measurement:
+def measure_build(source: WrittenCorpus, runs: int, *, with_datasets: bool) -> Measurement:
     corpus, shard_bytes = source.corpus, [0]
 
     def count_shard_bytes(out: Path) -> None:

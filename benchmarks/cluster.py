@@ -23,7 +23,7 @@ import numpy as np
 
 from albert_data.corpus import tasks
 from albert_data.corpus.inputs import Input
-from albert_data.corpus.tasks import MapTask
+from albert_data.corpus.tasks import ReadTask
 from albert_data.jobs import ray_engine
 from albert_data.jobs.ray_worker import RESULT
 from albert_data.jobs.receipts import read_receipt, write_receipt
@@ -44,7 +44,7 @@ _SPREAD = 0.15  # of the time of equal tasks: nodes differ
 class Sizes:
     """What a corpus makes. runs: one a map task; groups: tasks of the reduce step."""
 
-    tasks: list[MapTask]
+    tasks: list[ReadTask]
     num_shards: int
     groups: list[Any]
     plan_seconds: float

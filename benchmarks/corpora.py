@@ -22,10 +22,10 @@ from albert_data import load_tokenizer
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.data import slice_sentences
 from albert_data.errors import AlbertDataError
-from albert_data.sentences.text import make_text
+from albert_data.sentences.text import find_sentences
 from benchmarks import jobs
 from benchmarks.results import MEGABYTE
 
@@ -133,7 +133,7 @@ def segment_documents(texts: list[str], language: str) -> Iterator[list[str]]:
         documents = ["\n".join(split_lines(text)) for text in texts[begin : begin + _GROUP]]
         block = Block(data="\n\n".join(documents).encode(), format="txt", path="", start=0)
         config = TextConfig(language=language)
-        text = make_text(read_documents(block, config, Damage()), config)
+        text = find_sentences(clean_documents(block, config, Damage()), config)
         found = slice_sentences(text.utf8, text.sentence_begins, text.sentence_ends)
         sentences = [sentence.decode() for sentence in found]
         yield from (sentences[start:end] for start, end in pairwise(text.document_offsets.tolist()))

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from albert_data.data import Examples
-from albert_data.train.batch import Batch, BatchShape, collate
-from albert_data.train.compiling import compile_model
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
-from albert_data.train.flops import peak_flops, training_flops
-from albert_data.train.model import Albert
-from albert_data.train.order import PACK_ROWS, Pack
-from albert_data.train.precision import DTYPES, choose_format
+from albert_data.train.data.batch import Batch, BatchShape, collate
+from albert_data.train.data.order import PACK_ROWS, Pack
+from albert_data.train.model.flops import peak_flops, training_flops
+from albert_data.train.model.model import Albert
+from albert_data.train.model.precision import DTYPES, choose_format
+from albert_data.train.run.compiling import compile_model
 from benchmarks.training_rows import FUSED_GELU, OURS, PACKED, TRANSFORMERS, Ceiling, Speed
 
 MASKED_SHARE = 0.15

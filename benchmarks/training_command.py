@@ -16,7 +16,7 @@ import click
 
 from albert_data.train.config import DEFAULT_PRESETS, MODEL_PRESETS
 from albert_data.train.folder import METRICS_FILE
-from albert_data.train.runs.figures import read_run
+from albert_data.train.history.figures import read_run
 from benchmarks import jobs
 from benchmarks.results import Results, describe_command
 from benchmarks.training_report import write_report
@@ -145,8 +145,8 @@ class Options:
         try:
             import torch
 
-            from albert_data.train.compiling import find_obstacle
-            from albert_data.train.precision import choose_device
+            from albert_data.train.model.precision import choose_device
+            from albert_data.train.run.compiling import find_obstacle
             from benchmarks.training import Machine
         except ModuleNotFoundError as error:
             raise click.ClickException(f"{error}; install what it needs with: pip install -e '.[bench]'") from error

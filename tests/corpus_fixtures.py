@@ -18,9 +18,9 @@ from albert_data.config import TextConfig
 from albert_data.corpus import blocks, documents
 from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
-from albert_data.corpus.formats.streams import read_stream
+from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.lines import long_documents, unwrapping
+from albert_data.corpus.tasks import read_stream
 
 MAX_LINE, MAX_DOCUMENT = 16, 48
 
@@ -48,13 +48,7 @@ any_bytes = st.one_of(st.lists(st.sampled_from(PIECES), max_size=60).map(b"".joi
 block_sizes = st.integers(2, 80)  # a size of one byte never grows, and nobody asks for it
 
 JSON_LINES = [
-    *(
-        b'{"text": "a"}',
-        b'{"text": "two\\n\\nparts"}',
-        b'{"text": " \\r\\n "}',
-        b'{"text": ""}',
-        b'{"text": 3}',
-    ),
+    *(b'{"text": "a"}', b'{"text": "two\\n\\nparts"}', b'{"text": " \\r\\n "}', b'{"text": ""}', b'{"text": 3}'),
     *(b'{"text": "\\ud800 x"}', b'{"text": "\\ud83d\\ude00"}', b'{"text": "a\\u0000b"}', b'{"text": NaN}'),
     *(b'{"text": "a\\rb\\r\\nc"}', b'{"text": "a\xe2\x80\xa8\\u2028b\xc2\x85"}', b'{"text": "\\u2028 \\u0085"}'),
     *(b'\xef\xbb\xbf{"text": "marked"}', b'{"text": "a", "n": %s}' % (b"9" * 5000)),
@@ -96,7 +90,7 @@ def read(
     options: Any = () if block_bytes is None else (lambda position: block_bytes,)
     found = []
     for block in read_stream(stream, Origin("p", format), config, damage, *options):
-        lines = read_documents(block, config, damage)
+        lines = clean_documents(block, config, damage)
         bounds = lines.line_offsets[lines.document_offsets].tolist()
         text = lines.utf8.tobytes()
         parts = [text[begin:end] for begin, end in pairwise(bounds)]

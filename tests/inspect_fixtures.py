@@ -17,7 +17,7 @@ import pyarrow
 import pyarrow.ipc
 import sentencepiece
 from hypothesis import strategies as st
-from shard_fixtures import NO_TOTALS, VERSIONS, describe_folder, hash_splits, seal
+from shard_fixtures import NO_LAYOUT, NO_TOTALS, VERSIONS, describe_folder, hash_splits, seal
 
 from albert_data.config import BuildConfig, ExampleConfig
 from albert_data.data import Documents, Examples
@@ -101,7 +101,7 @@ def make_examples(documents: Sequence[Sentences], config: ExampleConfig, first_k
         document_offsets=np.cumsum([0, *map(len, documents)]),
         document_keys=np.arange(first_key, first_key + len(documents), dtype=np.uint64),
     )
-    words = tokenizer.choose_words(config)
+    words = tokenizer.word_rule(config)
     pairs = make_pairs(made, tokenizer.specials, words, config, 0)
     return mask_pairs(pairs, tokenizer.specials, words, tokenizer.ordinary_ids, config, 0)
 
@@ -138,7 +138,7 @@ def write_folder(folder: Path, splits: Mapping[str, Sequence[Examples]], config:
             "tokenizer": {"sha256": tokenizer.sha256},
         },
         "documents_digest": "0123456789abcdef",
-        "counts": {"documents": 1, "sentences": 2, "text_bytes": 1000, "tokens": 1_234_567},
+        "counts": {"documents": 1, "sentences": 2, "text_bytes": 1000, "tokens": 1_234_567, **NO_LAYOUT},
         "damage": {},
         "splits": described,
         "digest": hash_splits(described),

@@ -23,6 +23,7 @@ from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, SPLITS
 from albert_data.shards.schema import FORMAT_VERSION, shard_schema, write_shard
 
 NO_TOTALS = {"num_rows": 0, "num_tokens": 0, "num_masked": 0, "num_unpaired": 0}
+NO_LAYOUT = {"inner_lines": 0, "wrapped_lines": 0, "short_documents": 0}
 VERSIONS = dict(zip(("rules_version", "unicode_version", "libraries"), current_versions(), strict=True))
 
 
@@ -34,19 +35,6 @@ def seal(values: Mapping[str, Any]) -> dict[str, Any]:
 def hash_splits(splits: Mapping[str, Any]) -> str:
     """The digest of a manifest with these splits."""
     return hash_content(shard["sha256"] for name in SPLITS if name in splits for shard in splits[name]["shards"])
-
-
-def to_version_1(values: dict[str, Any]) -> dict[str, Any]:
-    """The manifest as version 1 of the format had it: without the keys that came with version 2."""
-    values = json.loads(json.dumps(values))
-    values["format_version"] = 1
-    for holder in (values, values["plan"]):
-        for key in VERSIONS:
-            del holder[key]
-    for split in values["splits"].values():
-        for totals in (split, *split["shards"]):
-            del totals["num_unpaired"]
-    return seal(values)
 
 
 def describe_shard(folder: Path, name: str) -> dict[str, Any]:
@@ -75,7 +63,7 @@ def describe_folder(folder: Path, names: Mapping[str, Sequence[str]], vocab_size
         "inputs": inputs,
         "plan": {**VERSIONS, "version": "0.1.0", "config": config, "inputs": inputs, "tokenizer": {"sha256": "0" * 64}},
         "documents_digest": "0" * 16,
-        "counts": {"documents": 1, "sentences": 2, "text_bytes": 5, "tokens": 2},
+        "counts": {"documents": 1, "sentences": 2, "text_bytes": 5, "tokens": 2, **NO_LAYOUT},
         "damage": {},
         "splits": splits,
         "digest": hash_splits(splits),

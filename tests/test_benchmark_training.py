@@ -41,7 +41,7 @@ def test_the_parts_for_a_cpu_are_measured_and_reported(tmp_path: Path, monkeypat
 
     for preset in ("tiny", "mini"):
         monkeypatch.setitem(MODEL_PRESETS, preset, SMALL)
-    monkeypatch.setattr("albert_data.train.precision.BF16_FLAGS", ())  # fp32 alone, on any processor
+    monkeypatch.setattr("albert_data.train.model.precision.BF16_FLAGS", ())  # fp32 alone, on any processor
     monkeypatch.setitem(training.CEILING_SIZES, "cpu", (64,))
     few = ("--device", "cpu", "--threads", 1, "--runs", 2, "--seconds", 0.01, "--batch-cells", 512, "--no-compile")
     page = tmp_path / "training-speed.md"
@@ -66,7 +66,7 @@ def test_the_parts_for_a_cpu_are_measured_and_reported(tmp_path: Path, monkeypat
 
 
 def test_batches_are_nearly_full_and_sound():
-    from albert_data.train.batch import collate
+    from albert_data.train.data.batch import collate
     from benchmarks.training import CLS, FIRST_ORDINARY, MASK, PAD, SEP, make_examples
 
     batch = collate(make_examples(SMALL, 6, 128), pad_id=PAD)
@@ -86,7 +86,7 @@ def test_batches_are_nearly_full_and_sound():
 
 def test_transformers_is_given_the_same_batch():
     pytest.importorskip("transformers")
-    from albert_data.train.batch import collate
+    from albert_data.train.data.batch import collate
     from benchmarks.training import PAD, make_examples, make_theirs, their_inputs
 
     batch = collate(make_examples(SMALL, 3, 128), pad_id=PAD)
@@ -101,7 +101,7 @@ def test_transformers_is_given_the_same_batch():
 
 
 def test_packed_rows_give_the_loss_of_padded_ones():
-    from albert_data.train.batch import collate
+    from albert_data.train.data.batch import collate
     from benchmarks.training import PAD, make_examples, make_ours, pack_rows
 
     examples = make_examples(SMALL, 11, 64)
@@ -115,7 +115,7 @@ def test_packed_rows_give_the_loss_of_padded_ones():
 def test_a_cpu_measures_what_training_does_there_first_and_then_float32(monkeypatch: pytest.MonkeyPatch):
     from benchmarks.training import Machine, choose_contenders
 
-    monkeypatch.setattr("albert_data.train.precision._read_cpu_flags", lambda: ["amx_bf16"])
+    monkeypatch.setattr("albert_data.train.model.precision._read_cpu_flags", lambda: ["amx_bf16"])
     machine = Machine(device=torch.device("cpu"), runs=1, round_seconds=0.01, is_compiled=True)
     first, *others = choose_contenders(machine)
     assert (first.name, first.precision, first.is_compiled) == (OURS, "bf16", True)
@@ -125,7 +125,7 @@ def test_a_cpu_measures_what_training_does_there_first_and_then_float32(monkeypa
 
 
 def number_of_parameters(config: AlbertConfig) -> int:
-    from albert_data.train.model import Albert
+    from albert_data.train.model.model import Albert
 
     return sum(one.numel() for one in Albert(config).parameters())
 

@@ -26,11 +26,9 @@ from build_fixtures import (
     run_build,
 )
 
-from albert_data.config import NEWER, BuildConfig, ExampleConfig, TextConfig, VocabConfig
 from albert_data.errors import InputError, OutputError
 from albert_data.inspect.verify import verify
-from albert_data.pipeline import workdir
-from albert_data.pipeline.build import make_plan
+from albert_data.jobs import work_folder
 from albert_data.pipeline.workdir import WorkDir
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
@@ -72,17 +70,6 @@ def test_another_setting_is_refused_and_named(
     assert str(out) in str(refusal.value)
     assert "--overwrite" in str(refusal.value)
     assert digest_folder(out) == before
-
-
-@pytest.mark.parametrize(("name", "value"), [("pairs", "nsp"), ("word_separator", " ")])
-def test_a_setting_that_plans_leave_out_by_default_is_compared_both_ways(name: str, value: str):
-    """Without this a build with the default would resume from rows that were made with another value."""
-    parts = {"examples": ExampleConfig(pairs=value)} if name == "pairs" else {"text": TextConfig(word_separator=value)}
-    plain, other = (make_plan([], None, config, VocabConfig()) for config in (BuildConfig(), BuildConfig(**parts)))
-    assert name not in plain.config
-    assert workdir.find_difference(plain, plain) is None
-    assert workdir.find_difference(other, plain) == f"{name} is {value} there and {NEWER[name]} here"
-    assert workdir.find_difference(plain, other) == f"{name} is {NEWER[name]} there and {value} here"
 
 
 @pytest.mark.parametrize("is_finished", [True, False], ids=["finished", "unfinished"])
@@ -183,7 +170,7 @@ def test_a_build_that_fails_at_its_start_leaves_no_folder(corpus: Corpus, tmp_pa
 def test_a_second_build_into_the_same_folder_is_refused_while_one_runs(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(workdir, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(work_folder, "LOCK_SECONDS", 0.1)
     out = tmp_path / "out"
 
     class Rival(InlineEngine):

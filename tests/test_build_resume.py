@@ -24,6 +24,7 @@ from build_fixtures import (
 
 from albert_data.errors import OutputError
 from albert_data.jobs.engine import MultiprocessEngine
+from albert_data.jobs.work_folder import WorkFolder
 from albert_data.pipeline import build as build_module
 from albert_data.pipeline import workdir
 from albert_data.pipeline.build import BuildReport
@@ -168,7 +169,7 @@ def test_a_build_killed_at_any_rename_resumes_to_the_same_bytes(
         check_finished(corpus, out)
 
 
-@pytest.mark.parametrize("name", ["remove", "_drop"])
+@pytest.mark.parametrize("name", ["pipeline.workdir.WorkDir.remove", "jobs.work_folder.WorkFolder.drop"])
 def test_a_build_killed_during_its_cleanup_is_finished_and_cleaned_up(name: str, corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
 
@@ -176,7 +177,7 @@ def test_a_build_killed_during_its_cleanup_is_finished_and_cleaned_up(name: str,
         if (out / "manifest.json").exists():
             os.kill(os.getpid(), signal.SIGKILL)
 
-    die_in_build(corpus, out, f"albert_data.pipeline.workdir.WorkDir.{name}", die_at_the_end)
+    die_in_build(corpus, out, f"albert_data.{name}", die_at_the_end)
     assert (out / ".build/runs").exists()
     assert corpus.build(out).was_finished
     check_finished(corpus, out)
@@ -195,13 +196,16 @@ def test_an_overwrite_killed_while_publishing_resumes(from_end: int, corpus: Cor
 def test_work_of_another_plan_is_removed_even_if_the_removal_is_killed(corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     interrupt(corpus, out, 5)
+    drop = WorkFolder.drop
 
-    def remove_half(work: workdir.WorkDir, _: Any) -> None:
-        for file in sorted(work.runs.iterdir())[::2]:
+    def remove_half(work: WorkFolder, files: Any) -> None:
+        if "" in files:  # the plan, which goes first
+            return drop(work, files)
+        for file in sorted((work.path / "runs").iterdir())[::2]:
             file.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    die_in_build(corpus, out, "albert_data.pipeline.workdir.WorkDir._drop", remove_half, seed=5, overwrite=True)
+    die_in_build(corpus, out, "albert_data.jobs.work_folder.WorkFolder.drop", remove_half, seed=5, overwrite=True)
     corpus.build(out)
     check_finished(corpus, out)
 

@@ -23,8 +23,9 @@ from shard_fixtures import change_manifest
 
 from albert_data import storage
 from albert_data.cli.main import run
-from albert_data.convert import FORMATS, folder
+from albert_data.convert import FORMATS
 from albert_data.errors import OutputError, ShardError
+from albert_data.jobs import work_folder
 from albert_data.jobs.engine import MultiprocessEngine
 
 NUM_SHARDS = 4  # of the fixture, in both splits
@@ -251,13 +252,13 @@ def test_nothing_is_written_through_a_link(shards: Path, out: Path, tmp_path: Pa
 def test_a_working_folder_of_somebody_else_is_refused(shards: Path, out: Path):
     (out / ".convert").mkdir(parents=True)
     (out / ".convert" / "mine").write_text("mine")
-    with pytest.raises(OutputError, match="holds mine, but no plan of a conversion"):
+    with pytest.raises(OutputError, match="holds mine, but no mark of a conversion"):
         convert(shards, out, "mds")
     assert (out / ".convert" / "mine").read_text() == "mine"
 
 
 def test_two_conversions_do_not_write_to_one_folder(shards: Path, out: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(folder, "LOCK_SECONDS", 0)
+    monkeypatch.setattr(work_folder, "LOCK_SECONDS", 0)
 
     class Twice(fixtures.Inline):
         def run(self, job: Any, tasks: Any) -> Iterator[tuple[Any, Any]]:
@@ -286,6 +287,7 @@ def test_a_conversion_that_was_killed_before_its_first_file_binds_to_nothing(
 ):
     (out / ".convert").mkdir(parents=True)
     (out / ".convert" / f".albert-data-{'0' * 16}.tmp").touch()
+    (out / ".convert" / "lock").write_bytes(b"albert-data convert\n")
     (out / ".convert" / "plan.json").write_text('{"to": "parquet"}')
     convert(shards, out, "mds")
     assert digest_folder(out) == reference

@@ -11,7 +11,7 @@ import pyarrow
 import pytest
 from corpus_fixtures import read
 
-from albert_data.corpus.inputs import find_inputs, open_counted, open_input
+from albert_data.corpus.inputs import find_inputs, open_input
 from albert_data.errors import InputError
 
 TEXT = b"".join(b"document %d\n\n" % number for number in range(50_000))
@@ -33,7 +33,7 @@ def test_joined_files_are_read_and_the_compressed_bytes_counted(tmp_path: Path, 
     packed = PACK[ending](TEXT)
     path = write(tmp_path, ending, packed + packed)
     (item,) = find_inputs([str(path)])
-    stream, count_read = open_counted(item)
+    stream, count_read = open_input(item)
     with stream:
         assert stream.read() == TEXT + TEXT
         assert count_read() == 2 * len(packed)
@@ -42,7 +42,7 @@ def test_joined_files_are_read_and_the_compressed_bytes_counted(tmp_path: Path, 
 
 def test_zeros_may_pad_xz(tmp_path: Path):
     packed = lzma.compress(TEXT)
-    with open_input(*find_inputs([str(write(tmp_path, "xz", packed + bytes(8) + packed + bytes(4)))])) as stream:
+    with open_input(*find_inputs([str(write(tmp_path, "xz", packed + bytes(8) + packed + bytes(4)))]))[0] as stream:
         assert stream.read() == TEXT + TEXT
 
 
@@ -58,7 +58,7 @@ def test_damage_is_counted_and_what_precedes_it_is_kept(tmp_path: Path, ending: 
         "no such format": b"no such format",
         "more": parts[0] + b"??",
     }[damage]
-    with open_input(*find_inputs([str(write(tmp_path, ending, data))])) as stream:
+    with open_input(*find_inputs([str(write(tmp_path, ending, data))]))[0] as stream:
         found, counts = read(stream)
     assert counts == {"damaged_compression": 1}
     expected = [] if damage == "no such format" else [b"document %d\n" % number for number in range(45_000)]
@@ -71,4 +71,4 @@ def test_a_dictionary_of_xz_that_is_too_large_is_refused(tmp_path: Path):
     with pytest.raises(
         InputError, match=r"a dictionary over 128 MiB \(xz --lzma2=dict.*`xz -dc .*\| albert-data build"
     ):
-        open_input(*find_inputs([str(path)]))
+        open_input(*find_inputs([str(path)]))[0]

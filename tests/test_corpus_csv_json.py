@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from test_corpus_tables import read_languages
 
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.corpus import inputs
+from albert_data.corpus.blocks import Origin
+from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats import csv_files, json_arrays
 from albert_data.corpus.formats.json_arrays import JsonLines
 from albert_data.corpus.formats.records import make_blocks
@@ -74,20 +77,24 @@ def test_a_row_is_limited_by_bytes_and_fields_before_it_is_parsed(
     assert read_text(tmp_path, "a.csv", text) == ([b"a\n", b"b" * 90 + b"\n"], Counter(row_too_long=1))
 
 
-def test_rows_are_held_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    held: list[int] = []
+def test_rows_are_handed_on_as_they_are_read(monkeypatch: pytest.MonkeyPatch):
+    rows = [f"{letter * size},{'x' * (100_000 - size)}\n" for letter in "abcd" for size in (10, 90_000)] * 10
+    stream, handed_on, held = io.BytesIO("".join(["text,lang\n", *rows]).encode()), list[int](), list[int]()
 
-    def note(parts: Any, *rest: Any) -> Any:
-        for part in parts:
-            held.append(sum(map(len, part.texts)) + sum(map(len, part.languages)))
-            yield part
+    def note(rows: Any) -> Any:
+        for row in rows:
+            handed_on.append(100_002)
+            held.append(stream.tell() - sum(handed_on))
+            yield row
 
-    monkeypatch.setattr(csv_files, "make_blocks", lambda parts, *rest: make_blocks(note(parts), *rest))
-    rows = [f"{letter * size},{'x' * (100_000 - size)}" for letter in "abcd" for size in (10, 90_000)] * 10
-    found, _ = read_text(tmp_path, "a.csv", "\n".join(["text,lang", *rows]), language_field="lang")
-    assert len(found) == len(rows)
-    assert max(held) <= csv_files._PART_BYTES + 100_000
-    assert len(held) < len(rows)
+    def make(parts: Any, *rest: Any) -> Any:
+        return make_blocks((replace(part, rows=note(part.rows)) for part in parts), *rest)
+
+    monkeypatch.setattr(csv_files, "make_blocks", make)
+    text = TextConfig(language_field="lang")
+    blocks = list(csv_files.read_rows(stream, Origin("p", "csv"), text, Damage(), lambda position: 4 << 20))
+    assert sum(len(block.ends or ()) for block in blocks) == len(handed_on) == len(rows)
+    assert max(held) < 1 << 14
 
 
 def test_a_header_that_has_a_name_twice_is_an_error(tmp_path: Path):

@@ -72,15 +72,10 @@ def test_every_reason_of_reading_has_a_test_here():
 
 
 @given(
-    any_bytes.map(lambda data: data.decode(errors="ignore").encode()),
-    st.sampled_from([b"\xff", b"\xe4 "]),
-    block_sizes,
+    any_bytes.map(lambda data: data.decode(errors="ignore").encode()), st.sampled_from([b"\xff", b"\xe4 "]), block_sizes
 )
 def test_strict_names_the_exact_byte_whatever_comes_before(before: bytes, bad: bytes, block_bytes: int):
-    with (
-        small_sizes(),
-        pytest.raises(InputError, match=f"^p, byte {len(before)}: invalid utf8: byte 0x{bad[0]:x}"),
-    ):
+    with small_sizes(), pytest.raises(InputError, match=f"^p, byte {len(before)}: invalid utf8: byte 0x{bad[0]:x}"):
         read(before + bad + b"\nmore", block_bytes=block_bytes, strict=True)
 
 
@@ -105,7 +100,7 @@ def test_what_precedes_the_break_of_a_compressed_file_is_kept(tmp_path: Path, si
         kept = zlib.decompressobj(wbits=31).decompress(path.read_bytes())
     else:  # zstd gives whole frames of 128 KiB
         kept = text[: size // 2 >> 17 << 17]
-    with open_input(*find_inputs([str(path)])) as stream:
+    with open_input(*find_inputs([str(path)]))[0] as stream:
         found, counts = read(stream)
     assert counts == {"damaged_compression": 1}
     whole = references.read_txt(kept)[:-1]
@@ -116,7 +111,7 @@ def test_what_precedes_the_break_of_a_compressed_file_is_kept(tmp_path: Path, si
 @pytest.mark.parametrize("ending", ["gz", "zst"])
 def test_a_broken_compressed_file_is_named_under_strict(tmp_path: Path, ending: str):
     path = write_truncated(tmp_path, noise(2_000), ending)
-    with open_input(*find_inputs([str(path)])) as stream, pytest.raises(InputError) as caught:
+    with open_input(*find_inputs([str(path)]))[0] as stream, pytest.raises(InputError) as caught:
         read(stream, strict=True)
     at_byte = len(zlib.decompressobj(wbits=31).decompress(path.read_bytes())) if ending == "gz" else 0
     assert str(caught.value).startswith(f"p, byte {at_byte}: damaged compression: ")
@@ -129,5 +124,5 @@ GZIPPED = gzip.compress(b"a\n", mtime=0)  # the time would make other test ids i
 def test_any_damage_of_a_gzip_stream_is_counted(tmp_path: Path, data: bytes):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(data)
-    with open_input(*find_inputs([str(path)])) as stream:
+    with open_input(*find_inputs([str(path)]))[0] as stream:
         assert read(stream)[1] == {"damaged_compression": 1}

@@ -132,7 +132,7 @@ def test_sound_text_is_utf8_wherever_the_sample_ends(data: bytes):
 
 def check_refused(path: Path, *parts: str) -> None:
     with pytest.raises(InputError) as caught:
-        open_input(*find_inputs([str(path)]))
+        open_input(*find_inputs([str(path)]))[0]
     assert all(part in str(caught.value) for part in (str(path), *parts)), caught.value
 
 
@@ -172,7 +172,7 @@ def test_what_was_read_ahead_is_given_back(tmp_path: Path):
     text = b"".join(b"line %d\n" % number for number in range(30_000))
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(text))
-    with open_input(*find_inputs([str(path)])) as stream:
+    with open_input(*find_inputs([str(path)]))[0] as stream:
         assert b"".join(iter(lambda: stream.read1(1000), b"")) == text
 
 
@@ -243,7 +243,7 @@ def test_each_file_decides_its_encoding(tmp_path: Path, pack: type[bytes]):
     assert f"cp1252 1 input: {tmp_path}/cp1252.{ending}; " in said[0]
     assert said[0].endswith("; utf-8 1 input")
     for item in found:
-        with open_input(item) as stream:
+        with open_input(item)[0] as stream:
             assert stream.read().decode() == IN_EACH[item.encoding or ""]
 
 
@@ -260,7 +260,7 @@ def test_the_whole_file_decides(tmp_path: Path):
         "quotes.txt": "cp1252",
         "utf8.txt": "utf-8",
     }
-    with open_input(found["quotes.txt"]) as stream:
+    with open_input(found["quotes.txt"])[0] as stream:
         assert stream.read().decode().endswith("Il a dit : “L’été”.\n")
 
 

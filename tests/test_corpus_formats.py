@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import find_inputs
 from albert_data.corpus.tasks import read_tasks
 from albert_data.tokenizer.model import Tokenizer
@@ -49,7 +49,7 @@ def read_all(path: Path, config: TextConfig | None = None) -> tuple[list[bytes],
     damage, found = Damage(strict=config.strict), []
     for task in read_tasks(find_inputs([str(path)], text=config), config, damage):
         for block in task.read(damage):
-            lines = read_documents(block, config, damage)
+            lines = clean_documents(block, config, damage)
             text = lines.utf8.tobytes()
             found += [text[a:b] for a, b in pairwise(lines.line_offsets[lines.document_offsets].tolist())]
     return sorted(found), damage.counts

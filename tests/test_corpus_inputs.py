@@ -13,7 +13,7 @@ import pytest
 
 from albert_data.config import TextConfig
 from albert_data.corpus.formats.recognition import ALLOWED_NAMES
-from albert_data.corpus.inputs import find_inputs, open_counted, open_input
+from albert_data.corpus.inputs import find_inputs, open_input
 from albert_data.errors import InputError, StorageError
 
 TEXT = "ein Wört\n\nzwei\n".encode()
@@ -213,7 +213,7 @@ def test_stdin_is_one_input_of_unknown_size(corpus: Path):
 
 @pytest.mark.parametrize("name", ["b.txt", "g.txt.gz", "deep/h.jsonl.zst"])
 def test_what_was_stored_is_read_back(corpus: Path, name: str):
-    with open_input(*find_inputs([str(corpus / name)])) as stream:
+    with open_input(*find_inputs([str(corpus / name)]))[0] as stream:
         assert b"".join(iter(lambda: stream.read(5), b"")) == TEXT
 
 
@@ -223,7 +223,7 @@ def test_the_bytes_read_of_a_file_are_counted_as_they_lie_on_the_disk(tmp_path: 
     pack = {"txt": bytes, "gz": gzip.compress, "zst": lambda raw: pyarrow.compress(raw, "zstd", asbytes=True)}
     path = tmp_path / ("a.txt" if ending == "txt" else f"a.txt.{ending}")
     path.write_bytes(pack[ending](data))
-    stream, count_read = open_counted(*find_inputs([str(path)]))
+    stream, count_read = open_input(*find_inputs([str(path)]))
     with stream:
         size = path.stat().st_size
         stream.read(len(data) // 2)
@@ -234,7 +234,7 @@ def test_the_bytes_read_of_a_file_are_counted_as_they_lie_on_the_disk(tmp_path: 
 
 def test_of_a_pipe_nothing_is_counted(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
-    stream, count_read = open_counted(*find_inputs(["-"]))
+    stream, count_read = open_input(*find_inputs(["-"]))
     assert stream.read() == TEXT
     assert count_read() == 0
 
@@ -244,13 +244,13 @@ def test_compressed_files_that_were_joined_are_read_to_the_end(tmp_path: Path, e
     path = tmp_path / f"a.txt.{ending}"
     parts = [gzip.compress(TEXT) if ending == "gz" else pyarrow.compress(TEXT, "zstd", asbytes=True)] * 2
     path.write_bytes(b"".join(parts))
-    with open_input(*find_inputs([str(path)])) as stream:
+    with open_input(*find_inputs([str(path)]))[0] as stream:
         assert stream.read() == TEXT * 2
 
 
 def test_stdin_is_read_as_bytes(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
-    assert open_input(*find_inputs(["-"])).read() == TEXT
+    assert open_input(*find_inputs(["-"]))[0].read() == TEXT
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

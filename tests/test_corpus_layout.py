@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Origin, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.fields import Fields
 from albert_data.corpus.formats import json_lines
 from albert_data.corpus.layout import SHORT_BYTES, advise
@@ -28,7 +28,7 @@ def count(data: bytes, format: str = "txt", block_bytes: int = 4096) -> Damage:
     damage = Damage()
     blocks = read_blocks(io.BytesIO(data), Origin("p", format), damage, block_bytes=lambda at: block_bytes)
     for block in blocks:
-        read_documents(block, TextConfig(), damage)
+        clean_documents(block, TextConfig(), damage)
     return damage
 
 
@@ -63,7 +63,7 @@ def advise_on(text: str, path: str = "a.txt", **settings: object) -> list[str]:
     config = TextConfig(**settings)  # type: ignore[arg-type]
     num_documents = 0
     for block in read_blocks(io.BytesIO(text.encode()), Origin("p", "txt"), damage, text=config):
-        num_documents += len(read_documents(block, config, damage).document_keys)
+        num_documents += len(clean_documents(block, config, damage).document_keys)
     return [one.text for one in advise({"documents": num_documents, **damage.layout}, vars(config), [path])]
 
 
@@ -136,6 +136,6 @@ def test_fields_are_added_up_over_tasks_and_receipts():
     first, second = Fields(), Fields()
     first.add({"a": "text", "\ud800": 1})
     second.add({"a": "more", "b": 2})
-    first.merge(Fields.from_dict(json.loads(json.dumps(second.to_dict()))))
-    assert (first.num_records, first.counts, first.text_len["a"]) == (2, Counter({"a": 2, "b": 1, "\ud800": 1}), 8)
-    json.dumps(first.to_dict()).encode()
+    first.merge(Fields.from_dict(json.loads(json.dumps(vars(second)))))
+    assert (first.num_records, first.counts, first.text_len["a"]) == (2, Counter({"a": 2, "b": 1, "\\ud800": 1}), 8)
+    json.dumps(vars(first), ensure_ascii=False).encode()

@@ -85,7 +85,7 @@ def test_a_blank_line_over_several_reads_ends_a_giant_document():
         assert read(data)[0] == cut_all(references.read_txt(data))
         held: list[int] = []
         stream = io.BytesIO(data)
-        source = blocks._Source(stream, blocks.Origin("p", "txt"), Damage(), 0, None)
+        source = blocks._Buffer(stream, blocks.Origin("p", "txt"), Damage(), 0, None)
         for part in blocks._take_document(source):
             held += [len(part), len(source.pending)]
     assert max(held) < 200

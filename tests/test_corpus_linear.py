@@ -17,9 +17,9 @@ from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.blocks import Origin, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.lines.long_documents import cut_lines
-from albert_data.sentences.text import make_text
+from albert_data.sentences.text import find_sentences
 from albert_data.sentences.words import make_source
 
 KINDS = {
@@ -111,7 +111,7 @@ def test_reading_calls_as_many_functions_as_there_is_text(kind: str, format: str
     def run(data: bytes) -> None:
         damage = Damage()
         for block in read_blocks(Trickle(data), Origin("p", format), damage):
-            make_text(read_documents(block, config, damage), config)
+            find_sentences(clean_documents(block, config, damage), config)
 
     costs = []
     for size in (400_000, 100_000, 200_000, 400_000):  # the first compiles and fills caches
@@ -154,7 +154,7 @@ def test_the_white_space_before_stdin_is_not_held():
             held.append(sys.getsizeof(source[0].pending) if source else 0)
             return super().read1(size)
 
-    class Noted(blocks._Source):
+    class Noted(blocks._Buffer):
         def _look_at_beginning(self) -> None:
             source.append(self)
             super()._look_at_beginning()
@@ -199,5 +199,3 @@ def run_kernels(raw: np.ndarray, modules: dict[str, Any]) -> None:
     source, counts = make_source("en")._replace(utf8=utf8), np.zeros(len(offsets) - 1, np.int64)
     begins = np.zeros(len(utf8), np.int64)
     assert modules["segmenting"].segment_lines(source, offsets, begins, begins.copy(), counts, 0) >= len(counts)
-    quoted = np.frombuffer(b'{"a": "' + raw.tobytes().replace(b'"', b"'") + b'"}', np.uint8)
-    modules["json_scanning"].scan_object(quoted, np.array([116]), np.zeros(len(quoted), np.uint8))

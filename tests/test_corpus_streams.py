@@ -123,7 +123,7 @@ def test_a_named_pipe_is_read_once_like_stdin(
     path = make_pipe(tmp_path / name, pack(data))
     (item,) = find_inputs([str(path), str(path)])
     assert (item.format, item.size, item.modified_ns, item.is_stream, item.is_splittable) == (format, 0, 0, True, False)
-    with open_input(item) as stream:
+    with open_input(item)[0] as stream:
         assert read(stream, item.format) == read(data, "jsonl" if data == JSON else "txt")
 
 
@@ -132,7 +132,7 @@ def test_an_open_descriptor_is_read_like_stdin(tmp_path: Path):
     os.write(writing, TEXT)
     os.close(writing)
     (item,) = find_inputs([f"/dev/fd/{reading}"])
-    with open_input(item) as stream:
+    with open_input(item)[0] as stream:
         assert stream.read() == TEXT
     os.close(reading)
     with (tmp_path / "no ending").open("wb+") as file:
@@ -140,7 +140,7 @@ def test_an_open_descriptor_is_read_like_stdin(tmp_path: Path):
         file.flush()
         (item,) = find_inputs([f"/dev/fd/{file.fileno()}"])
         assert (item.format, item.is_stream) == ("auto", True)
-        with open_input(item) as stream:
+        with open_input(item)[0] as stream:
             assert stream.read() == TEXT
 
 
@@ -166,7 +166,7 @@ def test_a_stdin_that_is_closed_is_refused(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_device_that_never_ends_is_refused_as_no_text():
     with pytest.raises(InputError, match="/dev/zero is no text"):
-        open_input(*find_inputs(["/dev/zero"]))
+        open_input(*find_inputs(["/dev/zero"]))[0]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="<(...) is written for bash")
@@ -197,7 +197,7 @@ def test_a_build_reads_process_substitutions(tmp_path: Path, tokenizer: Tokenize
 def test_a_window_that_is_too_large_is_no_damage(tmp_path: Path, before: bytes):
     path = tmp_path / "a b.txt.zst"
     path.write_bytes(before + LONG_WINDOW)
-    with pytest.raises(InputError) as caught, open_input(*find_inputs([str(path)])) as stream:
+    with pytest.raises(InputError) as caught, open_input(*find_inputs([str(path)]))[0] as stream:
         read(stream)
     assert "window over 128 MiB" in str(caught.value)
     assert f"`zstd -dc --long=31 '{path}' | albert-data build - ...`" in str(caught.value)
@@ -212,10 +212,10 @@ def test_frames_to_skip_and_empty_ones_are_no_damage(tmp_path: Path):
     ):
         path = tmp_path / f"a.txt.{ending}"
         path.write_bytes(data)
-        with open_input(*find_inputs([str(path)])) as stream:
+        with open_input(*find_inputs([str(path)]))[0] as stream:
             assert read(stream, strict=True) == read(TEXT * 2)
         path.write_bytes(b"")
-        with open_input(*find_inputs([str(path)])) as stream:
+        with open_input(*find_inputs([str(path)]))[0] as stream:
             assert read(stream, strict=True) == ([], {})
 
 

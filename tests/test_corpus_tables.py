@@ -30,7 +30,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.formats import tables
 from albert_data.corpus.formats.tables import list_begins, read_table
 from albert_data.corpus.inputs import find_inputs
@@ -54,7 +54,7 @@ def read_languages(path: Path, config: TextConfig) -> tuple[dict[str, str], Dama
     damage, found = Damage(), {}
     for task in read_tasks(find_inputs([str(path)], text=config), config, damage):
         for block in task.read(damage):
-            lines = read_documents(block, config, damage)
+            lines = clean_documents(block, config, damage)
             names = lines.utf8.tobytes().decode().splitlines()
             assert lines.source_codes is not None
             found |= dict(zip(names, map(unpack_language, lines.source_codes.tolist()), strict=True))
@@ -111,7 +111,7 @@ def test_workers_share_the_row_groups_and_record_batches_of_a_file(tmp_path: Pat
         assert len(tasks) > 5
         assert sum(task.num_bytes for task in tasks) == (tmp_path / name).stat().st_size
         parts = [
-            sum(len(read_documents(block, TextConfig(), Damage()).document_keys) for block in task.read(Damage()))
+            sum(len(clean_documents(block, TextConfig(), Damage()).document_keys) for block in task.read(Damage()))
             for task in tasks
         ]
     assert sum(parts) == 200

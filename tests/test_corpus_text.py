@@ -16,9 +16,9 @@ from xxhash import xxh3_64_intdigest
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, Origin, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.data import Lines, Text, slice_sentences
-from albert_data.sentences.text import make_text
+from albert_data.sentences.text import find_sentences
 
 LANGUAGES = ("en", "de", "fr", "ru", "zh", "ja", "hi", "ar", "th", "my", "und")
 ODD = ".!?…。！？।؟:;,\"'()“”»«[]-—0 19aBCMr."
@@ -35,13 +35,13 @@ def read_lines(text: str | bytes, format: str = "txt") -> Lines:
     blocks = list(read_blocks(io.BytesIO(data), Origin("p", format), Damage()))
     block = blocks[0] if blocks else Block(data=b"", format=format, path="p", start=0)
     assert len(blocks) <= 1
-    return read_documents(block, TextConfig(), Damage())
+    return clean_documents(block, TextConfig(), Damage())
 
 
 def segment(text: str, language: str = "en", sentences: str = "prose") -> list[list[str]]:
     """The sentences of each document, sliced out by the offsets."""
     lines = read_lines(text)
-    found = make_text(lines, TextConfig(language=language, sentences=sentences))
+    found = find_sentences(lines, TextConfig(language=language, sentences=sentences))
     check(found, lines)
     sliced = slice_sentences(found.utf8, found.sentence_begins, found.sentence_ends)
     all_sentences = [sentence.decode() for sentence in sliced]
@@ -156,10 +156,7 @@ def test_one_text_has_one_key_however_it_is_stored(documents: list[str]):
         "CRLF": ("\n\n".join(bodies).replace("\n", "\r\n"), "txt"),
         "wide": (" \t\n\n\n".join(body.replace("\n", " \n  ") for body in bodies), "txt"),
         "jsonl": ("\n".join(json.dumps({"text": body}) for body in bodies), "jsonl"),
-        "jsonl, CRLF inside": (
-            "\n".join(json.dumps({"text": body.replace("\n", "\r\n")}) for body in bodies),
-            "jsonl",
-        ),
+        "jsonl, CRLF inside": ("\n".join(json.dumps({"text": body.replace("\n", "\r\n")}) for body in bodies), "jsonl"),
         "jsonl, raw": ("\n".join(json.dumps({"text": body}, ensure_ascii=False) for body in bodies), "jsonl"),
     }
     assert {name: read_lines(*how).document_keys.tolist() for name, how in stored.items()} == dict.fromkeys(

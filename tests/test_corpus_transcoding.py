@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import find_inputs
 from albert_data.corpus.lines import encodings
-from albert_data.corpus.lines.encodings import Transcoded
+from albert_data.corpus.lines.encodings import transcode
+from albert_data.corpus.streams import join_parts
 from albert_data.corpus.tasks import read_tasks
 from albert_data.errors import ConfigError, InputError
 
@@ -30,7 +31,7 @@ def read_corpus(path: Path, text: TextConfig, *, strict: bool = False) -> tuple[
     """The canonical text of all blocks of a file, and what was counted."""
     damage = Damage(strict=strict)
     tasks = read_tasks(find_inputs([str(path)], text=text), text, damage)
-    found = [read_documents(block, text, damage).utf8.tobytes() for task in tasks for block in task.read(damage)]
+    found = [clean_documents(block, text, damage).utf8.tobytes() for task in tasks for block in task.read(damage)]
     return found, damage.counts
 
 
@@ -44,8 +45,8 @@ def test_any_text_is_read_as_its_utf8_would_be(text: str, encoding: str, block_b
     text = text.lstrip("\ufeff")
     with pytest.MonkeyPatch.context() as patch, small_sizes():
         patch.setattr(encodings, "_CHUNK", chunk)
-        stream = Transcoded(io.BufferedReader(io.BytesIO(text.encode(encoding))), encoding, "p", strict=True)
-        found = read(io.BufferedReader(stream), block_bytes=block_bytes)
+        parts = transcode(io.BufferedReader(io.BytesIO(text.encode(encoding))), encoding, "p", strict=True)
+        found = read(join_parts(parts), block_bytes=block_bytes)
         assert found == read(text.encode(), block_bytes=block_bytes)
 
 
@@ -73,7 +74,7 @@ def test_damage_is_marked_alike_however_the_bytes_come(data: bytes, encoding: st
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(encodings, "_CHUNK", size)
             stream = io.BufferedReader(io.BytesIO(data))
-            found.append(Transcoded(stream, encoding, "p", strict=False).readall())
+            found.append(b"".join(transcode(stream, encoding, "p", strict=False)))
     assert found[0] == found[1]
 
 

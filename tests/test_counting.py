@@ -14,13 +14,7 @@ from albert_data.data import Text
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.sentencepiece.charsmap import find_base
 from albert_data.vocab.alphabet import choose_alphabet, measure_unspaced, show_character
-from albert_data.vocab.counting import (
-    CharacterCounter,
-    CharacterCounts,
-    CharacterFinder,
-    CharacterTotals,
-    NormalRule,
-)
+from albert_data.vocab.counting import NUM_CODES, CharacterCounts, NormalCounter, NormalRule, find_sentences
 
 RULES = [NormalRule(True), NormalRule(False)]
 # Letters, marks that join them, ligatures, Hangul in parts, wide and invisible characters, several planes.
@@ -62,16 +56,16 @@ def as_dict(counts: CharacterCounts) -> dict[int, int]:
 @pytest.mark.parametrize("rule", RULES)
 @given(texts, texts)
 def test_counts_are_those_of_normalised_text_in_any_parts(rule: NormalRule, first: list[str], second: list[str]):
-    counter, totals = CharacterCounter(rule), CharacterTotals()
+    counter, totals = NormalCounter(rule), np.zeros(NUM_CODES, np.int64)
     counter.add(as_text(first))
     counter.add(as_text(second))
     whole = as_dict(counter.finish())
     assert whole == plain_counts(first + second, rule)
     for part in (second, first):
-        counter = CharacterCounter(rule)
+        counter = NormalCounter(rule)
         counter.add(as_text(part))
-        totals.add(counter.finish())
-    assert as_dict(totals.finish()) == whole
+        counter.finish().add_to(totals)
+    assert as_dict(CharacterCounts.of(totals)) == whole
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -80,9 +74,7 @@ def test_sentences_are_found_that_hold_a_character_after_normalisation(
     rule: NormalRule, sentences: list[str], wanted: set[str]
 ):
     text = as_text(sentences)
-    found = CharacterFinder(rule, set(map(ord, wanted))).find(
-        Sentences(text.utf8, text.sentence_begins, text.sentence_ends)
-    )
+    found = find_sentences(Sentences.of(text), rule, set(map(ord, wanted)))
     assert found.tolist() == [bool(wanted & set(rule.normalise(sentence))) for sentence in sentences]
 
 
@@ -132,7 +124,7 @@ def test_a_character_that_shows_nothing_alone_is_shown_by_its_number():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_no_replaced_string_begins_with_two_ascii_characters(rule: NormalRule):
-    units, _ = rule.read_table()
+    units, _ = rule.table
     for first in range(1, 128):
         node = find_base(units, 0) ^ first
         if units[node] & 0x800000FF == first:

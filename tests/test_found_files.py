@@ -17,7 +17,7 @@ from albert_data.errors import AlbertDataError
 from albert_data.files import to_json
 from albert_data.interop.masked_lm import load_masked_lm
 from albert_data.tokenizer.model import load_tokenizer
-from albert_data.train.runs.figures import read_run
+from albert_data.train.history.figures import read_run
 from albert_data.vocab.folder import is_saved
 
 ODD = {

@@ -102,7 +102,7 @@ def begins_word(ids: np.ndarray, at: int, rule: WordRule) -> bool:
 def find_segment_words(example: Example, config: ExampleConfig) -> Iterator[list[list[int]]]:
     """The words of each segment as lists of positions, special pieces left out."""
     tokenizer, ids = get_tokenizer(), example.original_ids
-    rule = tokenizer.choose_words(config)
+    rule = tokenizer.word_rule(config)
     for segment in find_segments(example):
         words: list[list[int]] = []
         for at in segment:

@@ -162,7 +162,7 @@ PATH_METHODS = {
 }
 STORAGE = re.compile(r"(\w+\.)*_?storage|find_storage\(.*\)")
 DIRECT = {
-    ("corpus/file_lists.py", "open"): "a list may be a pipe",
+    ("corpus/inputs.py", "open"): "a list may be a pipe",
     ("corpus/inputs.py", "os.fstat"): "stdin has no name",
     ("corpus/inputs.py", "os.stat"): "two names of a pipe are recognised by its device and inode",
     ("corpus/inputs.py", "io.FileIO"): "a pipe or a device",

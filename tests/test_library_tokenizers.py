@@ -25,12 +25,12 @@ from albert_data.cli.main import cli
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.data import Text, slice_sentences
 from albert_data.errors import TokenizerError
 from albert_data.inspect.choice import RowChoice, choose_rows
 from albert_data.inspect.verify import verify
-from albert_data.sentences.text import make_text
+from albert_data.sentences.text import find_sentences
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.spaces import include_spaces
 from albert_data.tokenizer.words import find_word_starts
@@ -255,7 +255,7 @@ def prepended_roberta() -> Any:
 
 def read(text: str) -> Text:
     config, block = TextConfig(), Block(data=text.encode(), format="txt", path="", start=0)
-    return make_text(read_documents(block, config, Damage()), config)
+    return find_sentences(clean_documents(block, config, Damage()), config)
 
 
 def list_sentences(text: Text) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shard_fixtures import VERSIONS, describe_folder, to_version_1
+from shard_fixtures import NO_LAYOUT, VERSIONS, describe_folder
 
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig
 from albert_data.errors import ShardError
@@ -38,13 +38,11 @@ from albert_data.shards.manifest import (
 
 counts = st.integers(0, 2**63 - 1)
 words = st.text(string.ascii_letters, max_size=9)
-versions = st.fixed_dictionaries(
-    {
-        "rules_version": st.integers(1, RULES_VERSION),
-        "unicode_version": st.none() | words,
-        "libraries": st.none() | st.dictionaries(words, words),
-    }
-)
+versions = {
+    "rules_version": st.integers(1, RULES_VERSION),
+    "unicode_version": words,
+    "libraries": st.dictionaries(words, words),
+}
 totals = {"num_rows": counts, "num_tokens": counts, "num_masked": counts, "num_unpaired": counts}
 totals["num_random"] = st.none() | counts
 shards = st.builds(ShardEntry, **totals, num_bytes=counts, file=words, sha256=words)
@@ -104,9 +102,9 @@ damaged = st.builds(
 
 @st.composite
 def manifests(draw: st.DrawFn) -> Manifest:
-    found = draw(versions) | {"unicode_version": draw(words), "libraries": {"a": "1"}}
     plan = st.builds(
         Plan,
+        **versions,
         version=words,
         config=st.dictionaries(words, st.none() | counts | words),
         tokenizer=st.dictionaries(words, words),
@@ -115,12 +113,13 @@ def manifests(draw: st.DrawFn) -> Manifest:
     )
     made = st.builds(
         Manifest,
+        **versions,
         albert_data_version=words,
         config=configs,
         ngram_shares=st.lists(st.floats(0, 1)).map(tuple),
         tokenizer=tokenizers,
         inputs=inputs,
-        plan=plan.flatmap(lambda plan: versions.map(lambda found: dataclasses.replace(plan, **found))),
+        plan=plan,
         documents_digest=words,
         counts=st.builds(
             Counts,
@@ -128,6 +127,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
             sentences=counts,
             text_bytes=counts,
             tokens=counts,
+            **dict.fromkeys(NO_LAYOUT, counts),
             duplicate_documents=st.none() | counts,
         ),
         damage=st.dictionaries(words, counts),
@@ -140,9 +140,9 @@ def manifests(draw: st.DrawFn) -> Manifest:
         manifest_sha256=st.none() | words,
     )
     mixture = draw(mixtures(MixedSource, passes=st.floats(0, 9), **made_counts))
-    if mixture is not None:
-        found |= {"mixture": mixture, "sources": tuple(source.name for source in mixture)}
-    return dataclasses.replace(draw(made), **found)
+    if mixture is None:
+        return draw(made)
+    return dataclasses.replace(draw(made), mixture=mixture, sources=tuple(source.name for source in mixture))
 
 
 def values() -> dict[str, Any]:
@@ -184,11 +184,13 @@ def test_a_manifest_can_t_be_changed():
         manifest.digest = "0"  # type: ignore[misc]
 
 
-def test_settings_are_read_as_a_config_and_a_missing_one_has_its_default():
-    found = values()
-    for name in ("language", "num_shards", "compression", "masking", "replace"):
+def test_settings_are_read_as_a_config():
+    assert Manifest.from_values(values()).config == BuildConfig()
+    for name in BuildConfig().to_flat_dict():
+        found = values()
         del found["config"][name]
-    assert Manifest.from_values(found).config == BuildConfig()
+        with pytest.raises(ShardError, match=f"config.{name} is missing"):
+            Manifest.from_values(found)
 
 
 def test_a_setting_out_of_range_is_named():
@@ -204,23 +206,12 @@ def test_a_setting_out_of_range_is_named():
             Manifest.from_values(found)
 
 
-def test_a_later_key_is_needed_from_its_format_version_on():
+def test_a_manifest_says_what_made_it():
     for key in VERSIONS:
         found = values()
         del found[key]
         with pytest.raises(ShardError, match=f"{key} is missing"):
             Manifest.from_values(found)
-    old = Manifest.from_values(to_version_1(values()))
-    assert (old.rules_version, old.unicode_version, old.libraries) == (1, None, None)
-    assert old.splits["train"].num_unpaired is None
-
-
-def test_a_language_that_only_version_1_accepted_is_read_as_english():
-    found = values()
-    found["config"]["language"] = "xx-yy"
-    assert Manifest.from_values(to_version_1(found)).config.text.language == "en"
-    with pytest.raises(ShardError, match="config.language is 'xx-yy'"):
-        Manifest.from_values(found)
 
 
 def test_a_key_that_may_be_missing_may_not_be_null():

@@ -165,8 +165,8 @@ def test_a_report_goes_through_a_pipe_of_the_shell(tmp_path: Path):
 
 
 def test_a_plot_goes_through_links_and_spares_what_is_read(tmp_path: Path):
-    layers = pytest.importorskip("albert_data.train.layers")
-    page = importlib.import_module("albert_data.train.runs.page")
+    layers = pytest.importorskip("albert_data.train.history.layers")
+    page = importlib.import_module("albert_data.train.history.page")
     measured = [layers.Layers(name="run", distances=(1.0, 2.0), similarities=(0.5, 0.6))]
     target, link = tmp_path / "target", tmp_path / "plot.html"
     link.symlink_to(target)

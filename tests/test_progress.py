@@ -12,8 +12,8 @@ import pytest
 
 from albert_data.cli.progress import Bar
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.inputs import find_inputs
-from albert_data.corpus.tasks import count_bytes, read_tasks
+from albert_data.corpus.inputs import count_bytes, find_inputs
+from albert_data.corpus.tasks import read_tasks
 
 DOCUMENTS = fixtures.to_jsonl(fixtures.make_documents(4000, seed=3))
 

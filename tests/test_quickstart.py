@@ -60,7 +60,7 @@ def resumed(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each training have two steps, of few rows."""
-    from albert_data.train import loop
+    from albert_data.train.run import loop
 
     def train(shards: Path, output: Path, config: Any, **options: Any) -> Path | None:
         config = dataclasses.replace(config, minutes=None, steps=2, batch_tokens=256, eval_rows=4, eval_every=2)
@@ -156,7 +156,7 @@ def test_without_validation_rows_it_guesses_words_of_training_rows(
 def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(
     resumed: Path, two_steps: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    from albert_data.train import session
+    from albert_data.train.run import session
 
     original = session.update
 
@@ -165,7 +165,7 @@ def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(
         signal.raise_signal(signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr("albert_data.train.loop.update", update)
+        patch.setattr("albert_data.train.run.loop.update", update)
         assert quickstart("corpus", "-o", "first", "--minutes", "2.5") == 143
     shown, told = capsys.readouterr()
     assert "right: " not in told

@@ -330,7 +330,7 @@ def test_a_folder_that_is_no_finished_build_is_refused(tmp_path: Path):
 
 @pytest.mark.parametrize("changes", [{"format": "other"}, {"format_version": FORMAT_VERSION + 1}])
 def test_a_folder_of_another_format_is_refused(tmp_path: Path, changes: dict[str, Any]):
-    with pytest.raises(ShardError, match=f"this version reads {FORMAT_NAME} 1 and {FORMAT_VERSION}"):
+    with pytest.raises(ShardError, match=f"this version reads {FORMAT_NAME} {FORMAT_VERSION}: build it again"):
         open_shards(write_folder(tmp_path / "out", [], **changes))
 
 

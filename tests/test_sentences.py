@@ -14,10 +14,10 @@ from albert_data import split_sentences
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.data import Lines, slice_sentences
 from albert_data.languages import pack_source
-from albert_data.sentences.text import make_text
+from albert_data.sentences.text import find_sentences
 
 LANGUAGES = ("en", "de", "fr", "ru", "el", "hy", "am", "hi", "ar", "ur", "zh", "ja", "ko", "th", "my", "und")
 WITHOUT_SPACES = ("zh", "ja", "my", "km")
@@ -74,7 +74,7 @@ def read(texts: list[str], languages: list[str] | None = None) -> Lines:
 
 
 def segment(texts: list[str], language: str = "en", languages: list[str] | None = None) -> list[list[str]]:
-    found = make_text(read(texts, languages), TextConfig(language=language))
+    found = find_sentences(read(texts, languages), TextConfig(language=language))
     parts = [part.decode() for part in slice_sentences(found.utf8, found.sentence_begins, found.sentence_ends)]
     bounds = found.document_offsets.tolist()
     return [parts[begin:end] for begin, end in zip(bounds, bounds[1:], strict=False)]
@@ -119,7 +119,7 @@ def test_a_speech_of_more_than_256_bytes_falls_apart():
 @example("de", ["Am 5. Mai. Am 55. Mai. Am 555. Mai. Am 5. 5. 2000. Der XIV. Ludwig."])
 @example("en", ["1. A 2. B 4. C", "1.) A 2.) B", "1) A 2. B 2) C", "• A • B", "• 1. A • 2. B", "（1） A （2） B 2） C"])
 def test_sentences_are_those_of_the_reference(language: str, texts: list[str]):
-    found = make_text(read(texts), TextConfig(language=language))
+    found = find_sentences(read(texts), TextConfig(language=language))
     expected = [segment_line(text, language) for text in texts]
     assert segment(texts, language) == expected
     assert not found.is_heading.any(), "each document is one line"
@@ -200,6 +200,6 @@ def test_lines_that_are_sentences_are_no_headings():
 
 def find_headings(text: str, sentences: str = "prose") -> list[bool]:
     config = TextConfig(sentences=sentences)
-    lines = read_documents(Block(data=text.encode(), format="txt", path="", start=0), config, Damage())
-    found: list[bool] = make_text(lines, config).is_heading.tolist()
+    lines = clean_documents(Block(data=text.encode(), format="txt", path="", start=0), config, Damage())
+    found: list[bool] = find_sentences(lines, config).is_heading.tolist()
     return found

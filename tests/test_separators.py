@@ -20,7 +20,7 @@ from albert_data.cli.main import cli
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import RECORDS, Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.lines.separators import remove_separators
 from albert_data.errors import ConfigError
 from albert_data.tokenizer.model import load_tokenizer
@@ -58,7 +58,7 @@ def test_words_of_scripts_with_spaces_keep_theirs():
 def test_a_document_of_separators_alone_is_dropped_with_its_language(languages: tuple[int, ...] | None):
     data = b"one|\n||\nt|wo\nthree\n"
     block = Block(data=data, format=RECORDS, path="", start=0, ends=(5, 8, 13, 19), source_codes=languages)
-    lines = read_documents(block, TextConfig(word_separator="|"), Damage())
+    lines = clean_documents(block, TextConfig(word_separator="|"), Damage())
     assert bytes(lines.utf8) == b"one\ntwo\nthree\n"
     assert lines.document_offsets.tolist() == [0, 1, 2, 3]
     assert (lines.source_codes is None) if languages is None else lines.source_codes.tolist() == [1, 3, 4]

@@ -22,7 +22,7 @@ from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
 from shard_fixtures import change_manifest, describe_again, write_shards
 
 from albert_data.corpus.blocks import Block
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.data import Lines
 from albert_data.errors import InputError, ShardError
 from albert_data.inspect.verify import verify
@@ -147,10 +147,10 @@ def tell_languages(monkeypatch: pytest.MonkeyPatch, tell: Callable[[Block, np.nd
     """Give the documents of a block the codes that `tell` makes of their keys, as if their lines had said so."""
 
     def read_with_languages(block: Block, *arguments: Any) -> Lines:
-        lines = read_documents(block, *arguments)
+        lines = clean_documents(block, *arguments)
         return dataclasses.replace(lines, source_codes=tell(block, lines.document_keys))
 
-    monkeypatch.setattr("albert_data.pipeline.mapping.read_documents", read_with_languages)
+    monkeypatch.setattr("albert_data.pipeline.mapping.clean_documents", read_with_languages)
 
 
 def choose_languages(keys: np.ndarray) -> np.ndarray:

@@ -88,7 +88,7 @@ def test_a_lock_that_may_be_of_a_dead_process_is_told_while_it_is_waited_for(
 def test_a_build_whose_lock_was_taken_changes_nothing_of_the_other(bucket: Bucket):
     work = WorkDir(make_path(f"{bucket.url}/out"))
     work.open()
-    free_other = other_process(bucket).lock(work.root / "lock", b"", 0)
+    free_other = other_process(bucket).lock(work.plan_path.parent / "lock", b"", 0)
     bucket.put("out/manifest.json", b"of the other")
     bucket.put("out/.build/plan.json", b"of the other")
     before = bucket.files()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from albert_data.data import slice_sentences
 from albert_data.tokenizer import strings
 from albert_data.tokenizer.strings import read_strings
 
@@ -19,9 +18,10 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 def read(texts: list[str]) -> list[bytes]:
     """The UTF-8 of each string, read SIZE bytes at a time."""
     found = []
-    for utf8, offsets in read_strings(texts, len(texts), SIZE, PADDING):
-        assert (offsets[0], offsets[-1] + PADDING) == (0, len(utf8))
-        found += [utf8[begin:end].tobytes() for begin, end in pairwise(offsets)]
+    for part in read_strings(texts, len(texts), SIZE, PADDING):
+        assert (part.begins[0], part.ends[-1] + PADDING) == (0, len(part.utf8))
+        assert part.begins[1:].tolist() == part.ends[:-1].tolist()
+        found += slice_sentences(*part)
     return found
 
 

@@ -17,12 +17,11 @@ from toy_language import make_sentences
 from albert_data.config import SENTENCEPIECE_TYPES, VocabConfig
 from albert_data.errors import TokenizerError
 from albert_data.jobs.progress import NullProgress, Progress
-from albert_data.vocab import trainer_process
+from albert_data.vocab import trainer
 from albert_data.vocab.alphabet import Alphabet, choose_alphabet
 from albert_data.vocab.counting import CharacterCounts
-from albert_data.vocab.sentencepiece_training import TrainedModel, VocabularyTooLarge, train_model
-from albert_data.vocab.trainer import COMMAND, send
-from albert_data.vocab.trainer_process import TrainerProcess
+from albert_data.vocab.trainer import COMMAND, TrainerProcess, send
+from albert_data.vocab.training import TrainedModel, VocabularyTooLarge, train_model
 
 SENTENCES = [sentence.encode() for sentence in make_sentences(2000, seed=1)]
 _CHARACTERS = sorted(Counter(ord(c) for sentence in SENTENCES for c in sentence.decode().replace(" ", "▁")).items())
@@ -104,7 +103,7 @@ def test_an_error_of_the_trainer_is_raised_in_this_process():
 def test_a_trainer_that_dies_is_an_error_that_names_the_cause(
     num_copies: int, program: str, told: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(trainer_process, "COMMAND", program)
+    monkeypatch.setattr(trainer, "COMMAND", program)
     with pytest.raises(TokenizerError, match=told):
         train(NullProgress(), SENTENCES * num_copies)
 
@@ -123,7 +122,7 @@ def test_ctrl_c_ends_the_trainer(monkeypatch: pytest.MonkeyPatch):
             started.append(self.pid)
 
     monkeypatch.setattr(subprocess, "Popen", Noted)
-    monkeypatch.setattr(trainer_process, "COMMAND", f"{OURS}t.train = lambda *_: time.sleep(60); t.main()")
+    monkeypatch.setattr(trainer, "COMMAND", f"{OURS}t.train = lambda *_: time.sleep(60); t.main()")
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         train(_Interrupted())
@@ -157,7 +156,7 @@ def test_unknown_log_lines_of_the_trainer_are_ignored(monkeypatch: pytest.Monkey
         b"",
     ]
     log = b"".join(rng.choice(lines) + rng.choice([b"\n", b""]) for _ in range(300))
-    monkeypatch.setattr(trainer_process, "COMMAND", f"import os; os.write(2, {log!r}); {COMMAND}")
+    monkeypatch.setattr(trainer, "COMMAND", f"import os; os.write(2, {log!r}); {COMMAND}")
     progress = Recorder()
     assert train(progress) == train_model(SENTENCES, *settings())
     assert all(done >= 0 for stage in progress.done.values() for done in stage)

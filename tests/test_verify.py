@@ -97,11 +97,11 @@ def test_an_unfinished_build_says_how_to_resume_it(tmp_path) -> None:
     assert f"albert-data build INPUT... -o {tmp_path}" in str(run(tmp_path).exception)
 
 
-def test_a_newer_format_version_is_refused_in_one_line(folder) -> None:
+def test_another_format_version_is_refused_in_one_line(folder) -> None:
     edit_manifest(folder, lambda m: m.update(format_version=3))
     result = run(folder)
     assert result.exit_code == 1
-    assert "is of format albert-data 3; this version reads albert-data 1 and 2: use the version" in result.stdout
+    assert "is of format albert-data 3; this version reads albert-data 2: build it again" in result.stdout
     assert result.stdout.count("\n") == 1
 
 

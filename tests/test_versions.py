@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
 import build_fixtures as fixtures
 import pytest
 from build_fixtures import Corpus, CountingEngine, InlineEngine, check_finished, digest_folder, interrupt
-from inspect_fixtures import (
-    SMALL,
-    TRAIN,
-    draw_sentences,
-    get_tokenizer,
-    make_examples,
-    rehash,
-    write_folder,
-    write_sentences,
-)
-from shard_fixtures import VERSIONS, to_version_1
+from shard_fixtures import seal
 
 from albert_data.errors import OutputError
 from albert_data.files import read_json
-from albert_data.inspect.choice import RowChoice
-from albert_data.inspect.report import inspect_folder
-from albert_data.inspect.statistics import measure
-from albert_data.inspect.verify import verify
 from albert_data.pipeline import identity
 from albert_data.rules import RULES_VERSION, current_versions
-from albert_data.shards.manifest import MANIFEST_NAME
+from albert_data.shards.manifest import MANIFEST_NAME, SEAL
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
-from albert_data.shards.schema import shard_schema, write_shard
-from albert_data.tokenizer import words_version_1
-from albert_data.tokenizer.words import WordRule
 
 NUMBER, UNICODE, LIBRARIES = current_versions()
 NEWER_LIBRARY = (NUMBER, UNICODE, {**LIBRARIES, "sentencepiece": "99.0"})
-
-
-def turn_old(out: Path) -> None:
-    """Rewrite a folder's manifest in the format of version 1."""
-    path = out / MANIFEST_NAME
-    path.write_text(json.dumps(to_version_1(read_json(path))))
 
 
 def test_manifest_and_plan_say_what_made_the_build(corpus: Corpus, tmp_path: Path):
@@ -64,18 +40,17 @@ def test_rows_without_a_pair_are_counted(corpus: Corpus, tmp_path: Path):
 # ---- what other rules built ----
 
 
-def test_a_build_by_older_rules_is_not_finished_for_the_same_command(corpus: Corpus, tmp_path: Path):
+def test_a_build_of_another_format_is_kept(corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     corpus.build(out)
-    turn_old(out)
+    path = out / MANIFEST_NAME
+    values = {key: value for key, value in read_json(path).items() if key != SEAL}
+    path.write_text(json.dumps(seal({**values, "format_version": 1})))
     before = digest_folder(out)
-    with pytest.raises(OutputError) as caught:
-        corpus.build(out)
-    assert f"holds a finished build by older rules (version 1, this is {RULES_VERSION})" in str(caught.value)
-    assert "--overwrite" in str(caught.value)
-    assert digest_folder(out) == before
-    corpus.build(out, overwrite=True)
-    check_finished(corpus, out)
+    for overwrite in (False, True):
+        with pytest.raises(OutputError, match="format albert-data 1; this version reads albert-data 2: build it again"):
+            corpus.build(out, overwrite=overwrite)
+        assert digest_folder(out) == before
 
 
 @pytest.mark.parametrize(
@@ -111,16 +86,6 @@ def test_a_build_by_other_versions_is_named_and_kept_until_overwritten(
     check_finished(corpus, out)
 
 
-def test_a_plan_without_versions_counts_as_one_by_older_rules(corpus: Corpus, tmp_path: Path):
-    out = tmp_path / "out"
-    interrupt(corpus, out, 3)
-    path = out / ".build" / "plan.json"
-    plan = {key: value for key, value in read_json(path).items() if key not in VERSIONS}
-    path.write_text(json.dumps(plan))
-    with pytest.raises(OutputError, match=r"an unfinished build by older rules \(version 1, this is 2\)"):
-        corpus.build(out, InlineEngine())
-
-
 def test_work_by_newer_rules_is_kept(corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
     interrupt(corpus, out, 3)
@@ -131,67 +96,3 @@ def test_work_by_newer_rules_is_kept(corpus: Corpus, tmp_path: Path):
         corpus.build(out, InlineEngine())
     assert sorted(out.rglob("*.run")) == runs
     corpus.build(out, InlineEngine(), overwrite=True)
-
-
-# ---- what version 1 built is read as version 1 ----
-
-
-def every_piece_is_a_word(piece: str) -> bool:
-    return True
-
-
-@pytest.fixture
-def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of version 1, whose rule is made to differ from ours: each piece is a word."""
-    monkeypatch.setattr(words_version_1, "is_standalone", every_piece_is_a_word)
-    rows = make_examples(draw_sentences(40, 1), dataclasses.replace(SMALL, whole_word=False))
-    folder = write_folder(tmp_path / "old", {"train": [rows]}, SMALL)
-    turn_old(folder)
-    return folder
-
-
-def test_rows_of_version_1_are_verified_by_the_words_of_version_1(old: Path, tmp_path: Path):
-    assert not list(verify(old))
-    assert measure(open_shards(old)).num_broken_words == 0
-    rows = make_examples(draw_sentences(40, 1), dataclasses.replace(SMALL, whole_word=False))
-    new = write_folder(tmp_path / "new", {"train": [rows]}, SMALL)
-    assert any("masked in part" in fault.what for fault in verify(new))
-    assert measure(open_shards(new)).num_broken_words > 0
-
-
-def test_inspect_shows_a_folder_of_version_1(old: Path):
-    page = inspect_folder(old, split="train", choice=RowChoice(count=2))
-    assert "Splits" in page.to_text()
-    assert page.to_dict()["format_version"] == 1
-
-
-def test_a_changed_byte_of_a_shard_of_version_1_is_found(tmp_path: Path):
-    """To find it, verify writes the rows again, in the folder's version of the format."""
-    rows, tokenizer = make_examples(write_sentences(9, 1), SMALL), get_tokenizer()
-    folder = write_folder(tmp_path, {"train": [rows]})
-    write_shard(folder / TRAIN, [rows], shard_schema(tokenizer.id_dtype, 1), "none")
-    rehash(folder, TRAIN)
-    turn_old(folder)
-    data = bytearray((folder / TRAIN).read_bytes())
-    assert not list(verify(folder))
-    data[6] ^= 1  # padding after the first magic number
-    (folder / TRAIN).write_bytes(data)
-    assert [(fault.byte, "The rows are as they were built" in fault.what) for fault in verify(folder)][-1] == (6, True)
-
-
-@pytest.mark.parametrize(
-    ("piece", "old_rule", "new_rule"),
-    [
-        ("\u2581the", False, False),
-        ("中国", True, True),
-        ("ｶﾀ", True, True),
-        ("ー", True, True),
-        ("ไทย", True, True),
-        ("...", True, True),
-        ("、a", True, False),  # version 1 counted IDEOGRAPHIC COMMA as a script
-        ("\u0301", False, False),
-    ],
-)
-def test_each_version_has_its_own_words(piece: str, old_rule: bool, new_rule: bool):
-    found = [WordRule.from_pieces([piece], version).standalone.tolist() for version in (1, 2)]
-    assert found == [[old_rule], [new_rule]]

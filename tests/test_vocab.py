@@ -24,7 +24,7 @@ from albert_data.vocab.folder import save_vocabulary
 from albert_data.vocab.learning import learn_vocabulary
 from albert_data.vocab.report import VocabReport
 from albert_data.vocab.sampling import SentenceSample
-from albert_data.vocab.sentencepiece_training import VocabularyTooLarge
+from albert_data.vocab.training import VocabularyTooLarge
 
 DOCUMENTS = fixtures.make_documents(80, seed=4)
 CAPPED = 5_000

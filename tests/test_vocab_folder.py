@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -56,18 +55,6 @@ def test_a_file_that_was_edited_stops_the_training(name: str):
     path.write_bytes(edited)
     assert learn(140) == 1
     assert path.read_bytes() == edited
-
-
-def test_a_vocabulary_without_hashes_is_ours_if_its_files_match():
-    """Version 0.3.0 wrote such vocabularies."""
-    assert learn(130) == 0
-    settings: dict[str, Any] = json.loads(Path("out/vocab.json").read_text())
-    del settings["files"], settings["settings_sha256"]
-    Path("out/vocab.json").write_text(json.dumps(settings))
-    assert learn(140) == 0
-    Path("out/pieces.txt").write_text("mine")
-    assert learn(130) == 1
-    assert Path("out/pieces.txt").read_text() == "mine"
 
 
 def test_a_full_disk_leaves_the_older_vocabulary_whole(

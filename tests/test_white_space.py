@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import RECORDS, Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents, strip_lines
+from albert_data.corpus.documents import clean_documents, strip_lines
 from albert_data.corpus.lines.white_space import has_text
 
 LINE_ENDS = "\n\r\u0085\u2028\u2029"
@@ -107,7 +107,7 @@ def test_a_text_of_wide_white_space_is_empty_and_its_neighbours_stay_apart(forma
         parts = [text.encode() + b"\n" for text in texts]
         ends = tuple(np.cumsum([len(part) for part in parts]).tolist())
         block = Block(data=b"".join(parts), format=format, path="", start=0, ends=ends, source_codes=(1, 2, 3, 4))
-    lines = read_documents(block, TextConfig(), damage)
+    lines = clean_documents(block, TextConfig(), damage)
     assert (bytes(lines.utf8), lines.document_offsets.tolist()) == (b"one\ntwo\nthree\n", [0, 1, 2, 3])
     if format == "jsonl":
         assert damage.counts["empty_document"] == 1

@@ -26,7 +26,7 @@ from albert_data.pipeline.build import load_arguments
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
-from albert_data.train.remasking import Remasker
+from albert_data.train.data.remasking import Remasker
 
 LISTED = [word for word in CHINESE.split() if len(word) > 1]
 

@@ -28,7 +28,7 @@ from albert_data.tokenizer import wordpiece
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import BertRules, make_wordpiece
 from albert_data.tokenizer.words import find_word_starts
-from albert_data.train.remasking import Remasker
+from albert_data.train.data.remasking import Remasker
 
 # What BERT's rules treat in a way of its own: spaces, control characters, marks, ideographs, capitals that become two
 # characters, punctuation of all kinds, and characters beyond the basic plane.

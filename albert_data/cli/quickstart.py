@@ -213,7 +213,7 @@ def _find_inputs(inputs: Sequence[str], validation: Sequence[str], output: Path,
 
 def _train_vocabulary(inputs: Sequence[str], attempt: Attempt, config: VocabConfig, options: Sequence[str]) -> None:
     from albert_data.vocab.folder import is_saved
-    from albert_data.vocab.sentencepiece_training import VocabularyTooLarge
+    from albert_data.vocab.training import VocabularyTooLarge
 
     title = "1. Train a vocabulary"
     if is_saved(attempt.vocab):
@@ -317,8 +317,8 @@ def _has_model(run: Path) -> bool:
 def _show_guesses(shards: Path, run: Path) -> None:
     """Print guesses for training rows if there are no validation rows, for which `train` prints some."""
     from albert_data.shards.reader import open_splits
-    from albert_data.train.checkpoint import list_checkpoints, load_model
-    from albert_data.train.guesses import Guesser, to_lines
+    from albert_data.train.model.checkpoint import list_checkpoints, load_model
+    from albert_data.train.run.guesses import Guesser, to_lines
 
     splits = open_splits(shards)
     if not len(splits.get("validation", ())):

@@ -13,8 +13,8 @@ from albert_data.cli.options import PATH, json_option, require_packages
 from albert_data.cli.output import show
 
 if TYPE_CHECKING:
-    from albert_data.train.layers import Layers
-    from albert_data.train.runs.comparison import Difference
+    from albert_data.train.history.comparison import Difference
+    from albert_data.train.history.layers import Layers
 
 
 @click.command()
@@ -42,10 +42,10 @@ def runs(runs: tuple[Path, ...], shards: Path | None, plot: Path | None, as_json
       albert-data runs run
       albert-data runs run other-run --shards shards --plot layers.html
     """
-    from albert_data.train.runs.comparison import find_differences
-    from albert_data.train.runs.figures import read_run
-    from albert_data.train.runs.view import describe_differences, describe_layers, describe_run, run_to_dict
-    from albert_data.train.sizes import describe_paper
+    from albert_data.train.history.comparison import find_differences
+    from albert_data.train.history.figures import read_run
+    from albert_data.train.history.view import describe_differences, describe_layers, describe_run, run_to_dict
+    from albert_data.train.model.sizes import describe_paper
 
     if plot is not None and shards is None:
         raise click.UsageError("--plot draws what --shards measures; give --shards too")
@@ -73,8 +73,8 @@ def _measure_layers(
     from albert_data.shards.paths import list_files
     from albert_data.shards.reader import open_shards
     from albert_data.train.folder import list_files as list_run_files
-    from albert_data.train.layers import measure_run
-    from albert_data.train.runs.page import check_plot, draw_layers
+    from albert_data.train.history.layers import measure_run
+    from albert_data.train.history.page import check_plot, draw_layers
 
     if plot is not None:
         check_plot(plot, [*list_files(shards), *(path for run in runs for path in list_run_files(run))])

@@ -14,11 +14,11 @@ from albert_data.cli.progress import Bar
 from albert_data.escaping import escape_controls
 from albert_data.inspect.terminal import count_columns
 from albert_data.train.config import PRECISIONS
-from albert_data.train.sentence_pairs import ScoreConfig, read_pairs
+from albert_data.train.data.sentence_pairs import ScoreConfig, read_pairs
 from albert_data.wording import format_share
 
 if TYPE_CHECKING:
-    from albert_data.train.sentence_pairs import ScoredPairs
+    from albert_data.train.data.sentence_pairs import ScoredPairs
 
 _NAME_COLUMNS = 48
 
@@ -62,7 +62,7 @@ def score(
     require_packages("torch", "safetensors", extra="train")
     from albert_data.files import check_output, write_output
     from albert_data.interop.masked_lm import list_read, load_masked_lm
-    from albert_data.train.scoring import score_pairs
+    from albert_data.train.model.scoring import score_pairs
 
     if output is not None:
         check_output(output, [pairs, *list_read(model, checkpoint=checkpoint, tokenizer=tokenizer)])

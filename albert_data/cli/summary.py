@@ -10,7 +10,7 @@ from pathlib import Path
 from albert_data.config import BuildConfig
 from albert_data.corpus.damage import REASONS
 from albert_data.corpus.inputs import Input
-from albert_data.corpus.tasks import count_parts, plan_tasks
+from albert_data.corpus.tasks import plan_tasks
 from albert_data.examples.spans import span_shares
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.mixed_sources import describe_sources
@@ -19,11 +19,12 @@ from albert_data.shards.advice import advise_on, advise_on_parts
 from albert_data.shards.manifest import SourceEntry
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.report import VocabReport
-from albert_data.vocab.sentencepiece_training import MAX_SENTENCE_BYTES
+from albert_data.vocab.training import MAX_SENTENCE_BYTES
 from albert_data.wording import count_of, format_share
 
 _WIDTH = 80  # columns of the list of settings
-_UNSET = {"encoding": "UTF-8", "language_field": "none"}  # how None is shown; for all other settings, auto
+# How None is shown; for all other settings, auto.
+_UNSET = {"encoding": "UTF-8", "language_field": "none", "word_separator": "none"}
 
 
 def describe_vocabulary(report: VocabReport, model: Path) -> str:
@@ -46,8 +47,8 @@ def describe_vocabulary(report: VocabReport, model: Path) -> str:
 def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, config: BuildConfig) -> str:
     """What `build --dry-run` prints: the inputs and the settings."""
     files, streams = [i for i in inputs if i.is_splittable], [i for i in inputs if not i.is_splittable]
-    parts = count_parts(is_slow=tokenizer is not None and tokenizer.slow_reason is not None)
-    size, num_tasks = sum(item.size for item in files) / 1e6, len(plan_tasks(files, config.text, parts))
+    is_slow = tokenizer is not None and tokenizer.slow_reason is not None
+    size, num_tasks = sum(item.size for item in files) / 1e6, len(plan_tasks(files, config.text, is_slow=is_slow))
     num_held_out = sum(item.is_validation for item in inputs)
     one_reader = count_of(len(streams), "file or stream", "files or streams")
     vocabulary = f"{tokenizer.vocab_size:,} pieces" if tokenizer else "none given: one is trained first"

@@ -192,10 +192,10 @@ def train(
         given = dict.fromkeys(BUDGETS) | given  # the other two become None
     require_packages("torch", extra="train")
     from albert_data.interop.initial import load_initial
-    from albert_data.train import loop
     from albert_data.train.distributed import read_ranks
-    from albert_data.train.interrupt import Interrupt
-    from albert_data.train.precision import choose_preset
+    from albert_data.train.model.precision import choose_preset
+    from albert_data.train.run import loop
+    from albert_data.train.run.interrupt import Interrupt
 
     say = tell if read_ranks().is_first else lambda line: None
     if resume:

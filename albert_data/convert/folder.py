@@ -1,7 +1,7 @@
 """DIR of a conversion: what it may hold before, what a kill leaves in it, and how it gets all of its files at once.
 
     DIR/conversion.json      written last: what was converted and to what, and the name, size and hash of each file
-    DIR/.convert/lock        locked by the running command; its text marks the folder as one of a conversion
+    DIR/.convert/lock        see jobs/work_folder.py
                  plan.json   what is converted, and to what
                  train-00000.receipt ...   for each finished shard: what was written for it
                  the files, until all are there
@@ -13,7 +13,7 @@ in .convert. Receipts are not synced: each file is compared with the hash of its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,11 @@ from albert_data.convert.writers import ConvertTask, FileEntry, find_place, new_
 from albert_data.errors import OutputError
 from albert_data.files import hash_file, is_regular, is_there, read_json, to_json, write_bytes, write_json
 from albert_data.jobs.receipts import read_receipt, write_receipt
-from albert_data.jobs.work_folder import LOCK_SECONDS
+from albert_data.jobs.work_folder import LOCK_NAME, WorkFolder
 from albert_data.storage import FOLDER, find_kind, find_storage
 
 RECORD_NAME = "conversion.json"
-_WORK, _LOCK, _PLAN, _RECEIPT_SUFFIX = ".convert", "lock", "plan.json", ".receipt"
-_MARK = b"albert-data convert\n"
+_WORK, _PLAN, _RECEIPT_SUFFIX = ".convert", "plan.json", ".receipt"
 _SEAL = "record_sha256"  # of all other values
 
 
@@ -35,10 +34,9 @@ class ConversionFolder:
     """DIR, and the working folder in it. plan: what decides every byte that is written."""
 
     def __init__(self, path: Path, plan: Mapping[str, Any]) -> None:
-        self.path, self.plan, self.work = path, dict(plan), path / _WORK
+        self._folder = WorkFolder(path, _WORK, "conversion", {"": (_PLAN, f"*{_RECEIPT_SUFFIX}", RECORD_NAME)})
+        self.path, self.plan, self.work = path, dict(plan), self._folder.path
         self.plan_path, self._storage = self.work / _PLAN, find_storage(path)
-        self._unlock: Callable[[], None] | None = None
-        self._made_path = False
 
     def read_finished(self) -> dict[str, Any] | None:
         """The record of a finished conversion with the same plan; None if DIR holds none yet.
@@ -72,7 +70,7 @@ class ConversionFolder:
 
         Raises OutputError if DIR holds anything else, or another command is writing to it.
         """
-        self._take_lock()
+        self._folder.lock()
         self._storage.remove_leftovers(self.work)
         plan = _read(self.plan_path)
         if self._holds_files():
@@ -82,32 +80,9 @@ class ConversionFolder:
         if plan != self.plan:
             write_json(self.plan_path, self.plan)
 
-    def _take_lock(self) -> None:
-        try:
-            self._check_work()
-            self._made_path = not is_there(self.path)
-            self._storage.make_folder(self.work)
-            # If a command has just been killed, its workers have to end first.
-            self._unlock = self._storage.lock(self.work / _LOCK, _MARK, LOCK_SECONDS)
-        except BlockingIOError as error:
-            raise OutputError(f"another conversion is writing to {self.path}; wait for it to end") from error
-        except OSError as error:
-            raise OutputError(f"output {self.path} can't be written: {error.strerror}; name another folder") from error
-
-    def _check_work(self) -> None:
-        """Raise OutputError unless .convert is missing, was made by a conversion, or holds nothing."""
-        if find_kind(self.work, follow=False) not in (None, FOLDER):
-            raise OutputError(f"{self.work} is not a folder of a conversion; move it away, or name another folder")
-        lock, names = self.work / _LOCK, set(self._storage.list_names(self.work))
-        mark = self._storage.read_mark(lock) if is_regular(lock) else None
-        if mark is not None and _MARK.startswith(mark):  # a command that was killed at once may have written a part
-            names.remove(_LOCK)
-        if names and mark != _MARK and _read(self.plan_path) is None:
-            raise OutputError(f"{self.work} holds {min(names)}, but no plan of a conversion; name another folder")
-
     def _holds_files(self) -> bool:
         """Whether a shard was converted, or a file of one."""
-        return not {_LOCK, _PLAN}.issuperset(self._storage.list_names(self.work))
+        return not {LOCK_NAME, _PLAN}.issuperset(self._storage.list_names(self.work))
 
     def _check_foreign(self) -> None:
         """Raise OutputError if DIR holds anything except hidden files, and what a killed command published there."""
@@ -172,28 +147,19 @@ class ConversionFolder:
     def sweep(self) -> None:
         """Remove the working folder, if a command was killed just before it did that itself."""
         if is_there(self.work):
-            self._take_lock()
+            self._folder.lock()
             self._remove_receipts()
             self.close()
 
     def _remove_receipts(self) -> None:
-        for name in self._storage.list_names(self.work):
-            if name.endswith(_RECEIPT_SUFFIX) or name == RECORD_NAME:  # a store may copy the record and not move it
-                self._storage.remove(self.work / name)
+        # A store may copy the record and not move it.
+        self._folder.drop({"": (f"*{_RECEIPT_SUFFIX}", RECORD_NAME)})
 
     def close(self) -> None:
         """Free the lock. If nothing was converted, or all is published, leave nothing but that in DIR."""
-        if self._unlock is None:
-            return
-        self._storage.remove_leftovers(self.work)
-        if not self._holds_files():
-            for name in (_PLAN, _LOCK):
-                self._storage.remove(self.work / name)
-            self._storage.remove_empty(self.work)
-            if self._made_path:
-                self._storage.remove_empty(self.path)
-        self._unlock()
-        self._unlock = None
+        if self._folder.is_locked and not self._holds_files():
+            self._folder.remove()
+        self._folder.unlock()
 
 
 def _list_files(record: Mapping[str, Any] | None) -> list[str]:

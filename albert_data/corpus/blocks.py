@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.formats.compression import STREAM_ERRORS
 from albert_data.corpus.lines.line_ends import break_lines, count_unfinished
 from albert_data.corpus.lines.long_documents import cut_document
 from albert_data.corpus.lines.valid_utf8 import repair_parts
 from albert_data.corpus.lines.white_space import BLANK_LINE, REST_OF_BLANK_LINE, has_text
+from albert_data.corpus.streams import STREAM_ERRORS
 from albert_data.errors import InputError
 
 RECORDS = "records"  # the format of a block of texts that a reader took out of records
@@ -30,12 +30,11 @@ _MAX_INDENTATION = 4096  # bytes of the first line of a stream; more changes not
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
 
-
-BlockBytes = Callable[[int], int]  # the size that a block at a position should have
+BlockBytes = Callable[[int], int]  # gives, for the position of a block, the size that it should have
 
 
 class Origin(NamedTuple):
-    """The file that documents come from. format: as in Input; language: None if the build has one language."""
+    """The file that documents come from. format, language: as in Input."""
 
     path: str
     format: str
@@ -47,9 +46,11 @@ class Block:
     """Whole documents.
 
     start: where `data` begins in the decompressed file, in bytes (only about there in a document that was cut while it
-    was read), or the number of the first record; ends: where each document ends in `data`; None if blank lines (text)
-    or line feeds (JSON lines) end them; language: as in Origin; source_codes: of each record; unit: what records
-    are numbered by.
+        was read), or the number of the first record
+    ends: where each document ends in `data`; None if blank lines (text) or line feeds (JSON lines) end them
+    language: as in Origin
+    source_codes: of each record; None if the settings name no language field
+    unit: what records are numbered by
     """
 
     data: bytes
@@ -83,9 +84,9 @@ def read_blocks(
 ) -> Iterator[Block]:
     """Yield all documents of a stream, or of its next `length` bytes, as blocks.
 
-    start: the stream's position; block_bytes: gives, for the position of a block, the size that it should have.
+    start: the stream's position.
     """
-    source = _Source(stream, origin, damage, start, length)
+    source = _Buffer(stream, origin, damage, start, length)
     is_one = source.format == "txt" and text.documents == "file"  # the file is one document
     want = block_bytes(start)
     while source.fill(want):
@@ -113,7 +114,7 @@ def count_broken(error: Exception, path: str, place: int | str, damage: Damage) 
     damage.add("damaged_compression", path, place, str(error).rstrip("."))
 
 
-class _Source:
+class _Buffer:
     """A stream, and its bytes that are read but not yet taken.
 
     start: where `pending` begins in the file; ended: whether the stream, or its range, is read to the end.
@@ -138,14 +139,12 @@ class _Source:
             while self.fill(1) and (size := len(self.pending) - len(self.pending.lstrip())):
                 white = (white + self.take(size))[-_MAX_INDENTATION:]
             self.format = "jsonl" if self.pending.startswith(b"{") else "txt"
-            if self.format == "txt" and self.pending:  # --unwrap looks at the indentation of the first line
-                self._give_back(white[max(white.rfind(b"\n"), white.rfind(b"\r")) + 1 :])
+            # --unwrap looks at the indentation of the first line.
+            indent = white[max(white.rfind(b"\n"), white.rfind(b"\r")) + 1 :] if self.format == "txt" else b""
             data, self.pending = self.pending, b""
-            self._add(data)  # now that the format is known, with the line ends of text replaced
-
-    def _give_back(self, data: bytes) -> None:
-        self.start -= len(data)
-        self.pending = data + self.pending
+            if data:
+                self.start -= len(indent)
+                self._add(indent + data)  # now that the format is known, with the line ends of text replaced
 
     def fill(self, size: int) -> bool:
         """Read until `size` bytes are pending or the stream ends. Returns whether any are pending."""
@@ -216,7 +215,7 @@ def _find_last_blank_line(data: bytes) -> int:
     return 0
 
 
-def _read_giant(source: _Source, parts: Iterator[bytes], damage: Damage, *, keep_layout: bool) -> Iterator[Block]:
+def _read_giant(source: _Buffer, parts: Iterator[bytes], damage: Damage, *, keep_layout: bool) -> Iterator[Block]:
     """Cut a document given as parts. keep_layout: keep its indentation and blank lines, for unwrapping."""
     start, out, ends = source.start, bytearray(), []
     cut = cut_document(repair_parts(parts, source.path, start, damage), keep_layout=keep_layout)
@@ -232,13 +231,13 @@ def _read_giant(source: _Source, parts: Iterator[bytes], damage: Damage, *, keep
         yield source.make_block(bytes(out), start, tuple(ends))
 
 
-def _take_all(source: _Source) -> Iterator[bytes]:
+def _take_all(source: _Buffer) -> Iterator[bytes]:
     """Take all that is left, in parts."""
     while source.fill(_CHUNK):
         yield source.take(len(source.pending))
 
 
-def _take_document(source: _Source) -> Iterator[bytes]:
+def _take_document(source: _Buffer) -> Iterator[bytes]:
     """Take the bytes up to the next blank line, in parts."""
     is_blank = False  # whether part of the present line is already taken, and all of it was white space
     while source.fill(1):

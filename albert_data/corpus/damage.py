@@ -1,8 +1,8 @@
-"""What reading notices.
+"""What reading notices: damage, and signs that the input was meant to be read in another way (layout.py, fields.py).
 
 Damage is repaired or skipped, and counted by its reason: one broken line must neither end a build of hours nor vanish
-unseen. With --strict it is an error. Signs that the input was meant to be read in another way are counted, too
-(layout.py, fields.py).
+unseen. With --strict it is an error. Tasks read inputs or parts of them, and their counts are added up; the sums do not
+depend on how the work was split.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from albert_data.errors import InputError
 from albert_data.escaping import name_as_text
 from albert_data.languages import MAX_NAMES
 
-# ---- what was read of each input, so that the inputs that give nothing or lose text can be named ----
+# ---- counts of each input, so that the inputs that give nothing or lose text can be named ----
 #
-# Tasks read inputs or parts of them, and their counts are added up. The sums do not depend on how the work was split. A
-# million inputs must fit into memory: of those that one task read to their end, only the damaged are kept, and of these
-# only the worst.
+# A million inputs must fit into memory: of those that one task read to their end, only the damaged are kept, and of
+# these only the worst.
 
 # Many corpora hold these, so they are no error under --strict, and an input with no other reason is sound.
 HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut"})
@@ -32,7 +31,11 @@ _KEPT = 100  # of the worst inputs that were read to their end
 
 @dataclass(kw_only=True, slots=True)
 class InputCounts:
-    """One input. damage: by reason, as in Damage; fields: of its records without text, None if there are none."""
+    """One input.
+
+    damage: cases by reason, as in Damage
+    fields: of its records without text, None if there are none
+    """
 
     num_documents: int = 0
     damage: Counter[str] = field(default_factory=Counter)
@@ -61,8 +64,9 @@ class InputCounts:
 class Inputs:
     """The inputs that were read, by path.
 
-    parts: those of which other tasks may have read the rest; whole: all others that are kept; num_empty, num_damaged:
-    how many are not kept, without documents and with damage.
+    parts: those of which other tasks may have read the rest
+    whole: all others that are kept
+    num_empty, num_damaged: inputs that are not kept, without documents and with damage
     """
 
     parts: dict[str, InputCounts] = field(default_factory=dict)
@@ -117,15 +121,23 @@ class Inputs:
     def to_dict(self) -> dict[str, Any]:
         """For a receipt in JSON."""
         lists = {
-            kind: {name: _to_values(counts) for name, counts in inputs.items()}
-            for kind, inputs in (("parts", self.parts), ("whole", self.whole))
+            kind: {name: [item.num_documents, item.damage, item.fields and vars(item.fields)] for name, item in found}
+            for kind, found in (("parts", self.parts.items()), ("whole", self.whole.items()))
         }
-        return {**lists, "num_empty": self.num_empty, "num_damaged": self.num_damaged}
+        return {**vars(self), **lists}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Inputs:
         lists = {
-            kind: {name: _from_values(found) for name, found in values[kind].items()} for kind in ("parts", "whole")
+            kind: {
+                name: InputCounts(
+                    num_documents=num_documents,
+                    damage=Counter(damage),
+                    fields=Fields.from_dict(fields) if fields else None,
+                )
+                for name, (num_documents, damage, fields) in values[kind].items()
+            }
+            for kind in ("parts", "whole")
         }
         return cls(**{**values, **lists})
 
@@ -133,17 +145,6 @@ class Inputs:
 def rank(inputs: Mapping[str, InputCounts]) -> list[tuple[str, InputCounts]]:
     """The worst first: those without documents, then by what they lost; equal ones by path."""
     return sorted(inputs.items(), key=lambda item: (item[1].num_documents > 0, -item[1].num_losses, item[0]))
-
-
-def _to_values(counts: InputCounts) -> list[Any]:
-    return [counts.num_documents, counts.damage, counts.fields and counts.fields.to_dict()]
-
-
-def _from_values(values: Iterable[Any]) -> InputCounts:
-    num_documents, damage, fields = values
-    return InputCounts(
-        num_documents=num_documents, damage=Counter(damage), fields=Fields.from_dict(fields) if fields else None
-    )
 
 
 # ---- damage ----
@@ -173,9 +174,13 @@ REASONS = {
 class Damage:
     """Counts of one reader, of one task, or of a whole build.
 
-    counts: of what was repaired or skipped, by reason; inputs: the same by input; layout: of lines and documents
-    (layout.py); fields: the fields of records without text; unlabelled: the fields of records without the language
-    field; num_labelled: how many records have the language field; names: those in it that are no languages.
+    counts: cases that were repaired or skipped, by reason
+    inputs: the same by input
+    layout: of lines and documents, see `count_layout`
+    fields: of records without text
+    unlabelled: of records without the language field
+    num_labelled: records that have the language field
+    names: those in it that are no languages
     """
 
     strict: bool = False
@@ -225,23 +230,18 @@ class Damage:
         self.add_names(other.names)
 
     def to_dict(self) -> dict[str, Any]:
-        """For a receipt in JSON. The layout is left out: receipts have it among their counts."""
-        return {
-            "counts": self.counts,
-            "inputs": self.inputs.to_dict(),
-            "fields": self.fields.to_dict(),
-            "unlabelled": self.unlabelled.to_dict(),
-            "num_labelled": self.num_labelled,
-            "names": sorted(self.names),
-        }
+        """For a receipt in JSON."""
+        fields = {"fields": vars(self.fields), "unlabelled": vars(self.unlabelled)}
+        return {**vars(self), **fields, "inputs": self.inputs.to_dict(), "names": sorted(self.names)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Damage:
-        return cls(
-            counts=Counter(values["counts"]),
-            inputs=Inputs.from_dict(values["inputs"]),
-            fields=Fields.from_dict(values["fields"]),
-            unlabelled=Fields.from_dict(values["unlabelled"]),
-            num_labelled=values["num_labelled"],
-            names=set(values["names"]),
-        )
+        made = {
+            "counts": Counter(values["counts"]),
+            "inputs": Inputs.from_dict(values["inputs"]),
+            "layout": Counter(values["layout"]),
+            "fields": Fields.from_dict(values["fields"]),
+            "unlabelled": Fields.from_dict(values["unlabelled"]),
+            "names": set(values["names"]),
+        }
+        return cls(**{**values, **made})

@@ -46,61 +46,36 @@ from albert_data.kernels import (
 )
 from albert_data.languages import pack_source
 
-# ---- divide the documents of a block into parts that are small enough to tokenise at once ----
-#
-# Most blocks are one part. A JSON line of 100 MB is one block, and is cut into many documents: tokenising it at once
-# took 5.2 GB.
-
-PART_BYTES = 4 << 20
-
-
-def split_lines(lines: Lines) -> Iterator[Lines]:
-    """Yield parts of whole documents: as many as fit into PART_BYTES, but at least one."""
-    document_begins = lines.line_offsets[lines.document_offsets]
-    begin, num_documents = 0, len(lines.document_keys)
-    while begin < num_documents:
-        fit = int(np.searchsorted(document_begins, document_begins[begin] + PART_BYTES, side="right")) - 1
-        end = max(begin + 1, fit)
-        yield _slice_documents(lines, begin, end)
-        begin = end
-
-
-def _slice_documents(lines: Lines, begin: int, end: int) -> Lines:
-    document_offsets = lines.document_offsets[begin : end + 1]
-    line_offsets = lines.line_offsets[document_offsets[0] : document_offsets[-1] + 1]
-    return Lines(
-        utf8=lines.utf8[line_offsets[0] : line_offsets[-1]],
-        line_offsets=line_offsets - line_offsets[0],
-        document_offsets=document_offsets - document_offsets[0],
-        document_keys=lines.document_keys[begin:end],
-        source_codes=None if lines.source_codes is None else lines.source_codes[begin:end],
-    )
-
-
-# ---- documents ----
-
+_BATCH_BYTES = 4 << 20
 _ALL = U64(0xFFFFFFFFFFFFFFFF)
 
 
 class _Texts(NamedTuple):
     """Documents of valid UTF-8, with their white space and blank lines.
 
-    ends: int64, where each ends, after a line feed; None where blank lines end them. source_codes: as in Lines; None if
-    `ends` is None.
+    ends: int64 [documents], where each ends, after a line feed; empty where blank lines end them
+    source_codes: as in Lines; None where blank lines end documents
     """
 
     data: bytes
-    ends: np.ndarray | None
+    ends: np.ndarray
+    ends_at_blank: bool = False
     source_codes: np.ndarray | None = None
 
 
-def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
-    """Read the documents of a block, and count in `damage` what was repaired or skipped."""
+def clean_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
+    """Make canonical text of the documents of a block, and count in `damage` what was repaired or skipped."""
     texts = _read_texts(block, config, damage)
     if config.word_separator is not None:
-        texts = _remove_separators(texts, config.word_separator)
-    if config.unwrap:
-        texts = _unwrap(texts, block, damage)
+        data, ends = remove_separators(texts.data, texts.ends, config.word_separator)
+        texts = texts._replace(data=data, ends=ends)
+    if config.unwrap:  # a long document is cut first, because unwrapping holds the facts of all its lines
+        joined = unwrap(texts.data, texts.ends, texts.ends_at_blank)
+        if joined is None:
+            texts = _cut(texts, block, damage, keep_layout=True)
+            joined = unwrap(texts.data, texts.ends, texts.ends_at_blank)
+            assert joined is not None, "a cut document fits"
+        texts = texts._replace(data=joined[0], ends=joined[1])
     found = _find_lines(texts)
     if found is None:
         texts = _cut(texts, block, damage, keep_layout=False)
@@ -122,65 +97,63 @@ def read_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
     )
 
 
+def batch_documents(lines: Lines) -> Iterator[Lines]:
+    """Yield batches of whole documents that are small enough to tokenise at once: at most 4 MiB, or one document.
+
+    Most blocks are one batch. A JSON line of 100 MB is one block, and is cut into many documents: tokenising it at once
+    took 5.2 GB.
+    """
+    document_begins = lines.line_offsets[lines.document_offsets]
+    begin, num_documents = 0, len(lines.document_keys)
+    while begin < num_documents:
+        fit = int(np.searchsorted(document_begins, document_begins[begin] + _BATCH_BYTES, side="right")) - 1
+        end = max(begin + 1, fit)
+        document_offsets = lines.document_offsets[begin : end + 1]
+        line_offsets = lines.line_offsets[document_offsets[0] : document_offsets[-1] + 1]
+        yield Lines(
+            utf8=lines.utf8[line_offsets[0] : line_offsets[-1]],
+            line_offsets=line_offsets - line_offsets[0],
+            document_offsets=document_offsets - document_offsets[0],
+            document_keys=lines.document_keys[begin:end],
+            source_codes=None if lines.source_codes is None else lines.source_codes[begin:end],
+        )
+        begin = end
+
+
 def _read_texts(block: Block, config: TextConfig, damage: Damage) -> _Texts:
-    if block.format == "txt":
-        return _repair(block, damage)
-    if block.format == RECORDS:
-        texts = _repair(block, damage)
-        source_codes = None if block.source_codes is None else np.array(block.source_codes, np.uint32)
-        return texts._replace(data=break_lines(texts.data), source_codes=source_codes)
-    documents, source_codes = parse_lines(block, config, damage)
-    joined = _join(documents, source_codes)
-    return joined._replace(data=break_lines(joined.data))
+    is_text = block.format in ("txt", RECORDS)
+    texts = _repair(block, damage) if is_text else _join(*parse_lines(block, config, damage))
+    return texts if block.format == "txt" else texts._replace(data=break_lines(texts.data))
 
 
 def _repair(block: Block, damage: Damage) -> _Texts:
     """A text block as valid UTF-8; each document with invalid bytes counts once."""
-    ends = None if block.ends is None else np.array(block.ends, np.int64)
+    source_codes = None if block.source_codes is None else np.array(block.source_codes, np.uint32)
+    texts = _Texts(block.data, np.array(block.ends or (), np.int64), block.ends is None, source_codes)
     if is_utf8(np.frombuffer(block.data, np.uint8)):
-        return _Texts(block.data, ends)
+        return texts
     cuts = block.ends or [*(separator.end() for separator in BLANK_LINE.finditer(block.data)), len(block.data)]
     documents = [
         repair(block.data[begin:end], block.path, block.find_place(begin), damage).encode()
         for begin, end in pairwise([0, *cuts])
     ]
-    if ends is not None:
-        ends = np.cumsum([len(document) for document in documents], dtype=np.int64)
-    return _Texts(b"".join(documents), ends)
+    ends = texts.ends if texts.ends_at_blank else np.cumsum([len(document) for document in documents], dtype=np.int64)
+    return texts._replace(data=b"".join(documents), ends=ends)
 
 
-def _remove_separators(texts: _Texts, separator: str) -> _Texts:
-    """The texts as if they had never been divided into words."""
-    data, ends = remove_separators(texts.data, np.zeros(0, np.int64) if texts.ends is None else texts.ends, separator)
-    return _Texts(data, None if texts.ends is None else ends, texts.source_codes)
-
-
-def _join(documents: list[bytes], source_codes: np.ndarray | None = None) -> _Texts:
+def _join(documents: list[bytes], source_codes: np.ndarray | None) -> _Texts:
     """Concatenate documents, a line feed after each."""
-    data = b"\n".join([*documents, b""])
-    return _Texts(data, np.cumsum([len(document) + 1 for document in documents], dtype=np.int64), source_codes)
-
-
-def _split(texts: _Texts) -> Iterator[bytes]:
-    if texts.ends is None:
-        yield from BLANK_LINE.split(texts.data)
-    else:
-        yield from (texts.data[begin:end] for begin, end in pairwise([0, *texts.ends.tolist()]))
-
-
-def _unwrap(texts: _Texts, block: Block, damage: Damage) -> _Texts:
-    """Join wrapped lines. A long document is cut first, because unwrapping holds the facts of all its lines."""
-    joined = unwrap(texts.data, texts.ends)
-    if joined is None:
-        texts = _cut(texts, block, damage, keep_layout=True)
-        joined = unwrap(texts.data, texts.ends)
-        assert joined is not None, "a cut document fits"
-    return _Texts(*joined, texts.source_codes)
+    ends = np.cumsum([len(document) + 1 for document in documents], dtype=np.int64)
+    return _Texts(b"\n".join([*documents, b""]), ends, source_codes=source_codes)
 
 
 def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _Texts:
+    if texts.ends_at_blank:
+        documents = BLANK_LINE.split(texts.data)
+    else:
+        documents = [texts.data[begin:end] for begin, end in pairwise([0, *texts.ends.tolist()])]
     parts, counts = [], []
-    for text in _split(texts):
+    for text in documents:
         slices = (text[at : at + MAX_LINE] for at in range(0, len(text), MAX_LINE))
         cut = [b"\n".join(lines) for lines in cut_document(slices, keep_layout=keep_layout)]
         for _ in cut[1:]:
@@ -195,16 +168,13 @@ def _find_lines(texts: _Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
 
     None if a line or document is so long that it must be cut.
     """
-    ends = texts.ends
     # A document of over twice the limit goes to the slower `_cut` without being stripped here first: if it were mostly
     # line feeds, its offsets would take many times its bytes. Where stripping makes it short enough, `_cut` returns it
     # whole.
-    if ends is not None and np.diff(ends, prepend=0).max(initial=0) > 2 * MAX_DOCUMENT:
+    if np.diff(texts.ends, prepend=0).max(initial=0) > 2 * MAX_DOCUMENT:
         return None
-    no_ends = np.zeros(0, np.int64)
-    utf8, line_offsets, document_offsets, numbers, longest_line = strip_lines(
-        np.frombuffer(texts.data, np.uint8), no_ends if ends is None else ends, ends is None
-    )
+    raw = np.frombuffer(texts.data, np.uint8)
+    utf8, line_offsets, document_offsets, numbers, longest_line = strip_lines(raw, texts.ends, texts.ends_at_blank)
     longest_document = int(np.diff(line_offsets[document_offsets]).max(initial=0))
     if longest_line > MAX_LINE or longest_document > MAX_DOCUMENT:
         return None

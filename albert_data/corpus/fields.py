@@ -1,36 +1,36 @@
-"""The fields of records (JSON lines) without a text, or without the language field, to suggest another field.
-
-In: records. Out: a sentence that names their fields, how often each was seen, and the best one for --text-field.
-"""
+"""The fields of records: how the settings name them, and which there are where a wanted one is missing."""
 
 from __future__ import annotations
 
-import json
-import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from albert_data.escaping import escape_controls
 from albert_data.wording import list_some
 
-# ---- how the settings name fields of records: one, or several joined by commas; a point leads into an object ----
+# ---- how the settings name fields: one, or several joined by commas; a point leads into an object ----
 #
-# "title,article.text" is the field `title` and the field `text` in the object `article`. A field whose own name is the
-# whole of that, with its comma or points, comes first.
+# A field whose own name is the whole of that, with its comma or points, comes first.
 
 
-def split_names(field: str) -> tuple[str, ...]:
-    """The names of the fields that are joined."""
-    return tuple(name.strip() for name in field.split(","))
+def split_names(field: str, known: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names of the fields that are joined, or the whole name if it is one of those that are known.
+
+    >>> split_names("title, article.text")
+    ('title', 'article.text')
+    """
+    return (field,) if field in known else tuple(name.strip() for name in field.split(","))
 
 
 def look_up(record: Mapping[str, Any], name: str) -> tuple[Any, bool]:
-    """The value of a field, and whether the record has it."""
+    """The value of a field, and whether the record has it.
+
+    >>> look_up({"article": {"text": "a"}}, "article.text")
+    ('a', True)
+    """
     if name in record:
         return record[name], True
     value: Any = record
@@ -41,12 +41,11 @@ def look_up(record: Mapping[str, Any], name: str) -> tuple[Any, bool]:
     return value, True
 
 
-# ---- fields ----
+# ---- the fields of records without a wanted one, to suggest another ----
 
 MAX_NAMES = 100  # names that are kept: the first in the alphabet, so that the order of records does not matter
 _SHOWN_NAMES, _SHOWN_LEN = 8, 40
 _DEEPEST = 4
-_FIRST_FIELD = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.){0,1000}")\s*:')
 
 
 def name_field(name: str) -> str:
@@ -64,8 +63,11 @@ def list_names(names: Iterable[str]) -> str:
 class Fields:
     """The fields of records without a wanted field: the text field with a string in it, or the language field.
 
-    num_records: how many such records; counts: for each field, how many of them have it (only the first 100 names in
-    alphabetical order are kept, and the first 41 characters of each); text_len: the characters of the strings in it.
+    Of names only the first 100 in alphabetical order are kept, and the first 41 characters of each.
+
+    num_records: how many such records
+    counts: how many of them have a field, by its name
+    text_len: characters of the strings in it, by its name
     """
 
     num_records: int = 0
@@ -76,15 +78,9 @@ class Fields:
         """Add a record, or several with the same fields."""
         self.num_records += count
         for name, value in _flatten("", record):
-            self._count(name[: _SHOWN_LEN + 1], count, count * len(value) if isinstance(value, str) else 0)
-
-    def add_first(self, line: np.ndarray) -> None:
-        """Add the first field of a line (uint8) that is too large or too odd for json.loads."""
-        found = _FIRST_FIELD.match(line[:2000].tobytes())
-        try:
-            self.add({json.loads(found[1]): None} if found else {})
-        except ValueError:
-            self.add({})
+            # JSON can escape a lone surrogate ("\\ud800"), which UTF-8 can't hold.
+            valid = name[: _SHOWN_LEN + 1].encode(errors="backslashreplace").decode()
+            self._count(valid, count, count * len(value) if isinstance(value, str) else 0)
 
     def merge(self, other: Fields) -> None:
         self.num_records += other.num_records
@@ -117,8 +113,8 @@ class Fields:
         return best if self.text_len[best] and name_field(best) == f'"{best}"' else None
 
     def rank_by_text(self) -> tuple[str, ...]:
-        """The names, those of the most text first, as valid text."""
-        return tuple(_make_valid(name) for name in sorted(self.counts, key=lambda name: (-self.text_len[name], name)))
+        """The names, those of the most text first."""
+        return tuple(sorted(self.counts, key=lambda name: (-self.text_len[name], name)))
 
     def describe_names(self) -> str:
         """The most frequent names, and how many records have each."""
@@ -128,19 +124,11 @@ class Fields:
     def _rank(self, name: str) -> tuple[int, str]:
         return -self.counts[name], name
 
-    def to_dict(self) -> dict[str, Any]:
-        """For a receipt in JSON."""
-        names = {_make_valid(name): [self.counts[name], self.text_len[name]] for name in self.counts}
-        return {"num_records": self.num_records, "names": names}
-
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Fields:
-        names = values["names"]
-        return Fields(
-            num_records=values["num_records"],
-            counts=Counter({name: pair[0] for name, pair in names.items()}),
-            text_len=Counter({name: pair[1] for name, pair in names.items()}),
-        )
+        """From `vars` of it, by way of JSON."""
+        names = {name: Counter(values[name]) for name in ("counts", "text_len")}
+        return Fields(num_records=values["num_records"], **names)
 
 
 def _flatten(prefix: str, record: Mapping[str, object]) -> Iterator[tuple[str, object]]:
@@ -150,8 +138,3 @@ def _flatten(prefix: str, record: Mapping[str, object]) -> Iterator[tuple[str, o
             yield from _flatten(f"{prefix}{name}.", value)
         else:
             yield prefix + name, value
-
-
-def _make_valid(name: str) -> str:
-    """A name that can be written as UTF-8: JSON can escape a lone surrogate ("\\ud800")."""
-    return name.encode(errors="backslashreplace").decode()

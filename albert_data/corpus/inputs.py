@@ -1,6 +1,6 @@
 """Find the files of a corpus and open them.
 
-In: what the user named: files, folders, globs, pipes, `-`. Out: a sorted list of `Input`, each of a known format.
+In: what the user named: files, folders, globs, lists, pipes. Out: a sorted list of `Input`, each of a known format.
 Text of another encoding is transcoded to UTF-8 if a byte order mark or the settings name it, or if the settings let
 each file decide; otherwise it is refused, judged by the first 64 KB (encodings.py).
 """
@@ -13,15 +13,16 @@ import os
 import shlex
 import stat
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from itertools import islice
+from typing import cast
 
 from albert_data.config import AUTO, DEFAULT_TEXT, TextConfig
-from albert_data.corpus.file_lists import is_list, read_list
-from albert_data.corpus.formats.compression import PROGRAMS, STREAM_ERRORS, decompress
+from albert_data.corpus.blocks import Origin
 from albert_data.corpus.formats.recognition import (
     ALLOWED_NAMES,
     COMPRESSIONS,
@@ -35,15 +36,16 @@ from albert_data.corpus.formats.saved_datasets import DESCRIPTIONS, find_indices
 from albert_data.corpus.lines.encodings import (
     SAMPLE_BYTES,
     UTF8,
-    Transcoded,
     WrongEncoding,
     WrongEncodings,
     check_encoding,
     describe_encodings,
     find_encoding,
     refuse,
+    transcode,
 )
-from albert_data.corpus.sources import Source
+from albert_data.corpus.sources import MixtureSource
+from albert_data.corpus.streams import PROGRAMS, STREAM_ERRORS, decompress, join_parts
 from albert_data.errors import ConfigError, InputError
 from albert_data.languages import is_language, normalise_language
 from albert_data.storage import (
@@ -81,38 +83,66 @@ _REASONS = {
 }
 
 
-class Skipped:
-    """Counts the files that are not read, by reason, and keeps some of their names."""
-
-    def __init__(self) -> None:
-        self._names: dict[str, list[str]] = {}
-        self._counts: dict[str, int] = {}
-
-    def add(self, reason: str, path: str) -> None:
-        self._counts[reason] = self._counts.get(reason, 0) + 1
-        names = self._names.setdefault(reason, [])
-        if len(names) < _SHOWN:
-            names.append(path)
-
-    def tell(self, say: Callable[[str], None]) -> None:
-        """Report a line for each reason."""
-        for line in self.describe(with_advice=True):
-            say(line)
-
-    def describe(self, *, with_advice: bool = False) -> list[str]:
-        """A line for each reason. with_advice: how to read such files."""
-        return [
-            _describe_skipped(reason, self._counts[reason], self._names[reason], with_advice=with_advice)
-            for reason in _REASONS
-            if reason in self._counts
-        ]
+Skipped = defaultdict[str, list[str]]  # paths by reason
 
 
-def _describe_skipped(reason: str, count: int, names: list[str], *, with_advice: bool) -> str:
-    one, several, advice = _REASONS[reason]
-    advice = advice.format(it="it" if count == 1 else "one") if with_advice else ""
-    what = one if count == 1 else f"{count:,} {several}"
-    return f"skipped {what}: {list_some(names, _SHOWN, count)}{advice}"
+def _describe_skipped(skipped: Skipped, *, with_advice: bool) -> Iterator[str]:
+    """A line for each reason. with_advice: how to read such files."""
+    for reason, (one, several, advice) in _REASONS.items():
+        if paths := skipped.get(reason):
+            advice = advice.format(it="it" if len(paths) == 1 else "one") if with_advice else ""
+            what = one if len(paths) == 1 else f"{len(paths):,} {several}"
+            yield f"skipped {what}: {list_some(paths, _SHOWN)}{advice}"
+
+
+def _tell_skipped(skipped: Skipped, say: Callable[[str], None]) -> None:
+    for line in _describe_skipped(skipped, with_advice=True):
+        say(line)
+
+
+# ---- lists of inputs: `@files.txt` stands for the names in files.txt, a path or glob on each line ----
+
+_MAX_LIST_BYTES = 64 << 20
+
+
+def is_list(name: str) -> bool:
+    """Whether a name of the user stands for a list: it begins with @, and no file has it as a whole."""
+    return name.startswith("@") and find_kind(name, follow=False) is None
+
+
+def read_list(path: str) -> list[str]:
+    """The names in a list, relative to the folder of the list; to the present folder if the list is a pipe.
+
+    Raises InputError if it can't be read, or names nothing.
+    """
+    try:
+        is_file = find_kind(path) == FILE
+        with find_storage(path).open(path) if is_file else open(path, "rb") as file:
+            folder = os.path.dirname(path) if is_file else ""
+            data = file.read(_MAX_LIST_BYTES + 1)
+    except OSError as error:
+        raise InputError(
+            f"list {path} can't be read: {error.strerror}; give a file with a path on each line"
+        ) from error
+    if len(data) > _MAX_LIST_BYTES:
+        raise InputError(
+            f"list {path} has over 64 MiB; give a file with a path on each line, or name the input without @"
+        )
+    names = [name for line in data.split(b"\n") if (name := os.fsdecode(line.strip(b"\r"))).strip()]
+    if not names:
+        raise InputError(f"list {path} names no input; write a path or glob on each line")
+    return [place_name(folder, name) for name in names]
+
+
+def place_name(folder: str, name: str) -> str:
+    """The path of a name that is relative to a folder; in a glob, the folder stands for itself even if it holds `[`."""
+    name = strip_file_scheme(name)
+    if is_remote(name):
+        return name
+    path = os.path.join(folder, name)
+    if glob.has_magic(name) and find_kind(path, follow=False) is None:
+        return os.path.join(glob.escape(folder), name)
+    return path
 
 
 # ---- inputs ----
@@ -132,29 +162,38 @@ _STREAM_PATHS = ("/dev/stdin", "/dev/fd/", "/proc/")
 class Input:
     """One file of a corpus, or a stream: stdin, a pipe, a device, which can be read once.
 
-    format: "auto" for a stream whose name does not show it; size: bytes on the disk, 0 for a stream; modified_ns: in
-    nanoseconds since the epoch, 0 for a stream; encoding: the one that the settings or a byte order mark names, or that
-    was found, None if none is or if no mark has been read yet (compressed files, streams); is_encoding_found: whether
-    all of the file was read to find it; language: None if the build has one
-    language; indices: the file that selects rows, of a saved data set; source: of a mixture, None for other inputs;
-    found_by: the lists and the mixture that name it; is_validation: whether the user named it for validation;
-    is_shared: whether other sources have it too.
+    format: "auto" for a stream whose name does not show it
+    size: bytes on the disk, 0 for a stream
+    modified_ns: nanoseconds since the epoch, 0 for a stream
+    encoding: the one that the settings or a byte order mark names, or that was found; None if none is, or if no mark
+        has been read yet (compressed files, streams)
+    is_encoding_found: whether all of the file was read to find it
+    language: None if the build has one language
+    indices: the file that selects rows, of a saved data set
+    source: of a mixture, None for other inputs
+    found_by: the lists and the mixture that name it
+    is_validation: whether the user named it for validation
+    is_shared: whether other sources have it too
     """
 
     path: str
     format: str
     compression: str | None
-    size: int
-    modified_ns: int
+    size: int = 0
+    modified_ns: int = 0
     is_stream: bool = False
     encoding: str | None = None
     is_encoding_found: bool = False
     language: str | None = None
     indices: str | None = None
-    source: Source | None = None
+    source: MixtureSource | None = None
     found_by: tuple[str, ...] = ()
     is_validation: bool = False
     is_shared: bool = False
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.path, self.format, self.language)
 
     @property
     def is_splittable(self) -> bool:
@@ -246,6 +285,28 @@ def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
         )
 
 
+def count_bytes(inputs: list[Input]) -> int | None:
+    """Bytes on the disk; None if an input is a pipe, whose size nobody knows."""
+    return None if any(item.is_stream for item in inputs) else sum(item.size for item in inputs)
+
+
+def check_reach(inputs: list[Input], *, spans_machines: bool) -> None:
+    """Raise InputError for an input that workers on other machines can't read, since it is no file."""
+    streams = [item.path for item in inputs if item.is_stream]
+    if streams and spans_machines:
+        name = "stdin" if streams[0] == STDIN else streams[0]
+        raise InputError(
+            f"{name} can be read by this process only, not by the nodes of a cluster; write the text to files that all "
+            "nodes see"
+        )
+
+
+def list_samples(inputs: list[Input]) -> list[str]:
+    """A file of each folder with inputs, of sixteen folders at most."""
+    by_folder = {os.path.dirname(item.path): item.path for item in inputs if not item.is_stream}
+    return list(islice(by_folder.values(), 16))
+
+
 def _split_names(names: Sequence[str]) -> Iterator[tuple[str, str | None, tuple[str, ...]]]:
     """Names and those of lists, each with its language and its list; one of a list may have the language of the list.
 
@@ -293,9 +354,9 @@ def _expand(name: str, say: Callable[[str], None]) -> Iterable[str]:
         return [STDIN]
     if (kind := find_kind(name)) is not None:
         return _walk(name, say) if kind == FOLDER else [name]
-    skipped = Skipped()
+    skipped: Skipped = defaultdict(list)
     matches = list(_choose_files(find_storage(name).glob(name), skipped))
-    skipped.tell(say)
+    _tell_skipped(skipped, say)
     if not matches:
         kind = "matches no file" if glob.has_magic(name) else "does not exist"
         raise InputError(
@@ -318,28 +379,29 @@ def _doubt_language(name: str) -> str:
 
 def _walk(folder: str, say: Callable[[str], None]) -> list[str]:
     found: list[str] = []
-    skipped = Skipped()
+    skipped: Skipped = defaultdict(list)
     for root, folders, files in find_storage(folder).walk(folder, _refuse_folder):
-        paths = {name: os.path.join(root, name) for name in [*folders, *files]}
-        data = list_data_files(root)
-        for name in sorted(paths):
-            is_data = data is None or paths[name] in data
-            if name in files and (name in DESCRIPTIONS or (not is_data and match_name(name))):
-                skipped.add(NO_DATA, paths[name])
-                files.remove(name)
+        data, known, is_folder = list_data_files(root), list[str](), set(folders)
+        for name in sorted([*folders, *files]):
+            path = os.path.join(root, name)
+            is_data = data is None or path in data
+            if name not in is_folder and (name in DESCRIPTIONS or (not is_data and match_name(name))):
+                skipped[NO_DATA].append(path)
             elif name.startswith(_HIDDEN):
-                skipped.add(HIDDEN, paths[name])
-            elif name in folders and find_kind(paths[name], follow=False) == LINK:
-                skipped.add(FOLDER_LINK, paths[name])
-            elif name not in folders and recognise(paths[name]) is None:
-                skipped.add(UNKNOWN, paths[name])
+                skipped[HIDDEN].append(path)
+            elif name in is_folder:
+                if find_kind(path, follow=False) == LINK:
+                    skipped[FOLDER_LINK].append(path)
+            elif recognise(path) is None:
+                skipped[UNKNOWN].append(path)
+            else:
+                known.append(path)
         folders[:] = sorted(name for name in folders if not name.startswith(_HIDDEN))
-        known = (paths[name] for name in files if not name.startswith(_HIDDEN))
-        found += _choose_files((path for path in known if recognise(path)), skipped)
+        found += _choose_files(known, skipped)
     if not found:
-        reasons = [f" ({line})" for line in skipped.describe()[:1]]
-        raise InputError(f"folder {folder} holds no readable file{''.join(reasons)}; readable are {ALLOWED_NAMES}")
-    skipped.tell(say)
+        reason = next((f" ({line})" for line in _describe_skipped(skipped, with_advice=False)), "")
+        raise InputError(f"folder {folder} holds no readable file{reason}; readable are {ALLOWED_NAMES}")
+    _tell_skipped(skipped, say)
     return found
 
 
@@ -354,11 +416,11 @@ def _choose_files(paths: Iterable[str], skipped: Skipped) -> Iterator[str]:
     for path in paths:
         kind = _read_status(path).kind
         if os.path.basename(path).startswith(_OFFICE_LOCK):
-            skipped.add(HIDDEN, path)
+            skipped[HIDDEN].append(path)
         elif kind == FILE:
             yield path
         elif kind != FOLDER:
-            skipped.add(kind, path)
+            skipped[kind].append(path)
 
 
 def _read_status(path: str) -> Status:
@@ -376,19 +438,40 @@ def _can_not_read(path: str, error: OSError) -> InputError:
 
 def _describe(path: str, encoding: str | None) -> Input | WrongEncoding:
     """An input, or why it can't be read: so the user learns of all such files at once."""
-    if path == STDIN:
+    status = None if path == STDIN else _read_status(path)
+    if status is None or status.kind != FILE or _is_stream_path(path):
+        return _describe_stream(path, status, encoding)
+    try:
+        return _describe_file(path, status, encoding)
+    except WrongEncoding as error:
+        return error
+    except OSError as error:
+        raise _can_not_read(path, error) from error
+
+
+def _describe_stream(path: str, status: Status | None, encoding: str | None) -> Input:
+    """Stdin (without a status), a pipe or a device."""
+    format, compression = "auto", None
+    if status is None:
         if sys.stdin is None:
             raise InputError("input - is closed: this process has no stdin; name files, or pipe text into it")
-        return _describe_stream(STDIN, "auto", None, encoding)
-    status = _read_status(path)
-    if status.kind == SOCKET:
+    elif status.kind == SOCKET:
         raise InputError(f"input {path} is a socket, which can't be opened; name files, pipes, or - for stdin")
+    else:
+        format, compression = recognise(path) or ("auto", COMPRESSIONS.get(os.path.splitext(path.lower())[1]))
+    if format in TABLES:
+        raise InputError(f"input {path} is a pipe or device, and a table can't be read from one; give a file")
+    if encoding == AUTO:
+        raise InputError(
+            f"input {path} can be read only once, so its encoding can't be found first; name it by --encoding, or give "
+            "a file"
+        )
+    return Input(path=path, format=format, compression=compression, is_stream=True, encoding=encoding)
+
+
+def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
+    """Raises WrongEncoding for a file in another encoding, or of no text, and OSError."""
     matched = recognise(path)
-    if status.kind != FILE or _is_stream_path(path):
-        if matched and matched[0] in TABLES:
-            raise InputError(f"input {path} is a pipe or device, and a table can't be read from one; give a file")
-        format, compression = matched or ("auto", COMPRESSIONS.get(os.path.splitext(path.lower())[1]))
-        return _describe_stream(path, format, compression, encoding)
     if matched is None:
         if path.lower().endswith(".toml"):
             raise InputError(f"input {path}: a mixture must be the only input, without a language or a list around it")
@@ -401,33 +484,23 @@ def _describe(path: str, encoding: str | None) -> Input | WrongEncoding:
         modified_ns=status.modified_ns,
         encoding=encoding,
     )
-    is_table = item.format in TABLES
-    try:
-        if encoding == AUTO and not is_table:
-            return _find_encoding(item)
-        with find_storage(path).open(path) as file:
-            sample = file.read(SAMPLE_BYTES)
-        if not is_table and item.compression is None:
-            found = check_encoding(sample, path, partial(_describe_conversion, item), encoding)
-            return replace(item, encoding=found or encoding)
-    except WrongEncoding as error:
-        return error
-    except OSError as error:
-        raise _can_not_read(path, error) from error
-    if is_table:
+    if encoding == AUTO and item.format not in TABLES:
+        with _open(item)[0] as stream:
+            found = find_encoding(_read_blocks(stream))
+        if found.codec is None:
+            raise refuse(path, found, partial(_describe_conversion, item))
+        return replace(item, encoding=found.codec, is_encoding_found=True)
+    with find_storage(path).open(path) as file:
+        sample = file.read(SAMPLE_BYTES)
+    if item.format in TABLES:
         indices = find_indices(path)
         # Other indices make another corpus, so their time counts.
         changed = max(item.modified_ns, _read_status(indices).modified_ns) if indices else item.modified_ns
         return replace(item, encoding=None, indices=indices, modified_ns=changed)
+    if item.compression is None:
+        marked = check_encoding(sample, path, partial(_describe_conversion, item), encoding)
+        return replace(item, encoding=marked or encoding)
     return item
-
-
-def _find_encoding(item: Input) -> Input:
-    with _open(item)[0] as stream:
-        found = find_encoding(_read_blocks(stream))
-    if found.codec is None:
-        raise refuse(item.path, found, partial(_describe_conversion, item))
-    return replace(item, encoding=found.codec, is_encoding_found=True)
 
 
 def _read_blocks(stream: io.BufferedIOBase) -> Iterator[bytes]:
@@ -436,17 +509,6 @@ def _read_blocks(stream: io.BufferedIOBase) -> Iterator[bytes]:
     with suppress(*STREAM_ERRORS):  # that a stream is damaged is told when its text is read
         while failure is None and (data := stream.read1(_BLOCK_BYTES)):
             yield data
-
-
-def _describe_stream(path: str, format: str, compression: str | None, encoding: str | None) -> Input:
-    if encoding == AUTO:
-        raise InputError(
-            f"input {path} can be read only once, so its encoding can't be found first; name it by --encoding, or give "
-            "a file"
-        )
-    return Input(
-        path=path, format=format, compression=compression, size=0, modified_ns=0, is_stream=True, encoding=encoding
-    )
 
 
 def _describe_conversion(item: Input, encoding: str) -> str:
@@ -459,43 +521,13 @@ def _describe_conversion(item: Input, encoding: str) -> str:
     return f"`{PROGRAMS[item.compression]} {path} | {convert} | albert-data build - ...`"
 
 
-class _ReadAhead(io.RawIOBase):
-    """A stream whose beginning is already read.
-
-    failure: the exception that reading the beginning raised, or None; it is raised again after the beginning.
-    """
-
-    def __init__(self, beginning: bytes, failure: Exception | None, stream: io.BufferedIOBase) -> None:
-        self._beginning, self._failure, self._stream = beginning, failure, stream
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data, self._beginning = self._beginning[: len(buffer)], self._beginning[len(buffer) :]
-        if not data:
-            if self._failure is not None:
-                raise self._failure
-            data = self._stream.read1(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
-
-
-def open_input(item: Input, *, strict: bool = False) -> io.BufferedIOBase:
+def open_input(item: Input, *, strict: bool = False) -> tuple[io.BufferedIOBase, Callable[[], int]]:
     """Open an input for reading from the start, decompressed, as UTF-8.
 
+    Also returns what counts the bytes of the file that were read: compressed ones, 0 for a stream.
     strict: raise InputError when transcoding meets bytes that can't be decoded.
     Raises InputError if the beginning is in an encoding that neither the settings nor a byte order mark names.
     """
-    return open_counted(item, strict=strict)[0]
-
-
-def open_counted(item: Input, *, strict: bool = False) -> tuple[io.BufferedIOBase, Callable[[], int]]:
-    """The same, with a function that returns how many bytes of the file were read: compressed ones, 0 for a pipe."""
     try:
         stream, count_read = _open(item)
     except OSError as error:
@@ -509,13 +541,14 @@ def open_counted(item: Input, *, strict: bool = False) -> tuple[io.BufferedIOBas
         except InputError:
             stream.close()
             raise
-        stream = io.BufferedReader(_ReadAhead(beginning, failure, stream))
+        stream = join_parts(_read_on(beginning, failure, stream), stream)
     if encoding not in (None, UTF8):
-        stream = io.BufferedReader(Transcoded(stream, encoding, item.path, strict=strict))
+        stream = join_parts(transcode(stream, encoding, item.path, strict=strict), stream)
     return stream, count_read
 
 
 def _read_beginning(stream: io.BufferedIOBase) -> tuple[bytes, Exception | None]:
+    """The first SAMPLE_BYTES, and what ended them if the stream is damaged there."""
     parts, left = [], SAMPLE_BYTES
     try:
         while left and (data := stream.read1(left)):
@@ -526,17 +559,21 @@ def _read_beginning(stream: io.BufferedIOBase) -> tuple[bytes, Exception | None]
     return b"".join(parts), None
 
 
+def _read_on(beginning: bytes, failure: Exception | None, stream: io.BufferedIOBase) -> Iterator[bytes]:
+    """All of a stream whose beginning is already read."""
+    yield beginning
+    if failure is not None:
+        raise failure
+    while data := stream.read1(_BLOCK_BYTES):
+        yield data
+
+
 def _open(item: Input) -> tuple[io.BufferedIOBase, Callable[[], int]]:
     """The stream, decompressed, and what counts the bytes of the file that were read for it."""
     if item.path == STDIN:
         # A buffer of our own, because the interpreter aborts if it exits while a thread waits in the one of sys.stdin.
         raw = getattr(sys.stdin.buffer, "raw", None)
-        return io.BufferedReader(raw) if raw else cast(io.BufferedIOBase, sys.stdin.buffer), _count_nothing
+        return io.BufferedReader(raw) if raw else cast(io.BufferedIOBase, sys.stdin.buffer), lambda: 0
     file = io.FileIO(item.path) if item.is_stream else find_storage(item.path).open(item.path).detach()
     stream = decompress(file, item.compression, item.path) if item.compression else io.BufferedReader(file)
-    return stream, _count_nothing if item.is_stream else file.tell
-
-
-def _count_nothing() -> int:
-    """For a pipe or device, which has no size that the count could be compared with."""
-    return 0
+    return stream, (lambda: 0) if item.is_stream else file.tell

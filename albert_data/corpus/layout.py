@@ -16,8 +16,6 @@ import numpy as np
 from albert_data.corpus.formats.recognition import match_name
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 
-INNER_LINES, WRAPPED_LINES, SHORT_DOCUMENTS = "inner_lines", "wrapped_lines", "short_documents"
-NAMES = (INNER_LINES, WRAPPED_LINES, SHORT_DOCUMENTS)
 SHORT_BYTES = 400  # of canonical text: about 100 tokens, too few for two segments of some length
 _NARROWEST, _WIDEST = 50, 90  # columns of a line that a program has wrapped
 _ENOUGH = 100  # lines or documents to judge by
@@ -39,16 +37,16 @@ def count_layout(
 ) -> None:
     """Add the counts of some documents of canonical text to `layout`.
 
-    inner_lines: of all lines but the last of each document, the first 32 of the document and then every 16th;
-    wrapped_lines: the inner lines that are 50 to 90 columns wide and end without a stop; short_documents: documents of
-    under 400 bytes.
+    inner_lines: of all lines but the last of each document, the first 32 of the document and then every 16th
+    wrapped_lines: the inner lines that are 50 to 90 columns wide and end without a stop
+    short_documents: documents of under 400 bytes
     """
     if len(document_offsets) < len(line_offsets):  # a document has two lines or more
         inner, wrapped = count_wrapped(utf8, line_offsets, document_offsets)
-        layout[INNER_LINES] += int(inner)
-        layout[WRAPPED_LINES] += int(wrapped)
+        layout["inner_lines"] += int(inner)
+        layout["wrapped_lines"] += int(wrapped)
     lengths = np.diff(line_offsets[document_offsets])
-    layout[SHORT_DOCUMENTS] += int(np.count_nonzero(lengths < SHORT_BYTES))
+    layout["short_documents"] += int(np.count_nonzero(lengths < SHORT_BYTES))
 
 
 def advise(counts: Mapping[str, int], settings: Mapping[str, Any], paths: Iterable[str]) -> list[Advice]:
@@ -56,7 +54,7 @@ def advise(counts: Mapping[str, int], settings: Mapping[str, Any], paths: Iterab
 
     counts: also `documents`; settings: `unwrap` and `documents` of the build; paths: of its inputs.
     """
-    lines, wrapped, short = (counts.get(name, 0) for name in NAMES)
+    lines, wrapped, short = (counts.get(name, 0) for name in ("inner_lines", "wrapped_lines", "short_documents"))
     num_documents, found = counts["documents"], list[Advice]()
     is_wrapped = lines >= _ENOUGH and 2 * wrapped > lines and not settings.get("unwrap")
     if is_wrapped:

@@ -10,26 +10,26 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import PurePath
 from typing import Any
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
-from albert_data.corpus.file_lists import place_name
-from albert_data.corpus.inputs import STDIN, Input, find_inputs
+from albert_data.corpus.inputs import STDIN, Input, find_inputs, place_name
 from albert_data.corpus.lines.encodings import WrongEncoding, WrongEncodings
-from albert_data.corpus.sources import Source
+from albert_data.corpus.sources import MixtureSource
 from albert_data.errors import AlbertDataError, InputError
-from albert_data.storage import FILE, find_kind, find_storage
+from albert_data.storage import FILE, find_kind, find_storage, make_path
 
+Names = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 _SUFFIX = ".toml"
 _MAX_BYTES = 1 << 20
 _TABLE = "source"
 _MAX_POINTS = 32  # outside of the strings of a line: tomllib takes the square of a key's parts
 _STRING_OR_COMMENT = re.compile(r"""\"(?:[^"\\]|\\.)*\"?|'[^']*'?|#.*""")  # a string may lack its end
-TEXT_KEYS = (  # settings of TextConfig
-    *("language", "text_field", "documents", "sentences", "unwrap", "encoding", "word_separator"),
-)
+# Settings of TextConfig.
+TEXT_KEYS = ("language", "text_field", "documents", "sentences", "unwrap", "encoding", "word_separator")
 _KINDS: dict[str, tuple[type[Any], str]] = {
     "name": (str, "a string"),
     "paths": (list, "a list of strings"),
@@ -46,15 +46,13 @@ def is_mixture(name: str) -> bool:
 
 
 def find_sources(
-    names: Sequence[str],
-    say: Callable[[str], None] | None = None,
-    text: TextConfig = DEFAULT_TEXT,
-    validation: Sequence[str] = (),
+    names: Names, say: Callable[[str], None] | None = None, text: TextConfig = DEFAULT_TEXT, validation: Names = ()
 ) -> list[Input]:
     """The inputs of a mixture, if that is the only name; otherwise what `find_inputs` returns.
 
     text: for a mixture, the settings that its sources do not name. Raises InputError, in one line, for any fault.
     """
+    names, validation = _list_names(names), _list_names(validation)
     mixtures = [name for name in (*names, *validation) if is_mixture(name)]
     if not mixtures:
         return find_inputs(names, say, text, validation)
@@ -83,7 +81,13 @@ def find_sources(
     return [dataclasses.replace(item, is_shared=counts[item.path] > 1) for item in found]
 
 
-def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[Source]:
+def _list_names(names: Names) -> list[str]:
+    """The text of each name. A path of the standard library has lost a slash of s3://bucket."""
+    several = [names] if isinstance(names, str | os.PathLike) else names
+    return [os.fspath(make_path(name) if isinstance(name, PurePath) else name) for name in several]
+
+
+def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[MixtureSource]:
     """The sources that a file names. text: the settings that a source does not name. Raises InputError."""
     values = _read_toml(path)
     for key in values:
@@ -92,7 +96,7 @@ def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[Source]:
     tables = values.get(_TABLE, [])
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise InputError(f"{path} names no source; begin each with a line [[{_TABLE}]]")
-    sources: dict[str, Source] = {}
+    sources: dict[str, MixtureSource] = {}
     for number, table in enumerate(tables):
         where = f"{path}, source {number + 1}"
         if isinstance(table.get("name"), str):
@@ -133,7 +137,7 @@ def _refuse_key(key: str, allowed: Sequence[str]) -> str:
     return f"{key!r:.80} is no known key; {hint}"
 
 
-def _read_source(number: int, table: Mapping[str, Any], text: TextConfig) -> Source:
+def _read_source(number: int, table: Mapping[str, Any], text: TextConfig) -> MixtureSource:
     """Raises InputError or ConfigError."""
     values = dict(table)
     for key, value in table.items():
@@ -144,7 +148,7 @@ def _read_source(number: int, table: Mapping[str, Any], text: TextConfig) -> Sou
         if key not in values:
             raise InputError(f"{key} is missing; every source has a name and paths")
     settings = {key: values.pop(key) for key in TEXT_KEYS if key in values}
-    return Source(number=number, text=dataclasses.replace(text, **settings), **values)
+    return MixtureSource(number=number, text=dataclasses.replace(text, **settings), **values)
 
 
 def _convert(key: str, value: Any) -> Any:
@@ -166,7 +170,7 @@ def _convert(key: str, value: Any) -> Any:
 
 
 def _find_files(
-    source: Source, path: str, say: Callable[[str], None] | None, refused: list[WrongEncoding]
+    source: MixtureSource, path: str, say: Callable[[str], None] | None, refused: list[WrongEncoding]
 ) -> list[Input]:
     """The files of a source. refused: gets those in another encoding."""
     where = f"{path}, source {source.name!r}"

@@ -1,41 +1,37 @@
-"""Split inputs into map tasks of whole documents.
+"""Split inputs into tasks of whole documents, and read them.
 
 Plain files become ranges of bytes that begin and end between documents; small files share a task. A table (Parquet,
-Arrow) is cut between its row groups or record batches. What cannot be split
-(.gz, .zst, stdin, other encodings) is read once, in the parent process, and handed to the workers as blocks; on a
-cluster a compressed file is one task, read where it runs. How the work is split changes no byte of the result.
+Arrow) is cut between its row groups or record batches. What cannot be split (.gz, .zst, stdin, other encodings) is read
+once, in the parent process, and handed to the workers as blocks; on a cluster a compressed file is one task, read where
+it runs. How the work is split changes no byte of the result.
 """
 
 from __future__ import annotations
 
-import os
+import io
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
-from itertools import groupby, islice
-from pathlib import PurePath
+from itertools import groupby
 from typing import BinaryIO
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
-from albert_data.corpus.blocks import Block, Origin, read_blocks
+from albert_data.corpus.blocks import BLOCK_BYTES, Block, BlockBytes, Origin, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.formats.json_lines import compile_scanner
+from albert_data.corpus.formats.csv_files import read_rows
+from albert_data.corpus.formats.json_arrays import JsonLines
 from albert_data.corpus.formats.recognition import SPLIT, TABLES
-from albert_data.corpus.formats.streams import read_stream
 from albert_data.corpus.formats.tables import list_begins, read_table
-from albert_data.corpus.inputs import STDIN, Input, open_counted
+from albert_data.corpus.formats.wiki import read_wiki
+from albert_data.corpus.inputs import Input, open_input
 from albert_data.corpus.lines.line_ends import break_lines
 from albert_data.corpus.lines.white_space import has_text
-from albert_data.corpus.mixtures import find_sources
-from albert_data.corpus.sources import Source
-from albert_data.errors import InputError
-from albert_data.storage import find_storage, make_path
+from albert_data.corpus.sources import MixtureSource
+from albert_data.storage import find_storage
 from albert_data.wording import count_of
-
-Names = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 _MIB = 1 << 20
 # A task is about 1 / 128 of the corpus, within the two limits below: smaller ones share it more evenly, but make more
@@ -46,15 +42,15 @@ _MIN_TASK_BYTES = 4 * _MIB  # each task writes a sorted run and a receipt, so ve
 _MAX_TASK_BYTES = 24 * _MIB  # or more, if that would make more than
 _MOST_TASKS = 10_000  # each has a receipt, and a sorted run of which every task of the reduce step reads a range
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
-_SLOW_PARTS = 8  # tasks of a slow tokenizer are so many times smaller: progress is shown when a task is finished
-_MAX_SAMPLES = 16
+_SLOW_PARTS = 8  # tasks of a slow tokenizer (`is_slow`) are so many times smaller: progress is shown when one ends
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileRange:
     """Bytes [start, end) of a plain file; both bounds lie between documents.
 
-    language, indices: those of the input; is_part: whether the file has more bytes, or is read in other ways too.
+    language, indices: of the input
+    is_part: whether the file has more bytes, or is read in other ways too
     """
 
     path: str
@@ -67,23 +63,25 @@ class FileRange:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MapTask:
+class ReadTask:
     """Documents for one worker: ranges of plain files, one block of a stream, or all of a file that can't be split.
 
-    name: unique in a build, and the same when the build is resumed.
-    fingerprint: SHA-256 of the block's bytes, of the list of ranges, or of the file's name, size and time. A receipt
-    counts only for the same fingerprint.
-    source: of a mixture, None for other builds; is_validation: whether all of it is for validation.
+    name: unique in a build, and the same when the build is resumed
+    block_bytes: of the compressed file that were read for the block
+    fingerprint: SHA-256 of the block's bytes, of the list of ranges, or of the file's name, size and time; a receipt
+        counts only for the same fingerprint
+    source: of a mixture, None for other builds
+    is_validation: whether all of it is for validation
     """
 
     name: str
     text: TextConfig = DEFAULT_TEXT
     ranges: tuple[FileRange, ...] = ()
     block: Block | None = None
-    block_bytes: int = 0  # bytes of the compressed file that were read for the block
+    block_bytes: int = 0
     whole: Input | None = None
     fingerprint: str = ""
-    source: Source | None = None
+    source: MixtureSource | None = None
     is_validation: bool = False
 
     def describe(self) -> str:
@@ -103,9 +101,9 @@ class MapTask:
                 yield self.block
         if self.whole is not None:
             with inputs.reading(self.whole.path, is_part=self.whole.is_shared):
-                stream, _ = open_counted(self.whole, strict=damage.strict)
+                stream, _ = open_input(self.whole, strict=damage.strict)
                 with stream:
-                    yield from read_stream(stream, _find_origin(self.whole), self.text, damage)
+                    yield from read_stream(stream, self.whole.origin, self.text, damage)
         for part in self.ranges:
             with inputs.reading(part.path, is_part=part.is_part):
                 yield from self._read_range(part, damage)
@@ -129,57 +127,38 @@ class MapTask:
         return self.block_bytes + whole_bytes + sum(part.end - part.start for part in self.ranges)
 
 
-def count_bytes(inputs: list[Input]) -> int | None:
-    """The sum of `num_bytes` of all tasks; None if an input is a pipe, whose size nobody knows."""
-    return None if any(item.is_stream for item in inputs) else sum(item.size for item in inputs)
-
-
-def find_named(names: Names, text: TextConfig, say: Callable[[str], None], validation: Names = ()) -> list[Input]:
-    """Find the inputs of one or several names, or of a mixture; see `find_sources`."""
-    several, held_out = (
-        [_restore(name) for name in ([some] if isinstance(some, str | os.PathLike) else some)]
-        for some in (names, validation)
-    )
-    return find_sources(several, say, text, held_out)
-
-
-def _restore(name: str | os.PathLike[str]) -> str:
-    """The text of a name. A path of the standard library has lost a slash of s3://bucket."""
-    return os.fspath(make_path(name) if isinstance(name, PurePath) else name)
-
-
-def check_reach(inputs: list[Input], *, spans_machines: bool) -> None:
-    """Raise InputError for an input that workers on other machines can't read, since it is no file."""
-    streams = [item.path for item in inputs if item.is_stream]
-    if streams and spans_machines:
-        name = "stdin" if streams[0] == STDIN else streams[0]
-        raise InputError(
-            f"{name} can be read by this process only, not by the nodes of a cluster; write the text to files that all "
-            "nodes see"
-        )
-
-
-def list_samples(inputs: list[Input]) -> list[str]:
-    """A file of each folder with inputs, of sixteen folders at most."""
-    by_folder = {os.path.dirname(item.path): item.path for item in inputs if not item.is_stream}
-    return list(islice(by_folder.values(), _MAX_SAMPLES))
+def read_stream(
+    stream: io.BufferedIOBase,
+    origin: Origin,
+    text: TextConfig,
+    damage: Damage,
+    block_bytes: BlockBytes = lambda position: BLOCK_BYTES,
+) -> Iterator[Block]:
+    """Yield all documents of an open file of any text format as blocks."""
+    if origin.format in ("csv", "tsv"):
+        return read_rows(stream, origin, text, damage, block_bytes)
+    if origin.format == "wiki":
+        return read_wiki(stream, origin, text, damage, block_bytes)
+    if origin.format == "json":
+        stream = io.BufferedReader(JsonLines(stream, text.text_field))
+        origin = origin._replace(format="jsonl")
+    return read_blocks(stream, origin, damage, block_bytes=block_bytes, text=text)
 
 
 def read_tasks(
     inputs: list[Input],
     text: TextConfig,
     damage: Damage,
-    is_whole: Callable[[MapTask], bool] = lambda task: False,
+    is_whole: Callable[[ReadTask], bool] = lambda task: False,
     *,
     is_slow: bool = False,
-) -> Iterator[MapTask]:
+) -> Iterator[ReadTask]:
     """All tasks of a corpus: those of plain files first, then the blocks of streams, read as they are asked for.
 
     text: how inputs are read that are of no mixture. is_whole: whether a file that can't be split is this one task.
     is_slow: whether the library of the tokenizer encodes all text itself.
     """
-    parts = count_parts(is_slow=is_slow)
-    yield from plan_tasks(inputs, text, parts)
+    yield from plan_tasks(inputs, text, is_slow=is_slow)
     for number, item in enumerate(inputs):
         if item.is_splittable and not item.size:  # no task reads it
             with damage.inputs.reading(item.path, is_part=item.is_shared):
@@ -189,17 +168,12 @@ def read_tasks(
             if not item.is_stream and is_whole(task):
                 yield task
             else:
-                yield from read_stream_tasks(number, item, damage, task.text, parts)
+                yield from read_stream_tasks(number, item, damage, task.text, is_slow=is_slow)
 
 
-def count_parts(*, is_slow: bool) -> int:
-    """How many times smaller than usual tasks are."""
-    return _SLOW_PARTS if is_slow else 1
-
-
-def _plan_whole(number: int, item: Input, text: TextConfig) -> MapTask:
+def _plan_whole(number: int, item: Input, text: TextConfig) -> ReadTask:
     identity = repr((item.path, item.size, item.modified_ns, item.language))
-    return MapTask(
+    return ReadTask(
         name=f"whole-{number:06d}",
         text=text,
         whole=item,
@@ -209,26 +183,22 @@ def _plan_whole(number: int, item: Input, text: TextConfig) -> MapTask:
     )
 
 
-def _find_origin(item: Input) -> Origin:
-    return Origin(item.path, item.format, item.language)
-
-
-def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT, parts: int = 1) -> list[MapTask]:
+def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT, *, is_slow: bool = False) -> list[ReadTask]:
     """Split the plain files of `inputs` into tasks of about equal size, the last ones smaller.
 
     A task of a mixture has files of one source, because these are read alike; and each task is of one split.
-    parts: how many times smaller than usual tasks are.
     """
+    parts = _SLOW_PARTS if is_slow else 1
     total = sum(item.size for item in inputs if item.is_splittable)
     least_bytes, most_bytes = _MIN_TASK_BYTES // parts, max(_MAX_TASK_BYTES // parts, -(-total // _MOST_TASKS))
-    tasks: list[MapTask] = []
+    tasks: list[ReadTask] = []
     plain = (item for item in inputs if item.is_splittable)
     for (source, _), files in groupby(plain, key=lambda item: (item.source, item.is_validation)):
         tasks += _plan_source(list(files), source.text if source else text, least_bytes, most_bytes)
     return tasks
 
 
-def _plan_source(files: list[Input], text: TextConfig, least_bytes: int, most_bytes: int) -> list[MapTask]:
+def _plan_source(files: list[Input], text: TextConfig, least_bytes: int, most_bytes: int) -> list[ReadTask]:
     source, is_validation = files[0].source, files[0].is_validation
     name = "validation" if is_validation else "files" if source is None else f"source-{source.number:03d}"
     left = sum(item.size for item in files)
@@ -252,7 +222,7 @@ def _plan_source(files: list[Input], text: TextConfig, least_bytes: int, most_by
     if group:
         tasks.append(tuple(group))
     return [
-        MapTask(
+        ReadTask(
             name=f"{name}-{number:06d}",
             text=text,
             ranges=ranges,
@@ -319,25 +289,23 @@ def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
 
 
 def read_stream_tasks(
-    number: int, item: Input, damage: Damage, text: TextConfig = DEFAULT_TEXT, parts: int = 1
-) -> Iterator[MapTask]:
-    """Read an input that cannot be split, and yield a task for each block.
-
-    The first are small, so workers start early. parts: how many times smaller than usual all are.
-    """
-    stream, count_read = open_counted(item, strict=damage.strict)
+    number: int, item: Input, damage: Damage, text: TextConfig, *, is_slow: bool
+) -> Iterator[ReadTask]:
+    """Read an input that cannot be split, and yield a task for each block. The first are small: workers start early."""
+    parts = _SLOW_PARTS if is_slow else 1
+    stream, count_read = open_input(item, strict=damage.strict)
     with damage.inputs.reading(item.path, is_part=True), stream:
         num_read = 0
         blocks = read_stream(
             stream,
-            _find_origin(item),
+            item.origin,
             text,
             damage,
             lambda position: min(max(position // 64, _MIN_TASK_BYTES), _MAX_STREAM_BLOCK_BYTES) // parts,
         )
         for index, block in enumerate(blocks):
             before, num_read = num_read, count_read()
-            yield MapTask(
+            yield ReadTask(
                 name=f"stream-{number:04d}-{index:06d}",
                 text=text,
                 block=block,
@@ -362,6 +330,6 @@ WARMING_BLOCK = Block(data=b"One word.\nTwo words.\n\nThree ex-\namples.\n", for
 
 
 def compile_reading() -> None:
-    """Run the kernels that read blocks, and those for the rare JSON lines that `json.loads` does not read."""
+    """Run the kernels that read blocks."""
     break_lines(WARMING_BLOCK.data)
-    compile_scanner()
+    JsonLines(io.BytesIO(b"[]"), "text").read()

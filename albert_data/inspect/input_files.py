@@ -17,7 +17,7 @@ import numpy as np
 
 from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.tasks import read_tasks
 from albert_data.errors import InputError
@@ -58,7 +58,7 @@ def read_corpus(inputs: list[Input], text: TextConfig) -> CorpusFiles:
     damage = Damage(strict=False)
     tasks = read_tasks(inputs, text, damage)
     for block, task_text in ((block, task.text) for task in tasks for block in task.read(damage)):
-        lines = read_documents(block, task_text, damage)
+        lines = clean_documents(block, task_text, damage)
         codes = np.frombuffer(lines.utf8.tobytes().decode().encode("utf-32-le"), np.uint32)
         counts = np.bincount(codes)
         characters[: len(counts)] += counts

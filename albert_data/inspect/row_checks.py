@@ -95,7 +95,7 @@ def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
     specials = tokenizer.specials
     special_ids = np.flatnonzero(specials.is_special)
     from_text, _ = tokenizer.encode([tokenizer.pieces[i] for i in special_ids])
-    words = tokenizer.choose_words(manifest.config.examples, manifest.rules_version)
+    words = tokenizer.word_rule(manifest.config.examples)
     traits = np.zeros(tokenizer.vocab_size, np.uint8)
     traits[special_ids] = IS_SPECIAL | IS_ALIEN
     traits[from_text] &= ~np.uint8(IS_ALIEN)
@@ -108,7 +108,6 @@ def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
     return RowRules(
         schema=shard_schema(
             tokenizer.id_dtype,
-            manifest.format_version,
             has_source=manifest.sources is not None,
             has_key_b=manifest.config.examples.task.has_random,
         ),

@@ -289,7 +289,7 @@ def measure(shards: Shards) -> Statistics:
     Raises ShardError at a row that leaves its bounds.
     """
     config, tokenizer, names = shards.manifest.config.examples, shards.tokenizer, shards.manifest.sources
-    words = tokenizer.choose_words(config, shards.manifest.rules_version)
+    words = tokenizer.word_rule(config)
     totals = no_counts(config, tokenizer.vocab_size)
     keys = [[np.zeros(0, np.uint64)] for _ in names or ("all",)]
     of_sources = np.zeros((len(keys), len(_SOURCE_COUNTS)), np.int64)

@@ -38,7 +38,7 @@ from albert_data.shards.manifest import (
     ShardEntry,
     TokenizerEntry,
     WordsEntry,
-    parse_manifest,
+    parse,
 )
 from albert_data.shards.manifest_checks import find_value_faults
 from albert_data.shards.manifest_file import ManifestDamage, ManifestFile, load_unchecked, read_manifest
@@ -110,7 +110,7 @@ def verify(
 
 
 def _find_faults(folder: Path, file: ManifestFile, quick: bool, run: Run, progress: Progress) -> Iterator[Fault]:
-    manifest, entry_faults = parse_manifest(file.values)
+    manifest, entry_faults = parse(Manifest, file.values)
     yield from (Fault(file=MANIFEST_NAME, what=what) for what in entry_faults[:_MAX_ENTRY_FAULTS])
     if rest := entry_faults[_MAX_ENTRY_FAULTS:]:
         yield Fault(file=MANIFEST_NAME, what=f"{count_of(len(rest), 'more key')} at fault")

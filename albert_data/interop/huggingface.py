@@ -29,7 +29,6 @@ from albert_data.interop.huggingface_tokenizer import tokenizer_files
 from albert_data.interop.model_card import CARD_FILE, make_card
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import dump
-from albert_data.train.checkpoint import list_checkpoints, load_model, load_tensors
 from albert_data.train.config import AlbertConfig
 from albert_data.train.folder import (
     NORMALIZATION_KEY,
@@ -39,7 +38,8 @@ from albert_data.train.folder import (
     find_tokenizer,
     read_run_file,
 )
-from albert_data.train.model import INIT_STD, LAYER_NORM_EPS, Albert
+from albert_data.train.model.checkpoint import list_checkpoints, load_model, load_tensors
+from albert_data.train.model.model import INIT_STD, LAYER_NORM_EPS, Albert
 from albert_data.train.reading import explain, read_object, show
 
 FOR_PRETRAINING, FOR_MASKED_LM = "AlbertForPreTraining", "AlbertForMaskedLM"

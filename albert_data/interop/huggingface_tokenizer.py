@@ -1,6 +1,6 @@
 """Makes the files that transformers' AutoTokenizer loads, from a SentencePiece model.
 
-In: a Tokenizer. Out: spiece.model unchanged, tokenizer.json, tokenizer_config.json (huggingface_json.py makes the files
+In: a Tokenizer. Out: spiece.model unchanged, tokenizer.json, tokenizer_config.json X
 of other tokenizers). tokenizer.json has pieces, scores and normalisation; transformers can derive these from
 spiece.model only if protobuf is installed.
 A model that puts "▁" before a sentence is loaded as AlbertTokenizer. This class has rules of its own that can't be
@@ -15,14 +15,54 @@ piece before a comma, and it also removes marks that are not combining character
 from __future__ import annotations
 
 import base64
+import json
 import math
 from typing import Any
 
 from albert_data.errors import TokenizerError
-from albert_data.interop.huggingface_json import json_files
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
 from albert_data.tokenizer.sentencepiece.proto import UNIGRAM, ModelSettings, read_settings
-from albert_data.tokenizer.tokenizer_json import describe_special, describe_template, dump
+from albert_data.tokenizer.tokenizer_json import (
+    JSON_NAME,
+    describe_special,
+    describe_template,
+    dump,
+    is_wordpiece,
+    read_rules,
+)
+from albert_data.tokenizer.vocab_txt import CONFIG_NAME, VOCAB_NAME, describe_config
+
+# ---- makes the files that transformers' AutoTokenizer loads, from a tokenizer.json ----
+#
+# In: a Tokenizer that is no SentencePiece model. Out: tokenizer.json, tokenizer_config.json, and vocab.txt for
+# WordPiece. BERT's WordPiece is loaded as BertTokenizer, any other as PreTrainedTokenizerFast. Whatever template its
+# tokenizer.json had, a row is `[CLS] A [SEP] B [SEP]`, as in the shards.
+
+
+def json_files(tokenizer: Tokenizer, *, max_len: int) -> dict[str, bytes]:
+    """Return the files by name."""
+    values, pieces = json.loads(tokenizer.model), tokenizer.pieces
+    cls_id, sep_id = tokenizer.cls_id, tokenizer.sep_id
+    values["post_processor"] = describe_template(pieces[cls_id], cls_id, pieces[sep_id], sep_id)
+    added = {token["id"]: token for token in values.get("added_tokens") or []}
+    specials = {i: describe_special(i, pieces[i]) for i in tokenizer.specials.to_dict().values()}
+    values["added_tokens"] = [entry for _, entry in sorted((specials | added).items())]
+    names = {f"{role.removesuffix('_id')}_token": pieces[i] for role, i in tokenizer.specials.to_dict().items()}
+    settings: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": max_len,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        **names,
+    }
+    if not is_wordpiece(values):
+        return {JSON_NAME: dump(values), CONFIG_NAME: dump(settings)}
+    settings |= describe_config(read_rules(values))
+    vocab = "".join(f"{piece}\n" for piece in pieces).encode()
+    return {JSON_NAME: dump(values), CONFIG_NAME: dump(settings), VOCAB_NAME: vocab}
+
+
+# ---- huggingface_tokenizer ----
 
 UNK_ID = 1  # fixed in AlbertTokenizer
 # What AlbertTokenizer makes of do_lower_case without keep_accents; for PreTrainedTokenizerFast.

@@ -23,8 +23,8 @@ from albert_data.tokenizer.backend import NO_MODEL, Backend, explain_failures
 from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import JSON_NAME
 from albert_data.train.folder import RUN_FILE, list_files
+from albert_data.train.model.scoring import AlbertLm, EncodedSentence, MaskedLm
 from albert_data.train.reading import check_regular, explain, read_object, show
-from albert_data.train.scoring import AlbertLm, EncodedSentence, MaskedLm
 
 _TOKENIZER_SETTINGS = "tokenizer_config.json"
 _READ_WHOLE, _MAX_BYTES = (".json", ".txt", ".model", ".jinja"), 1 << 27  # kinds of files, and bytes of each

@@ -11,8 +11,8 @@ from albert_data.escaping import escape_controls
 from albert_data.pair_tasks import PairTask
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, METRICS_FILE, read_run_file
-from albert_data.train.runs.figures import Line, name_curves, number, read_lines
-from albert_data.train.sizes import count_parameters
+from albert_data.train.history.figures import Line, name_curves, number, read_lines
+from albert_data.train.model.sizes import count_parameters
 
 CARD_FILE = "README.md"
 _CARD = """\

@@ -28,7 +28,7 @@ from albert_data.interop.masked_lm import count_positions
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards, to_row_number
 from albert_data.shards.rows import locate_masks
-from albert_data.train.remasking import Remasker
+from albert_data.train.data.remasking import Remasker
 
 IGNORED = -100  # the label that the losses of transformers, and torch's cross entropy, leave out
 LEN_MULTIPLE = 8  # tensor cores need sizes that are multiples of 8

@@ -19,8 +19,9 @@ import numpy as np
 
 from albert_data.config import BuildConfig, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.inputs import STDIN, Input, check_language_field
-from albert_data.corpus.tasks import MapTask, Names, check_reach, count_bytes, find_named, list_samples, read_tasks
+from albert_data.corpus.inputs import STDIN, Input, check_language_field, check_reach, count_bytes, list_samples
+from albert_data.corpus.mixtures import Names, find_sources
+from albert_data.corpus.tasks import ReadTask, read_tasks
 from albert_data.draws import shuffle_keys
 from albert_data.errors import AlbertDataError, ConfigError, InputError
 from albert_data.files import to_json
@@ -30,7 +31,7 @@ from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.pipeline.choosing import Choice, choose_documents
 from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, map_u64, write_left_out
 from albert_data.pipeline.exchanging import Exchange, describe_shortages
-from albert_data.pipeline.identity import check_encoding, check_size, choose_fraction, make_plan
+from albert_data.pipeline.identity import check_encoding, check_finished, check_size, choose_fraction, make_plan
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.mixed_sources import (
     check_lists,
@@ -56,7 +57,7 @@ from albert_data.pipeline.reducing import (
 )
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.warming import Warming
-from albert_data.pipeline.workdir import WorkDir, check_finished
+from albert_data.pipeline.workdir import WorkDir
 from albert_data.shards.manifest import SPLITS, Manifest, Plan
 from albert_data.shards.schema import ShardReceipt
 from albert_data.storage import find_storage, make_path
@@ -138,7 +139,7 @@ def load_arguments(
     """
     if tokenizer is None and words != NO_WORDS:
         raise ConfigError("a word list needs a tokenizer; train one first with `albert-data vocab`")
-    found = find_named(inputs, text, progress.say, validation)
+    found = find_sources(inputs, progress.say, text, validation)
     if not isinstance(tokenizer, str | os.PathLike):
         return found, tokenizer
     path = make_path(tokenizer)
@@ -283,7 +284,7 @@ class _Build:
                 self._progress.say(line)
         return load_tokenizer(path, normalization=self._vocab.normalization)
 
-    def _map(self, job: PreparedJob[MapTask, TaskReceipt], *, is_slow: bool) -> tuple[TaskReceipt, int]:
+    def _map(self, job: PreparedJob[ReadTask, TaskReceipt], *, is_slow: bool) -> tuple[TaskReceipt, int]:
         """Run the tasks that have no receipt yet. Returns the sum of all receipts, and how many were there before."""
         damage = Damage(strict=self._config.text.strict)
         done: list[TaskReceipt] = []
@@ -308,7 +309,7 @@ class _Build:
             raise InputError("no document of the corpus gives a token; is this tokenizer for this text?")
         return total, len(done)
 
-    def _is_whole(self, task: MapTask) -> bool:
+    def _is_whole(self, task: ReadTask) -> bool:
         """Whether a file that can't be split is read where its task runs, or was so by a build that was killed."""
         return spans_machines(self._engine) or self._read_receipt(task) is not None
 
@@ -317,14 +318,14 @@ class _Build:
         """The names of receipts that a killed build left."""
         return set(find_storage(self._work.receipts).list_names(self._work.receipts))
 
-    def _read_receipt(self, task: MapTask) -> TaskReceipt | None:
+    def _read_receipt(self, task: ReadTask) -> TaskReceipt | None:
         name = f"{task.name}.json"
         if name not in self._finished_tasks:
             return None
         receipt = read_task_receipt(self._work.receipts / name, self._work.runs)
         return receipt if receipt is not None and receipt.fingerprint == self._seal + task.fingerprint else None
 
-    def _skip_done(self, tasks: Iterator[MapTask], done: list[TaskReceipt]) -> Iterator[MapTask]:
+    def _skip_done(self, tasks: Iterator[ReadTask], done: list[TaskReceipt]) -> Iterator[ReadTask]:
         """Yield the tasks without a receipt, and add the receipts of the others to `done`.
 
         The engine's feed runs this in a thread, and `_map` reads `done` after the feed's end.

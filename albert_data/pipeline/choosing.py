@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.config import SPECIALS_PER_PAIR, BuildConfig
-from albert_data.corpus.sources import ONE_PASS, Source
+from albert_data.corpus.sources import ONE_PASS, MixtureSource
 from albert_data.draws import choice_keys, split_keys, threshold
 from albert_data.errors import InputError
 from albert_data.pipeline.document_lists import DocumentList, Limits, find_keys, map_u64, read_lists
@@ -35,7 +35,7 @@ _KEYS = 2**64
 
 
 class SourceCounts(NamedTuple):
-    """What is used of a source. limit: see `Source.count_limit`.
+    """What is used of a source. limit: see `MixtureSource.count_limit`.
 
     documents: those that belong to the source, each once; tokens: their tokens of text in one pass; used_documents:
     those with a pass; used_tokens: in all passes.
@@ -88,7 +88,7 @@ def find_kept(choice: Choice, shared: Shared | None, keys: RowKeys, sources: np.
 
 
 def choose_documents(
-    folder: Path, sources: Sequence[Source], config: BuildConfig, total: TaskReceipt, id_bytes: int
+    folder: Path, sources: Sequence[MixtureSource], config: BuildConfig, total: TaskReceipt, id_bytes: int
 ) -> Choice:
     """Decide what is used of each source.
 
@@ -121,7 +121,7 @@ class _Counting:
     def __init__(
         self,
         folder: Path,
-        sources: Sequence[Source],
+        sources: Sequence[MixtureSource],
         config: BuildConfig,
         lists: Sequence[DocumentList],
         id_bytes: int,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.config import ExampleConfig
-from albert_data.corpus.sources import ONE_PASS, Source
+from albert_data.corpus.sources import ONE_PASS, MixtureSource
 from albert_data.data import Documents
 from albert_data.draws import choice_keys
 from albert_data.errors import OutputError
@@ -107,7 +107,9 @@ def find_keys(keys: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 class Limits(NamedTuple):
-    """Limits as `Source.count_limit` has them, in two parts. passes, rest: uint64, of each source, whole and left over.
+    """Limits as `MixtureSource.count_limit` has them, in two parts.
+
+    passes, rest: uint64, of each source, whole and left over.
 
     A document of source s has `passes[s]` passes, and one more if its choice key is below `rest[s]`.
     """
@@ -127,7 +129,7 @@ class Limits(NamedTuple):
 
 
 def choose_passes(
-    documents: Documents, source: Source | None, config: ExampleConfig
+    documents: Documents, source: MixtureSource | None, config: ExampleConfig
 ) -> Iterator[tuple[Documents, int]]:
     """Yield the documents of each pass, and its number: those that the source uses so often.
 

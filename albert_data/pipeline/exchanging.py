@@ -27,7 +27,7 @@ class Exchange:
     """Exchanges segments in the rows of a slice and draws their masks. It can be pickled."""
 
     def __init__(self, config: ExampleConfig, tokenizer: Tokenizer) -> None:
-        self._words = tokenizer.choose_words(config)
+        self._words = tokenizer.word_rule(config)
         self._config = config
         self._pieces = Pieces.of(tokenizer.specials, self._words, tokenizer.ordinary_ids, config)
 
@@ -55,7 +55,7 @@ def describe_shortages(manifest: Manifest) -> list[str]:
     wanted = 1 / max(1, len(manifest.config.examples.task.orders))
     lines = []
     for name, split in manifest.splits.items():
-        num_pairs = split.num_rows - (split.num_unpaired or 0)
+        num_pairs = split.num_rows - split.num_unpaired
         if split.num_random is not None and split.num_random < _FEW * wanted * num_pairs:
             lines.append(
                 f"{name}: {split.num_random:,} of {num_pairs:,} pairs have a segment B of another document, where "

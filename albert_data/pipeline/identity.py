@@ -1,20 +1,23 @@
-"""What identifies a build, and what inputs a build refuses before it starts."""
+"""What identifies a build, how another one differs from it, and what inputs a build refuses before it starts."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
 
 import albert_data
 from albert_data.config import AUTO, BuildConfig, VocabConfig
 from albert_data.corpus.formats.recognition import TABLES
 from albert_data.corpus.inputs import Input
-from albert_data.errors import ConfigError, InputError
+from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.escaping import name_as_text
 from albert_data.files import MAX_BYTES, MAX_VALUES
 from albert_data.pipeline.mixed_sources import describe_sources
 from albert_data.rules import current_versions
-from albert_data.shards.manifest import InputEntry, Plan
+from albert_data.shards.manifest import InputEntry, Manifest, Plan, SourceEntry
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
+from albert_data.wording import count_of
 
 # Estimates for an input, on average of its entries in `inputs` and in `plan`. Bytes of JSON beside its path: keys, a
 # size of up to 10 digits, a time of 19, a language, white space; escapes in the path are not counted. Values: the entry
@@ -95,3 +98,66 @@ def check_size(plan: Plan) -> None:
             f"the corpus is {len(inputs):,} files, more than a manifest can name; "
             "join small files, as in: cat folder/*.jsonl > corpus.jsonl"
         )
+
+
+def check_finished(manifest: Manifest, plan: Plan, out: Path) -> None:
+    """Raise OutputError if a finished build is not the one that is asked for. The message names a difference."""
+    if other_rules := find_other_rules(manifest.plan, plan):
+        raise OutputError(
+            f"{out} holds a finished build by {other_rules}; "
+            "the same command may make other rows now: replace it with --overwrite, or choose another output folder"
+        )
+    if difference := find_difference(manifest.plan, plan):
+        raise OutputError(
+            f"{out} holds a finished build of another kind: {difference}; "
+            "choose another output folder, or replace it with --overwrite"
+        )
+
+
+def find_other_rules(there: Plan, here: Plan) -> str | None:
+    """Name the rules, Unicode tables or library that made a build, if they are not those of this program.
+
+    A build is a pure function of documents, tokenizer and config only for one version of each. Libraries count because
+    they decide bytes: pyarrow writes and compresses the shards; SentencePiece normalises text, tokenises what the chunk
+    table can't, and trains vocabularies. Whether two versions differ in that can't be known here. So a build by another
+    version is neither taken for the result of this command nor resumed: the user decides, with --overwrite.
+    """
+    if there.rules_version != here.rules_version:
+        # Newer rules don't come this far: manifests and plans of theirs are refused when they are read.
+        return f"older rules (version {there.rules_version}, this is {here.rules_version})"
+    if there.unicode_version != here.unicode_version:
+        return f"other Unicode tables ({there.unicode_version} there, {here.unicode_version} here)"
+    old, new = there.libraries, here.libraries
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) != new.get(name):
+            return f"another version of {name} ({old.get(name, 'none')} there, {new.get(name, 'none')} here)"
+    return None
+
+
+def find_difference(there: Plan, asked: Plan) -> str | None:
+    """Name the first difference between two plans: a setting with both values, the tokenizer, or an input."""
+    for name, new in asked.config.items():
+        if (old := there.config.get(name)) != new:
+            return f"{name} is {old} there and {new} here"
+    if there.mixture != asked.mixture:
+        return _find_mixed_difference(there.mixture or (), asked.mixture or ())
+    if there.tokenizer != asked.tokenizer:
+        is_list = {**there.tokenizer, "words": None} == {**asked.tokenizer, "words": None}
+        return f"the {'word list' if is_list else 'tokenizer'} differs"
+    if there.inputs != asked.inputs:
+        changed = sorted({item.path for item in set(there.inputs) ^ set(asked.inputs)})
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        return f"the inputs differ ({changed[0]}{more})"
+    return None
+
+
+def _find_mixed_difference(there: Sequence[SourceEntry], asked: Sequence[SourceEntry]) -> str:
+    for old, new in zip(there, asked, strict=False):
+        for name, value in vars(new).items():
+            if getattr(old, name) != value:
+                return f"{name} of source {new.name} is {_show(getattr(old, name))} there and {_show(value)} here"
+    return f"the mixture has {count_of(len(there), 'source')} there and {len(asked)} here"
+
+
+def _show(value: object) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)

@@ -15,8 +15,8 @@ import numpy as np
 from albert_data.config import BuildConfig, TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents, split_lines
-from albert_data.corpus.tasks import MapTask
+from albert_data.corpus.documents import batch_documents, clean_documents
+from albert_data.corpus.tasks import ReadTask
 from albert_data.data import Documents, Lines
 from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
@@ -28,7 +28,7 @@ from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.records import RecordScratch, RowKeys
 from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, sort_rows, write_sorted_run
 from albert_data.pipeline.stages import Stages
-from albert_data.sentences.text import make_text
+from albert_data.sentences.text import find_sentences
 from albert_data.shards.manifest import SPLITS
 from albert_data.storage import find_storage
 from albert_data.storage.scratch import machine_scratch
@@ -69,13 +69,13 @@ class MapJob:
         self._seal = seal
         self._runs, self._receipts = runs, receipts
         self._scratch = RecordScratch(tokenizer.id_dtype)
-        self._word_rule = tokenizer.choose_words(config.examples)  # how pieces form words, the units of masking
+        self._word_rule = tokenizer.word_rule(config.examples)  # how pieces form words, the units of masking
 
-    def __call__(self, task: MapTask) -> TaskReceipt:
+    def __call__(self, task: ReadTask) -> TaskReceipt:
         with machine_scratch() if self._merges else nullcontext(self._runs) as folder:
             return self._map(task, folder)
 
-    def _map(self, task: MapTask, folder: Path) -> TaskReceipt:
+    def _map(self, task: ReadTask, folder: Path) -> TaskReceipt:
         """folder: where sorted runs are written first."""
         receipt = TaskReceipt(fingerprint=self._seal + task.fingerprint)
         damage = Damage(strict=self._config.text.strict)
@@ -115,10 +115,10 @@ class MapJob:
         config = config or self._config.text
         stages = receipt.seconds
         with stages.time("clean"):
-            cleaned = read_documents(block, config, damage)
-        for lines in split_lines(cleaned):
+            cleaned = clean_documents(block, config, damage)
+        for lines in batch_documents(cleaned):
             with stages.time("segment"):
-                text = make_text(lines, config)
+                text = find_sentences(lines, config)
             with stages.time("tokenise"):
                 documents = self._tokenizer.encode_documents(text)
             num_empty = _count_documents(lines, documents, receipt)
@@ -144,10 +144,10 @@ class MapJob:
         source_codes = np.zeros(len(pairs), np.uint32) if pairs.source_codes is None else pairs.source_codes
         return KeyedRows(examples=examples, keys=keys, source_codes=source_codes)
 
-    def _name(self, task: MapTask) -> str:
+    def _name(self, task: ReadTask) -> str:
         return f"{task.name}-{self._seal[:16]}" if self._syncs else task.name
 
-    def _merge_runs(self, task: MapTask, receipt: TaskReceipt, folder: Path) -> None:
+    def _merge_runs(self, task: ReadTask, receipt: TaskReceipt, folder: Path) -> None:
         """Replace the runs of a task by one in the build's folder."""
         with receipt.seconds.time("write runs"):
             name = f"{self._name(task)}-all.run"
@@ -156,7 +156,7 @@ class MapJob:
         receipt.runs, receipt.dropped = [name], receipt.dropped.add(dropped)
         receipt.least = {name: min(receipt.least.values())} if receipt.least else {}
 
-    def _write_run(self, task: MapTask, held: list[KeyedRows], receipt: TaskReceipt, folder: Path) -> None:
+    def _write_run(self, task: ReadTask, held: list[KeyedRows], receipt: TaskReceipt, folder: Path) -> None:
         with receipt.seconds.time("sort"):
             keys = join_keys(held)
             row_split_keys = split_keys(np.uint64(self._config.examples.seed), keys.document_keys)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.mixtures import TEXT_KEYS
-from albert_data.corpus.sources import MAX_PASSES, ONE_PASS, Source
+from albert_data.corpus.sources import MAX_PASSES, ONE_PASS, MixtureSource
 from albert_data.errors import ConfigError, InputError
 from albert_data.pipeline.choosing import Choice
 from albert_data.pipeline.receipts import TaskReceipt
@@ -16,7 +16,7 @@ from albert_data.shards.manifest import SourceEntry
 from albert_data.wording import count_of
 
 
-def list_sources(inputs: Sequence[Input]) -> list[Source]:
+def list_sources(inputs: Sequence[Input]) -> list[MixtureSource]:
     """The sources of all inputs in their order; none if the inputs are of no mixture."""
     found = {item.source.number: item.source for item in inputs if item.source is not None}
     return [found[number] for number in sorted(found)]
@@ -39,7 +39,7 @@ def describe_sources(inputs: Sequence[Input]) -> tuple[SourceEntry, ...] | None:
     return entries or None
 
 
-def check_passes(sources: Sequence[Source], config: BuildConfig) -> None:
+def check_passes(sources: Sequence[MixtureSource], config: BuildConfig) -> None:
     """Raise ConfigError if weight and --dupe-factor together give too many passes."""
     dupe_factor = config.examples.dupe_factor
     for source in sources:
@@ -50,7 +50,7 @@ def check_passes(sources: Sequence[Source], config: BuildConfig) -> None:
             )
 
 
-def check_lists(sources: Sequence[Source], total: TaskReceipt) -> None:
+def check_lists(sources: Sequence[MixtureSource], total: TaskReceipt) -> None:
     """Raise InputError if a source has no document with a token: its settings are mostly wrong then."""
     listed = {item.source for item in total.lists}
     for source in sources:
@@ -62,7 +62,7 @@ def check_lists(sources: Sequence[Source], total: TaskReceipt) -> None:
             )
 
 
-def describe_budgets(sources: Sequence[Source], choice: Choice) -> list[str]:
+def describe_budgets(sources: Sequence[MixtureSource], choice: Choice) -> list[str]:
     """A line for each source that has fewer tokens than its budget."""
     return [
         f"source {source.name} has {count_of(counts.tokens, 'token')} of text, fewer than its budget of "

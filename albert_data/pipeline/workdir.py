@@ -1,6 +1,6 @@
 """The working folder of a build: its lock, and what a killed build left there.
 
-OUT/.build/lock         locked by the running build; its text marks the folder as one of a build
+OUT/.build/lock         see jobs/work_folder.py
     plan.json           what is being built: config, tokenizer, inputs, versions
     boot                the boot id of the machine when the build began (see `_boot_id`), or "synced"
     runs/ receipts/     sorted runs and receipts of map tasks; of a mixture, also the lists of its documents
@@ -19,33 +19,27 @@ receipt, so a build is resumed after any crash, and from any machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 
-from albert_data.config import NEWER
 from albert_data.errors import OutputError, ShardError, StorageError
-from albert_data.files import is_regular, is_there, read_bytes, read_json, remove_files, write_bytes, write_json
-from albert_data.jobs.work_folder import LOCK_SECONDS
+from albert_data.files import is_regular, is_there, read_bytes, read_json, write_bytes, write_json
+from albert_data.jobs.work_folder import WorkFolder
 from albert_data.pipeline.card import CARD_NAME
+from albert_data.pipeline.identity import find_difference, find_other_rules
 from albert_data.pipeline.ownership import Ours, check_empty, read_our_manifest
 from albert_data.rules import RULES_VERSION
-from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, SourceEntry, parse_plan
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse
 from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME, read_file
 from albert_data.shards.schema import SHARD_SUFFIX
-from albert_data.storage import FOLDER, TEMPORARY_SUFFIX, find_kind, find_storage, is_remote
+from albert_data.storage import FOLDER, find_kind, find_storage, is_remote
 from albert_data.tokenizer.lexicon import WORDS_NAME
 from albert_data.tokenizer.model import MODEL_NAMES
 from albert_data.vocab.folder import FILES as VOCABULARY_FILES
-from albert_data.wording import count_of
 
-_MARK = b"albert-data build\n"
 _SYNCED = "synced"
-_LOCK_NAME, _BOOT_NAME, _BASIS_NAME = "lock", "boot", "basis"
-# The files that a build writes into each folder below .build. A folder comes after its subfolders, because it can only
-# be removed when it is empty.
+_BOOT_NAME, _BASIS_NAME = "boot", "basis"
+# The files that a build writes into each folder below .build, see WorkFolder.
 _SHARD_FILES = {
     "shards/receipts": ("*.json",),
     **{f"shards/{split}": (f"*{SHARD_SUFFIX}",) for split in SPLITS},
@@ -60,6 +54,7 @@ _WORK_FILES = {
     "candidates": ("*.candidates",),
 }
 _MANIFEST_FILES = {"manifests": ("*.json",)}
+_PLAN_FILES = {"": (PLAN_NAME, _BOOT_NAME)}
 
 
 class WorkDir:
@@ -67,48 +62,23 @@ class WorkDir:
 
     def __init__(self, out: Path) -> None:
         self._storage = find_storage(out)
-        self.out = out
-        self.root = out / WORK_NAME
-        self.runs, self.receipts = self.root / "runs", self.root / "receipts"
-        self.shards, self.tokenizer = self.root / "shards", self.root / "tokenizer"
-        self.candidates, self._manifests = self.root / "candidates", self.root / "manifests"
-        self.plan_path, self._lock_path = self.root / PLAN_NAME, self.root / _LOCK_NAME
-        self._boot, self._basis = self.root / _BOOT_NAME, self.shards / _BASIS_NAME
+        self._folder = WorkFolder(out, WORK_NAME, "build", {**_WORK_FILES, **_MANIFEST_FILES, **_PLAN_FILES})
+        self.out, root = out, self._folder.path
+        self.runs, self.receipts = root / "runs", root / "receipts"
+        self.shards, self.tokenizer = root / "shards", root / "tokenizer"
+        self.candidates, self._manifests = root / "candidates", root / "manifests"
+        self.plan_path, self._boot, self._basis = root / PLAN_NAME, root / _BOOT_NAME, self.shards / _BASIS_NAME
         self._replaced: Manifest | None = None  # of the finished build that was in OUT when this one began
-        self._unlock: Callable[[], None] | None = None
-        self._made_out = False
+        self.check_lock, self.close = self._folder.check_lock, self._folder.unlock
 
     def open(self) -> None:
         """Make the folder and lock it. Raises OutputError if it can't, or if OUT is not new, empty or ours."""
-        try:
-            if find_kind(self.out) not in (None, FOLDER):
-                raise OutputError(f"output {self.out} is a file; name a folder")
-            self._check_root()
-            if not self._is_marked() and read_our_manifest(self.out) is None:
-                check_empty(self.out)
-            self._made_out = find_kind(self.out) is None
-            self._storage.make_folder(self.root)
-            # If a build has just been killed, its processes have to end first.
-            self._unlock = self._storage.lock(self._lock_path, _MARK, LOCK_SECONDS)
-        except BlockingIOError as error:
-            raise OutputError(f"another build is writing to {self.out}; wait for it to end") from error
-        except OSError as error:
-            raise OutputError(f"output {self.out} can't be written: {error.strerror}") from error
-
-    def _check_root(self) -> None:
-        """Raise OutputError unless .build is missing, was made by a build, or holds nothing that could be lost."""
-        for path in (self.root, *(self.root / name for name in _WORK_FILES | _MANIFEST_FILES)):
-            if find_kind(path, follow=False) not in (None, FOLDER):
-                raise OutputError(f"{path} is not a folder of a build; move it away, or name another folder")
-        if self._is_marked():
-            return
-        # A build that was killed at once may have written no mark, or a part of it.
-        is_lock = is_regular(self._lock_path) and _MARK.startswith(self._storage.read_mark(self._lock_path))
-        if foreign := sorted(set(self._storage.list_names(self.root)) - ({_LOCK_NAME} if is_lock else set())):
-            raise OutputError(f"{self.root} holds {foreign[0]}, but no mark of a build; name a new or empty folder")
-
-    def _is_marked(self) -> bool:
-        return is_regular(self._lock_path) and self._storage.read_mark(self._lock_path) == _MARK
+        if find_kind(self.out) not in (None, FOLDER):
+            raise OutputError(f"output {self.out} is a file; name a folder")
+        self._folder.check()
+        if not self._folder.is_marked and read_our_manifest(self.out) is None:
+            check_empty(self.out)
+        self._folder.lock()
 
     def begin(self, plan: Plan, overwrite: bool, *, syncs: bool = False) -> bool:
         """Resume a killed build of this plan, or start one.
@@ -154,13 +124,6 @@ class WorkDir:
             self._storage.make_folder(folder)
         return now == _SYNCED
 
-    def check_lock(self, *, asks: bool = True) -> None:
-        """Raise OSError if another build has taken the lock, which can happen in a store: then this one must end.
-
-        asks: see `Storage.check_lock`.
-        """
-        self._storage.check_lock(self._lock_path, asks=asks)
-
     def _sync_files(self) -> None:
         """Sync what an engine of this machine alone has written."""
         for folder in (self.runs, self.receipts, self.shards / "receipts", *(self.shards / split for split in SPLITS)):
@@ -188,14 +151,14 @@ class WorkDir:
             write_bytes(self._manifests / f"{self._replaced.manifest_sha256}.json", data)
         made = self._manifests / f"{manifest.manifest_sha256}.json"
         write_json(made, manifest.to_values())
-        for folder in (self._manifests, self.root):
+        for folder in (self._manifests, self._folder.path):
             self._storage.sync(folder)
         return made
 
     def _read_plan(self) -> Plan | None:
         """The plan of an unfinished build. None if it is missing, unreadable, or a link, which no build writes."""
         try:
-            plan, _ = parse_plan(read_json(self.plan_path))
+            plan, _ = parse(Plan, read_json(self.plan_path))
         except (OSError, ValueError):
             return None
         return plan if is_regular(self.plan_path) else None
@@ -224,7 +187,7 @@ class WorkDir:
         """
         self.check_lock()
         if not is_regular(self._basis) or read_bytes(self._basis) != basis.encode():
-            self._drop(_SHARD_FILES)
+            self._folder.drop(_SHARD_FILES)
         for folder in ("receipts", "tokenizer", *SPLITS):
             self._storage.make_folder(self.shards / folder)
         write_bytes(self._basis, basis.encode())
@@ -241,8 +204,6 @@ class WorkDir:
         has_run = any(name.endswith(".run") for name in self._storage.list_names(self.runs))
         if not has_run and not is_there(self.tokenizer / "vocab.json"):
             self.remove()
-            if self._made_out:
-                self._storage.remove_empty(self.out)
 
     def clear(self) -> None:
         """Remove what an unfinished build left, except the lock and manifests.
@@ -250,18 +211,8 @@ class WorkDir:
         The plan goes first: with a plan still there, a build could resume from the rest if this is killed halfway.
         """
         self.check_lock()
-        for path in (self.plan_path, self._boot):
-            if is_regular(path):
-                self._storage.remove(path)
-        self._drop(_WORK_FILES)
-        self._storage.remove_leftovers(self.root)
-
-    def _drop(self, names: Mapping[str, tuple[str, ...]]) -> None:
-        """Remove files with these names from folders below .build, and then the folders that are empty."""
-        for folder, patterns in names.items():
-            path = self.root / folder
-            remove_files(path, partial(_is_ours, patterns))
-            self._storage.remove_empty(path)  # it stays if it holds a file that no build wrote
+        self._folder.drop(_PLAN_FILES)
+        self._folder.drop(_WORK_FILES)
 
     def remove(self) -> None:
         """Remove the working folder.
@@ -271,10 +222,7 @@ class WorkDir:
         self.clear()
         is_publishing = any(name.endswith(".json") for name in self._storage.list_names(self._manifests))
         if not is_publishing or find_kind(self.out / MANIFEST_NAME):
-            self._drop(_MANIFEST_FILES)
-            self._storage.remove(self._lock_path)
-            self.close()  # before the folder is removed: NFS keeps a file that is open
-            self._storage.remove_empty(self.root)  # another build may have begun here since
+            self._folder.remove()
         self.close()
 
     def sweep(self, plan: Plan) -> None:
@@ -282,21 +230,11 @@ class WorkDir:
 
         It may have been killed while it removed its folder: then the plan is gone, and the mark may be.
         """
-        self._storage.remove_empty(self.root)
+        self._storage.remove_empty(self._folder.path)
         left = self._read_plan()
-        if left == plan or (left is None and self._is_marked()):
+        if left == plan or (left is None and self._folder.is_marked):
             self.open()
             self.remove()
-
-    def close(self) -> None:
-        if self._unlock is not None:
-            self._unlock()
-            self._unlock = None
-
-
-def _is_ours(patterns: tuple[str, ...], name: str) -> bool:
-    base = name.removesuffix(TEMPORARY_SUFFIX)  # version 0.3.0 named temporary files so: x.run.tmp
-    return any(fnmatchcase(base, pattern) for pattern in patterns)
 
 
 def _read_sealed(path: Path) -> Manifest | None:
@@ -316,68 +254,3 @@ def _boot_id() -> str:
     """
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text() if path.exists() else ""
-
-
-def check_finished(manifest: Manifest, plan: Plan, out: Path) -> None:
-    """Raise OutputError if a finished build is not the one that is asked for. The message names a difference."""
-    if other_rules := find_other_rules(manifest.plan, plan):
-        raise OutputError(
-            f"{out} holds a finished build by {other_rules}; "
-            "the same command may make other rows now: replace it with --overwrite, or choose another output folder"
-        )
-    if difference := find_difference(manifest.plan, plan):
-        raise OutputError(
-            f"{out} holds a finished build of another kind: {difference}; "
-            "choose another output folder, or replace it with --overwrite"
-        )
-
-
-def find_other_rules(there: Plan, here: Plan) -> str | None:
-    """Name the rules, Unicode tables or library that made a build, if they are not those of this program.
-
-    A build is a pure function of documents, tokenizer and config only for one version of each. Libraries count because
-    they decide bytes: pyarrow writes and compresses the shards; SentencePiece normalises text, tokenises what the chunk
-    table can't, and trains vocabularies. Whether two versions differ in that can't be known here. So a build by another
-    version is neither taken for the result of this command nor resumed: the user decides, with --overwrite.
-    """
-    if there.rules_version != here.rules_version:
-        # Newer rules don't come this far: manifests and plans of theirs are refused when they are read.
-        return f"older rules (version {there.rules_version}, this is {here.rules_version})"
-    if there.unicode_version != here.unicode_version:
-        return f"other Unicode tables ({there.unicode_version} there, {here.unicode_version} here)"
-    old, new = there.libraries or {}, here.libraries or {}
-    for name in sorted(old.keys() | new.keys()):
-        if old.get(name) != new.get(name):
-            return f"another version of {name} ({old.get(name, 'none')} there, {new.get(name, 'none')} here)"
-    return None
-
-
-def find_difference(there: Plan, asked: Plan) -> str | None:
-    """Name the first difference between two plans: a setting with both values, the tokenizer, or an input."""
-    old_settings, new_settings = ({**NEWER, **plan.config} for plan in (there, asked))
-    for name, new in new_settings.items():
-        old = old_settings.get(name)
-        if old != new:
-            return f"{name} is {old} there and {new} here"
-    if there.mixture != asked.mixture:
-        return _find_mixed_difference(there.mixture or (), asked.mixture or ())
-    if there.tokenizer != asked.tokenizer:
-        is_list = {**there.tokenizer, "words": None} == {**asked.tokenizer, "words": None}
-        return f"the {'word list' if is_list else 'tokenizer'} differs"
-    if there.inputs != asked.inputs:
-        changed = sorted({item.path for item in set(there.inputs) ^ set(asked.inputs)})
-        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        return f"the inputs differ ({changed[0]}{more})"
-    return None
-
-
-def _find_mixed_difference(there: Sequence[SourceEntry], asked: Sequence[SourceEntry]) -> str:
-    for old, new in zip(there, asked, strict=False):
-        for name, value in vars(new).items():
-            if getattr(old, name) != value:
-                return f"{name} of source {new.name} is {_show(getattr(old, name))} there and {_show(value)} here"
-    return f"the mixture has {count_of(len(there), 'source')} there and {len(asked)} here"
-
-
-def _show(value: object) -> str:
-    return ", ".join(value) if isinstance(value, tuple) else str(value)

@@ -102,7 +102,7 @@ _PAIRS = {
 LAST_SLOT, HAS_ORDINALS = 0, 1
 
 
-class Source(NamedTuple):
+class RuledText(NamedTuple):
     """Text, and the rule of its language. Arrays in Python, pointers in helpers.
 
     utf8: uint8, lines, each followed by a line feed; ascii_classes: uint8, of the ASCII characters in this language;
@@ -125,7 +125,7 @@ class Line(NamedTuple):
     begin at index first_end.
     """
 
-    source: Source
+    source: RuledText
     begin: int
     end: int
     state: Pointer
@@ -155,8 +155,8 @@ def make_classes() -> np.ndarray:
 
 
 @helper
-def point_to_source(source: Source) -> Source:
-    return Source(
+def point_to_source(source: RuledText) -> RuledText:
+    return RuledText(
         pointer(source.utf8),
         pointer(source.ascii_classes),
         pointer(source.classes),
@@ -167,13 +167,13 @@ def point_to_source(source: Source) -> Source:
 
 
 @helper
-def step(source: Source, at: int) -> int:
+def step(source: RuledText, at: int) -> int:
     """The position of the next character."""
     return at + find_width(item(source.utf8, at))
 
 
 @helper
-def read_class(source: Source, at: int) -> int:
+def read_class(source: RuledText, at: int) -> int:
     """The class of the character at a position."""
     first = item(source.utf8, at)
     if first < 0x80:
@@ -251,7 +251,7 @@ def find_others(eight: U64) -> U64:
 
 
 @helper
-def skip_plain(source: Source, at: int, size: int) -> int:
+def skip_plain(source: RuledText, at: int, size: int) -> int:
     """Skip what can't matter. The line feed stops it, so it needs no end of the line. size: of the whole text."""
     while True:
         if at + 8 <= size:

@@ -1,6 +1,6 @@
 """The compiled loop over lines: where each sentence begins and ends.
 
-In: lines and a language's rule (`Source`). Out: where sentences begin and end, and how many each line has. Time is
+In: lines and a language's rule (`RuledText`). Out: where sentences begin and end, and how many each line has. Time is
 linear in the text, whatever it holds: the loop passes each position once, and from a stop it looks at most some words
 back and ahead. (`is_lower_text` reads a whole line, but only once.)
 """
@@ -22,7 +22,7 @@ from albert_data.sentences.characters import (
     FIRST_PAIR,
     STRAIGHT_SINGLE,
     Line,
-    Source,
+    RuledText,
     class_at,
     class_before,
     is_stop,
@@ -204,7 +204,7 @@ def is_broken_off(line: Line) -> bool:
 
 @kernel
 def segment_lines(
-    source: Source, line_offsets: np.ndarray, begins: np.ndarray, ends: np.ndarray, counts: np.ndarray, filled: int
+    source: RuledText, line_offsets: np.ndarray, begins: np.ndarray, ends: np.ndarray, counts: np.ndarray, filled: int
 ) -> int:
     """Write where sentences begin and end, from index `filled` on, and return how many there are then.
 

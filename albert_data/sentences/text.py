@@ -12,7 +12,7 @@ import numpy as np
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents
+from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.lines.line_ends import break_lines
 from albert_data.data import Lines, Text, slice_sentences
 from albert_data.languages import unpack_language
@@ -26,7 +26,7 @@ _WIDE_COLON = "：".encode()
 _MIN_SENTENCE = 2  # the fewest bytes of a sentence that is not the last of its line: a letter and a stop
 
 
-def make_text(lines: Lines, config: TextConfig) -> Text:
+def find_sentences(lines: Lines, config: TextConfig) -> Text:
     """Split documents into sentences."""
     if config.sentences == "lines":
         begins, ends = lines.line_offsets[:-1], lines.line_offsets[1:] - 1
@@ -53,7 +53,7 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     language: an ISO 639 code. Raises ConfigError if it is unknown.
     """
     config, data = TextConfig(language=language), break_lines(text.encode("utf-8", "surrogatepass"))
-    found = make_text(read_documents(Block(data=data, format="txt", path="", start=0), config, Damage()), config)
+    found = find_sentences(clean_documents(Block(data=data, format="txt", path="", start=0), config, Damage()), config)
     return [part.decode() for part in slice_sentences(found.utf8, found.sentence_begins, found.sentence_ends)]
 
 

@@ -15,7 +15,16 @@ import numpy as np
 
 from albert_data.fnv import FNV_BASIS, add_byte, hash_bytes
 from albert_data.kernels import I64, U64, helper, item
-from albert_data.sentences.characters import BLANK, DOUBLE, EXCLAIM, LAST_SLOT, Source, make_classes, read_class, step
+from albert_data.sentences.characters import (
+    BLANK,
+    DOUBLE,
+    EXCLAIM,
+    LAST_SLOT,
+    RuledText,
+    make_classes,
+    read_class,
+    step,
+)
 
 _PATH = Path(__file__).with_name("abbreviations.txt")
 _CLASSES = ("title", "number", "volume", "maybe", "ends", "time", "lead", "starter", "speech", "pronoun", "name")
@@ -44,7 +53,7 @@ MAX_WORD = 48  # bytes
 
 
 @cache
-def make_source(language: str) -> Source:
+def make_source(language: str) -> RuledText:
     """The rule of a language, without text yet. A language without a table has the general rule, and no words."""
     ascii_classes = make_classes()[:128].copy()
     if language in _ASCII_STOPS:
@@ -52,7 +61,7 @@ def make_source(language: str) -> Source:
         ascii_classes[ord(character)] = char_class
     hashes, word_classes = _make_table(read_tables().get(language, {}))
     settings = np.array([len(hashes) - 1, language in _WITH_ORDINALS.split()], np.int64)
-    return Source(np.zeros(0, np.uint8), ascii_classes, make_classes(), hashes, word_classes, settings)
+    return RuledText(np.zeros(0, np.uint8), ascii_classes, make_classes(), hashes, word_classes, settings)
 
 
 @cache
@@ -104,7 +113,7 @@ def _make_table(words: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @helper
-def look_up(source: Source, begin: int, end: int) -> int:
+def look_up(source: RuledText, begin: int, end: int) -> int:
     """The word classes of a word, white space in it left out; 0 if it isn't listed."""
     if end - begin > MAX_WORD or end <= begin:
         return 0

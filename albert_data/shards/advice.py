@@ -7,8 +7,8 @@ import shlex
 
 from albert_data.corpus.damage import Inputs
 from albert_data.corpus.fields import list_names
-from albert_data.corpus.labels import advise_names
 from albert_data.corpus.layout import Advice, advise
+from albert_data.corpus.sources import advise_names
 from albert_data.escaping import escape_controls
 from albert_data.shards.manifest import DamagedInput, DamagedInputs, Manifest
 from albert_data.wording import count_of, list_some

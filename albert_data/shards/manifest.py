@@ -11,31 +11,29 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from albert_data.config import BuildConfig, TextConfig
 from albert_data.errors import ShardError
 from albert_data.languages import choose_rules, is_source_name
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.schema import FORMAT_VERSION
-from albert_data.shards.typed_values import Count, Reading, since, to_value
+from albert_data.shards.typed_values import Count, read, to_value
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_NAME = "albert-data"
 SEAL = "manifest_sha256"
 SPLITS = ("train", "validation")
+Parsed = TypeVar("Parsed", "Manifest", "Plan")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Versions:
-    """What made a build, besides its config (see rules.py).
+    """What made a build, besides its config (see rules.py)."""
 
-    unicode_version, libraries: None in builds by version 1 of the rules.
-    """
-
-    rules_version: int = 1
-    unicode_version: str | None = None
-    libraries: Mapping[str, str] | None = None
+    rules_version: int
+    unicode_version: str
+    libraries: Mapping[str, str]
 
     def __post_init__(self) -> None:
         if not 1 <= self.rules_version <= RULES_VERSION:
@@ -156,13 +154,13 @@ class Counts:
     sentences: Count
     text_bytes: Count
     tokens: Count
+    inner_lines: Count
+    wrapped_lines: Count
+    short_documents: Count
     duplicate_documents: Count | None = None
     duplicate_tokens: Count | None = None
     left_out_documents: Count | None = None
     left_out_tokens: Count | None = None
-    inner_lines: Count | None = None
-    wrapped_lines: Count | None = None
-    short_documents: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,14 +190,14 @@ class DamagedInputs:
 class Totals:
     """Sums over the rows of a shard or split.
 
-    num_tokens: with the special ones; num_unpaired: rows without a second segment, None in format 1; num_random: rows
+    num_tokens: with the special ones; num_unpaired: rows without a second segment, num_random: rows
     whose second segment is of another document, None where the task has none.
     """
 
     num_rows: Count
     num_tokens: Count
     num_masked: Count
-    num_unpaired: Count | None = since(2, None)
+    num_unpaired: Count
     num_random: Count | None = None
 
 
@@ -240,22 +238,17 @@ class WordsEntry:
 class Manifest(Versions):
     """All that is known about a build.
 
-    The fields of Versions are declared again: a manifest of format 2 must have them, and format 1 had none.
-    config: settings that the file lacks, because the version that built it did not have them yet, have their defaults.
     documents_digest: the sum of the documents' keys, in hexadecimal; digest: `hash_content` of the shards' hashes.
     sources: the languages and other names that the column `source` refers to by index, or the names of a mixture's
     sources; None where the rows have no such column. mixture: these sources, None for other builds. words: None in
     builds without a word list. label_names: what the values of `sop_label` say, from 0 on; None for 0 in order, 1
-    swapped, and without a task. card: None in builds of albert-data 0.3.0. manifest_sha256: the hash of all other
+    swapped, and without a task. card: None until it is made. manifest_sha256: the hash of all other
     values, None where the file lacks it.
     """
 
     format: str = FORMAT_NAME
     format_version: int = FORMAT_VERSION
     albert_data_version: str
-    rules_version: int = since(2, 1)
-    unicode_version: str | None = since(2, None)
-    libraries: Mapping[str, str] | None = since(2, None)
     config: BuildConfig
     ngram_shares: tuple[float, ...]
     tokenizer: TokenizerEntry
@@ -285,13 +278,13 @@ class Manifest(Versions):
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Manifest:
         """Raises ShardError, naming the first fault, for values that are no manifest."""
-        manifest, faults = parse_manifest(values)
+        manifest, faults = parse(Manifest, values)
         if manifest is None:
             raise ShardError(faults[0])
         return manifest
 
     def to_values(self) -> dict[str, Any]:
-        """The values as JSON has them. A setting that the file lacked has its default here."""
+        """The values as JSON has them."""
         values: dict[str, Any] = to_value(self)
         return values
 
@@ -314,19 +307,11 @@ class Manifest(Versions):
         return [shard for name in SPLITS if name in self.splits for shard in self.splits[name].shards]
 
 
-def parse_manifest(values: Mapping[str, Any]) -> tuple[Manifest | None, list[str]]:
-    """The manifest and no faults; or None and the faults: values that are missing, of another type or out of range."""
-    version = values.get("format_version")
-    reading = Reading(format_version=version if isinstance(version, int) else FORMAT_VERSION)
-    manifest = reading.read(Manifest, values, "")
-    return (None if reading.faults else manifest), reading.faults
-
-
-def parse_plan(values: object) -> tuple[Plan | None, list[str]]:
-    """As parse_manifest, for the plan of an unfinished build."""
-    reading = Reading(format_version=FORMAT_VERSION)
-    plan = reading.read(Plan, values, "")
-    return (None if reading.faults else plan), reading.faults
+def parse(kind: type[Parsed], values: object) -> tuple[Parsed | None, list[str]]:
+    """A manifest or plan and no faults; or None and the faults: what is missing, of another type or out of range."""
+    faults: list[str] = []
+    found = read(kind, values, "", faults)
+    return (None if faults else found), faults
 
 
 def hash_manifest(values: Mapping[str, Any]) -> str:

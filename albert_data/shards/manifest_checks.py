@@ -29,10 +29,7 @@ def find_value_faults(file: ManifestFile) -> Iterator[str]:
 
 
 def _compare_plan(values: Mapping[str, Any]) -> Iterator[str]:
-    """Compare with the plan inside the manifest, which repeats most of its values.
-
-    values: those of the file, not of `Manifest`, which fills in the defaults of settings that the file lacks.
-    """
+    """Compare with the plan inside the manifest, which repeats most of its values."""
     plan, config = values["plan"], values["config"]
     twice = [
         *(
@@ -71,7 +68,6 @@ def _compare_totals(manifest: Manifest) -> Iterator[str]:
     for name, split in manifest.splits.items():
         for total in TOTALS:
             said, parts = getattr(split, total), [getattr(shard, total) for shard in split.shards]
-            # None: format 1 has no num_unpaired, and only some tasks have num_random.
-            summed = None if None in parts else sum(parts)
+            summed = None if None in parts else sum(parts)  # only some tasks have num_random
             if said is not None and summed is not None and summed != said:
                 yield f"splits.{name}.{total} is {said:,}; its shards add up to {summed:,}"

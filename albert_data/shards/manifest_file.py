@@ -19,7 +19,7 @@ from albert_data.errors import ShardError
 from albert_data.files import MAX_BYTES, is_there, parse_json
 from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, Manifest, hash_manifest
 from albert_data.shards.paths import check_folder, measure_file
-from albert_data.shards.schema import READABLE_VERSIONS
+from albert_data.shards.schema import FORMAT_VERSION
 from albert_data.storage import FOLDER, Status, find_kind, find_storage
 
 MAX_DEPTH = 32
@@ -97,11 +97,10 @@ def load_unchecked(folder: Path) -> ManifestFile:
     except ValueError as error:
         raise ManifestDamage(f"{path} can't be read: {error}; move it away and build anew") from error
     name, version = (read.values.get(key) for key in ("format", "format_version"))
-    if name != FORMAT_NAME or type(version) is not int or version not in READABLE_VERSIONS:
-        readable = " and ".join(map(str, READABLE_VERSIONS))
+    if (name, version) != (FORMAT_NAME, FORMAT_VERSION) or type(version) is not int:  # in Python 2 == 2.0
         raise ManifestDamage(
-            f"{path} is of format {name!s:.40} {version!s:.40}; this version reads {FORMAT_NAME} {readable}: "
-            "use the version of albert-data that built it, or a newer one"
+            f"{path} is of format {name!s:.40} {version!s:.40}; this version reads {FORMAT_NAME} {FORMAT_VERSION}: "
+            "build it again, or use the version of albert-data that built it"
         )
     return read
 

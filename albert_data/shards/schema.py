@@ -20,15 +20,12 @@ from albert_data.files import HashingFile
 from albert_data.storage import find_storage
 
 FORMAT_VERSION = 2
-READABLE_VERSIONS = (1, FORMAT_VERSION)  # their columns are the same
 SHARD_SUFFIX = ".arrow"
 SOURCE, DOCUMENT_KEY_B = "source", "document_key_b"  # columns that only some shards have
 MAX_QUOTED = 300  # characters of a damaged file that a message quotes
 
 
-def shard_schema(
-    id_dtype: type[Any], format_version: int = FORMAT_VERSION, *, has_source: bool = False, has_key_b: bool = False
-) -> pyarrow.Schema:
+def shard_schema(id_dtype: type[Any], *, has_source: bool = False, has_key_b: bool = False) -> pyarrow.Schema:
     """Columns of a shard whose token ids are uint16 or uint32.
 
     has_source: whether the documents had languages; has_key_b: whether segment B may be of another document.
@@ -47,7 +44,7 @@ def shard_schema(
     }
     return pyarrow.schema(
         [pyarrow.field(name, kind, nullable=False) for name, kind in columns.items()],
-        metadata={"albert_data_format": str(format_version)},
+        metadata={"albert_data_format": str(FORMAT_VERSION)},
     )
 
 

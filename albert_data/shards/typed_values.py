@@ -1,202 +1,128 @@
-"""Converts JSON values to frozen dataclasses and back, following the annotations of their fields.
+"""JSON values into frozen dataclasses and back, by the annotations of their fields.
 
-In: a dataclass and a value from a file, in any state. Out: an object of the class; or the values that are missing, of
-another type or out of range, each with its path, as in "splits.train.shards[1].sha256". A key that the class lacks is
-no fault.
+In: a dataclass and a value from a file, in any state. Out: an object of the class; or faults, one for each value that
+is missing, of another type or out of range, with its path, as in "splits.train.shards[1].sha256". A key that the class
+lacks is no fault. A field with a default may be missing, and one that is None is not written.
 
-A field with a default may be missing; a field that is `since` a format version may be missing only in older files.
-A field that is None is not written, except a setting of a BuildConfig: there None means that the build chooses.
+Only a BuildConfig is written in another form: as one flat object of all settings, in which null stands for None.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig
 from albert_data.errors import AlbertDataError
-from albert_data.languages import is_language
 
-
-class _Count(int):
-    """A marker type, so that annotations can say that an integer is not negative."""
-
-
-_LATER = ("masking", "replace", "pairs")  # settings of ExampleConfig that 0.3.0 did not have; all others it wrote
-Count = Annotated[int, _Count]  # an integer from 0 on, and no boolean
-_NAMES: dict[Any, str] = {
-    int: "a whole number",
-    _Count: "a whole number from 0 on",
-    float: "a number",
-    bool: "true or false",
-    str: "a string",
-    dict: "an object",
-    tuple: "a list",
+Count = Annotated[int, "from 0 on"]
+# What a JSON value of each kind is in Python, and in words. A boolean is no number.
+_KINDS: dict[Any, tuple[Any, str]] = {
+    int: (int, "a whole number"),
+    Count: (int, "a whole number from 0 on"),
+    float: ((int, float), "a number"),
+    bool: (bool, "true or false"),
+    str: (str, "a string"),
+    dict: (dict, "an object"),
+    tuple: (list, "a list"),
 }
 
 
-def since(format_version: int, default: Any) -> Any:
-    """A field that was added in a format version; in older files it is `default`."""
-    return dataclasses.field(default=default, metadata={"since": format_version})
-
-
-@dataclasses.dataclass(kw_only=True)
-class Reading:
-    """Reads one file. format_version: of the file; faults: those found so far."""
-
-    format_version: int
-    faults: list[str] = dataclasses.field(default_factory=list)
-
-    def read(self, kind: Any, value: object, where: str) -> Any:
-        """Convert a value to `kind`, a type or annotation. Where a fault is added, the result has no meaning.
-
-        where: the path of the value in the file.
-        """
-        if kind in _NAMES:
-            return self._check(kind, value, where)
-        if kind is BuildConfig:
-            return self._read_config(value, where)
-        if dataclasses.is_dataclass(kind):
-            return self._read_fields(kind, list_fields(cast(Hashable, kind)), value, where)
-        if get_origin(kind) is tuple:
-            return self._read_items(_simplify(get_args(kind)[0]), value, where)
-        return value if kind is Any else self._read_mapping(kind, value, where)
-
-    def _check(self, kind: Any, value: object, where: str) -> Any:
-        if not _is_kind(value, kind):
-            self.faults.append(f"{where} is {value!r:.40}; {_NAMES[kind]} is needed")
+def read(kind: Any, value: object, where: str, faults: list[str]) -> Any:
+    """Convert a value to a type or annotation. where: its path in the file; the result means nothing if faults grew."""
+    if kind is Any:
         return value
-
-    def _read_items(self, kind: Any, values: object, where: str) -> tuple[Any, ...]:
-        if not isinstance(values, list):
-            self._check(tuple, values, where)
-            return ()
-        return tuple([self.read(kind, value, f"{where}[{i}]") for i, value in enumerate(values)])
-
-    def _read_mapping(self, kind: Any, values: object, where: str) -> dict[str, Any]:
-        """kind: Mapping[str, X], or Annotated[Mapping[str, X], (the keys that are allowed)]."""
-        if not isinstance(values, dict):
-            self._check(dict, values, where)
-            return {}
-        allowed: tuple[str, ...] = ()
-        if get_origin(kind) is Annotated:
-            kind, allowed = get_args(kind)
-        for name in values:
-            if allowed and name not in allowed:
-                self.faults.append(f"{where} holds {name!a:.40}; allowed are {', '.join(allowed)}")
-        inner = _simplify(get_args(kind)[1])
-        return {
-            name: self.read(inner, value, f"{where}.{name}")
-            for name, value in values.items()
-            if not allowed or name in allowed
-        }
-
-    def _read_fields(self, kind: Any, fields: Iterable[_Field], value: object, where: str) -> Any:
-        if not isinstance(value, dict):
-            return self._check(dict, value, where or "it")
-        num_faults, prefix, found = len(self.faults), f"{where}." if where else "", {}
-        for field in fields:
-            if field.name in value:
-                item = value[field.name]
-                is_plain = type(item) is field.kind  # a shortcut, which most values of a large manifest take
-                found[field.name] = item if is_plain else self.read(field.kind, item, prefix + field.name)
-            elif not field.may_miss(self.format_version):
-                self.faults.append(f"{prefix}{field.name} is missing; {_NAMES[_base(field.kind)]} is needed")
-        if len(self.faults) == num_faults:
-            try:
-                return kind(**found)
-            except AlbertDataError as error:
-                self.faults.append(f"{prefix}{error}")
+    base = _find_base(kind)
+    if not _is_kind(value, base):
+        faults.append(f"{where or 'it'} is {value!r:.40}; {_KINDS[base][1]} is needed")
         return None
-
-    def _read_config(self, value: object, where: str) -> Any:
-        """Read all settings from one flat object. Those of ExampleConfig must be there, except the ones in _LATER."""
-
-        def build(**found: Any) -> BuildConfig:
-            text = {name: found.pop(name) for name in _names(TextConfig) if name in found}
-            examples = {name: found.pop(name) for name in _names(ExampleConfig) if name in found}
-            if self.format_version == 1 and _is_english_in_version_1(text.get("language", "en")):
-                text["language"] = "en"
-            return BuildConfig(text=TextConfig(**text), examples=ExampleConfig(**examples), **found)
-
-        fields = (
-            *(dataclasses.replace(field, is_needed=field.name not in _LATER) for field in list_fields(ExampleConfig)),
-            *list_fields(TextConfig),
-            *(field for field in list_fields(BuildConfig) if field.name not in ("text", "examples")),
-        )
-        if isinstance(value, dict):  # null means None, the default, so the key is left out
-            may_be_null = {field.name for field in fields if field.may_be_none}
-            value = {name: item for name, item in value.items() if item is not None or name not in may_be_null}
-        return self._read_fields(build, fields, value, where)
+    if kind is base:
+        return value
+    if isinstance(value, list):
+        inner = _drop_none(get_args(kind)[0])
+        return tuple([read(inner, item, f"{where}[{i}]", faults) for i, item in enumerate(value)])
+    values = cast(dict[str, Any], value)
+    if kind is BuildConfig:
+        return _read_object(BuildConfig.from_settings, _list_settings(), values, where, faults)
+    if dataclasses.is_dataclass(kind):
+        return _read_object(cast(Any, kind), _list_fields(cast(Hashable, kind)), values, where, faults)
+    return _read_mapping(kind, values, where, faults)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Field:
-    """A field of a dataclass.
+def _find_base(kind: Any) -> Any:
+    """The JSON type of a kind: one of the keys of _KINDS."""
+    return kind if kind in _KINDS else tuple if get_origin(kind) is tuple else dict
 
-    kind: X where the annotation is X | None; since: the format version that added it, 0 if it was always there.
-    """
+
+def _is_kind(value: object, base: Any) -> bool:
+    if isinstance(value, bool):
+        return base is bool
+    return isinstance(value, _KINDS[base][0]) and (base != Count or cast(int, value) >= 0)
+
+
+def _read_mapping(kind: Any, values: dict[str, Any], where: str, faults: list[str]) -> dict[str, Any]:
+    """kind: Mapping[str, X], or Annotated[Mapping[str, X], (the keys that are allowed)]."""
+    kind, allowed = get_args(kind) if get_origin(kind) is Annotated else (kind, values)
+    for name in values.keys() - set(allowed):
+        faults.append(f"{where} holds {name!a:.40}; allowed are {', '.join(allowed)}")
+    inner = _drop_none(get_args(kind)[1])
+    return {name: read(inner, value, f"{where}.{name}", faults) for name, value in values.items() if name in allowed}
+
+
+class _Field(NamedTuple):
+    """kind: X where the annotation is X | None; takes_null: whether null is a value."""
 
     name: str
     kind: Any
-    may_be_none: bool
     is_needed: bool
-    since: int
-
-    def may_miss(self, format_version: int) -> bool:
-        return not self.is_needed or format_version < self.since
+    takes_null: bool = False
 
 
 @cache
-def list_fields(kind: Any) -> tuple[_Field, ...]:
+def _list_fields(kind: Any) -> tuple[_Field, ...]:
     kinds = get_type_hints(kind, include_extras=True)
-    return tuple(
-        _Field(
-            name=field.name,
-            kind=_simplify(kinds[field.name]),
-            may_be_none=_is_union(kinds[field.name]),
-            is_needed=field.default is dataclasses.MISSING or "since" in field.metadata,
-            since=field.metadata.get("since", 0),
-        )
-        for field in dataclasses.fields(kind)
-    )
+    fields = dataclasses.fields(kind)
+    return tuple(_Field(one.name, _drop_none(kinds[one.name]), one.default is dataclasses.MISSING) for one in fields)
 
 
-def _is_english_in_version_1(language: str) -> bool:
-    """Whether version 1 accepted this unknown language code. It then used the rules of English."""
-    return 2 <= len(language) <= 16 and language.replace("-", "").isalnum() and not is_language(language)
-
-
-def _names(kind: Any) -> list[str]:
-    return [field.name for field in list_fields(kind)]
+@cache
+def _list_settings() -> tuple[_Field, ...]:
+    """The fields of a flat BuildConfig. Each has a key."""
+    kinds = get_type_hints(TextConfig) | get_type_hints(ExampleConfig) | get_type_hints(BuildConfig)
+    del kinds["text"], kinds["examples"]
+    return tuple(_Field(name, _drop_none(kind), True, takes_null=_is_union(kind)) for name, kind in kinds.items())
 
 
 def _is_union(kind: Any) -> bool:
     return get_origin(kind) in (Union, UnionType)
 
 
-def _simplify(kind: Any) -> Any:
+def _drop_none(kind: Any) -> Any:
     """X for X | None: the key may be missing, but a value that is there must be an X."""
-    kind = get_args(kind)[0] if _is_union(kind) else kind
-    return _Count if kind == Count else kind
+    return get_args(kind)[0] if _is_union(kind) else kind
 
 
-def _base(kind: Any) -> Any:
-    """The JSON type of a kind: one of the keys of _NAMES."""
-    if kind in _NAMES:
-        return kind
-    return tuple if get_origin(kind) is tuple else dict
-
-
-def _is_kind(value: object, kind: Any) -> bool:
-    if isinstance(value, bool):
-        return kind is bool
-    if kind is _Count:
-        return isinstance(value, int) and value >= 0
-    return isinstance(value, (int, float) if kind is float else kind)
+def _read_object(
+    make: Callable[..., Any], fields: tuple[_Field, ...], values: dict[str, Any], where: str, faults: list[str]
+) -> Any:
+    num_faults, prefix, found = len(faults), f"{where}." if where else "", {}
+    for field in fields:
+        if field.name in values:
+            item = values[field.name]
+            # A shortcut, which most values of a large manifest take.
+            is_plain = type(item) is field.kind or (item is None and field.takes_null)
+            found[field.name] = item if is_plain else read(field.kind, item, prefix + field.name, faults)
+        elif field.is_needed:
+            faults.append(f"{prefix}{field.name} is missing; {_KINDS[_find_base(field.kind)][1]} is needed")
+    if len(faults) == num_faults:
+        try:
+            return make(**found)
+        except AlbertDataError as error:
+            faults.append(f"{prefix}{error}")
+    return None
 
 
 def to_value(value: Any) -> Any:

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from albert_data.data import Text
+
 
 class Sentences(NamedTuple):
-    """Sentences in one buffer. utf8: uint8; begins, ends: int64, the positions of each sentence in it, in order."""
+    """Sentences in one buffer.
+
+    utf8: uint8 [N]
+    begins, ends: int64 [S], in bytes, in order
+    """
 
     utf8: np.ndarray
     begins: np.ndarray
     ends: np.ndarray
 
+    @classmethod
+    def of(cls, text: Text) -> Sentences:
+        return cls(text.utf8, text.sentence_begins, text.sentence_ends)
+
     def part(self, chosen: slice | np.ndarray) -> Sentences:
         return self._replace(begins=self.begins[chosen], ends=self.ends[chosen])
+
+    def slices(self, size: int) -> Iterator[slice]:
+        """Divide the sentences into parts of at most `size` bytes, or of one sentence."""
+        begin = 0
+        while begin < len(self.begins):
+            end = max(begin + 1, int(np.searchsorted(self.ends, self.begins[begin] + size, side="right")))
+            yield slice(begin, end)
+            begin = end
 
 
 class GrowingArray:

@@ -15,13 +15,13 @@ from albert_data.data import Specials
 from albert_data.tokenizer.buffers import Sentences
 
 
-class Encoder(Protocol):
+class TextEncoder(Protocol):
     """Encodes for one thread: it may have scratch buffers."""
 
     def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the ids of all sentences, part by part. An array is valid until the next one is asked for.
 
-        lengths: int64, filled in with the number of ids of each sentence, before its ids are yielded.
+        lengths: int64 [S], filled in with the number of ids of each sentence, before its ids are yielded.
         """
         ...
 
@@ -29,12 +29,14 @@ class Encoder(Protocol):
 class Kind(ABC):
     """A kind of tokenizer, with its model loaded. Threads share one.
 
-    file_name: of the model in a folder; library: the name of the library whose ids it gives. packages: libraries that
-    affect the ids, beside those of every build, by the names that they are installed by.
-    pieces: the vocabulary as the library has it; texts: what each piece is in text, with "▁" for a space before it.
-    is_ordinary: bool, the pieces that may stand in for a masked token.
-    has_prefix: whether the first word of a text has the pieces that it has after a space.
-    slow_reason: why all text goes through the library, or None if the chunk table serves it.
+    file_name: of the model in a folder
+    library: the name of the library whose ids it gives
+    packages: libraries that affect the ids, beside those of every build, by the names that they are installed by
+    pieces: the vocabulary as the library has it
+    texts: what each piece is in text, with "▁" for a space before it
+    is_ordinary: bool [vocabulary], the pieces that may stand in for a masked token
+    has_prefix: whether the first word of a text has the pieces that it has after a space
+    slow_reason: why all text goes through the library, or None if the chunk table serves it
     """
 
     file_name: str
@@ -61,7 +63,7 @@ class Kind(ABC):
         del encoder
 
     @abstractmethod
-    def make_encoder(self) -> Encoder: ...
+    def make_encoder(self) -> TextEncoder: ...
 
     @abstractmethod
     def normalise(self, text: str) -> str:

@@ -25,7 +25,7 @@ from albert_data.errors import TokenizerError
 from albert_data.files import read_bytes
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, put
 from albert_data.storage import make_path
-from albert_data.tokenizer.chunks.trie import MAX_CHARACTERS, Trie, TriePointers, make_trie, point_to_trie, step
+from albert_data.tokenizer.chunks.trie import MAX_CHARACTERS, Trie, make_trie, point_to_trie, step
 from albert_data.utf8 import step_back
 
 NO_WORDS, JIEBA = "none", "jieba"  # what a user may give instead of a path
@@ -189,7 +189,7 @@ def find_stretch(ids: np.ndarray, begin: int, texts: PieceTexts) -> tuple[int, i
 
 
 @helper
-def divide(utf8: Pointer, length: int, words: TriePointers, unknown_score: float, best: Pointer, ends: Pointer) -> None:
+def divide(utf8: Pointer, length: int, words: Trie, unknown_score: float, best: Pointer, ends: Pointer) -> None:
     """Fill in `ends`: for each character's position, where its word ends if a word begins there."""
     put(best, length, 0.0)
     start = length

@@ -95,16 +95,13 @@ class LibraryEncoder:
         self._dtype = id_dtype_of(specials.is_special)
 
     def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
-        begin, (_, begins, ends) = 0, sentences
-        while begin < len(begins):
-            end = max(begin + 1, int(np.searchsorted(ends, begins[begin] + SLICE_BYTES, side="right")))
-            texts = slice_sentences(*sentences.part(slice(begin, end)))
+        for chosen in sentences.slices(SLICE_BYTES):
+            texts = slice_sentences(*sentences.part(chosen))
             found = self._backend.encode(text.decode() for text in texts)
-            lengths[begin:end] = list(map(len, found))
+            lengths[chosen] = list(map(len, found))
             ids = np.array([i for part in found for i in part], self._dtype)
             ids[self._specials.is_special[ids]] = self._specials.unk_id
             yield ids
-            begin = end
 
 
 def _list_parts(values: dict[str, Any], names: tuple[str, ...]) -> Iterator[dict[str, Any]]:

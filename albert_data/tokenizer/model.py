@@ -6,10 +6,9 @@ of the tokenizer gives: SentencePiece, or `tokenizers` for what is saved as voca
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -20,12 +19,11 @@ from albert_data.config import ExampleConfig
 from albert_data.data import Documents, Text
 from albert_data.errors import TokenizerError
 from albert_data.files import read_bytes
-from albert_data.rules import RULES_VERSION
 from albert_data.storage import FOLDER, find_kind, find_storage, make_path
 from albert_data.tokenizer.buffers import GrowingArray, Sentences
 from albert_data.tokenizer.chunks.cutting import PADDING
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
-from albert_data.tokenizer.kinds import Encoder, Kind, id_dtype_of
+from albert_data.tokenizer.kinds import Kind, TextEncoder, id_dtype_of
 from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, parse_words, read_words
 from albert_data.tokenizer.library import LibraryKind
 from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME, SentencePieceKind
@@ -50,14 +48,16 @@ class Tokenizer:
     Threads may share one: each encodes with its own table and buffers, of 8 to 130 MB. A pickle or copy has the
     model alone.
 
-    pieces: the vocabulary; piece_texts: what each piece is in text, with "▁" for a space before it.
-    word_starts: bool over the vocabulary, whether a piece begins a word (see words.py for the rule over
-    a sequence); ordinary_ids: uint32, the pieces that may stand in for a masked token;
-    id_dtype: uint16, or uint32 for vocabularies of over 65,536 pieces.
-    normalization: "none", or "albert-v2" (albert.py, albert.py).
-    slow_reason: why this model's text goes through its library alone, or None if the chunk table serves it.
-    words: a word list (lexicon.py), or None. It changes which pieces are one word, and no id.
-    note: what was decided when it was loaded and is not in the file, for the user; None for nothing.
+    pieces: the vocabulary
+    piece_texts: what each piece is in text, with "▁" for a space before it
+    specials: the ids of the special pieces; pad_id, unk_id, cls_id, sep_id and mask_id are those
+    ordinary_ids: uint32, the pieces that may stand in for a masked token
+    id_dtype: uint16, or uint32 for vocabularies of over 65,536 pieces
+    sha256, words_sha256: of the model and of the word list, in hexadecimal
+    normalization: "none", or "albert-v2" (albert.py)
+    words: the content of a word list (lexicon.py), or None. It changes which pieces are one word, and no id
+    note: what was decided when it was loaded and is not in the file, for the user; None for nothing
+    file_name, library, packages, has_prefix, slow_reason: see `Kind`
     """
 
     def __init__(
@@ -69,19 +69,22 @@ class Tokenizer:
         *,
         note: str | None = None,
     ) -> None:
-        """model: what a spiece.model or tokenizer.json holds; words: the content of a word list.
+        """model: what a spiece.model or tokenizer.json holds.
 
         Raises TokenizerError if it is no such model or lacks a special piece.
         """
-        self._kind = _make_kind(model, name, normalization)
+        kind = self._kind = _make_kind(model, name, normalization)
         self.model, self._name, self.normalization, self.note = model, name, normalization, note
         self.sha256, self.words = sha256(model).hexdigest(), words
         self.words_sha256 = None if words is None else sha256(words).hexdigest()
-        self.pieces, self.piece_texts, self.specials = self._kind.pieces, self._kind.texts, self._kind.specials
-        self.vocab_size = len(self.pieces)
-        self.id_dtype = id_dtype_of(self.pieces)
+        self.file_name, self.library, self.packages = kind.file_name, kind.library, kind.packages
+        self.has_prefix, self.slow_reason = kind.has_prefix, kind.slow_reason
+        self.pieces, self.piece_texts, specials = kind.pieces, kind.texts, kind.specials
+        self.vocab_size, self.id_dtype, self.specials = len(self.pieces), id_dtype_of(self.pieces), specials
+        self.pad_id, self.unk_id, self.mask_id = specials.pad_id, specials.unk_id, specials.mask_id
+        self.cls_id, self.sep_id = specials.cls_id, specials.sep_id
+        self.ordinary_ids = np.flatnonzero(kind.is_ordinary).astype(np.uint32)
         self._of_thread = threading.local()
-        self._word_rules: dict[int, WordRule] = {}
 
     def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes, str, str, bytes | None]]:
         return type(self), (self.model, self._name, self.normalization, self.words)
@@ -101,62 +104,20 @@ class Tokenizer:
         self._kind.compile_rare(self._encoder)
 
     @property
-    def _encoder(self) -> Encoder:
+    def _encoder(self) -> TextEncoder:
         """The encoder of this thread, made on first use."""
-        found: Encoder | None = getattr(self._of_thread, "encoder", None)
+        found: TextEncoder | None = getattr(self._of_thread, "encoder", None)
         if found is None:
             found = self._of_thread.encoder = self._kind.make_encoder()
         return found
 
-    @property
-    def file_name(self) -> str:
-        """The name of the model's file in a folder."""
-        return self._kind.file_name
+    def word_rule(self, config: ExampleConfig | None = None) -> WordRule:
+        """How pieces form words; for a build with --pieces, where each piece is one."""
+        return self._word_rule if config is None or config.masks_words else WordRule.every_piece(self.vocab_size)
 
-    @property
-    def library(self) -> str:
-        """The library whose ids these are."""
-        return self._kind.library
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Libraries that affect the ids, beside those of every build."""
-        return self._kind.packages
-
-    @property
-    def slow_reason(self) -> str | None:
-        return self._kind.slow_reason
-
-    @property
-    def has_prefix(self) -> bool:
-        """Whether the first word of a text has the pieces that it has after a space."""
-        return self._kind.has_prefix
-
-    @property
-    def pad_id(self) -> int:
-        return self.specials.pad_id
-
-    @property
-    def unk_id(self) -> int:
-        return self.specials.unk_id
-
-    @property
-    def cls_id(self) -> int:
-        return self.specials.cls_id
-
-    @property
-    def sep_id(self) -> int:
-        return self.specials.sep_id
-
-    @property
-    def mask_id(self) -> int:
-        return self.specials.mask_id
-
-    def word_rule(self, rules_version: int = RULES_VERSION) -> WordRule:
-        if rules_version not in self._word_rules:
-            rule = WordRule.from_pieces(self.piece_texts, rules_version)
-            self._word_rules[rules_version] = dataclasses.replace(rule, lexicon=self._lexicon)
-        return self._word_rules[rules_version]
+    @cached_property
+    def _word_rule(self) -> WordRule:
+        return WordRule.from_pieces(self.piece_texts, self._lexicon)
 
     @cached_property
     def _lexicon(self) -> Lexicon | None:
@@ -164,18 +125,11 @@ class Tokenizer:
             return None
         return match_words(self.piece_texts, parse_words(self.words, "the word list"), self.normalise)
 
-    def choose_words(self, config: ExampleConfig, rules_version: int = RULES_VERSION) -> WordRule:
-        """The rule of words for a build with these settings and this version of the rules."""
-        return self.word_rule(rules_version) if config.masks_words else WordRule.every_piece(self.vocab_size)
-
     @property
     def word_starts(self) -> np.ndarray:
+        """Whether a word begins at each piece, whatever is before it: bool (words.py has the rule over a sequence)."""
         starts: np.ndarray = self.word_rule().starts > 0
         return starts
-
-    @cached_property
-    def ordinary_ids(self) -> np.ndarray:
-        return np.flatnonzero(self._kind.is_ordinary).astype(np.uint32)
 
     def encode(self, texts: Sequence[str] | Text) -> tuple[np.ndarray, np.ndarray]:
         """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences).
@@ -184,15 +138,17 @@ class Tokenizer:
         """
         if isinstance(texts, (str, bytes)):
             raise TypeError(f"encode takes a sequence of str, not one {type(texts).__name__}; give it as [text]")
-        if not isinstance(texts, Text):
+        if isinstance(texts, Text):
+            num_sentences, batches = len(texts.sentence_begins), iter([Sentences.of(texts)])
+        else:
             texts = texts if type(texts) is list else list(texts)
-        num_sentences = len(texts.sentence_begins) if isinstance(texts, Text) else len(texts)
+            num_sentences = len(texts)
+            batches = read_strings(texts, num_sentences, SLICE_BYTES, PADDING)
         ids, offsets, done = GrowingArray(self.id_dtype), np.zeros(num_sentences + 1, np.int64), 0
-        encoder = self._encoder
-        for sentences in _read_batches(texts, num_sentences):
+        for sentences in batches:
             ids.reserve(len(ids) + len(sentences.utf8) // _BYTES_PER_ID)
             end = done + len(sentences.begins)
-            for part in encoder.encode(sentences, offsets[1 + done : 1 + end]):
+            for part in self._encoder.encode(sentences, offsets[1 + done : 1 + end]):
                 ids.append(part)
             done = end
             if done < num_sentences:  # as many ids a sentence as so far, and an eighth more
@@ -230,14 +186,6 @@ def _make_kind(model: bytes, name: str, normalization: str) -> Kind:
         )
     values = parse_json(model, name)
     return WordPieceKind(values, name) if is_wordpiece(values) else LibraryKind(values, name)
-
-
-def _read_batches(texts: list[str] | Text, num_sentences: int) -> Iterator[Sentences]:
-    if isinstance(texts, Text):
-        yield Sentences(texts.utf8, texts.sentence_begins, texts.sentence_ends)
-        return
-    for utf8, offsets in read_strings(texts, num_sentences, SLICE_BYTES, PADDING):
-        yield Sentences(utf8, offsets[:-1], offsets[1:])
 
 
 def load_tokenizer(

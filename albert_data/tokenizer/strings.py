@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from albert_data.kernels import Pointer, copy_items, helper, kernel, pointer, pointer_at, prefetch
-from albert_data.tokenizer.buffers import grow
+from albert_data.tokenizer.buffers import Sentences, grow
 
 _SLICE_STRINGS = 1 << 16
 _AHEAD = 8  # strings; a power of two
@@ -28,13 +28,11 @@ _get_utf8 = _types.ExternalFunction("PyUnicode_AsUTF8AndSize", _int(_int, _types
 _forget_error = _types.ExternalFunction("PyErr_Clear", _types.void())
 
 
-def read_strings(
-    texts: list[str], num_strings: int, size: int, padding: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the UTF-8 (uint8) of some strings with `padding` bytes after them, and offsets (int64) into it.
+def read_strings(texts: list[str], num_strings: int, size: int, padding: int) -> Iterator[Sentences]:
+    """Yield the first `num_strings` strings in buffers with `padding` bytes after them.
 
-    The strings of a part have at most `size` bytes, or there is only one. Both arrays are valid until the next ones
-    are asked for. Raises TypeError for an item that is no string, UnicodeEncodeError for a surrogate, IndexError if the
+    The strings of a part have at most `size` bytes, or there is only one. The arrays are valid until the next part
+    is asked for. Raises TypeError for an item that is no string, UnicodeEncodeError for a surrogate, IndexError if the
     list has become shorter.
     """
     utf8, done = np.zeros(size + padding, np.uint8), 0
@@ -43,17 +41,13 @@ def read_strings(
         max_strings = min(num_strings - done, len(offsets) - 1)
         count = copy_strings(id(texts), done, max_strings, utf8[: len(utf8) - padding], offsets, ahead)
         if count:
-            yield utf8[: offsets[count] + padding], offsets[: count + 1]
+            yield Sentences(utf8[: offsets[count] + padding], offsets[:count], offsets[1 : count + 1])
             done += count
-        else:
-            utf8 = grow(utf8, padding + len(encode_alone(texts[done])))
-
-
-def encode_alone(text: str) -> bytes:
-    """The UTF-8 of a string that copy_strings could not copy, since it has none or is too long."""
-    if not isinstance(text, str):
-        raise TypeError(f"the texts hold {text!r:.80}, which is no string")
-    return str.encode(text)  # not the method of a subclass
+        else:  # the next string has no UTF-8 or is too long
+            text = texts[done]
+            if not isinstance(text, str):
+                raise TypeError(f"the texts hold {text!r:.80}, which is no string")
+            utf8 = grow(utf8, padding + len(str.encode(text)))  # not by the method of a subclass
 
 
 @partial(kernel, nogil=False)

@@ -8,8 +8,6 @@ that spell one character (<0xE9> <0xBE> <0x98>) belong to one word, and the firs
 CJK or an emoji.
 
 With a word list (lexicon.py), pieces in scripts without spaces that spell a word of the list are one word.
-
-A shard folder keeps the rules that built it: `words_version_1.py` decides for folders of version 1.
 """
 
 from __future__ import annotations
@@ -23,8 +21,6 @@ import numpy as np
 
 from albert_data.errors import TokenizerError
 from albert_data.kernels import helper
-from albert_data.rules import RULES_VERSION
-from albert_data.tokenizer import words_version_1
 from albert_data.tokenizer.lexicon import Lexicon, make_lexicon
 from albert_data.unicode_tables import category, script
 
@@ -121,10 +117,9 @@ class WordRule:
     lexicon: Lexicon | None = None
 
     @classmethod
-    def from_pieces(cls, pieces: Sequence[str], rules_version: int = RULES_VERSION) -> WordRule:
-        judge = words_version_1.judge_piece if rules_version == 1 else judge_piece
-        starts, standalone = zip(*map(judge, pieces), strict=True)
-        return cls(starts=np.array(starts, np.int8), standalone=np.array(standalone, np.int8))
+    def from_pieces(cls, pieces: Sequence[str], lexicon: Lexicon | None = None) -> WordRule:
+        starts, standalone = np.array([judge_piece(piece) for piece in pieces], np.int8).T
+        return cls(starts=starts.copy(), standalone=standalone.copy(), lexicon=lexicon)
 
     @classmethod
     def every_piece(cls, vocab_size: int) -> WordRule:

@@ -117,7 +117,7 @@ class TrainConfig:
     last_mask_prob: that share at the end of the run, to which it changes evenly. None: mask_prob to the end.
     compile: use torch.compile. None: on a GPU, and on a CPU if the run is by the clock and long enough (compiling.py).
     log_every, eval_every, save_every: steps from one line of metrics, evaluation and checkpoint to the next. None: by
-    the length of the run (intervals.py).
+    the length of the run (budget.py).
     eval_rows: the maximal number of validation rows that an evaluation reads, the same rows each time. None: the same.
     threads: of PyTorch on a CPU. None: as many as it takes by itself. They change sums by rounding only.
     """

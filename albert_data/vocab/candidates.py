@@ -5,13 +5,11 @@ removes each as it reads it. Every attempt of a task writes a file of its own, b
 may still run, and write late.
 
     OUT/.build/candidates/   of a build without --tokenizer
-    DIR/.vocab/              of `vocab`
-        lock                 locked by the running command; its text marks the folder as one of `vocab`
+    DIR/.vocab/              of `vocab`, see jobs/work_folder.py
 """
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,12 +18,11 @@ from pathlib import Path
 import pyarrow
 
 from albert_data.errors import OutputError, StorageError
-from albert_data.files import is_regular, is_there, read_bytes, remove_files, write_bytes
-from albert_data.jobs.work_folder import LOCK_SECONDS
-from albert_data.storage import FOLDER, find_kind, find_storage
+from albert_data.files import read_bytes, write_bytes
+from albert_data.jobs.work_folder import WorkFolder
+from albert_data.storage import find_storage
 
-_NAME = re.compile(r".+-[0-9a-f]{16}\.candidates")
-_WORK, _LOCK, _MARK = ".vocab", "lock", b"albert-data vocab\n"
+_NAME = f"*-{'[0-9a-f]' * 16}.candidates"
 
 
 def write_candidates(folder: Path, task_name: str, sentences: dict[bytes, int]) -> Path:
@@ -53,37 +50,25 @@ def lock_folder(parent: Path) -> Iterator[Path]:
 
     Raises OutputError if another command uses it, or if it is not ours.
     """
-    folder, storage = parent / _WORK, find_storage(parent)
-    lock = folder / _LOCK
-    if find_kind(folder, follow=False) not in (None, FOLDER) or (is_there(lock) and not _is_ours(lock)):
-        raise OutputError(f"{folder} was not made by `vocab`; move it away, or name another folder")
+    folder = _work_folder(parent)
+    folder.lock()
     try:
-        storage.make_folder(folder)
-        unlock = storage.lock(lock, _MARK, LOCK_SECONDS)
-    except BlockingIOError as error:
-        raise OutputError(f"another `vocab` is writing to {parent}; wait for it to end") from error
-    except OSError as error:
-        raise OutputError(f"output {parent} can't be written: {error.strerror}; name another folder") from error
-    try:
-        remove_files(folder, _NAME.fullmatch)  # a command was killed
-        yield folder
+        folder.drop()  # a command was killed
+        yield folder.path
     finally:
-        # What can't be removed now is removed by the next `vocab`. If another has taken the lock, all is its own.
+        # Attempts ran late. What can't be removed now is removed by the next `vocab`. If another has taken the lock,
+        # all is its own.
         with suppress(OSError, StorageError):
-            storage.check_lock(lock)
-            remove_files(folder, _NAME.fullmatch)  # attempts ran late
-            storage.remove(lock)
-        unlock()  # before the folder is removed: NFS keeps a file that is open
-        storage.remove_empty(folder)
+            folder.remove()
+        folder.unlock()
 
 
 def sweep(parent: Path) -> None:
     """Remove what a killed `vocab` of a cluster left in DIR, unless another is at work there."""
-    lock = parent / _WORK / _LOCK
-    if is_regular(lock) and find_storage(lock).read_mark(lock) == _MARK:
+    if _work_folder(parent).is_marked:
         with suppress(OutputError), lock_folder(parent):
             pass
 
 
-def _is_ours(lock: Path) -> bool:
-    return is_regular(lock) and _MARK.startswith(find_storage(lock).read_mark(lock))  # a kill may leave a part of it
+def _work_folder(parent: Path) -> WorkFolder:
+    return WorkFolder(parent, ".vocab", "`vocab`", {"": (_NAME,)})

@@ -1,12 +1,20 @@
-"""Count the characters of text as SentencePiece's normaliser leaves them.
+"""Count the characters of text as normalisation leaves them.
 
 In: sentences. Out: how often each character occurs in them after normalisation, so that the characters of a vocabulary
 can be chosen from the whole corpus and not from a sample of it. Counts are added up, so they do not depend on how the
 corpus is split. Memory: 10 MB, 19 MB at the end, whatever the corpus.
 
-At each position the normaliser replaces the longest string of its table (charsmap.py). So the kernel counts *symbols*,
-without writing normalised text: a character that stays as it is has its code as its symbol; a replaced string has
-NUM_CODES + where its replacement begins in the table. The characters of the replacements are added up at the end.
+BERT's normaliser replaces each character alone. So characters are counted as they are, and it is applied to the counts.
+
+SentencePiece's replaces the longest string of its table (charsmap.py). So a kernel finds a *symbol* at each position,
+without writing normalised text, and counts symbols:
+
+    0                128                   NUM_CODES            NUM_CODES + bytes of all replacements
+    | ASCII          | other characters    | replaced strings   |
+
+A character that stays as it is has its code as its symbol; a replaced string has NUM_CODES + where its replacement
+begins in the table. ASCII is its own symbol even if the table replaces it, which saves the kernel most look-ups. At the
+end `NormalRule.spell` gives the characters that each symbol becomes.
 """
 
 from __future__ import annotations
@@ -21,8 +29,9 @@ import sentencepiece
 from albert_data.data import Text
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 from albert_data.tokenizer.buffers import Sentences
-from albert_data.tokenizer.sentencepiece.charsmap import find_base, split_charsmap
+from albert_data.tokenizer.sentencepiece.charsmap import match_longest, split_charsmap
 from albert_data.tokenizer.sentencepiece.proto import read_settings
+from albert_data.tokenizer.tokenizer_json import import_tokenizers
 from albert_data.tokenizer.words import SPACE
 from albert_data.utf8 import read_character
 
@@ -32,7 +41,11 @@ _NUM_ASCII = 128
 
 @dataclass(frozen=True)
 class NormalRule:
-    """The normalisation that a vocabulary is trained with: NFKC with a few changes, and case folding unless cased."""
+    """What SentencePiece does to text: NFKC with a few changes, and case folding unless cased.
+
+    >>> NormalRule(cased=False).normalise("\ufb01ne  \u00c9")  # a ligature and a capital letter
+    'fine  é'
+    """
 
     cased: bool
 
@@ -51,92 +64,115 @@ class NormalRule:
             rule_name=self.name, add_dummy_prefix=False, escape_whitespaces=False, remove_extra_whitespaces=False
         )
 
-    def read_table(self) -> tuple[np.ndarray, bytes]:
+    @cached_property
+    def table(self) -> tuple[np.ndarray, bytes]:
         """The units of the trie (int64), and the replacements, each with a 0 after it."""
         return split_charsmap(read_settings(self._normaliser.serialized_model_proto()).charsmap)
+
+    def spell(self, symbol: int) -> str:
+        """The characters that a symbol becomes."""
+        if symbol < NUM_CODES:
+            return self.normalise(chr(symbol))
+        _, strings = self.table
+        begin = symbol - NUM_CODES
+        return strings[begin : strings.index(b"\0", begin)].decode()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CharacterCounts:
-    """codes: uint32, ascending; counts: int64, how often each occurs, at least once. A space counts as "▁"."""
+    """How often characters occur.
+
+    codes: uint32, ascending
+    counts: int64, of each, at least 1
+    """
 
     codes: np.ndarray
     counts: np.ndarray
 
+    @classmethod
+    def of(cls, totals: np.ndarray) -> CharacterCounts:
+        """totals: int64 [NUM_CODES], how often each code occurs."""
+        codes = np.flatnonzero(totals)
+        return cls(codes=codes.astype(np.uint32), counts=totals[codes])
 
-class CharacterTotals:
-    """Adds up counts."""
+    def add_to(self, totals: np.ndarray) -> None:
+        totals[self.codes] += self.counts
+
+
+class BertNormalRule:
+    """What BERT does to text before it divides words: control characters, case and accents; ideographs stay."""
+
+    def __init__(self, cased: bool) -> None:
+        """Raises TokenizerError if the library is not installed."""
+        self._library = import_tokenizers("--model-type wordpiece")
+        self._normaliser = self._library.normalizers.BertNormalizer(lowercase=not cased)
+
+    def normalise(self, text: str) -> str:
+        """The text without spaces: they get no piece."""
+        return str(self._normaliser.normalize_str(text)).replace(" ", "")
+
+    def split(self, text: str) -> list[str]:
+        words = self._library.pre_tokenizers.BertPreTokenizer()
+        return [word for word, _ in words.pre_tokenize_str(self._normaliser.normalize_str(text))]
+
+    def apply(self, raw: CharacterCounts) -> CharacterCounts:
+        """The counts after normalisation, of those before it."""
+        totals = np.zeros(NUM_CODES, np.int64)
+        for code, count in zip(raw.codes.tolist(), raw.counts.tolist(), strict=True):
+            for character in self.normalise(chr(code)):
+                totals[ord(character)] += count
+        return CharacterCounts.of(totals)
+
+
+class RawCounter:
+    """Counts the characters of one `Text` after another as they are."""
 
     def __init__(self) -> None:
         self._totals = np.zeros(NUM_CODES, np.int64)
 
-    def add(self, part: CharacterCounts) -> None:
-        self._totals[part.codes] += part.counts
+    def add(self, text: Text) -> None:
+        counts = np.bincount(np.frombuffer(text.utf8.tobytes().decode().encode("utf-32-le"), np.uint32))
+        self._totals[: len(counts)] += counts
 
     def finish(self) -> CharacterCounts:
-        return _list_counts(self._totals)
+        return CharacterCounts.of(self._totals)
 
 
-def _list_counts(totals: np.ndarray) -> CharacterCounts:
-    codes = np.flatnonzero(totals)
-    return CharacterCounts(codes=codes.astype(np.uint32), counts=totals[codes])
-
-
-class CharacterCounter:
-    """Counts the characters of one `Text` after another."""
+class NormalCounter:
+    """Counts the characters of one `Text` after another as SentencePiece's rule leaves them. A space counts as "▁"."""
 
     def __init__(self, rule: NormalRule) -> None:
-        self._rule, (self._units, self._strings) = rule, rule.read_table()
-        self._counts = np.zeros(NUM_CODES + len(self._strings), np.int64)
+        self._rule, (self._units, strings) = rule, rule.table
+        self._counts = np.zeros(NUM_CODES + len(strings), np.int64)
 
     def add(self, text: Text) -> None:
-        sentences = Sentences(text.utf8, text.sentence_begins, text.sentence_ends)
-        count_symbols(sentences, self._units, self._counts)
+        count_symbols(Sentences.of(text), self._units, self._counts)
 
     def finish(self) -> CharacterCounts:
         """All that was counted."""
         totals = self._counts[:NUM_CODES].copy()
-        totals[:_NUM_ASCII] = 0  # the kernel counts ASCII without looking for replacements (find_symbol)
-        for code in np.flatnonzero(self._counts[:_NUM_ASCII]).tolist():
-            _add_each(totals, self._rule.normalise(chr(code)), self._counts[code])
-        for begin in np.flatnonzero(self._counts[NUM_CODES:]).tolist():
-            end = self._strings.index(b"\0", begin)
-            _add_each(totals, self._strings[begin:end].decode(), self._counts[NUM_CODES + begin])
+        totals[:_NUM_ASCII] = 0
+        symbols = np.flatnonzero(self._counts)
+        for symbol in symbols[(symbols < _NUM_ASCII) | (symbols >= NUM_CODES)].tolist():
+            for character in self._rule.spell(symbol):
+                totals[ord(character)] += self._counts[symbol]
         totals[ord(SPACE)] += totals[ord(" ")]
         totals[ord(" ")] = 0
-        return _list_counts(totals)
+        return CharacterCounts.of(totals)
 
 
-def _add_each(totals: np.ndarray, characters: str, count: int) -> None:
-    for character in characters:
-        totals[ord(character)] += count
-
-
-class CharacterFinder:
-    """Finds the sentences that hold one of some characters after normalisation."""
-
-    def __init__(self, rule: NormalRule, codes: Collection[int]) -> None:
-        self._units, strings = rule.read_table()
-        self._is_wanted = np.zeros(NUM_CODES + len(strings), bool)
-        self._is_wanted[list(codes)] = True
-        is_wanted = self._is_wanted[:NUM_CODES].copy()
-        self._is_wanted[:_NUM_ASCII] = [
-            any(is_wanted[ord(c)] for c in rule.normalise(chr(code))) for code in range(_NUM_ASCII)
-        ]  # ASCII is its own symbol (find_symbol)
-        begin = NUM_CODES
-        for replacement in strings.split(b"\0"):
-            # A replacement may begin inside another one: "bc" is stored as the end of "abc".
-            text = replacement.decode()
-            for i in range(len(text)):
-                here = begin + len(text[:i].encode())
-                self._is_wanted[here] = any(is_wanted[ord(character)] for character in text[i:])
-            begin += len(replacement) + 1
-
-    def find(self, sentences: Sentences) -> np.ndarray:
-        """Whether each sentence holds one (bool)."""
-        found = np.zeros(len(sentences.begins), bool)
-        find_symbols(sentences, self._units, self._is_wanted, found)
-        return found
+def find_sentences(sentences: Sentences, rule: NormalRule, codes: Collection[int]) -> np.ndarray:
+    """Whether each sentence holds one of some characters after normalisation: bool."""
+    (units, strings), wanted = rule.table, frozenset(map(chr, codes))
+    is_wanted = np.zeros(NUM_CODES + len(strings), bool)
+    is_wanted[list(codes)] = True
+    # A replacement may begin inside another one: "bc" is stored as the end of "abc". So each character may begin one.
+    begins = [NUM_CODES + at for at, byte in enumerate(strings) if byte & 0xC0 != 0x80]
+    for symbol in (*range(_NUM_ASCII), *begins):
+        is_wanted[symbol] = not wanted.isdisjoint(rule.spell(symbol))
+    found = np.zeros(len(sentences.begins), bool)
+    mark_sentences(sentences, units, is_wanted, found)
+    return found
 
 
 @kernel
@@ -151,7 +187,7 @@ def count_symbols(sentences: Sentences, units: np.ndarray, counts: np.ndarray) -
 
 
 @kernel
-def find_symbols(sentences: Sentences, units: np.ndarray, is_wanted: np.ndarray, found: np.ndarray) -> None:
+def mark_sentences(sentences: Sentences, units: np.ndarray, is_wanted: np.ndarray, found: np.ndarray) -> None:
     """Mark the sentences that hold a wanted symbol."""
     text = pointer(sentences.utf8)
     for i in range(len(sentences.begins)):
@@ -163,25 +199,12 @@ def find_symbols(sentences: Sentences, units: np.ndarray, is_wanted: np.ndarray,
 
 @helper
 def find_symbol(text: Pointer, position: int, end: int, units: np.ndarray) -> tuple[int, int]:
-    """The symbol at a position, and where the next one begins.
-
-    ASCII before ASCII or an end is its own symbol even if the table replaces it: CharacterCounter.finish and
-    CharacterFinder replace it. No replaced string of nmt_nfkc and nmt_nfkc_cf begins with two ASCII characters.
-    """
+    """The symbol at a position, and where the next one begins."""
     byte = I64(item(text, position))
+    # ASCII before ASCII or an end: no replaced string of nmt_nfkc and nmt_nfkc_cf begins with two ASCII characters.
     if byte < _NUM_ASCII and (position + 1 == end or I64(item(text, position + 1)) < _NUM_ASCII):
         return byte, position + 1
-    base = find_base(units, 0)
-    found, after, at = I64(-1), position, position
-    while at < end:
-        byte = I64(item(text, at))
-        node = base ^ byte  # the child by this byte, if it has its label
-        if units[node] & 0x800000FF != byte:  # a leaf (bit 31), or of another label
-            break
-        at, base = at + 1, find_base(units, node)
-        if units[node] >> 8 & 1:
-            found, after = units[base] & 0x7FFFFFFF, at  # the longest so far
-    if found >= 0:  # where its replacement begins
-        return NUM_CODES + found, after
-    code, after = read_character(text, position)  # nothing replaces it
-    return code, after
+    replacement, after = match_longest(text, position, end, units)
+    if replacement >= 0:
+        return NUM_CODES + replacement, after
+    return read_character(text, position)

@@ -17,7 +17,7 @@ from albert_data.config import WORDPIECE
 from albert_data.errors import OutputError, TokenizerError
 from albert_data.files import hash_file, is_regular, is_there, read_json, to_json
 from albert_data.storage import FOLDER, find_kind, find_storage
-from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
+from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
 from albert_data.tokenizer.tokenizer_json import JSON_NAME, BertRules, dump
 from albert_data.tokenizer.vocab_txt import CONFIG_NAME, VOCAB_NAME, describe_config
 from albert_data.vocab.alphabet import Alphabet
@@ -26,10 +26,8 @@ from albert_data.vocab.report import VocabReport
 SETTINGS_NAME, PIECES_NAME = "vocab.json", "pieces.txt"
 FILES = (MODEL_NAME, PIECES_NAME, SETTINGS_NAME)  # of a SentencePiece vocabulary
 _WORDPIECE_FILES = (JSON_NAME, VOCAB_NAME, CONFIG_NAME, SETTINGS_NAME)
-_ANY_HASH = "any"  # stands for the hash of vocab.json: a file can't hold its own
 _MAX_LISTED = 1000  # lost characters in vocab.json
 _SEAL = "settings_sha256"
-_SETTINGS_KEYS = {"vocab_size", "model_type", "sampled_sentences", "skipped_bytes"}  # every version wrote these
 
 
 def claim_folder(folder: Path, model_type: str) -> None:
@@ -47,7 +45,7 @@ def claim_folder(folder: Path, model_type: str) -> None:
             raise OutputError(f"{folder / other} is a vocabulary of another kind; name another folder")
         for name in names:
             path = folder / name
-            if is_there(path) and not (is_regular(path) and known.get(name) in (_ANY_HASH, hash_file(path))):
+            if is_there(path) and not (is_regular(path) and known.get(name) == hash_file(path)):
                 raise OutputError(
                     f"{path} was not written by `vocab`, or was changed since, and would be replaced; "
                     "move it away, or name another folder"
@@ -58,22 +56,14 @@ def claim_folder(folder: Path, model_type: str) -> None:
 
 
 def _read_hashes(folder: Path) -> dict[str, str]:
-    """The SHA-256 of each file that vocab.json records, and _ANY_HASH for itself. Empty if `vocab` did not write it."""
+    """The SHA-256 of each file of a vocabulary, as vocab.json records them. Empty if `vocab` did not write it."""
+    path = folder / SETTINGS_NAME
     try:
-        settings = read_json(folder / SETTINGS_NAME)
+        settings = read_json(path)
+        files, is_ours = settings.get("files"), settings.get(_SEAL) == _seal(settings)
+        return {**files, SETTINGS_NAME: hash_file(path)} if isinstance(files, dict) and is_ours else {}
     except (OSError, ValueError):
         return {}
-    if _SETTINGS_KEYS - settings.keys():
-        return {}
-    if "files" in settings:
-        files, seal = settings["files"], settings.get(_SEAL)
-        is_ours = isinstance(files, dict) and seal == _seal(settings)
-        return {**files, SETTINGS_NAME: _ANY_HASH} if is_ours else {}
-    try:  # version 0.3.0 recorded no hashes: the pieces must be those of the model
-        model = load_tokenizer(folder / MODEL_NAME, to_encode=False)
-    except TokenizerError:
-        return {SETTINGS_NAME: _ANY_HASH}
-    return {MODEL_NAME: model.sha256, PIECES_NAME: _hash(_list_pieces(model)), SETTINGS_NAME: _ANY_HASH}
 
 
 def check_normalization(path: Path, normalization: str) -> None:
@@ -84,7 +74,7 @@ def check_normalization(path: Path, normalization: str) -> None:
     except (OSError, ValueError):
         return  # not from `vocab`
     trained = known.get("normalization", "none")
-    if not _SETTINGS_KEYS - known.keys() and trained != normalization:
+    if _SEAL in known and trained != normalization:
         raise TokenizerError(
             f"tokenizer {path} was trained on text of --normalization {trained}; pass that, not {normalization}"
         )
@@ -93,27 +83,20 @@ def check_normalization(path: Path, normalization: str) -> None:
 def is_saved(folder: Path) -> bool:
     """Whether a folder holds all files of a vocabulary as `save_vocabulary` wrote them."""
     known = _read_hashes(folder)
-    return all(is_regular(folder / name) and known.get(name) in (_ANY_HASH, hash_file(folder / name)) for name in FILES)
-
-
-def _list_pieces(tokenizer: Tokenizer) -> bytes:
-    return "".join(f"{piece}\n" for piece in tokenizer.pieces).encode()
+    return all(is_regular(folder / name) and known.get(name) == hash_file(folder / name) for name in FILES)
 
 
 def _seal(settings: dict[str, Any]) -> str:
     """The SHA-256 of all values except the seal itself. It shows whether a value was edited."""
-    return _hash(to_json({key: value for key, value in settings.items() if key != _SEAL}))
-
-
-def _hash(data: bytes) -> str:
-    return sha256(data).hexdigest()
+    return sha256(to_json({key: value for key, value in settings.items() if key != _SEAL})).hexdigest()
 
 
 def _record_characters(alphabet: Alphabet) -> dict[str, Any]:
     """Counts of the corpus' characters.
 
-    num_lost: how many characters have no piece; lost_in_corpus: how often they occur in all; lost: the most frequent of
-    them, and how often each occurs.
+    num_lost: how many characters have no piece
+    lost_in_corpus: how often they occur in all
+    lost: the most frequent of them, and how often each occurs
     """
     return {
         "in_corpus": alphabet.num_characters,
@@ -130,7 +113,8 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
     The settings are the first file: the others are never there without them, even if this is killed, so their hashes
     in the settings show that they are ours.
     """
-    model, pieces = report.trained.model, _list_pieces(Tokenizer(report.trained.model, str(folder)))
+    model = report.trained.model
+    pieces = "".join(f"{piece}\n" for piece in Tokenizer(model, str(folder)).pieces).encode()
     if report.config.model_type == WORDPIECE:
         config = dump(describe_config(BertRules(lowercase=not report.config.cased)))
         files = {CONFIG_NAME: config, VOCAB_NAME: pieces, JSON_NAME: model}
@@ -147,7 +131,7 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
         "characters": _record_characters(report.alphabet),
         "unspaced_share": round(report.unspaced_share, 6),
         "damage": report.damage,
-        "files": {name: _hash(data) for name, data in files.items()},
+        "files": {name: sha256(data).hexdigest() for name, data in files.items()},
     }
     settings[_SEAL] = _seal(settings)
     claim_folder(folder, report.config.model_type)

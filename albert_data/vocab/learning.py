@@ -13,41 +13,45 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from albert_data.config import WORDPIECE, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import read_documents, split_lines
+from albert_data.corpus.documents import batch_documents, clean_documents
 from albert_data.corpus.fields import Fields, name_field
-from albert_data.corpus.inputs import Input, check_language_field
-from albert_data.corpus.labels import advise_names
+from albert_data.corpus.inputs import Input, check_language_field, check_reach, count_bytes, list_samples
 from albert_data.corpus.layout import advise
+from albert_data.corpus.mixtures import Names, find_sources
+from albert_data.corpus.sources import advise_names
 from albert_data.corpus.tasks import (
     WARMING_BLOCK,
-    MapTask,
-    Names,
-    check_reach,
+    ReadTask,
     compile_reading,
-    count_bytes,
-    find_named,
-    list_samples,
     read_tasks,
 )
 from albert_data.errors import InputError
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, MultiprocessEngine, PreparedJob, explain_disk_error, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
-from albert_data.sentences.text import make_text
+from albert_data.sentences.text import find_sentences
 from albert_data.shards.advice import advise_inputs, list_damaged
 from albert_data.storage import find_storage, make_path
 from albert_data.tokenizer.sentencepiece.albert import normalise_text_of
 from albert_data.vocab.alphabet import Alphabet, choose_alphabet, measure_unspaced
 from albert_data.vocab.candidates import lock_folder, sweep, take_candidates, write_candidates
-from albert_data.vocab.counting import CharacterCounter, CharacterCounts, CharacterTotals, NormalRule
+from albert_data.vocab.counting import (
+    NUM_CODES,
+    BertNormalRule,
+    CharacterCounts,
+    NormalCounter,
+    NormalRule,
+    RawCounter,
+)
 from albert_data.vocab.folder import claim_folder, save_vocabulary
 from albert_data.vocab.report import VocabReport
 from albert_data.vocab.sampling import SentenceSample, select_sentences
-from albert_data.vocab.sentencepiece_training import TrainedModel, VocabularyTooLarge, train_model
-from albert_data.vocab.trainer_process import TrainerProcess
-from albert_data.vocab.wordpiece_training import BertNormalRule, RawCounter, train_wordpiece_model
+from albert_data.vocab.trainer import TrainerProcess
+from albert_data.vocab.training import TrainedModel, VocabularyTooLarge, train_model
 
 # The sample is chosen from candidates of so many times its bytes: enough if a sixteenth of the corpus is distinct text.
 _CANDIDATES = 16
@@ -58,7 +62,7 @@ _MOST_UNSPACED = 0.5  # a model gets no dummy prefix if more of the letters are 
 class SampleTask:
     """A task to read, and the largest hash that a sentence in the sample can have at this time."""
 
-    task: MapTask
+    task: ReadTask
     limit: int
 
     def describe(self) -> str:
@@ -67,8 +71,10 @@ class SampleTask:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """What a task has read. sentences: the candidates with their hashes, or the path of the file that holds them;
-    characters: of all sentences, not of these alone.
+    """What a task has read.
+
+    sentences: the candidates with their hashes, or the path of the file that holds them
+    characters: of all sentences, not of these alone
     """
 
     sentences: dict[bytes, int] | Path
@@ -88,15 +94,17 @@ class SampleJob:
         self._text, self._config, self._folder = text, config, folder
 
     def __call__(self, task: SampleTask) -> Candidates:
-        damage, counter = Damage(strict=self._text.strict), _make_counter(self._config)
+        damage, config = Damage(strict=self._text.strict), self._config
+        # BERT's normaliser is applied to the counts (learn_vocabulary), so that no worker needs the library.
+        counter = RawCounter() if config.model_type == WORDPIECE else NormalCounter(NormalRule(config.cased))
         sentences: dict[bytes, int] = {}
         num_documents = text_bytes = 0
         for block in task.task.read(damage):
-            for lines in split_lines(read_documents(block, task.task.text, damage)):
-                text = make_text(lines, task.task.text)
-                if self._config.normalization != "none":
+            for lines in batch_documents(clean_documents(block, task.task.text, damage)):
+                text = find_sentences(lines, task.task.text)
+                if config.normalization != "none":
                     text = normalise_text_of(text)
-                sentences |= select_sentences(text, self._config.seed, task.limit)
+                sentences |= select_sentences(text, config.seed, task.limit)
                 counter.add(text)
                 num_documents += len(lines.document_keys)
                 text_bytes += len(lines.utf8)
@@ -118,17 +126,12 @@ class SampleWarming:
 
     def __call__(self) -> None:
         compile_reading()
-        task = MapTask(name="", text=self.text, block=WARMING_BLOCK)
+        task = ReadTask(name="", text=self.text, block=WARMING_BLOCK)
         self.job(SampleTask(task=task, limit=SentenceSample(1).limit))
 
 
-def _make_counter(config: VocabConfig) -> CharacterCounter | RawCounter:
-    """BERT's normaliser is applied to the counts (learn_vocabulary), so that no worker needs the library."""
-    return RawCounter() if config.model_type == WORDPIECE else CharacterCounter(NormalRule(config.cased))
-
-
 @dataclass(frozen=True, kw_only=True)
-class Corpus:
+class SampledCorpus:
     """What was read: a sample of the sentences, and the characters of all of them. advice: see VocabReport."""
 
     sentences: list[bytes]
@@ -158,11 +161,13 @@ def train_vocab(
     text, config, progress = text or TextConfig(), config or VocabConfig(), progress or NullProgress()
     folder = make_path(output)
     try:
-        found = find_named(inputs, text, progress.say)
+        found = find_sources(inputs, progress.say, text)
         claim_folder(folder, config.model_type)
         engine = engine or MultiprocessEngine(workers)
-        sweep(folder)
-        with lock_folder(folder) if spans_machines(engine) else nullcontext() as shared:
+        is_shared = spans_machines(engine)
+        if not is_shared:
+            sweep(folder)
+        with lock_folder(folder) if is_shared else nullcontext() as shared:
             report = learn_vocabulary(found, text, config, engine, progress, shared=shared)
             save_vocabulary(folder, report)
     except OSError as error:
@@ -192,12 +197,12 @@ def learn_vocabulary(
     rule = BertNormalRule(config.cased) if config.model_type == WORDPIECE else None
     corpus = _Reader(inputs, text, config, engine, progress, shared).read()
     unspaced_share = measure_unspaced(corpus.characters)
-    if rule is None:
-        alphabet = choose_alphabet(corpus.characters, config)
+    if rule is not None:
+        alphabet = choose_alphabet(rule.apply(corpus.characters), config, rule.normalise)
     else:
-        alphabet = choose_alphabet(rule.count(corpus.characters), config, rule.normalise)
-    if config.dummy_prefix is None and rule is None:
-        config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST_UNSPACED)
+        alphabet = choose_alphabet(corpus.characters, config, NormalRule(config.cased).normalise)
+        if config.dummy_prefix is None:
+            config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST_UNSPACED)
     size = sum(map(len, corpus.sentences)) / 1e6
     progress.say(
         f"training a {config.model_type} vocabulary of {config.vocab_size:,} pieces on {size:,.1f} MB of sentences"
@@ -226,7 +231,7 @@ class _Reader:
     progress: Progress
     shared: Path | None
 
-    def read(self) -> Corpus:
+    def read(self) -> SampledCorpus:
         num_bytes, sample_bytes = count_bytes(self.inputs), self.config.sample_bytes
         # Without a share, the first tasks would return all of their sentences, since the sample is not full yet.
         share = min(_CANDIDATES * sample_bytes / num_bytes, 1.0) if num_bytes else 1.0
@@ -237,7 +242,7 @@ class _Reader:
         self.progress.say("the corpus repeats itself or holds little text; it is read again, for more sentences")
         return self._fill(SentenceSample(sample_bytes))
 
-    def _fill(self, sample: SentenceSample) -> Corpus:
+    def _fill(self, sample: SentenceSample) -> SampledCorpus:
         damage = Damage(strict=self.text.strict)
         warming = SampleWarming(SampleJob(self.text, self.config), self.text)
         compile_with_notice(warming, self.progress)
@@ -248,14 +253,14 @@ class _Reader:
         job = SampleJob(self.text, self.config, self.shared)
         prepared = PreparedJob(job=job, prepare=warming, places=tuple(places))
         self.progress.start("reading", count_bytes(self.inputs))
-        num_documents, text_bytes, totals = 0, 0, CharacterTotals()
+        num_documents, text_bytes, totals = 0, 0, np.zeros(NUM_CODES, np.int64)
         # Tasks are made while others run: later ones get a lower limit, since the sample fills.
         here = Damage(strict=self.text.strict)  # a thread counts in it, so it is added at the end
         plan = read_tasks(self.inputs, self.text, here, lambda task: spans_machines(self.engine))
         tasks = (SampleTask(task=task, limit=sample.limit) for task in plan)
         for task, found in self.engine.run(prepared, tasks):
             sample.add(found.sentences if isinstance(found.sentences, dict) else take_candidates(found.sentences))
-            totals.add(found.characters)
+            found.characters.add_to(totals)
             damage.merge(found.damage)
             num_documents += found.num_documents
             text_bytes += found.text_bytes
@@ -265,23 +270,24 @@ class _Reader:
             raise no_document(damage)
         if damage.unlabelled.num_records and not damage.num_labelled:
             raise missing_labels(self.text, damage.unlabelled)
-        return Corpus(
+        return SampledCorpus(
             sentences=sample.sentences(),
-            characters=totals.finish(),
+            characters=CharacterCounts.of(totals),
             num_documents=num_documents,
             text_bytes=text_bytes,
             damage=dict(damage.counts),
-            advice=_advise(num_documents, damage, self.text, self.inputs),
+            advice=self._advise(num_documents, damage),
         )
 
-
-def _advise(num_documents: int, damage: Damage, text: TextConfig, inputs: list[Input]) -> list[str]:
-    counts = {"documents": num_documents, **damage.layout}
-    found = advise(counts, dataclasses.asdict(text), [item.path for item in inputs])
-    return [one.text for one in found] + [
-        *advise_names(damage.names),
-        *advise_inputs(list_damaged(damage.inputs), None if inputs[0].source else text.text_field),
-    ]
+    def _advise(self, num_documents: int, damage: Damage) -> list[str]:
+        counts = {"documents": num_documents, **damage.layout}
+        found = advise(counts, dataclasses.asdict(self.text), [item.path for item in self.inputs])
+        text_field = None if self.inputs[0].source else self.text.text_field
+        return [
+            *(one.text for one in found),
+            *advise_names(damage.names),
+            *advise_inputs(list_damaged(damage.inputs), text_field),
+        ]
 
 
 def no_document(damage: Damage) -> InputError:
@@ -307,8 +313,7 @@ def _train(
 ) -> tuple[TrainedModel, VocabConfig]:
     try:
         trainer = TrainerProcess(config, len(alphabet.codes), progress)
-        train = train_wordpiece_model if config.model_type == WORDPIECE else train_model
-        return train(sentences, config, alphabet, trainer), config
+        return train_model(sentences, config, alphabet, trainer), config
     except VocabularyTooLarge as error:
         if not shrink:
             raise

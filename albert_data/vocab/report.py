@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from albert_data.config import WORDPIECE, VocabConfig
 from albert_data.vocab.alphabet import Alphabet
-from albert_data.vocab.sentencepiece_training import TrainedModel
+from albert_data.vocab.training import TrainedModel
 
 _COLUMNS, _INDENT = 80, 11
 

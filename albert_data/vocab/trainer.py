@@ -1,26 +1,78 @@
-"""The trainer of the library `tokenizers`, made to depend on the text alone. Imports nothing else, so it starts fast.
+"""Run SentencePiece's trainer, or that of `tokenizers`, in a process of its own, and show the progress.
 
-It joins the most frequent pair of neighbours, as BPE does, and of equally frequent ones that of the lowest ids. Left to
-itself it numbers the forms of characters inside words ("##a") as a hash table yields them, differently each time. Here
-they are special pieces, which it numbers in the order in which they are given.
+SentencePiece trains for minutes inside one call, which can't be interrupted and reports its progress only in its log.
+In a process of its own, the log is a pipe that is read here, Ctrl-C ends the process, and if memory runs out the system
+kills that process alone. The process is not forked: OpenMP threads, which the trainer uses, don't survive a fork. So it
+runs `main` in a new Python:
+
+    stdin     the length of a pickle (8 bytes), and the pickle: sentences and options. The parent keeps stdin open, and
+              the process ends when it is closed, as it is when the parent dies
+    stdout    a pickle of the model, or of the trainer's error
+    stderr    the trainer's log; unknown lines are ignored. The trainer of `tokenizers` has none
 """
 
 from __future__ import annotations
 
 import io
+import math
 import os
 import pickle
+import re
+import selectors
 import signal
+import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import IO, Any
 
 import sentencepiece
 
+from albert_data.config import VocabConfig
+from albert_data.errors import TokenizerError
+from albert_data.jobs.progress import Progress
+
+Trainer = Callable[[list[bytes], dict[str, Any]], bytes]
+# Its arguments are the parent's sys.path, so that both import from the same folders.
+COMMAND = "import sys; sys.path[:] = sys.argv[1:]; from albert_data.vocab.trainer import main; main()"
+_LENGTH_BYTES = 8
+_TICK_SECONDS = 0.5
+_READ_BYTES = 1 << 16
+_LINES_KEPT = 3
+_NORMALISING, _FINDING, _CHOOSING, _MERGING = (
+    "normalising text",
+    "finding candidates",
+    "choosing pieces",
+    "merging pieces",
+)
+_PRUNED_TO = 1.1  # the trainer prunes a unigram model to 1.1 times the vocabulary size, then takes the best pieces
+_SEEDS = re.compile(rb"Initialized (\d+) seed")
+_ROUND = re.compile(rb"EM sub_iter=\d+ size=(\d+)")
+_MERGES = re.compile(rb"merges=(\d+) ")
+# Lines that are always in the log. If the process dies, the last _LINES_KEPT other lines are quoted: they may say why.
+_ORDINARY = re.compile(rb"I\d|WARNING: All log messages| |}|\w*_spec {|$")
+
+
+def train(sentences: list[bytes], options: dict[str, Any]) -> bytes:
+    """The serialised model, or the pieces of a WordPiece vocabulary (options with "symbols").
+
+    Raises RuntimeError with the trainer's message, or MemoryError.
+    """
+    if "symbols" in options:
+        return train_wordpiece(sentences, options)
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.Train(sentence_iterator=iter(sentences), model_writer=model, **options)
+    return model.getvalue()
+
 
 def train_wordpiece(sentences: list[bytes], options: dict[str, Any]) -> bytes:
     """The pieces, a line each.
+
+    The trainer joins the most frequent pair of neighbours, as BPE does, and of equally frequent ones that of the lowest
+    ids. Left to itself it numbers the forms of characters inside words ("##a") as a hash table yields them, differently
+    each time. Here they are special pieces, which it numbers in the order in which they are given.
 
     options: vocab_size; symbols: special pieces, characters and their forms inside words, the first pieces; lowercase:
     of BERT's normaliser; lost: characters that divide words, as they have no piece.
@@ -43,28 +95,108 @@ def train_wordpiece(sentences: list[bytes], options: dict[str, Any]) -> bytes:
     return "\n".join(sorted(found, key=found.__getitem__)).encode()
 
 
-# ---- sentencePiece's trainer, or that of `tokenizers`, in this process or as a program of its own ----
-#
-# The program reads a pickle of sentences and options from stdin, after the pickle's length. It writes a pickle of the
-# model, or of the trainer's error, to stdout, and the trainer's log to stderr. The parent keeps stdin open, and the
-# program ends when it is closed, as it is when the parent dies. It imports only what it needs, so it starts at once.
+class TrainerProcess:
+    """Runs `train` in a process of its own: a `Trainer`."""
 
-Trainer = Callable[[list[bytes], dict[str, Any]], bytes]
-# Its arguments are the parent's sys.path, so that both import from the same folders.
-COMMAND = "import sys; sys.path[:] = sys.argv[1:]; from albert_data.vocab.trainer import main; main()"
-_LENGTH_BYTES = 8
+    def __init__(self, config: VocabConfig, num_characters: int, progress: Progress) -> None:
+        self._watcher = _Watcher(config, num_characters, progress)
+
+    def __call__(self, sentences: list[bytes], options: dict[str, Any]) -> bytes:
+        """Raises RuntimeError with the trainer's message, and TokenizerError where the process dies."""
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-c", COMMAND, *sys.path]
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+        try:
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):  # the process died; that shows below, as there is no answer
+                send(process.stdin, sentences, {**options, "minloglevel": 0})
+            answer = self._wait_for_answer(process)
+            code = process.wait()
+            with suppress(EOFError, pickle.UnpicklingError):  # it died
+                result: bytes | Exception = pickle.loads(answer)
+                if isinstance(result, bytes):
+                    return result
+                if not isinstance(result, MemoryError):  # the error below says what to do
+                    raise result
+            raise _explain_death(code, sum(map(len, sentences)), " ".join(self._watcher.last_lines))
+        finally:
+            process.kill()
+            with suppress(BrokenPipeError), process:  # closes the pipes, which flushes what was not yet written
+                pass
+
+    def _wait_for_answer(self, process: subprocess.Popen[bytes]) -> bytes:
+        """Feed the log to the watcher until both pipes are closed. Returns the answer."""
+        assert process.stdout is not None
+        assert process.stderr is not None
+        answer, log, parts = process.stdout.fileno(), process.stderr.fileno(), []
+        with selectors.DefaultSelector() as selector:
+            for pipe in (answer, log):
+                selector.register(pipe, selectors.EVENT_READ)
+            while selector.get_map():
+                for key, _ in selector.select(_TICK_SECONDS):
+                    data = os.read(key.fd, _READ_BYTES)
+                    if not data:
+                        selector.unregister(key.fd)
+                    elif key.fd == log:
+                        self._watcher.feed(data)
+                    else:
+                        parts.append(data)
+                self._watcher.tick()
+        return b"".join(parts)
 
 
-def train(sentences: list[bytes], options: dict[str, Any]) -> bytes:
-    """The serialised model, or the pieces of a WordPiece vocabulary (options with "symbols").
+def _explain_death(code: int, num_bytes: int, last_lines: str) -> TokenizerError:
+    cause = f"signal {-code}" if code < 0 else f"exit code {code}"
+    said = f" and said: {last_lines}" if last_lines else ""
+    return TokenizerError(
+        f"the process that trains the vocabulary on {num_bytes / 1e6:,.1f} MB of sentences died ({cause}){said}; this "
+        "mostly means that memory ran out: try a smaller --sample-bytes, or a machine with more memory"
+    )
 
-    Raises RuntimeError with the trainer's message, or MemoryError.
-    """
-    if "symbols" in options:
-        return train_wordpiece(sentences, options)
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.Train(sentence_iterator=iter(sentences), model_writer=model, **options)
-    return model.getvalue()
+
+class _Watcher:
+    """Turns the trainer's log into progress."""
+
+    def __init__(self, config: VocabConfig, num_characters: int, progress: Progress) -> None:
+        self._config, self._progress = config, progress
+        self._num_merges = max(config.vocab_size - num_characters, 1)
+        self._log_smallest, self._log_seeds, self._done = math.log(_PRUNED_TO * config.vocab_size), 0.0, 0
+        self._rest, self.last_lines = b"", deque[str](maxlen=_LINES_KEPT)
+        progress.start(_MERGING if config.model_type == "wordpiece" else _NORMALISING, None, "")
+
+    def feed(self, log: bytes) -> None:
+        *lines, self._rest = (self._rest + log).split(b"\n")
+        for line in lines:
+            self._read(line)
+
+    def tick(self) -> None:
+        """Update the time that is shown."""
+        self._progress.advance(0)
+
+    def _read(self, line: bytes) -> None:
+        if b"Extracting seed" in line or b"Making suffix array" in line:
+            self._progress.start(_FINDING, None, "")
+        elif found := _SEEDS.search(line):
+            self._log_seeds = math.log(max(int(found[1]), 1))
+            self._progress.start(_CHOOSING, 100, "%")
+        elif found := _ROUND.search(line):  # each round keeps 3/4 of the pieces, so progress is linear in the logarithm
+            left = math.log(max(int(found[1]), 1)) - self._log_smallest
+            all_rounds = self._log_seeds - self._log_smallest
+            self._reach(int(100 * (1 - left / all_rounds)) if all_rounds > 0 else 100, 100)
+        elif b"Tokenizing input sentences" in line and self._config.model_type == "bpe":
+            self._progress.start(_MERGING, self._num_merges, "pieces")
+        elif found := _MERGES.search(line):
+            self._reach(int(found[1]), self._num_merges)
+        elif not _ORDINARY.match(line):
+            self.last_lines.append(line.decode(errors="replace"))
+
+    def _reach(self, done: int, total: int) -> None:
+        done = min(max(done, self._done), total)
+        self._progress.advance(done - self._done)
+        self._done = done
+
+
+# ---- the program ----
 
 
 def send(pipe: IO[bytes], sentences: list[bytes], options: dict[str, Any]) -> None:
@@ -73,17 +205,6 @@ def send(pipe: IO[bytes], sentences: list[bytes], options: dict[str, Any]) -> No
     pipe.write(len(task).to_bytes(_LENGTH_BYTES, "little"))
     pipe.write(task)
     pipe.flush()
-
-
-def read_answer(answer: bytes) -> bytes | None:
-    """The model that the program answered with, None if it died. Raises what `train` raised there."""
-    try:
-        result: bytes | Exception = pickle.loads(answer)
-    except (EOFError, pickle.UnpicklingError):
-        return None
-    if isinstance(result, Exception):
-        raise result
-    return result
 
 
 def main() -> None:

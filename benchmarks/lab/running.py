@@ -29,7 +29,7 @@ from albert_data.jobs.engine import count_cores
 from albert_data.shards.manifest import MANIFEST_NAME
 from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME
 from albert_data.train.config import MODEL_PRESETS, RECIPES
-from albert_data.train.runs.figures import read_run
+from albert_data.train.history.figures import read_run
 from benchmarks.lab.jobs import VALUES, Job
 from benchmarks.lab.tables import Measure, Row, Table, name_options
 from benchmarks.training_command import PROGRAM

@@ -93,7 +93,7 @@ def use_shards(monkeypatch):
         num_validation = 0 if validation is None else len(validation)
         train.set_aside(num_validation)
         splits = {"train": train, "validation": validation}
-        monkeypatch.setattr("albert_data.train.loader.open_shards", lambda path, split: splits[split])
+        monkeypatch.setattr("albert_data.train.data.loader.open_shards", lambda path, split: splits[split])
 
     return use
 

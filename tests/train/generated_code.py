@@ -144,7 +144,7 @@ def main(folder: Path) -> None:
     pretend_gpu()
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    import albert_data.train.model as model
+    import albert_data.train.model.model as model
     from albert_data.train.config import AlbertConfig
 
     def flash(q, k, v, mask=None, dropout_p=0.0):

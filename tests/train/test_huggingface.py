@@ -23,11 +23,11 @@ from albert_data.errors import CheckpointError, ConfigError, OutputError, Tokeni
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.sentencepiece.proto import read_settings
-from albert_data.train.batch import collate
-from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import AlbertConfig
-from albert_data.train.model import Albert
-from albert_data.train.sizes import count_parameters
+from albert_data.train.data.batch import collate
+from albert_data.train.model.checkpoint import list_checkpoints, load_model
+from albert_data.train.model.model import Albert
+from albert_data.train.model.sizes import count_parameters
 from albert_data.wording import format_share
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")

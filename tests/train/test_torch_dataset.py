@@ -19,7 +19,7 @@ from albert_data.errors import ConfigError, ShardError
 from albert_data.interop import ShardDataset
 from albert_data.shards.reader import open_shards
 from albert_data.train import ShardLoader
-from albert_data.train.batch import collate
+from albert_data.train.data.batch import collate
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")

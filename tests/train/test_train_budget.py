@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from albert_data.train.budget import FIRST_SHARE, SAFETY_FACTOR, Budget
 from albert_data.train.config import TrainConfig
+from albert_data.train.run.budget import FIRST_SHARE, SAFETY_FACTOR, Budget
 
 
 class Clock:

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from albert_data.cli.train import train
 from albert_data.errors import CheckpointError, OutputError
-from albert_data.train import loop
 from albert_data.train.config import RECIPES, TrainConfig
+from albert_data.train.run import loop
 
 DEFAULT = RECIPES["quick"]["mini"]  # on a CPU
 

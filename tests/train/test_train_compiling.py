@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 import torch
 
-from albert_data.train import compiling, loop, session
-from albert_data.train.compiling import choose_compiling, find_obstacle
 from albert_data.train.config import RECIPES
+from albert_data.train.run import compiling, loop, session
+from albert_data.train.run.compiling import choose_compiling, find_obstacle
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 TINY = dataclasses.replace(RECIPES["quick"]["tiny"], steps=2, batch_tokens=8 * 64, device="cpu")

@@ -18,13 +18,13 @@ from albert_data.cli.main import run as run_command
 from albert_data.errors import AlbertDataError, CheckpointError, ConfigError
 from albert_data.interop.huggingface import config_to_huggingface, import_model, to_huggingface
 from albert_data.interop.initial import load_initial
-from albert_data.train import loop
-from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
-from albert_data.train.layers import measure_run
-from albert_data.train.runs.figures import read_run
-from albert_data.train.runs.page import write_run_page
-from albert_data.train.runs.view import describe_run, run_to_dict
+from albert_data.train.history.figures import read_run
+from albert_data.train.history.layers import measure_run
+from albert_data.train.history.page import write_run_page
+from albert_data.train.history.view import describe_run, run_to_dict
+from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
+from albert_data.train.run import loop
 
 CONFIG = dataclasses.replace(
     RECIPES["quick"]["tiny"], steps=4, batch_tokens=512, log_every=1, eval_every=2, save_every=2, device="cpu"
@@ -47,7 +47,7 @@ def trained(module_toys, tmp_path_factory) -> Path:
     small = AlbertConfig(embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(MODEL_PRESETS, "tiny", small)
-        patch.setattr("albert_data.train.loader.open_shards", lambda path, split: splits[split])
+        patch.setattr("albert_data.train.data.loader.open_shards", lambda path, split: splits[split])
         loop.train(folder / "out", folder / "finished", CONFIG)
     shutil.copytree(folder / "finished", folder / "stopped")
     shutil.rmtree(folder / "stopped" / "checkpoints" / "step-00000004")

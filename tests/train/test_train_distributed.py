@@ -25,12 +25,12 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compr
 from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import AlbertDataError, ConfigError
-from albert_data.train import loop, session
-from albert_data.train.checkpoint import list_checkpoints
 from albert_data.train.config import RECIPES
+from albert_data.train.data.loader import ShardLoader
 from albert_data.train.distributed import Ranks, join_ranks, read_ranks
-from albert_data.train.loader import ShardLoader
-from albert_data.train.precision import Precision, choose_precision
+from albert_data.train.model.checkpoint import list_checkpoints
+from albert_data.train.model.precision import Precision, choose_precision
+from albert_data.train.run import loop, session
 
 OPTIONS = (
     "--preset",

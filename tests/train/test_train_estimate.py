@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 import pytest
 import torch
 
-from albert_data.train.budget import Budget
 from albert_data.train.config import TrainConfig
-from albert_data.train.report import MIN_UPDATES, Estimate
+from albert_data.train.run.budget import Budget
+from albert_data.train.run.report import MIN_UPDATES, Estimate
 
 CPU = torch.device("cpu")
 
@@ -80,7 +80,7 @@ def test_on_a_gpu_updates_are_timed_to_their_end(run, monkeypatch):
 
 
 def test_a_run_tells_its_estimate_among_its_lines(toys, use_shards, tmp_path, monkeypatch, capsys):
-    from albert_data.train import loop, report
+    from albert_data.train.run import loop, report
 
     use_shards(toys.make_shards(40))
     monkeypatch.setattr(report, "MAX_SECONDS", 1e-9)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from albert_data.errors import ConfigError
-from albert_data.train.events import TensorBoardWriter
+from albert_data.train.run.report import TensorBoardWriter
 
 
 def test_without_tensorboard_one_line_says_how_to_install_it(tmp_path, monkeypatch):

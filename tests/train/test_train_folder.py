@@ -12,12 +12,13 @@ import threading
 import pytest
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
-from albert_data.train import checkpoint, loop
-from albert_data.train.checkpoint import FILES, list_checkpoints
 from albert_data.train.config import RECIPES, TrainConfig
+from albert_data.train.data.loader import ShardLoader
 from albert_data.train.folder import check_types, lock_folder
-from albert_data.train.loader import ShardLoader
-from albert_data.train.metrics import MetricsFile
+from albert_data.train.model import checkpoint
+from albert_data.train.model.checkpoint import FILES, list_checkpoints
+from albert_data.train.run import loop
+from albert_data.train.run.metrics import MetricsFile
 
 CONFIG = dataclasses.replace(
     RECIPES["quick"]["tiny"],
@@ -206,7 +207,7 @@ def test_a_run_says_which_old_checkpoint_stays(train, run, monkeypatch, capsys):
         (path / "notes.txt").write_text("mine")
         return path
 
-    monkeypatch.setattr("albert_data.train.session.save_checkpoint", add_notes)
+    monkeypatch.setattr("albert_data.train.run.session.save_checkpoint", add_notes)
     train(dataclasses.replace(CONFIG, keep=1, save_every=1))
     shown = capsys.readouterr().err
     for step in (1, 2, 3):

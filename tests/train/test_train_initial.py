@@ -11,9 +11,9 @@ import torch
 
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.interop.initial import load_initial
-from albert_data.train import loop
-from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import RECIPES
+from albert_data.train.model.checkpoint import list_checkpoints, load_model
+from albert_data.train.run import loop
 
 CONFIG = dataclasses.replace(
     RECIPES["quick"]["tiny"], steps=2, batch_tokens=8 * 64, eval_every=2, save_every=2, device="cpu", remask=False

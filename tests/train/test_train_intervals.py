@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from albert_data.cli.train import train
 from albert_data.errors import ConfigError
-from albert_data.train import loop
-from albert_data.train.budget import Budget
 from albert_data.train.config import RECIPES, TrainConfig
-from albert_data.train.intervals import FIELDS, LEAST_ROWS, MOST_ROWS, POINTS, Intervals, choose_intervals
+from albert_data.train.run import loop
+from albert_data.train.run.budget import FIELDS, LEAST_ROWS, MOST_ROWS, POINTS, Budget, Intervals, choose_intervals
 
 OPEN = TrainConfig(preset="tiny", steps=40, batch_tokens=8 * 64, device="cpu", precision="fp32")
 

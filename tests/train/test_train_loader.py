@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from albert_data.data import Examples
 from albert_data.errors import CheckpointError, ConfigError, ShardError
-from albert_data.train import ShardLoader, order
-from albert_data.train.batch import BatchShape, choose_mask_capacity, collate
-from albert_data.train.evaluation import fixed_batches
-from albert_data.train.iterators import read_ahead
+from albert_data.train import ShardLoader
+from albert_data.train.data import order
+from albert_data.train.data.batch import BatchShape, choose_mask_capacity, collate
+from albert_data.train.data.loader import read_ahead
+from albert_data.train.run.evaluation import fixed_batches
 
 CPU = torch.device("cpu")
 TENSORS = ("input_ids_BT", "segment_ids_BT", "valid_BT", "masked_indices_N", "masked_labels_N", "sop_labels_B")
@@ -208,7 +209,7 @@ def test_steps_per_epoch_is_nearly_the_true_number(toys):
 
 
 def test_the_epochs_read_are_exact_at_each_window_and_rise_between(toys, monkeypatch):
-    monkeypatch.setattr("albert_data.train.order.WINDOW_BATCHES", 8)
+    monkeypatch.setattr("albert_data.train.data.order.WINDOW_BATCHES", 8)
     loader = ShardLoader(toys.make_shards(300), batch_tokens=512)
     assert (loader.epochs_read, loader.order.num_windows) == (0, 5)
     found, num_rows = [], 0
@@ -423,6 +424,6 @@ def test_a_row_with_values_out_of_bounds_is_named_and_never_read(toys, column, v
 def test_the_loader_needs_no_multiprocess():
     code = (
         "import sys; sys.modules['multiprocess'] = None; "
-        "from albert_data.train import ShardLoader; import albert_data.train.loop"
+        "from albert_data.train import ShardLoader; import albert_data.train.run.loop"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

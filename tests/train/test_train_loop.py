@@ -17,14 +17,15 @@ from shard_fixtures import write_like
 from albert_data.errors import AlbertDataError, ConfigError, OutputError
 from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.shards import reader
-from albert_data.train import checkpoint, loop
-from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
-from albert_data.train.evaluation import evaluate, judge_accuracy, measure_baseline
-from albert_data.train.model import Albert
-from albert_data.train.precision import Precision, choose_precision
-from albert_data.train.report import describe
-from albert_data.train.session import choose_shape
+from albert_data.train.model import checkpoint
+from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
+from albert_data.train.model.model import Albert
+from albert_data.train.model.precision import Precision, choose_precision
+from albert_data.train.run import loop
+from albert_data.train.run.evaluation import evaluate, judge_accuracy, measure_baseline
+from albert_data.train.run.report import describe
+from albert_data.train.run.session import choose_shape
 
 TINY = dataclasses.replace(
     RECIPES["quick"]["tiny"],
@@ -324,7 +325,7 @@ def test_shards_on_disk_train_like_shards_in_memory(toys, use_shards, tmp_path, 
     }
     write_like(tmp_path / "out", parts, splits["train"].manifest)
     with monkeypatch.context() as patch:
-        patch.setattr("albert_data.train.loader.open_shards", reader.open_shards)
+        patch.setattr("albert_data.train.data.loader.open_shards", reader.open_shards)
         patch.setattr(reader.Shards, "tokenizer", splits["train"].tokenizer)
         on_disk = loop.train(tmp_path / "out", tmp_path / "disk", TINY)
     use_shards(splits["train"], splits["validation"])

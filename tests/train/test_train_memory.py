@@ -12,16 +12,16 @@ from torch.utils.checkpoint import checkpoint
 from toy_rows import mean_loss
 
 from albert_data.errors import ConfigError
-from albert_data.train import loop, memory
-from albert_data.train import model as model_module
-from albert_data.train.batch import Batch
-from albert_data.train.checkpoint import load_model
 from albert_data.train.config import RECIPES, AlbertConfig
+from albert_data.train.data.batch import Batch
+from albert_data.train.data.loader import ShardLoader
 from albert_data.train.distributed import Ranks
-from albert_data.train.loader import ShardLoader
-from albert_data.train.memory import peak_gb
-from albert_data.train.model import Albert
-from albert_data.train.session import choose_shape
+from albert_data.train.model.checkpoint import load_model
+from albert_data.train.model.model import Albert
+from albert_data.train.model.model import model as model_module
+from albert_data.train.run import loop, memory
+from albert_data.train.run.memory import peak_gb
+from albert_data.train.run.session import choose_shape
 from albert_data.wording import count_of
 
 TINY = dataclasses.replace(

@@ -10,10 +10,10 @@ import pytest
 import torch
 from toy_rows import mean_loss
 
-from albert_data.train.batch import Batch, collate
-from albert_data.train.compiling import compile_model
 from albert_data.train.config import AlbertConfig
-from albert_data.train.model import Albert, LayerNorm, attend_by_products, sum_losses
+from albert_data.train.data.batch import Batch, collate
+from albert_data.train.model.model import Albert, LayerNorm, attend_by_products, sum_losses
+from albert_data.train.run.compiling import compile_model
 
 SMALL = AlbertConfig(
     vocab_size=40,

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from albert_data.train.checkpoint import pack_optimizer, unpack_optimizer
 from albert_data.train.config import AlbertConfig, TrainConfig
-from albert_data.train.model import Albert
-from albert_data.train.optimizer import Lamb, lr_at, make_optimizer, make_orthogonal
+from albert_data.train.model.checkpoint import pack_optimizer, unpack_optimizer
+from albert_data.train.model.model import Albert
+from albert_data.train.run.optimizer import Lamb, lr_at, make_optimizer, make_orthogonal
 
 
 def test_the_rate_rises_to_lr_and_falls_to_0():

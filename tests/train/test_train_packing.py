@@ -17,20 +17,23 @@ from toy_rows import mean_loss
 
 from albert_data.data import Examples
 from albert_data.errors import ConfigError
-from albert_data.train import ShardLoader, attention, loop, order, session
-from albert_data.train.attention import PackedRows, attend_packed, explain_padding, try_varlen
-from albert_data.train.batch import Batch, BatchShape, collate, empty_batch
-from albert_data.train.budget import Budget
-from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
+from albert_data.train import ShardLoader
 from albert_data.train.config import RECIPES, AlbertConfig
+from albert_data.train.data import order
+from albert_data.train.data.batch import Batch, BatchShape, collate, empty_batch
+from albert_data.train.data.loader import Splits
+from albert_data.train.data.order import BatchOrder, Pack, Position, choose_pack, pack_batches
 from albert_data.train.distributed import Ranks
-from albert_data.train.flops import training_flops
-from albert_data.train.loader import Splits
-from albert_data.train.model import Albert
-from albert_data.train.order import BatchOrder, Pack, Position, choose_pack, pack_batches
-from albert_data.train.precision import Precision
-from albert_data.train.report import describe_start
-from albert_data.train.session import make_loader
+from albert_data.train.model import attention
+from albert_data.train.model.attention import PackedRows, attend_packed, explain_padding, try_varlen
+from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
+from albert_data.train.model.flops import training_flops
+from albert_data.train.model.model import Albert
+from albert_data.train.model.precision import Precision
+from albert_data.train.run import loop, session
+from albert_data.train.run.budget import Budget
+from albert_data.train.run.report import describe_start
+from albert_data.train.run.session import make_loader
 
 CPU = torch.device("cpu")
 SMALL = AlbertConfig(

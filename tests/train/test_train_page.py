@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 import pytest
 
 from albert_data.errors import CheckpointError
-from albert_data.train import loop
 from albert_data.train.config import TrainConfig
-from albert_data.train.runs.figures import join_short_end, read_run
-from albert_data.train.runs.page import PAGE_FILE, write_run_page
+from albert_data.train.history.figures import join_short_end, read_run
+from albert_data.train.history.page import PAGE_FILE, write_run_page
+from albert_data.train.run import loop
 
 VOID = {"meta", "br", "link", "img"}
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from albert_data.errors import ConfigError
-from albert_data.train import precision
 from albert_data.train.distributed import Ranks
-from albert_data.train.precision import check_gpus, choose_device, choose_format, choose_precision
+from albert_data.train.model import precision
+from albert_data.train.model.precision import check_gpus, choose_device, choose_format, choose_precision
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError, TokenizerError
 from albert_data.interop.initial import load_initial
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.train.checkpoint import list_checkpoints, load_model
-from albert_data.train.model import INIT_STD
+from albert_data.train.model.checkpoint import list_checkpoints, load_model
+from albert_data.train.model.model import INIT_STD
 
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import random
 import shutil
 from itertools import islice
@@ -13,20 +12,17 @@ import numpy as np
 import pytest
 import torch
 from build_fixtures import run_build, write_corpus
-from inspect_fixtures import SMALL, draw_sentences, make_examples, write_folder
-from shard_fixtures import to_version_1
 from toy_language import make_sentences
 
 from albert_data.errors import ShardError
 from albert_data.examples.spans import span_shares
-from albert_data.files import read_json
 from albert_data.shards.reader import Shards, open_shards
-from albert_data.tokenizer import words_version_1
 from albert_data.tokenizer.words import WordRule, find_word_starts
-from albert_data.train import ShardLoader, loop
-from albert_data.train.batch import Batch
-from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
+from albert_data.train import ShardLoader
 from albert_data.train.config import RECIPES
+from albert_data.train.data.batch import Batch
+from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
+from albert_data.train.run import loop
 
 CPU = torch.device("cpu")
 
@@ -187,18 +183,6 @@ def test_another_tokenizer_than_the_builds_is_refused(shards):
 def test_a_loader_opens_a_folder_itself(shards):
     batch = next(iter(ShardLoader(Path(shards.folder), batch_tokens=1000)))
     assert batch.num_tokens > 0
-
-
-def test_words_of_version_1_are_masked_by_its_own_rule(tmp_path, monkeypatch):
-    """Here version 1 takes each piece for a word, so the masks are those of a build with such words."""
-    monkeypatch.setattr(words_version_1, "is_standalone", lambda piece: True)
-    rows = make_examples(draw_sentences(40, 1), SMALL)
-    old = write_folder(tmp_path / "old", {"train": [rows]})
-    pieces = write_folder(tmp_path / "pieces", {"train": [rows]}, dataclasses.replace(SMALL, whole_word=False))
-    ours = read_epoch(loader_at(open_shards(old), 1))
-    (old / "manifest.json").write_text(json.dumps(to_version_1(read_json(old / "manifest.json"))))
-    found, wanted = (read_epoch(loader_at(open_shards(folder), 1)) for folder in (old, pieces))
-    assert found == wanted != ours
 
 
 def masked_share(batches: list[Batch]) -> float:

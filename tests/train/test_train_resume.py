@@ -14,11 +14,11 @@ from safetensors.torch import load_file, save_file
 
 from albert_data.errors import CheckpointError, OutputError
 from albert_data.files import read_json, write_json
-from albert_data.train import loop
-from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
 from albert_data.train.config import RECIPES
+from albert_data.train.data.loader import ShardLoader
 from albert_data.train.folder import load_config
-from albert_data.train.loader import ShardLoader
+from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
+from albert_data.train.run import loop
 
 # With dropout, so that random states matter; lines of metrics span checkpoints; two and a half epochs.
 CONFIG = dataclasses.replace(

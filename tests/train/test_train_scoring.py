@@ -26,13 +26,14 @@ from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError, InputError, TokenizerError
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import find_word_starts
-from albert_data.train import loop, sentence_pairs
-from albert_data.train.batch import Batch
-from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import RECIPES, AlbertConfig
-from albert_data.train.model import Albert
-from albert_data.train.scoring import AlbertLm, score_pairs
-from albert_data.train.sentence_pairs import Accuracy, ScoreConfig, ScoredPairs, SentencePair, read_pairs
+from albert_data.train.data import sentence_pairs
+from albert_data.train.data.batch import Batch
+from albert_data.train.data.sentence_pairs import Accuracy, ScoreConfig, ScoredPairs, SentencePair, read_pairs
+from albert_data.train.model.checkpoint import list_checkpoints, load_model
+from albert_data.train.model.model import Albert
+from albert_data.train.model.scoring import AlbertLm, score_pairs
+from albert_data.train.run import loop
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 huggingface = pytest.importorskip("albert_data.interop.huggingface")

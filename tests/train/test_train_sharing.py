@@ -18,10 +18,9 @@ from toy_rows import Epoch
 
 from albert_data.errors import AlbertDataError, ConfigError, ShardError
 from albert_data.train import ShardLoader
-from albert_data.train.iterators import SharedIterator
-from albert_data.train.loader import RowReader
-from albert_data.train.order import BatchOrder
-from albert_data.train.remasking import Remasker
+from albert_data.train.data.loader import RowReader, SharedIterator
+from albert_data.train.data.order import BatchOrder
+from albert_data.train.data.remasking import Remasker
 
 CPU = torch.device("cpu")
 TENSORS = ("input_ids_BT", "segment_ids_BT", "valid_BT", "masked_indices_N", "masked_labels_N", "sop_labels_B")

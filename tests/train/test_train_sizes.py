@@ -11,8 +11,8 @@ import torch
 
 from albert_data.cli.main import run
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
-from albert_data.train.model import Albert
-from albert_data.train.sizes import PAPER, count_parameters
+from albert_data.train.model.model import Albert
+from albert_data.train.model.sizes import PAPER, count_parameters
 
 VARIANTS = {
     **MODEL_PRESETS,

@@ -11,16 +11,16 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from albert_data.errors import AlbertDataError
-from albert_data.train import loop
-from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
 from albert_data.train.config import RECIPES
+from albert_data.train.data.loader import ShardLoader
 from albert_data.train.distributed import ALONE
-from albert_data.train.loader import ShardLoader
-from albert_data.train.metrics import Tally
-from albert_data.train.model import Albert
-from albert_data.train.optimizer import make_optimizer
-from albert_data.train.precision import Precision, choose_precision
-from albert_data.train.session import choose_shape, start_session, update
+from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
+from albert_data.train.model.model import Albert
+from albert_data.train.model.precision import Precision, choose_precision
+from albert_data.train.run import loop
+from albert_data.train.run.metrics import Tally
+from albert_data.train.run.optimizer import make_optimizer
+from albert_data.train.run.session import choose_shape, start_session, update
 
 CPU = torch.device("cpu")
 TINY = dataclasses.replace(

@@ -15,10 +15,10 @@ import pytest
 from shard_fixtures import write_like
 
 from albert_data.cli.main import run as run_command
-from albert_data.train import evaluation, loop, session
-from albert_data.train.checkpoint import list_checkpoints
 from albert_data.train.config import RECIPES
-from albert_data.train.interrupt import SIGNALS, Interrupt
+from albert_data.train.model.checkpoint import list_checkpoints
+from albert_data.train.run import evaluation, loop, session
+from albert_data.train.run.interrupt import SIGNALS, Interrupt
 
 CONFIG = dataclasses.replace(
     RECIPES["quick"]["tiny"],

@@ -16,14 +16,14 @@ from toy_rows import FIRST_ORDINARY, FakeShards
 
 from albert_data.cli.main import run as run_command
 from albert_data.errors import ShardError
-from albert_data.train import loop
-from albert_data.train.evaluation import evaluate, measure_baseline
-from albert_data.train.model import Albert
-from albert_data.train.precision import choose_precision
-from albert_data.train.runs.comparison import find_differences
-from albert_data.train.runs.figures import describe_learning, describe_overfitting, judge_run, read_run
-from albert_data.train.runs.page import write_run_page
-from albert_data.train.session import choose_shape
+from albert_data.train.history.comparison import find_differences
+from albert_data.train.history.figures import describe_learning, describe_overfitting, judge_run, read_run
+from albert_data.train.history.page import write_run_page
+from albert_data.train.model.model import Albert
+from albert_data.train.model.precision import choose_precision
+from albert_data.train.run import loop
+from albert_data.train.run.evaluation import evaluate, measure_baseline
+from albert_data.train.run.session import choose_shape
 
 VOCAB = 40
 

@@ -15,7 +15,7 @@ from albert_data.data import Examples, Specials
 from albert_data.shards.manifest import SPLITS, Manifest, SplitEntry
 from albert_data.tokenizer.words import WordRule
 from albert_data.train import Batch, ShardLoader
-from albert_data.train.model import Output
+from albert_data.train.model.model import Output
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 FIRST_ORDINARY = 5
@@ -54,7 +54,7 @@ class FakeShards:
             sha256="0" * 64,
             vocab_size=vocab_size,
             specials=Specials(pad_id=PAD, unk_id=UNK, cls_id=CLS, sep_id=SEP, mask_id=MASK, is_special=is_special),
-            choose_words=lambda config, rules_version: WordRule.every_piece(vocab_size),
+            word_rule=lambda config: WordRule.every_piece(vocab_size),
             pieces=[f"\u2581w{i}" for i in range(vocab_size)],
             piece_texts=[f"\u2581w{i}" for i in range(vocab_size)],
             decode=lambda ids: " ".join(f"w{i}" for i in ids),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 from albert_data.config import TextConfig
@@ -18,13 +17,12 @@ from albert_data.corpus import blocks
 from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import MAX_NAMES, list_names, name_field, split_names
-from albert_data.corpus.formats.compression import STREAM_ERRORS
 from albert_data.corpus.formats.records import Records, make_blocks
+from albert_data.corpus.streams import STREAM_ERRORS
 from albert_data.errors import InputError
 
 _DIALECTS = {"csv": "excel", "tsv": "excel-tab"}
 _END = "\0end\0"  # a last line of our own: it becomes part of a row whose quote is not closed
-_PART_BYTES, _ROW_BYTES = 1 << 18, 256  # of the rows of a part; what a row takes beside its text
 MAX_ROW, _MAX_FIELDS = 32 << 20, 1 << 20
 _CHUNK = 1 << 20
 
@@ -37,53 +35,28 @@ def read_rows(
     stream: io.BufferedIOBase, origin: Origin, text: TextConfig, damage: Damage, block_bytes: blocks.BlockBytes
 ) -> Iterator[Block]:
     """Yield the documents of an open file as blocks."""
-    return make_blocks(_read_parts(stream, origin, text, damage), origin, text, damage, block_bytes)
-
-
-def _read_parts(stream: io.BufferedIOBase, origin: Origin, text: TextConfig, damage: Damage) -> Iterator[Records]:
     rows = _read_rows(stream, origin, damage)
     header = next(rows, (0, []))[1]
     if not header:
         return
-    columns = _find_columns(header, text.text_field, origin.path)
+    columns = [_find_column(header, name, origin.path) for name in split_names(text.text_field, header)]
     label = None
     if text.language_field is not None and text.language_field in header:
         label = _find_column(header, text.language_field, origin.path)
-    part = _Part(tuple(header[:MAX_NAMES]), 1)
-    for number, row in rows:
-        if number != part.first + len(part.texts) or part.num_bytes >= _PART_BYTES:
-            yield part.make(label is not None)
-            part = _Part(part.names, number)
-        part.texts.append("\n".join([row[i] for i in columns]).encode(errors="surrogateescape"))
-        part.labels.append("" if label is None else row[label])
-        part.num_bytes += _ROW_BYTES + len(part.texts[-1]) + len(part.labels[-1])
-    yield part.make(label is not None)
-
-
-@dataclass
-class _Part:
-    """Rows that follow each other: the first, and of each its text and language. num_bytes: that they hold, about."""
-
-    names: tuple[str, ...]
-    first: int
-    texts: list[bytes] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    num_bytes: int = 0
-
-    def make(self, has_labels: bool) -> Records:
-        return Records(
-            texts=self.texts,
-            languages=self.labels if has_labels else None,
-            names=self.names,
-            unit="row",
-            first=self.first,
-            num_rows=len(self.texts),
-        )
-
-
-def _find_columns(header: list[str], field: str, path: str) -> list[int]:
-    names = (field,) if field in header else split_names(field)
-    return [_find_column(header, name, path) for name in names]
+    records = Records(
+        rows=(
+            (
+                number,
+                "\n".join([row[i] for i in columns]).encode(errors="surrogateescape"),
+                None if label is None else row[label],
+            )
+            for number, row in rows
+        ),
+        has_languages=label is not None,
+        names=tuple(header[:MAX_NAMES]),
+        unit="row",
+    )
+    yield from make_blocks([records], origin, text, damage, block_bytes)
 
 
 def _find_column(header: list[str], name: str, path: str) -> int:
@@ -141,29 +114,28 @@ def _parse_rows(decoded: io.TextIOWrapper, origin: Origin, damage: Damage) -> It
 
 
 class _Lines:
-    """Lines for the reader of a csv file. num_bytes, num_delimiters: since the last row; is_ended: if _END was given.
+    """Lines for the reader of a csv file, and _END after them.
 
-    They are counted before the reader sees them: it takes fifty times the bytes of short fields.
+    Bytes and delimiters are counted before the reader sees them: it takes fifty times the bytes of short fields.
+
+    num_bytes, num_delimiters: since the last row
+    is_ended: whether _END was given
     """
 
     def __init__(self, text: io.TextIOWrapper, delimiter: str) -> None:
         self._text, self._delimiter = text, delimiter
         self.num_bytes, self.num_delimiters, self.is_ended = 0, 0, False
 
-    def __iter__(self) -> _Lines:
-        return self
-
-    def __next__(self) -> str:
-        if self.is_ended:
-            raise StopIteration
-        line = part = self._read()
-        if len(part) == _CHUNK:  # the beginning of a longer line
-            parts = [part]
-            while part and part[-1] not in "\r\n":
-                parts.append(part := self._read())
-            line = "".join(parts)
-        self.is_ended = not line
-        return line or _END
+    def __iter__(self) -> Iterator[str]:
+        while line := self._read():
+            if len(line) == _CHUNK:  # the beginning of a longer line
+                parts = [line]
+                while parts[-1] and parts[-1][-1] not in "\r\n":
+                    parts.append(self._read())
+                line = "".join(parts)
+            yield line
+        self.is_ended = True
+        yield _END
 
     def _read(self) -> str:
         """The rest of a line, or some of it."""

@@ -1,49 +1,37 @@
 """The texts of JSON lines: the text fields of each line that is an object, and its language field.
 
-In: a block of JSON lines. Out: UTF-8. json.loads reads the lines, except those that are large, nested too deeply for
-it, or hold an integer that it refuses. These are scanned (json_scanning.py), so that any line takes at most a few times
-its bytes of memory.
+In: a block of JSON lines. Out: UTF-8. msgspec builds the wanted fields, and checks and skips the others: json.loads
+takes up to 45 bytes of memory for a byte of nested lists. What msgspec refuses of valid UTF-8, and Python accepts,
+json.loads reads in lines of up to 8 MiB: NaN, Infinity, escaped lone surrogates, and numbers out of range in a wanted
+field.
 """
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterator
-from typing import Any
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypedDict
 
+import msgspec
 import numpy as np
 
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import list_names, look_up, split_names
-from albert_data.corpus.formats.json_arrays import JsonLines
-from albert_data.corpus.formats.json_scanning import (
-    NOTHING,
-    NULL,
-    OBJECT,
-    STRING,
-    WRONG,
-    find_field,
-    name_kind,
-    read_string,
-    scan,
-)
-from albert_data.corpus.labels import Labels
-from albert_data.corpus.lines.valid_utf8 import is_utf8, repair, repair_parts
+from albert_data.corpus.lines.valid_utf8 import is_utf8, repair_parts
 from albert_data.corpus.lines.white_space import has_text
+from albert_data.corpus.sources import Labels
 
-LARGE_LINE = 1 << 20  # json.loads takes thirty times as much memory for nested objects
-_LONGEST_NAME = 12 * 129  # bytes of a source that are read; 128 characters of it count, and an escaped one has up to 12
+LARGE_LINE = 8 << 20
+_DEEPEST = 200  # brackets; parsers stop at about 1,000, less where the stack is already deep
+_PIECE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
-
-
-def compile_scanner() -> None:
-    """Compile the kernels that only few lines need, before workers start."""
-    reader = _Reader(blocks.Block(data=b"", format="jsonl", path="", start=0), TextConfig(), Damage())
-    JsonLines(io.BytesIO(b"[]"), "text").read()
-    reader._scan(np.frombuffer(b'{"text": "\\n"}', np.uint8))
+_FIRST_NAME = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.){0,1000}")\s*:')
+_STRING_OR_BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{]++|[\]}]++')
+_Array = msgspec.defstruct("list", [], array_like=True)  # stands for any array, whose items are skipped
 
 
 def parse_lines(block: blocks.Block, config: TextConfig, damage: Damage) -> tuple[list[bytes], np.ndarray | None]:
@@ -69,43 +57,74 @@ class _Reader:
     """
 
     def __init__(self, block: blocks.Block, config: TextConfig, damage: Damage) -> None:
-        self._block, self._damage, self._start = block, damage, block.start
+        self._block, self._data, self._damage = block, memoryview(block.data), damage
+        self._is_utf8 = is_utf8(np.frombuffer(block.data, np.uint8))
         self._text_field, self._language_field = config.text_field, config.language_field
         self._names = split_names(config.text_field)
+        wanted = (config.text_field, *self._names, config.language_field or config.text_field)
+        self._decoder = make_decoder(wanted)
         self._labels = Labels(config, block.language, damage)
         self.source_code = self._labels.default
 
     def read(self, begin: int, end: int) -> bytes | None:
         """The text of the line begin .. end of the block; None if it has none."""
-        self._start, length = self._block.start + begin, end - begin
-        if length > blocks.MAX_JSON_LINE:
-            return self._count_too_long()
-        if length > LARGE_LINE:
-            return self._read_large(np.frombuffer(self._block.data, np.uint8, length, begin))
-        line = repair(self._block.data[begin:end], self._block.path, self._start, self._damage)
-        line = line.removeprefix("\ufeff")  # on any line: in joined files each file may begin with a byte order mark
-        return None if line.isspace() else self._load(line)
-
-    def _load(self, line: str) -> bytes | None:
+        self._start, line = self._block.start + begin, self._data[begin:end]
+        if not self._is_utf8 and len(line) <= blocks.MAX_JSON_LINE:
+            line = self._repair(line)
+        if len(line) > blocks.MAX_JSON_LINE:
+            return self._count("line_too_long", f"over {blocks.MAX_JSON_LINE} bytes")
+        # Any line may begin with a byte order mark: in joined files each file may have one.
+        self._line = line[len(_BOM) :] if line[: len(_BOM)] == _BOM else line
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
+            return self._take_text(self._decoder.decode(self._line))
+        except (msgspec.DecodeError, RecursionError):
+            return self._read_odd(str(self._line, "utf-8"))
+
+    def _repair(self, line: memoryview) -> memoryview:
+        """The line as valid UTF-8, or as much of it as is too long."""
+        pieces = (bytes(line[at : at + _PIECE]) for at in range(0, len(line), _PIECE))
+        repaired = bytearray()
+        for part in repair_parts(pieces, self._block.path, self._start, self._damage):
+            repaired += part
+            if len(repaired) > blocks.MAX_JSON_LINE:
+                break
+        return memoryview(repaired)
+
+    def _read_odd(self, line: str) -> bytes | None:
+        """The text of a line that msgspec refuses."""
+        if line.isspace():
+            return None
+        try:
+            record = self._load(line)
+        except (msgspec.DecodeError, json.JSONDecodeError) as error:
             return self._count("malformed_json", str(error))
-        except (ValueError, RecursionError):  # an integer of over 4,300 digits, or nested too deep
-            return self._scan(np.frombuffer(line.encode(), np.uint8))
         if not isinstance(record, dict):
-            return self._count_no_object(type(record).__name__)
+            return self._count("malformed_json", f"a JSON object is needed, found {type(record).__name__}")
+        return self._take_text(record)
+
+    def _load(self, line: str) -> Any:
+        """All that a line holds; the wanted fields of a large one."""
+        try:
+            if len(line) > LARGE_LINE:
+                return self._decoder.decode(line)
+            return json.loads(line, parse_int=float)  # int refuses more than 4,300 digits
+        except RecursionError:
+            return self._load(cut_deep(line))
+
+    def _take_text(self, record: dict[str, Any]) -> bytes | None:
         text = record.get(self._text_field)
         if not isinstance(text, str):
             text = self._join(record)
         if text is None:
             return None
-        found = self._check_text(self._encode(text))
-        if found is not None and self._language_field is not None:
+        found = self._encode(text)
+        if not has_text(found):
+            return self._count("empty_document")
+        if self._language_field is not None:
             value, is_there = look_up(record, self._language_field)
-            self._read_language(value, is_there)
+            self.source_code = self._labels.read(value, is_there, self._block.path, self._start)
             if not is_there:
-                self._damage.unlabelled.add(record)
+                self._damage.unlabelled.add(self._find_fields(record))
         return found
 
     def _join(self, record: dict[str, Any]) -> str | None:
@@ -115,72 +134,26 @@ class _Reader:
         texts = [value for value, _ in found if isinstance(value, str)]
         odd = [type(value).__name__ for value, _ in found if value is not None and not isinstance(value, str)]
         if odd or not texts:
+            names_found = self._find_fields(record)
             for fields in self._damage.fields_of(self._block.path):
-                fields.add(record)
+                fields.add(names_found)
             if any(is_there for _, is_there in found):
-                self._count_no_text(odd[0] if odd else "NoneType")
+                kind = odd[0] if odd else "NoneType"
+                self._count("field_not_text", f"field {self._text_field!r} holds {kind}, not a string")
             else:
-                self._count("missing_field", f"no field {self._text_field!r}; the fields are {list_names(record)}")
+                self._count("missing_field", f"no field {self._text_field!r}; the fields are {list_names(names_found)}")
             return None
-        self._count_missing(all(is_there for _, is_there in found))
+        if not all(is_there for _, is_there in found):
+            self._count("missing_part", f"not all of the fields {self._text_field!r}")
         return "\n".join(texts)
 
-    def _read_large(self, raw: np.ndarray) -> bytes | None:
-        if not is_utf8(raw):
-            pieces = (raw[at : at + LARGE_LINE].tobytes() for at in range(0, len(raw), LARGE_LINE))
-            repaired = repair_parts(pieces, self._block.path, self._start, self._damage)
-            raw = _join_some(repaired, blocks.MAX_JSON_LINE)
-            if len(raw) > blocks.MAX_JSON_LINE:
-                return self._count_too_long()
-        return self._scan(raw[3:] if raw[:3].tobytes() == _BOM else raw)
-
-    def _scan(self, raw: np.ndarray) -> bytes | None:
-        """The same as `_load`, without building the object."""
-        line_kind, kind, begin, end = scan(raw, self._text_field)
-        if line_kind == NOTHING:
-            return None
-        if line_kind == WRONG:
-            return self._count("malformed_json", f"no JSON at byte {begin} of the line")
-        if line_kind != OBJECT:
-            return self._count_no_object(name_kind(line_kind))
-        names = () if kind != NOTHING else self._names
-        text = self._join_scanned(raw, [find_field(raw, name) for name in names] or [(kind, raw[begin:end])])
-        found = None if text is None else self._check_text(text)
-        if found is not None and self._language_field is not None:
-            self._scan_language(raw, self._language_field)
-        return found
-
-    def _join_scanned(self, raw: np.ndarray, values: list[tuple[int, np.ndarray]]) -> bytes | None:
-        """The same as `_join`. values: kind and content of each field."""
-        strings = [read_string(content) for kind, content in values if kind == STRING]
-        odd = [kind for kind, _ in values if kind not in (STRING, NULL, NOTHING)]
-        if odd or not strings:
-            for fields in self._damage.fields_of(self._block.path):
-                fields.add_first(raw)
-            if all(kind == NOTHING for kind, _ in values):
-                return self._count("missing_field", f"no field {self._text_field!r}")
-            return self._count_no_text(name_kind(odd[0] if odd else NULL))
-        if lone := next((lone for _, lone in strings if lone), 0):
-            self._damage.add("lone_surrogate", self._block.path, self._start, f"U+{lone:04X}")
-        self._count_missing(all(kind != NOTHING for kind, _ in values))
-        return b"\n".join(text for text, _ in strings)
-
-    def _count_missing(self, has_all: bool) -> None:
-        if not has_all:
-            self._count("missing_part", f"not all of the fields {self._text_field!r}")
-
-    def _scan_language(self, raw: np.ndarray, field: str) -> None:
-        kind, content = find_field(raw, field)
-        # A value that is not a string is not read: the message shows the name of its type, in brackets.
-        value: object = None if kind == NOTHING else [name_kind(kind)]
-        if kind == STRING:
-            value = read_string(content[:_LONGEST_NAME])[0].decode(errors="replace")
-        self._read_language(value, kind != NOTHING)
-        if kind == NOTHING:
-            self._damage.unlabelled.add_first(raw)
-
-    def _read_language(self, value: object, is_there: bool) -> None:
-        self.source_code = self._labels.read(value, is_there, self._block.path, self._start)
+    def _find_fields(self, record: dict[str, Any]) -> Mapping[str, object]:
+        """All fields of a record. Of a large line only the wanted ones, and the first, which may show what it is."""
+        if len(self._line) <= LARGE_LINE:
+            fields: dict[str, object] = self._load(str(self._line, "utf-8"))
+            return fields
+        first = _FIRST_NAME.match(self._line)
+        return {json.loads(first[1]): None} | record if first else record
 
     def _encode(self, text: str) -> bytes:
         try:
@@ -191,30 +164,52 @@ class _Reader:
             # By way of UTF-16, because text.encode(errors="replace") would make a lone surrogate a ?, not U+FFFD.
             return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
-    def _check_text(self, text: bytes) -> bytes | None:
-        """The text, or None if it is white space and line ends alone."""
-        return text if has_text(text) else self._count("empty_document")
-
-    def _count_too_long(self) -> bytes | None:
-        return self._count("line_too_long", f"over {blocks.MAX_JSON_LINE} bytes")
-
-    def _count_no_object(self, found: str) -> bytes | None:
-        return self._count("malformed_json", f"a JSON object is needed, found {found}")
-
-    def _count_no_text(self, found: str) -> bytes | None:
-        return self._count("field_not_text", f"field {self._text_field!r} holds {found}, not a string")
-
     def _count(self, reason: str, detail: str = "") -> bytes | None:
         """Count a case of damage. Returns None, which stands for a line without text."""
         self._damage.add(reason, self._block.path, self._start, detail)
         return None
 
 
-def _join_some(parts: Iterator[bytes], size: int) -> np.ndarray:
-    """All parts as one array, or as many as it takes to exceed `size` bytes."""
-    joined = bytearray()
-    for part in parts:
-        joined += part
-        if len(joined) > size:
-            break
-    return np.frombuffer(memoryview(joined).toreadonly(), np.uint8)
+@cache
+def make_decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[dict[str, Any]]:
+    """Decodes the fields of these names in an object, and no others; points in the names lead into its objects."""
+    tree: dict[str, Any] = {}
+    for name in names:
+        tree.setdefault(name, {})
+        inner = tree
+        for part in name.split("."):
+            inner = inner.setdefault(part, {})
+    return msgspec.json.Decoder(_make_type(tree))
+
+
+def _make_type(tree: dict[str, Any]) -> Any:
+    """The type of an object with fields that may hold anything. tree: by name, the fields of the object in each."""
+    typed_dict: Any = TypedDict
+    plain_dict: Any = dict
+    other = str | int | float | bool | None | _Array
+    if all(name.isascii() for name in tree):
+        return typed_dict("dict", {name: other | _make_type(inner) for name, inner in tree.items()}, total=False)
+    # msgspec 0.22 does not find a key beyond ASCII in a TypedDict, so all fields are built here.
+    return plain_dict[str, other | (dict[str, Any] if any(tree.values()) else _make_type({}))]
+
+
+def cut_deep(line: str) -> str:
+    """A line with null for each array and object inside of 199 others, so that parsers have the stack for it.
+
+    What was there is not checked.
+    """
+    depth, begin, parts = 0, 0, []
+    for found in _STRING_OR_BRACKETS.finditer(line):
+        outside, start = depth, found.start()
+        if line[start] in "[{":
+            depth += found.end() - start
+            if outside < _DEEPEST <= depth:
+                parts.append(line[begin : start + _DEEPEST - 1 - outside])
+        elif line[start] in "]}":
+            depth -= found.end() - start
+            if depth < _DEEPEST <= outside:
+                parts.append("null")
+                begin = start + outside - _DEEPEST + 1
+    if depth < _DEEPEST:
+        parts.append(line[begin:])
+    return "".join(parts)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import os
 
-from albert_data.corpus.formats.compression import STREAM_ERRORS, decompress
 from albert_data.corpus.formats.wiki import BEGINNING
+from albert_data.corpus.streams import STREAM_ERRORS, decompress
 from albert_data.storage import FILE, find_kind, find_storage
 
 # ---- the formats of inputs, and how names show them. The output of WikiExtractor ("wiki") has names without an ending

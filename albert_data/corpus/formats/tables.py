@@ -1,7 +1,11 @@
-"""The text and language columns of tables: where a schema has them, and their values.
+"""Read Parquet and Arrow files: only the columns that are needed, in bounded memory.
 
-A name is that of a column, else a path through structs: `article.text`. Text is a string column of any kind (large,
-view, dictionary), or one of nulls alone.
+A file is split at its row groups (Parquet) or record batches (Arrow). Each of these begins at a byte of the file; in
+Parquet and in an Arrow file it is the byte that its number suggests, which is enough to share the work. Whatever a
+worker gets, a row group is read in batches of some rows, and the columns of an Arrow file are mapped into memory.
+
+Damage inside of a row group or record batch is counted, and the rest of it is lost. A file whose schema or list of
+parts can't be read is an error.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain, count, repeat
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -27,14 +31,126 @@ from albert_data.errors import InputError
 from albert_data.storage import find_storage, make_path
 from albert_data.wording import list_some
 
-_SHOWN_FIELDS = 8
+# Rows that are read at a time: about 1 MiB by the average of the row group, and no more than 256, because a few rows
+# may be much longer than the average.
+_BATCH_BYTES = 1 << 20
+_MAX_BATCH_ROWS = 256
+_SLICE_ROWS = 4096  # rows whose values are objects of Python at a time; the values themselves are not copied
+_PAGE_READ_BYTES = 1 << 16
+_MANY_ROWS, _MAX_ROWS_PER_BYTE = 1 << 26, 1000  # a column of nulls has 600 rows in a byte of Parquet
+_ARROW_FILE, _ARROW_MESSAGE, _OLD_FEATHER = b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
+_ERRORS = (pyarrow.ArrowException, OSError, ValueError)
 
 
-def find_column(schema: pyarrow.Schema, name: str, path: str) -> tuple[str, ...] | None:
-    """The path of a text: names of a column and of fields in its structs; None if the schema has no such field.
+def list_begins(path: str, format: str, text: TextConfig) -> list[int]:
+    """The bytes at which the parts of a table begin; of the first one 0.
 
-    Raises InputError, with the fields that there are, if it is no text or there are two of that name.
+    Raises InputError if the table can't be read, or does not have the text field, or has another field in its place.
     """
+    table = _open(path, format)
+    _find_columns(table.schema, path, text)
+    return table.list_begins()
+
+
+def read_table(
+    origin: Origin, start: int, end: int, text: TextConfig, damage: Damage, indices: str | None = None
+) -> Iterator[Block]:
+    """Yield the documents of the parts that begin in bytes [start, end) of a table.
+
+    indices: a file of the rows to read, for the whole table.
+    """
+    table = _open(origin.path, origin.format)
+    wanted = _find_columns(table.schema, origin.path, text)
+
+    def read() -> Iterator[Records]:
+        for unit, batches in table.read_parts(start, end, wanted.all):
+            first = 0
+            try:
+                for batch in batches:
+                    for records in _read_batch(batch, wanted, unit, first):
+                        yield records
+                        first = records.first + records.num_rows
+            except _ERRORS as error:
+                _check_cause(error, origin.path)
+                if indices is not None:  # which number the rows of the whole file
+                    raise _can_not_read(origin.path, origin.format, error) from error
+                damage.add("damaged_table", origin.path, f"{unit} {first} or later", _shorten(error))
+
+    return make_blocks(read() if indices is None else _select(read(), indices), origin, text, damage)
+
+
+def _read_batch(batch: pyarrow.RecordBatch, wanted: _Wanted, unit: str, first: int) -> Iterator[Records]:
+    """Some rows at a time, because a value as an object of Python takes more than its bytes."""
+    texts = [take_column(batch, column) for column in wanted.texts]
+    labels = None if wanted.label is None else take_column(batch, wanted.label)
+    is_null = all(column.null_count == len(batch) for column in texts)
+    num_rows = max(len(batch), 1) if is_null else _SLICE_ROWS  # a column of nulls may have 2**40 rows in a few bytes
+    for at in range(0, len(batch), num_rows):
+        rows = None
+        if not is_null:
+            values = join_texts([read_texts(column.slice(at, num_rows)) for column in texts])
+            languages = repeat(None) if labels is None else decode_labels(labels.slice(at, num_rows))
+            rows = zip(count(first + at), values, languages, strict=False)
+        yield Records(
+            rows=rows,
+            first=first + at,
+            num_rows=min(num_rows, len(batch) - at),
+            has_languages=labels is not None,
+            names=wanted.names,
+            unit=unit,
+        )
+
+
+def _select(parts: Iterator[Records], path: str) -> Iterator[Records]:
+    """The records of a table that a file of indices names, as often as it names each."""
+    indices, first = read_indices(path), 0
+    for part in parts:
+        chosen = indices[slice(*np.searchsorted(indices, (first, first + part.num_rows)))] - first
+        first += part.num_rows
+        rows = None
+        if part.rows is not None:
+            counts = np.bincount(chosen, minlength=part.num_rows).tolist()
+            rows = chain.from_iterable(map(repeat, part.rows, counts))
+        yield replace(part, rows=rows, num_rows=len(chosen))
+    if len(indices) and indices[-1] >= first:
+        raise refuse_indices(path, f"they name row {indices[-1]}, and the data has {first} rows")
+
+
+# ---- the columns of the text and of the language: where a schema has them ----
+#
+# A name is that of a column, or a path through structs: `article.text`. Text is a string column of any kind (large,
+# view, dictionary), or one of nulls alone.
+
+_SHOWN_FIELDS = 8
+Column = tuple[str, ...]  # the names of a column and of fields in its structs
+
+
+class _Wanted(NamedTuple):
+    """The columns of the text and of the language, and the names of all."""
+
+    texts: list[Column]
+    label: Column | None
+    names: tuple[str, ...]
+
+    @property
+    def all(self) -> list[Column]:
+        return self.texts if self.label is None else [*self.texts, self.label]
+
+
+def _find_columns(schema: pyarrow.Schema, path: str, text: TextConfig) -> _Wanted:
+    """Raises InputError, with the fields that there are, for a text field that is missing, or a field of no text."""
+    label = None if text.language_field is None else _find_column(schema, text.language_field, path)
+    texts = []
+    for name in split_names(text.text_field, schema.names):
+        column = _find_column(schema, name, path)
+        if column is None:
+            raise InputError(f"input {path} has no field {name_field(name)}; {_describe_fields(schema)}")
+        texts.append(column)
+    return _Wanted(texts, label, tuple(schema.names[:MAX_NAMES]))
+
+
+def _find_column(schema: pyarrow.Schema, name: str, path: str) -> Column | None:
+    """The column of a name; None if there is none. Raises InputError if it is no text, or there are two."""
     for column in ((name,), tuple(name.split("."))):
         kind = _find_type(schema, column, path)
         if kind is not None and not _is_text(kind):
@@ -47,7 +163,7 @@ def find_column(schema: pyarrow.Schema, name: str, path: str) -> tuple[str, ...]
     return None
 
 
-def _find_type(schema: pyarrow.Schema, column: tuple[str, ...], path: str) -> pyarrow.DataType | None:
+def _find_type(schema: pyarrow.Schema, column: Column, path: str) -> pyarrow.DataType | None:
     kind = schema
     for name in column:
         if kind is not schema and not pyarrow.types.is_struct(kind):
@@ -63,33 +179,20 @@ def _find_type(schema: pyarrow.Schema, column: tuple[str, ...], path: str) -> py
     return kind
 
 
-def find_text_columns(schema: pyarrow.Schema, field: str, path: str) -> list[tuple[str, ...]]:
-    """The paths of the text fields. Raises InputError, with the fields that there are, if one is missing or no text."""
-    names = (field,) if field in schema.names else split_names(field)
-    return [_find_text_column(schema, name, path) for name in names]
-
-
-def _find_text_column(schema: pyarrow.Schema, name: str, path: str) -> tuple[str, ...]:
-    column = find_column(schema, name, path)
-    if column is None:
-        raise InputError(f"input {path} has no field {name_field(name)}; {_describe_fields(schema)}")
-    return column
-
-
 def _describe_fields(schema: pyarrow.Schema) -> str:
     """The fields of a schema with their types, and the option that names one of text."""
-    fields = list(list_fields("", schema))
+    fields = list(_list_fields("", schema))
     shown = list_some([f"{name_field(name)} ({str(kind):.60})" for name, kind in fields], _SHOWN_FIELDS) or "none"
     texts = [name for name, kind in fields if _is_text(kind) and not pyarrow.types.is_null(kind)]
     advice = f"pass --text-field {shlex.quote(texts[0])}" if len(texts) == 1 else "name one of text with --text-field"
     return f"the fields are {shown}; {advice if texts else 'none of them is text'}"
 
 
-def list_fields(prefix: str, fields: Any) -> Iterator[tuple[str, pyarrow.DataType]]:
+def _list_fields(prefix: str, fields: Any) -> Iterator[tuple[str, pyarrow.DataType]]:
     """The fields of a schema, and of its structs, with their types. Raises ValueError for a name that is not UTF-8."""
     for field in fields:
         if pyarrow.types.is_struct(field.type):
-            yield from list_fields(f"{prefix}{field.name}.", field.type)
+            yield from _list_fields(f"{prefix}{field.name}.", field.type)
         else:
             yield prefix + field.name, field.type
 
@@ -98,14 +201,17 @@ def _is_text(kind: Any) -> bool:
     is_kind = pyarrow.types
     if is_kind.is_dictionary(kind):
         kind = kind.value_type
-    return bool(is_kind.is_string(kind) or is_kind.is_large_string(kind) or is_kind.is_null(kind) or _is_view(kind))
+    return any(is_a(kind) for is_a in (is_kind.is_string, is_kind.is_large_string, is_kind.is_null, _is_view))
 
 
 def _is_view(kind: Any) -> bool:
     return hasattr(pyarrow.types, "is_string_view") and bool(pyarrow.types.is_string_view(kind))
 
 
-def take_column(batch: pyarrow.RecordBatch, path: tuple[str, ...]) -> pyarrow.Array:
+# ---- the values of columns ----
+
+
+def take_column(batch: pyarrow.RecordBatch, path: Column) -> pyarrow.Array:
     """A column, or a field of its structs, which is null where a struct is; its buffers are as long as they must be.
 
     Raises ArrowInvalid for others. Nothing may read a column that does not come from here.
@@ -173,116 +279,9 @@ def _read_values(array: pyarrow.Array, places: np.ndarray) -> Iterator[Value]:
     return (value if known else None for value, known in zip(values, is_valid, strict=True))
 
 
-# ---- read Parquet and Arrow files: only the columns that are needed, in bounded memory ----
-#
-# A file is split at its row groups (Parquet) or record batches (Arrow). Each of these begins at a byte of the file; in
-# Parquet and in an Arrow file it is the byte that its number suggests, which is enough to share the work. Whatever a
-# worker gets, a row group is read in batches of some rows, and the columns of an Arrow file are mapped into memory.
-#
-# Damage inside of a row group or record batch is counted, and the rest of it is lost. A file whose schema or list of
-# parts can't be read is an error.
-
-# Rows that are read at a time: about 1 MiB by the average of the row group, and no more than 256, because a few rows
-# may be much longer than the average.
-_BATCH_BYTES = 1 << 20
-_MAX_BATCH_ROWS = 256
-_SLICE_ROWS = 4096  # rows whose values are objects of Python at a time; the values themselves are not copied
-_PAGE_READ_BYTES = 1 << 16
-_MANY_ROWS, _MAX_ROWS_PER_BYTE = 1 << 26, 1000  # a column of nulls has 600 rows in a byte of Parquet
-_ARROW_FILE, _ARROW_MESSAGE, _OLD_FEATHER = b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
-_ERRORS = (pyarrow.ArrowException, OSError, ValueError)
-
-
-def list_begins(path: str, format: str, text: TextConfig) -> list[int]:
-    """The bytes at which the parts of a table begin; of the first one 0.
-
-    Raises InputError if the table can't be read, or does not have the text field, or has another field in its place.
-    """
-    table = _open(path, format)
-    _find_columns(table.schema, path, text)
-    return table.list_begins()
-
-
-def read_table(
-    origin: Origin, start: int, end: int, text: TextConfig, damage: Damage, indices: str | None = None
-) -> Iterator[Block]:
-    """Yield the documents of the parts that begin in bytes [start, end) of a table.
-
-    indices: a file of the rows to read, for the whole table.
-    """
-    table = _open(origin.path, origin.format)
-    wanted = _find_columns(table.schema, origin.path, text)
-
-    def read() -> Iterator[Records]:
-        for unit, batches in table.read_parts(start, end, wanted.all):
-            first = 0
-            try:
-                for batch in batches:
-                    for records in _read_batch(batch, wanted, unit, first):
-                        yield records
-                        first = records.first + records.num_rows
-            except _ERRORS as error:
-                _check_cause(error, origin.path)
-                if indices is not None:  # which number the rows of the whole file
-                    raise _can_not_read(origin.path, origin.format, error) from error
-                damage.add("damaged_table", origin.path, f"{unit} {first} or later", _shorten(error))
-
-    return make_blocks(read() if indices is None else _select(read(), indices), origin, text, damage)
-
-
-class _Wanted(NamedTuple):
-    """The columns of the text and of the language, and the names of all."""
-
-    texts: list[tuple[str, ...]]
-    label: tuple[str, ...] | None
-    names: tuple[str, ...]
-
-    @property
-    def all(self) -> list[tuple[str, ...]]:
-        return self.texts if self.label is None else [*self.texts, self.label]
-
-
-def _find_columns(schema: Any, path: str, text: TextConfig) -> _Wanted:
-    """Raises InputError for a field that is missing, or no text."""
-    label = None if text.language_field is None else find_column(schema, text.language_field, path)
-    return _Wanted(find_text_columns(schema, text.text_field, path), label, tuple(schema.names[:MAX_NAMES]))
-
-
-def _read_batch(batch: pyarrow.RecordBatch, wanted: _Wanted, unit: str, first: int) -> Iterator[Records]:
-    """Some rows at a time, because a value as an object of Python takes more than its bytes."""
-    texts = [take_column(batch, column) for column in wanted.texts]
-    labels = None if wanted.label is None else take_column(batch, wanted.label)
-    is_null = all(column.null_count == len(batch) for column in texts)
-    num_rows = max(len(batch), 1) if is_null else _SLICE_ROWS  # a column of nulls may have 2**40 rows in a few bytes
-    for at in range(0, len(batch), num_rows):
-        yield Records(
-            texts=None if is_null else join_texts([read_texts(column.slice(at, num_rows)) for column in texts]),
-            languages=None if labels is None or is_null else decode_labels(labels.slice(at, num_rows)),
-            names=wanted.names,
-            unit=unit,
-            first=first + at,
-            num_rows=min(num_rows, len(batch) - at),
-        )
-
+# ---- the three kinds of files ----
 
 Parts = Iterator[tuple[str, Iterator[pyarrow.RecordBatch]]]
-
-
-def _select(parts: Iterator[Records], path: str) -> Iterator[Records]:
-    """The records of a table that a file of indices names, as often as it names each."""
-    indices, first = read_indices(path), 0
-    for part in parts:
-        chosen = indices[slice(*np.searchsorted(indices, (first, first + part.num_rows)))] - first
-        first += part.num_rows
-        if part.texts is None:
-            yield replace(part, num_rows=len(chosen))
-            continue
-        counts = np.bincount(chosen, minlength=part.num_rows).tolist()
-        languages = None if part.languages is None else chain.from_iterable(map(repeat, part.languages, counts))
-        texts = chain.from_iterable(map(repeat, part.texts, counts))
-        yield replace(part, texts=texts, languages=languages, num_rows=len(chosen))
-    if len(indices) and indices[-1] >= first:
-        raise refuse_indices(path, f"they name row {indices[-1]}, and the data has {first} rows")
 
 
 class _Table(Protocol):
@@ -291,14 +290,14 @@ class _Table(Protocol):
     def list_begins(self) -> list[int]:
         """The bytes at which the parts begin."""
 
-    def read_parts(self, start: int, end: int, columns: list[tuple[str, ...]]) -> Parts:
+    def read_parts(self, start: int, end: int, columns: list[Column]) -> Parts:
         """The name of each part that begins in bytes [start, end), with what its rows are called, and its rows."""
 
 
 def _open(path: str, format: str) -> _Table:
     try:
         table: _Table = _Parquet(path) if format == "parquet" else _open_arrow(path)
-        list(list_fields("", table.schema))  # raises an error where a name is damaged
+        list(_list_fields("", table.schema))  # raises an error where a name is damaged
         return table
     except _ERRORS as error:
         _check_cause(error, path)
@@ -356,7 +355,7 @@ class _Parquet:
     def list_begins(self) -> list[int]:
         return _spread(self._file.num_row_groups, self._size)
 
-    def read_parts(self, start: int, end: int, columns: list[tuple[str, ...]]) -> Parts:
+    def read_parts(self, start: int, end: int, columns: list[Column]) -> Parts:
         names = [".".join(column) for column in columns]
         for number, begin in enumerate(self.list_begins()):
             if start <= begin < end:
@@ -382,7 +381,7 @@ class _ArrowFile:
     def list_begins(self) -> list[int]:
         return _spread(pyarrow.ipc.open_file(self._file).num_record_batches, self._file.size())
 
-    def read_parts(self, start: int, end: int, columns: list[tuple[str, ...]]) -> Parts:
+    def read_parts(self, start: int, end: int, columns: list[Column]) -> Parts:
         fields = sorted({self.schema.get_field_index(column[0]) for column in columns})
         options = pyarrow.ipc.IpcReadOptions(use_threads=False, included_fields=fields)
         reader = pyarrow.ipc.open_file(self._file, options=options)
@@ -416,7 +415,7 @@ class _ArrowStream:
             at = self._file.tell()
         return begins
 
-    def read_parts(self, start: int, end: int, columns: list[tuple[str, ...]]) -> Parts:
+    def read_parts(self, start: int, end: int, columns: list[Column]) -> Parts:
         if self._is_one:
             self._file.seek(0)
             yield "row", iter(pyarrow.ipc.open_stream(self._file))

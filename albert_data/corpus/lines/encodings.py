@@ -1,11 +1,12 @@
-"""Recognise that a file is in another encoding than UTF-8, or is no text: by its beginning, or by all of it.
+"""Recognise that a file is in another encoding than UTF-8, or is no text, and transcode it.
 
-Read as UTF-8, a file in UTF-16 or Latin-1 would become documents of unknown pieces. UTF-16 and UTF-32 with a byte
-order mark are transcoded (encodings.py). Any other encoding is refused, with a guess at its name, unless the settings
-let each file decide (`find_encoding`). A few damaged bytes are no reason to refuse a file: they are repaired and
-counted. UTF-16 and UTF-32 without a mark are recognised here, other encodings by the library chardet. The thresholds
-were chosen by trial: of 18,000 samples of text in 500 languages, in UTF-16 of both byte orders, all but 4 were named
-right.
+Read as UTF-8, a file in UTF-16 or Latin-1 would become documents of unknown pieces. UTF-16 and UTF-32 with a byte order
+mark are transcoded. Any other encoding is refused, with a guess at its name, unless the settings name one or let each
+file decide. A few damaged bytes are no reason to refuse a file: they are repaired and counted.
+
+UTF-16 and UTF-32 without a mark are recognised here, because chardet takes UTF-16 of some scripts in the wrong byte
+order; other encodings are recognised by chardet. The thresholds were chosen by trial: of 18,000 samples of text in 500
+languages, in UTF-16 of both byte orders, all but 4 were named right.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ from __future__ import annotations
 import codecs
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -26,46 +26,18 @@ from albert_data.wording import count_of, list_some
 
 SAMPLE_BYTES = 1 << 16
 UTF8 = "utf-8"
-_MARKS = (
-    (b"\xff\xfe\x00\x00", "utf-32-le"),
-    (b"\x00\x00\xfe\xff", "utf-32-be"),
-    (b"\xff\xfe", "utf-16-le"),
-    (b"\xfe\xff", "utf-16-be"),
-)
 _NAMES = {"utf-16-le": "UTF-16LE", "utf-16-be": "UTF-16BE", "utf-32-le": "UTF-32LE", "utf-32-be": "UTF-32BE"}
-# How files begin that are no text, whatever their names say.
-_NO_TEXT = (
-    (b"%PDF-", "a PDF file"),
-    (b"PK\x03\x04", "a zip file, as .docx, .odt and .epub are"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a file of an office program, as .doc is"),
-    (b"{\\rtf", "an RTF file"),
-    (b"\x1f\x8b\x08", "compressed by gzip, so its name must end in .gz"),
-    (b"BZh91AY&SY", "compressed by bzip2, so its name must end in .bz2"),
-    (b"\xfd7zXZ\x00", "compressed by xz, so its name must end in .xz"),
-    (b"\x28\xb5\x2f\xfd", "compressed by zstd, so its name must end in .zst"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z file"),
-    (b"\x89PNG\r\n", "a PNG image"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-)
 _MIN_PLACES = 5  # fewer damaged sequences, or odd characters, are no proof
-_CUT_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,2}\Z")
-_ASCII = re.compile("[\0-\x7f]+")
-_DAMAGE = re.compile("\ufffd+")
-_HIGH = re.compile(rb"[\x80-\xff]+")
-_LONE_BYTE = re.compile(rb"[\x00-/]")
-_EVIDENCE_BYTES, _AROUND = 1 << 18, 64
-_USUAL_CODEC, _EQUAL = "cp1252", 0.9995  # the share of the highest confidence that is no less
 _LISTED = 20  # names of files in one message
-_PLANES = bytes(range(0x11))  # the values of the byte above the lower two in UTF-32: the plane of the character
-# Most characters of text, but not U+2000 and U+2E00: they are a space and a full stop with their bytes swapped.
-_USUAL = re.compile("[\n\t -~\u00a0-\u1fff\u2001-\u20cf\u3000-\u30ff\u4e00-\u9fff\ua000-\ud7a3\uff00-\uffef]")
-_STOPS = re.compile("[\n ,.\u3001\u3002\uff0c\uff1f]")
-_CONTROLS = bytes((*range(9), *range(0x0E, 0x1B)))  # text holds hardly any of these bytes, except in UTF-16 and UTF-32
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """What a file seems to be in. codec: its name for --encoding, None for no text."""
+    """What a file seems to be in.
+
+    name: for messages
+    codec: for --encoding, None for no text
+    """
 
     name: str
     codec: str | None
@@ -132,6 +104,30 @@ def group_paths(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return groups
 
 
+# ---- by the beginning of a file, or by all of it ----
+
+_MARKS = (
+    (b"\xff\xfe\x00\x00", "utf-32-le"),
+    (b"\x00\x00\xfe\xff", "utf-32-be"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
+)
+# How files begin that are no text, whatever their names say.
+_NO_TEXT = (
+    (b"%PDF-", "a PDF file"),
+    (b"PK\x03\x04", "a zip file, as .docx, .odt and .epub are"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a file of an office program, as .doc is"),
+    (b"{\\rtf", "an RTF file"),
+    (b"\x1f\x8b\x08", "compressed by gzip, so its name must end in .gz"),
+    (b"BZh91AY&SY", "compressed by bzip2, so its name must end in .bz2"),
+    (b"\xfd7zXZ\x00", "compressed by xz, so its name must end in .xz"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd, so its name must end in .zst"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z file"),
+    (b"\x89PNG\r\n", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+)
+
+
 def check_encoding(
     sample: bytes, path: str, describe_conversion: Callable[[str], str], named: str | None = None
 ) -> str | None:
@@ -145,12 +141,9 @@ def check_encoding(
     if named not in (None, UTF8):
         _check_named(sample, path, named)
         return named
-    if (marked := find_marked_encoding(sample)) is not None:
-        return marked
-    found = find_wrong_encoding(sample)
-    if found is None:
-        return None
-    raise refuse(path, found, describe_conversion)
+    if (marked := find_marked_encoding(sample)) is None and (found := find_wrong_encoding(sample)) is not None:
+        raise refuse(path, found, describe_conversion)
+    return marked
 
 
 def _check_named(sample: bytes, path: str, codec: str) -> None:
@@ -159,26 +152,17 @@ def _check_named(sample: bytes, path: str, codec: str) -> None:
     # Both byte orders of UTF-16 fit "utf-16", and likewise UTF-32.
     if marked and marked.removesuffix("-le").removesuffix("-be") != codec and marked != codec:
         problem: str | None = f"it begins with the byte order mark of {marked}"
-    elif _is_clean(sample) and _rules_out(sample, codec):
+    elif _is_clean(sample) and (
+        # UTF-16 and UTF-32 of even a few characters are not valid UTF-8, and neither is text in other codecs with some
+        # characters beyond ASCII.
+        (codec.startswith(("utf-16", "utf-32")) and len(sample) >= 8)
+        or len(_ASCII.sub("", sample.decode(errors="ignore"))) >= _MIN_PLACES
+    ):
         problem = "it is valid UTF-8"
     else:
         problem = _judge_decoded(sample, codec)
     if problem:
-        raise WrongEncoding(
-            path,
-            f"not in {codec}: {problem}",
-            "give inputs of one encoding, or pass --encoding auto",
-        )
-
-
-def _rules_out(sample: bytes, codec: str) -> bool:
-    """Whether a sample can't be text in another codec because it is valid UTF-8.
-
-    UTF-16 and UTF-32 of even a few characters are not valid UTF-8, and neither is text in other codecs with some
-    characters beyond ASCII.
-    """
-    is_wide = codec.startswith(("utf-16", "utf-32")) and len(sample) >= 8
-    return is_wide or len(_ASCII.sub("", sample.decode(errors="ignore"))) >= _MIN_PLACES
+        raise WrongEncoding(path, f"not in {codec}: {problem}", "give inputs of one encoding, or pass --encoding auto")
 
 
 def _judge_decoded(sample: bytes, codec: str) -> str | None:
@@ -198,6 +182,12 @@ def find_marked_encoding(sample: bytes) -> str | None:
         if sample.startswith(mark) and not _is_clean(sample[len(mark) :]):  # else it is UTF-8 with a damaged beginning
             return codec
     return None
+
+
+def find_no_text(sample: bytes) -> Encoding | None:
+    """What a file is that begins as one of no text, such as a PDF file."""
+    names = (name for beginning, name in _NO_TEXT if sample.startswith(beginning))
+    return next((Encoding(name=name, codec=None) for name in names), None)
 
 
 def find_wrong_encoding(sample: bytes) -> Encoding | None:
@@ -225,6 +215,29 @@ def find_encoding(blocks: Iterable[bytes]) -> Encoding:
         num_wrong += len(block) - len(text.encode())
         evidence.add(block)
     return Encoding(name=UTF8, codec=UTF8) if num_wrong <= num_characters else _guess(evidence.join())
+
+
+# ---- other encodings of bytes, by chardet ----
+
+_DAMAGE = re.compile("\ufffd+")
+_HIGH = re.compile(rb"[\x80-\xff]+")
+_LONE_BYTE = re.compile(rb"[\x00-/]")
+_EVIDENCE_BYTES, _AROUND = 1 << 18, 64
+_USUAL_CODEC, _EQUAL = "cp1252", 0.9995  # the share of the highest confidence that is no less
+
+
+def _judge_invalid(sample: bytes) -> Encoding | None:
+    """Find another encoding where most of what is not ASCII is no UTF-8."""
+    if _is_clean(sample):
+        return None
+    text = _CUT_CHARACTER.sub(b"", sample).decode(errors="replace")
+    num_invalid = text.count("\ufffd") - sample.count(b"\xef\xbf\xbd")
+    num_valid = len(_ASCII.sub("", text)) - num_invalid
+    num_places = len(_DAMAGE.findall(text))
+    if num_places < _MIN_PLACES or num_invalid <= num_valid or 500 * num_places < len(sample):
+        return None
+    found = _guess(sample)
+    return None if found.codec == UTF8 else found
 
 
 class _Evidence:
@@ -265,10 +278,34 @@ class _Evidence:
         return b"\n".join([*self._places, self._beginning or b""])
 
 
-def find_no_text(sample: bytes) -> Encoding | None:
-    """What a file is that begins as one of no text, such as a PDF file."""
-    names = (name for beginning, name in _NO_TEXT if sample.startswith(beginning))
-    return next((Encoding(name=name, codec=None) for name in names), None)
+def _guess(sample: bytes) -> Encoding:
+    """What text that is not UTF-8 is in. sample: at least some of what is beyond ASCII."""
+    likeness, order = _find_order(sample)
+    if likeness > 0.9 and 200 * _count_controls(sample) > len(sample):
+        return _name_unmarked(order)
+    import chardet  # here, since most builds have no use for it
+
+    # With supersets, bytes beyond the sample can be decoded too: cp1252 for ISO-8859-1.
+    ranked = chardet.detect_all(sample, max_bytes=len(sample), prefer_superset=True, compat_names=False)
+    found, most = ranked[0]["encoding"], ranked[0]["confidence"]
+    if found is None:
+        return Encoding(name="a binary file", codec=None)
+    # Of equals the usual one: English with fractions and pounds alone could be ISO-8859-15 too, where "½" is "œ".
+    if any(one["encoding"] == _USUAL_CODEC and one["confidence"] >= _EQUAL * most for one in ranked):
+        found = _USUAL_CODEC
+    codec = UTF8 if found == "ascii" else codecs.lookup(found).name  # then what is wrong is damage
+    return Encoding(name=codec, codec=codec)
+
+
+# ---- UTF-16 and UTF-32 without a byte order mark ----
+
+_CUT_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,2}\Z")
+_ASCII = re.compile("[\0-\x7f]+")
+_PLANES = bytes(range(0x11))  # the values of the byte above the lower two in UTF-32: the plane of the character
+# Most characters of text, but not U+2000 and U+2E00: they are a space and a full stop with their bytes swapped.
+_USUAL = re.compile("[\n\t -~\u00a0-\u1fff\u2001-\u20cf\u3000-\u30ff\u4e00-\u9fff\ua000-\ud7a3\uff00-\uffef]")
+_STOPS = re.compile("[\n ,.\u3001\u3002\uff0c\uff1f]")
+_CONTROLS = bytes((*range(9), *range(0x0E, 0x1B)))  # text holds hardly any of these bytes, except in UTF-16 and UTF-32
 
 
 def _is_clean(data: bytes) -> bool:
@@ -297,19 +334,19 @@ def _judge_zeros(sample: bytes) -> Encoding | None:
     has_many = 3 * total > size and total >= (3 if is_one_sided else 64)
     # UTF-16 of another script has the zeros of its spaces and line ends, and one high byte that most characters share.
     has_some = 100 * total > size and total >= 16 and is_one_sided and _is_uniform_or_invalid(sample)
-    if has_many or has_some:
-        # UTF-32: the highest byte is zero, the next is the plane. In ASCII one of the other two is zero, too: at most a
-        # quarter of all bytes.
-        for top, plane, codec in ((3, 2, "utf-32-le"), (0, 1, "utf-32-be")):
-            planes = sample[plane::4]
-            num_planes = len(planes) - len(planes.translate(None, _PLANES))
-            if min(zeros[top], num_planes) >= 0.95 * len(planes) and total - zeros[top] - zeros[plane] < 0.3 * size:
-                return _name_unmarked(codec)
-        likeness, codec = _find_order(sample)
-        if is_one_sided or likeness > 0.9:
+    if not (has_many or has_some):
+        return None
+    # UTF-32: the highest byte is zero, the next is the plane. In ASCII one of the other two is zero, too: at most a
+    # quarter of all bytes.
+    for top, plane, codec in ((3, 2, "utf-32-le"), (0, 1, "utf-32-be")):
+        planes = sample[plane::4]
+        num_planes = len(planes) - len(planes.translate(None, _PLANES))
+        if min(zeros[top], num_planes) >= 0.95 * len(planes) and total - zeros[top] - zeros[plane] < 0.3 * size:
             return _name_unmarked(codec)
-        return Encoding(name=f"a binary file: {100 * total // size} % of its first bytes are zero", codec=None)
-    return None
+    likeness, codec = _find_order(sample)
+    if is_one_sided or likeness > 0.9:
+        return _name_unmarked(codec)
+    return Encoding(name=f"a binary file: {100 * total // size} % of its first bytes are zero", codec=None)
 
 
 def _name_unmarked(codec: str) -> Encoding:
@@ -322,16 +359,14 @@ def _find_order(sample: bytes) -> tuple[float, str]:
     Zeros alone don't show the order: they are the high bytes of ASCII, but also the low byte of U+4E00, a frequent
     character.
     """
-    rates = [(*_rate_order(sample.decode(codec, "replace")), codec) for codec in ("utf-16-le", "utf-16-be")]
+    rates = []
+    for codec in ("utf-16-le", "utf-16-be"):
+        text = sample.decode(codec, "replace")
+        num_text = len(_USUAL.findall(text)) + len(_STOPS.findall(text)) - count_odd(text)
+        num_ascii = len(text) - len(_ASCII.sub("", text))  # decides where both orders are equally like text
+        rates.append((num_text / max(len(text), 1), num_ascii, codec))
     likeness, _, codec = max(rates)
     return likeness, codec
-
-
-def _rate_order(text: str) -> tuple[float, int]:
-    """How much a decoded sample is like text; if that is equal in both orders, the count of ASCII decides."""
-    num_usual, num_stops = len(_USUAL.findall(text)), len(_STOPS.findall(text))
-    num_ascii = len(text) - len(_ASCII.sub("", text))
-    return (num_usual + num_stops - count_odd(text)) / max(len(text), 1), num_ascii
 
 
 def count_odd(text: str) -> int:
@@ -364,39 +399,6 @@ def _count_controls(sample: bytes) -> int:
     return len(sample) - len(sample.translate(None, _CONTROLS))
 
 
-def _judge_invalid(sample: bytes) -> Encoding | None:
-    """Find another encoding where most of what is not ASCII is no UTF-8."""
-    if _is_clean(sample):
-        return None
-    text = _CUT_CHARACTER.sub(b"", sample).decode(errors="replace")
-    num_invalid = text.count("\ufffd") - sample.count(b"\xef\xbf\xbd")
-    num_valid = len(_ASCII.sub("", text)) - num_invalid
-    num_places = len(_DAMAGE.findall(text))
-    if num_places < _MIN_PLACES or num_invalid <= num_valid or 500 * num_places < len(sample):
-        return None
-    found = _guess(sample)
-    return None if found.codec == UTF8 else found
-
-
-def _guess(sample: bytes) -> Encoding:
-    """What text that is not UTF-8 is in. sample: at least some of what is beyond ASCII."""
-    likeness, order = _find_order(sample)
-    if likeness > 0.9 and 200 * _count_controls(sample) > len(sample):
-        return _name_unmarked(order)
-    import chardet  # here, since most builds have no use for it
-
-    # With supersets, bytes beyond the sample can be decoded too: cp1252 for ISO-8859-1.
-    ranked = chardet.detect_all(sample, max_bytes=len(sample), prefer_superset=True, compat_names=False)
-    found, most = ranked[0]["encoding"], ranked[0]["confidence"]
-    if found is None:
-        return Encoding(name="a binary file", codec=None)
-    # Of equals the usual one: English with fractions and pounds alone could be ISO-8859-15 too, where "½" is "œ".
-    if any(one["encoding"] == _USUAL_CODEC and one["confidence"] >= _EQUAL * most for one in ranked):
-        found = _USUAL_CODEC
-    codec = UTF8 if found == "ascii" else codecs.lookup(found).name  # then what is wrong is damage
-    return Encoding(name=codec, codec=codec)
-
-
 # ---- read a stream of another encoding as UTF-8, in bounded memory ----
 #
 # In: a stream of bytes and the name of a codec. Out: a stream of UTF-8. What can't be decoded becomes bytes that are
@@ -424,41 +426,22 @@ def _mark_damage(error: UnicodeError) -> tuple[str | bytes, int]:
 codecs.register_error(_DAMAGED, _mark_damage)
 
 
-class Transcoded(io.RawIOBase):
-    """A stream as UTF-8. strict: raise InputError at the first byte that can't be decoded."""
-
-    def __init__(self, stream: io.BufferedIOBase, codec: str, path: str, *, strict: bool) -> None:
-        self._stream, self._codec, self._path = stream, codec, path
-        self._decoder = codecs.getincrementaldecoder(codec)("strict" if strict else _DAMAGED)
-        self._ready, self._taken, self._at, self._ended = b"", 0, 0, False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while self._taken == len(self._ready) and not self._ended:
-            self._ready, self._taken = self._read(), 0
-        data = self._ready[self._taken : self._taken + len(buffer)]
-        buffer[: len(data)] = data
-        self._taken += len(data)
-        return len(data)
-
-    def _read(self) -> bytes:
-        data = self._stream.read1(_CHUNK)
-        self._ended = not data
+def transcode(stream: io.BufferedIOBase, codec: str, path: str, *, strict: bool) -> Iterator[bytes]:
+    """Yield a stream as UTF-8. strict: raise InputError at the first byte that can't be decoded."""
+    decoder = codecs.getincrementaldecoder(codec)("strict" if strict else _DAMAGED)
+    at, is_ended = 0, False
+    while not is_ended:
+        data = stream.read1(_CHUNK)
+        is_ended = not data
         # Bytes of a cut character that the decoder kept from the last read; error.start counts from the first of them.
-        held = len(self._decoder.getstate()[0])
+        held = len(decoder.getstate()[0])
         try:
-            text = self._decoder.decode(data, final=self._ended)
+            text = decoder.decode(data, final=is_ended)
         except UnicodeDecodeError as error:
-            at = self._at - held + error.start
             raise InputError(
-                f"{self._path}, byte {at}: not {self._codec}: byte 0x{error.object[error.start]:02x}, {error.reason}; "
-                "fix the file, name its encoding with --encoding, or leave out --strict to repair such places"
+                f"{path}, byte {at - held + error.start}: not {codec}: byte 0x{error.object[error.start]:02x}, "
+                f"{error.reason}; fix the file, name its encoding with --encoding, or leave out --strict to repair "
+                "such places"
             ) from error
-        self._at += len(data)
-        return text.encode(errors=_DAMAGED)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
+        at += len(data)
+        yield text.encode(errors=_DAMAGED)

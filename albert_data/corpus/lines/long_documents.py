@@ -22,14 +22,9 @@ def cut_document(parts: Iterable[bytes], *, keep_layout: bool = False) -> Iterat
     keep_layout: keep what shows paragraphs: the white space inside a line and before it, at most 60 characters there,
     and an empty line in place of blank ones.
     """
-    return group_lines(cut_lines(parts, keep_layout=keep_layout))
-
-
-def group_lines(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Group lines into documents of at most MAX_DOCUMENT bytes, a line feed counted for each line."""
     group: list[bytes] = []
-    size = 0
-    for line in lines:
+    size = 0  # a line feed counted for each line
+    for line in cut_lines(parts, keep_layout=keep_layout):
         if group and size + len(line) + 1 > MAX_DOCUMENT:
             yield group
             group, size = [], 0

@@ -23,9 +23,11 @@ document alone.
 4. Verse is not joined: four lines or more between blank ones, of which none after the first begins in lower case,
    some after the first begin in upper case, and some are not full (W - 2 in rule 2).
 5. Lines are joined by a space. Nothing is put between letters of scripts without spaces, next to their marks, next to
-   a dash without a space between it and the text of its line, and after a hyphen (`resolve_hyphens`). A soft hyphen
+   a dash without a space between it and the text of its line, and after a hyphen (`decide_hyphens`). A soft hyphen
    at the end, before a letter or digit, is dropped and its line joined, whatever rules 1, 2 and 4, the indentation and
    the mark of a list say: it marks a broken word.
+
+Four steps: measure the facts of each line, choose how it continues, decide what becomes of hyphens, write the text.
 """
 
 from __future__ import annotations
@@ -65,13 +67,37 @@ from albert_data.fnv import FNV_BASIS, add_byte, hash_bytes
 from albert_data.kernels import I64, U64, Pointer, copy_items, helper, item, kernel, pointer, put
 from albert_data.utf8 import read_character, step_back
 
-# ---- the facts of a line that show where paragraphs end: its width, how it begins and how it ends ----
+
+def unwrap(data: bytes, ends: np.ndarray, ends_at_blank: bool = False) -> tuple[bytes, np.ndarray] | None:
+    """Join the lines of wrapped paragraphs; None if a document or line is so long that it must be cut first.
+
+    ends: int64, where documents end, each after a line feed; empty if blank lines end them, as they are in the result
+    """
+    # The limit is of the bytes as they were written. It is checked first, because the facts would take much memory.
+    if np.diff(ends, prepend=0).max(initial=0) > MAX_DOCUMENT:
+        return None
+    raw, properties = np.frombuffer(data, np.uint8), character_properties()
+    facts, document_lines, longest_line, longest_document = measure_lines(raw, ends, ends_at_blank, properties)
+    if longest_line > MAX_LINE or longest_document > MAX_DOCUMENT:
+        return None
+    joins = choose_joins(facts, document_lines)
+    decide_hyphens(raw, facts, document_lines, joins, properties)
+    joined, new_ends = write_paragraphs(raw, facts, document_lines, joins, ends_at_blank)
+    return joined.tobytes(), ends if ends_at_blank else new_ends
+
+
+# ---- 1. the facts of a line: how wide it is, how it begins and how it ends ----
+#
+# An int64 row for each line. A document of the two lines "    The quick brown-" and "fox jumps." has
+#
+#     TEXT  END  INDENT  WIDTH  WORD  FLAGS
+#        4   20       4     20     3  UPPER | WORD_FIRST | HYPHEN
+#       21   31       0     10     3  LOWER | LOWER_FIRST | WORD_FIRST | STOP
 #
 # A wide East Asian character counts as two columns, any other as one. What is a letter, its case and its script come
 # from the shipped Unicode tables.
 
-# The columns of `facts`, an int64 row for each line.
-TEXT, END = 0, 1  # the line without the white space around it
+TEXT, END = 0, 1  # the bytes of the line, without the white space around it
 INDENT = 2  # columns before TEXT, at most MAX_INDENT
 WIDTH = 3  # columns, INDENT included
 WORD = 4  # columns of the first word
@@ -90,10 +116,6 @@ DASH_END, DASH_START = 256, 512  # a dash at the end or beginning, no space betw
 UNSPACED_END, UNSPACED_START = 1024, 2048  # the last or first letter is of a script without spaces
 UNSPACED_MARK_END, UNSPACED_MARK_START = 4096, 8192  # the last or first character is a mark of such a script
 LOWER_FIRST, WORD_FIRST = 16384, 32768  # the first character is a lower-case letter; is a letter or digit
-
-# How a line continues in the next one: not at all, with a space, with nothing between, with nothing and without its
-# last character, which is a hyphen. UNDECIDED is for `resolve_hyphens`.
-ENDS, WITH_SPACE, WITH_NOTHING, WITHOUT_HYPHEN, UNDECIDED = range(5)
 
 UNICODE_HYPHEN, _SOFT_HYPHEN, _EM_DASH, _HORIZONTAL_BAR = 0x2010, 0xAD, 0x2014, 0x2015
 _IDEOGRAPHIC_SPACE = 0x3000
@@ -320,217 +342,18 @@ def measure_lines(
     return facts[:row], document_lines[: num_documents + 1], longest_line, longest_document
 
 
-# ---- hyphens at the ends of wrapped lines: dropped in a broken word, kept in a compound ----
-#
-# "ex-" before "ample" is "example" or "ex-ample": the lines of the document decide. The form that is more frequent
-# inside them wins; the case of ASCII letters does not matter. If the two are equally frequent, the hyphen stays where
-# both halves are words elsewhere in the document. A break that is still undecided does what most breaks did that were
-# decided by counting the two forms; without a majority it keeps the hyphen.
-#
-# Nothing is counted in three cases. The hyphen stays where another ASCII hyphen is next to a half ("five-and-" before
-# "twenty") and after a digit. Before one of a few conjunctions it stays, too, and a space follows ("pre- and
-# post-war").
-
-_CONJUNCTIONS = np.array([hash_bytes(word) for word in (b"and", b"or", b"to", b"und", b"oder", b"bis")], np.uint64)
-_SEED = U64(secrets.randbits(64))
-JOINED, HYPHENATED, HEAD, TAIL = range(4)  # the two forms of a word, and its halves
-
-
-def resolve_hyphens(
-    raw: np.ndarray, facts: np.ndarray, document_lines: np.ndarray, joins: np.ndarray, properties: np.ndarray
-) -> None:
-    """Replace each UNDECIDED in `joins` by WITHOUT_HYPHEN, WITH_NOTHING or, after a suspended hyphen, WITH_SPACE."""
-    undecided = np.flatnonzero(joins == UNDECIDED)
-    if len(undecided) == 0:
-        return
-    bounds = np.searchsorted(undecided, document_lines)
-    for document in np.flatnonzero(np.diff(bounds)):
-        lines = facts[document_lines[document] : document_lines[document + 1]]
-        breaks = undecided[bounds[document] : bounds[document + 1]]
-        joins[breaks] = decide(raw, lines, breaks - document_lines[document], properties, _CONJUNCTIONS, _SEED)
-
-
-@helper
-def add_folded(state: U64, byte: int) -> U64:
-    """Hash a byte, an ASCII capital as its small letter."""
-    return add_byte(state, byte | CASE_BIT if is_capital(byte) else byte)
-
-
-@helper
-def hash_word(raw: Pointer, at: int, end: int, state: U64, table: Pointer) -> tuple[U64, int]:
-    """Hash the letters from a position on; also returns where they end. state: of the bytes before."""
-    while at < end:
-        byte = I64(item(raw, at))
-        if byte < 0x80:
-            if not is_letter(byte):
-                break
-            state = add_byte(state, byte | CASE_BIT)
-            at += 1
-            continue
-        code, after = read_character(raw, at)
-        if I64(item(table, code)) & ALPHA == 0:
-            break
-        for i in range(at, after):
-            state = add_folded(state, I64(item(raw, i)))
-        at = after
-    return state, at
-
-
-@helper
-def find_word_begin(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
-    """Where the letters before `end` begin."""
-    while end > begin:
-        at = step_back(raw, end)
-        if I64(item(table, read_character(raw, at)[0])) & ALPHA == 0:
-            break
-        end = at
-    return end
-
-
-@helper
-def find_slot(keys: np.ndarray, key: U64, seed: U64) -> int:
-    """The slot of a key in an open-addressing hash table, or the free slot where it belongs. Keys are not 0.
-
-    seed: unknown to the author of a text, who could otherwise choose words that share few slots. What the table holds
-    for a key does not depend on it.
-    """
-    slot = I64(mix(key ^ seed) & U64(len(keys) - 1))
-    while keys[slot] != U64(0) and keys[slot] != key:
-        slot = (slot + 1) & (len(keys) - 1)
-    return int(slot)
-
-
-@helper
-def count_word(keys: np.ndarray, counts: np.ndarray, hashed: U64, seed: U64) -> None:
-    """Count a word if `keys` holds it."""
-    slot = find_slot(keys, hashed | U64(1), seed)
-    counts[slot] += keys[slot] != U64(0)
-
-
-@helper
-def count_words(
-    raw: Pointer, begin: int, end: int, table: Pointer, keys: np.ndarray, counts: np.ndarray, seed: U64
-) -> None:
-    """Count in a line the words that `keys` holds: runs of letters, and two of them with one hyphen between."""
-    at = begin
-    pair, pair_at = U64(0), -1  # the hash of the last word and its hyphen, and the position after that hyphen
-    while at < end:
-        word, after = hash_word(raw, at, end, FNV_BASIS, table)
-        if after == at:
-            _, at = read_character(raw, at)
-            continue
-        count_word(keys, counts, word, seed)
-        if at == pair_at:
-            count_word(keys, counts, hash_word(raw, at, end, pair, table)[0], seed)
-        at = after
-        if at < end:
-            code, after = read_character(raw, at)
-            if code in (HYPHEN_MINUS, UNICODE_HYPHEN):
-                pair, pair_at, at = add_byte(word, HYPHEN_MINUS), after, after
-
-
-@helper
-def read_break(
-    raw: Pointer, fact: np.ndarray, following: np.ndarray, table: Pointer, conjunctions: np.ndarray, keys: np.ndarray
-) -> int:
-    """Write the keys of a broken word to `keys`, and return how its lines are joined; UNDECIDED if counts decide that.
-
-    A key is a hash with its lowest bit set, so none is 0.
-    """
-    hyphen = step_back(raw, fact[END])
-    begin, end = find_word_begin(raw, fact[TEXT], hyphen, table), following[END]
-    head, _ = hash_word(raw, begin, hyphen, FNV_BASIS, table)
-    tail, after = hash_word(raw, following[TEXT], end, FNV_BASIS, table)
-    joined, _ = hash_word(raw, following[TEXT], end, head, table)
-    hyphenated, _ = hash_word(raw, following[TEXT], end, add_byte(head, HYPHEN_MINUS), table)
-    keys[JOINED], keys[HYPHENATED] = joined | U64(1), hyphenated | U64(1)
-    keys[HEAD], keys[TAIL] = head | U64(1), tail | U64(1)
-    if after < end and item(raw, after) == HYPHEN_MINUS:  # "day-" before "to-day"
-        return WITH_NOTHING
-    if begin > fact[TEXT] and item(raw, begin - 1) == HYPHEN_MINUS:  # "five-and-"
-        return WITH_NOTHING
-    if begin == hyphen:  # after a digit: "12-" before "year"
-        return WITH_NOTHING
-    for conjunction in conjunctions:
-        if tail == conjunction:
-            return WITH_SPACE
-    return UNDECIDED
-
-
-@kernel
-def decide(
-    raw: np.ndarray,
-    facts: np.ndarray,
-    breaks: np.ndarray,
-    properties: np.ndarray,
-    conjunctions: np.ndarray,
-    seed: np.uint64,
-) -> np.ndarray:
-    """How the lines `breaks` of a document, which end in a hyphen, continue: uint8.
-
-    facts: of the document's lines; properties: of all characters; conjunctions: uint64, their hashes; seed: see
-    `find_slot`.
-    """
-    source, table = pointer(raw), pointer(properties)
-    size = 8
-    while size < 8 * len(breaks):  # at most half full: each break has four keys
-        size *= 2
-    keys, counts = np.zeros(size, np.uint64), np.zeros(size, np.int64)
-    words = np.zeros((len(breaks), 4), np.uint64)
-    joins = np.empty(len(breaks), np.uint8)
-    for i in range(len(breaks)):
-        joins[i] = read_break(source, facts[breaks[i]], facts[breaks[i] + 1], table, conjunctions, words[i])
-        for key in words[i]:
-            keys[find_slot(keys, key, seed)] = key
-        for half in (HEAD, TAIL):  # count_words counts these two halves as words, which they are not
-            counts[find_slot(keys, words[i, half], seed)] -= 1
-    for i in range(len(facts)):
-        count_words(source, facts[i, TEXT], facts[i, END], table, keys, counts, seed)
-    votes = 0
-    for i in range(len(breaks)):
-        if joins[i] == UNDECIDED:
-            joined, hyphenated = find_slot(keys, words[i, JOINED], seed), find_slot(keys, words[i, HYPHENATED], seed)
-            margin = counts[joined] - counts[hyphenated]
-            if margin != 0:
-                joins[i] = WITHOUT_HYPHEN if margin > 0 else WITH_NOTHING
-                votes += 1 if margin > 0 else -1
-            else:
-                head, tail = find_slot(keys, words[i, HEAD], seed), find_slot(keys, words[i, TAIL], seed)
-                if counts[head] > 0 and counts[tail] > 0:
-                    joins[i] = WITH_NOTHING
-    for i in range(len(breaks)):
-        if joins[i] == UNDECIDED:
-            joins[i] = WITHOUT_HYPHEN if votes > 0 else WITH_NOTHING
-    return joins
-
-
-# ---- which lines are joined ----
+# ---- 2. how each line continues in the next one ----
 
 _LONGEST = 160  # columns of a line that a program has wrapped
 _LEAST_WIDTH, _USUAL_WIDTH = 32, 60
 _FEW_LINES = 16
 _VERSE_LINES = 4
 
-
-def unwrap(data: bytes, ends: np.ndarray | None) -> tuple[bytes, np.ndarray | None] | None:
-    """Join the lines of wrapped paragraphs; None if a document or line is so long that it must be cut first.
-
-    ends: int64, where documents end, each after a line feed; None if blank lines end them.
-    """
-    no_ends = np.zeros(0, np.int64)
-    # The limit is of the bytes as they were written. It is checked first, because the facts would take much memory.
-    if ends is not None and np.diff(ends, prepend=0).max(initial=0) > MAX_DOCUMENT:
-        return None
-    raw, properties = np.frombuffer(data, np.uint8), character_properties()
-    facts, document_lines, longest_line, longest_document = measure_lines(
-        raw, no_ends if ends is None else ends, ends is None, properties
-    )
-    if longest_line > MAX_LINE or longest_document > MAX_DOCUMENT:
-        return None
-    joins = choose_joins(facts, document_lines)
-    resolve_hyphens(raw, facts, document_lines, joins, properties)
-    joined, new_ends = write_paragraphs(raw, facts, document_lines, joins, ends is None)
-    return joined.tobytes(), None if ends is None else new_ends
+# How a line continues in the next one.
+ENDS = 0  # not at all: the paragraph ends
+WITH_SPACE, WITH_NOTHING = 1, 2  # with what between
+WITHOUT_HYPHEN = 3  # with nothing between, and without its last character, which is a hyphen
+UNDECIDED = 4  # until `decide_hyphens`
 
 
 @helper
@@ -667,6 +490,203 @@ def choose_joins(facts: np.ndarray, document_lines: np.ndarray) -> np.ndarray:
                 i += 1
             i = block_end + 1
     return joins
+
+
+# ---- 3. hyphens at the ends of lines: dropped in a broken word, kept in a compound ----
+#
+#     ... of an ex-        The break has two halves, the head "ex" and the tail "ample", and two possible words:
+#     ample that ...       joined, "example", and hyphenated, "ex-ample". The other lines of the document decide.
+#
+# Counted is how often each of the four stands inside the lines of the document; the case of ASCII letters does not
+# matter. For example:
+#
+#     JOINED  HYPHENATED  HEAD  TAIL
+#          2           0     0     0    the more frequent word wins, and votes: the hyphen is dropped
+#          0           1     3     1    the same: it stays
+#          0           0     3     1    equally frequent, but both halves are words: it stays
+#          0           0     3     0    as most of the votes in this document say; without a majority it stays
+#
+# In three cases nothing is counted (`read_break`): the hyphen stays where another ASCII hyphen is next to a half
+# ("five-and-" before "twenty"), and after a digit; before a conjunction it stays too, and a space follows ("pre- and
+# post-war").
+#
+# The words of all breaks of a document lie in one hash table with open addressing: `keys`, uint64, the hash of a word
+# with its lowest bit set (0 is a free slot), and `counts`, int64. Only words that it holds are counted.
+
+_CONJUNCTIONS = np.array([hash_bytes(word) for word in (b"and", b"or", b"to", b"und", b"oder", b"bis")], np.uint64)
+_SEED = U64(secrets.randbits(64))
+JOINED, HYPHENATED, HEAD, TAIL = range(4)
+
+
+def decide_hyphens(
+    raw: np.ndarray, facts: np.ndarray, document_lines: np.ndarray, joins: np.ndarray, properties: np.ndarray
+) -> None:
+    """Replace each UNDECIDED in `joins` by WITHOUT_HYPHEN, WITH_NOTHING or, after a suspended hyphen, WITH_SPACE."""
+    undecided = np.flatnonzero(joins == UNDECIDED)
+    if len(undecided) == 0:
+        return
+    bounds = np.searchsorted(undecided, document_lines)
+    for document in np.flatnonzero(np.diff(bounds)):
+        lines = facts[document_lines[document] : document_lines[document + 1]]
+        breaks = undecided[bounds[document] : bounds[document + 1]]
+        joins[breaks] = decide_breaks(raw, lines, breaks - document_lines[document], properties, _CONJUNCTIONS, _SEED)
+
+
+@helper
+def add_folded(state: U64, byte: int) -> U64:
+    """Hash a byte, an ASCII capital as its small letter."""
+    return add_byte(state, byte | CASE_BIT if is_capital(byte) else byte)
+
+
+@helper
+def hash_word(raw: Pointer, at: int, end: int, state: U64, table: Pointer) -> tuple[U64, int]:
+    """Hash the letters from a position on; also returns where they end. state: of the bytes before."""
+    while at < end:
+        byte = I64(item(raw, at))
+        if byte < 0x80:
+            if not is_letter(byte):
+                break
+            state = add_byte(state, byte | CASE_BIT)
+            at += 1
+            continue
+        code, after = read_character(raw, at)
+        if I64(item(table, code)) & ALPHA == 0:
+            break
+        for i in range(at, after):
+            state = add_folded(state, I64(item(raw, i)))
+        at = after
+    return state, at
+
+
+@helper
+def find_word_begin(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
+    """Where the letters before `end` begin."""
+    while end > begin:
+        at = step_back(raw, end)
+        if I64(item(table, read_character(raw, at)[0])) & ALPHA == 0:
+            break
+        end = at
+    return end
+
+
+@helper
+def find_slot(keys: np.ndarray, key: U64, seed: U64) -> int:
+    """The slot of a key in an open-addressing hash table, or the free slot where it belongs. Keys are not 0.
+
+    seed: unknown to the author of a text, who could otherwise choose words that share few slots. What the table holds
+    for a key does not depend on it.
+    """
+    slot = I64(mix(key ^ seed) & U64(len(keys) - 1))
+    while keys[slot] != U64(0) and keys[slot] != key:
+        slot = (slot + 1) & (len(keys) - 1)
+    return int(slot)
+
+
+@helper
+def count_word(keys: np.ndarray, counts: np.ndarray, hashed: U64, seed: U64) -> None:
+    """Count a word if `keys` holds it."""
+    slot = find_slot(keys, hashed | U64(1), seed)
+    counts[slot] += keys[slot] != U64(0)
+
+
+@helper
+def count_words(
+    raw: Pointer, begin: int, end: int, table: Pointer, keys: np.ndarray, counts: np.ndarray, seed: U64
+) -> None:
+    """Count in a line the words that `keys` holds: runs of letters, and two of them with one hyphen between."""
+    at = begin
+    pair, pair_at = U64(0), -1  # the hash of the last word and its hyphen, and the position after that hyphen
+    while at < end:
+        word, after = hash_word(raw, at, end, FNV_BASIS, table)
+        if after == at:
+            _, at = read_character(raw, at)
+            continue
+        count_word(keys, counts, word, seed)
+        if at == pair_at:
+            count_word(keys, counts, hash_word(raw, at, end, pair, table)[0], seed)
+        at = after
+        if at < end:
+            code, after = read_character(raw, at)
+            if code in (HYPHEN_MINUS, UNICODE_HYPHEN):
+                pair, pair_at, at = add_byte(word, HYPHEN_MINUS), after, after
+
+
+@helper
+def read_break(
+    raw: Pointer, fact: np.ndarray, following: np.ndarray, table: Pointer, conjunctions: np.ndarray, words: np.ndarray
+) -> int:
+    """Write the keys of the four words of a break to `words`, and return how its lines are joined.
+
+    That is UNDECIDED if counts decide.
+    """
+    hyphen = step_back(raw, fact[END])
+    begin, end = find_word_begin(raw, fact[TEXT], hyphen, table), following[END]
+    head, _ = hash_word(raw, begin, hyphen, FNV_BASIS, table)
+    tail, after = hash_word(raw, following[TEXT], end, FNV_BASIS, table)
+    joined, _ = hash_word(raw, following[TEXT], end, head, table)
+    hyphenated, _ = hash_word(raw, following[TEXT], end, add_byte(head, HYPHEN_MINUS), table)
+    words[JOINED], words[HYPHENATED] = joined | U64(1), hyphenated | U64(1)
+    words[HEAD], words[TAIL] = head | U64(1), tail | U64(1)
+    if after < end and item(raw, after) == HYPHEN_MINUS:  # "day-" before "to-day"
+        return WITH_NOTHING
+    if begin > fact[TEXT] and item(raw, begin - 1) == HYPHEN_MINUS:  # "five-and-"
+        return WITH_NOTHING
+    if begin == hyphen:  # after a digit: "12-" before "year"
+        return WITH_NOTHING
+    for conjunction in conjunctions:
+        if tail == conjunction:
+            return WITH_SPACE
+    return UNDECIDED
+
+
+@kernel
+def decide_breaks(
+    raw: np.ndarray,
+    facts: np.ndarray,
+    breaks: np.ndarray,
+    properties: np.ndarray,
+    conjunctions: np.ndarray,
+    seed: np.uint64,
+) -> np.ndarray:
+    """How the lines `breaks` of a document, which end in a hyphen, continue: uint8.
+
+    facts: of the document's lines
+    properties: of all characters
+    conjunctions: uint64, their hashes
+    seed: see `find_slot`
+    """
+    source, table = pointer(raw), pointer(properties)
+    size = 8
+    while size < 8 * len(breaks):  # at most half full: each break has four words
+        size *= 2
+    keys, counts = np.zeros(size, np.uint64), np.zeros(size, np.int64)
+    words, slots = np.zeros(4, np.uint64), np.zeros((len(breaks), 4), np.int64)
+    joins = np.empty(len(breaks), np.uint8)
+    for i in range(len(breaks)):
+        joins[i] = read_break(source, facts[breaks[i]], facts[breaks[i] + 1], table, conjunctions, words)
+        for word in range(4):
+            slots[i, word] = find_slot(keys, words[word], seed)
+            keys[slots[i, word]] = words[word]
+        counts[slots[i, HEAD]] -= 1  # `count_words` counts the halves at this break as words, which they are not
+        counts[slots[i, TAIL]] -= 1
+    for i in range(len(facts)):
+        count_words(source, facts[i, TEXT], facts[i, END], table, keys, counts, seed)
+    votes = 0
+    for i in range(len(breaks)):
+        if joins[i] == UNDECIDED:
+            margin = counts[slots[i, JOINED]] - counts[slots[i, HYPHENATED]]
+            if margin != 0:
+                joins[i] = WITHOUT_HYPHEN if margin > 0 else WITH_NOTHING
+                votes += 1 if margin > 0 else -1
+            elif counts[slots[i, HEAD]] > 0 and counts[slots[i, TAIL]] > 0:
+                joins[i] = WITH_NOTHING
+    for i in range(len(breaks)):
+        if joins[i] == UNDECIDED:
+            joins[i] = WITHOUT_HYPHEN if votes > 0 else WITH_NOTHING
+    return joins
+
+
+# ---- 4. the text with its lines joined ----
 
 
 @kernel

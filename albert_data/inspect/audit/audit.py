@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.corpus.inputs import Input
-from albert_data.corpus.tasks import check_reach, list_samples
+from albert_data.corpus.inputs import Input, check_reach, list_samples
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.guesses import check_lengths, check_random, check_surface
 from albert_data.inspect.audit.rows import WINDOW, Subject, choose_documents, gather_subject, gather_windows

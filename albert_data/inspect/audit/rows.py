@@ -144,7 +144,7 @@ def gather_subject(opened: list[Shards]) -> Subject:
     """Gather the facts about every row of these splits. Raises ShardError at a row that leaves its bounds."""
     tokenizer, manifest = opened[0].tokenizer, opened[0].manifest
     # The words of language, also where the build masks single pieces.
-    words, pieces = tokenizer.word_rule(manifest.rules_version), tokenizer.piece_texts
+    words, pieces = tokenizer.word_rule(), tokenizer.piece_texts
     is_bytes, is_unknown = find_byte_pieces(tokenizer), np.arange(len(pieces)) == tokenizer.unk_id
     starts_inside = ~((words.starts > 0) | tokenizer.specials.is_special | is_unknown | is_bytes)
     is_apostrophe = np.array([piece in _APOSTROPHES for piece in pieces])

@@ -116,7 +116,7 @@ def read_segments(shards: Shards, row: int) -> list[Segment]:
     """Segment A, and B where the row has one."""
     example, manifest = shards[row], shards.manifest
     config, text = manifest.config.examples, manifest.find_text_config(example.source)
-    rule = shards.tokenizer.choose_words(config, manifest.rules_version)
+    rule = shards.tokenizer.word_rule(config)
     segments = []
     for name, begin, end in find_segments(example):
         decoded = shards.tokenizer.decode(example.original_ids[begin:end]).strip()

@@ -61,12 +61,13 @@ _BYTE_SHIFT, _BIT_SHIFT = U64(40), U64(61)  # of a hash: 18 of the upper 24 bits
 
 
 class CutRule(NamedTuple):
-    """Where text may be cut, for each character of the basic plane and for pairs of them.
+    """Where text may be cut. In kernels also pointers to the arrays.
 
-    characters: uint64, from the lowest bit on: the first and the last character of what a character is normalised to,
-    16 bits each, and its flags. pairs: uint8, a Bloom filter of the pairs of neighbours in all pieces. ascii_cuts:
-    uint8, 1 where a cut may lie between two ASCII characters, at index first | second << 8. joins_spaces: whether
-    several spaces can be a cut, as one can.
+    characters: uint64 [65536], of each character of the basic plane its flags << 32 | last << 16 | first: the last and
+        the first character of what it is normalised to
+    pairs: uint8 [FILTER_BYTES], a Bloom filter of the pairs of neighbours in all pieces
+    ascii_cuts: uint8 [32768], 1 where a cut may lie between two ASCII characters, at index first | second << 8
+    joins_spaces: whether several spaces can be a cut, as one can
     """
 
     characters: np.ndarray
@@ -75,17 +76,11 @@ class CutRule(NamedTuple):
     joins_spaces: bool
 
 
-class CutRulePointers(NamedTuple):
-    characters: Pointer
-    pairs: Pointer
-    ascii_cuts: Pointer
-    joins_spaces: bool
-
-
 class CutScratch(NamedTuple):
-    """Scratch buffers: the candidates of a window (int64).
+    """Scratch buffers: the candidates of a window.
 
-    ascii: those between two ASCII characters, the second of which is no space; others: all others.
+    ascii: int64, those between two ASCII characters, the second of which is no space
+    others: int64, all others
     """
 
     ascii: np.ndarray
@@ -112,8 +107,8 @@ def make_cut_scratch() -> CutScratch:
 
 
 @helper
-def point_to_rule(rule: CutRule) -> CutRulePointers:
-    return CutRulePointers(pointer(rule.characters), pointer(rule.pairs), pointer(rule.ascii_cuts), rule.joins_spaces)
+def point_to_rule(rule: CutRule) -> CutRule:
+    return CutRule(pointer(rule.characters), pointer(rule.pairs), pointer(rule.ascii_cuts), rule.joins_spaces)
 
 
 @helper
@@ -190,7 +185,7 @@ def mark_cuts(utf8: np.ndarray, size: int, rule_arrays: CutRule, cuts: np.ndarra
 
 
 @helper
-def are_spaces_cuts(rule: CutRulePointers) -> U64:
+def are_spaces_cuts(rule: CutRule) -> U64:
     """All bits if a space between any two visible ASCII characters is a cut, as for nearly all models; else 0."""
     for code in range(0x21, 0x7F):
         flags = item(rule.characters, code)
@@ -231,7 +226,7 @@ def put_mark(marks: Pointer, position: int, bit: U64) -> None:
 
 @helper
 def check_others(
-    utf8: Pointer, size: int, positions: Pointer, count: int, last: U64, rule: CutRulePointers, marks: Pointer
+    utf8: Pointer, size: int, positions: Pointer, count: int, last: U64, rule: CutRule, marks: Pointer
 ) -> U64:
     """Mark the cuts among the other positions.
 

@@ -24,7 +24,7 @@ from albert_data.tokenizer.chunks.table import (
     SLOT,
     SPARE_IDS,
     ChunkRules,
-    Output,
+    EncodedSlice,
     Table,
     make_encoding_scratch,
     make_slots,
@@ -89,11 +89,8 @@ class ChunkEncoder:
         Each sentence must be valid UTF-8: the kernels rely on it. lengths: int64, the number of ids of each sentence,
         filled in for a slice before its ids are yielded. An array is valid until the next one is asked for.
         """
-        begin, (_, begins, ends) = 0, sentences
-        while begin < len(begins):
-            end = max(begin + 1, int(np.searchsorted(ends, begins[begin] + SLICE_BYTES, side="right")))
-            yield self._encode_slice(sentences.part(slice(begin, end)), lengths[begin:end])
-            begin = end
+        for chosen in sentences.slices(SLICE_BYTES):
+            yield self._encode_slice(sentences.part(chosen), lengths[chosen])
 
     def _encode_slice(self, sentences: Sentences, lengths: np.ndarray) -> np.ndarray:
         """The ids of some sentences, in a buffer that is reused; fills in the length of each."""
@@ -141,7 +138,7 @@ class ChunkEncoder:
         ids = self._id_buffers[buffer_index] = grow(self._id_buffers[buffer_index], capacity)
         free_slots = len(self._table.slots) // SLOT - int(self._table.counts[0])
         # Each fresh chunk has a byte or more, and takes a free slot.
-        out = Output(ids, lengths, np.empty((min(num_bytes, free_slots), 3), np.int64))
+        out = EncodedSlice(ids, lengths, np.empty((min(num_bytes, free_slots), 3), np.int64))
         filled, num_fresh = table.encode_sentences(sentences, self._cuts, self._rules, self._table, self._scratch, out)
         if num_fresh:
             self._learn(sentences.utf8, *out.fresh[:num_fresh].T.copy())

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer, put
-from albert_data.tokenizer.chunks.trie import NUM_FIRST, Trie, TriePointers, point_to_trie, read_entry, step
+from albert_data.tokenizer.chunks.trie import NUM_FIRST, Trie, point_to_trie, read_entry, step
 from albert_data.utf8 import read_character
 
 _FLOAT32_PRECISION = 2.0**24  # an addition errs by at most 1 / 2^24 of the sum
@@ -20,10 +20,11 @@ _MAX_LIMIT = 2.0**31  # it is stored in the upper 32 bits of a tag (table.py)
 
 
 class Lattice(NamedTuple):
-    """Scratch buffers, over the positions in a chunk.
+    """Scratch buffers, an item for each position in a chunk, its end included. In kernels also pointers to them.
 
-    best, second: float64, the scores of the best two ways to write the text up to there; starts: int64, pieces: int32,
-    where the last piece of the best way begins, and that piece.
+    best, second: float64, the scores of the best two ways to write the text up to there
+    starts: int64, where the last piece of the best way begins
+    pieces: int32, that piece
     """
 
     best: np.ndarray
@@ -32,15 +33,13 @@ class Lattice(NamedTuple):
     pieces: np.ndarray
 
 
-class LatticePointers(NamedTuple):
-    best: Pointer
-    second: Pointer
-    starts: Pointer
-    pieces: Pointer
-
-
 class ChunkIds(NamedTuple):
-    """ids: int32, flat; lengths: int64, ids of each chunk; limits: int64, of each, see find_limit."""
+    """The ids of C chunks.
+
+    ids: int32, flat
+    lengths: int64 [C], ids of each chunk
+    limits: int64 [C], see find_limit
+    """
 
     ids: np.ndarray
     lengths: np.ndarray
@@ -54,16 +53,12 @@ def make_lattice(capacity: int) -> Lattice:
 
 
 @helper
-def point_to_lattice(lattice: Lattice) -> LatticePointers:
-    return LatticePointers(
-        pointer(lattice.best), pointer(lattice.second), pointer(lattice.starts), pointer(lattice.pieces)
-    )
+def point_to_lattice(lattice: Lattice) -> Lattice:
+    return Lattice(pointer(lattice.best), pointer(lattice.second), pointer(lattice.starts), pointer(lattice.pieces))
 
 
 @helper
-def encode_chunk(
-    text: Pointer, length: int, trie: TriePointers, lattice: LatticePointers, ids: Pointer
-) -> tuple[int, int]:
+def encode_chunk(text: Pointer, length: int, trie: Trie, lattice: Lattice, ids: Pointer) -> tuple[int, int]:
     """Write the ids (int32) of the best way to write normalised text as pieces; unknown characters in a row give one.
 
     Returns the number of ids, and the limit up to which they are certain (find_limit).
@@ -91,7 +86,7 @@ def encode_chunk(
 
 
 @helper
-def fill_lattice(text: Pointer, length: int, trie: TriePointers, lattice: LatticePointers) -> int:
+def fill_lattice(text: Pointer, length: int, trie: Trie, lattice: Lattice) -> int:
     """Find the best two ways to write the text up to each position. Returns the number of characters."""
     put(lattice.best, 0, 0.0)
     put(lattice.second, 0, -np.inf)  # there is only one way to write nothing
@@ -127,7 +122,7 @@ def fill_lattice(text: Pointer, length: int, trie: TriePointers, lattice: Lattic
 
 
 @helper
-def extend(lattice: LatticePointers, start: int, end: int, piece: int, best: float, second: float) -> None:
+def extend(lattice: Lattice, start: int, end: int, piece: int, best: float, second: float) -> None:
     """Extend the best two ways to `start` by a piece that ends at `end`. best, second: their new scores."""
     best_there = item(lattice.best, end)
     if best > best_there:  # of equal scores the first one stays: their margin is 0, so SentencePiece decides

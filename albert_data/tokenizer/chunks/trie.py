@@ -5,8 +5,16 @@ two nodes with children have the same number, so the byte in an entry is enough 
 are chosen so that all entries lie close together, in blocks of 256. (J. Aoe, "An efficient digital search algorithm by
 using a double-array structure", 1989; the XOR is from Yata's darts-clone.)
 
-An entry is a uint64: the child's number << 32 | (the piece that ends there + 1, or 0) << 9 | byte + 1. An empty
-entry is 0, which is no byte + 1.
+An entry is a uint64. An empty one is 0, which is no byte + 1:
+
+    bits    0..8        9..31                               32..63
+            byte + 1    the piece that ends there + 1,      the number of the child
+                        or 0
+
+The pieces "a" (id 7) and "ab" (id 8), if the root's number is 256 and that of its child 512; a leaf's number is 0:
+
+    256 ^ "a"   byte "a" + 1, piece 7 + 1, child 512
+    512 ^ "b"   byte "b" + 1, piece 8 + 1, child 0
 """
 
 from __future__ import annotations
@@ -29,9 +37,14 @@ _GOLDEN, _HASH_SHIFT, _BYTE_BITS = U64(0x9E3779B97F4A7C15), U64(40), U64(8)
 
 
 class TrieSettings(NamedTuple):
-    """root: a node; max_score: the largest magnitude of a score; max_gain: the largest positive score, or 0.
+    """What is not an array of a trie.
 
-    is_wide: ids take more than 16 bits; byte_fallback: SentencePiece must encode unknown characters.
+    root: a node
+    unknown_score: of an unknown character
+    max_score: the largest magnitude of a score
+    max_gain: the largest positive score, or 0
+    is_wide: whether ids take more than 16 bits
+    byte_fallback: whether SentencePiece must encode unknown characters
     """
 
     root: int
@@ -44,9 +57,12 @@ class TrieSettings(NamedTuple):
 
 
 class Trie(NamedTuple):
-    """entries: uint64, see above. first_entries: uint64, for each character of the basic plane the entry that its bytes
-    lead to from the root, 0 for none; so the first character of a piece costs one load, however many bytes it has.
-    scores: float64 over the vocabulary, 0 for what is not matched against text.
+    """A trie of pieces. In kernels also pointers to the arrays.
+
+    entries: uint64, see above
+    first_entries: uint64 [65536], for each character of the basic plane the entry that its bytes lead to from the root,
+        0 for none; so the first character of a piece costs one load, however many bytes it has
+    scores: float64 [vocabulary], 0 for what is not matched against text
     """
 
     entries: np.ndarray
@@ -55,16 +71,11 @@ class Trie(NamedTuple):
     settings: TrieSettings
 
 
-class TriePointers(NamedTuple):
-    entries: Pointer
-    first_entries: Pointer
-    scores: Pointer
-    settings: TrieSettings
-
-
 class Nodes(NamedTuple):
-    """int32 arrays over nodes in the order of their creation, the root first: parent, byte, and 1 + the piece that ends
-    there or 0.
+    """Nodes in the order of their creation, the root first.
+
+    parents, labels: int32, the node above and the byte that leads from it to the node
+    ends: int32, 1 + the piece that ends there, or 0
     """
 
     parents: np.ndarray
@@ -75,9 +86,9 @@ class Nodes(NamedTuple):
 class NumberingScratch(NamedTuple):
     """Scratch buffers of number_nodes.
 
-    youngest, elder: int32, of each node its last child and the child before itself, 0 for none; is_taken, is_used:
-    bool, of each index whether an entry is there and whether it is the number of a node; num_free: int64, of each
-    block.
+    youngest, elder: int32 [nodes], the node's last child, and its parent's child before it; 0 for none
+    is_taken, is_used: bool [indices], whether an entry is there, and whether it is the number of a node
+    num_free: int64 [blocks], free indices
     """
 
     youngest: np.ndarray
@@ -153,8 +164,8 @@ def _make_scratch(num_nodes: int, num_blocks: int) -> NumberingScratch:
 
 
 @helper
-def point_to_trie(trie: Trie) -> TriePointers:
-    return TriePointers(pointer(trie.entries), pointer(trie.first_entries), pointer(trie.scores), trie.settings)
+def point_to_trie(trie: Trie) -> Trie:
+    return Trie(pointer(trie.entries), pointer(trie.first_entries), pointer(trie.scores), trie.settings)
 
 
 @helper

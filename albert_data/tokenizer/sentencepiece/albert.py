@@ -16,7 +16,6 @@ except a capital sigma, whose lower case depends on its neighbours. The table of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -110,15 +109,6 @@ def _describe_ascii(code: int, entry: int, texts: bytearray) -> int:
     return becomes | (2 << 8 if entry & QUOTE else 0)
 
 
-def normalise_slices(sentences: Sentences, size: int) -> Iterator[Sentences]:
-    """Yield normalised sentences, followed by PADDING bytes. The slices hold at most `size` bytes, or one sentence."""
-    begin, (_, begins, ends) = 0, sentences
-    while begin < len(begins):
-        end = max(begin + 1, int(np.searchsorted(ends, begins[begin] + size, side="right")))
-        yield normalise(sentences.part(slice(begin, end)))
-        begin = end
-
-
 def normalise(sentences: Sentences) -> Sentences:
     """The normalised sentences, followed by PADDING bytes."""
     table, (_, begins, ends) = make_table(), sentences
@@ -133,7 +123,7 @@ def normalise(sentences: Sentences) -> Sentences:
 
 def normalise_text_of(text: Text) -> Text:
     """The same documents, of normalised sentences. A sentence may be empty then."""
-    found = normalise(Sentences(text.utf8, text.sentence_begins, text.sentence_ends))
+    found = normalise(Sentences.of(text))
     return replace(text, utf8=found.utf8, sentence_begins=found.begins, sentence_ends=found.ends)
 
 

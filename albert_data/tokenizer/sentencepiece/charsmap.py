@@ -2,9 +2,17 @@
 
 At each position the normaliser replaces the longest string that the table holds. The table is a double-array trie of
 these strings, in the layout of darts-clone, followed by the replacements, each with a 0 after it. A node of the trie is
-a uint32, called a unit. Its bits: 0 to 7 the label, a byte of the string; 8 whether a string ends here; 9 and 10 to 30
-give the base (`find_base`). The child by a label is at index base ^ label. Where a string ends, the unit at the base
-itself is a leaf: bit 31 is set and the others say where in the replacements the string's replacement begins.
+a uint32, called a unit:
+
+    bits    0..7                     8                    9, 10..30               31
+    node    label, a byte of the     whether a replaced   offset to the base      0
+            string                   string ends here     (find_base)
+    leaf    0..30: where in the replacements the string's replacement begins      1
+
+The child of a node by a byte is at index base ^ byte, if it has that label. Where a string ends, the leaf is at the
+base itself. So the string "ab" is found like this:
+
+    units[0], the root   -> base ^ "a"   -> base ^ "b", with bit 8   -> base: the leaf
 """
 
 from __future__ import annotations
@@ -13,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.kernels import Pointer, helper, item, kernel, pointer
+from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 from albert_data.tokenizer.words import SPACE
 from albert_data.utf8 import read_character
 
@@ -26,17 +34,17 @@ _ROOT_ALONE = bytes([4, 0, 0, 0, 0, 0, 0, 0])  # the table of a model that repla
 
 
 class Replacements(NamedTuple):
-    """What normalisation makes of the characters of the basic plane. In brackets: the rule nmt_nfkc.
+    """What normalisation makes of the characters of the basic plane, [65536] each. In brackets: the rule nmt_nfkc.
 
-    single: bool, alone it becomes one character or stays what it is [A, but not the ligature fi];
-    solid_alone: bool, what it becomes alone is not empty, holds no space, and begins and ends in the basic plane;
-    first, last: uint16, the first and last character of what it becomes alone, if it is solid_alone;
-    joined: bool, some replaced string holds it after another character [U+0301 after e], or it is a replaced space;
+    single: bool, alone it becomes one character or stays what it is [A, but not the ligature fi]
+    solid_alone: bool, what it becomes alone is not empty, holds no space, and begins and ends in the basic plane
+    first, last: uint16, the first and last character of what it becomes alone, if it is solid_alone
+    joined: bool, some replaced string holds it after another character [U+0301 after e], or it is a replaced space
     unsure: bool, what it becomes with its neighbours rules out a cut beside it [none]: either it is in a replaced
-    string of several characters whose replacement is empty or holds a space, or it begins a replaced string of several
-    characters whose replacement begins beyond the basic plane, so that `contractions` has no entry for the string;
-    contractions: uint32, of each replaced string of several characters: the first character of the replacement << 16 |
-    the first character of the string [é << 16 | e].
+        string of several characters whose replacement is empty or holds a space, or it begins a replaced string of
+        several characters whose replacement begins beyond the basic plane, so that `contractions` lacks the string
+    contractions: uint32, of each replaced string of several characters (not of each character): the first character of
+        the replacement << 16 | the first character of the string [é << 16 | e]
     """
 
     single: np.ndarray
@@ -51,8 +59,9 @@ class Replacements(NamedTuple):
 class WalkScratch(NamedTuple):
     """Scratch buffers for a walk over the trie.
 
-    youngest, elder: int64, zeros: the last child of each base, and the child before each child; 0 for none;
-    nodes, key: int64 and uint8: at each depth of the path, the node to visit next, and the string so far.
+    youngest, elder: int64, zeros: the last child of each base, and the child before each child; 0 for none
+    nodes: int64, at each depth of the path the node to visit next
+    key: uint8, the string so far
     """
 
     youngest: np.ndarray
@@ -128,6 +137,24 @@ def walk_charsmap(units: np.ndarray, strings: np.ndarray, scratch: WalkScratch, 
 def find_base(units: np.ndarray, node: int) -> int:
     """The base of a node: its index ^ an offset. Bits 10 to 30 hold the offset, in units of 256 where bit 9 is set."""
     return node ^ int(units[node] >> 10 << ((units[node] & 512) >> 6))
+
+
+@helper
+def match_longest(text: Pointer, position: int, end: int, units: np.ndarray) -> tuple[int, int]:
+    """Find the longest replaced string at a position.
+
+    Returns where its replacement begins, -1 if no string is replaced there, and where the string ends.
+    """
+    begin, after, base = -1, position, find_base(units, 0)
+    while position < end:
+        byte = I64(item(text, position))
+        node = base ^ byte
+        if units[node] & 0x800000FF != byte:  # a leaf (bit 31), or the child of another node
+            break
+        position, base = position + 1, find_base(units, node)
+        if units[node] >> 8 & 1:
+            begin, after = units[base] & 0x7FFFFFFF, position  # the longest so far
+    return begin, after
 
 
 @helper

@@ -24,7 +24,7 @@ from albert_data.tokenizer.chunks.lattice import ChunkIds, encode_chunks
 from albert_data.tokenizer.chunks.table import ChunkRules
 from albert_data.tokenizer.chunks.trie import Trie, make_trie
 from albert_data.tokenizer.kinds import Kind, id_dtype_of
-from albert_data.tokenizer.sentencepiece.albert import CommaRule, make_comma_rule, normalise_slices, normalise_text
+from albert_data.tokenizer.sentencepiece.albert import CommaRule, make_comma_rule, normalise, normalise_text
 from albert_data.tokenizer.sentencepiece.cuts import explain_unsafe, make_cut_rule
 from albert_data.tokenizer.sentencepiece.proto import (
     NORMAL,
@@ -146,11 +146,8 @@ class SentencePieceEncoder:
         if self._normalization == "none":
             yield from self._encode_batch(sentences, lengths)
             return
-        done = 0
-        for part in normalise_slices(sentences, SLICE_BYTES):
-            end = done + len(part.begins)
-            yield from self._encode_batch(part, lengths[done:end])
-            done = end
+        for chosen in sentences.slices(SLICE_BYTES):
+            yield from self._encode_batch(normalise(sentences.part(chosen)), lengths[chosen])
 
     def _encode_batch(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
         parts = self._encode_pieces(sentences, lengths)

@@ -1,0 +1,421 @@
+"""Reads shards into batches on the device, beginning at any position of the order.
+
+In: an open split of a shard folder. Out: Batch after Batch. order.py decides which rows a batch has, remasking.py
+which masks. The batch of a step is a pure function of (shards, batch tokens, seed, position), for any number of ranks,
+threads and micro-batches, so the state of a loader is the position of the next step.
+A loader has one iterator at a time. Threads may share an iterator; each batch goes to one of them. If a second iterator
+is made, the first one fails. Any thread may call a `RowReader`, a `Remasker` or a `BatchOrder`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path, PurePath
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+import numpy as np
+import torch
+from torch.utils.data import get_worker_info
+
+from albert_data.config import check_range
+from albert_data.data import Examples
+from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, ShardError
+from albert_data.examples.spans import measure_span_len
+from albert_data.shards.manifest import Manifest
+from albert_data.shards.reader import open_shards
+from albert_data.shards.row_bounds import Bounds
+from albert_data.shards.rows import slice_rows
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.train.data.batch import Batch, BatchShape, choose_mask_capacity, collate
+from albert_data.train.data.order import (
+    ORDER_VERSION,
+    BatchOrder,
+    Pack,
+    Position,
+    RowBatch,
+    cut_share,
+    rows_per_batch,
+)
+from albert_data.train.data.remasking import Remasker
+from albert_data.train.reading import show
+
+# ---- iterators for threads: one that several threads may advance, and one that a thread reads ahead of the caller ---
+
+Item = TypeVar("Item")
+
+
+class SharedIterator(Iterator[Item], Generic[Item]):
+    """A generator that several threads may advance: each item goes to one thread, an error is raised in all."""
+
+    def __init__(self, items: Iterator[Item]) -> None:
+        self._items, self._lock = items, threading.Lock()
+        self._error: Exception | None = None
+
+    def __next__(self) -> Item:
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            try:
+                return next(self._items)
+            except StopIteration:
+                raise
+            except Exception as error:  # a generator that failed ends: other threads would take it for the end of data
+                self._error = error
+                raise
+
+
+def read_ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, None]:
+    """Yield the items in order; a thread takes them up to `depth` items ahead. With depth 0 there is no thread."""
+    if not depth:
+        yield from items
+        return
+    end = object()
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
+        pending = deque(pool.submit(next, items, end) for _ in range(depth))
+        try:
+            while (item := pending.popleft().result()) is not end:
+                pending.append(pool.submit(next, items, end))
+                yield cast(Item, item)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+# ---- loader ----
+
+READ_AHEAD = 3
+PADDING_SAMPLE_BATCHES = 256
+
+
+class Rows(Protocol):
+    """The part of `albert_data.shards.reader.Shards` that training uses. `rows` returns new arrays."""
+
+    @property
+    def manifest(self) -> Manifest: ...
+    @property
+    def lengths(self) -> np.ndarray: ...
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+    def __len__(self) -> int: ...
+    def rows(self, indices: np.ndarray) -> Examples: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Splits:
+    """The rows of a shard folder. validation: None if the build set no rows aside."""
+
+    folder: Path
+    train: Rows
+    validation: Rows | None
+
+
+def open_training(folder: Path) -> Splits:
+    """Open the training rows and, if the build set any aside, the validation rows."""
+    train: Rows = open_shards(folder, split="train")
+    set_aside = train.manifest.splits.get("validation")
+    has_rows = set_aside is not None and set_aside.num_rows > 0
+    return Splits(folder=folder, train=train, validation=open_shards(folder, split="validation") if has_rows else None)
+
+
+class RowReader:
+    """Reads rows of a split by number, checks them and lays them out in batches."""
+
+    def __init__(self, shards: Rows, remask: Remasker | None = None) -> None:
+        self._shards, self._remask = shards, remask
+        self._pad_id, self._bounds = shards.manifest.tokenizer.pad_id, Bounds.from_manifest(shards.manifest)
+        config = shards.manifest.config.examples
+        # mask_prob: the highest share of masked tokens; it decides how many of them fit into a batch.
+        self.mask_prob, self._span_len = config.mask_prob, measure_span_len(config)
+
+    def shape(self, num_rows: int, row_len: int, pack: Pack | None = None) -> BatchShape:
+        """The shape of a batch of `num_rows` rows or packs, with the capacity that its masked tokens need."""
+        capacity = choose_mask_capacity(num_rows * row_len, mask_prob=self.mask_prob, span_len=self._span_len)
+        return BatchShape(num_rows, row_len, capacity, pack)
+
+    def load(self, rows: np.ndarray) -> Examples:
+        """Return rows with their stored masks. Raises ShardError if one is damaged."""
+        examples = self._shards.rows(rows)
+        if (fault := next(self._bounds.find_faults(examples), None)) is not None:
+            what = f"row {rows[fault.row]}, counted in its split, is damaged: {self._bounds.explain(fault)}"
+            raise ShardError(f"{what}; run `albert-data verify` on its folder")
+        return examples
+
+    def read(
+        self,
+        row_batch: RowBatch,
+        shape: BatchShape,
+        *,
+        num_batches: int = 1,
+        epoch: int = 0,
+        mask_prob: float | None = None,
+        pin: bool = False,
+    ) -> list[Batch]:
+        """Return batches of one shape. Packs fill them in order, so the last ones may be short or empty.
+
+        epoch: from 1 on, new masks are drawn; with mask_prob, which is the share of masked tokens, always.
+        """
+        begin, end = row_batch.offsets[[0, -1]]
+        rows, offsets = row_batch.rows[begin:end], row_batch.offsets - begin
+        examples = self.load(rows)
+        is_new = epoch > 0 or mask_prob is not None
+        if self._remask is not None and is_new and len(rows):  # a rank may get no row of a short batch
+            examples = self._remask(examples, rows, epoch, mask_prob)
+        size, last = shape.num_rows, len(offsets) - 1
+        parts = [offsets[np.minimum(np.arange(size + 1) + i * size, last)] for i in range(num_batches)]
+        return [
+            collate(
+                slice_rows(examples, part[0], part[-1]),
+                pad_id=self._pad_id,
+                shape=shape,
+                rows=rows[part[0] : part[-1]],
+                offsets=part - part[0],
+                pin=pin,
+            )
+            for part in parts
+        ]
+
+
+class ShardLoader:
+    """The training batches of a split, for `albert-data train` or for a training loop of your own.
+
+        for batch in ShardLoader(Path("shards"), batch_tokens=16_384):  # one epoch on the CPU; loop again for the next
+            ...
+
+    batch_tokens: tokens of a batch of all ranks, padding included; a batch has at least one row.
+    micro_tokens: tokens that a rank reads at once; a step then has several batches, all of one shape. A new value of
+    the attribute holds from the next step that is read; on CUDA, a few steps are read ahead.
+    rank, num_ranks: this process reads its share of each batch; all shares of a batch have the same shapes.
+    remask: whether to draw new masks from the second epoch on.
+    packed: batches are packs of rows without padding, of one shape (see Batch), for kernels that know where rows begin.
+    A pack holds up to eight of the longest rows.
+
+    A loader can be pickled and copied if its shards can; a copy continues at the same position, independently.
+    """
+
+    def __init__(
+        self,
+        shards: Rows | str | Path,
+        *,
+        batch_tokens: int,
+        seed: int = 0,
+        micro_tokens: int | None = None,
+        rank: int = 0,
+        num_ranks: int = 1,
+        remask: bool = True,
+        packed: bool = False,
+    ) -> None:
+        """Raises ShardError if there are no rows or the tokenizer is not the build's, ConfigError for bad settings."""
+        self._shards = open_shards(shards) if isinstance(shards, str | PurePath) else shards
+        if len(self._shards) == 0:
+            raise ShardError("the training split has no rows; build the shards from more text")
+        check_range("batch_tokens", batch_tokens, 1, 2**31 - 1)
+        check_range("seed", seed, 0, 2**63 - 1)
+        check_range("num_ranks", num_ranks, 1, 2**20)
+        check_range("rank", rank, 0, num_ranks - 1)
+        self._batch_tokens, self.micro_tokens, self._seed = batch_tokens, micro_tokens, seed
+        self._set_order(packed=packed)
+        self._rank, self._num_ranks = rank, num_ranks
+        redraw = Remasker(self._shards.manifest, self._shards.tokenizer, seed=seed) if remask else None
+        self._reader = RowReader(self._shards, redraw)
+        self._position = Position(0, 0, 0)
+        self._made_in_process = os.getpid()
+        self._reset_owner()
+
+    def _set_order(self, *, packed: bool) -> None:
+        """Order the rows. longest: the tokens of the longest row, padded, or of a pack; micro_tokens is no less."""
+        order = BatchOrder(self._shards.lengths, batch_tokens=self._batch_tokens, seed=self._seed, packed=packed)
+        self.longest = order.row_lens()[-1]
+        if self.micro_tokens is not None and self.micro_tokens < self.longest:
+            what = "rows are packed into" if packed else "the longest row is padded to"
+            raise ConfigError(
+                f"micro_tokens is {self.micro_tokens}, but {what} {self.longest} tokens; "
+                f"allowed are {self.longest} or more"
+            )
+        self.order = order
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_owner")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._reset_owner()
+
+    def _reset_owner(self) -> None:
+        self._lock = threading.Lock()
+        self._owner = object()  # identifies the latest iterator, which alone may advance the position
+
+    @property
+    def is_packed(self) -> bool:
+        return self.order.pack is not None
+
+    @property
+    def epochs_read(self) -> float:
+        """How often all rows were read, as 2.25: whole epochs, and the share of this one in windows and batches."""
+        epoch, window, batch = self._position
+        return epoch + (window + batch / len(self.order.window(epoch, window))) / self.order.num_windows
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Exact if an epoch is one window (see order.py); otherwise estimated from the first window."""
+        return len(self.order.window(0, 0)) * self.order.num_windows
+
+    def stream(
+        self, device: torch.device, steps: int | None = None, mask_prob: Callable[[int], float] | None = None
+    ) -> Iterator[list[Batch]]:
+        """Yield the batches of each step on the device: this rank's micro-batches. Without `steps`, never ends.
+
+        mask_prob: the share of tokens to mask in the i-th step of this iterator; all masks are then new ones. See
+        `reserve_masks`.
+
+        `state_dict` tells the position after the last step yielded. For CUDA a thread reads ahead into page-locked
+        memory; on a CPU that thread would slow down the computation.
+        """
+        return SharedIterator(self._stream(device, steps, mask_prob))
+
+    def _stream(
+        self, device: torch.device, steps: int | None, mask_prob: Callable[[int], float] | None
+    ) -> Iterator[list[Batch]]:
+        owner, position = self._take_over()
+        items = islice(self._read_from(position, mask_prob, pin=device.type == "cuda"), steps)
+        with closing(read_ahead(items, depth=READ_AHEAD if device.type == "cuda" else 0)) as stream:
+            for batches, after in stream:
+                self._advance(owner, after)
+                yield [batch.to(device) for batch in batches]
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the batches of the rest of this epoch, on the CPU; the next call begins the next epoch.
+
+        Raises ConfigError in a worker of a DataLoader with several workers if the loader was made outside of the
+        worker: each worker has a copy, and each copy would yield all batches.
+        """
+        return SharedIterator(self._read_epoch())
+
+    def _read_epoch(self) -> Iterator[Batch]:
+        worker = get_worker_info()
+        if worker is not None and worker.num_workers > 1 and self._made_in_process != os.getpid():
+            raise ConfigError(
+                f"num_workers is {worker.num_workers}, and each worker has a copy of the loader: every batch would "
+                f"come {worker.num_workers} times; allowed are 0 and 1, or make a loader in each worker, with its rank"
+            )
+        owner, first = self._take_over()
+        for batches, after in self._read_from(first, None, pin=False):
+            self._advance(owner, after)
+            yield from batches
+            if after.epoch > first.epoch:
+                return
+
+    def _take_over(self) -> tuple[object, Position]:
+        """Make a new iterator the owner; an earlier one fails at its next step. Returns the owner and its position."""
+        with self._lock:
+            self._owner = object()
+            return self._owner, self._position
+
+    def _advance(self, owner: object, after: Position) -> None:
+        """Record that a step was read. Raises AlbertDataError if another iterator owns the position."""
+        with self._lock:
+            if owner is not self._owner:
+                raise AlbertDataError(
+                    "the loader has a newer iterator, or got another state, since this iterator began; use one "
+                    "iterator at a time: share it between threads, or make a loader for each"
+                )
+            self._position = after
+
+    def _read_from(
+        self, first: Position, mask_prob: Callable[[int], float] | None, *, pin: bool
+    ) -> Iterator[tuple[list[Batch], Position]]:
+        for number, (row_batch, position, after) in enumerate(self.order.batches_from(first)):
+            num_batches, num_rows = self._split(row_batch.row_len)
+            share = cut_share(row_batch.offsets, rank=self._rank, num_ranks=self._num_ranks)
+            batches = self._reader.read(
+                row_batch._replace(offsets=share),
+                self.shape(num_rows, row_batch.row_len),
+                num_batches=num_batches,
+                epoch=position.epoch,
+                mask_prob=None if mask_prob is None else mask_prob(number),
+                pin=pin,
+            )
+            yield batches, after
+
+    def _split(self, row_len: int) -> tuple[int, int]:
+        """The number of micro-batches in a rank's share of a full batch, and the rows or packs of each."""
+        num_rows = self._rows_per_rank(row_len)
+        num_batches = 1 if self.micro_tokens is None else -(-num_rows // (self.micro_tokens // row_len))
+        return num_batches, -(-num_rows // num_batches)
+
+    def shapes(self) -> list[BatchShape]:
+        """The shapes that this rank's batches may have, except the rare one with more masked tokens than usual."""
+        return [self.shape(self._split(row_len)[1], row_len) for row_len in self.order.row_lens()]
+
+    def shape(self, num_rows: int, row_len: int) -> BatchShape:
+        """The shape of a micro-batch of so many rows, or packs, of a length."""
+        return self._reader.shape(num_rows, row_len, self.order.pack)
+
+    @property
+    def tokens_at_once(self) -> int:
+        """The tokens of this rank's largest micro-batch, padding included."""
+        return self.micro_tokens or max(1, self._batch_tokens // self._num_ranks)
+
+    def _rows_per_rank(self, row_len: int) -> int:
+        return -(-rows_per_batch(row_len, self._batch_tokens) // self._num_ranks)
+
+    def count_micro_tokens(self, num_batches: int) -> int:
+        """The least micro_tokens with which no step has more than `num_batches` batches."""
+        return max(row_len * -(-self._rows_per_rank(row_len) // num_batches) for row_len in self.order.row_lens())
+
+    def reserve_masks(self, mask_prob: float) -> None:
+        """Make batches hold this share of masked tokens, the highest that `stream` will be asked for."""
+        self._reader.mask_prob = mask_prob
+
+    def state_dict(self) -> dict[str, int]:
+        """The position of the next step; the same for every rank."""
+        kind = {"order": ORDER_VERSION, "packed": int(self.is_packed)}
+        return {**kind, **self._position._asdict(), **self._identity()}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Continue at the position in `state`, with any number of ranks. Takes as long as cutting one window.
+
+        Rows are packed from now on if those of the loader of `state` were.
+        Raises CheckpointError if the loader of `state` had other rows, another batch_tokens or another seed, or ordered
+        rows by the rule of another version.
+        """
+        if (version := state.get("order", 1)) != ORDER_VERSION:
+            raise CheckpointError(
+                f"can't resume: another version of albert-data saved the state: its order of rows is number "
+                f"{show(version)}, here it is {ORDER_VERSION}; resume with the version that saved it, or start another "
+                "run from its weights with --init-from"
+            )
+        for name, here in self._identity().items():
+            if state[name] != here:
+                raise CheckpointError(
+                    f"can't resume: the loader's {name} is {here}, but the state has {show(state[name])}; "
+                    "make the loader with the value of the state"
+                )
+        was_packed, packed = self.is_packed, bool(state.get("packed", 0))
+        if packed != was_packed:
+            self._set_order(packed=packed)
+        position = Position(state["epoch"], state["window"], state["batch"])
+        if any(type(number) is not int for number in position) or not self.order.holds(position):
+            self._set_order(packed=was_packed)
+            raise CheckpointError(f"can't resume: there is no {position}; the state was not made by this version")
+        with self._lock:
+            self._owner, self._position = object(), position
+
+    def _identity(self) -> dict[str, int]:
+        return {"num_rows": len(self._shards), "batch_tokens": self._batch_tokens, "seed": self._seed}
+
+    def padding_share(self) -> float:
+        """The share of padding among all cells, measured on the first batches of the first epoch."""
+        num_tokens, num_cells = 0, 0
+        for row_batch, _, _ in islice(
+            self.order.batches_from(Position(0, 0, 0)), min(self.steps_per_epoch, PADDING_SAMPLE_BATCHES)
+        ):
+            num_batches, num_rows = self._split(row_batch.row_len)
+            num_tokens += int(self._shards.lengths[row_batch.rows].sum())
+            num_cells += self._num_ranks * num_batches * num_rows * row_batch.row_len
+        return 1 - num_tokens / num_cells

@@ -1,0 +1,279 @@
+"""RUN/report.html: what a run did, in one file that opens from disk.
+
+In: RUN/run.json and RUN/metrics.jsonl alone, so a run that was stopped or is still training has its page too. Out: a
+page without scripts. `albert_data.report` draws it and escapes all text of the run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import cycle, zip_longest
+from pathlib import Path
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any
+
+from albert_data.errors import ConfigError, OutputError
+from albert_data.files import check_output, write_bytes, write_output
+from albert_data.report.charts import Plot, Series, make_ticks
+from albert_data.report.page import Chart, PageSection, render_charts, render_page, render_table
+from albert_data.train.folder import METRICS_FILE, PAGE_FILE
+from albert_data.train.history.figures import (
+    LOSS,
+    SPEEDS,
+    SPLITS,
+    Curve,
+    Point,
+    RunFigures,
+    join_short_end,
+    judge_run,
+    name_curves,
+    number,
+    read_run,
+    thin,
+)
+from albert_data.train.reading import explain
+from albert_data.wording import format_duration
+
+if TYPE_CHECKING:
+    from albert_data.train.history.comparison import Difference
+    from albert_data.train.history.layers import Layers  # it imports torch
+
+MOST_ROWS = 40
+MOST_POINTS = 400  # of a curve: more than a screen shows, and few enough for a small page
+# Titles of the tables of run.json's objects. `train` writes config, model and identity; others, such as a "machine"
+# that another program added, are shown too, by default under their own names.
+TITLES = {"config": "Settings", "identity": "Model, data and machine", "machine": "Machine"}
+SERIES = {"train": Series("train", shape="line"), "validation": Series("validation", "second", "dashed")}
+
+
+def write_run_page(run: Path) -> Path:
+    """Write RUN/report.html, of at most 1 MB, and return its path.
+
+    Raises CheckpointError where there is no run, OutputError where the page can't be written.
+    """
+    page = run / PAGE_FILE
+    text = make_run_page(read_run(run))
+    try:
+        write_bytes(page, text.encode())
+    except OSError as error:
+        raise OutputError(f"{page}: can't be written: {explain(error)}; free some space, then --resume") from error
+    return page
+
+
+def is_page_current(run: Path) -> bool:
+    """Whether the page is there and no older than the figures."""
+    page, metrics = run / PAGE_FILE, run / METRICS_FILE
+    return page.is_file() and (not metrics.is_file() or metrics.stat().st_mtime_ns <= page.stat().st_mtime_ns)
+
+
+def make_run_page(run: RunFigures) -> str:
+    """The page as text."""
+    charts = [chart for curve in name_curves(run.task) if (chart := draw_curve(run, curve))]
+    sections = [PageSection(name="validation", title="Validation", body="\n".join(describe_outcome(run)))]
+    if charts:
+        body = f"{render_charts(charts)}\n{describe_validations(run)}"
+        sections.append(PageSection(name="curves", title="Curves", body=body))
+    if guesses := describe_guesses(run):
+        sections.append(PageSection(name="guesses", title="Guesses for masked words", body=guesses))
+    sections += [PageSection(name="settings", title="Settings", body="\n".join(list_settings(run)))]
+    return render_page(sections, kind="ALBERT training run", title=run.name, about=describe_progress(run))
+
+
+def describe_progress(run: RunFigures) -> str:
+    """How far the run is, how long it took and how fast it was."""
+    if not run.lines:
+        return "No figures yet: the run has not written its first line of metrics."
+    parts = [f"Step {run.last_step:,}{_budget(run.sections.get('config', {}), run.last_step)}."]
+    if seconds := run.points("seconds", "train"):
+        parts.append(f"Training took {format_duration(seconds[-1][1])}.")
+    if speeds := run.points("tokens_per_second", "train"):
+        parts.append(f"Median speed: {median(value for _, value in speeds):,.0f} tokens a second.")
+    if epochs := run.points("epoch", "train"):
+        parts.append(f"Epoch {epochs[-1][1]:,.2f}.")
+    return " ".join(parts)
+
+
+def _budget(config: dict[str, Any], last_step: int) -> str:
+    """The budget, and, if it is a number of steps, whether the run is not finished.
+
+    With epochs or minutes the files do not tell.
+    """
+    for name in ("minutes", "epochs"):
+        if (given := number(config, name)) is not None:
+            return f" of a run of {given:g} {name}"
+    steps = number(config, "steps")
+    if steps is None or last_step > steps:
+        return ""
+    return f" of {steps:,.0f}" + (": the run is not finished" if last_step < steps else "")
+
+
+def describe_outcome(run: RunFigures) -> Iterator[str]:
+    """The last validation figures so far, beside those of a model that learnt nothing from context."""
+    last = run.last_validation
+    if not last:
+        yield "<p>There are no validation figures: the shards have no validation rows, or none was read yet.</p>"
+        return
+    rows = [
+        (curve.title, curve.form(value) + _describe_error(last, curve), _describe_baseline(run, curve))
+        for curve in name_curves(run.task)
+        if (value := number(last, curve.key)) is not None
+    ]
+    heads = ("figure", "model", "without context")
+    yield render_table(heads, rows, caption=f"Validation at step {last['step']:,}")
+    if run.unigram_loss is None:
+        yield "<p>The MLM loss of frequencies alone is measured at the end of a run, and so not known here.</p>"
+    yield from (f"<p>{text}</p>" for text in judge_run(run))
+    if (entropy := number(last, "unigram_entropy")) is not None:
+        yield f"<p>Entropy of the validation labels themselves: {entropy:.3f} nats.</p>"
+
+
+def _describe_error(line: dict[str, Any], curve: Curve) -> str:
+    error = number(line, "sop_error") if curve.key == "sop_accuracy" else None
+    return "" if error is None else f", standard error {curve.form(error)}"
+
+
+def _describe_baseline(run: RunFigures, curve: Curve) -> str:
+    value = run.baseline(curve.key)
+    return "" if value is None else f"{curve.form(value)} ({curve.baseline_name})"
+
+
+def describe_validations(run: RunFigures) -> str:
+    """The validation figures by step, evenly thinned where there are many; the last is always there."""
+    lines = [line for line in run.lines if line["split"] == "validation"]
+    if len(lines) < 2:
+        return ""
+    shown = thin(lines, MOST_ROWS)
+    curves = [curve for curve in name_curves(run.task) if any(number(line, curve.key) is not None for line in shown)]
+    rows = [(f"{line['step']:,}", *(_cell(line, curve) for curve in curves)) for line in shown]
+    caption = "Validation by step" + (f", {len(shown)} of {len(lines):,}" if len(shown) < len(lines) else "")
+    return render_table(("step", *(curve.title for curve in curves)), rows, caption=caption)
+
+
+def describe_guesses(run: RunFigures) -> str:
+    """The guesses of the first evaluation beside those of the newest; empty if the run has none."""
+    found = [line for line in run.lines if isinstance(line.get("guesses"), str)]
+    ends = [*found[:1], *found[1:][-1:]]
+    answers = []
+    for line in ends:
+        parts = [text.split("\t") for text in line["guesses"].split("\n")]
+        answers.append({(part[0], part[1]): part[2] for part in parts if len(part) == 3})
+    if not answers or not answers[-1]:
+        return ""
+    rows = [(*question, *(one.get(question, "") for one in answers)) for question in answers[-1]]
+    heads = ("validation text", "right", *(f"guessed at step {line['step']:,}" for line in ends))
+    return render_table(heads, rows, kind="prose")
+
+
+def _cell(line: dict[str, Any], curve: Curve) -> str:
+    value = number(line, curve.key)
+    return "" if value is None else curve.form(value)
+
+
+def draw_curve(run: RunFigures, curve: Curve) -> Chart | None:
+    """The curve of each split, and the baseline; None where no line has the figure."""
+    points = {split: found for split in SPLITS if (found := run.points(curve.key, split))}
+    if not points:
+        return None
+    if curve.key in SPEEDS:
+        points = {split: join_short_end(found) for split, found in points.items()}
+    says = "; ".join(describe_points(split, found, curve.form) for split, found in points.items())
+    thinned = {split: thin_points(found) for split, found in points.items()}
+    baseline = run.baseline(curve.key)
+    series = [SERIES[split] for split in points]
+    if baseline is not None:
+        series.append(Series(f"{curve.baseline_name}: {curve.form(baseline)}", "third", "dotted"))
+    values = [value for found in thinned.values() for _, value in found] + ([] if baseline is None else [baseline])
+    margin = 0.05 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 1.0
+    low, high = min(values) - margin, max(values) + margin
+    steps = [step for found in thinned.values() for step, _ in found]
+    x = (min(steps), max(steps))
+    ticks = make_ticks(*x, "{:,.0f}".format), make_ticks(low, high, curve.form)
+    plot = Plot(x, (low, high), *ticks, "step", series)
+    if baseline is not None:
+        plot.level(series[-1], baseline)
+    for split, found in thinned.items():
+        plot.line(SERIES[split], found, has_markers=split == "validation")
+    title = curve.title
+    return Chart(name=curve.key, title=title, says=says, svg=plot.to_svg(curve.key, f"{title} over the steps", says))
+
+
+def describe_points(split: str, points: list[Point], form: Callable[[float], str]) -> str:
+    """A curve in words."""
+    values = [value for _, value in points]
+    low, high = form(min(values)), form(max(values))
+    return f"{split}: {form(values[0])} to {form(values[-1])}, lowest {low}, highest {high}"
+
+
+def thin_points(points: list[Point], most: int = MOST_POINTS) -> list[Point]:
+    """Replace groups of neighbours by their means, so that at most `most` points are left."""
+    size = -(-len(points) // most) or 1
+    groups = [points[begin : begin + size] for begin in range(0, len(points), size)]
+    return [(fmean(step for step, _ in group), fmean(value for _, value in group)) for group in groups]
+
+
+def list_settings(run: RunFigures) -> Iterator[str]:
+    """A table for each object of run.json, without the values that an earlier table has."""
+    said: dict[str, Any] = {}
+    for name, section in run.sections.items():
+        rows = [(key, _plain(value)) for key, value in section.items() if said.get(key, ...) != value]
+        said |= section
+        if rows:
+            yield render_table(("name", "value"), rows, caption=TITLES.get(name, name), kind="prose")
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+# ---- layers of several runs ----
+
+
+def check_plot(path: Path, read: Iterable[Path]) -> None:
+    """Raise, before the work begins, ConfigError if the name does not end in .html, and as `check_output`.
+
+    read: what the command reads.
+    """
+    if path.suffix.lower() != ".html":
+        raise ConfigError(f"--plot {path}: the plot is an HTML page; give it a name that ends in .html")
+    check_output(path, read)
+
+
+def draw_layers(measured: Sequence[Layers], path: Path, differences: Sequence[Difference] = ()) -> None:
+    """Write a page with two charts of the layers, a curve for each run. Raises OutputError if it can't be written.
+
+    differences: of the runs, which the page names.
+    """
+    distances = {one.name: one.distances for one in measured}
+    similarities = {one.name: one.similarities for one in measured}
+    charts = [
+        _draw_layer_curves("distances", "L2 distance of input and output", distances),
+        _draw_layer_curves("similarities", "Cosine similarity of input and output", similarities),
+    ]
+    title, about = "Layers", "How much each layer changes its input, as means over the tokens of validation rows."
+    sections = [PageSection(name="charts", title="Charts", body=render_charts(charts))]
+    if differences:
+        rows = [(one.what, *one.values, one.means) for one in differences]
+        heads = ("", *(one.name for one in measured), "therefore")
+        sections.append(
+            PageSection(name="differences", title="Not measured alike", body=render_table(heads, rows, kind="prose"))
+        )
+    write_output(path, render_page(sections, kind="ALBERT training runs", title=title, about=about).encode())
+
+
+def _draw_layer_curves(name: str, title: str, curves: Mapping[str, Sequence[float]]) -> Chart:
+    styles = [(colour, shape) for shape in ("line", "dashed", "dotted") for colour in ("first", "second", "third")]
+    series = [Series(run[-40:], *style) for run, style in zip(curves, cycle(styles), strict=False)]
+    top = max(map(max, curves.values())) * 1.05 or 1.0
+    num_layers = max(map(len, curves.values()))
+    ticks = make_ticks(1, num_layers, "{:g}".format), make_ticks(0, top, "{:g}".format)
+    plot = Plot((1, num_layers), (0, top), *ticks, "layer", series)
+    for one, values in zip(series, curves.values(), strict=True):
+        plot.line(one, list(enumerate(values, 1)), has_markers=True)
+    says = "; ".join(describe_points(run, list(enumerate(values, 1)), LOSS) for run, values in curves.items())
+    rows = [
+        [f"{layer}", *("" if value is None else f"{value:.3f}" for value in values)]
+        for layer, values in enumerate(zip_longest(*curves.values()), 1)
+    ]
+    table = [["layer", *curves], *rows]
+    return Chart(name=name, title=title, says=says, svg=plot.to_svg(name, title, says), table=table)

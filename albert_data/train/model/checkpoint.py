@@ -1,0 +1,221 @@
+"""Checkpoints: folders that appear complete or not at all. A run resumes from the newest.
+
+    RUN/checkpoints/step-00001000/  model.safetensors  training.safetensors  state.json
+
+model.safetensors has the weights by the names of model.py; training.safetensors the tensors of the optimiser and the
+sums of the metrics line that is not yet written; state.json everything else. No file holds code, and nothing is
+unpickled. Only these three files and the state.json.tmp of an earlier version are ever removed, and a folder only if it
+holds nothing else. A link is never removed, but read like what it points to.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from albert_data.errors import CheckpointError, ConfigError, OutputError
+from albert_data.files import TEMPORARY_SUFFIX, sync_path
+from albert_data.train.config import AlbertConfig
+from albert_data.train.folder import CHECKPOINTS_FOLDER, check_shape
+from albert_data.train.model.model import Albert
+from albert_data.train.reading import check_regular, explain, read_object, show
+from albert_data.train.run.optimizer import Lamb, Muon
+
+FORMAT_VERSION = 2
+WEIGHTS_FILE, TENSORS_FILE, STATE_FILE = "model.safetensors", "training.safetensors", "state.json"
+FILES = (WEIGHTS_FILE, TENSORS_FILE, STATE_FILE)
+_LEFT_OVER = f"{STATE_FILE}{TEMPORARY_SUFFIX}"  # of an earlier version that was killed while it saved
+
+Tensors = dict[str, Tensor]
+
+
+def list_checkpoints(run: Path) -> list[Path]:
+    """Return the checkpoints of a run, oldest first: folders named step-N with a file of a checkpoint."""
+    named = (path for path in (run / CHECKPOINTS_FOLDER).glob("step-*") if re.fullmatch(r"step-[0-9]{8,}", path.name))
+    found = (path for path in named if any((path / name).exists() for name in FILES))
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+
+
+def save_checkpoint(run: Path, step: int, *, weights: Tensors, tensors: Tensors, state: dict[str, Any]) -> Path:
+    """Write the checkpoint of a step. On a full disk it removes what it wrote and raises OutputError."""
+    folder = run / CHECKPOINTS_FOLDER
+    path = folder / f"step-{step:08d}"
+    temporary = folder / f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
+    with _explain_failure(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob(f"step-*{TEMPORARY_SUFFIX}"):  # left by a run that was killed
+            if re.fullmatch(r"step-[0-9]{8,}(\.[0-9a-f]+)?\.tmp", old.name):
+                _remove(old)
+        try:
+            temporary.mkdir()
+            text = json.dumps({"format_version": FORMAT_VERSION, "step": step, **state}, indent=2, sort_keys=True)
+            (temporary / STATE_FILE).write_text(text + "\n")
+            sync_path(temporary / STATE_FILE)
+            # safetensors makes its files readable only by their owner, whatever the umask is.
+            mode = stat.S_IMODE((temporary / STATE_FILE).stat().st_mode)
+            for name, content in ((WEIGHTS_FILE, weights), (TENSORS_FILE, tensors)):
+                save_file({key: tensor.contiguous() for key, tensor in content.items()}, temporary / name)
+                (temporary / name).chmod(mode)
+                sync_path(temporary / name)
+            sync_path(temporary)
+            _take_name(temporary, path)
+        except BaseException:
+            _remove(temporary)
+            raise
+        sync_path(folder)
+    return path
+
+
+def _take_name(temporary: Path, path: Path) -> None:
+    try:
+        temporary.rename(path)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.ENOTDIR):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+        raise
+
+
+@contextmanager
+def _explain_failure(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError as error:
+        raise OutputError(f"{path}: is not a checkpoint of this run; move it away, then --resume") from error
+    except (OSError, SafetensorError) as error:  # safetensors raises its own error for a full disk
+        raise OutputError(
+            f"{path}: can't write the checkpoint: {error}; older ones are complete: free some space, then --resume"
+        ) from error
+
+
+def prune_checkpoints(run: Path, *, keep: int) -> list[Path]:
+    """Remove all checkpoints except the last `keep`. Returns folders that stay: they hold other files, or are links."""
+    kept = []
+    for path in list_checkpoints(run)[:-keep]:
+        with _explain_failure(path):
+            if path.is_symlink():
+                kept.append(path)
+            elif _holds_only_ours(path):
+                renamed = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+                path.rename(renamed)  # so that a kill does not leave half a checkpoint under this name
+                _remove(renamed)
+            else:
+                _remove_files(path)
+                kept.append(path)
+    return kept
+
+
+def _holds_only_ours(folder: Path) -> bool:
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    return all(name in (*FILES, _LEFT_OVER) and _is_file(folder / name) for name in os.listdir(folder))
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a file and not a link to one."""
+    return path.is_file() and not path.is_symlink()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that we made, if it holds only our files."""
+    if _holds_only_ours(folder):
+        _remove_files(folder)
+        folder.rmdir()
+
+
+def _remove_files(folder: Path) -> None:
+    for path in (folder / name for name in (*FILES, _LEFT_OVER)):
+        if _is_file(path):
+            path.unlink()
+
+
+def load_checkpoint(path: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
+    """Read weights, tensors and state to the CPU. Raises CheckpointError if one is damaged or has another format."""
+    if not path.is_dir():
+        raise CheckpointError(f"{path}: there is no such checkpoint")
+    try:
+        state = read_object(path / STATE_FILE)
+        version = state["format_version"]
+        if version == FORMAT_VERSION:
+            weights = load_tensors(path / WEIGHTS_FILE)
+            for name, tensor in weights.items():
+                if tensor.dtype != torch.float32:
+                    raise ValueError(f"{name} is of {tensor.dtype}; torch.float32 is needed")
+            return weights, load_tensors(path / TENSORS_FILE), state
+    except (OSError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"{path}: can't be read as a checkpoint ({explain(error)}); "
+            "delete it, and --resume continues from the one before"
+        ) from error
+    raise CheckpointError(
+        f"{path}: format version {show(version)}, allowed is {FORMAT_VERSION}; use the albert-data that wrote it"
+    )
+
+
+def load_tensors(path: Path) -> Tensors:
+    """Read a safetensors file to the CPU. Raises OSError, and ValueError if it is damaged."""
+    check_regular(path)
+    try:
+        return load_file(path)
+    except OSError:
+        raise
+    except Exception as error:  # safetensors and torch raise many kinds of errors for damaged files
+        raise ValueError(f"{path.name}: {explain(error)}") from error
+
+
+def load_model(path: Path) -> Albert:
+    """Build the model of a checkpoint, on the CPU, in evaluation mode."""
+    weights, _, state = load_checkpoint(path)
+    try:
+        check_shape(state["model_config"])
+        with torch.device("meta"):  # allocates nothing: a damaged config may name huge sizes
+            model = Albert(AlbertConfig(**state["model_config"]))
+        model.load_state_dict(weights, assign=True)
+    except (TypeError, KeyError, RuntimeError, ConfigError) as error:
+        raise CheckpointError(f"{path}: its weights do not match its config ({explain(error)})") from error
+    return model.eval()
+
+
+def pack_optimizer(optimizer: torch.optim.Optimizer) -> Tensors:
+    """Return the tensors of an optimiser, by "optimizer.PARAMETER.NAME"."""
+    state = optimizer.state_dict()["state"]
+    return {f"optimizer.{i}.{name}": tensor for i, tensors in state.items() for name, tensor in tensors.items()}
+
+
+def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
+    """Load the tensors of `pack_optimizer`: none before the first step; after it, all tensors of every parameter.
+
+    Raises ValueError for anything else: PyTorch's fused AdamW does not check shapes and would read other memory.
+    """
+    state: dict[int, Tensors] = {}
+    for key, tensor in tensors.items():
+        owner, _, rest = key.partition(".")
+        if owner == "optimizer":
+            number, _, name = rest.partition(".")
+            state.setdefault(int(number), {})[name] = tensor
+    parameters = [(p, group) for group in optimizer.param_groups for p in group["params"]]
+    if state and set(state) != set(range(len(parameters))):
+        raise ValueError("the optimiser's state is not that of its parameters")
+    for index, found in state.items():
+        parameter, group = parameters[index]
+        shapes = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameter.shape)
+        if isinstance(optimizer, Muon) and group["num_blocks"]:
+            del shapes["exp_avg_sq"]
+        if not isinstance(optimizer, Lamb):
+            shapes["step"] = torch.Size()
+        kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in found.items()}
+        if kinds != {name: (shape, torch.float32) for name, shape in shapes.items()}:
+            raise ValueError(f"the optimiser's state of parameter {index} has other shapes")
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,215 @@
+"""Scores sentences by their pseudo-log-likelihood under a masked language model.
+
+In: pairs of sentences and a MaskedLm. Out: ScoredPairs. A sentence's score is the sum of log P(piece | the sentence
+with this piece masked) over its pieces, without [CLS] and [SEP] (Salazar et al. 2020, section 2). Together with a
+piece the later pieces of its word are masked (PLL-word-l2r, Kauf & Ivanova 2023): otherwise the rest of a long word
+gives the piece away, and rare words score too high.
+A sentence of n pieces takes n rows, one for each masked piece. Rows of equal length make a batch, so no batch has
+padding.
+Shape letters: S sentences of equal length, T tokens of each, B rows of a batch, V vocabulary; see batch.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from albert_data.errors import CheckpointError, ConfigError, InputError
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.words import find_word_starts
+from albert_data.train.data.sentence_pairs import ScoreConfig, ScoredPairs, SentencePair
+from albert_data.train.model.model import Albert
+from albert_data.train.model.precision import Precision, choose_device, choose_precision
+
+_SHORTEST = 8  # tokens that a row counts as at least: the logits of 3-token rows would need more memory than the layers
+
+
+class EncodedSentence(NamedTuple):
+    """input_ids: with [CLS] and [SEP]. word_ends: for each token the index after its word, or 0 if it has no score."""
+
+    input_ids: np.ndarray
+    word_ends: np.ndarray
+
+
+class MaskedLm(Protocol):
+    """A masked language model with its tokenizer. max_len: tokens of the longest sentence, special ones included."""
+
+    max_len: int
+    mask_id: int
+
+    def encode(self, sentences: list[str]) -> list[EncodedSentence]: ...
+
+    def to(self, device: torch.device) -> None: ...
+
+    def predict(self, input_ids_BT: Tensor, positions_B: Tensor) -> Tensor:
+        """Return logits_BV of one position of each row. No row has padding."""
+
+
+class Progress(Protocol):
+    """What shows the progress. Rows are counted."""
+
+    def start(self, stage: str, total: int | None, unit: str = "bytes") -> None: ...
+
+    def advance(self, done: int) -> None: ...
+
+
+class AlbertLm:
+    """An Albert, with the tokens of its shards: a sentence is one segment, `[CLS] A [SEP]`."""
+
+    def __init__(self, model: Albert, tokenizer: Tokenizer) -> None:
+        if tokenizer.vocab_size != model.config.vocab_size:
+            raise ConfigError(
+                f"the tokenizer has {tokenizer.vocab_size:,} pieces, but the model has {model.config.vocab_size:,}; "
+                "give the tokenizer that it was trained with"
+            )
+        self._model, self._tokenizer = model.eval(), tokenizer
+        self.max_len, self.mask_id = model.config.max_positions, tokenizer.mask_id
+
+    def encode(self, sentences: list[str]) -> list[EncodedSentence]:
+        ids, offsets = self._tokenizer.encode([sentence.strip() for sentence in sentences])
+        return [self._add_specials(part) for part in np.split(ids, offsets[1:-1])]
+
+    def _add_specials(self, ids: np.ndarray) -> EncodedSentence:
+        begins = np.flatnonzero(find_word_starts(ids, self._tokenizer.word_rule()))
+        ends = np.append(begins[1:], len(ids))[: len(begins)]
+        word_ends = np.repeat(ends, ends - begins) + 1  # [CLS] moves each index by one
+        input_ids = np.concatenate(([self._tokenizer.cls_id], ids, [self._tokenizer.sep_id]))
+        return EncodedSentence(input_ids.astype(np.int64), np.pad(word_ends, 1))
+
+    def to(self, device: torch.device) -> None:
+        self._model.to(device)
+
+    def predict(self, input_ids_BT: Tensor, positions_B: Tensor) -> Tensor:
+        model, rows_B = self._model, torch.arange(len(positions_B), device=positions_B.device)
+        valid_B11T = torch.ones_like(input_ids_BT, dtype=torch.bool)[:, None, None, :]
+        x_BTH = model.encoder(model.embeddings(input_ids_BT, torch.zeros_like(input_ids_BT)), valid_B11T)
+        logits_BV: Tensor = model.mlm_head(x_BTH[rows_B, positions_B], model.embeddings.token.weight)
+        return logits_BV
+
+
+def score_pairs(
+    model: MaskedLm, pairs: Sequence[SentencePair], config: ScoreConfig, progress: Progress | None = None
+) -> ScoredPairs:
+    """Score both sentences of each pair.
+
+    Raises InputError for a sentence without pieces or with more than the model has positions, CheckpointError if the
+    model gives no number, ConfigError for a device that the machine lacks or if its memory runs out.
+    """
+    # On a CPU float32 even where bfloat16 is faster: a score is the sum of many small numbers.
+    is_cpu = choose_device(config.device)[0].type == "cpu"
+    precision = choose_precision("fp32" if is_cpu and config.precision == "auto" else config.precision, config.device)
+    sentences, numbers = _encode_distinct(model, pairs)
+    model.to(precision.device)
+    began = time.perf_counter()
+    scores = _score_sentences(model, sentences, config.batch_tokens, precision, progress)
+    seconds = time.perf_counter() - began
+    good_scores, bad_scores = scores[numbers].T.tolist()
+    for pair, good, bad in zip(pairs, good_scores, bad_scores, strict=True):
+        if not np.isfinite(good) or not np.isfinite(bad):
+            raise CheckpointError(f"{pair.origin}: the model's score is not a number; its weights are damaged")
+    return ScoredPairs(
+        pairs=pairs,
+        good_scores=good_scores,
+        bad_scores=bad_scores,
+        num_sentences=len(sentences),
+        num_pieces=_count_pieces(sentences),
+        seconds=seconds,
+    )
+
+
+def _encode_distinct(model: MaskedLm, pairs: Sequence[SentencePair]) -> tuple[list[EncodedSentence], np.ndarray]:
+    """Return the distinct sentences, and the numbers of each pair's two among them, int64 of shape (pairs, 2).
+
+    Sentences of equal tokens are scored once. So rounding, which differs from batch to batch, can't decide a tie.
+    """
+    encoded = model.encode([text for pair in pairs for text in (pair.good, pair.bad)])
+    distinct: dict[tuple[bytes, bytes], tuple[int, EncodedSentence]] = {}
+    numbers = []
+    for index, sentence in enumerate(encoded):
+        _check_len(sentence, model.max_len, pairs[index // 2].origin, ("good", "bad")[index % 2])
+        key = (sentence.input_ids.tobytes(), sentence.word_ends.tobytes())
+        numbers.append(distinct.setdefault(key, (len(distinct), sentence))[0])
+    return [sentence for _, sentence in distinct.values()], np.array(numbers).reshape(-1, 2)
+
+
+def _check_len(sentence: EncodedSentence, max_len: int, origin: str, field: str) -> None:
+    if not sentence.word_ends.any():
+        raise InputError(f"{origin}: {field} has no pieces, only characters that the tokenizer drops")
+    if len(sentence.input_ids) > max_len:
+        raise InputError(
+            f"{origin}: {field} has {len(sentence.input_ids):,} tokens, but the model has {max_len:,} positions; "
+            "shorten the sentence or remove the line"
+        )
+
+
+def _count_pieces(sentences: list[EncodedSentence]) -> int:
+    return sum(int(np.count_nonzero(sentence.word_ends)) for sentence in sentences)
+
+
+@torch.inference_mode()
+def _score_sentences(
+    model: MaskedLm,
+    sentences: list[EncodedSentence],
+    batch_tokens: int,
+    precision: Precision,
+    progress: Progress | None,
+) -> np.ndarray:
+    """Return the score of each sentence, float64."""
+    if progress is not None:
+        progress.start("Scoring sentences", _count_pieces(sentences), "rows")
+    owners, log_probs = [], []
+    try:
+        for batch in _make_batches(sentences, model.mask_id, batch_tokens):
+            with precision.autocast():
+                logits_BV = model.predict(_put(batch.input_ids_BT, precision), _put(batch.positions_B, precision))
+            # They stay on the device, so that it computes while the next batch is made.
+            log_probs.append(-F.cross_entropy(logits_BV.float(), _put(batch.labels_B, precision), reduction="none"))
+            owners.append(batch.sentences_B)
+            if progress is not None:
+                progress.advance(len(batch.labels_B))
+        weights = torch.cat(log_probs).double().cpu().numpy()
+    except torch.OutOfMemoryError as error:
+        raise ConfigError(
+            f"the GPU's memory is too small for batches of {batch_tokens:,} tokens; give a smaller --batch-tokens"
+        ) from error
+    return np.bincount(np.concatenate(owners), weights, len(sentences))
+
+
+def _put(array: np.ndarray, precision: Precision) -> Tensor:
+    return torch.from_numpy(array).to(precision.device)
+
+
+class _Batch(NamedTuple):
+    """Rows of equal length, each with the masks of one piece: at positions_B, with id labels_B, of sentences_B."""
+
+    sentences_B: np.ndarray
+    input_ids_BT: np.ndarray
+    positions_B: np.ndarray
+    labels_B: np.ndarray
+
+
+def _make_batches(sentences: list[EncodedSentence], mask_id: int, batch_tokens: int) -> Iterator[_Batch]:
+    """Yield the rows of all sentences, longest first: if memory is too small, that shows at once."""
+    numbers_by_len: dict[int, list[int]] = {}
+    for number, sentence in enumerate(sentences):
+        numbers_by_len.setdefault(len(sentence.input_ids), []).append(number)
+    for length in sorted(numbers_by_len, reverse=True):
+        numbers_S = np.array(numbers_by_len[length])
+        ids_ST = np.stack([sentences[number].input_ids for number in numbers_S])
+        ends_ST = np.stack([sentences[number].word_ends for number in numbers_S])
+        owners, positions = np.nonzero(ends_ST)  # a row for each piece that is scored
+        num_rows = max(1, batch_tokens // max(length, _SHORTEST))
+        for begin in range(0, len(owners), num_rows):
+            owner_B, position_B = owners[begin : begin + num_rows], positions[begin : begin + num_rows]
+            input_ids_BT, column_T = ids_ST[owner_B], np.arange(length)
+            labels_B = input_ids_BT[np.arange(len(owner_B)), position_B]
+            end_B = ends_ST[owner_B, position_B]
+            # A word of pieces 3, 4, 5: the row of 4 masks 4 and 5, and sees 3.
+            input_ids_BT[(column_T >= position_B[:, None]) & (column_T < end_B[:, None])] = mask_id
+            yield _Batch(numbers_S[owner_B], input_ids_BT, position_B, labels_B)

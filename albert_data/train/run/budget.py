@@ -1,0 +1,211 @@
+"""Measures the progress of a training run by steps, epochs or the clock, and gives the learning rate."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+from albert_data.train.config import TrainConfig
+from albert_data.train.run.optimizer import lr_at
+
+# ---- when a line of metrics, an evaluation and a checkpoint are due, and how many rows an evaluation reads ----
+#
+# What the settings leave open follows the length of the run, so that a short one has curves too. A run of a given
+# number of steps gets intervals in steps. In a run with `minutes` the number of steps is not known: there each is due
+# after a share of the time.
+
+FIELDS = {"log": "log_every", "evaluation": "eval_every", "checkpoint": "save_every"}
+POINTS = {"log": 50, "evaluation": 10, "checkpoint": 10}  # at least so many in a run
+MOST_STEPS = {"log": 50, "evaluation": 1000, "checkpoint": 1000}  # at most so many from one to the next
+# Rows of an evaluation. 128 have about 2,400 labels, which give a loss to 0.05 nats; 2,048 give it to 0.013.
+LEAST_ROWS, MOST_ROWS = 128, 2048
+# Ten evaluations of 100 rows take a minute of two cores a tenth or less of that minute (preset mini, rows of 128).
+ROWS_PER_MINUTE = 100
+# A model first learns how frequent each piece is. With 8,000 pieces that took presets tiny and mini one to 1.6 million
+# tokens, 15 % of them masked: 20 to 30 labels a piece. Half of that is surely too short.
+TOKENS_PER_PIECE = 100
+EVALUATION_SHARE = 0.1  # of the products that a run computes
+UPDATE_COST = 3  # how many times the products of reading a row an update computes for it
+
+
+def choose_intervals(config: TrainConfig, num_steps: int | None, max_seq_len: int) -> TrainConfig:
+    """Fill in what is None. num_steps: of the run, None with `minutes`; then only eval_rows is filled in."""
+    chosen: dict[str, Any] = {}
+    if config.eval_rows is None:
+        if num_steps is None:
+            assert config.minutes is not None
+            rows = config.minutes * ROWS_PER_MINUTE
+        else:
+            tokens = UPDATE_COST * EVALUATION_SHARE * num_steps * config.batch_tokens
+            rows = tokens / (POINTS["evaluation"] * max_seq_len)
+        chosen["eval_rows"] = int(min(MOST_ROWS, max(LEAST_ROWS, rows)))
+    if num_steps is not None:
+        for work, field in FIELDS.items():
+            if getattr(config, field) is None:
+                chosen[field] = min(MOST_STEPS[work], max(1, num_steps // POINTS[work]))
+    return dataclasses.replace(config, **chosen)
+
+
+def explain_shortness(num_tokens: float, vocab_size: int) -> str | None:
+    """What to do about a run that can learn nothing; None for a longer one. num_tokens: that it will read."""
+    per_piece = num_tokens / vocab_size
+    if per_piece >= TOKENS_PER_PIECE:
+        return None
+    return (
+        f"too short   the run reads about {num_tokens:,.0f} tokens, {per_piece:,.0f} for each of the {vocab_size:,} "
+        f"pieces;\n            a model needs {TOKENS_PER_PIECE} to learn even how frequent each piece is.\n"
+        f"            Train {TOKENS_PER_PIECE / max(per_piece, 1e-3):,.0f} times as long or longer, or use fewer pieces"
+    )
+
+
+class Intervals:
+    """Which work of FIELDS is due. step, share: the updates that are made, and the share of the run that is done."""
+
+    def __init__(self, config: TrainConfig, step: int, share: float) -> None:
+        self._given: dict[str, int | None] = {work: getattr(config, field) for work, field in FIELDS.items()}
+        self._last = dict.fromkeys(FIELDS, (step, share))
+
+    def is_due(self, work: str, step: int, share: float) -> bool:
+        """Stays True until `note` is called, if the interval is a share of the run."""
+        if (every := self._given[work]) is not None:
+            return step % every == 0
+        last_step, last_share = self._last[work]
+        return step - last_step >= MOST_STEPS[work] or share - last_share >= 1 / POINTS[work]
+
+    def note(self, work: str, step: int, share: float) -> None:
+        self._last[work] = step, share
+
+
+# ---- budget ----
+
+SAFETY_FACTOR = 1.25  # the last evaluation and checkpoint may be slower than the ones before
+MIN_SECONDS = 1.0  # the least that each of the two is assumed to take
+REST = 4  # times the seconds of an evaluation or a checkpoint: updates before the next one
+FIRST_SHARE = 1e-3  # what the first update is assumed to take of a run with `minutes`: no update was timed before it
+
+
+def count_steps(config: TrainConfig, steps_per_epoch: int) -> int | None:
+    """The updates of a run; None with `minutes`."""
+    return config.steps if config.epochs is None else max(1, round(config.epochs * steps_per_epoch))
+
+
+class Budget:
+    """The share of a run that is done, 0 to 1.
+
+    began: by `clock`, in seconds, at the start of this process; seconds: spent on the run by earlier processes.
+    With `minutes`, the share is 0 until `begin`: the learning rate would otherwise skip a part of its warm-up while
+    the model is compiled. schedule_begin: the seconds of the run at that moment; None before it.
+    work_seconds: how long the latest evaluation and checkpoint took.
+    A checkpoint keeps the seconds, schedule_begin and work_seconds.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        steps_per_epoch: int,
+        *,
+        began: float,
+        seconds: float = 0.0,
+        schedule_begin: float | None = None,
+        work_seconds: dict[str, float] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._config, self._clock = config, clock
+        self._began, self._seconds_before = began, seconds
+        self.work_seconds = dict(work_seconds or {})
+        self._first_step, self._first_seconds, self._pause_seconds = 0, 0.0, 0.0
+        self.schedule_begin = schedule_begin
+        self.steps_per_epoch = steps_per_epoch
+        self.num_steps = count_steps(config, steps_per_epoch)
+        self._last_end: dict[str, float] = {}  # of an evaluation or a checkpoint, by `seconds`
+
+    @property
+    def seconds(self) -> float:
+        """The seconds spent on the run so far."""
+        return self._seconds_before + self._clock() - self._began
+
+    @property
+    def is_timed(self) -> bool:
+        return self._config.minutes is not None
+
+    @property
+    def end_seconds(self) -> float:
+        """The seconds to keep free for the evaluation and the checkpoint at the end."""
+        return SAFETY_FACTOR * (self._expect("evaluation") + self._expect("checkpoint"))
+
+    def _expect(self, work: str) -> float:
+        return max(MIN_SECONDS, self.work_seconds.get(work, 0.0))
+
+    @property
+    def _updates_end(self) -> float:
+        """The seconds of the run at which the last update of a run with `minutes` ends."""
+        assert self._config.minutes is not None
+        return self._config.minutes * 60 - self.end_seconds
+
+    def note(self, work: str, seconds: float) -> None:
+        """Remember how long an "evaluation" or a "checkpoint" took, as an estimate for the last one."""
+        self.work_seconds[work] = seconds
+        self._pause_seconds += seconds
+        self._last_end[work] = self.seconds
+
+    def has_time(self, work: str) -> bool:
+        """Whether an "evaluation" or a "checkpoint" that begins now ends before the last ones begin."""
+        return not self.is_timed or self.seconds + self._expect(work) <= self._updates_end
+
+    def is_rested(self, work: str) -> bool:
+        """Whether so long passed since the last "evaluation" or "checkpoint" that one takes a fifth of the time."""
+        rest = self.seconds - self._last_end.get(work, self._first_seconds)
+        return not self.is_timed or rest >= REST * self.work_seconds.get(work, 0.0)
+
+    def begin(self, step: int) -> None:
+        """Begin the updates of this process, and the schedule of a run with `minutes`, unless it has begun."""
+        self._first_step, self._first_seconds, self._pause_seconds = step, self.seconds, 0.0
+        if self.is_timed and self.schedule_begin is None:
+            self.schedule_begin = self._first_seconds
+
+    def share_done(self, step: int) -> float:
+        """The share of the run done before update `step`. With `minutes`, all ranks use the first rank's share."""
+        if self.num_steps is not None:
+            return step / self.num_steps
+        end, now = self._updates_end, self.seconds
+        begin = now if self.schedule_begin is None else self.schedule_begin
+        return (now - begin) / (end - begin) if end > now else 1.0
+
+    def steps_left(self, step: int, seconds_per_step: float) -> int:
+        """The updates from `step` to the end; with `minutes`, how many the time that is left allows."""
+        if self.num_steps is not None:
+            return self.num_steps - step
+        return max(0, round((self._updates_end - self.seconds) / seconds_per_step))
+
+    def share_per_step(self, step: int) -> float:
+        """The share that an update takes, above 0: the mean of this process, without evaluations and checkpoints.
+
+        With `minutes`, all ranks use the first rank's.
+        """
+        if self.num_steps is not None:
+            return 1 / self.num_steps
+        if step == self._first_step or self.schedule_begin is None:
+            return FIRST_SHARE
+        seconds = (self.seconds - self._first_seconds - self._pause_seconds) / (step - self._first_step)
+        return max(1e-9, seconds / max(MIN_SECONDS, self._updates_end - self.schedule_begin))
+
+    def rate(self, step: int, share: float, per_step: float) -> float:
+        """The learning rate of update `step`, counted from 0, with `share` of the run done."""
+        if self.num_steps is not None:
+            return lr_at(step, self.num_steps, self._config)
+        return lr_at(share, 1.0, self._config, per_step=per_step)
+
+    def mask_prob(self, step: int) -> float:
+        """The share of tokens that update `step` masks, in hundredths, if the settings have `mask_prob`.
+
+        With `minutes` it follows the clock of this rank alone.
+        """
+        first, last = self._config.mask_prob, self._config.last_mask_prob
+        assert first is not None
+        return round(first + (0 if last is None else last - first) * min(1.0, self.share_done(step)), 2)
+
+    def is_last(self, step: int, share: float, per_step: float) -> bool:
+        """Whether update `step`, which begins with `share` of the run done, is the last."""
+        return step + 1 >= self.num_steps if self.num_steps is not None else share + per_step >= 1

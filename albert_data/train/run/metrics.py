@@ -1,0 +1,196 @@
+"""Sums over steps, the figures computed from them, and the file with the figures.
+
+The sums stay on the device and are read only when a line is due, so that a GPU does not wait at each step.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from albert_data.errors import OutputError
+from albert_data.files import write_bytes
+from albert_data.train.data.batch import NO_LABEL, Batch
+from albert_data.train.distributed import Ranks
+from albert_data.train.history.figures import parse_line, split_lines
+from albert_data.train.model.model import Output
+from albert_data.train.reading import check_number, explain
+from albert_data.wording import count_of
+
+Figures = dict[str, float | None]
+
+
+@torch.no_grad()
+def measure(output: Output, batch: Batch) -> Tensor:
+    """Return float64 [6]: MLM nats, masked tokens, MLM hits, SOP nats, rows with a SOP label, SOP hits."""
+    labels_N, labels_B, logits_BK = batch.masked_labels_N, batch.sop_labels_B, output.sop_logits_BK
+    sums = (
+        output.mlm_nats,
+        (labels_N != NO_LABEL).sum(),
+        (output.mlm_logits_NV.max(-1).indices == labels_N).sum(),  # argmax of bfloat16 takes a CPU six times as long
+        output.sop_nats,
+        (labels_B != NO_LABEL).sum(),
+        labels_B.new_zeros(()) if logits_BK is None else (logits_BK.max(-1).indices == labels_B).sum(),
+    )
+    return torch.stack([figure.double() for figure in sums])
+
+
+def figures(sums: Sequence[float]) -> Figures:
+    """Return means over what was measured; None where nothing was measured."""
+    nats, num_masked, hits, sop_nats, num_sop_labels, sop_hits = sums
+    return {
+        "mlm_loss": nats / num_masked if num_masked else None,
+        "mlm_accuracy": hits / num_masked if num_masked else None,
+        "sop_loss": sop_nats / num_sop_labels if num_sop_labels else None,
+        "sop_accuracy": sop_hits / num_sop_labels if num_sop_labels else None,
+    }
+
+
+class Tally:
+    """The sums of one rank since the last line of metrics.
+
+    They are part of a checkpoint, because the next line also covers steps before it.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._sums_F = torch.zeros(6, dtype=torch.float64, device=device)
+        self._num_skipped = torch.zeros((), dtype=torch.int64, device=device)
+        self._num_in_row = torch.zeros_like(self._num_skipped)
+        self.begin_line()
+
+    def begin_line(self) -> None:
+        """Set all to 0, except the number of skipped updates in a row: such a row may go on over several lines."""
+        self._sums_F.zero_()
+        self._num_skipped.zero_()
+        self.num_tokens = 0
+        self.num_cells = 0
+        self.num_flops = 0
+        self.seconds = 0.0
+
+    def add(self, sums_F: Tensor, batch: Batch) -> None:
+        """Add what `measure` returned for a batch, except to the figures if one of its sums is not finite.
+
+        One such sum would spoil a line.
+        """
+        self._sums_F += torch.where(sums_F.isfinite().all(), sums_F, 0.0)
+        self.num_tokens += batch.num_tokens
+        self.num_cells += batch.input_ids_BT.numel()
+
+    def count_update(self, gradient_norm: Tensor) -> None:
+        """Count an update, which is skipped if this norm is not finite. Does not wait for the device."""
+        is_skipped = ~gradient_norm.isfinite()
+        self._num_skipped += is_skipped
+        self._num_in_row.copy_(torch.where(is_skipped, self._num_in_row + 1, 0))
+
+    def read(self, ranks: Ranks) -> Figures:
+        """Return the figures of the interval over all ranks. Waits for the device."""
+        return figures(ranks.sum(self._sums_F.tolist()))
+
+    def gather(self, ranks: Ranks) -> None:
+        """Move the sums of all ranks to the first, which writes the checkpoint. Waits for the device.
+
+        num_flops and seconds stay as they are: MFU is that of the first rank's GPU. So do the skipped updates: all
+        ranks count the same ones, since their gradients are equal after the exchange.
+        """
+        *sums, num_tokens, num_cells = ranks.sum([*self._sums_F.tolist(), self.num_tokens, self.num_cells])
+        share = 1 if ranks.is_first else 0
+        self._sums_F.copy_(share * torch.tensor(sums, dtype=torch.float64))
+        self.num_tokens, self.num_cells = share * int(num_tokens), share * int(num_cells)
+
+    def num_skipped(self) -> int:
+        """The updates since the last line that were skipped. Waits for the device."""
+        return int(self._num_skipped.item())
+
+    def num_in_row(self) -> int:
+        """The newest updates that were all skipped, in a row. Waits for the device."""
+        return int(self._num_in_row.item())
+
+    def state_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The tensors, by "tally.NAME", and the numbers."""
+        tensors = {"tally.sums": self._sums_F, "tally.num_bad_steps": self._num_skipped, _IN_ROW: self._num_in_row}
+        return tensors, {name: getattr(self, name) for name in _NUMBERS}
+
+    def load_state_dict(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
+        """Raises KeyError, ValueError or TypeError for what `state_dict` can't have returned."""
+        tensors = {_IN_ROW: self._num_in_row, **tensors}  # checkpoints of earlier versions lack it
+        for name, here in self.state_dict()[0].items():
+            if (tensors[name].shape, tensors[name].dtype) != (here.shape, here.dtype):
+                raise ValueError(f"{name} is of another shape or type")
+            here.copy_(tensors[name])
+        for name in _NUMBERS:
+            check_number(name, numbers[name], most=2.0**63, is_whole=name != "seconds")
+            setattr(self, name, numbers[name])
+
+
+_IN_ROW = "tally.num_in_row"
+_NUMBERS = ("num_tokens", "num_cells", "num_flops", "seconds")
+
+
+class MetricsFile:
+    """metrics.jsonl: a JSON object per line, each with `step` and `split`, "train" or "validation".
+
+    A resumed run writes the lines after `keep_until_step` again. The old ones are removed when its first new line is
+    written, so a run that fails before that keeps them. Lines that are no metrics are then removed too, after a copy of
+    the whole file is made.
+    """
+
+    def __init__(self, path: Path, *, keep_until_step: int, say: Callable[[str], None]) -> None:
+        """say: told where a copy is. Raises CheckpointError for what is no regular file."""
+        split_lines(path)
+        self._path, self._say = path, say
+        self._keep_until_step: int | None = keep_until_step
+
+    def has_validation(self, step: int, *, is_final: bool) -> bool:
+        """Whether a validation of this step is there. is_final: the last of a run, with the baseline beside it.
+
+        Without labels, mlm_loss is None and there is no baseline.
+        """
+        lines = map(parse_line, split_lines(self._path)[0])
+        found = [line for line in lines if line and line["split"] == "validation" and line["step"] == step]
+        return any(not is_final or "unigram_loss" in line or line.get("mlm_loss") is None for line in found)
+
+    def write(self, **line: Any) -> None:
+        """Raises OutputError on a full disk."""
+        text = (json.dumps(line, allow_nan=False) + "\n").encode()
+        try:
+            if self._keep_until_step is None:
+                with self._path.open("ab") as file:
+                    file.write(text)
+            else:
+                self._begin(text, self._keep_until_step)
+                self._keep_until_step = None
+        except OSError as error:
+            raise OutputError(
+                f"{self._path}: can't write the metrics: {explain(error)}; free some space, then --resume"
+            ) from error
+
+    def _begin(self, text: bytes, keep_until_step: int) -> None:
+        texts, rest = split_lines(self._path)
+        lines = [(one, parse_line(one)) for one in (*texts, rest)]
+        kept = [one + b"\n" for one, line in lines if line is not None and line["step"] <= keep_until_step]
+        # `is`: only the rest after the last line end may be torn. It is dropped without a copy.
+        strange = [one for one, line in lines if line is None and one.strip() and not (one is rest and _is_torn(rest))]
+        if strange:
+            copy = self._copy(b"\n".join((*texts, rest)))
+            left_out = count_of(len(strange), "line that is no metrics", "lines that are no metrics")
+            self._say(f"{self._path}: {left_out} left out; all is kept in {copy}")
+        write_bytes(self._path, b"".join((*kept, text)))
+
+    def _copy(self, content: bytes) -> Path:
+        number = 1
+        while os.path.lexists(copy := self._path.with_name(f"metrics.old-{number}.jsonl")):
+            number += 1
+        write_bytes(copy, content)
+        return copy
+
+
+def _is_torn(rest: bytes) -> bool:
+    """Whether this is a line that a crash cut short: the beginning of a line, or zero bytes that were never written."""
+    begin = b'{"step"'
+    return rest.startswith(begin) or begin.startswith(rest) or not rest.strip(b"\0")

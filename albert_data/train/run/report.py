@@ -1,0 +1,283 @@
+"""What a run prints while it works: lines on stderr, with a progress bar below them on a terminal."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from itertools import islice, pairwise
+from pathlib import Path
+from statistics import median
+from textwrap import wrap
+from typing import Any, TypeVar
+
+import torch
+from torch.profiler import profile, schedule
+from tqdm import tqdm
+
+from albert_data.errors import ConfigError, OutputError
+from albert_data.escaping import escape_controls
+from albert_data.files import replace_file
+from albert_data.pair_tasks import PairTask
+from albert_data.train.config import DEFAULT_PRESETS
+from albert_data.train.data.loader import ShardLoader, Splits
+from albert_data.train.folder import EVENTS_FOLDER
+from albert_data.train.history.figures import RunFigures, judge_run
+from albert_data.train.model.flops import describe_peak
+from albert_data.train.reading import explain
+from albert_data.train.run.budget import POINTS, Budget
+from albert_data.train.run.session import Session
+from albert_data.wording import count_of, format_duration, format_share
+
+# ---- the figures of a run as TensorBoard events, to watch several runs at once. Extra: tensorboard ----
+
+MISSING = "--tensorboard needs TensorBoard; install it with: pip install 'albert-data[tensorboard]'"
+
+
+def require_tensorboard() -> None:
+    """Raise ConfigError where TensorBoard is not installed."""
+    try:
+        importlib.import_module("torch.utils.tensorboard")
+    except ImportError as error:
+        raise ConfigError(MISSING) from error
+
+
+class TensorBoardWriter:
+    """RUN/tensorboard/, a curve for each figure and split: `mlm_loss/train`, `mlm_loss/validation`."""
+
+    def __init__(self, run: Path, *, step: int = 0) -> None:
+        """Open for a run that begins, or resumes, after `step`: later events of a stopped run are hidden.
+
+        Raises ConfigError where TensorBoard is not installed.
+        """
+        require_tensorboard()
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._folder = run / EVENTS_FOLDER
+        self._writer = SummaryWriter(log_dir=str(self._folder), purge_step=step + 1 if step else None)
+
+    def write(self, split: str, step: int, figures: Mapping[str, object]) -> None:
+        """Add a point to each curve; None and text have none."""
+        with self._explain_failure():
+            for name, value in figures.items():
+                if isinstance(value, int | float):
+                    self._writer.add_scalar(f"{name}/{split}", value, step)
+
+    def close(self) -> None:
+        """Write the buffered events; without this, up to two minutes of them are lost."""
+        with self._explain_failure():
+            self._writer.close()
+
+    @contextmanager
+    def _explain_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(
+                f"{self._folder}: can't write the events: {explain(error)}; free some space, then --resume"
+            ) from error
+
+
+# ---- records a few steps of a run with PyTorch's profiler, as a trace for ui.perfetto.dev or Chrome ----
+
+WARM_UP, RECORDED = 5, 5  # steps; the first ones compile, allocate memory and fill caches
+
+Item = TypeVar("Item")
+
+
+def profile_steps(steps: Iterator[Item], path: Path, say: Callable[[str], None]) -> Iterator[Item]:
+    """Yield what `steps` yields, and write a trace of the work after the 6th to the 10th item to `path`.
+
+    If the run ends before, the trace has fewer steps or is not written. One that can't be written does not stop it.
+    """
+
+    def write(profiler: profile) -> None:
+        try:
+            with replace_file(path) as file:
+                profiler.export_chrome_trace(file.name)
+                if not os.stat(file.name).st_size:  # the profiler reports no error
+                    raise OSError("the profiler wrote nothing")
+        except OSError as error:
+            return say(f"{path}: the trace can't be written: {explain(error)}")
+        say(f"{path} is written: open it at ui.perfetto.dev or chrome://tracing")
+
+    say(f"profiling   {RECORDED} steps, after {WARM_UP} of warm-up, to {path}")
+    cycle = schedule(wait=WARM_UP - 1, warmup=1, active=RECORDED, repeat=1)
+    with profile(schedule=cycle, on_trace_ready=write) as profiler:
+        for item in islice(steps, WARM_UP + RECORDED):
+            yield item
+            profiler.step()
+    yield from steps
+
+
+# ---- report ----
+
+# Of the estimate: enough updates that those which compile, one for each length of rows, do not change the median; but
+# no more than five minutes of them, because a run that would take weeks should not hide that for hours.
+MIN_UPDATES, MIN_SECONDS, MAX_SECONDS = 30, 10.0, 300.0
+_DAY = 86_400
+
+
+class Estimate:
+    """Estimates after a few updates how long a run will take; with --minutes, how many steps it will make.
+
+    It times the updates of this process, except the first, which fills caches.
+    """
+
+    def __init__(self, budget: Budget, device: torch.device) -> None:
+        self._budget, self._device = budget, device
+        self._ends: list[float] = []
+        self._num_tokens = 0
+
+    def note(self, step: int, num_tokens: int) -> str | None:
+        """Record the end of update `step`, of `num_tokens`; waits for the GPU. Returns the estimate when known."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        self._ends.append(self._budget.seconds)
+        self._num_tokens += num_tokens
+        spent = self._ends[-1] - self._ends[0]
+        if spent < MAX_SECONDS and (spent < MIN_SECONDS or len(self._ends) <= MIN_UPDATES):
+            return None
+        lap = median(end - begin for begin, end in pairwise(self._ends))
+        left, speed = self._budget.steps_left(step, lap), self._num_tokens / len(self._ends) / lap
+        if self._budget.is_timed:
+            epochs = (step + left) / self._budget.steps_per_epoch
+            return f"about {step + left:,} steps in all, {epochs:,.2f} epochs ({speed:,.0f} tokens/s)"
+        text = f"about {format_duration(left * lap)} for {left:,} steps ({speed:,.0f} tokens/s)"
+        if left * lap > _DAY:
+            return f"{text}; for a shorter run, start another one with a smaller --preset or with --minutes"
+        return f"{text}, until {datetime.now() + timedelta(seconds=left * lap):%H:%M}"
+
+
+class Report:
+    """Lines and, on a terminal, a bar with the figures and the time left; elsewhere a line for each interval.
+
+    Only the first of several ranks reports. If stderr is closed or full, or its terminal is gone, the run continues
+    and nothing is shown.
+    """
+
+    def __init__(self, budget: Budget, device: torch.device, task: PairTask, *, is_first: bool = True) -> None:
+        self._budget, self._task = budget, task
+        self._estimate: Estimate | None = Estimate(budget, device)  # until it is told
+        self._is_shown = is_first and sys.stderr is not None  # it is None where the process was started without
+        self._bar = tqdm(
+            total=100.0,
+            file=sys.stderr,
+            disable=not (self._is_shown and sys.stderr.isatty()),
+            dynamic_ncols=True,
+            bar_format="{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
+        )
+
+    def close(self) -> None:
+        with self._ignore_lost_stderr():
+            self._bar.close()
+
+    @contextmanager
+    def _ignore_lost_stderr(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            self._is_shown, self._bar.disable = False, True
+            # Python flushes stderr when it ends; if that fails, it exits with 120. So stderr becomes the null device.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+    def say(self, line: str) -> None:
+        if self._is_shown:
+            with self._ignore_lost_stderr():
+                self._bar.write("\n".join(map(escape_controls, line.split("\n"))), file=sys.stderr)
+
+    def advance(self, share: float, step: int, num_tokens: int) -> None:
+        """Show how much of the run is done. num_tokens: of update `step`, over all ranks."""
+        if self._is_shown and self._estimate and (text := self._estimate.note(step, num_tokens)):
+            self.say(text)
+            self._estimate = None
+        with self._ignore_lost_stderr():
+            if self._bar.n == 0:
+                self._bar.initial = self._bar.n = 100 * share  # a resumed run: the steps before took no time here
+            self._bar.update(min(100.0, 100 * share) - self._bar.n)
+
+    def show(self, step: int, line: dict[str, Any]) -> None:
+        """Show a line of metrics of the training."""
+        speed = f"{line['tokens_per_second']:,.0f} tokens/s"
+        if "mfu" in line:
+            speed += f", MFU {format_share(line['mfu'], 1)}"
+        if line.get("skipped_steps"):
+            speed += f", {count_of(line['skipped_steps'], 'update')} skipped"
+        if "peak_gb" in line:
+            speed += f", at most {line['peak_gb']:.1f} GB"
+        if not self._bar.disable:
+            with self._ignore_lost_stderr():
+                self._bar.set_postfix_str(f"{describe(line, self._task, short=True)}, {speed}")
+            return
+        of_all = f" of {self._budget.num_steps:,}" if self._budget.num_steps is not None else ""
+        self.say(f"step {step:,}{of_all}: {describe(line, self._task)}, {speed}")
+
+
+def describe_start(
+    session: Session, loader: ShardLoader, obstacle: str | None, splits: Splits, budget: Budget
+) -> list[str]:
+    """The device, the precision, the model, the data and the length of the run, with reasons.
+
+    obstacle: why rows can't be packed here; None if they can, but a run that resumes keeps what it began with.
+    """
+    config, model, precision, ranks = session.config, session.model, session.precision, session.ranks
+    device, per_epoch = precision.device, loader.steps_per_epoch
+    num_tokens = int(splits.train.lengths.sum(dtype="int64"))
+    threads = f", threads: {torch.get_num_threads()}" if device.type == "cpu" else ""
+    beside = f", {ranks.num_ranks} processes" if ranks.num_ranks > 1 else ""
+    masks = "other masks each epoch" if config.remask else "the stored masks"
+    if (first := config.mask_prob) is not None:
+        last = first if config.last_mask_prob is None else config.last_mask_prob
+        masks = f"new masks, {format_share(first, 0)} to {format_share(last, 0)} of the tokens"
+    validation = "none: the shards have no validation rows (build --validation-fraction)"
+    if splits.validation is not None:
+        all_rows = len(splits.validation)
+        when = f"every {config.eval_every:,} steps" if config.eval_every else f"{POINTS['evaluation']} times or more"
+        validation = f"{min(all_rows, config.eval_rows or all_rows):,} of {all_rows:,} rows, {when}"
+    length = f"{config.minutes:g} minutes" if budget.num_steps is None else f"{budget.num_steps:,} steps"
+    epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
+    rows = "packed, without padding" if loader.is_packed else f"padded ({obstacle or 'as when the run began'})"
+    of_gpu = [f"speed       {describe_peak(precision.device_info, precision.format)}", f"rows        {rows}"]
+    is_default = config.preset == DEFAULT_PRESETS[device.type]
+    why = f", the default on a {'CPU' if device.type == 'cpu' else 'GPU'}" if is_default else ""
+    return [
+        f"device      {device} ({precision.device_info}{threads}{beside})",
+        f"precision   {precision.format} ({precision.format_reason})",
+        *([f"compiled    no: {session.obstacle}"] if session.obstacle else []),
+        f"preset      {config.preset}{why}",
+        f"model       {model.config.num_layers} layers of {model.config.hidden_size}, "
+        f"{model.num_parameters():,} parameters, vocabulary of {model.config.vocab_size:,}",
+        f"data        {len(splits.train):,} rows, {num_tokens:,} tokens an epoch, "
+        f"{per_epoch:,} steps an epoch, {format_share(loader.padding_share(), 1)} padding",
+        f"training    {length} of {config.batch_tokens:,} tokens by {config.optimizer}{epochs}, {masks}",
+        f"validation  {validation}",
+        *(of_gpu if device.type == "cuda" else []),
+    ]
+
+
+def describe(values: Mapping[str, Any], task: PairTask, *, short: bool = False) -> str:
+    """Losses in nats and accuracies in percent, in one line."""
+    parts = []
+    for head, name in (("mlm", "MLM"), ("sop", task.title)):
+        loss, accuracy = values[f"{head}_loss"], values[f"{head}_accuracy"]
+        if loss is not None and accuracy is not None:
+            long = f"{name} loss {loss:.3f} ({format_share(accuracy, 1)} right{_describe_error(values, head)})"
+            parts.append(f"{name} {loss:.3f} {format_share(accuracy, 0)}" if short else long)
+    return ", ".join(parts) or "nothing to predict"
+
+
+def _describe_error(values: Mapping[str, Any], head: str) -> str:
+    """What an accuracy is to be compared with, of the sentence task in validation rows."""
+    if head != "sop" or values.get("sop_error") is None:
+        return ""
+    error, majority = (format_share(values[name], 1) for name in ("sop_error", "sop_majority"))
+    return f", standard error {error}; the most frequent label alone: {majority}"
+
+
+def describe_end(run: RunFigures) -> str:
+    """The last validation figures, and what they say."""
+    verdicts = [line for text in judge_run(run) for line in wrap(text, 80)]
+    return "\n".join([f"validation at the end: {describe(run.last_validation, run.task)}", *verdicts])

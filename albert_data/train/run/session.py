@@ -1,0 +1,375 @@
+"""The state of a training run: makes one update of it, says whether it can go on, saves and restores it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from albert_data.errors import CheckpointError, ConfigError
+from albert_data.shards.manifest import Manifest
+from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
+from albert_data.train.data.batch import Batch
+from albert_data.train.data.loader import Rows, ShardLoader
+from albert_data.train.data.order import choose_pack, derive_keys, padded_len
+from albert_data.train.distributed import Ranks
+from albert_data.train.folder import RUN_FILE, Identity, check_identity, make_identity, read_run_file
+from albert_data.train.model.attention import explain_padding
+from albert_data.train.model.checkpoint import (
+    list_checkpoints,
+    load_checkpoint,
+    pack_optimizer,
+    save_checkpoint,
+    unpack_optimizer,
+)
+from albert_data.train.model.model import Albert
+from albert_data.train.model.precision import Precision
+from albert_data.train.model.sizes import count_parameters
+from albert_data.train.reading import check_number, explain, show
+from albert_data.train.run.budget import Budget
+from albert_data.train.run.compiling import choose_compiling, compile_model
+from albert_data.train.run.memory import explain_out_of_memory
+from albert_data.train.run.metrics import Tally, measure
+from albert_data.train.run.optimizer import make_optimizer
+from albert_data.wording import list_some
+
+_MAX_SECONDS = 1e9  # thirty years
+# A gradient that overflows in float16 halves the loss scale. Below this scale the gradient is too large even unscaled.
+MIN_SCALE = 1.0
+MAX_IN_ROW = 10  # in other formats; in float16 a scale of 65,536 may need 16 skipped updates to get there
+_ROWS_NAMED = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Initial:
+    """Weights to begin with. tokenizer_sha256: of the tokenizer that they were trained with; None if unknown."""
+
+    model: Albert
+    tokenizer_sha256: str | None
+    origin: Path
+
+
+@dataclass(kw_only=True)
+class Session:
+    """Everything that an update reads and changes.
+
+    network: the model, inside DistributedDataParallel if there are several ranks.
+    obstacle: why the model is not compiled although the settings ask for it.
+    """
+
+    config: TrainConfig
+    precision: Precision
+    ranks: Ranks
+    identity: Identity
+    model: Albert
+    network: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    tally: Tally
+    is_compiled: bool = False
+    obstacle: str | None = None
+    step: int = 0
+
+
+def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | None = None) -> AlbertConfig:
+    """Return the preset's shape with the shards' vocabulary and positions for their longest row; or that of `initial`.
+
+    The sentence task is that of the shards.
+    Raises ConfigError if `initial` has another vocabulary or too few positions.
+    """
+    longest = padded_len(manifest.config.examples.max_seq_len)
+    tokenizer, task = manifest.tokenizer, manifest.config.examples.pairs
+    if initial is None:
+        preset = MODEL_PRESETS[config.preset]
+        return dataclasses.replace(
+            preset,
+            vocab_size=tokenizer.vocab_size,
+            max_positions=max(preset.max_positions, longest),
+            dropout=preset.dropout if config.dropout is None else config.dropout,
+            sentence_task=task,
+        )
+    shape = initial.model.config
+    if initial.tokenizer_sha256 not in (None, tokenizer.sha256) or shape.vocab_size != tokenizer.vocab_size:
+        raise ConfigError(
+            f"{initial.origin} has another vocabulary ({shape.vocab_size:,} pieces) than the shards "
+            f"({tokenizer.vocab_size:,}); build the shards with its tokenizer"
+        )
+    if longest > shape.max_positions:
+        raise ConfigError(
+            f"{initial.origin} has {shape.max_positions} positions, and rows of the shards need {longest}; "
+            f"build them with --max-seq-len {shape.max_positions}"
+        )
+    shape = dataclasses.replace(shape, sentence_task=task)
+    return shape if config.dropout is None else dataclasses.replace(shape, dropout=config.dropout)
+
+
+def identify_run(
+    manifest: Manifest, resumed: Path | None, config: TrainConfig, precision: Precision, initial: Initial | None
+) -> tuple[AlbertConfig, Identity]:
+    """Return the model's shape and the run's identity. Raises CheckpointError if that of `resumed` is another one."""
+    stored = None if resumed is None else read_run_file(resumed)
+    shape = choose_shape(config, manifest, initial) if stored is None else AlbertConfig(**stored["model"])
+    identity = make_identity(config, shape, manifest, device_type=precision.device.type, precision=precision.format)
+    if resumed is not None and stored is not None:
+        check_identity(identity, stored["identity"], resumed / RUN_FILE)
+    return shape, identity
+
+
+def make_loader(
+    rows: Rows, config: TrainConfig, shape: AlbertConfig, precision: Precision, ranks: Ranks
+) -> tuple[ShardLoader, str | None]:
+    """Make the loader of the training rows, packed if the device can compute packs; else also say why it can't."""
+    obstacle = explain_padding(precision, shape)
+    pack = choose_pack(rows.lengths, config.batch_tokens) if len(rows) else None
+    if pack is not None and (config.micro_tokens or config.batch_tokens // ranks.num_ranks) < pack.pack_len:
+        obstacle = obstacle or f"a pack has {pack.pack_len:,} tokens, more than a GPU is to compute at once"
+    if ranks.sum([obstacle is not None])[0] and obstacle is None:
+        obstacle = "another process can't pack them"
+    loader = ShardLoader(
+        rows,
+        batch_tokens=config.batch_tokens,
+        micro_tokens=config.micro_tokens,
+        seed=config.seed,
+        rank=ranks.rank,
+        num_ranks=ranks.num_ranks,
+        remask=config.remask,
+        packed=obstacle is None,
+    )
+    if config.mask_prob is not None:
+        loader.reserve_masks(max(config.mask_prob, config.last_mask_prob or 0))
+    return loader, obstacle
+
+
+def start_session(
+    config: TrainConfig,
+    shape: AlbertConfig,
+    precision: Precision,
+    ranks: Ranks,
+    identity: Identity,
+    initial: Initial | None = None,
+) -> Session:
+    """Draw the first weights, which depend only on the seed and the shape, or copy those of `initial`."""
+    torch.manual_seed(config.seed)
+    try:
+        model = Albert(shape)
+    except (MemoryError, RuntimeError) as error:  # PyTorch raises RuntimeError if memory runs out
+        num_bytes = 4 * count_parameters(shape).all
+        raise ConfigError(
+            f"a model of {num_bytes / 1e9:,.1f} GB can't be made ({explain(error)}); use a smaller --preset"
+        ) from error
+    if initial is not None:
+        model.load_state_dict(select_weights(initial.model, model))
+    with explain_out_of_memory(precision.device_info):
+        model.to(precision.device)
+    model.encoder.recompute = config.recompute
+    is_compiled, obstacle = choose_compiling(config, precision.device)
+    if is_compiled:
+        compile_model(model)
+    return Session(
+        config=config,
+        precision=precision,
+        ranks=ranks,
+        identity=identity,
+        model=model,
+        network=exchange_gradients(model, precision, ranks),
+        optimizer=make_optimizer(model, config, is_bf16=precision.format == "bf16"),
+        scaler=precision.gradient_scaler(),
+        tally=Tally(precision.device),
+        is_compiled=is_compiled,
+        obstacle=obstacle,
+    )
+
+
+def select_weights(initial: Albert, model: Albert) -> dict[str, torch.Tensor]:
+    """The weights of `initial` for all parts that both models have; the rest as `model` has it.
+
+    The head of another sentence task, with other labels, is not taken.
+    """
+    own, weights = model.state_dict(), initial.state_dict()
+    if initial.config.sentence_task != model.config.sentence_task:
+        weights = {name: value for name, value in weights.items() if not name.startswith("sop_head.")}
+    return {name: weights.get(name, value) for name, value in own.items()}
+
+
+def exchange_gradients(model: Albert, precision: Precision, ranks: Ranks) -> nn.Module:
+    """Let the ranks average their gradients: under autocast on GPUs in bfloat16, half the bytes to send."""
+    if ranks.num_ranks == 1:
+        return model
+    network = DistributedDataParallel(model, gradient_as_bucket_view=True)
+    if precision.device.type == "cuda" and precision.format != "fp32":
+        network.register_comm_hook(None, bf16_compress_hook)
+    return network
+
+
+def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked: float, num_pairs: float) -> None:
+    """Make one step of the optimiser. If a gradient is not finite, weights and moments stay as they are.
+
+    num_masked, num_pairs: the labels of the step over all ranks.
+    If memory runs out for a batch, torch.cuda.OutOfMemoryError is raised and nothing but gradients has changed.
+    """
+    config, ranks, optimizer, scaler = session.config, session.ranks, session.optimizer, session.scaler
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    if session.model.config.dropout:
+        key = derive_keys(config.seed, session.step, ranks.rank, num=1)[0]
+        torch.manual_seed(int(key >> 1))  # 63 bits: never negative as int64
+    optimizer.zero_grad()
+    measured = []
+    for number, batch in enumerate(batches):
+        is_final, network = number == len(batches) - 1, session.network
+        # The ranks exchange gradients only in the last backward pass of a step.
+        with nullcontext() if is_final or not isinstance(network, DistributedDataParallel) else network.no_sync():
+            with session.precision.autocast():
+                output = network(batch)
+            # The ranks average their gradients, that is, divide their sum by num_ranks. With this factor the result is
+            # the gradient of the mean over all labels of the step.
+            loss = ranks.num_ranks * (output.mlm_nats / max(num_masked, 1) + output.sop_nats / max(num_pairs, 1))
+            scaler.scale(loss).backward()
+        measured.append(measure(output, batch))
+        del output, loss  # the logits, before the next batch needs as much
+    for sums_F, batch in zip(measured, batches, strict=True):
+        session.tally.add(sums_F, batch)
+    with explain_out_of_memory(session.precision.device_info):  # the first step makes the optimiser's state
+        _apply(session)
+
+
+def _apply(session: Session) -> None:
+    """Clip the gradients and make the step, or skip it on the device if they are not finite."""
+    optimizer, scaler = session.optimizer, session.scaler
+    if session.precision.is_scaled:
+        scaler.unscale_(optimizer)
+    max_norm = session.config.max_grad_norm
+    norm = torch.nn.utils.clip_grad_norm_(session.model.parameters(), max_norm, foreach=True)
+    # The norm of finite gradients can overflow. A NaN in one of them makes the scaler skip this update too.
+    if (gradient := session.model.mlm_head.dense.bias.grad) is not None:
+        gradient *= torch.where(norm.isfinite(), 1.0, torch.nan)
+    session.tally.count_update(norm)
+    scaler.step(optimizer)  # AdamW skips on the device; for others the scaler waits for the device and does not call it
+    scaler.update(None if session.precision.is_scaled else 1.0)
+    session.step += 1
+
+
+def explain_stop(session: Session, rows: Sequence[np.ndarray], folder: Path) -> str | None:
+    """Return why the run can't go on, and what to do; None if it can. All ranks agree on which. Waits for the device.
+
+    One batch may cause a skipped update, and the next ones are fine. But a run that skips all of them learns nothing,
+    and weights that are not finite never become finite again.
+    rows: of this rank in the last update, by their numbers in the training split of the shards in `folder`.
+    """
+    step, num_in_row = session.step, session.tally.num_in_row()
+    scale = session.scaler.get_scale()
+    if scale < MIN_SCALE:
+        return (
+            f"float16 can't hold the gradients: the loss scale fell to {scale:g} by step {step}; start another run "
+            "with --precision bf16 or fp32, or with a lower --lr"
+        )
+    with torch.no_grad():
+        norms = torch.stack([torch.linalg.vector_norm(p) for p in session.model.parameters()])
+    if not norms.isfinite().all():
+        return (
+            f"the weights are not finite at step {step}; no checkpoint has such weights; "
+            "start another run with a lower --lr"
+        )
+    if session.precision.is_scaled or num_in_row < MAX_IN_ROW:
+        return None
+    numbers = sorted(row for part in rows for row in part.tolist())
+    named = list_some(list(map(str, numbers)), _ROWS_NAMED)
+    return (
+        f"the loss or its gradient stopped being finite: {num_in_row} updates in a row were skipped, the last at step "
+        f"{step}, of training rows {named}; look at these rows with `albert-data inspect {folder} --row N`, "
+        "or start another run with a lower --lr"
+    )
+
+
+def save_session(session: Session, budget: Budget, run: Path, loader_state: dict[str, int]) -> Path:
+    """Write a checkpoint of the state between two updates."""
+    sums, tally = session.tally.state_dict()
+    return save_checkpoint(
+        run,
+        session.step,
+        weights=session.model.state_dict(),
+        tensors={**pack_optimizer(session.optimizer), **sums},
+        state={
+            "seconds": budget.seconds,
+            "schedule_begin": budget.schedule_begin,
+            "work_seconds": budget.work_seconds,
+            "loader": loader_state,
+            "scaler": session.scaler.state_dict(),
+            "tally": tally,
+            "train_config": dataclasses.asdict(session.config),
+            "model_config": dataclasses.asdict(session.model.config),
+            "identity": session.identity,
+        },
+    )
+
+
+def restore_newest(session: Session, loader: ShardLoader, run: Path) -> dict[str, Any]:
+    """Restore the newest checkpoint, and return the options of Budget that continue the clock.
+
+    If there is none, the run was stopped before its first one and starts again.
+    """
+    checkpoints = list_checkpoints(run)
+    if not checkpoints:
+        return {}
+    weights, tensors, state = load_checkpoint(checkpoints[-1])
+    try:
+        _check_state(state)
+        check_identity(session.identity, state["identity"], checkpoints[-1])
+        session.model.load_state_dict(weights)
+        with explain_out_of_memory(session.precision.device_info):
+            unpack_optimizer(session.optimizer, tensors)
+        if session.precision.is_scaled:
+            session.scaler.load_state_dict(state["scaler"])
+        session.tally.load_state_dict(tensors, state["tally"])
+        if not session.ranks.is_first:  # the sums in the checkpoint are those of all ranks
+            session.tally.begin_line()
+        if state["step"] > session.tally.num_in_row() and not session.optimizer.state:
+            raise ValueError("the optimiser's state is missing")
+        session.step = int(state["step"])
+        loader.load_state_dict(state["loader"])
+        # Checkpoints of earlier versions lack work_seconds.
+        return {name: state.get(name) for name in ("seconds", "schedule_begin", "work_seconds")}
+    except (AttributeError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{checkpoints[-1]}: lacks what a run needs ({explain(error)}); "
+            "delete it, and --resume continues from the one before"
+        ) from error
+
+
+def check_agreement(session: Session, run: Path) -> None:
+    """Raise an error unless all ranks continue the same run from the same step. They would train different models."""
+    ranks = session.ranks
+    steps = [round(step) for step in ranks.gather(session.step)]
+    if len(set(steps)) > 1:
+        named = ", ".join(f"{step:,} (process {steps.index(step)})" for step in sorted(set(steps)))
+        raise CheckpointError(
+            f"{run}: the processes found different newest checkpoints, of steps {named}: some machines see another "
+            "folder, or an old state of a shared one; check it there with `ls`, then --resume again"
+        )
+    if len(set(ranks.gather_hashes(json.dumps(session.identity, sort_keys=True)))) > 1:
+        raise ConfigError(
+            "the processes differ in settings, shards or precision; start all with the same command, on equal devices"
+        )
+
+
+def _check_state(state: dict[str, Any]) -> None:
+    """Raise ValueError or KeyError for values that `save_session` can't have written."""
+    for name in ("identity", "loader", "scaler", "tally"):
+        if not isinstance(state[name], dict):
+            raise ValueError(f"{name} is {show(state[name])}; an object is needed")
+    check_number("step", state["step"], most=2**31 - 1, is_whole=True)
+    check_number("seconds", state["seconds"], most=_MAX_SECONDS)
+    if state["schedule_begin"] is not None:
+        check_number("schedule_begin", state["schedule_begin"], most=_MAX_SECONDS)
+    for name, value in (*state["loader"].items(), *state["scaler"].items(), *state.get("work_seconds", {}).items()):
+        check_number(name, value, most=2.0**63)

@@ -1,0 +1,165 @@
+"""Train a vocabulary on a sample of sentences.
+
+In: sentences as bytes of UTF-8, in a fixed order, and the characters that get a piece. Out: a SentencePiece model, or
+the tokenizer.json of a WordPiece vocabulary. Ids: padding 0, unknown text 1, [CLS] 2, [SEP] 3, [MASK] 4.
+
+**SentencePiece.** Left to itself, the trainer would choose the characters from the sample, and drop required ones: it
+takes characters by frequency, and stops as soon as those taken cover the share asked for. So it is asked for all
+characters, and the lost ones are replaced by <unk> beforehand, which it treats as an unknown character. Where little is
+lost, the covered share, a float32, would be rounded to 1 before the last rare characters are taken, and the trainer
+would stop. So sentences of <unk> are added, at least one <unk> in 1,000,000 characters: as these are never covered, the
+share stays below 1 to the end. The number of threads is fixed, since the sums of the trainer, and so the pieces, depend
+on it.
+
+**WordPiece.** The first pieces are the characters and their forms inside words ("##a"). A character that is always a
+word, as an ideograph, gets no form inside words: BERT's own Chinese vocabulary has 7,000 of these, and text never gives
+one. A character without a piece divides words, so that no piece is learnt across it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from albert_data.config import WORDPIECE, VocabConfig
+from albert_data.errors import TokenizerError
+from albert_data.tokenizer.buffers import Sentences
+from albert_data.tokenizer.tokenizer_json import CONTINUING, ROLES, BertRules, make_wordpiece
+from albert_data.tokenizer.wordpiece import find_alone
+from albert_data.vocab.alphabet import Alphabet
+from albert_data.vocab.counting import BertNormalRule, NormalRule, find_sentences
+from albert_data.vocab.trainer import Trainer, train
+
+CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
+UNKNOWN = "<unk>"
+MAX_SENTENCE_BYTES = 4192  # longer ones are left out; SentencePiece's default
+_NUM_SPECIALS = 2 + len(CONTROL_SYMBOLS)  # <pad> and <unk>
+_MAX_REPLACED_BYTES = 1 << 20  # of a sentence that the trainer gets: with <unk> it is longer than before
+_BYTES_PER_UNKNOWN = 1_000_000  # float32 can distinguish one in 16,777,216
+_UNKNOWN_PER_SENTENCE = 500  # 2,500 bytes: less than MAX_SENTENCE_BYTES
+_THREADS = 16
+
+
+class VocabularyTooLarge(TokenizerError):
+    """The text has too few different pieces. largest: the largest size that it supports."""
+
+    def __init__(self, vocab_size: int, largest: int) -> None:
+        super().__init__(
+            f"a vocabulary of {vocab_size:,} pieces is larger than the text supports; "
+            f"the largest possible is {largest:,}: pass --vocab-size {largest}, or more text"
+        )
+        self.vocab_size, self.largest = vocab_size, largest
+
+    def __reduce__(self) -> tuple[type[VocabularyTooLarge], tuple[int, int]]:
+        return type(self), (self.vocab_size, self.largest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel:
+    """A model, and what it was learnt from.
+
+    model: what a spiece.model or tokenizer.json holds
+    num_sentences, num_bytes: of those that the trainer got
+    num_skipped, skipped_bytes: of sentences too long to learn from
+    """
+
+    model: bytes
+    num_sentences: int
+    num_bytes: int
+    num_skipped: int
+    skipped_bytes: int
+
+
+def train_model(
+    sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer = train
+) -> TrainedModel:
+    """Train on the sentences.
+
+    config.dummy_prefix must be decided (not None) for SentencePiece. Raises TokenizerError where the sentences don't
+    support the vocabulary.
+    """
+    used = [sentence for sentence in sentences if len(sentence) <= MAX_SENTENCE_BYTES]
+    if not used:
+        raise TokenizerError("no sentence to learn a vocabulary from; give more text")
+    train_used = _train_wordpiece if config.model_type == WORDPIECE else _train_sentencepiece
+    num_bytes = sum(map(len, used))
+    return TrainedModel(
+        model=train_used(used, config, alphabet, trainer),
+        num_sentences=len(used),
+        num_bytes=num_bytes,
+        num_skipped=len(sentences) - len(used),
+        skipped_bytes=sum(map(len, sentences)) - num_bytes,
+    )
+
+
+def _train_sentencepiece(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer) -> bytes:
+    assert config.dummy_prefix is not None, "it must be decided before the training"
+    smallest = len(alphabet.codes) + _NUM_SPECIALS
+    if config.vocab_size < smallest:
+        raise TokenizerError(
+            f"a vocabulary of {config.vocab_size:,} pieces is smaller than the {smallest:,} that the characters of the "
+            f"text need, {alphabet.num_required:,} required ones (printable ASCII, --required-chars) among them; "
+            "raise --vocab-size or lower --character-coverage"
+        )
+    num_unknown = sum(map(len, sentences)) // _BYTES_PER_UNKNOWN + 1
+    unknown = [UNKNOWN.encode() * _UNKNOWN_PER_SENTENCE] * -(-num_unknown // _UNKNOWN_PER_SENTENCE)
+    options = {
+        "vocab_size": config.vocab_size,
+        "model_type": config.model_type,
+        "character_coverage": 1.0,
+        "required_chars": alphabet.characters,
+        "normalization_rule_name": NormalRule(config.cased).name,
+        "add_dummy_prefix": config.dummy_prefix,
+        "pad_id": 0,
+        "unk_id": 1,
+        "bos_id": -1,
+        "eos_id": -1,
+        "control_symbols": ",".join(CONTROL_SYMBOLS),
+        "max_sentence_length": _MAX_REPLACED_BYTES,
+        "shuffle_input_sentence": False,
+        "num_threads": _THREADS,
+    }
+    try:
+        return trainer(_replace_lost(sentences, config, alphabet) + unknown, options)
+    except RuntimeError as error:
+        if found := re.search(r"set it to a value <= (\d+)", str(error)):
+            raise VocabularyTooLarge(config.vocab_size, int(found.group(1))) from error
+        raise TokenizerError(f"SentencePiece can't train on this text: {str(error).strip()}") from error
+
+
+def _replace_lost(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet) -> list[bytes]:
+    """The sentences with <unk> in place of each lost character. A sentence that holds one is normalised first."""
+    if not alphabet.lost:
+        return sentences
+    rule, lengths = NormalRule(config.cased), np.array([len(sentence) for sentence in sentences])
+    ends = np.cumsum(lengths)
+    text = Sentences(np.frombuffer(b"".join(sentences), np.uint8), ends - lengths, ends)
+    table, replaced = dict.fromkeys(alphabet.lost, UNKNOWN), list(sentences)
+    for i in np.flatnonzero(find_sentences(text, rule, alphabet.lost)).tolist():
+        replaced[i] = rule.normalise(sentences[i].decode()).translate(table).encode()
+    return replaced
+
+
+def _train_wordpiece(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer) -> bytes:
+    rule, codes = BertNormalRule(config.cased), list(alphabet.codes)
+    inside = [chr(code) for code, alone in zip(codes, find_alone(codes, rule.split), strict=True) if not alone]
+    specials = [names[0] for names in ROLES.values()]
+    symbols = [*specials, *map(chr, codes), *(CONTINUING + character for character in inside)]
+    if config.vocab_size < len(symbols):
+        raise TokenizerError(
+            f"a vocabulary of {config.vocab_size:,} pieces is smaller than the {len(symbols):,} that the special "
+            f"pieces and {len(codes):,} characters need, most of them at the beginning of a word and inside one; "
+            "raise --vocab-size or lower --character-coverage"
+        )
+    options = {
+        "vocab_size": config.vocab_size,
+        "symbols": symbols,
+        "lowercase": not config.cased,
+        "lost": "".join(map(chr, alphabet.lost)),
+    }
+    pieces = trainer(sentences, options).decode().split("\n")
+    if len(pieces) < config.vocab_size:
+        raise VocabularyTooLarge(config.vocab_size, len(pieces))
+    return make_wordpiece(pieces, BertRules(lowercase=not config.cased))
