@@ -58,23 +58,15 @@ _LABELS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ShardReport:
-    """A shard folder, measured.
+    """A shard folder, measured."""
 
-    opened: the splits with rows
-    corpus: what the inputs hold; None where they are not given, or where no split has rows
-    statistics: of each split with rows
-    shards: the split whose rows are shown
-    rows: the numbers of these rows, chosen by `choice`
-    input_files: figures of the corpus's files; None without a corpus
-    """
-
-    opened: list[Shards]
-    corpus: CorpusFiles | None
-    statistics: dict[str, Statistics]
-    shards: Shards
-    rows: list[int]
+    opened: list[Shards]  # the splits with rows
+    corpus: CorpusFiles | None  # what the inputs hold; None where they are not given, or where no split has rows
+    statistics: dict[str, Statistics]  # of each split with rows
+    shards: Shards  # the split whose rows are shown
+    rows: list[int]  # the numbers of these rows, chosen by `choice`
     choice: RowChoice
-    input_files: InputFiles | None
+    input_files: InputFiles | None  # figures of the corpus's files; None without a corpus
 
     @property
     def manifest(self) -> Manifest:

@@ -75,19 +75,15 @@ class Vocabulary(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RowRules:
-    """What the rows of a folder are checked against.
-
-    words: the words that are masked whole
-    validation_keys: uint64, sorted, the keys of documents that must not be here
-    """
+    """What the rows of a folder are checked against."""
 
     schema: pyarrow.Schema
     config: ExampleConfig
     bounds: Bounds
     vocabulary: Vocabulary
     pieces: list[str]
-    words: WordRule
-    validation_keys: np.ndarray
+    words: WordRule  # the words that are masked whole
+    validation_keys: np.ndarray  # uint64, sorted, the keys of documents that must not be here
 
 
 def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:

@@ -72,39 +72,25 @@ class SourceStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """Counts over the rows of one split.
-
-    num_unk, num_maskable: <unk>, and all tokens of text
-    num_broken_words: masked in part
-    num_special_masked, num_special_replacements: special ids masked, and shown by masked tokens
-    label_counts: rows of each label of the sentence task, then those without a pair
-    shown_counts: masked tokens that show [MASK], another piece, the original
-    row_lens: rows by tokens, 0 .. max_seq_len
-    span_lens: spans by words, 1 .. config.longest_span, then the longer
-    edge_tokens, edge_masked: maskable and masked tokens at the first EDGE positions of a row's text, at the last EDGE,
-        and between; of rows with over 2 * EDGE tokens of text
-    position_tokens, position_masked: the same at each position of a row, [CLS] at 0, of all rows
-    piece_counts: tokens of each piece of the vocabulary before masking, 0 for special pieces
-    by_source: empty where the rows have no sources
-    """
+    """Counts over the rows of one split."""
 
     config: ExampleConfig
     num_documents: int
     num_unk: int
-    num_maskable: int
-    num_broken_words: int
+    num_maskable: int  # tokens of text
+    num_broken_words: int  # masked in part
     num_special_masked: int
-    num_special_replacements: int
-    label_counts: tuple[int, ...]
-    shown_counts: tuple[int, ...]
-    row_lens: tuple[int, ...]
-    span_lens: tuple[int, ...]
-    edge_tokens: tuple[int, ...]
-    edge_masked: tuple[int, ...]
-    position_tokens: tuple[int, ...]
-    position_masked: tuple[int, ...]
-    piece_counts: tuple[int, ...]
-    by_source: tuple[SourceStatistics, ...] = ()
+    num_special_replacements: int  # masked tokens that show a special piece other than [MASK]
+    label_counts: tuple[int, ...]  # rows of each label of the sentence task, then those without a pair
+    shown_counts: tuple[int, ...]  # masked tokens that show [MASK], another piece, the original
+    row_lens: tuple[int, ...]  # rows by tokens, 0 .. max_seq_len
+    span_lens: tuple[int, ...]  # spans by words, 1 .. config.longest_span, then the longer
+    edge_tokens: tuple[int, ...]  # maskable tokens at the first EDGE positions of a row's text, at the last EDGE, and
+    edge_masked: tuple[int, ...]  # between, and the masked ones; of rows with over 2 * EDGE tokens of text
+    position_tokens: tuple[int, ...]  # maskable tokens at each position of a row, [CLS] at 0, of all rows
+    position_masked: tuple[int, ...]  # the masked ones
+    piece_counts: tuple[int, ...]  # tokens of each piece before masking, 0 for special pieces
+    by_source: tuple[SourceStatistics, ...] = ()  # empty where the rows have no sources
 
     @property
     def num_rows(self) -> int:
@@ -332,18 +318,13 @@ def _measure_rows(batch: Examples, unk_id: int) -> np.ndarray:
 
 
 class OriginalRows(NamedTuple):
-    """Rows as they were before masking.
-
-    ids, offsets, segment_a_len: as in Examples
-    is_masked: bool [tokens]
-    joined: bool [tokens] or [0], see WordRule.find_joined
-    """
+    """Rows as they were before masking. ids, offsets and segment_a_len are as in Examples."""
 
     ids: np.ndarray
     offsets: np.ndarray
     segment_a_len: np.ndarray
-    is_masked: np.ndarray
-    joined: np.ndarray
+    is_masked: np.ndarray  # bool [tokens]
+    joined: np.ndarray  # bool [tokens], or [0] without a word list: see WordRule.find_joined
 
 
 class WordArrays(NamedTuple):
