@@ -15,6 +15,7 @@ from typing import Any
 from albert_data.corpus.damage import REASONS
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.lines.encodings import describe_encodings
+from albert_data.escaping import escape_controls, name_as_text
 from albert_data.inspect import view
 from albert_data.inspect.audit.rows import gather_subject
 from albert_data.inspect.choice import RowChoice, choose_rows
@@ -28,7 +29,7 @@ from albert_data.inspect.input_files import (
     shorten_names,
 )
 from albert_data.inspect.statistics import EDGE, QUANTILES, Figure, Statistics, choose_scripts, count_scripts, measure
-from albert_data.inspect.terminal import count_columns, escape_controls, name_as_text
+from albert_data.inspect.terminal import count_columns
 from albert_data.shards.advice import describe_losses
 from albert_data.shards.manifest import DamagedInputs, Manifest
 from albert_data.shards.reader import Shards, check_split, open_splits

@@ -1,7 +1,7 @@
 """Text for a terminal: escaped, measured in columns, wrapped, coloured.
 
-In: texts, each of one style, escaped by the caller with `escape_controls` (escaping.py, imported here for callers), so
-that no control character or invisible one reaches the terminal. Out: lines.
+In: texts, each of one style, escaped by the caller with `escape_controls` (escaping.py), so that no control character
+or invisible one reaches the terminal. Out: lines.
 """
 
 from __future__ import annotations
@@ -10,10 +10,6 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
-
-from albert_data.escaping import escape_controls as escape_controls
-from albert_data.escaping import make_encodable as make_encodable
-from albert_data.escaping import name_as_text as name_as_text
 
 _NO_COLUMN = frozenset({"Mn", "Me", "Cf"})
 _RESET = "\x1b[0m"

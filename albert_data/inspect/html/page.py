@@ -11,6 +11,7 @@ from string import Template
 from typing import Any
 
 from albert_data.corpus.damage import REASONS
+from albert_data.escaping import escape_controls
 from albert_data.inspect.audit.audit import Audit, audit_splits
 from albert_data.inspect.audit.rules import BAD, LOOK, VERDICTS, Check
 from albert_data.inspect.choice import RowChoice
@@ -27,7 +28,6 @@ from albert_data.inspect.report import (
     tabulate_figures,
     tabulate_scripts,
 )
-from albert_data.inspect.terminal import escape_controls
 from albert_data.pair_tasks import NO_LABEL
 from albert_data.report.page import (
     PageSection,
