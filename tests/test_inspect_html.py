@@ -313,7 +313,7 @@ def test_folders_that_are_no_finished_build_are_one_line_each(tmp_path, capsys) 
         "unfinished": "is a build that is not finished; give its command again to resume it: albert-data build",
         "damaged": "manifest.json can't be read: Unterminated string",
         "keyless": "manifest.json: splits is missing; an object is needed; move it away and build anew",
-        "newer": "is of format albert-data 3; this version reads albert-data 1 and 2: use the version of albert-data",
+        "newer": "is of format albert-data 3; this version reads albert-data 2: build it again, or use the version of",
         "nowhere": "nowhere does not exist; make one with `albert-data build`",
         "file": "file is no folder",
     }
