@@ -1,6 +1,6 @@
 """Makes the files that transformers' AutoTokenizer loads, from a SentencePiece model.
 
-In: a Tokenizer. Out: spiece.model unchanged, tokenizer.json, tokenizer_config.json X
+In: a Tokenizer. Out: spiece.model unchanged, tokenizer.json, tokenizer_config.json (`json_files` makes those
 of other tokenizers). tokenizer.json has pieces, scores and normalisation; transformers can derive these from
 spiece.model only if protobuf is installed.
 A model that puts "▁" before a sentence is loaded as AlbertTokenizer. This class has rules of its own that can't be
