@@ -235,7 +235,7 @@ def test_the_page_has_every_verdict_of_the_audit_and_what_to_do_about_it(tmp_pat
 
 def test_a_set_without_concerns_alarms_nobody(tmp_path) -> None:
     report = inspect_folder(write_small(tmp_path), split="train", choice=RowChoice(count=1))
-    rule = replace(rules.UNKNOWN_RATE, look=2.0, bad=3.0)
+    rule = replace(rules.UNKNOWN_RATE, limits=(2.0, 3.0))
     audit = Audit(folder=tmp_path, checks=[Check(rule=rule, figure=0.5, finding="half")])
     shown = audit_of(render(report, audit))
     assert "1 check for what makes a pretraining set bad: 1 ok. There is nothing to do." in shown
@@ -313,7 +313,7 @@ def test_folders_that_are_no_finished_build_are_one_line_each(tmp_path, capsys) 
         "unfinished": "is a build that is not finished; give its command again to resume it: albert-data build",
         "damaged": "manifest.json can't be read: Unterminated string",
         "keyless": "manifest.json: splits is missing; an object is needed; move it away and build anew",
-        "newer": "is of format albert-data 3; this version reads albert-data 1 and 2: use the version of albert-data",
+        "newer": "is of format albert-data 3; this version reads albert-data 2: build it again, or use the version of",
         "nowhere": "nowhere does not exist; make one with `albert-data build`",
         "file": "file is no folder",
     }

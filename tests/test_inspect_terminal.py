@@ -9,14 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_data.inspect.terminal import (
-    StyledText,
-    count_columns,
-    escape_controls,
-    make_encodable,
-    paint,
-    wrap,
-)
+from albert_data.escaping import escape_controls, make_encodable
+from albert_data.inspect.terminal import StyledText, count_columns, paint, wrap
 
 
 @given(st.text())

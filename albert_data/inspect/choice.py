@@ -27,16 +27,13 @@ _ROWS_AT_ONCE = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class RowChoice:
-    """count: the most rows to show, drawn with `seed`. numbers: these rows instead; text: the first rows that hold it.
+    """Which rows to show."""
 
-    label: only rows with this sop_label.
-    """
-
-    count: int
-    seed: int = 0
-    numbers: tuple[int, ...] = ()
-    text: str | None = None
-    label: int | None = None
+    count: int  # the most rows
+    seed: int = 0  # they are drawn with it
+    numbers: tuple[int, ...] = ()  # these rows instead
+    text: str | None = None  # the first rows that hold it instead
+    label: int | None = None  # only rows with this sop_label
 
     def __post_init__(self) -> None:
         if self.text is not None and not self.text.strip():

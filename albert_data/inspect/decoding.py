@@ -1,6 +1,6 @@
 """Decodes a row: stretches of plain text, and each masked token with its original piece and the piece shown now.
 
-In: a row of a shard. Out: its segments as tokens, for the terminal (view.py) and for the HTML report (html/rows.py).
+In: a row of a shard. Out: its segments as tokens, for the terminal (view.py) and for the HTML report (html/page.py).
 """
 
 from __future__ import annotations

@@ -21,8 +21,9 @@ from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.tasks import read_tasks
 from albert_data.errors import InputError
+from albert_data.escaping import escape_controls, name_as_text
 from albert_data.inspect.audit.rows import Subject
-from albert_data.inspect.terminal import count_columns, escape_controls, name_as_text
+from albert_data.inspect.terminal import count_columns
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import SPACE
 from albert_data.wording import count_of, format_share

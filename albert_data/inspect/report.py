@@ -1,8 +1,7 @@
 """All that `albert-data inspect` shows, measured once and laid out for a person or for a program.
 
 `ShardReport` is the result of one call: text of at most 80 columns, with rows as wide as the terminal, or values for
-JSON.
-html/page.py makes the HTML page of it.
+JSON. html/page.py makes the HTML page of it.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Any
 from albert_data.corpus.damage import REASONS
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.lines.encodings import describe_encodings
+from albert_data.escaping import escape_controls, name_as_text
 from albert_data.inspect import view
 from albert_data.inspect.audit.rows import gather_subject
 from albert_data.inspect.choice import RowChoice, choose_rows
@@ -29,7 +29,7 @@ from albert_data.inspect.input_files import (
     shorten_names,
 )
 from albert_data.inspect.statistics import EDGE, QUANTILES, Figure, Statistics, choose_scripts, count_scripts, measure
-from albert_data.inspect.terminal import count_columns, escape_controls, name_as_text
+from albert_data.inspect.terminal import count_columns
 from albert_data.shards.advice import describe_losses
 from albert_data.shards.manifest import DamagedInputs, Manifest
 from albert_data.shards.reader import Shards, check_split, open_splits
@@ -59,23 +59,15 @@ _LABELS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ShardReport:
-    """A shard folder, measured.
+    """A shard folder, measured."""
 
-    opened: the splits with rows
-    corpus: what the inputs hold; None where they are not given, or where no split has rows
-    statistics: of each split with rows
-    shards: the split whose rows are shown
-    rows: the numbers of these rows, chosen by `choice`
-    input_files: figures of the corpus's files; None without a corpus
-    """
-
-    opened: list[Shards]
-    corpus: CorpusFiles | None
-    statistics: dict[str, Statistics]
-    shards: Shards
-    rows: list[int]
+    opened: list[Shards]  # the splits with rows
+    corpus: CorpusFiles | None  # what the inputs hold; None where they are not given, or where no split has rows
+    statistics: dict[str, Statistics]  # of each split with rows
+    shards: Shards  # the split whose rows are shown
+    rows: list[int]  # the numbers of these rows, chosen by `choice`
     choice: RowChoice
-    input_files: InputFiles | None
+    input_files: InputFiles | None  # figures of the corpus's files; None without a corpus
 
     @property
     def manifest(self) -> Manifest:
@@ -200,19 +192,22 @@ def _fill(text: str, indent: str, hanging: str = "") -> list[str]:
 
 
 def _describe_build(folder: Path, manifest: Manifest) -> list[str]:
+    parts = [f"built by albert-data {manifest.albert_data_version}", count_of(len(manifest.inputs), "input")]
+    return [*_fill(str(folder), ""), *_fill(", ".join([*parts, *describe_settings(manifest)]), "  ")]
+
+
+def describe_settings(manifest: Manifest) -> list[str]:
+    """The most important settings of the build."""
     config, words = manifest.config.examples, "single pieces masked"
     if config.masks_words:
         words = "whole words masked" if manifest.words is None else "whole words masked by a word list"
-    parts = (
-        f"built by albert-data {manifest.albert_data_version}",
-        count_of(len(manifest.inputs), "input"),
+    return [
         f"tokenizer of {count_of(manifest.tokenizer.vocab_size, 'piece')}",
         f"rows of at most {count_of(config.max_seq_len, 'token')}",
         words,
         f"seed {config.seed}",
         f"dupe factor {config.dupe_factor:,}",
-    )
-    return [*_fill(str(folder), ""), *_fill(", ".join(parts), "  ")]
+    ]
 
 
 def _list_counts(manifest: Manifest) -> list[str]:

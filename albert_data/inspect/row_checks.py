@@ -75,19 +75,15 @@ class Vocabulary(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RowRules:
-    """What the rows of a folder are checked against.
-
-    words: the words that are masked whole
-    validation_keys: uint64, sorted, the keys of documents that must not be here
-    """
+    """What the rows of a folder are checked against."""
 
     schema: pyarrow.Schema
     config: ExampleConfig
     bounds: Bounds
     vocabulary: Vocabulary
     pieces: list[str]
-    words: WordRule
-    validation_keys: np.ndarray
+    words: WordRule  # the words that are masked whole
+    validation_keys: np.ndarray  # uint64, sorted, the keys of documents that must not be here
 
 
 def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
@@ -240,12 +236,12 @@ def check_masks(
 
 
 @helper
-def has_alien(ids: np.ndarray, sep: int, positions: np.ndarray, vocabulary: Vocabulary) -> bool:
-    """Whether an unmasked id inside a segment may be alien. False: there is none.
+def find_alien(ids: np.ndarray, sep: int, positions: np.ndarray, vocabulary: Vocabulary) -> int:
+    """The first unmasked token inside a segment that the tokenizer never makes from text, or 0.
 
-    Counts the ids between the lowest and the highest alien id, an interval that is mostly the first few ids. This loop
-    has no branch, so it is compiled to vector instructions. [CLS], [SEP] and masked tokens were checked before, so they
-    are taken off the count, and only if some are left does `find_alien` go through the row.
+    First counts the ids between the lowest and the highest alien id, an interval that is mostly the first few ids. That
+    loop has no branch, so it is compiled to vector instructions. [CLS], [SEP] and masked tokens were checked before, so
+    they are taken off the count, and only if some are left does the slow loop go through the row.
     """
     low, high = vocabulary.alien_low, vocabulary.alien_high
     count = 0
@@ -256,17 +252,13 @@ def has_alien(ids: np.ndarray, sep: int, positions: np.ndarray, vocabulary: Voca
     count -= low <= vocabulary.cls_id and vocabulary.cls_id <= high
     if low <= vocabulary.sep_id and vocabulary.sep_id <= high:
         count -= 1 if sep == len(ids) - 1 else 2
-    return count > 0
-
-
-@helper
-def find_alien(ids: np.ndarray, sep: int, positions: np.ndarray, traits: np.ndarray) -> int:
-    """The first unmasked token inside a segment that the tokenizer never makes from text, or 0."""
+    if count == 0:
+        return 0
     i = 0
     for at in range(1, len(ids) - 1):
         if i < len(positions) and positions[i] == at:
             i += 1
-        elif at != sep and traits[ids[at]] & IS_ALIEN:
+        elif at != sep and vocabulary.traits[ids[at]] & IS_ALIEN:
             return at
     return 0
 
@@ -321,10 +313,9 @@ def check_rows(
         code, at, value = check_frame(ids, sep, rows.sop_label[row], vocabulary)
         if code == SOUND:
             code, at, value = check_masks(ids, sep, places, originals, traits)
-        if code == SOUND and has_alien(ids, sep, places, vocabulary):
-            at = find_alien(ids, sep, places, traits)
-            if at > 0:
-                code, value = SPECIAL_INSIDE, int(ids[at])
+        alien = find_alien(ids, sep, places, vocabulary) if code == SOUND else 0
+        if alien > 0:
+            code, at, value = SPECIAL_INSIDE, alien, int(ids[alien])
         if code == SOUND and has_broken_word(ids, sep, places, originals, traits):
             code = BROKEN_WORD
         codes[row], positions[row], values[row] = code, at, value

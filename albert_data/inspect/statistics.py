@@ -72,39 +72,25 @@ class SourceStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """Counts over the rows of one split.
-
-    num_unk, num_maskable: <unk>, and all tokens of text
-    num_broken_words: masked in part
-    num_special_masked, num_special_replacements: special ids masked, and shown by masked tokens
-    label_counts: rows of each label of the sentence task, then those without a pair
-    shown_counts: masked tokens that show [MASK], another piece, the original
-    row_lens: rows by tokens, 0 .. max_seq_len
-    span_lens: spans by words, 1 .. config.longest_span, then the longer
-    edge_tokens, edge_masked: maskable and masked tokens at the first EDGE positions of a row's text, at the last EDGE,
-        and between; of rows with over 2 * EDGE tokens of text
-    position_tokens, position_masked: the same at each position of a row, [CLS] at 0, of all rows
-    piece_counts: tokens of each piece of the vocabulary before masking, 0 for special pieces
-    by_source: empty where the rows have no sources
-    """
+    """Counts over the rows of one split."""
 
     config: ExampleConfig
     num_documents: int
     num_unk: int
-    num_maskable: int
-    num_broken_words: int
+    num_maskable: int  # tokens of text
+    num_broken_words: int  # masked in part
     num_special_masked: int
-    num_special_replacements: int
-    label_counts: tuple[int, ...]
-    shown_counts: tuple[int, ...]
-    row_lens: tuple[int, ...]
-    span_lens: tuple[int, ...]
-    edge_tokens: tuple[int, ...]
-    edge_masked: tuple[int, ...]
-    position_tokens: tuple[int, ...]
-    position_masked: tuple[int, ...]
-    piece_counts: tuple[int, ...]
-    by_source: tuple[SourceStatistics, ...] = ()
+    num_special_replacements: int  # masked tokens that show a special piece other than [MASK]
+    label_counts: tuple[int, ...]  # rows of each label of the sentence task, then those without a pair
+    shown_counts: tuple[int, ...]  # masked tokens that show [MASK], another piece, the original
+    row_lens: tuple[int, ...]  # rows by tokens, 0 .. max_seq_len
+    span_lens: tuple[int, ...]  # spans by words, 1 .. config.longest_span, then the longer
+    edge_tokens: tuple[int, ...]  # maskable tokens at the first EDGE positions of a row's text, at the last EDGE, and
+    edge_masked: tuple[int, ...]  # between, and the masked ones; of rows with over 2 * EDGE tokens of text
+    position_tokens: tuple[int, ...]  # maskable tokens at each position of a row, [CLS] at 0, of all rows
+    position_masked: tuple[int, ...]  # the masked ones
+    piece_counts: tuple[int, ...]  # tokens of each piece before masking, 0 for special pieces
+    by_source: tuple[SourceStatistics, ...] = ()  # empty where the rows have no sources
 
     @property
     def num_rows(self) -> int:
@@ -292,16 +278,14 @@ def measure(shards: Shards) -> Statistics:
     words = tokenizer.word_rule(config)
     totals = no_counts(config, tokenizer.vocab_size)
     keys = [[np.zeros(0, np.uint64)] for _ in names or ("all",)]
-    of_sources = {name: np.zeros(len(keys), np.int64) for name in _SOURCE_COUNTS}
+    of_sources = np.zeros((len(keys), len(_SOURCE_COUNTS)), np.int64)
     for batch in shards.batches():
-        for name, counts in count_batch(batch, tokenizer.specials, words, config).items():
-            totals[name] += counts
+        count_batch(batch, tokenizer.specials, words, config.span_gap, totals)
         sources = np.zeros(len(batch), np.int64) if batch.sources is None else batch.sources
         for source in np.unique(sources).tolist():
             keys[source].append(np.unique(batch.document_keys[sources == source]))
         if names is not None:
-            for name, of_rows in _measure_rows(batch, tokenizer.unk_id).items():
-                np.add.at(of_sources[name], sources, of_rows)
+            np.add.at(of_sources, sources, _measure_rows(batch, tokenizer.unk_id))
     documents = [np.unique(np.concatenate(parts)) for parts in keys]
     num_unk = int(totals["piece_counts"][tokenizer.unk_id])
     totals["piece_counts"][tokenizer.specials.is_special] = 0
@@ -314,12 +298,8 @@ def measure(shards: Shards) -> Statistics:
         **numbers,
         **counted,
         by_source=tuple(
-            SourceStatistics(
-                name=name,
-                num_documents=len(documents[i]),
-                **{what: int(counts[i]) for what, counts in of_sources.items()},
-            )
-            for i, name in enumerate(names or ())
+            SourceStatistics(name=name, num_documents=len(found), **dict(zip(_SOURCE_COUNTS, counts, strict=True)))
+            for name, found, counts in zip(names or (), documents, of_sources.tolist(), strict=False)
         ),
     )
 
@@ -328,29 +308,23 @@ _NUMBERS = ("num_maskable", "num_broken_words", "num_special_masked", "num_speci
 _SOURCE_COUNTS = ("num_rows", "num_unpaired", "num_tokens", "num_text_tokens", "num_masked", "num_unk")
 
 
-def _measure_rows(batch: Examples, unk_id: int) -> dict[str, np.ndarray]:
-    """_SOURCE_COUNTS of each row."""
+def _measure_rows(batch: Examples, unk_id: int) -> np.ndarray:
+    """The values of _SOURCE_COUNTS: int64 [rows, 6]."""
     row_lens, is_unpaired = np.diff(batch.offsets), batch.sop_label == NO_LABEL
-    is_unk = restore_ids(batch) == unk_id
-    num_specials = np.where(is_unpaired, 2, 3)  # [CLS] and [SEP]; a pair has one [SEP] more
-    num_unk = np.diff(np.append(0, np.cumsum(is_unk))[batch.offsets])
-    values = (1 + 0 * row_lens, is_unpaired, row_lens, row_lens - num_specials, np.diff(batch.mask_offsets), num_unk)
-    return dict(zip(_SOURCE_COUNTS, values, strict=True))
+    num_text = row_lens - np.where(is_unpaired, 2, 3)  # without [CLS] and [SEP]; a pair has one [SEP] more
+    num_unk = np.diff(np.append(0, np.cumsum(restore_ids(batch) == unk_id))[batch.offsets])
+    ones, num_masked = np.ones(len(batch), np.int64), np.diff(batch.mask_offsets)
+    return np.stack([ones, is_unpaired, row_lens, num_text, num_masked, num_unk], axis=1)
 
 
 class OriginalRows(NamedTuple):
-    """Rows as they were before masking.
-
-    ids, offsets, segment_a_len: as in Examples
-    is_masked: bool [tokens]
-    joined: bool [tokens] or [0], see WordRule.find_joined
-    """
+    """Rows as they were before masking. ids, offsets and segment_a_len are as in Examples."""
 
     ids: np.ndarray
     offsets: np.ndarray
     segment_a_len: np.ndarray
-    is_masked: np.ndarray
-    joined: np.ndarray
+    is_masked: np.ndarray  # bool [tokens]
+    joined: np.ndarray  # bool [tokens], or [0] without a word list: see WordRule.find_joined
 
 
 class WordArrays(NamedTuple):
@@ -378,29 +352,26 @@ def no_counts(config: ExampleConfig, vocab_size: int) -> dict[str, np.ndarray]:
     return {name: np.zeros(length, np.int64) for name, length in lengths.items()}
 
 
-def count_batch(batch: Examples, specials: Specials, words: WordRule, config: ExampleConfig) -> dict[str, np.ndarray]:
-    """The counts of rows within their bounds, see no_counts."""
-    is_special = specials.is_special
-    counts = no_counts(config, len(is_special))
-    original, masked = restore_ids(batch), locate_masks(batch)
+def count_batch(batch: Examples, specials: Specials, words: WordRule, gap: int, counts: dict[str, np.ndarray]) -> None:
+    """Add up the counts of rows within their bounds. gap: between spans, in words; counts: by `no_counts`."""
+    is_special, original, masked = specials.is_special, restore_ids(batch), locate_masks(batch)
     is_masked = np.zeros(len(original), np.bool_)
     is_masked[masked] = True
     rows = OriginalRows(original, batch.offsets, batch.segment_a_len, is_masked, words.find_joined(original))
     arrays = WordArrays(is_special, words.starts, words.standalone)
-    count_words(rows, arrays, config.span_gap, counts["numbers"], counts["span_lens"])
+    count_words(rows, arrays, gap, counts["numbers"], counts["span_lens"])
     at_edges = (counts["edge_tokens"], counts["edge_masked"])
     count_places(rows, is_special, *at_edges, counts["position_tokens"], counts["position_masked"])
     shown = batch.input_ids[masked]
     shows_mask = shown == specials.mask_id
     kept = ~shows_mask & (shown == batch.masked_ids)
     random = ~shows_mask & ~kept
-    counts["shown_counts"][:] = shows_mask.sum(), random.sum(), kept.sum()
-    counts["numbers"][2:] = is_special[batch.masked_ids].sum(), (is_special[shown] & random).sum()
-    labels = (*range(len(config.task.orders)), NO_LABEL)
-    counts["label_counts"][:] = [np.count_nonzero(batch.sop_label == label) for label in labels]
-    counts["row_lens"][:] = np.bincount(np.diff(batch.offsets), minlength=config.max_seq_len + 1)
-    counts["piece_counts"][:] = np.bincount(original, minlength=len(is_special))
-    return counts
+    counts["shown_counts"] += [shows_mask.sum(), random.sum(), kept.sum()]
+    counts["numbers"][2:] += [is_special[batch.masked_ids].sum(), (is_special[shown] & random).sum()]
+    labels = (*range(len(counts["label_counts"]) - 1), NO_LABEL)
+    counts["label_counts"] += [np.count_nonzero(batch.sop_label == label) for label in labels]
+    counts["row_lens"] += np.bincount(np.diff(batch.offsets), minlength=len(counts["row_lens"]))
+    counts["piece_counts"] += np.bincount(original, minlength=len(is_special))
 
 
 @helper

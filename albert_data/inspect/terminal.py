@@ -1,26 +1,21 @@
 """Text for a terminal: escaped, measured in columns, wrapped, coloured.
 
-In: texts, each of one style, escaped by the caller with `escape_controls` (escaping.py, imported here for callers), so
-that no control character or invisible one reaches the terminal. Out: lines.
+In: texts, each of one style, escaped by the caller with `escape_controls` (escaping.py), so that no control character
+or invisible one reaches the terminal. Out: lines.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-
-from albert_data.escaping import escape_controls as escape_controls
-from albert_data.escaping import make_encodable as make_encodable
-from albert_data.escaping import name_as_text as name_as_text
+from typing import NamedTuple
 
 _NO_COLUMN = frozenset({"Mn", "Me", "Cf"})
 _RESET = "\x1b[0m"
 
 
-@dataclass(frozen=True, kw_only=True)
-class StyledText:
+class StyledText(NamedTuple):
     """Text of one style. style: a name that `paint` knows, or "" for none."""
 
     text: str
@@ -89,7 +84,7 @@ def _find_line_end(text: str, may_break: Sequence[bool], begin: int, width: int)
 
 def _group_styles(text: str, styles: Sequence[str]) -> Line:
     pairs = groupby(zip(text, styles, strict=True), key=lambda pair: pair[1])
-    return [StyledText(text="".join(character for character, _ in group), style=style) for style, group in pairs]
+    return [StyledText("".join(character for character, _ in group), style) for style, group in pairs]
 
 
 def paint(line: Line, palette: Mapping[str, str]) -> str:

@@ -281,10 +281,10 @@ def describe_sound(folder: Path, *, quick: bool = False) -> str:
 
 @dataclass(kw_only=True)
 class Checked:
-    """The result for one file. keys: uint64, of the documents in it, if they were asked for."""
+    """The result for one shard."""
 
     faults: list[Fault] = field(default_factory=list)
-    keys: list[np.ndarray] = field(default_factory=list)
+    keys: list[np.ndarray] = field(default_factory=list)  # uint64, of the documents in it, if they were asked for
 
 
 def check_file(
@@ -316,16 +316,13 @@ def check_file(
 
 @dataclass(frozen=True, kw_only=True)
 class ShardCheck:
-    """Checks shards, one a call. rules: None for sizes and hashes alone; keeps_keys: whether Checked.keys is wanted.
-
-    others: see check_file.
-    """
+    """Checks shards, one a call."""
 
     folder: Path
-    rules: RowRules | None
-    others: Mapping[str, str]
+    rules: RowRules | None  # None for sizes and hashes alone
+    others: Mapping[str, str]  # see check_file
     compression: str
-    keeps_keys: bool
+    keeps_keys: bool  # whether Checked.keys is wanted
     advance: Advance
 
     def __call__(self, shard: ShardEntry) -> Checked:

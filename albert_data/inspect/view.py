@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from albert_data.escaping import escape_controls
 from albert_data.inspect.decoding import KEPT, MASKED, PLAIN, RANDOM, Token, decode_segments, name_pair
-from albert_data.inspect.terminal import StyledText, escape_controls, paint, wrap
+from albert_data.inspect.terminal import StyledText, paint, wrap
 from albert_data.pair_tasks import PAIR_TASKS, PairTask
 from albert_data.shards.reader import Example
 from albert_data.tokenizer.model import Tokenizer
@@ -30,12 +31,8 @@ _LEGEND = (
 
 
 def show_legend(width: int = 80, *, colour: bool = False) -> str:
-    lines = (_show_labelled(f"{mark:10}", style, text, width, colour) for style, mark, text in _LEGEND)
-    return "\n".join(lines)
-
-
-def _show_labelled(label: str, style: str, text: str, width: int, colour: bool) -> str:
-    return _lay_out(StyledText(text=label, style=style), [StyledText(text=text)], width, colour)
+    marks = ((StyledText(f"{mark:10}", style), [StyledText(text)]) for style, mark, text in _LEGEND)
+    return "\n".join(_lay_out(mark, text, width, colour) for mark, text in marks)
 
 
 def show_example(
@@ -56,10 +53,10 @@ def show_example(
     ]
     if example.document_key_b not in (None, example.document_key):
         parts.append(f"B of document {example.document_key_b:016x}")
-    lines = [_lay_out(StyledText(text=""), [StyledText(text=", ".join(parts), style="label")], width, colour)]
+    lines = [_lay_out(StyledText(""), [StyledText(", ".join(parts), "label")], width, colour)]
     for name, tokens in decode_segments(example, tokenizer):
         texts = [text for token in tokens for text in _style_token(token)]
-        lines.append(_lay_out(StyledText(text=f"  {name}  ", style="label"), texts, width, colour))
+        lines.append(_lay_out(StyledText(f"  {name}  ", "label"), texts, width, colour))
     return "\n".join(lines)
 
 
@@ -67,17 +64,17 @@ def _lay_out(label: StyledText, texts: list[StyledText], width: int, colour: boo
     """The label, and the text beside it in lines as wide as the terminal."""
     palette = PALETTE if colour else {}
     wrapped = wrap(texts, max(width, MIN_WIDTH) - len(label.text)) or [[]]
-    indent = StyledText(text=" " * len(label.text))
+    indent = StyledText(" " * len(label.text))
     lines = [[label if i == 0 else indent, *line] for i, line in enumerate(wrapped)]
     return "\n".join(paint(line, palette).rstrip() for line in lines)
 
 
 def _style_token(token: Token) -> list[StyledText]:
     if token.kind == PLAIN:
-        return [StyledText(text=_protect(token.original, _OUTSIDE))]
+        return [StyledText(_protect(token.original, _OUTSIDE))]
     original, shown = (_protect(name, _INSIDE) for name in name_pair(token))
     marks = {MASKED: f"[MASK:{original}]", KEPT: f"={original}=", RANDOM: f"{{{shown}<-{original}}}"}
-    return [StyledText(text=" " if token.starts_word else ""), StyledText(text=marks[token.kind], style=token.kind)]
+    return [StyledText(" " if token.starts_word else ""), StyledText(marks[token.kind], token.kind)]
 
 
 def _protect(text: str, marks: re.Pattern[str]) -> str:

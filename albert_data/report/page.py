@@ -28,14 +28,13 @@ class PageSection:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """A drawing with its meaning. says: the meaning as a sentence, for screen readers too;
-    table: its numbers, the names of the columns first."""
+    """A drawing with its meaning."""
 
     name: str
     title: str
-    says: str
+    says: str  # the meaning as a sentence, for screen readers too
     svg: str
-    table: Sequence[Sequence[str]] = field(default=())
+    table: Sequence[Sequence[str]] = field(default=())  # its numbers, the names of the columns first
 
 
 def escape(text: str) -> str:

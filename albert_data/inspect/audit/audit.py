@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from albert_data.corpus.inputs import Input, check_reach, list_samples
+from albert_data.escaping import escape_controls, name_as_text
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.guesses import check_lengths, check_random, check_surface
 from albert_data.inspect.audit.rows import WINDOW, Subject, choose_documents, gather_subject, gather_windows
@@ -31,7 +32,6 @@ from albert_data.inspect.input_files import (
     find_lost,
     read_corpus,
 )
-from albert_data.inspect.terminal import escape_controls, name_as_text
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.pair_tasks import RANDOM_B, SWAPPED
 from albert_data.shards.advice import advise_on

@@ -117,9 +117,8 @@ def _make_design(features: Features) -> StateDesign:
         tells[a[a != b]] = tells[b[a != b]] = True
     numbers: np.ndarray = (np.cumsum(tells) - tells).astype(np.int16)
     numbers[~tells] = 0  # any number will do: both segments have the same one, so they cancel out
-    return StateDesign(
-        states_a=numbers[features.states_a], states_b=numbers[features.states_b], num_states=int(tells.sum())
-    )
+    states_a, states_b = numbers[features.states_a], numbers[features.states_b]
+    return StateDesign(states_a=states_a, states_b=states_b, num_states=int(tells.sum()))
 
 
 def find_strongest(features: Features, is_swapped: np.ndarray, groups: tuple[str, ...]) -> list[Sign]:

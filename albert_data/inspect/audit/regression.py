@@ -57,22 +57,19 @@ class StateDesign:
     num_states: int
 
     def gram(self, fold: np.ndarray) -> np.ndarray:
-        out = np.zeros((FOLDS, self.num_states, self.num_states))
-        add_products(self.states_a, self.states_b, fold, out)
-        return out
+        return sum_products(self.states_a, self.states_b, fold, self.num_states)
 
     def score(self, weights: np.ndarray) -> np.ndarray:
-        out = np.empty(len(self.states_a))
-        add_weights(self.states_a, self.states_b, weights, out)
-        return out
+        return sum_weights(self.states_a, self.states_b, weights)
 
     def project(self, values: np.ndarray) -> np.ndarray:
-        out = np.zeros(self.num_states)
-        add_values(self.states_a, self.states_b, values, out)
-        return out
+        return sum_values(self.states_a, self.states_b, values, self.num_states)
 
 
-def cross_validate(design: NumberDesign | StateDesign, is_swapped: np.ndarray, fold: np.ndarray) -> np.ndarray:
+Design = NumberDesign | StateDesign
+
+
+def cross_validate(design: Design, is_swapped: np.ndarray, fold: np.ndarray) -> np.ndarray:
     """Whether each row's guess is right: 1.0, 0.0, or 0.5 where there is none. fold: int below FOLDS, of each row."""
     grams = design.gram(fold)
     guesses = np.zeros(len(fold))
@@ -85,9 +82,7 @@ def cross_validate(design: NumberDesign | StateDesign, is_swapped: np.ndarray, f
     return right
 
 
-def _fit(
-    design: NumberDesign | StateDesign, gram: np.ndarray, is_swapped: np.ndarray, learns: np.ndarray
-) -> np.ndarray:
+def _fit(design: Design, gram: np.ndarray, is_swapped: np.ndarray, learns: np.ndarray) -> np.ndarray:
     """The scores of all rows, with weights fitted on some of them. learns: 1.0 for these, 0.0 for the others."""
     penalty = RIDGE * max(learns.sum(), 1.0)
     bound = np.linalg.inv(gram / 4 + penalty * np.eye(len(gram)))
@@ -103,9 +98,9 @@ def _fit(
 
 
 @kernel
-def add_products(states_a: np.ndarray, states_b: np.ndarray, fold: np.ndarray, out: np.ndarray) -> None:
-    """Add the products of the columns of StateDesign in each fold. out: float64, (folds, states, states)."""
-    num_features = states_a.shape[1]
+def sum_products(states_a: np.ndarray, states_b: np.ndarray, fold: np.ndarray, num_states: int) -> np.ndarray:
+    """StateDesign.gram."""
+    out, num_features = np.zeros((FOLDS, num_states, num_states)), states_a.shape[1]
     columns, values = np.empty(2 * num_features, np.int64), np.empty(2 * num_features)
     for row in range(len(states_a)):
         count = 0
@@ -119,22 +114,27 @@ def add_products(states_a: np.ndarray, states_b: np.ndarray, fold: np.ndarray, o
         for i in range(count):
             for j in range(count):
                 out[fold[row], columns[i], columns[j]] += values[i] * values[j]
+    return out
 
 
 @kernel
-def add_weights(states_a: np.ndarray, states_b: np.ndarray, weights: np.ndarray, out: np.ndarray) -> None:
-    """Write the weighted sum of the columns of StateDesign for each row."""
+def sum_weights(states_a: np.ndarray, states_b: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """StateDesign.score."""
+    out = np.empty(len(states_a))
     for row in range(len(states_a)):
         total = 0.0
         for i in range(states_a.shape[1]):
             total += weights[states_a[row, i]] - weights[states_b[row, i]]
         out[row] = total
+    return out
 
 
 @kernel
-def add_values(states_a: np.ndarray, states_b: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
-    """Add up the products of the columns of StateDesign with a value for each row."""
+def sum_values(states_a: np.ndarray, states_b: np.ndarray, values: np.ndarray, num_states: int) -> np.ndarray:
+    """StateDesign.project."""
+    out = np.zeros(num_states)
     for row in range(len(states_a)):
         for i in range(states_a.shape[1]):
             out[states_a[row, i]] += values[row]
             out[states_b[row, i]] -= values[row]
+    return out

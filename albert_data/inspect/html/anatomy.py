@@ -164,11 +164,8 @@ def render_anatomy(shards: Shards, measured: Mapping[str, Statistics]) -> str:
     example, segments = shards[row], read_segments(shards, row)
     task, unit = shards.manifest.config.examples.task, "word" if statistics.config.masks_words else "piece"
     in_document = segments[::-1] if example.sop_label == task.label_of(SWAPPED) else segments
-    about = (
-        f"Row {row:,} of {shards.split}: {count_of(len(example.input_ids), 'token')}, "
-        f"{len(example.masked_positions):,} of them masked. "
-        "It is chosen because it shows most of what is explained here."
-    )
+    tokens = f"{count_of(len(example.input_ids), 'token')}, {len(example.masked_positions):,} of them masked"
+    about = f"Row {row:,} of {shards.split}: {tokens}. It is chosen because it shows most of what is explained here."
     language = escape(shards.manifest.find_text_config(example.source).language)
     steps = [
         ("Sentences of a document", _render_sentences(example, in_document, language)),
@@ -205,30 +202,30 @@ def _render_pair(example: Example, segments: Sequence[Segment], task: PairTask) 
         return "<p>Every row is one segment: this set has no sentence task.</p>"
     if len(segments) == 1:
         return f"<p>This row has no pair: label {NO_LABEL}. The model is not asked for its order.</p>"
-    says = _PAIR_TEXTS[task.name]
-    numbers, count = [], 1
-    for segment in segments:
-        last = count + len(segment.sentences) - 1
-        numbers.append(f"sentence {count}" if last == count else f"sentences {count} to {last}")
-        count = last + 1
+    first, second = segments
+    ends = [0, len(first.sentences), len(first.sentences) + len(second.sentences)]
+    names = [
+        f"sentence {end}" if end == begin + 1 else f"sentences {begin + 1} to {end}"
+        for begin, end in zip(ends, ends[1:], strict=False)
+    ]
     if example.sop_label == task.label_of(RANDOM_B):
-        numbers[1] = "what follows A"
+        names[1] = "what follows A"
     ways = {
-        IN_ORDER: [*zip(segments, numbers, strict=True)],
-        SWAPPED: [*zip(segments[::-1], numbers[::-1], strict=True)],
-        RANDOM_B: [*zip(segments, [numbers[0], "of another document"], strict=True)],
+        IN_ORDER: [(first, names[0]), (second, names[1])],
+        SWAPPED: [(second, names[1]), (first, names[0])],
+        RANDOM_B: [(first, names[0]), (second, "of another document")],
     }
     orders = []
     for label, order in enumerate(task.orders):
-        title, here = f"{order.capitalize()}, label {label}", example.sop_label == label
-        mark = " <strong>(this row)</strong>" if here else ""
+        here = example.sop_label == label
+        title = f"{order.capitalize()}, label {label}{' <strong>(this row)</strong>' if here else ''}"
         blocks = "".join(
             f'<span class="block {segment.name}">{name}: {text}</span>{_special("[SEP]")}'
             for name, (segment, text) in zip("AB", ways[order], strict=True)
         )
         tokens = _special("[CLS]") + blocks
-        orders.append(f'<div class="order{" here" * here}"><p>{title}{mark}</p><div class="flow">{tokens}</div></div>')
-    return f"<p>{escape(says)}</p>" + "".join(orders)
+        orders.append(f'<div class="order{" here" * here}"><p>{title}</p><div class="flow">{tokens}</div></div>')
+    return f"<p>{escape(_PAIR_TEXTS[task.name])}</p>" + "".join(orders)
 
 
 def _special(name: str) -> str:

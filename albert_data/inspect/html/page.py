@@ -11,6 +11,7 @@ from string import Template
 from typing import Any
 
 from albert_data.corpus.damage import REASONS
+from albert_data.escaping import escape_controls
 from albert_data.inspect.audit.audit import Audit, audit_splits
 from albert_data.inspect.audit.rules import BAD, LOOK, VERDICTS, Check
 from albert_data.inspect.choice import RowChoice
@@ -20,13 +21,13 @@ from albert_data.inspect.html.charts import draw_charts
 from albert_data.inspect.report import (
     ShardReport,
     describe_damaged,
+    describe_settings,
     format_bytes,
     format_figure,
     name_encodings,
     tabulate_figures,
     tabulate_scripts,
 )
-from albert_data.inspect.terminal import escape_controls
 from albert_data.pair_tasks import NO_LABEL
 from albert_data.report.page import (
     PageSection,
@@ -40,7 +41,6 @@ from albert_data.report.page import (
     render_tiles,
 )
 from albert_data.shards.advice import describe_losses
-from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Example, Shards
 from albert_data.storage import find_storage, make_path
 from albert_data.tokenizer.model import Tokenizer
@@ -64,6 +64,8 @@ def render(report: ShardReport, audit: Audit | None = None) -> str:
     shards, statistics = report.shards, report.statistics
     data, num_embedded = embed_rows(shards, report.rows)
     audit = audit or audit_splits(shards.folder, report.opened, report.corpus)
+    manifest = report.manifest
+    built = f"Built by albert-data {manifest.albert_data_version} from {count_of(len(manifest.inputs), 'input')}"
     parts = {
         "Summary": render_tiles(_list_tiles(report)),
         "Anatomy of a row": render_anatomy(shards, statistics),
@@ -77,24 +79,11 @@ def render(report: ShardReport, audit: Audit | None = None) -> str:
         [PageSection(name=title.split()[0].lower(), title=title, body=body) for title, body in parts.items()],
         kind="ALBERT pretraining shards",
         title=make_path(find_storage(shards.folder).resolve(shards.folder)).name,
-        about=_describe(shards.manifest),
+        about=f"{', '.join([built, *describe_settings(manifest)])}.",
         style=read_asset(__package__, "rows.css"),
         script=read_asset(__package__, "rows.js"),
         data=data,
     )
-
-
-def _describe(manifest: Manifest) -> str:
-    config = manifest.config.examples
-    parts = (
-        f"Built by albert-data {manifest.albert_data_version} from {count_of(len(manifest.inputs), 'input')}",
-        f"tokenizer of {count_of(manifest.tokenizer.vocab_size, 'piece')}",
-        f"rows of at most {config.max_seq_len:,} tokens",
-        "whole words masked" if config.masks_words else "single pieces masked",
-        f"seed {config.seed}",
-        f"dupe factor {config.dupe_factor:,}",
-    )
-    return ", ".join(parts) + "."
 
 
 def _list_tiles(report: ShardReport) -> Iterable[tuple[str, str]]:
