@@ -76,9 +76,10 @@ class _Reader:
         # Any line may begin with a byte order mark: in joined files each file may have one.
         self._line = line[len(_BOM) :] if line[: len(_BOM)] == _BOM else line
         try:
-            return self._take_text(self._decoder.decode(self._line))
+            record = self._decoder.decode(self._line)
         except (msgspec.DecodeError, RecursionError):
             return self._read_odd(str(self._line, "utf-8"))
+        return self._take_text(record)
 
     def _repair(self, line: memoryview) -> memoryview:
         """The line as valid UTF-8, or as much of it as is too long."""
