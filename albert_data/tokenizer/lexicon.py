@@ -35,9 +35,11 @@ _MAX_FREQUENCY = 1e15
 
 
 class PieceTexts(NamedTuple):
-    """The text of each piece that is all in scripts without spaces, empty for the others.
+    """The text of each of V pieces that is all in scripts without spaces, empty for the others.
 
-    utf8: uint8; offsets: int64, one more than pieces; is_first: bool, whether a piece begins with a space.
+    utf8: uint8
+    offsets: int64 [V + 1], in bytes
+    is_first: bool [V], whether a piece begins with a space
     """
 
     utf8: np.ndarray
@@ -46,7 +48,12 @@ class PieceTexts(NamedTuple):
 
 
 class DivisionScratch(NamedTuple):
-    """For one stretch of text. utf8: uint8; of each position, best: float64, ends: int64, where the word there ends."""
+    """For one stretch of text.
+
+    utf8: uint8
+    best: float64, of each position the score of the text from there on
+    ends: int64, of each position where the word there ends
+    """
 
     utf8: np.ndarray
     best: np.ndarray
@@ -81,10 +88,8 @@ def make_lexicon(piece_texts: list[bytes], is_first: np.ndarray, frequencies: di
             words,
             list(range(len(words))),
             [math.log(frequency) - log_total for frequency in frequencies.values()],
-            lowest_score=0.0,
             unk_id=0,
             vocab_size=len(words),
-            byte_fallback=False,
         ),
         unknown_score=-log_total,
     )

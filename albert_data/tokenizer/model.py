@@ -25,9 +25,8 @@ from albert_data.tokenizer.chunks.cutting import PADDING
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
 from albert_data.tokenizer.kinds import Kind, TextEncoder, id_dtype_of
 from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, parse_words, read_words
-from albert_data.tokenizer.library import LibraryKind
+from albert_data.tokenizer.library import LibraryKind, include_spaces
 from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME, SentencePieceKind
-from albert_data.tokenizer.spaces import include_spaces
 from albert_data.tokenizer.strings import read_strings
 from albert_data.tokenizer.tokenizer_json import JSON_NAME, is_json, is_wordpiece, parse_json
 from albert_data.tokenizer.vocab_txt import VOCAB_NAME, read_vocab

@@ -7,6 +7,7 @@ was learnt from cased text.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,8 @@ def read_vocab(path: Path, data: bytes) -> tuple[bytes, str | None]:
     """A tokenizer.json, and what was decided about case for want of a file that says it. Raises TokenizerError."""
     name = f"tokenizer {path}"
     pieces = _split_lines(data, name)
-    if lacking := [names[0] for names in ROLES.values() if names[0] not in pieces]:
-        raise TokenizerError(f"{name} lacks {', '.join(lacking)}; a vocab.txt of WordPiece needs a line for each")
-    _check_lines(pieces, name)
-    note, by_pieces = None, BertRules(lowercase=not any(map(_is_cased, pieces)))
-    rules, has_case = _find_rules(path.parent, by_pieces)
+    rules, has_case = _find_rules(path.parent, BertRules(lowercase=not any(map(_is_cased, pieces))))
+    note = None
     if not has_case:
         seen, done = ("no", "is made lower case and loses its accents") if rules.lowercase else ("a", "keeps its case")
         note = f"{name}: {seen} piece has a capital letter, so text {done}; do_lower_case in {CONFIG_NAME} decides it"
@@ -49,14 +47,12 @@ def read_vocab(path: Path, data: bytes) -> tuple[bytes, str | None]:
 
 def _split_lines(data: bytes, name: str) -> list[str]:
     try:
-        lines = data.decode("utf-8-sig").replace("\r\n", "\n").split("\n")
+        pieces = data.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise TokenizerError(f"{name} is not UTF-8 (line {line:,}); a vocabulary has a piece on each line") from error
-    return lines[:-1] if lines[-1] == "" else lines
-
-
-def _check_lines(pieces: list[str], name: str) -> None:
+    if lacking := [names[0] for names in ROLES.values() if names[0] not in pieces]:
+        raise TokenizerError(f"{name} lacks {', '.join(lacking)}; a vocab.txt of WordPiece needs a line for each")
     numbers: dict[str, int] = {}
     for number, piece in enumerate(pieces, 1):
         if piece in numbers or not piece:
@@ -65,6 +61,7 @@ def _check_lines(pieces: list[str], name: str) -> None:
                 f"{name} has {what} on line {number:,}; each line needs a piece of its own, as its number is its id"
             )
         numbers[piece] = number
+    return pieces
 
 
 def _find_rules(folder: Path, default: BertRules) -> tuple[BertRules, bool]:
@@ -72,39 +69,28 @@ def _find_rules(folder: Path, default: BertRules) -> tuple[BertRules, bool]:
 
     tokenizer_config.json has precedence, as in transformers.
     """
-    rules, settings = _read_tokenizer(folder / JSON_NAME), _read_settings(folder / CONFIG_NAME)
-    found = {ours: settings[theirs] for theirs, ours in _RULES.items() if theirs in settings}
+    values = _read_beside(folder / JSON_NAME, lambda path: parse_json(read_bytes(path), f"tokenizer {path}"))
+    rules = read_rules(values) if values is not None and is_wordpiece(values) else None
+    found: dict[str, Any] = {}
+    path = folder / CONFIG_NAME
+    for name, value in (_read_beside(path, read_json) or {}).items():
+        if name not in _RULES:
+            continue
+        if not (isinstance(value, bool) or value is None):
+            raise TokenizerError(f"{path}: {name} is {value!r:.80}; true or false is needed")
+        if name == "strip_accents" or value is not None:  # null is the default of strip_accents, and else says nothing
+            found[_RULES[name]] = value
     return replace(rules or default, **found), rules is not None or "lowercase" in found
 
 
-def _read_tokenizer(path: Path) -> BertRules | None:
+def _read_beside(path: Path, read: Callable[[Path], dict[str, Any]]) -> dict[str, Any] | None:
     try:
-        values = parse_json(read_bytes(path), f"tokenizer {path}")
+        return read(path)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise _can_not_read(path, error) from error
-    return read_rules(values) if is_wordpiece(values) else None
-
-
-def _can_not_read(path: Path, error: OSError | ValueError) -> TokenizerError:
-    why = error.strerror if isinstance(error, OSError) else error
-    return TokenizerError(f"{path} can't be read ({why}); it says whether text is made lower case")
-
-
-def _read_settings(path: Path) -> dict[str, Any]:
-    try:
-        settings = read_json(path)
-    except FileNotFoundError:
-        return {}
     except (OSError, ValueError) as error:
-        raise _can_not_read(path, error) from error
-    for name in _RULES:
-        value = settings.get(name)
-        if not (isinstance(value, bool) or value is None):
-            raise TokenizerError(f"{path}: {name} is {value!r:.80}; true or false is needed")
-    # null is the default of strip_accents, and says nothing of the others.
-    return {name: value for name, value in settings.items() if name == "strip_accents" or value is not None}
+        why = error.strerror if isinstance(error, OSError) else error
+        raise TokenizerError(f"{path} can't be read ({why}); it says whether text is made lower case") from error
 
 
 def _is_cased(piece: str) -> bool:

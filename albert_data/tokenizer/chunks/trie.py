@@ -103,10 +103,10 @@ def make_trie(
     ids: list[int],
     scores: list[float],
     *,
-    lowest_score: float,
     unk_id: int,
     vocab_size: int,
-    byte_fallback: bool,
+    lowest_score: float = 0.0,
+    byte_fallback: bool = False,
 ) -> Trie:
     """A trie of the pieces that are matched against text, of fewer than MAX_CHARACTERS. There may be none.
 

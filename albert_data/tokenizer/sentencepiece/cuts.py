@@ -13,7 +13,7 @@ position between them are independent. Six things need care:
   again. No piece may hold a "▁" after another character. The first part of a sentence gets a "▁" too if the model
   adds one there (add_dummy_prefix); if not, it is normalised like a part that continues a word, without a "▁". The same
   bytes have other ids after a space, so the chunk table distinguishes the two kinds of parts.
-- *Unknown characters* in a row give one unknown id, so two that meet at a cut become one (encoding.write_ids). At a
+- *Unknown characters* in a row give one unknown id, so two that meet at a cut become one (table.write_ids). At a
   space they meet only where "▁" itself is no piece, so that it is unknown too.
 - *Rounding.* A unigram model sums scores in float32 along the sentence, so SentencePiece may prefer either of two
   ways of nearly equal scores. Both sums start from the same value, and each addition errs by at most 2^-24 of the
