@@ -100,7 +100,7 @@ class Tokenizer:
 
     def compile_rare(self) -> None:
         """Compile the kernels that the encoding of a few words does not compile. Raises what `prepare` raises."""
-        self._kind.compile_rare(self._encoder)
+        self._encoder.compile_rare()
 
     @property
     def _encoder(self) -> TextEncoder:

@@ -130,9 +130,6 @@ class WordPieceKind(JsonKind):
     def prepare(self) -> None:
         _ = self._chunk_model
 
-    def compile_rare(self, encoder: ChunkEncoder) -> None:
-        encoder.compile_rare()
-
     def make_encoder(self) -> ChunkEncoder:
         return ChunkEncoder(self._chunk_model)
 

@@ -202,7 +202,7 @@ def learn_vocabulary(
     if rule is not None:
         alphabet = choose_alphabet(rule.apply(corpus.characters), config, rule.normalise)
     else:
-        alphabet = choose_alphabet(corpus.characters, config, NormalRule(config.cased).normalise)
+        alphabet = choose_alphabet(corpus.characters, config)
         if config.dummy_prefix is None:
             config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST_UNSPACED)
     size = sum(map(len, corpus.sentences)) / 1e6

@@ -83,21 +83,6 @@ class Nodes(NamedTuple):
     ends: np.ndarray
 
 
-class NumberingScratch(NamedTuple):
-    """Scratch buffers of number_nodes.
-
-    youngest, elder: int32 [nodes], the node's last child, and its parent's child before it; 0 for none
-    is_taken, is_used: bool [indices], whether an entry is there, and whether it is the number of a node
-    num_free: int64 [blocks], free indices
-    """
-
-    youngest: np.ndarray
-    elder: np.ndarray
-    is_taken: np.ndarray
-    is_used: np.ndarray
-    num_free: np.ndarray
-
-
 def make_trie(
     pieces: list[str],
     ids: list[int],
@@ -119,7 +104,7 @@ def make_trie(
     scores_of_ids[ids] = scores
     return Trie(
         entries=entries,
-        first_entries=find_first_entries(entries, root, np.zeros(NUM_FIRST, np.uint64), np.empty(3, np.uint8)),
+        first_entries=find_first_entries(entries, root),
         scores=scores_of_ids,
         settings=TrieSettings(
             root=root,
@@ -145,22 +130,12 @@ def _lay_out(pieces: list[bytes], ids: list[int]) -> tuple[np.ndarray, int]:
     # Descending and stable; NumPy sorts 16-bit integers by radix sort, in linear time.
     most_first = np.argsort(_BLOCK - num_children.astype(np.uint16), kind="stable")[: np.count_nonzero(num_children)]
     numbers, num_blocks = np.full(num_nodes, LEAF), 1 + num_nodes // _BLOCK
-    while not number_nodes(nodes, num_children, most_first, numbers, _make_scratch(num_nodes, num_blocks)):
+    while not number_nodes(nodes, num_children, most_first, num_blocks, numbers):
         num_blocks *= 2
     indices = (numbers[nodes.parents] ^ nodes.labels)[1:]
     entries = np.zeros(indices.max() // _BLOCK * _BLOCK + _BLOCK, np.uint64)
     entries[indices] = (numbers << _NODE_SHIFT | nodes.ends.astype(np.int64) << _PIECE_SHIFT | nodes.labels + 1)[1:]
     return entries, int(numbers[0])
-
-
-def _make_scratch(num_nodes: int, num_blocks: int) -> NumberingScratch:
-    return NumberingScratch(
-        youngest=np.zeros(num_nodes, np.int32),
-        elder=np.zeros(num_nodes, np.int32),
-        is_taken=np.zeros(_BLOCK * num_blocks, np.bool_),
-        is_used=np.zeros(_BLOCK * num_blocks, np.bool_),
-        num_free=np.full(num_blocks, _BLOCK, np.int64),
-    )
 
 
 @helper
@@ -184,8 +159,9 @@ def read_entry(entry: U64) -> tuple[int, int]:
 
 
 @kernel
-def find_first_entries(entries: np.ndarray, root: int, found: np.ndarray, utf8: np.ndarray) -> np.ndarray:
-    """Fill in Trie.first_entries, which are zeros. utf8: uint8, of 3 bytes, scratch."""
+def find_first_entries(entries: np.ndarray, root: int) -> np.ndarray:
+    """Trie.first_entries."""
+    found, utf8 = np.zeros(NUM_FIRST, np.uint64), np.empty(3, np.uint8)
     for code in range(NUM_FIRST):
         node, entry = root, U64(0)
         for i in range(write_character(pointer(utf8), 0, code)):
@@ -225,14 +201,18 @@ def list_nodes(data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, slots: np
 
 @kernel
 def number_nodes(
-    nodes: Nodes, num_children: np.ndarray, most_first: np.ndarray, numbers: np.ndarray, scratch: NumberingScratch
+    nodes: Nodes, num_children: np.ndarray, most_first: np.ndarray, num_blocks: int, numbers: np.ndarray
 ) -> bool:
     """Number the nodes that have children so that no two children share an index. Returns whether all found a number.
 
     most_first: the nodes that have children, those with most children first: they are the hardest to fit.
     """
     labels = nodes.labels
-    youngest, elder, is_taken, is_used, num_free = scratch
+    # Of each node its last child, and its parent's child before it; 0 for none.
+    youngest, elder = np.zeros(len(labels), np.int32), np.zeros(len(labels), np.int32)
+    # Of each index whether an entry is there, and whether it is the number of a node; of each block its free indices.
+    is_taken, is_used = np.zeros(_BLOCK * num_blocks, np.bool_), np.zeros(_BLOCK * num_blocks, np.bool_)
+    num_free = np.full(num_blocks, _BLOCK)
     for node in range(1, len(labels)):
         parent = nodes.parents[node]
         elder[node], youngest[parent] = youngest[parent], node

@@ -85,12 +85,6 @@ class SentencePieceKind(Kind):
     def prepare(self) -> None:
         _ = self._chunk_model, self.comma_rule
 
-    def compile_rare(self, encoder: Any) -> None:
-        if encoder.chunks is not None:
-            encoder.chunks.compile_rare()
-        if self.comma_rule is not None:
-            self.comma_rule.compile_rare(id_dtype_of(self.pieces))
-
     def make_encoder(self) -> SentencePieceEncoder:
         chunks = None if self._chunk_model is None else ChunkEncoder(self._chunk_model)
         return SentencePieceEncoder(self.processor, chunks, self.comma_rule)
@@ -141,6 +135,12 @@ class SentencePieceEncoder:
             for found in self._encode(part, lengths[chosen]):
                 ids.append(found)
             yield self._comma_rule.apply(part, ids.take(), lengths[chosen])
+
+    def compile_rare(self) -> None:
+        if self.chunks is not None:
+            self.chunks.compile_rare()
+        if self._comma_rule is not None:
+            self._comma_rule.compile_rare(self._dtype)
 
     def _encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
         """As `encode`, SentencePiece's own ids."""
