@@ -12,14 +12,16 @@ from typing import Any
 
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.tokenizer_json import (
+    CONFIG_NAME,
     JSON_NAME,
+    VOCAB_NAME,
+    describe_config,
     describe_special,
     describe_template,
     dump,
     is_wordpiece,
     read_rules,
 )
-from albert_data.tokenizer.vocab_txt import CONFIG_NAME, VOCAB_NAME, describe_config
 
 
 def json_files(tokenizer: Tokenizer, *, max_len: int) -> dict[str, bytes]:

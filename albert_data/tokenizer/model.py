@@ -28,8 +28,7 @@ from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, parse_words, read_w
 from albert_data.tokenizer.library import LibraryKind, include_spaces
 from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME, SentencePieceKind
 from albert_data.tokenizer.strings import read_strings
-from albert_data.tokenizer.tokenizer_json import JSON_NAME, is_json, is_wordpiece, parse_json
-from albert_data.tokenizer.vocab_txt import VOCAB_NAME, read_vocab
+from albert_data.tokenizer.tokenizer_json import JSON_NAME, VOCAB_NAME, is_json, is_wordpiece, parse_json, read_vocab
 from albert_data.tokenizer.wordpiece import WordPieceKind
 from albert_data.tokenizer.words import WordRule, match_words
 
