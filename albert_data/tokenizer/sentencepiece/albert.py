@@ -278,7 +278,7 @@ class CommaRule:
         for i, part in enumerate(np.split(ids, np.cumsum(lengths)[:-1])):
             if (part == processor.unk_id()).any():
                 pieces = processor.encode(texts[i].decode(), out_type=str)
-                parts = [divide(processor, piece) if ends_with_comma(piece) else [piece] for piece in pieces]
+                parts = [divide_piece(processor, piece) if ends_with_comma(piece) else [piece] for piece in pieces]
                 new = np.array([processor.piece_to_id(piece) for each in parts for piece in each], np.int64)
             else:
                 new = np.concatenate([found[0], *(self.ids[self.offsets[j] : self.offsets[j + 1]] for j in part)])
@@ -292,7 +292,7 @@ def make_comma_rule(
 ) -> CommaRule:
     """is_matched: bool, which pieces are matched against text."""
     found = {
-        i: [processor.piece_to_id(piece) for piece in divide(processor, pieces[i])]
+        i: [processor.piece_to_id(piece) for piece in divide_piece(processor, pieces[i])]
         for i in np.flatnonzero(is_matched).tolist()
         if ends_with_comma(pieces[i])
     }
@@ -313,7 +313,7 @@ def ends_with_comma(piece: str) -> bool:
     return piece.endswith(_COMMA) and len(piece) > 1 and ord(piece[-2]) in digits()
 
 
-def divide(processor: sentencepiece.SentencePieceProcessor, piece: str) -> list[str]:
+def divide_piece(processor: sentencepiece.SentencePieceProcessor, piece: str) -> list[str]:
     """The pieces that a piece becomes. One without a digit left, after normalisation, becomes the comma alone."""
     parts = list(processor.encode(piece[:-1].replace(VISIBLE_SPACE, ""), out_type=str))
     if parts and parts[0].startswith(VISIBLE_SPACE) and not piece.startswith(VISIBLE_SPACE):
