@@ -86,7 +86,7 @@ def make_lexicon(piece_texts: list[bytes], is_first: np.ndarray, frequencies: di
         ),
         words=make_trie(
             words,
-            list(range(len(words))),
+            range(len(words)),
             [math.log(frequency) - log_total for frequency in frequencies.values()],
             unk_id=0,
             vocab_size=len(words),

@@ -123,12 +123,6 @@ class Tokenizer:
             return None
         return match_words(self.piece_texts, parse_words(self.words, "the word list"), self.normalise)
 
-    @property
-    def word_starts(self) -> np.ndarray:
-        """Whether a word begins at each piece, whatever is before it: bool (words.py has the rule over a sequence)."""
-        starts: np.ndarray = self.word_rule().starts > 0
-        return starts
-
     def encode(self, texts: Sequence[str] | Text) -> tuple[np.ndarray, np.ndarray]:
         """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences).
 

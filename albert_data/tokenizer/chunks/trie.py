@@ -19,6 +19,7 @@ The pieces "a" (id 7) and "ab" (id 8), if the root's number is 256 and that of i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -85,8 +86,8 @@ class Nodes(NamedTuple):
 
 def make_trie(
     pieces: list[str],
-    ids: list[int],
-    scores: list[float],
+    ids: Sequence[int] | np.ndarray,
+    scores: Sequence[float] | np.ndarray,
     *,
     unk_id: int,
     vocab_size: int,
@@ -118,7 +119,7 @@ def make_trie(
     )
 
 
-def _lay_out(pieces: list[bytes], ids: list[int]) -> tuple[np.ndarray, int]:
+def _lay_out(pieces: list[bytes], ids: Sequence[int] | np.ndarray) -> tuple[np.ndarray, int]:
     """The entries of a trie, and its root."""
     data = np.frombuffer(b"".join(pieces), np.uint8)
     offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int64)

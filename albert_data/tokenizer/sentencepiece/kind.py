@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -206,15 +205,15 @@ def _make_trie(settings: ModelSettings, pieces: list[str], unk_id: int) -> Trie:
     SentencePiece ignores the scores of user-defined pieces. Each gets 0.1 for each of its bytes after the first, so it
     nearly always wins. (Versions before 0.2.3 computed others.)
     """
-    is_matched = settings.is_matched & (settings.model_type == UNIGRAM)
-    ordinary, scores = settings.scores[settings.types == NORMAL], settings.scores.astype(np.float64)
+    matched = np.flatnonzero(settings.is_matched & (settings.model_type == UNIGRAM))
+    scores = settings.scores.astype(np.float64)
     for i in np.flatnonzero(settings.types == USER_DEFINED):
         scores[i] = len(pieces[i].encode()) * 0.1 - 0.1
     return make_trie(
-        list(compress(pieces, is_matched.tolist())),
-        np.flatnonzero(is_matched).tolist(),
-        scores[is_matched].tolist(),
-        lowest_score=float(ordinary.min()),
+        [pieces[i] for i in matched.tolist()],
+        matched,
+        scores[matched],
+        lowest_score=float(settings.scores[settings.types == NORMAL].min()),
         unk_id=unk_id,
         vocab_size=len(pieces),
         byte_fallback=settings.byte_fallback,
