@@ -24,13 +24,13 @@ from albert_data.tokenizer.buffers import GrowingArray, Sentences
 from albert_data.tokenizer.chunks.cutting import PADDING
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
 from albert_data.tokenizer.kinds import Kind, TextEncoder, id_dtype_of
-from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, parse_words, read_words
+from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, match_words, parse_words, read_words
 from albert_data.tokenizer.library import LibraryKind, include_spaces
 from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME, SentencePieceKind
 from albert_data.tokenizer.strings import read_strings
 from albert_data.tokenizer.tokenizer_json import JSON_NAME, VOCAB_NAME, is_json, is_wordpiece, parse_json, read_vocab
 from albert_data.tokenizer.wordpiece import WordPieceKind
-from albert_data.tokenizer.words import WordRule, match_words
+from albert_data.tokenizer.words import WordRule
 
 __all__ = ["MODEL_NAME", "MODEL_NAMES", "Tokenizer", "find_model", "load_tokenizer"]
 

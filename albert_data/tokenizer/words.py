@@ -13,16 +13,18 @@ With a word list (lexicon.py), pieces in scripts without spaces that spell a wor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from albert_data.errors import TokenizerError
 from albert_data.kernels import helper
-from albert_data.tokenizer.lexicon import Lexicon, make_lexicon
 from albert_data.unicode_tables import category, script
+
+if TYPE_CHECKING:
+    from albert_data.tokenizer.lexicon import Lexicon
 
 SPACE = "\u2581"  # SentencePiece's visible space
 NEVER = -2  # outweighs the 1 of the neighbour: no word begins between them
@@ -79,30 +81,6 @@ class WordRule:
         ids: of any number of rows, with their special pieces, which part segments and rows.
         """
         return np.zeros(0, np.bool_) if self.lexicon is None else self.lexicon.find_joined(ids)
-
-
-def match_words(pieces: Sequence[str], frequencies: Mapping[str, float], normalise: Callable[[str], str]) -> Lexicon:
-    """The lexicon of a word list for a vocabulary.
-
-    pieces: what each is in text; frequencies: see `parse_words`; normalise: how the tokenizer sees text. Words that
-    have other characters than those of scripts without spaces join nothing. Raises TokenizerError if no word is left.
-    """
-    found: dict[str, float] = {}
-    for word, frequency in frequencies.items():
-        text = normalise(word).replace(SPACE, "")
-        if text and all(map(is_unspaced, text)):
-            found[text] = found.get(text, 0.0) + frequency
-    if not found:
-        raise TokenizerError(
-            "the pieces spell no word of the word list in a script without spaces, such as Chinese or Thai; "
-            "a line is a word, or a word, a space and how often it occurs"
-        )
-    texts = [piece.removeprefix(SPACE) for piece in pieces]
-    return make_lexicon(
-        [text.encode() if all(map(is_unspaced, text)) else b"" for text in texts],
-        np.array([piece.startswith(SPACE) for piece in pieces]),
-        found,
-    )
 
 
 def judge_piece(piece: str) -> tuple[int, int]:
