@@ -144,6 +144,9 @@ def parse_words(content: bytes, name: str) -> dict[str, float]:
 
     A line is a word, or a word, a number and anything after it, as in jieba's dictionaries. The frequencies of a word
     that occurs twice are added. Raises TokenizerError with the number of the line.
+
+    >>> parse_words("河 20\\n学习 5 v\\n河 1".encode(), "a list")
+    {'河': 21.0, '学习': 5.0}
     """
     try:
         lines = content.decode("utf-8-sig").splitlines()

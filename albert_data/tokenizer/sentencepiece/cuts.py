@@ -91,7 +91,11 @@ def make_cut_rule(settings: ModelSettings, pieces: list[str]) -> CutRule:
 
 
 def find_bigrams(pieces: list[str]) -> np.ndarray:
-    """The pairs of neighbours in all pieces, left << 16 | right (uint32), sorted."""
+    """The pairs of neighbours in all pieces, left << 16 | right (uint32), sorted.
+
+    >>> [hex(pair) for pair in find_bigrams(["ab", "c", "bac"])]
+    ['0x610062', '0x610063', '0x620061']
+    """
     codes = np.frombuffer("\0".join(pieces).encode("utf-32-le"), np.uint32)
     is_basic = (codes > 0) & (codes < NUM_BASIC)  # 0 separates pieces
     return np.unique((codes[:-1] << 16 | codes[1:])[is_basic[:-1] & is_basic[1:]])
