@@ -78,7 +78,12 @@ def read_model(case: Case, data: bytes, folder: Path) -> None:
     assert len(offsets) == len(TEXTS) + 1
     tokenizer.decode(ids)
     tokenizer.normalise(TEXTS[0])
-    len(tokenizer.pieces), tokenizer.word_starts.sum(), tokenizer.ordinary_ids.sum(), tokenizer.specials.to_dict()
+    (
+        len(tokenizer.pieces),
+        tokenizer.word_rule().starts.sum(),
+        tokenizer.ordinary_ids.sum(),
+        tokenizer.specials.to_dict(),
+    )
     if case.random("ways").random() < 0.2:
         with suppress(TokenizerError):  # transformers may not support this tokenizer
             tokenizer_files(tokenizer, max_len=64)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_data.errors import TokenizerError
-from albert_data.tokenizer.lexicon import parse_words
-from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts, match_words
+from albert_data.tokenizer.lexicon import match_words, parse_words
+from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts
 
 LETTERS = "中国人北京"
 

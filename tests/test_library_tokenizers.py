@@ -31,8 +31,8 @@ from albert_data.errors import TokenizerError
 from albert_data.inspect.choice import RowChoice, choose_rows
 from albert_data.inspect.verify import verify
 from albert_data.sentences.text import find_sentences
+from albert_data.tokenizer.library import include_spaces
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
-from albert_data.tokenizer.spaces import include_spaces
 from albert_data.tokenizer.words import find_word_starts
 
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]

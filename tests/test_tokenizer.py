@@ -305,6 +305,6 @@ def test_every_piece_is_a_word_by_request():
 
 
 def test_the_rule_of_the_tokenizer_is_over_its_pieces(tokenizer: Tokenizer):
-    starts = {piece for piece, begins in zip(tokenizer.pieces, tokenizer.word_starts, strict=True) if begins}
+    starts = {piece for piece, begins in zip(tokenizer.pieces, tokenizer.word_rule().starts, strict=True) if begins > 0}
     assert {"▁the", "▁", ",", "。", "学习"} <= starts
     assert starts.isdisjoint({"a", "c", "[MASK]", "<pad>", "<unk>"})

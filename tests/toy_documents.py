@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from albert_data.config import ExampleConfig
 from albert_data.data import Documents, Pairs, Specials
 from albert_data.examples.masks import mask_pairs
-from albert_data.tokenizer.words import WordRule, match_words
+from albert_data.tokenizer.lexicon import match_words
+from albert_data.tokenizer.words import WordRule
 
 PIECES = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "▁the", "▁cat", "▁walk", "▁dog", "▁"]
 PIECES += ["ing", "s", "ed", "er", "é", ",", ".", "▁(", "中", "国"]

@@ -23,14 +23,16 @@ from albert_data.errors import TokenizerError
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
 from albert_data.tokenizer.sentencepiece.proto import UNIGRAM, ModelSettings, read_settings
 from albert_data.tokenizer.tokenizer_json import (
+    CONFIG_NAME,
     JSON_NAME,
+    VOCAB_NAME,
+    describe_config,
     describe_special,
     describe_template,
     dump,
     is_wordpiece,
     read_rules,
 )
-from albert_data.tokenizer.vocab_txt import CONFIG_NAME, VOCAB_NAME, describe_config
 
 # ---- makes the files that transformers' AutoTokenizer loads, from a tokenizer.json ----
 #

@@ -22,8 +22,7 @@ from albert_data.interop.masked_lm import find_normalization
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
-from albert_data.tokenizer.tokenizer_json import JSON_NAME
-from albert_data.tokenizer.vocab_txt import VOCAB_NAME
+from albert_data.tokenizer.tokenizer_json import JSON_NAME, VOCAB_NAME
 from albert_data.train.folder import RUN_FILE, TOKENIZER_KEY, find_tokenizer
 from albert_data.train.model.checkpoint import STATE_FILE, list_checkpoints, load_checkpoint, load_model
 from albert_data.train.model.model import INIT_STD, Albert

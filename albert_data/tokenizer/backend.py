@@ -16,11 +16,13 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import Any
 
 from albert_data.errors import TokenizerError
+from albert_data.tokenizer.kinds import Kind
 from albert_data.tokenizer.sentencepiece.charsmap import split_charsmap
-from albert_data.tokenizer.tokenizer_json import import_tokenizers
+from albert_data.tokenizer.tokenizer_json import JSON_NAME, find_specials, import_tokenizers, list_pieces
 
 _PROBE = "A a\t1. \u00e9e\u0301 \u5b66\u2581 \ufdfa"  # the last becomes eighteen letters, the most that Unicode has
 _MAX_GROWTH = 64  # of the probe
@@ -56,21 +58,11 @@ class Backend:
     def split(self, text: str) -> list[str]:
         """The words of a text, after normalisation."""
         with explain_failures(f"fails on a text with {self._name}"):
-            return self._split(self._tokenizer, text)
+            return _split(self._tokenizer, text)
 
     def decode(self, ids: Sequence[int]) -> str:
         with explain_failures(f"can't decode ids of {self._name}"):
             return str(self._tokenizer.decode(ids, skip_special_tokens=False))
-
-    @staticmethod
-    def _split(tokenizer: Any, text: str) -> list[str]:
-        if tokenizer.normalizer is not None:
-            text = tokenizer.normalizer.normalize_str(text)
-        return (
-            [text]
-            if tokenizer.pre_tokenizer is None
-            else [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)]
-        )
 
     def check_growth(self, text: str) -> str:
         """Raise TokenizerError if a text becomes too long. A part of it may become `_MAX_CHARS` characters at most."""
@@ -78,7 +70,7 @@ class Backend:
             return text
         num_chars, most = 0, max(_MAX_CHARS, _MAX_SHARE * len(text))
         for begin in range(0, len(text), self._part_len):
-            num_chars += sum(map(len, self._split(self._tokenizer, text[begin : begin + self._part_len])))
+            num_chars += sum(map(len, _split(self._tokenizer, text[begin : begin + self._part_len])))
             if num_chars > most:
                 raise TokenizerError(
                     f"{self._name} makes over {most:,} characters of a sentence of {len(text):,}; "
@@ -88,12 +80,16 @@ class Backend:
 
     def _try_rules(self, values: dict[str, Any], kinds: Sequence[str]) -> int:
         """The length of the probe after the rules of components. Raises TokenizerError if it grows too much."""
-        rules = [(kind, rule) for kind in kinds for rule in _list_rules(values.get(kind))]
+        rules = [(kind, rule) for kind in kinds for rule in list_rules(values.get(kind))]
         text = probe = " ".join([_PROBE, *dict.fromkeys(string for _, rule in rules for string in _list_strings(rule))])
         for kind, rule in rules:
-            _check_table(rule, self._name)
+            if isinstance(table := rule.get(_TABLE), str):
+                try:
+                    split_charsmap(base64.b64decode(table))  # refuses replacements that make long texts of short ones
+                except ValueError as error:
+                    raise TokenizerError(f"{self._name}: its {_TABLE} is damaged: {error}; copy it again") from error
             bare = self._load({"version": "1.0", "model": NO_MODEL, kind: rule})
-            text = bare.decoder.decode([text]) if kind == "decoder" else "".join(self._split(bare, text))
+            text = bare.decoder.decode([text]) if kind == "decoder" else "".join(_split(bare, text))
             if len(text) > _MAX_GROWTH * len(probe):
                 raise TokenizerError(
                     f"{self._name}: its {kind} makes {len(text):,} characters of {len(probe):,}, and at most "
@@ -102,13 +98,25 @@ class Backend:
         return len(text)
 
 
-def _list_rules(component: Any) -> Iterator[dict[str, Any]]:
-    """The rules of a component in their order, those of sequences too."""
+def _split(tokenizer: Any, text: str) -> list[str]:
+    if tokenizer.normalizer is not None:
+        text = tokenizer.normalizer.normalize_str(text)
+    if tokenizer.pre_tokenizer is None:
+        return [text]
+    return [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)]
+
+
+def list_rules(component: Any) -> Iterator[dict[str, Any]]:
+    """The rules of a component in their order, those of sequences too.
+
+    >>> list(list_rules({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]}))
+    [{'type': 'NFC'}, {'type': 'Lowercase'}]
+    """
     if isinstance(component, dict):
         inner = component.get("normalizers") or component.get("pretokenizers") or component.get("decoders")
         if isinstance(inner, list):
             for part in inner:
-                yield from _list_rules(part)
+                yield from list_rules(part)
         else:
             yield component
 
@@ -122,13 +130,20 @@ def _list_strings(value: Any) -> Iterator[str]:
         yield value
 
 
-def _check_table(rule: dict[str, Any], name: str) -> None:
-    """Raise TokenizerError for a damaged table of replacements, or one that makes long texts of short ones."""
-    if isinstance(table := rule.get(_TABLE), str):
-        try:
-            split_charsmap(base64.b64decode(table))
-        except ValueError as error:
-            raise TokenizerError(f"{name}: its {_TABLE} is damaged: {error}; copy it again") from error
+class JsonKind(Kind):
+    """What all kinds have whose model is a tokenizer.json."""
+
+    file_name = JSON_NAME
+    packages = ("tokenizers",)
+
+    def __init__(self, values: dict[str, Any], name: str) -> None:
+        """values: of the tokenizer.json. Raises TokenizerError if a special piece is missing."""
+        self._values, self._name, self.pieces = values, name, list_pieces(values, name)
+        self.specials = find_specials(self.pieces, name)
+
+    @cached_property
+    def _backend(self) -> Backend:
+        return Backend(self._values, self._name)
 
 
 # ---- panics ----

@@ -25,6 +25,9 @@ class TextEncoder(Protocol):
         """
         ...
 
+    def compile_rare(self) -> None:
+        """Compile the kernels that the encoding of a few words does not compile."""
+
 
 class Kind(ABC):
     """A kind of tokenizer, with its model loaded. Threads share one.
@@ -57,10 +60,6 @@ class Kind(ABC):
     @abstractmethod
     def prepare(self) -> None:
         """Make the constant part of what encoding needs, which forked processes then share."""
-
-    def compile_rare(self, encoder: Any) -> None:
-        """Compile the kernels that the encoding of a few words does not compile. encoder: one of this kind."""
-        del encoder
 
     @abstractmethod
     def make_encoder(self) -> TextEncoder: ...

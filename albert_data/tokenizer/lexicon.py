@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from albert_data.files import read_bytes
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, put
 from albert_data.storage import make_path
 from albert_data.tokenizer.chunks.trie import MAX_CHARACTERS, Trie, make_trie, point_to_trie, step
+from albert_data.tokenizer.words import SPACE, is_unspaced
 from albert_data.utf8 import step_back
 
 NO_WORDS, JIEBA = "none", "jieba"  # what a user may give instead of a path
@@ -34,10 +36,12 @@ _MAX_BYTES = 32 << 20  # of a word list: that of jieba has 5 MB
 _MAX_FREQUENCY = 1e15
 
 
-class PieceTexts(NamedTuple):
-    """The text of each piece that is all in scripts without spaces, empty for the others.
+class UnspacedTexts(NamedTuple):
+    """The text of each of V pieces that is all in scripts without spaces, empty for the others.
 
-    utf8: uint8; offsets: int64, one more than pieces; is_first: bool, whether a piece begins with a space.
+    utf8: uint8
+    offsets: int64 [V + 1], in bytes
+    is_first: bool [V], whether a piece begins with a space
     """
 
     utf8: np.ndarray
@@ -46,7 +50,12 @@ class PieceTexts(NamedTuple):
 
 
 class DivisionScratch(NamedTuple):
-    """For one stretch of text. utf8: uint8; of each position, best: float64, ends: int64, where the word there ends."""
+    """For one stretch of text.
+
+    utf8: uint8
+    best: float64, of each position the score of the text from there on
+    ends: int64, of each position where the word there ends
+    """
 
     utf8: np.ndarray
     best: np.ndarray
@@ -57,7 +66,7 @@ class DivisionScratch(NamedTuple):
 class Lexicon:
     """A word list for the pieces of one vocabulary. unknown_score: of a character with which no word begins."""
 
-    texts: PieceTexts
+    texts: UnspacedTexts
     words: Trie
     unknown_score: float
 
@@ -68,23 +77,36 @@ class Lexicon:
         return joined
 
 
-def make_lexicon(piece_texts: list[bytes], is_first: np.ndarray, frequencies: dict[str, float]) -> Lexicon:
-    """A lexicon for pieces with these texts (PieceTexts), of words as the tokenizer normalises them."""
-    words, log_total = list(frequencies), math.log(sum(frequencies.values()))
+def match_words(pieces: Sequence[str], frequencies: Mapping[str, float], normalise: Callable[[str], str]) -> Lexicon:
+    """The lexicon of a word list for a vocabulary.
+
+    pieces: what each is in text; frequencies: see `parse_words`; normalise: how the tokenizer sees text. Words that
+    have other characters than those of scripts without spaces join nothing. Raises TokenizerError if no word is left.
+    """
+    found: dict[str, float] = {}
+    for word, frequency in frequencies.items():
+        text = normalise(word).replace(SPACE, "")
+        if text and all(map(is_unspaced, text)):
+            found[text] = found.get(text, 0.0) + frequency
+    if not found:
+        raise TokenizerError(
+            "the pieces spell no word of the word list in a script without spaces, such as Chinese or Thai; "
+            "a line is a word, or a word, a space and how often it occurs"
+        )
+    texts = [text.encode() if all(map(is_unspaced, text := piece.removeprefix(SPACE))) else b"" for piece in pieces]
+    log_total = math.log(sum(found.values()))
     return Lexicon(
-        texts=PieceTexts(
-            utf8=np.frombuffer(b"".join(piece_texts), np.uint8),
-            offsets=np.cumsum([0, *map(len, piece_texts)], dtype=np.int64),
-            is_first=is_first,
+        texts=UnspacedTexts(
+            utf8=np.frombuffer(b"".join(texts), np.uint8),
+            offsets=np.cumsum([0, *map(len, texts)], dtype=np.int64),
+            is_first=np.array([piece.startswith(SPACE) for piece in pieces]),
         ),
         words=make_trie(
-            words,
-            list(range(len(words))),
-            [math.log(frequency) - log_total for frequency in frequencies.values()],
-            lowest_score=0.0,
+            list(found),
+            range(len(found)),
+            [math.log(frequency) - log_total for frequency in found.values()],
             unk_id=0,
-            vocab_size=len(words),
-            byte_fallback=False,
+            vocab_size=len(found),
         ),
         unknown_score=-log_total,
     )
@@ -122,6 +144,9 @@ def parse_words(content: bytes, name: str) -> dict[str, float]:
 
     A line is a word, or a word, a number and anything after it, as in jieba's dictionaries. The frequencies of a word
     that occurs twice are added. Raises TokenizerError with the number of the line.
+
+    >>> parse_words("河 20\\n学习 5 v\\n河 1".encode(), "a list")
+    {'河': 21.0, '学习': 5.0}
     """
     try:
         lines = content.decode("utf-8-sig").splitlines()
@@ -149,7 +174,7 @@ def parse_words(content: bytes, name: str) -> dict[str, float]:
 
 
 @kernel
-def mark_joined(ids: np.ndarray, texts: PieceTexts, words: Trie, unknown_score: float, joined: np.ndarray) -> None:
+def mark_joined(ids: np.ndarray, texts: UnspacedTexts, words: Trie, unknown_score: float, joined: np.ndarray) -> None:
     """Set `joined` where a token belongs to the word of the one before it."""
     trie, longest, end = point_to_trie(words), 0, 0
     while end < len(ids):
@@ -176,7 +201,7 @@ def mark_joined(ids: np.ndarray, texts: PieceTexts, words: Trie, unknown_score: 
 
 
 @helper
-def find_stretch(ids: np.ndarray, begin: int, texts: PieceTexts) -> tuple[int, int]:
+def find_stretch(ids: np.ndarray, begin: int, texts: UnspacedTexts) -> tuple[int, int]:
     """The end of the tokens from `begin` on that are without spaces, or begin + 1 if there is none; and their bytes."""
     num_bytes = 0
     for token in range(begin, len(ids)):

@@ -4,47 +4,49 @@ In: a tokenizer.json. Out: the ids of the library `tokenizers`, which encodes al
 special piece is text; if the vocabulary finds such a piece in text itself, that is unknown text.
 
 Where words begin is seen by the marks of the pre-tokeniser: a space as a byte-level character ("Ġ"), "▁", or no "##".
-Byte-level BPE without `add_prefix_space` is given the sentences of a document with the spaces before them (model.py).
+Byte-level BPE without `add_prefix_space` reads a space as a part of the next word, so it is given the sentences of a
+document with the spaces before them (`include_spaces`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
-from albert_data.data import Specials, slice_sentences
+from albert_data.ascii import LINE_FEED
+from albert_data.ascii import SPACE as BLANK
+from albert_data.character_bits import ALPHA, UNSPACED, character_properties
+from albert_data.data import Specials, Text, slice_sentences
 from albert_data.errors import TokenizerError
-from albert_data.tokenizer.backend import Backend
+from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
+from albert_data.tokenizer.backend import Backend, JsonKind, list_rules
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
-from albert_data.tokenizer.kinds import Kind, id_dtype_of
-from albert_data.tokenizer.tokenizer_json import CONTINUING, JSON_NAME, find_specials, list_pieces
+from albert_data.tokenizer.kinds import id_dtype_of
+from albert_data.tokenizer.tokenizer_json import CONTINUING
 from albert_data.tokenizer.wordpiece import show_piece
 from albert_data.tokenizer.words import SPACE
+from albert_data.utf8 import read_character, step_back
 
 _BYTES, _SPACES, _CONTINUED = "bytes", "spaces", "##"  # how pieces show where words begin
 _MODELS = ("BPE", "Unigram", "WordPiece")
 _RARE = "\U0010fffd"  # a private character, of which no vocabulary has a piece
 _UNUSED = re.compile(r"\W*unused\W*\d+\W*", re.IGNORECASE)
-_BEFORE, _AFTER = ("normalizer", "pre_tokenizer"), ("decoder",)  # the parts that read text, and that write it
 
 
-class LibraryKind(Kind):
+class LibraryKind(JsonKind):
     """A tokenizer of the library `tokenizers`."""
 
-    file_name = JSON_NAME
     library = "the library tokenizers"
-    packages = ("tokenizers",)
 
     def __init__(self, values: dict[str, Any], name: str) -> None:
         """Raises TokenizerError for a kind that is not supported, or if a special piece is missing."""
-        self._values, self._name = values, name
-        self.pieces = list_pieces(values, name)
-        self.specials = find_specials(self.pieces, name)
+        super().__init__(values, name)
         self._marks = marks = _find_marks(values, self.pieces, name)
         added = {token["content"]: bool(token.get("special")) for token in values.get("added_tokens") or []}
         self.texts = [piece if added.get(piece) else _show(piece, marks) for piece in self.pieces]
@@ -53,12 +55,8 @@ class LibraryKind(Kind):
             & ~self.specials.is_special
         )
         self.is_ordinary[self.specials.unk_id] = False
-        self.has_prefix = marks == _CONTINUED or any(map(_adds_space, _list_parts(values, _BEFORE)))
+        self.has_prefix = marks == _CONTINUED or any(map(_adds_space, _list_all(values, "normalizer", "pre_tokenizer")))
         self.slow_reason = f"it is a tokenizer.json of {values['model']['type']}, and only WordPiece is fast there"
-
-    @cached_property
-    def _backend(self) -> Backend:
-        return Backend(self._values, self._name)
 
     @cached_property
     def reads_spaces(self) -> bool:
@@ -88,11 +86,10 @@ class LibraryKind(Kind):
 
 
 class LibraryEncoder:
-    """Encodes one sentence after another."""
+    """Encodes one sentence after another, without kernels."""
 
     def __init__(self, backend: Backend, specials: Specials) -> None:
-        self._backend, self._specials = backend, specials
-        self._dtype = id_dtype_of(specials.is_special)
+        self._backend, self._specials, self._dtype = backend, specials, id_dtype_of(specials.is_special)
 
     def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
         for chosen in sentences.slices(SLICE_BYTES):
@@ -103,26 +100,18 @@ class LibraryEncoder:
             ids[self._specials.is_special[ids]] = self._specials.unk_id
             yield ids
 
-
-def _list_parts(values: dict[str, Any], names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """The components that work on text, those of sequences too."""
-    found = [values.get(name) for name in names]
-    while found:
-        part = found.pop()
-        if isinstance(part, dict):
-            yield part
-            inner = part.get("pretokenizers") or part.get("normalizers") or part.get("decoders")
-            found += inner if isinstance(inner, list) else []
+    def compile_rare(self) -> None:
+        pass
 
 
 def _find_marks(values: dict[str, Any], pieces: Sequence[str], name: str) -> str:
     """How pieces show where words begin. Raises TokenizerError for what is not supported."""
-    kind, types = values["model"].get("type"), [part.get("type") for part in _list_parts(values, _BEFORE + _AFTER)]
+    kind, rules = values["model"].get("type"), _list_all(values, "normalizer", "pre_tokenizer", "decoder")
     if kind not in _MODELS:
         raise TokenizerError(
             f"{name} is {kind or 'of an unnamed kind'}; supported are {', '.join(_MODELS)}, and SentencePiece models"
         )
-    if "ByteLevel" in types:
+    if any(rule.get("type") == "ByteLevel" for rule in rules):
         return _BYTES
     if any(piece.startswith(SPACE) for piece in pieces):
         return _SPACES
@@ -134,11 +123,16 @@ def _find_marks(values: dict[str, Any], pieces: Sequence[str], name: str) -> str
     )
 
 
-def _adds_space(part: dict[str, Any]) -> bool:
-    """Whether a component puts a space before a text."""
-    if part.get("type") == "Metaspace":
-        return bool(part.get("prepend_scheme", "always" if part.get("add_prefix_space", True) else "never") != "never")
-    return part.get("type") == "Prepend" or (part.get("type") == "ByteLevel" and bool(part.get("add_prefix_space")))
+def _list_all(values: dict[str, Any], *components: str) -> list[dict[str, Any]]:
+    return [rule for component in components for rule in list_rules(values.get(component))]
+
+
+def _adds_space(rule: dict[str, Any]) -> bool:
+    """Whether a rule puts a space before a text."""
+    kind = rule.get("type")
+    if kind == "Metaspace":
+        return bool(rule.get("prepend_scheme", "always" if rule.get("add_prefix_space", True) else "never") != "never")
+    return kind == "Prepend" or (kind == "ByteLevel" and bool(rule.get("add_prefix_space")))
 
 
 def _show(piece: str, marks: str) -> str:
@@ -166,3 +160,62 @@ def _read_bytes() -> dict[str, int]:
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(0x100) if byte not in visible]
     return {chr(byte): byte for byte in visible} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
+
+
+# ---- the space before each sentence ----
+
+
+def include_spaces(text: Text) -> Text:
+    """The same sentences, each with the space before it.
+
+    The first sentence of a document has none, nor has one that follows the one before it without white space. A line
+    end counts as a space, except between scripts without spaces: where the nearest letters on both sides, or the
+    nearest marks such as "。", are of one.
+    """
+    is_first = np.zeros(len(text.sentence_begins) + 1, bool)
+    is_first[text.document_offsets] = True
+    found = find_spaces(text.utf8, text.sentence_begins, text.sentence_ends, is_first, character_properties())
+    utf8, begins = text.utf8.copy(), text.sentence_begins - found
+    utf8[begins[found]] = BLANK  # some are line feeds
+    return replace(text, utf8=utf8, sentence_begins=begins)
+
+
+@helper
+def begins_unspaced(utf8: Pointer, at: int, end: int, properties: Pointer) -> bool:
+    """Whether the first letter, or mark of a script without spaces, is of such a script."""
+    while at < end:
+        code, at = read_character(utf8, at)
+        found = I64(item(properties, code))
+        if found & (ALPHA | UNSPACED):
+            return bool(found & UNSPACED)
+    return False
+
+
+@helper
+def ends_unspaced(utf8: Pointer, begin: int, end: int, properties: Pointer) -> bool:
+    """The same of the last one."""
+    while end > begin:
+        end = step_back(utf8, end)
+        found = I64(item(properties, read_character(utf8, end)[0]))
+        if found & (ALPHA | UNSPACED):
+            return bool(found & UNSPACED)
+    return False
+
+
+@kernel
+def find_spaces(
+    utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray, is_first: np.ndarray, properties: np.ndarray
+) -> np.ndarray:
+    """Whether a space stands before each sentence, as in `include_spaces`: bool. is_first: of its document."""
+    found, source, table = np.zeros(len(begins), np.bool_), pointer(utf8), pointer(properties)
+    for i in range(len(begins)):
+        if not is_first[i]:
+            before = item(source, begins[i] - 1)
+            found[i] = before == BLANK or (
+                before == LINE_FEED
+                and not (
+                    ends_unspaced(source, begins[i - 1], ends[i - 1], table)
+                    and begins_unspaced(source, begins[i], ends[i], table)
+                )
+            )
+    return found

@@ -24,15 +24,13 @@ from albert_data.tokenizer.buffers import GrowingArray, Sentences
 from albert_data.tokenizer.chunks.cutting import PADDING
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
 from albert_data.tokenizer.kinds import Kind, TextEncoder, id_dtype_of
-from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, parse_words, read_words
-from albert_data.tokenizer.library import LibraryKind
+from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, match_words, parse_words, read_words
+from albert_data.tokenizer.library import LibraryKind, include_spaces
 from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME, SentencePieceKind
-from albert_data.tokenizer.spaces import include_spaces
 from albert_data.tokenizer.strings import read_strings
-from albert_data.tokenizer.tokenizer_json import JSON_NAME, is_json, is_wordpiece, parse_json
-from albert_data.tokenizer.vocab_txt import VOCAB_NAME, read_vocab
+from albert_data.tokenizer.tokenizer_json import JSON_NAME, VOCAB_NAME, is_json, is_wordpiece, parse_json, read_vocab
 from albert_data.tokenizer.wordpiece import WordPieceKind
-from albert_data.tokenizer.words import WordRule, match_words
+from albert_data.tokenizer.words import WordRule
 
 __all__ = ["MODEL_NAME", "MODEL_NAMES", "Tokenizer", "find_model", "load_tokenizer"]
 
@@ -101,7 +99,7 @@ class Tokenizer:
 
     def compile_rare(self) -> None:
         """Compile the kernels that the encoding of a few words does not compile. Raises what `prepare` raises."""
-        self._kind.compile_rare(self._encoder)
+        self._encoder.compile_rare()
 
     @property
     def _encoder(self) -> TextEncoder:
@@ -124,12 +122,6 @@ class Tokenizer:
         if self.words is None:
             return None
         return match_words(self.piece_texts, parse_words(self.words, "the word list"), self.normalise)
-
-    @property
-    def word_starts(self) -> np.ndarray:
-        """Whether a word begins at each piece, whatever is before it: bool (words.py has the rule over a sequence)."""
-        starts: np.ndarray = self.word_rule().starts > 0
-        return starts
 
     def encode(self, texts: Sequence[str] | Text) -> tuple[np.ndarray, np.ndarray]:
         """Tokenise sentences: flat ids (id_dtype) and offsets (int64, one more than sentences).

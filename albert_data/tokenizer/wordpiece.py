@@ -1,7 +1,16 @@
 """WordPiece vocabularies with BERT's rules, on the chunk table.
 
 In: a tokenizer.json. Out: ids, token for token what the library `tokenizers` gives; but text that spells a special
-piece is text. wordpiece.py says where text is cut. The library itself encodes new chunks.
+piece is text. The library itself encodes new chunks.
+
+Why cuts are exact. BERT's rules replace each character alone, except that NFD sorts the combining marks that follow one
+another. Then words are divided at white space and around each punctuation mark and ideograph, and each word is
+segmented alone. So text falls apart on both sides of a character that is always a word, or the white space between two:
+it is no combining mark, so no sorting reaches across it. At spaces each cut is exact.
+
+The library decides which characters these are: its Unicode tables are not ours. Each candidate is tried between two
+letters. All that is not a candidate, or beyond the basic plane, gets no cut beside it, which makes longer chunks and no
+other ids. For cutting.py every character becomes one of two classes, and a pair of two joined ones is no cut.
 
 WordPiece marks the pieces that continue a word, "##ing". `texts` has them as SentencePiece would: "▁go", "ing". Before
 punctuation that follows a word, and in scripts without spaces, it has no space, so that decoded text reads like text.
@@ -15,53 +24,22 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.tokenizer.backend import Backend
+from albert_data.tokenizer.backend import JsonKind
 from albert_data.tokenizer.chunks.cutting import AFTER, BEFORE, SOLID, CutRule, make_rule
 from albert_data.tokenizer.chunks.encoder import ChunkEncoder, ChunkModel, join_ids
 from albert_data.tokenizer.chunks.table import ChunkRules
 from albert_data.tokenizer.chunks.trie import make_trie
-from albert_data.tokenizer.kinds import Kind
 from albert_data.tokenizer.sentencepiece.charsmap import NUM_BASIC
-from albert_data.tokenizer.tokenizer_json import (
-    CONTINUING,
-    JSON_NAME,
-    find_specials,
-    list_pieces,
-    read_rules,
-)
-from albert_data.tokenizer.words import SPACE, is_unspaced
+from albert_data.tokenizer.tokenizer_json import CONTINUING, read_rules
+from albert_data.tokenizer.words import SPACE, is_unspaced, read_codes
 from albert_data.unicode_tables import categories, category
 
-# ---- where text can be cut for WordPiece so that its parts, tokenised alone, give the tokens of the whole ----
-#
-# Why the cuts are exact. BERT's rules replace each character alone, except that NFD sorts the combining marks that
-# follow one another. Then words are divided at white space and around each punctuation mark and ideograph, and each
-# word is segmented alone. So text falls apart on both sides of a character that is always a word, or the white space
-# between two: it is no combining mark, so no sorting reaches across it. At spaces each cut is exact.
-#
-# The library decides which characters these are: its Unicode tables are not ours. Each candidate is tried between two
-# letters. All that is not a candidate, or beyond the basic plane, gets no cut beside it, which makes longer chunks and
-# no other ids.
-#
-# For cutting.py every character becomes one of two classes, and a pair of two joined ones is no cut.
-
-_JOINED, _ALONE = 1, 2  # classes
+_JOINED, _ALONE = 1, 2  # classes of characters
 # BERT's ideographs, of which each is a word.
-_IDEOGRAPHS = (
-    range(0x4E00, 0xA000),
-    range(0x3400, 0x4DC0),
-    range(0xF900, 0xFB00),
-    range(0x20000, 0x2A6E0),
-    range(0x2A700, 0x2B740),
-    range(0x2B740, 0x2B820),
-    range(0x2B920, 0x2CEB0),
-    range(0x2F800, 0x2FA20),
-)
+_IDEOGRAPHS = read_codes("4E00-9FFF 3400-4DBF F900-FAFF 20000-2A6DF 2A700-2B73F 2B740-2B81F 2B920-2CEAF 2F800-2FA1F")
 _LEFT, _RIGHT = "a", "b"  # letters around a character that is tried; they stay what they are in lower case
-
-
-def is_ideograph(code: int) -> bool:
-    return any(code in codes for codes in _IDEOGRAPHS)
+_CLOSING = frozenset(".,;:!?%)]}")
+_NO_UNKNOWN = -1  # no id: each unknown word is one [UNK], also beside another one
 
 
 def is_punctuation(character: str) -> bool:
@@ -109,31 +87,21 @@ def find_alone(codes: list[int], split: Callable[[str], list[str]]) -> np.ndarra
     return np.array(found, bool)
 
 
-# ---- wordpiece ----
-
-_CLOSING = frozenset(".,;:!?%)]}")
-_NO_UNKNOWN = -1  # no id: each unknown word is one [UNK], also beside another one
-
-
-class WordPieceKind(Kind):
+class WordPieceKind(JsonKind):
     """A WordPiece vocabulary."""
 
-    file_name = JSON_NAME
     library = "tokenizers"
-    packages = ("tokenizers",)
     has_prefix = True
     slow_reason = None
 
     def __init__(self, values: dict[str, Any], name: str) -> None:
         """values: of a tokenizer.json that `is_wordpiece`. Raises TokenizerError if it lacks a special piece."""
-        self._values, self._name, self.rules = values, name, read_rules(values)
-        self.pieces = list_pieces(values, name)
-        self.specials = find_specials(self.pieces, name)
-        is_special = self.specials.is_special.tolist()
+        super().__init__(values, name)
+        self._divides_ideographs, is_special = read_rules(values).handle_chinese_chars, self.specials.is_special
         self.texts = [
             piece if special else show_piece(piece) for piece, special in zip(self.pieces, is_special, strict=True)
         ]
-        self.is_ordinary = np.array([self._is_reachable(piece) for piece in self.pieces]) & ~self.specials.is_special
+        self.is_ordinary = np.array([self._is_reachable(piece) for piece in self.pieces]) & ~is_special
         self.is_ordinary[self.specials.unk_id] = False
 
     def _is_reachable(self, piece: str) -> bool:
@@ -144,19 +112,12 @@ class WordPieceKind(Kind):
         body = piece.removeprefix(CONTINUING) if len(piece) > len(CONTINUING) else piece
         if body == piece and len(piece) == 1:
             return True
-        return not any(map(self._is_alone, body))
-
-    def _is_alone(self, character: str) -> bool:
-        return is_punctuation(character) or (self.rules.handle_chinese_chars and is_ideograph(ord(character)))
-
-    @cached_property
-    def _backend(self) -> Backend:
-        return Backend(self._values, self._name)
+        ranges = _IDEOGRAPHS if self._divides_ideographs else ()
+        return not any(is_punctuation(c) or any(ord(c) in codes for codes in ranges) for c in body)
 
     @cached_property
     def _chunk_model(self) -> ChunkModel:
-        vocab_size = len(self.pieces)
-        trie = make_trie([], [], [], lowest_score=0.0, unk_id=_NO_UNKNOWN, vocab_size=vocab_size, byte_fallback=False)
+        trie = make_trie([], [], [], unk_id=_NO_UNKNOWN, vocab_size=len(self.pieces))
         return ChunkModel(
             rules=ChunkRules(cuts=make_cut_rule(self._backend.split), trie=trie, first_is_inner=0),
             encode=self._encode,
@@ -168,9 +129,6 @@ class WordPieceKind(Kind):
 
     def prepare(self) -> None:
         _ = self._chunk_model
-
-    def compile_rare(self, encoder: ChunkEncoder) -> None:
-        encoder.compile_rare()
 
     def make_encoder(self) -> ChunkEncoder:
         return ChunkEncoder(self._chunk_model)
@@ -184,7 +142,11 @@ class WordPieceKind(Kind):
 
 
 def show_piece(piece: str) -> str:
-    """A piece or a word as text, with "▁" where a space is before it."""
+    """A piece or a word as text, with "▁" where a space is before it.
+
+    >>> [show_piece(piece) for piece in ("go", "##ing", ",", "##")]
+    ['▁go', 'ing', ',', '▁##']
+    """
     if piece.startswith(CONTINUING) and piece != CONTINUING:
         return piece.removeprefix(CONTINUING)
     return piece if _joins_left(piece[:1]) else SPACE + piece

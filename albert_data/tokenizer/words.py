@@ -3,7 +3,7 @@
 A piece that begins with "▁" begins a word. A piece of only punctuation or symbols, and a piece in a script without
 spaces, is standalone, a word of its own: it begins one, and so does the piece after it. But no word begins inside a
 grapheme cluster, the character that a reader sees: a piece that begins with a mark continues the word before
-it, whatever that is (words.py). A lone "▁" belongs to the word after it, as it does in a piece "▁中国". The bytes
+it, whatever that is. A lone "▁" belongs to the word after it, as it does in a piece "▁中国". The bytes
 that spell one character (<0xE9> <0xBE> <0x98>) belong to one word, and the first one begins a word if the character is
 CJK or an emoji.
 
@@ -13,78 +13,18 @@ With a word list (lexicon.py), pieces in scripts without spaces that spell a wor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from albert_data.errors import TokenizerError
 from albert_data.kernels import helper
-from albert_data.tokenizer.lexicon import Lexicon, make_lexicon
 from albert_data.unicode_tables import category, script
 
-# ---- which characters can't be separated from their neighbours: a masked word is never less than a grapheme cluster -
-#
-# In: a character. Out: whether it continues the character before it, and whether the character after it continues it.
-# Source: UAX #29, grapheme cluster boundaries, rules GB9, GB9a, GB9b, GB9c and GB11, by the shipped Unicode tables.
-# Five deviations. Two make clusters larger: every mark continues, also the few of Myanmar, Tai Tham and Ahom that UAX
-# #29 lets begin a cluster; a ZERO WIDTH JOINER, a sign that stacks consonants and a Thai nikhahit are joined to any
-# character after them. Three make clusters smaller: a flag whose two regional indicators are in two pieces becomes two
-# clusters; a sign that stacks consonants and is followed by another mark, which no spelling has, does not join the next
-# letter; GB9c is applied in scripts without spaces only. In the others a piece without "▁" continues a word of letters
-# anyway.
-
-_JOINER = "\u200d"
-# Skin tones and tags stand after emoji.
-_EMOJI_PARTS = frozenset(chr(code) for codes in (range(0x1F3FB, 0x1F400), range(0xE0020, 0xE0080)) for code in codes)
-# These continue a character although they are no marks: ZERO WIDTH NON-JOINER, Thai and Lao AM, half-width voicing
-# marks.
-_CONTINUING = frozenset("\u200c\u200d\u0e33\u0eb3\uff9e\uff9f") | _EMOJI_PARTS
-_KANA_MARKS = frozenset("\u3099\u309a")
-# Prepended marks: the next character belongs to them (GB9b).
-_PREPENDED = (
-    (0x0600, 0x0605),
-    (0x06DD, 0x06DD),
-    (0x070F, 0x070F),
-    (0x0890, 0x0891),
-    (0x08E2, 0x08E2),
-    (0x0D4E, 0x0D4E),
-    (0x110BD, 0x110BD),
-    (0x110CD, 0x110CD),
-    (0x111C2, 0x111C3),
-    (0x1193F, 0x1193F),
-    (0x11941, 0x11941),
-    (0x11A3A, 0x11A3A),
-    (0x11A84, 0x11A89),
-    (0x11D46, 0x11D46),
-    (0x11F02, 0x11F02),
-)
-# Never the last character of a cluster. Five signs put the next consonant under the one before: Myanmar virama, Khmer
-# coeng, Tai Tham sakot, Balinese adeg adeg, Javanese pangkon (rule GB9c of Unicode 16, for scripts without spaces). And
-# Thai nikhahit: NFKC writes the vowel AM as nikhahit and AA.
-_NO_ENDS = frozenset("\u1039\u17d2\u1a60\u1b44\ua9c0\u0e4d")
-_JOINING = _NO_ENDS | {_JOINER} | {chr(code) for first, last in _PREPENDED for code in range(first, last + 1)}
-
-
-@cache
-def continues(character: str) -> bool:
-    """Whether a character never begins a grapheme cluster, except at the beginning of text."""
-    return category(character) in ("Mn", "Mc", "Me") or character in _CONTINUING
-
-
-def joins_next(character: str) -> bool:
-    """Whether any character after this one belongs to its cluster."""
-    return character in _JOINING
-
-
-@cache
-def follows_whole_word(character: str) -> bool:
-    """Whether a continuing character occurs after symbols, ideographs and kana only."""
-    return script(character) == "VARIATION" or character in _EMOJI_PARTS or character in _KANA_MARKS
-
-
-# ---- words ----
+if TYPE_CHECKING:
+    from albert_data.tokenizer.lexicon import Lexicon
 
 SPACE = "\u2581"  # SentencePiece's visible space
 NEVER = -2  # outweighs the 1 of the neighbour: no word begins between them
@@ -101,15 +41,24 @@ _STARTING_BYTES = frozenset(range(0xE3, 0xEA)) | {0xF0}
 _CONTINUATION_BYTES = range(0x80, 0xC0)  # of UTF-8
 
 
+def read_codes(text: str) -> tuple[range, ...]:
+    """The ranges of code points that a text lists.
+
+    >>> read_codes("41-43 2581")
+    (range(65, 68), range(9601, 9602))
+    """
+    bounds = (codes.split("-") for codes in text.split())
+    return tuple(range(int(first[0], 16), int(first[-1], 16) + 1) for first in bounds)
+
+
 @dataclass(frozen=True, kw_only=True)
 class WordRule:
-    """Two numbers of each piece, int8 over the vocabulary.
+    """Which pieces begin words: a word begins where `standalone` of a piece + `starts` of the next one is above 0.
 
-    A word begins where a segment begins, and where `standalone` of a piece + `starts` of the next one is positive. So:
-    starts: 1 if a word begins at the piece, 0 if only after a standalone piece, NEVER if not even there;
-    standalone: 1 if a word begins after the piece, 0 if only where the next piece's `starts` is 1, NEVER if not even
-    there. A NEVER on either side outweighs the 1 on the other.
-    lexicon: a word list. No word begins at a token that it joins to the one before; None where there is no list.
+    starts: int8 [vocabulary], 1 if a word begins at the piece, 0 if only after a standalone one, NEVER if not even so
+    standalone: int8 [vocabulary], 1 if a word begins after the piece, 0 if only where the next piece's `starts` is 1,
+        NEVER if not even so
+    lexicon: no word begins at a token that the word list joins to the one before; None without a list
     """
 
     starts: np.ndarray
@@ -134,32 +83,12 @@ class WordRule:
         return np.zeros(0, np.bool_) if self.lexicon is None else self.lexicon.find_joined(ids)
 
 
-def match_words(pieces: Sequence[str], frequencies: Mapping[str, float], normalise: Callable[[str], str]) -> Lexicon:
-    """The lexicon of a word list for a vocabulary.
-
-    pieces: what each is in text; frequencies: see `parse_words`; normalise: how the tokenizer sees text. Words that
-    have other characters than those of scripts without spaces join nothing. Raises TokenizerError if no word is left.
-    """
-    found: dict[str, float] = {}
-    for word, frequency in frequencies.items():
-        text = normalise(word).replace(SPACE, "")
-        if text and all(map(is_unspaced, text)):
-            found[text] = found.get(text, 0.0) + frequency
-    if not found:
-        raise TokenizerError(
-            "the pieces spell no word of the word list in a script without spaces, such as Chinese or Thai; "
-            "a line is a word, or a word, a space and how often it occurs"
-        )
-    texts = [piece.removeprefix(SPACE) for piece in pieces]
-    return make_lexicon(
-        [text.encode() if all(map(is_unspaced, text)) else b"" for text in texts],
-        np.array([piece.startswith(SPACE) for piece in pieces]),
-        found,
-    )
-
-
 def judge_piece(piece: str) -> tuple[int, int]:
-    """The two numbers of a piece, see WordRule."""
+    """The two numbers of a piece, see WordRule.
+
+    >>> [judge_piece(piece) for piece in ("▁go", "ing", ",", "中", "\u0301")]
+    [(1, 0), (0, 0), (1, 1), (1, 1), (-2, 0)]
+    """
     if found := _BYTE_PIECE.fullmatch(piece):
         byte = int(found[1], 16)
         return NEVER if byte in _CONTINUATION_BYTES else int(byte in _STARTING_BYTES), 0
@@ -213,3 +142,49 @@ def find_word_starts(ids: np.ndarray, rule: WordRule) -> np.ndarray:
     if rule.lexicon is not None:
         begins &= ~rule.lexicon.find_joined(ids)
     return begins
+
+
+# ---- grapheme clusters: a masked word is never less than one ----
+#
+# In: a character. Out: whether it continues the character before it, and whether the character after it continues it.
+# Source: UAX #29, grapheme cluster boundaries, rules GB9, GB9a, GB9b, GB9c and GB11, by the shipped Unicode tables.
+# Five deviations. Two make clusters larger: every mark continues, also the few of Myanmar, Tai Tham and Ahom that UAX
+# #29 lets begin a cluster; a ZERO WIDTH JOINER, a sign that stacks consonants and a Thai nikhahit are joined to any
+# character after them. Three make clusters smaller: a flag whose two regional indicators are in two pieces becomes two
+# clusters; a sign that stacks consonants and is followed by another mark, which no spelling has, does not join the next
+# letter; GB9c is applied in scripts without spaces only. In the others a piece without "▁" continues a word of letters
+# anyway.
+
+# Skin tones and tags stand after emoji.
+_EMOJI_PARTS = frozenset(chr(code) for codes in read_codes("1F3FB-1F3FF E0020-E007F") for code in codes)
+# These continue a character although they are no marks: ZERO WIDTH NON-JOINER, Thai and Lao AM, half-width voicing
+# marks.
+_CONTINUING = frozenset("\u200c\u200d\u0e33\u0eb3\uff9e\uff9f") | _EMOJI_PARTS
+_KANA_MARKS = frozenset("\u3099\u309a")
+# Prepended marks: the next character belongs to them (GB9b).
+_PREPENDED = read_codes(
+    "600-605 6DD 70F 890-891 8E2 D4E 110BD 110CD 111C2-111C3 1193F 11941 11A3A 11A84-11A89 11D46 11F02"
+)
+# Never the last character of a cluster: ZERO WIDTH JOINER; five signs that put the next consonant under the one before
+# (rule GB9c of Unicode 16, for scripts without spaces): Myanmar virama, Khmer coeng, Tai Tham sakot, Balinese adeg
+# adeg, Javanese pangkon; and Thai nikhahit: NFKC writes the vowel AM as nikhahit and AA.
+_JOINING = frozenset("\u200d\u1039\u17d2\u1a60\u1b44\ua9c0\u0e4d") | {
+    chr(code) for codes in _PREPENDED for code in codes
+}
+
+
+@cache
+def continues(character: str) -> bool:
+    """Whether a character never begins a grapheme cluster, except at the beginning of text."""
+    return category(character) in ("Mn", "Mc", "Me") or character in _CONTINUING
+
+
+def joins_next(character: str) -> bool:
+    """Whether any character after this one belongs to its cluster."""
+    return character in _JOINING
+
+
+@cache
+def follows_whole_word(character: str) -> bool:
+    """Whether a continuing character occurs after symbols, ideographs and kana only."""
+    return script(character) == "VARIATION" or character in _EMOJI_PARTS or character in _KANA_MARKS

@@ -20,7 +20,6 @@ from albert_data.unicode_tables import categories, category
 from albert_data.vocab.counting import CharacterCounts, NormalRule
 from albert_data.wording import list_some
 
-Normalise = Callable[[str], str]
 PRINTABLE_ASCII = "".join(map(chr, range(0x20, 0x7F)))
 _UNUSABLE = {0x0000, 0x2585}  # SentencePiece ends strings at U+0000, and writes U+2585 for unknown characters
 _COVERAGES = (0.999, 0.9999, 0.99999, 0.999999, 1.0)
@@ -31,9 +30,11 @@ _NUM_SHOWN = 12
 class Alphabet:
     """The characters of a vocabulary, as codes.
 
-    codes: those that get a piece, ascending; num_required: how many of them are required.
-    lost: the others of the corpus, most frequent first, and how often each occurs.
-    num_characters: of the corpus, spaces included. kept_by: how many lost characters a higher coverage would keep.
+    codes: those that get a piece, ascending
+    num_required: how many of them are required
+    lost: the others of the corpus, most frequent first, and how often each occurs
+    num_characters: of the corpus, spaces included
+    kept_by: how many lost characters a higher coverage would keep
     """
 
     codes: tuple[int, ...]
@@ -74,12 +75,19 @@ def show_character(code: int) -> str:
     return chr(code) if category(chr(code))[0] in "LNPS" else f"U+{code:04X}"
 
 
-def choose_alphabet(counts: CharacterCounts, config: VocabConfig, normalise: Normalise | None = None) -> Alphabet:
+def choose_alphabet(
+    counts: CharacterCounts, config: VocabConfig, normalise: Callable[[str], str] | None = None
+) -> Alphabet:
     """normalise: what was done to the text before its characters were counted; None for SentencePiece's rule.
 
     Raises TokenizerError for a required character that no vocabulary can hold.
     """
-    required = _find_required(config, normalise or NormalRule(config.cased).normalise)
+    normalised = (normalise or NormalRule(config.cased).normalise)(PRINTABLE_ASCII + config.required_chars)
+    required = sorted(set(map(ord, normalised.replace(" ", SPACE))))
+    if unusable := sorted(_UNUSABLE.intersection(required)):
+        raise TokenizerError(
+            f"required_chars holds U+{unusable[0]:04X}, which SentencePiece reserves for itself; leave it out"
+        )
     is_required = np.isin(counts.codes, required)
     covered, num_characters = int(counts.counts[is_required].sum()), int(counts.counts.sum())
     order = np.lexsort((counts.codes, -counts.counts))  # most frequent first, equally frequent ones by code
@@ -104,17 +112,6 @@ def choose_alphabet(counts: CharacterCounts, config: VocabConfig, normalise: Nor
         num_characters=num_characters,
         kept_by=kept_by,
     )
-
-
-def _find_required(config: VocabConfig, normalise: Normalise) -> list[int]:
-    """Printable ASCII and the characters that the user names, as the normaliser leaves them."""
-    normalised = normalise(PRINTABLE_ASCII + config.required_chars)
-    codes = set(map(ord, normalised.replace(" ", SPACE)))
-    if unusable := sorted(codes & _UNUSABLE):
-        raise TokenizerError(
-            f"required_chars holds U+{unusable[0]:04X}, which SentencePiece reserves for itself; leave it out"
-        )
-    return sorted(codes)
 
 
 def measure_unspaced(counts: CharacterCounts) -> float:

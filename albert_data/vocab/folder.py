@@ -18,9 +18,7 @@ from albert_data.errors import OutputError, TokenizerError
 from albert_data.files import hash_file, is_regular, is_there, read_json, to_json
 from albert_data.storage import FOLDER, find_kind, find_storage
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
-from albert_data.tokenizer.tokenizer_json import JSON_NAME, BertRules, dump
-from albert_data.tokenizer.vocab_txt import CONFIG_NAME, VOCAB_NAME, describe_config
-from albert_data.vocab.alphabet import Alphabet
+from albert_data.tokenizer.tokenizer_json import CONFIG_NAME, JSON_NAME, VOCAB_NAME, BertRules, describe_config, dump
 from albert_data.vocab.report import VocabReport
 
 SETTINGS_NAME, PIECES_NAME = "vocab.json", "pieces.txt"
@@ -91,29 +89,13 @@ def _seal(settings: dict[str, Any]) -> str:
     return sha256(to_json({key: value for key, value in settings.items() if key != _SEAL})).hexdigest()
 
 
-def _record_characters(alphabet: Alphabet) -> dict[str, Any]:
-    """Counts of the corpus' characters.
-
-    num_lost: how many characters have no piece
-    lost_in_corpus: how often they occur in all
-    lost: the most frequent of them, and how often each occurs
-    """
-    return {
-        "in_corpus": alphabet.num_characters,
-        "with_a_piece": len(alphabet.codes),
-        "num_lost": len(alphabet.lost),
-        "lost_in_corpus": alphabet.num_lost,
-        "lost": [[chr(code), count] for code, count in islice(alphabet.lost.items(), _MAX_LISTED)],
-    }
-
-
 def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
     """Write the model, its pieces and the settings to a folder; returns the settings.
 
     The settings are the first file: the others are never there without them, even if this is killed, so their hashes
     in the settings show that they are ours.
     """
-    model = report.trained.model
+    model, alphabet = report.trained.model, report.alphabet
     pieces = "".join(f"{piece}\n" for piece in Tokenizer(model, str(folder)).pieces).encode()
     if report.config.model_type == WORDPIECE:
         config = dump(describe_config(BertRules(lowercase=not report.config.cased)))
@@ -128,7 +110,13 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
         "sampled_bytes": report.trained.num_bytes,
         "skipped_sentences": report.trained.num_skipped,
         "skipped_bytes": report.trained.skipped_bytes,
-        "characters": _record_characters(report.alphabet),
+        "characters": {
+            "in_corpus": alphabet.num_characters,
+            "with_a_piece": len(alphabet.codes),
+            "num_lost": len(alphabet.lost),
+            "lost_in_corpus": alphabet.num_lost,  # how often those occur in all
+            "lost": [[chr(code), count] for code, count in islice(alphabet.lost.items(), _MAX_LISTED)],
+        },
         "unspaced_share": round(report.unspaced_share, 6),
         "damage": report.damage,
         "files": {name: sha256(data).hexdigest() for name, data in files.items()},

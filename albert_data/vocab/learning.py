@@ -130,16 +130,23 @@ class SampleWarming:
         self.job(SampleTask(task=task, limit=SentenceSample(1).limit))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class SampledCorpus:
-    """What was read: a sample of the sentences, and the characters of all of them. advice: see VocabReport."""
+    """What was read: a sample of the sentences, and how often each character occurs in all of them."""
 
-    sentences: list[bytes]
-    characters: CharacterCounts
-    num_documents: int
-    text_bytes: int
-    damage: dict[str, int]
-    advice: list[str]
+    sample: SentenceSample
+    damage: Damage
+    totals: np.ndarray
+    num_documents: int = 0
+    text_bytes: int = 0
+
+    def add(self, found: Candidates) -> None:
+        sentences = found.sentences
+        self.sample.add(sentences if isinstance(sentences, dict) else take_candidates(sentences))
+        found.characters.add_to(self.totals)
+        self.damage.merge(found.damage)
+        self.num_documents += found.num_documents
+        self.text_bytes += found.text_bytes
 
 
 def train_vocab(
@@ -195,19 +202,21 @@ def learn_vocabulary(
     check_reach(inputs, spans_machines=spans_machines(engine))
     progress = progress or NullProgress()
     rule = BertNormalRule(config.cased) if config.model_type == WORDPIECE else None
-    corpus = _Reader(inputs, text, config, engine, progress, shared).read()
-    unspaced_share = measure_unspaced(corpus.characters)
+    reader = _Reader(inputs, text, config, engine, progress, shared)
+    corpus = reader.read()
+    sentences, characters = corpus.sample.sentences(), CharacterCounts.of(corpus.totals)
+    unspaced_share = measure_unspaced(characters)
     if rule is not None:
-        alphabet = choose_alphabet(rule.apply(corpus.characters), config, rule.normalise)
+        alphabet = choose_alphabet(rule.apply(characters), config, rule.normalise)
     else:
-        alphabet = choose_alphabet(corpus.characters, config, NormalRule(config.cased).normalise)
+        alphabet = choose_alphabet(characters, config)
         if config.dummy_prefix is None:
             config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST_UNSPACED)
-    size = sum(map(len, corpus.sentences)) / 1e6
+    size = sum(map(len, sentences)) / 1e6
     progress.say(
         f"training a {config.model_type} vocabulary of {config.vocab_size:,} pieces on {size:,.1f} MB of sentences"
     )
-    trained, config = _train(corpus.sentences, config, alphabet, progress, shrink)
+    trained, config = _train(sentences, config, alphabet, progress, shrink)
     return VocabReport(
         trained=trained,
         config=config,
@@ -215,8 +224,8 @@ def learn_vocabulary(
         unspaced_share=unspaced_share,
         num_documents=corpus.num_documents,
         text_bytes=corpus.text_bytes,
-        damage=corpus.damage,
-        advice=corpus.advice,
+        damage=dict(corpus.damage.counts),
+        advice=reader.advise(corpus),
     )
 
 
@@ -235,15 +244,16 @@ class _Reader:
         num_bytes, sample_bytes = count_bytes(self.inputs), self.config.sample_bytes
         # Without a share, the first tasks would return all of their sentences, since the sample is not full yet.
         share = min(_CANDIDATES * sample_bytes / num_bytes, 1.0) if num_bytes else 1.0
-        sample = SentenceSample(sample_bytes, share)
-        corpus = self._fill(sample)
-        if sample.is_full:
+        corpus = self._fill(SentenceSample(sample_bytes, share))
+        if corpus.sample.is_full:
             return corpus
         self.progress.say("the corpus repeats itself or holds little text; it is read again, for more sentences")
         return self._fill(SentenceSample(sample_bytes))
 
     def _fill(self, sample: SentenceSample) -> SampledCorpus:
-        damage = Damage(strict=self.text.strict)
+        corpus = SampledCorpus(
+            sample=sample, damage=Damage(strict=self.text.strict), totals=np.zeros(NUM_CODES, np.int64)
+        )
         warming = SampleWarming(SampleJob(self.text, self.config), self.text)
         compile_with_notice(warming, self.progress)
         places = list_samples(self.inputs)
@@ -253,36 +263,25 @@ class _Reader:
         job = SampleJob(self.text, self.config, self.shared)
         prepared = PreparedJob(job=job, prepare=warming, places=tuple(places))
         self.progress.start("reading", count_bytes(self.inputs))
-        num_documents, text_bytes, totals = 0, 0, np.zeros(NUM_CODES, np.int64)
         # Tasks are made while others run: later ones get a lower limit, since the sample fills.
         here = Damage(strict=self.text.strict)  # a thread counts in it, so it is added at the end
         plan = read_tasks(self.inputs, self.text, here, lambda task: spans_machines(self.engine))
         tasks = (SampleTask(task=task, limit=sample.limit) for task in plan)
         for task, found in self.engine.run(prepared, tasks):
-            sample.add(found.sentences if isinstance(found.sentences, dict) else take_candidates(found.sentences))
-            found.characters.add_to(totals)
-            damage.merge(found.damage)
-            num_documents += found.num_documents
-            text_bytes += found.text_bytes
+            corpus.add(found)
             self.progress.advance(task.task.num_bytes, found.text_bytes)
-        damage.merge(here)
-        if not num_documents:
-            raise no_document(damage)
-        if damage.unlabelled.num_records and not damage.num_labelled:
-            raise missing_labels(self.text, damage.unlabelled)
-        return SampledCorpus(
-            sentences=sample.sentences(),
-            characters=CharacterCounts.of(totals),
-            num_documents=num_documents,
-            text_bytes=text_bytes,
-            damage=dict(damage.counts),
-            advice=self._advise(num_documents, damage),
-        )
+        corpus.damage.merge(here)
+        if not corpus.num_documents:
+            raise no_document(corpus.damage)
+        if corpus.damage.unlabelled.num_records and not corpus.damage.num_labelled:
+            raise missing_labels(self.text, corpus.damage.unlabelled)
+        return corpus
 
-    def _advise(self, num_documents: int, damage: Damage) -> list[str]:
-        counts = {"documents": num_documents, **damage.layout}
+    def advise(self, corpus: SampledCorpus) -> list[str]:
+        """Options that would read the corpus better, a sentence each."""
+        damage, text_field = corpus.damage, None if self.inputs[0].source else self.text.text_field
+        counts = {"documents": corpus.num_documents, **damage.layout}
         found = advise(counts, dataclasses.asdict(self.text), [item.path for item in self.inputs])
-        text_field = None if self.inputs[0].source else self.text.text_field
         return [
             *(one.text for one in found),
             *advise_names(damage.names),

@@ -19,8 +19,8 @@ _MAX_HASH = 2**64 - 1
 class SentenceSample:
     """Keeps the distinct sentences of the smallest hashes, at most `max_bytes` of them.
 
-    share: sentences with hashes above this share of the range are ignored. Unless `is_full`, too many were ignored.
-    limit: a sentence with a larger hash can't be in the sample any more.
+    share: sentences with hashes above this share of the range are ignored. Unless `is_full`, too many were ignored
+    limit: a sentence with a larger hash can't be in the sample any more
     """
 
     def __init__(self, max_bytes: int, share: float = 1.0) -> None:

@@ -30,7 +30,7 @@ from typing import IO, Any
 
 import sentencepiece
 
-from albert_data.config import VocabConfig
+from albert_data.config import WORDPIECE, VocabConfig
 from albert_data.errors import TokenizerError
 from albert_data.jobs.progress import Progress
 
@@ -41,12 +41,6 @@ _LENGTH_BYTES = 8
 _TICK_SECONDS = 0.5
 _READ_BYTES = 1 << 16
 _LINES_KEPT = 3
-_NORMALISING, _FINDING, _CHOOSING, _MERGING = (
-    "normalising text",
-    "finding candidates",
-    "choosing pieces",
-    "merging pieces",
-)
 _PRUNED_TO = 1.1  # the trainer prunes a unigram model to 1.1 times the vocabulary size, then takes the best pieces
 _SEEDS = re.compile(rb"Initialized (\d+) seed")
 _ROUND = re.compile(rb"EM sub_iter=\d+ size=(\d+)")
@@ -162,7 +156,7 @@ class _Watcher:
         self._num_merges = max(config.vocab_size - num_characters, 1)
         self._log_smallest, self._log_seeds, self._done = math.log(_PRUNED_TO * config.vocab_size), 0.0, 0
         self._rest, self.last_lines = b"", deque[str](maxlen=_LINES_KEPT)
-        progress.start(_MERGING if config.model_type == "wordpiece" else _NORMALISING, None, "")
+        progress.start("merging pieces" if config.model_type == WORDPIECE else "normalising text", None, "")
 
     def feed(self, log: bytes) -> None:
         *lines, self._rest = (self._rest + log).split(b"\n")
@@ -175,16 +169,16 @@ class _Watcher:
 
     def _read(self, line: bytes) -> None:
         if b"Extracting seed" in line or b"Making suffix array" in line:
-            self._progress.start(_FINDING, None, "")
+            self._progress.start("finding candidates", None, "")
         elif found := _SEEDS.search(line):
             self._log_seeds = math.log(max(int(found[1]), 1))
-            self._progress.start(_CHOOSING, 100, "%")
+            self._progress.start("choosing pieces", 100, "%")
         elif found := _ROUND.search(line):  # each round keeps 3/4 of the pieces, so progress is linear in the logarithm
             left = math.log(max(int(found[1]), 1)) - self._log_smallest
             all_rounds = self._log_seeds - self._log_smallest
             self._reach(int(100 * (1 - left / all_rounds)) if all_rounds > 0 else 100, 100)
         elif b"Tokenizing input sentences" in line and self._config.model_type == "bpe":
-            self._progress.start(_MERGING, self._num_merges, "pieces")
+            self._progress.start("merging pieces", self._num_merges, "pieces")
         elif found := _MERGES.search(line):
             self._reach(int(found[1]), self._num_merges)
         elif not _ORDINARY.match(line):

@@ -76,21 +76,15 @@ class CutRule(NamedTuple):
     joins_spaces: bool
 
 
-class CutScratch(NamedTuple):
-    """Scratch buffers: the candidates of a window.
-
-    ascii: int64, those between two ASCII characters, the second of which is no space
-    others: int64, all others
-    """
-
-    ascii: np.ndarray
-    others: np.ndarray
-
-
 def make_rule(
     flags: np.ndarray, first: np.ndarray, last: np.ndarray, pairs: np.ndarray, *, joins_spaces: bool
 ) -> CutRule:
-    """flags: uint8, of BEFORE, AFTER, SOLID and SINGLE; first, last: uint16; pairs: uint32, first << 16 | second."""
+    """The rule of characters and pairs of them.
+
+    flags: uint8 [65536], of BEFORE, AFTER, SOLID and SINGLE
+    first, last: uint16 [65536], of what each character is normalised to
+    pairs: uint32, first << 16 | second
+    """
     flags = flags.copy()
     flags[NARROW_CODES] |= NARROW
     parts = ((first, 0), (last, 16), (flags, _FLAGS_SHIFT))
@@ -102,8 +96,9 @@ def make_rule(
     return CutRule(characters, marked, ascii_cuts.ravel(), joins_spaces)
 
 
-def make_cut_scratch() -> CutScratch:
-    return CutScratch(np.empty(_WINDOW, np.int64), np.empty(_WINDOW, np.int64))
+def make_cut_scratch() -> np.ndarray:
+    """The two lists of candidates of a window (mark_cuts): int64."""
+    return np.empty((2, _WINDOW), np.int64)
 
 
 @helper
@@ -145,15 +140,19 @@ def mark_pairs(pairs: np.ndarray, marks: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def mark_cuts(utf8: np.ndarray, size: int, rule_arrays: CutRule, cuts: np.ndarray, scratch: CutScratch) -> None:
+def mark_cuts(utf8: np.ndarray, size: int, rule_arrays: CutRule, cuts: np.ndarray, scratch: np.ndarray) -> None:
     """Mark where sentences in the first `size` bytes can be cut.
 
-    A cut inside a word is marked at the byte after it, a cut between two words at the first of the spaces there.
-    utf8: uint8, followed by PADDING bytes; cuts: uint64, a bit for each byte. The callers ignore a mark at the first
-    byte of a sentence. Whether one is set at spaces that end a sentence changes nothing: normalisation removes these.
+    A cut inside a word is marked at the byte after it, a cut between two words at the first of the spaces there. The
+    callers ignore a mark at the first byte of a sentence. Whether one is set at spaces that end a sentence changes
+    nothing: normalisation removes these.
+
+    utf8: uint8, followed by PADDING bytes
+    cuts: uint64, a bit for each byte
+    scratch: the candidates between two ASCII characters, the second of which is no space; and all others
     """
     text, marks, rule = pointer(utf8), pointer(cuts), point_to_rule(rule_arrays)
-    ascii_listed, others_listed = pointer(scratch.ascii), pointer(scratch.others)
+    ascii_listed, others_listed = pointer(scratch[0]), pointer(scratch[1])
     spaces_cut = are_spaces_cuts(rule)
     last = item(rule.characters, 0)  # the last non-ASCII character (check_others): none yet; entry 0 allows no cut
     # The last bits of the masks of the block before. A window begins where the one before ends, so they carry over.

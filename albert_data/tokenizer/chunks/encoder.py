@@ -46,8 +46,9 @@ _LOOK_UPS = 3
 class ChunkModel:
     """What encoding by chunks needs of a tokenizer. Nothing in it changes, so threads share one.
 
-    rules: their trie is empty where the compiled loop finds no ids itself. encode: the library's own ids (int32) of
-    each text. learn: the ids of chunks; the second argument tells whether they continue a word.
+    rules: their trie is empty where the compiled loop finds no ids itself
+    encode: the library's own ids (int32) of each text
+    learn: the ids of chunks; the second argument tells whether they continue a word
     """
 
     rules: ChunkRules

@@ -19,6 +19,7 @@ The pieces "a" (id 7) and "ab" (id 8), if the root's number is 256 and that of i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -83,30 +84,15 @@ class Nodes(NamedTuple):
     ends: np.ndarray
 
 
-class NumberingScratch(NamedTuple):
-    """Scratch buffers of number_nodes.
-
-    youngest, elder: int32 [nodes], the node's last child, and its parent's child before it; 0 for none
-    is_taken, is_used: bool [indices], whether an entry is there, and whether it is the number of a node
-    num_free: int64 [blocks], free indices
-    """
-
-    youngest: np.ndarray
-    elder: np.ndarray
-    is_taken: np.ndarray
-    is_used: np.ndarray
-    num_free: np.ndarray
-
-
 def make_trie(
     pieces: list[str],
-    ids: list[int],
-    scores: list[float],
+    ids: Sequence[int] | np.ndarray,
+    scores: Sequence[float] | np.ndarray,
     *,
-    lowest_score: float,
     unk_id: int,
     vocab_size: int,
-    byte_fallback: bool,
+    lowest_score: float = 0.0,
+    byte_fallback: bool = False,
 ) -> Trie:
     """A trie of the pieces that are matched against text, of fewer than MAX_CHARACTERS. There may be none.
 
@@ -119,7 +105,7 @@ def make_trie(
     scores_of_ids[ids] = scores
     return Trie(
         entries=entries,
-        first_entries=find_first_entries(entries, root, np.zeros(NUM_FIRST, np.uint64), np.empty(3, np.uint8)),
+        first_entries=find_first_entries(entries, root),
         scores=scores_of_ids,
         settings=TrieSettings(
             root=root,
@@ -133,7 +119,7 @@ def make_trie(
     )
 
 
-def _lay_out(pieces: list[bytes], ids: list[int]) -> tuple[np.ndarray, int]:
+def _lay_out(pieces: list[bytes], ids: Sequence[int] | np.ndarray) -> tuple[np.ndarray, int]:
     """The entries of a trie, and its root."""
     data = np.frombuffer(b"".join(pieces), np.uint8)
     offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
@@ -145,22 +131,12 @@ def _lay_out(pieces: list[bytes], ids: list[int]) -> tuple[np.ndarray, int]:
     # Descending and stable; NumPy sorts 16-bit integers by radix sort, in linear time.
     most_first = np.argsort(_BLOCK - num_children.astype(np.uint16), kind="stable")[: np.count_nonzero(num_children)]
     numbers, num_blocks = np.full(num_nodes, LEAF), 1 + num_nodes // _BLOCK
-    while not number_nodes(nodes, num_children, most_first, numbers, _make_scratch(num_nodes, num_blocks)):
+    while not number_nodes(nodes, num_children, most_first, num_blocks, numbers):
         num_blocks *= 2
     indices = (numbers[nodes.parents] ^ nodes.labels)[1:]
     entries = np.zeros(indices.max() // _BLOCK * _BLOCK + _BLOCK, np.uint64)
     entries[indices] = (numbers << _NODE_SHIFT | nodes.ends.astype(np.int64) << _PIECE_SHIFT | nodes.labels + 1)[1:]
     return entries, int(numbers[0])
-
-
-def _make_scratch(num_nodes: int, num_blocks: int) -> NumberingScratch:
-    return NumberingScratch(
-        youngest=np.zeros(num_nodes, np.int32),
-        elder=np.zeros(num_nodes, np.int32),
-        is_taken=np.zeros(_BLOCK * num_blocks, np.bool_),
-        is_used=np.zeros(_BLOCK * num_blocks, np.bool_),
-        num_free=np.full(num_blocks, _BLOCK, np.int64),
-    )
 
 
 @helper
@@ -184,8 +160,9 @@ def read_entry(entry: U64) -> tuple[int, int]:
 
 
 @kernel
-def find_first_entries(entries: np.ndarray, root: int, found: np.ndarray, utf8: np.ndarray) -> np.ndarray:
-    """Fill in Trie.first_entries, which are zeros. utf8: uint8, of 3 bytes, scratch."""
+def find_first_entries(entries: np.ndarray, root: int) -> np.ndarray:
+    """Trie.first_entries."""
+    found, utf8 = np.zeros(NUM_FIRST, np.uint64), np.empty(3, np.uint8)
     for code in range(NUM_FIRST):
         node, entry = root, U64(0)
         for i in range(write_character(pointer(utf8), 0, code)):
@@ -225,14 +202,18 @@ def list_nodes(data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, slots: np
 
 @kernel
 def number_nodes(
-    nodes: Nodes, num_children: np.ndarray, most_first: np.ndarray, numbers: np.ndarray, scratch: NumberingScratch
+    nodes: Nodes, num_children: np.ndarray, most_first: np.ndarray, num_blocks: int, numbers: np.ndarray
 ) -> bool:
     """Number the nodes that have children so that no two children share an index. Returns whether all found a number.
 
     most_first: the nodes that have children, those with most children first: they are the hardest to fit.
     """
     labels = nodes.labels
-    youngest, elder, is_taken, is_used, num_free = scratch
+    # Of each node its last child, and its parent's child before it; 0 for none.
+    youngest, elder = np.zeros(len(labels), np.int32), np.zeros(len(labels), np.int32)
+    # Of each index whether an entry is there, and whether it is the number of a node; of each block its free indices.
+    is_taken, is_used = np.zeros(_BLOCK * num_blocks, np.bool_), np.zeros(_BLOCK * num_blocks, np.bool_)
+    num_free = np.full(num_blocks, _BLOCK)
     for node in range(1, len(labels)):
         parent = nodes.parents[node]
         elder[node], youngest[parent] = youngest[parent], node

@@ -1,6 +1,7 @@
-"""What Google's ALBERT code does to text before SentencePiece: `--normalization albert-v2`.
+"""What Google's ALBERT code does to text before SentencePiece, and to pieces after it: `--normalization albert-v2`.
 
-In: sentences in a buffer. Out: normalised sentences in another one. In this order, as `preprocess_text` does:
+**Before** (`normalise`). In: sentences in a buffer. Out: normalised sentences in another one. In this order, as
+`preprocess_text` does:
 
 1. white space at both ends is removed, and every other run of it becomes one space;
 2. two backticks or two apostrophes become a quotation mark (transformers' AlbertTokenizer does that, Google's published
@@ -12,6 +13,14 @@ In: sentences in a buffer. Out: normalised sentences in another one. In this ord
 NFKD reorders combining characters only, and step 4 removes all of these. So steps 3 to 5 replace each character alone,
 except a capital sigma, whose lower case depends on its neighbours. The table of replacements is part of the package
 (normalization.tsv, written by scripts/make_unicode_table.py), so that every Python makes the same build.
+
+**After** (`CommaRule`). In: the ids of sentences. Out: those of `encode_pieces`, whose rule is: a piece that ends with
+a digit and a comma is divided. The part before the comma is encoded again, without its "▁"; if the piece began with no
+"▁", the one that the new pieces begin with is dropped. Then the comma is a piece of its own.
+
+So each such piece always becomes the same ids, and a table has them. The rule also reads the text of unknown pieces,
+which ids do not have. That matters only if the text of unknown characters can end with a digit and a comma, or spell
+a piece that is not matched against text. Then sentences with unknown characters go through the rule in Python.
 """
 
 from __future__ import annotations
@@ -36,9 +45,13 @@ _PATH = Path(unicode_tables.__file__).with_name("normalization.tsv")
 _NUM_CODES = 0x110000
 _SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = "Σ", 0x3C3, 0x3C2
 _SIGMA_CODE = ord(_SIGMA)
+_COMMA = ","
 
-# An entry, from the lowest bit on: where the replacement begins in the bytes of all replacements (18 bits), its length
-# in bytes (6), and flags. QUOTE: two of it become a quotation mark. WITH_SIGMA: its replacement holds a capital sigma.
+# An entry of TextTable. QUOTE: two of it become a quotation mark. WITH_SIGMA: its replacement holds a capital sigma.
+#
+#     bits    0..17                         18..23           24..29
+#             where its replacement         its length in    REPLACED and the other flags
+#             begins in `replacements`      bytes
 _LENGTH_SHIFT = 18
 _OFFSET, _LENGTH = (1 << _LENGTH_SHIFT) - 1, (1 << 6) - 1
 REPLACED, SPACE_LIKE, QUOTE, CASED, IGNORABLE, WITH_SIGMA = (1 << bit for bit in range(24, 30))
@@ -47,8 +60,12 @@ _QUOTES, _QUOTE_MARK, _BLANK = "`'", np.uint8(ord('"')), np.uint8(ord(" "))
 
 
 class TextTable(NamedTuple):
-    """entries: uint32, of each code point; replacements: uint8; ascii: uint16, of each byte below 128: what it becomes,
-    and from bit 8 on 1 for a space and 2 for a quote; growth: bytes that one byte becomes, at most.
+    """What each character becomes.
+
+    entries: uint32 [0x110000], see above
+    replacements: uint8, all of them
+    ascii: uint16 [128], what a byte becomes, and from bit 8 on 1 for a space and 2 for a quote
+    growth: bytes that one byte becomes, at most
     """
 
     entries: np.ndarray
@@ -98,15 +115,15 @@ def make_table() -> TextTable:
         add(0xAC00 + index, 0xAC00 + index, "".join(map(chr, letters[: 3 if index % 28 else 2])))
     for quote in _QUOTES:
         entries[ord(quote)] |= np.uint32(QUOTE)
-    ascii_table = np.array([_describe_ascii(code, int(entries[code]), texts) for code in range(128)], np.uint16)
+    ascii_table = np.arange(128, dtype=np.uint16)
+    for code, entry in enumerate(entries[:128].tolist()):
+        if entry & REPLACED:
+            ascii_table[code] = texts[entry & _OFFSET]
+        if entry & SPACE_LIKE:
+            ascii_table[code] = int(_BLANK) | 1 << 8
+        elif entry & QUOTE:
+            ascii_table[code] |= 2 << 8
     return TextTable(entries, np.frombuffer(bytes(texts), np.uint8), ascii_table, growth)
-
-
-def _describe_ascii(code: int, entry: int, texts: bytearray) -> int:
-    if entry & SPACE_LIKE:
-        return int(_BLANK) | 1 << 8
-    becomes = texts[entry & _OFFSET] if entry & REPLACED else code
-    return becomes | (2 << 8 if entry & QUOTE else 0)
 
 
 def normalise(sentences: Sentences) -> Sentences:
@@ -140,13 +157,8 @@ def normalise_sentences(sentences: Sentences, table: TextTable, out: np.ndarray,
 
     out: uint8, with `growth` times the capacity of the sentences, and one byte.
     """
-    text, target, entries, ascii_table = (
-        pointer(sentences.utf8),
-        pointer(out),
-        pointer(table.entries),
-        pointer(table.ascii),
-    )
-    replacements, filled = pointer(table.replacements), 0
+    text, target, filled = pointer(sentences.utf8), pointer(out), 0
+    entries, ascii_table, replacements = pointer(table.entries), pointer(table.ascii), pointer(table.replacements)
     for sentence in range(len(sentences.begins)):
         position, end, begin = sentences.begins[sentence], sentences.ends[sentence], filled
         after_space, has_sigma = 1, False  # so that spaces at the beginning are not written
@@ -226,24 +238,17 @@ def finds_cased_after(text: Pointer, position: int, end: int, entries: Pointer) 
     return False
 
 
-# ---- what Google's ALBERT code does to pieces after SentencePiece: `--normalization albert-v2` ----
-#
-# In: the ids of sentences. Out: those of `encode_pieces`, whose rule is: a piece that ends with a digit and a comma is
-# divided. The part before the comma is encoded again, without its "▁"; if the piece began with no "▁", the one that the
-# new pieces begin with is dropped. Then the comma is a piece of its own.
-#
-# So each such piece always becomes the same ids, and a table has them. The rule also reads the text of unknown pieces,
-# which ids do not have. That matters only if the text of unknown characters can end with a digit and a comma, or spell
-# a piece that is not matched against text. Then sentences with unknown characters go through the rule in Python.
-
-_COMMA = ","
+# ---- after SentencePiece ----
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommaRule:
-    """ids: int64, what pieces become; offsets: int64, vocab_size + 1, piece i becomes ids[offsets[i] : offsets[i + 1]].
+    """What the rule makes of each of V pieces.
 
-    is_divided: bool, of each piece; reads_unknown: whether the text of unknown characters may matter.
+    ids: int64, flat; piece i becomes ids[offsets[i] : offsets[i + 1]]
+    offsets: int64 [V + 1]
+    is_divided: bool [V]
+    reads_unknown: whether the text of unknown characters may matter
     """
 
     processor: sentencepiece.SentencePieceProcessor
@@ -269,16 +274,16 @@ class CommaRule:
 
     def _apply_slowly(self, sentences: Sentences, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """As `apply`, a sentence at a time, those with unknown characters by their text."""
-        texts, found = slice_sentences(*sentences), [np.zeros(0, ids.dtype)]
+        texts, found, processor = slice_sentences(*sentences), [np.zeros(0, np.int64)], self.processor
         for i, part in enumerate(np.split(ids, np.cumsum(lengths)[:-1])):
-            if (part == self.processor.unk_id()).any():
-                pieces = divide_all(self.processor, self.processor.encode(texts[i].decode(), out_type=str))
-                found.append(np.array([self.processor.piece_to_id(piece) for piece in pieces], ids.dtype))
+            if (part == processor.unk_id()).any():
+                pieces = processor.encode(texts[i].decode(), out_type=str)
+                parts = [divide_piece(processor, piece) if ends_with_comma(piece) else [piece] for piece in pieces]
+                new = np.array([processor.piece_to_id(piece) for each in parts for piece in each], np.int64)
             else:
-                found.append(
-                    np.concatenate([found[0], *(self.ids[self.offsets[j] : self.offsets[j + 1]] for j in part)])
-                )
-            lengths[i] = len(found[-1])
+                new = np.concatenate([found[0], *(self.ids[self.offsets[j] : self.offsets[j + 1]] for j in part)])
+            found.append(new)
+            lengths[i] = len(new)
         return np.concatenate(found).astype(ids.dtype)
 
 
@@ -287,7 +292,7 @@ def make_comma_rule(
 ) -> CommaRule:
     """is_matched: bool, which pieces are matched against text."""
     found = {
-        i: [processor.piece_to_id(piece) for piece in divide(processor, pieces[i])]
+        i: [processor.piece_to_id(piece) for piece in divide_piece(processor, pieces[i])]
         for i in np.flatnonzero(is_matched).tolist()
         if ends_with_comma(pieces[i])
     }
@@ -308,12 +313,7 @@ def ends_with_comma(piece: str) -> bool:
     return piece.endswith(_COMMA) and len(piece) > 1 and ord(piece[-2]) in digits()
 
 
-def divide_all(processor: sentencepiece.SentencePieceProcessor, pieces: list[str]) -> list[str]:
-    parts = (divide(processor, piece) if ends_with_comma(piece) else [piece] for piece in pieces)
-    return [part for each in parts for part in each]
-
-
-def divide(processor: sentencepiece.SentencePieceProcessor, piece: str) -> list[str]:
+def divide_piece(processor: sentencepiece.SentencePieceProcessor, piece: str) -> list[str]:
     """The pieces that a piece becomes. One without a digit left, after normalisation, becomes the comma alone."""
     parts = list(processor.encode(piece[:-1].replace(VISIBLE_SPACE, ""), out_type=str))
     if parts and parts[0].startswith(VISIBLE_SPACE) and not piece.startswith(VISIBLE_SPACE):

@@ -56,20 +56,6 @@ class Replacements(NamedTuple):
     contractions: np.ndarray
 
 
-class WalkScratch(NamedTuple):
-    """Scratch buffers for a walk over the trie.
-
-    youngest, elder: int64, zeros: the last child of each base, and the child before each child; 0 for none
-    nodes: int64, at each depth of the path the node to visit next
-    key: uint8, the string so far
-    """
-
-    youngest: np.ndarray
-    elder: np.ndarray
-    nodes: np.ndarray
-    key: np.ndarray
-
-
 def split_charsmap(charsmap: bytes) -> tuple[np.ndarray, bytes]:
     """The units of the trie (int64), and the replacements. Raises ValueError if one is too long."""
     charsmap = charsmap or _ROOT_ALONE
@@ -86,22 +72,19 @@ def read_charsmap(charsmap: bytes) -> Replacements:
     strings = np.frombuffer(replacements + bytes(8), np.uint8)
     yes, codes = np.ones(NUM_BASIC, np.bool_), np.arange(NUM_BASIC, dtype=np.uint16)
     found = Replacements(yes, yes.copy(), codes, codes.copy(), ~yes, ~yes, np.empty(_MAX_STEPS, np.uint32))
-    scratch = WalkScratch(
-        youngest=np.zeros((len(units) | 255) + 1, np.int64),  # rounded up to 256: index ^ label changes 8 bits
-        elder=np.zeros(len(units), np.int64),
-        nodes=np.zeros(_MAX_KEY + 2, np.int64),
-        key=np.zeros(_MAX_KEY + 8, np.uint8),
-    )
-    num_contractions = walk_charsmap(units, strings, scratch, found)
+    num_contractions = walk_charsmap(units, strings, found)
     if num_contractions < 0:
         raise ValueError("the table of replacements is damaged")
     return found._replace(contractions=found.contractions[:num_contractions].copy())
 
 
 @kernel
-def walk_charsmap(units: np.ndarray, strings: np.ndarray, scratch: WalkScratch, found: Replacements) -> int:
+def walk_charsmap(units: np.ndarray, strings: np.ndarray, found: Replacements) -> int:
     """Visit each replaced string, depth first. Returns the number of contractions, -1 for a damaged table."""
-    youngest, elder, nodes, key = scratch
+    # The last child of each base, and the child before each child; 0 for none. index ^ label changes 8 bits.
+    youngest, elder = np.zeros((len(units) | 255) + 1, np.int64), np.zeros(len(units), np.int64)
+    # At each depth of the path the node to visit next; the string so far.
+    nodes, key = np.zeros(_MAX_KEY + 2, np.int64), np.zeros(_MAX_KEY + 8, np.uint8)
     # A unit at index i with a label is a child of base i ^ label, so one pass over the units links all children.
     for i in range(1, len(units)):
         if units[i] >> 31 == 0 and units[i] & 255:  # no leaf, and not empty

@@ -13,7 +13,7 @@ position between them are independent. Six things need care:
   again. No piece may hold a "▁" after another character. The first part of a sentence gets a "▁" too if the model
   adds one there (add_dummy_prefix); if not, it is normalised like a part that continues a word, without a "▁". The same
   bytes have other ids after a space, so the chunk table distinguishes the two kinds of parts.
-- *Unknown characters* in a row give one unknown id, so two that meet at a cut become one (encoding.write_ids). At a
+- *Unknown characters* in a row give one unknown id, so two that meet at a cut become one (table.write_ids). At a
   space they meet only where "▁" itself is no piece, so that it is unknown too.
 - *Rounding.* A unigram model sums scores in float32 along the sentence, so SentencePiece may prefer either of two
   ways of nearly equal scores. Both sums start from the same value, and each addition errs by at most 2^-24 of the
@@ -91,7 +91,11 @@ def make_cut_rule(settings: ModelSettings, pieces: list[str]) -> CutRule:
 
 
 def find_bigrams(pieces: list[str]) -> np.ndarray:
-    """The pairs of neighbours in all pieces, left << 16 | right (uint32), sorted."""
+    """The pairs of neighbours in all pieces, left << 16 | right (uint32), sorted.
+
+    >>> [hex(pair) for pair in find_bigrams(["ab", "c", "bac"])]
+    ['0x610062', '0x610063', '0x620061']
+    """
     codes = np.frombuffer("\0".join(pieces).encode("utf-32-le"), np.uint32)
     is_basic = (codes > 0) & (codes < NUM_BASIC)  # 0 separates pieces
     return np.unique((codes[:-1] << 16 | codes[1:])[is_basic[:-1] & is_basic[1:]])

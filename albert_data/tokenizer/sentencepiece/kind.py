@@ -2,14 +2,13 @@
 
 In: a serialised model. Out: ids, token for token what `SentencePieceProcessor.encode` gives. Text goes through the
 chunk table (encoder.py) where cuts.py allows that, else through SentencePiece alone. With the normalization albert-v2,
-text is normalised before (albert.py) and some pieces are divided after it (albert.py).
+text is normalised before it and some pieces are divided after it (albert.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from albert_data.tokenizer.sentencepiece.proto import (
 )
 
 MODEL_NAME = "spiece.model"
-PAD_PIECES = ("<pad>", "[PAD]")
+_ROLES = {"[CLS]": "cls_id", "[SEP]": "sep_id", "[MASK]": "mask_id", "<pad>": "pad_id"}
 _MIN_LIST = 64  # sentences. SentencePiece starts a thread for a list, so a shorter one is faster one by one
 
 
@@ -55,7 +54,12 @@ class SentencePieceKind(Kind):
             self.processor.LoadFromSerializedProto(model)
         except (RuntimeError, OSError, UnicodeDecodeError) as error:  # its message may quote bytes that are not UTF-8
             raise TokenizerError(f"{name} is no SentencePiece model; train one with `albert-data vocab`") from error
-        self.pieces = self.texts = self._read_pieces()
+        try:
+            self.pieces = self.texts = self.processor.id_to_piece(list(range(self.processor.get_piece_size())))
+        except UnicodeDecodeError as error:
+            raise TokenizerError(
+                f"{name} is damaged: the piece {error.object!r} is not valid UTF-8; copy or train it again"
+            ) from error
         self.specials = self._find_specials()
         try:
             self.settings = read_settings(model)
@@ -65,47 +69,24 @@ class SentencePieceKind(Kind):
         self.slow_reason = explain_unsafe(self.settings, self.pieces)
         self.has_prefix = self.settings.add_dummy_prefix
 
-    def _read_pieces(self) -> list[str]:
-        try:
-            pieces: list[str] = self.processor.id_to_piece(list(range(self.processor.get_piece_size())))
-        except UnicodeDecodeError as error:
-            raise TokenizerError(
-                f"{self._name} is damaged: the piece {error.object!r} is not valid UTF-8; copy or train it again"
-            ) from error
-        return pieces
-
     def _find_specials(self) -> Specials:
         index = {piece: i for i, piece in enumerate(self.pieces)}
-        found = {piece: index.get(piece) for piece in ("[CLS]", "[SEP]", "[MASK]")}
-        pad = self.processor.pad_id()
-        found["<pad>"] = pad if pad >= 0 else next((index[p] for p in PAD_PIECES if p in index), None)
+        found, pad = {piece: index.get(piece) for piece in _ROLES}, self.processor.pad_id()
+        found["<pad>"] = pad if pad >= 0 else index.get("<pad>", index.get("[PAD]"))
         if missing := [piece for piece, i in found.items() if i is None]:
             raise TokenizerError(
                 f"{self._name} lacks {', '.join(missing)}; ALBERT needs [CLS], [SEP], [MASK] and <pad>: "
                 "train a model with `albert-data vocab`, or with SentencePiece's --control_symbols and --pad_id"
             )
-        ids = {piece: i for piece, i in found.items() if i is not None}
-        return Specials.from_ids(
-            len(self.pieces),
-            pad_id=ids["<pad>"],
-            unk_id=self.processor.unk_id(),
-            cls_id=ids["[CLS]"],
-            sep_id=ids["[SEP]"],
-            mask_id=ids["[MASK]"],
-        )
+        ids = {_ROLES[piece]: i for piece, i in found.items() if i is not None}
+        return Specials.from_ids(len(self.pieces), unk_id=self.processor.unk_id(), **ids)
 
     def prepare(self) -> None:
         _ = self._chunk_model, self.comma_rule
 
-    def compile_rare(self, encoder: Any) -> None:
-        if encoder.chunks is not None:
-            encoder.chunks.compile_rare()
-        if self.comma_rule is not None:
-            self.comma_rule.compile_rare(id_dtype_of(self.pieces))
-
     def make_encoder(self) -> SentencePieceEncoder:
         chunks = None if self._chunk_model is None else ChunkEncoder(self._chunk_model)
-        return SentencePieceEncoder(self.processor, chunks, self.comma_rule, self._normalization)
+        return SentencePieceEncoder(self.processor, chunks, self.comma_rule)
 
     @cached_property
     def _chunk_model(self) -> ChunkModel | None:
@@ -130,37 +111,38 @@ class SentencePieceKind(Kind):
 
 
 class SentencePieceEncoder:
-    """Encodes for one thread. chunks: None if all text goes through the processor."""
+    """Encodes for one thread.
+
+    chunks: None if all text goes through the processor; comma_rule: None without the normalization albert-v2.
+    """
 
     def __init__(
         self,
         processor: sentencepiece.SentencePieceProcessor,
         chunks: ChunkEncoder | None,
         comma_rule: CommaRule | None,
-        normalization: str,
     ) -> None:
         self._processor, self.chunks, self._comma_rule = processor, chunks, comma_rule
-        self._normalization, self._dtype = normalization, id_dtype_of(range(processor.get_piece_size()))
+        self._dtype = id_dtype_of(range(processor.get_piece_size()))
 
     def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
-        if self._normalization == "none":
-            yield from self._encode_batch(sentences, lengths)
+        if self._comma_rule is None:
+            yield from self._encode(sentences, lengths)
             return
         for chosen in sentences.slices(SLICE_BYTES):
-            yield from self._encode_batch(normalise(sentences.part(chosen)), lengths[chosen])
+            part, ids = normalise(sentences.part(chosen)), GrowingArray(self._dtype)
+            for found in self._encode(part, lengths[chosen]):
+                ids.append(found)
+            yield self._comma_rule.apply(part, ids.take(), lengths[chosen])
 
-    def _encode_batch(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
-        parts = self._encode_pieces(sentences, lengths)
-        if self._comma_rule is None:
-            yield from parts
-        else:
-            ids = GrowingArray(self._dtype)
-            for part in parts:
-                ids.append(part)
-            yield self._comma_rule.apply(sentences, ids.take(), lengths)
+    def compile_rare(self) -> None:
+        if self.chunks is not None:
+            self.chunks.compile_rare()
+        if self._comma_rule is not None:
+            self._comma_rule.compile_rare(self._dtype)
 
-    def _encode_pieces(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
-        """As `_encode_batch`, SentencePiece's own ids."""
+    def _encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
+        """As `encode`, SentencePiece's own ids."""
         if self.chunks is not None:
             yield from self.chunks.encode(sentences, lengths)
         elif len(lengths):
@@ -223,15 +205,15 @@ def _make_trie(settings: ModelSettings, pieces: list[str], unk_id: int) -> Trie:
     SentencePiece ignores the scores of user-defined pieces. Each gets 0.1 for each of its bytes after the first, so it
     nearly always wins. (Versions before 0.2.3 computed others.)
     """
-    is_matched = settings.is_matched & (settings.model_type == UNIGRAM)
-    ordinary, scores = settings.scores[settings.types == NORMAL], settings.scores.astype(np.float64)
+    matched = np.flatnonzero(settings.is_matched & (settings.model_type == UNIGRAM))
+    scores = settings.scores.astype(np.float64)
     for i in np.flatnonzero(settings.types == USER_DEFINED):
         scores[i] = len(pieces[i].encode()) * 0.1 - 0.1
     return make_trie(
-        list(compress(pieces, is_matched.tolist())),
-        np.flatnonzero(is_matched).tolist(),
-        scores[is_matched].tolist(),
-        lowest_score=float(ordinary.min()),
+        [pieces[i] for i in matched.tolist()],
+        matched,
+        scores[matched],
+        lowest_score=float(settings.scores[settings.types == NORMAL].min()),
         unk_id=unk_id,
         vocab_size=len(pieces),
         byte_fallback=settings.byte_fallback,

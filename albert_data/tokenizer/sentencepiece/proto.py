@@ -1,11 +1,11 @@
 """Read the settings that decide about cuts from a serialised SentencePiece model, and change two of them.
 
-The format is a protocol buffer; only the few fields below are read, so no protobuf library is needed.
-Fields of sentencepiece_model.proto: ModelProto.pieces 1, .trainer_spec 2, .normalizer_spec 3;
-SentencePiece.score 2, .type 3; TrainerSpec.model_type 3, .treat_whitespace_as_suffix 24,
-.byte_fallback 35;
-NormalizerSpec.precompiled_charsmap 2, .add_dummy_prefix 3, .remove_extra_whitespaces 4,
-.escape_whitespaces 5.
+The format is a protocol buffer; only these fields of sentencepiece_model.proto are read, so no library is needed:
+
+    ModelProto        pieces 1, trainer_spec 2, normalizer_spec 3
+    SentencePiece     score 2, type 3
+    TrainerSpec       model_type 3, treat_whitespace_as_suffix 24, byte_fallback 35
+    NormalizerSpec    precompiled_charsmap 2, add_dummy_prefix 3, remove_extra_whitespaces 4, escape_whitespaces 5
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ NORMAL, USER_DEFINED = 1, 4
 class ModelSettings:
     """The settings of a model that decide where its text can be cut.
 
-    types: uint8, of each piece; scores: float32, of each.
+    types: uint8 [vocabulary]
+    scores: float32 [vocabulary]
     """
 
     model_type: int
