@@ -119,7 +119,7 @@ def test_a_mark_and_a_name_may_agree(tmp_path: Path, named: str):
 @pytest.mark.parametrize(
     ("encoding", "data", "at_byte", "expected"),
     [
-        ("utf-16-le", b"a\0\n\0\n\0" + b"b\0\x00\xd8c\0" + b"\n\0", 8, [b"a\nb\xef\xbf\xbdc\n"]),
+        ("utf-16-le", b"a\0\n\0\n\0" + b"b\0\x00\xd8c\0" + b"\n\0", 8, [b"a\n", b"b\xef\xbf\xbdc\n"]),
         ("utf-16-be", b"\0a\0", 2, [b"a\xef\xbf\xbd\n"]),
         ("shift_jis", b"abc \xa0 \x81", 4, ["abc \ufffd \ufffd\n".encode()]),
         ("ascii", b"a\xe9\xc3\xa9", 1, ["a\ufffd\ufffd\ufffd\n".encode()]),
