@@ -12,27 +12,17 @@ import pytest
 from corpus_fixtures import block_sizes, read, small_sizes
 from hypothesis import given
 from hypothesis import strategies as st
+from test_corpus_formats import read_all
 
 from albert_data.config import TextConfig
-from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import find_inputs
 from albert_data.corpus.lines import encodings
 from albert_data.corpus.lines.encodings import transcode
 from albert_data.corpus.streams import join_parts
-from albert_data.corpus.tasks import read_tasks
 from albert_data.errors import ConfigError, InputError
 
 TEXT = "Füße über 中文。\n\nЗдравствуй, 😀!\r\nzwei\n"
 MARKS = {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE, "utf-32-le": codecs.BOM_UTF32_LE}
-
-
-def read_corpus(path: Path, text: TextConfig, *, strict: bool = False) -> tuple[list[bytes], Counter[str]]:
-    """The canonical text of all blocks of a file, and what was counted."""
-    damage = Damage(strict=strict)
-    tasks = read_tasks(find_inputs([str(path)], text=text), text, damage)
-    found = [clean_documents(block, text, damage).utf8.tobytes() for task in tasks for block in task.read(damage)]
-    return found, damage.counts
 
 
 @given(
@@ -57,12 +47,12 @@ def test_a_byte_order_mark_names_the_encoding(tmp_path: Path, encoding: str, pac
     path.write_bytes(pack(MARKS[encoding] + (TEXT * 99).encode(encoding)))
     (item,) = find_inputs([str(path)])
     assert not item.is_splittable
-    assert read_corpus(path, TextConfig()) == read_corpus_of(tmp_path, (TEXT * 99).encode())
+    assert read_all(path) == read_utf8(tmp_path, (TEXT * 99).encode())
 
 
-def read_corpus_of(folder: Path, data: bytes) -> tuple[list[bytes], Counter[str]]:
+def read_utf8(folder: Path, data: bytes) -> tuple[list[bytes], Counter[str]]:
     (folder / "utf8.txt").write_bytes(data)
-    return read_corpus(folder / "utf8.txt", TextConfig())
+    return read_all(folder / "utf8.txt")
 
 
 @given(
@@ -82,11 +72,11 @@ def test_the_settings_name_any_other_encoding(tmp_path: Path):
     path = tmp_path / "a.txt"
     path.write_bytes("Elle a déjà fêté Noël, où l'œuf était peint.\n".encode("cp1252") * 99)
     with pytest.raises(InputError, match="pass --encoding cp1252"):
-        read_corpus(path, TextConfig())
-    expected = read_corpus_of(tmp_path, "Elle a déjà fêté Noël, où l'œuf était peint.\n".encode() * 99)
-    assert read_corpus(path, TextConfig(encoding="windows-1252")) == expected
+        read_all(path)
+    expected = read_utf8(tmp_path, "Elle a déjà fêté Noël, où l'œuf était peint.\n".encode() * 99)
+    assert read_all(path, TextConfig(encoding="windows-1252")) == expected
     with pytest.raises(InputError, match="pass --encoding cp1252"):
-        read_corpus(path, TextConfig(encoding="utf8"))
+        read_all(path, TextConfig(encoding="utf8"))
 
 
 @pytest.mark.parametrize("ending", [".txt", ".txt.gz"])
@@ -117,19 +107,19 @@ def test_a_file_in_another_encoding_than_was_named_is_refused(
     data = data.encode() if isinstance(data, str) else data
     (tmp_path / f"a{ending}").write_bytes(gzip.compress(data) if ending == ".txt.gz" else data)
     with pytest.raises(InputError, match=problem):
-        read_corpus(tmp_path / f"a{ending}", TextConfig(encoding=named))
+        read_all(tmp_path / f"a{ending}", TextConfig(encoding=named))
 
 
 @pytest.mark.parametrize("named", ["utf-8", "utf-16", "utf-16-le"])
 def test_a_mark_and_a_name_may_agree(tmp_path: Path, named: str):
     (tmp_path / "a.txt").write_bytes(("\ufeff" + TEXT).encode("utf-16-le"))
-    assert read_corpus(tmp_path / "a.txt", TextConfig(encoding=named)) == read_corpus_of(tmp_path, TEXT.encode())
+    assert read_all(tmp_path / "a.txt", TextConfig(encoding=named)) == read_utf8(tmp_path, TEXT.encode())
 
 
 @pytest.mark.parametrize(
     ("encoding", "data", "at_byte", "expected"),
     [
-        ("utf-16-le", b"a\0\n\0\n\0" + b"b\0\x00\xd8c\0" + b"\n\0", 8, [b"a\nb\xef\xbf\xbdc\n"]),
+        ("utf-16-le", b"a\0\n\0\n\0" + b"b\0\x00\xd8c\0" + b"\n\0", 8, [b"a\n", b"b\xef\xbf\xbdc\n"]),
         ("utf-16-be", b"\0a\0", 2, [b"a\xef\xbf\xbd\n"]),
         ("shift_jis", b"abc \xa0 \x81", 4, ["abc \ufffd \ufffd\n".encode()]),
         ("ascii", b"a\xe9\xc3\xa9", 1, ["a\ufffd\ufffd\ufffd\n".encode()]),
@@ -140,10 +130,10 @@ def test_what_can_not_be_decoded_counts_or_is_named(
 ):
     path = tmp_path / "a.txt"
     path.write_bytes(data)
-    assert read_corpus(path, TextConfig(encoding=encoding)) == (expected, {"invalid_utf8": 1})
+    assert read_all(path, TextConfig(encoding=encoding)) == (expected, {"invalid_utf8": 1})
     codec = codecs.lookup(encoding).name
     with pytest.raises(InputError, match=rf"a\.txt, byte {at_byte}: not {codec}: byte 0x.*leave out --strict"):
-        read_corpus(path, TextConfig(encoding=encoding), strict=True)
+        read_all(path, TextConfig(encoding=encoding, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,6 @@ _REASONS = {
     SOCKET: ("a socket, no file", "sockets, no files", ""),
     DEVICE: ("a device, no file", "devices, no files", _TO_READ),
 }
-
-
 Skipped = defaultdict[str, list[str]]  # paths by reason
 
 

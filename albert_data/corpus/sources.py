@@ -75,7 +75,11 @@ def advise_names(names: Iterable[str]) -> list[str]:
 
 
 class Labels:
-    """Reads the values of the language field. default: the source code where they name none; names: of source codes."""
+    """Reads the values of the language field.
+
+    default: the source code where they name none
+    names: of the source codes that were read
+    """
 
     def __init__(self, config: TextConfig, language: str | None, damage: Damage) -> None:
         self._field, self._damage = config.language_field, damage

@@ -235,38 +235,36 @@ def _plan_source(files: list[Input], text: TextConfig, least_bytes: int, most_by
 
 
 def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -> Iterator[FileRange]:
+    with ExitStack() as stack:
+        find_cut, start = _choose_cut(item, text, stack), 0
+        while start < item.size:
+            end, task_bytes = item.size, choose_size()
+            # At most 1.5 tasks stay one, so no rest is smaller than half a task.
+            if item.size - start > task_bytes * 3 // 2:
+                end = find_cut(start + task_bytes)
+            yield FileRange(
+                path=item.path,
+                format=item.format,
+                start=start,
+                end=end,
+                language=item.language,
+                indices=item.indices,
+                is_part=item.is_shared or end - start < item.size,
+            )
+            start = end
+
+
+def _choose_cut(item: Input, text: TextConfig, stack: ExitStack) -> Callable[[int], int]:
+    """What finds the next byte at which a document begins, or the file ends."""
     if item.format in TABLES:
         begins = [*list_begins(item.path, item.format, text), item.size]
-        if item.indices is None:
-            yield from _cut_file(item, choose_size, lambda at: begins[bisect_left(begins, at)])
-        else:  # rows are selected by their numbers in the whole file
-            yield from _cut_file(item, choose_size, lambda at: item.size)
-    elif item.format not in SPLIT or (item.format == "txt" and text.documents == "file"):
-        yield from _cut_file(item, choose_size, lambda at: item.size)
-    else:
-        with ExitStack() as stack:  # a file that is not cut stays closed: in a store, opening it is a request
-            open_once = cache(lambda: stack.enter_context(find_storage(item.path).open(item.path)))
-            yield from _cut_file(item, choose_size, lambda at: _find_document(open_once(), item.format, at, item.size))
-
-
-def _cut_file(item: Input, choose_size: Callable[[], int], find_cut: Callable[[int], int]) -> Iterator[FileRange]:
-    """Cut a file into ranges. find_cut: finds the next byte at which a document begins, or the file ends."""
-    start = 0
-    while start < item.size:
-        end, task_bytes = item.size, choose_size()
-        # At most 1.5 tasks stay one, so no rest is smaller than half a task.
-        if item.size - start > task_bytes * 3 // 2:
-            end = find_cut(start + task_bytes)
-        yield FileRange(
-            path=item.path,
-            format=item.format,
-            start=start,
-            end=end,
-            language=item.language,
-            indices=item.indices,
-            is_part=item.is_shared or end - start < item.size,
-        )
-        start = end
+        if item.indices is None:  # otherwise rows are selected by their numbers in the whole file
+            return lambda at: begins[bisect_left(begins, at)]
+    elif item.format == "jsonl" or (item.format == "txt" and text.documents != "file"):
+        # A file that is not cut stays closed: in a store, opening it is a request.
+        open_once = cache(lambda: stack.enter_context(find_storage(item.path).open(item.path)))
+        return lambda at: _find_document(open_once(), item.format, at, item.size)
+    return lambda at: item.size
 
 
 def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:

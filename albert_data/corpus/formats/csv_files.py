@@ -35,7 +35,17 @@ def read_rows(
     stream: io.BufferedIOBase, origin: Origin, text: TextConfig, damage: Damage, block_bytes: blocks.BlockBytes
 ) -> Iterator[Block]:
     """Yield the documents of an open file as blocks."""
-    rows = _read_rows(stream, origin, damage)
+    # Bytes that are no UTF-8 become surrogates.
+    decoded = io.TextIOWrapper(cast(Any, stream), "utf-8-sig", errors="surrogateescape", newline="")
+    try:
+        yield from make_blocks(_read_records(decoded, origin, text, damage), origin, text, damage, block_bytes)
+    finally:
+        if not decoded.closed:
+            decoded.detach()  # without it, the end of `decoded` would close the stream
+
+
+def _read_records(decoded: io.TextIOWrapper, origin: Origin, text: TextConfig, damage: Damage) -> Iterator[Records]:
+    rows = _read_rows(decoded, origin, damage)
     header = next(rows, (0, []))[1]
     if not header:
         return
@@ -43,7 +53,7 @@ def read_rows(
     label = None
     if text.language_field is not None and text.language_field in header:
         label = _find_column(header, text.language_field, origin.path)
-    records = Records(
+    yield Records(
         rows=(
             (
                 number,
@@ -56,7 +66,6 @@ def read_rows(
         names=tuple(header[:MAX_NAMES]),
         unit="row",
     )
-    yield from make_blocks([records], origin, text, damage, block_bytes)
 
 
 def _find_column(header: list[str], name: str, path: str) -> int:
@@ -70,20 +79,8 @@ def _find_column(header: list[str], name: str, path: str) -> int:
     return header.index(name)
 
 
-def _read_rows(stream: io.BufferedIOBase, origin: Origin, damage: Damage) -> Iterator[tuple[int, list[str]]]:
-    """The header, then the rows as wide as it, each with its number; blank lines are no rows.
-
-    Bytes that are no UTF-8 become surrogates.
-    """
-    decoded = io.TextIOWrapper(cast(Any, stream), "utf-8-sig", errors="surrogateescape", newline="")
-    try:
-        yield from _parse_rows(decoded, origin, damage)
-    finally:
-        if not decoded.closed:
-            decoded.detach()  # without it, the end of `decoded` would close the stream
-
-
-def _parse_rows(decoded: io.TextIOWrapper, origin: Origin, damage: Damage) -> Iterator[tuple[int, list[str]]]:
+def _read_rows(decoded: io.TextIOWrapper, origin: Origin, damage: Damage) -> Iterator[tuple[int, list[str]]]:
+    """The header, then the rows as wide as it, each with its number; blank lines are no rows."""
     csv.field_size_limit(MAX_ROW)  # of the whole process; by default no field may have over 128 KB
     dialect = csv.get_dialect(_DIALECTS[origin.format])
     lines = _Lines(decoded, dialect.delimiter)

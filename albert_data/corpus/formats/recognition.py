@@ -9,10 +9,8 @@ from albert_data.corpus.formats.wiki import BEGINNING
 from albert_data.corpus.streams import STREAM_ERRORS, decompress
 from albert_data.storage import FILE, find_kind, find_storage
 
-# ---- the formats of inputs, and how names show them. The output of WikiExtractor ("wiki") has names without an ending
-#
-# A *table* is a binary file of records in columns: Parquet or Arrow. All other formats are text.
-
+# A *table* is a binary file of records in columns: Parquet or Arrow. All other formats are text. The output of
+# WikiExtractor ("wiki") has names without an ending.
 _FORMATS = {
     ".txt": "txt",
     ".jsonl": "jsonl",
@@ -26,6 +24,8 @@ _FORMATS = {
 }
 TABLES = ("parquet", "arrow")
 SPLIT = ("txt", "jsonl", *TABLES)  # those that can be cut into parts between documents
+_RECORD = b'{"'  # how JSON lines begin
+_SAMPLE_BYTES = 256
 COMPRESSIONS = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst", ".lz4": "lz4"}
 ALLOWED_NAMES = (
     ".txt, .jsonl, .json, .csv and .tsv, plain or with .gz, .bz2, .xz, .zst or .lz4, .parquet, .arrow and .feather"
@@ -33,7 +33,11 @@ ALLOWED_NAMES = (
 
 
 def match_name(name: str) -> tuple[str, str | None] | None:
-    """Format and compression by a name's endings; None if they are not known. A table is never compressed."""
+    """Format and compression by a name's endings; None if they are not known. A table is never compressed.
+
+    >>> match_name("a.jsonl.gz")
+    ('jsonl', 'gz')
+    """
     stem, ending = os.path.splitext(name.lower())
     compression = COMPRESSIONS.get(ending)
     if compression is not None:
@@ -45,12 +49,6 @@ def match_name(name: str) -> tuple[str, str | None] | None:
 def has_fields(format: str) -> bool:
     """Whether inputs of a format are records with named fields; a stream of unknown format may be."""
     return format not in ("txt", "wiki")
-
-
-# ---- recognition ----
-
-_RECORD = b'{"'
-_SAMPLE_BYTES = 256
 
 
 def recognise(path: str) -> tuple[str, str | None] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
@@ -43,15 +43,6 @@ class Records:
     unit: str
 
 
-class _Found(NamedTuple):
-    """A record with text. code: its source code, 0 if the settings name no language field."""
-
-    unit: str
-    number: int
-    text: bytes | memoryview
-    code: int
-
-
 def make_blocks(
     parts: Iterable[Records],
     origin: Origin,
@@ -61,7 +52,7 @@ def make_blocks(
 ) -> Iterator[Block]:
     """Yield the texts of all records as blocks, whose positions are counted in bytes of text."""
     labels, has_labels = Labels(text, origin.language, damage), text.language_field is not None
-    data, ends, codes, unit, first, num_bytes = bytearray(), list[int](), list[int](), "", 0, 0
+    data, ends, codes, first_unit, first, num_bytes = bytearray(), list[int](), list[int](), "", 0, 0
     want = block_bytes(num_bytes)
 
     def take() -> Block:
@@ -74,34 +65,36 @@ def make_blocks(
             ends=tuple(ends),
             language=origin.language,
             source_codes=tuple(codes) if has_labels else None,
-            unit=unit,
+            unit=first_unit,
         )
         num_bytes += len(data)
         want = block_bytes(num_bytes)
         data, ends, codes = bytearray(), [], []
         return block
 
-    for record in _find_texts(parts, origin.path, labels if has_labels else None, damage):
-        if len(record.text) >= blocks.GIANT_BYTES:
+    for unit, number, value, code in _find_texts(parts, origin.path, labels if has_labels else None, damage):
+        if len(value) >= blocks.GIANT_BYTES:
             if data:
                 yield take()
-            language = labels.names[record.code] if has_labels else origin.language
-            yield from _read_giant(record.text, origin._replace(language=language), text, damage)
+            language = labels.names[code] if has_labels else origin.language
+            yield from _read_giant(value, origin._replace(language=language), text, damage)
             continue
         if not data:
-            unit, first = record.unit, record.number
-        data += record.text
+            first_unit, first = unit, number
+        data += value
         data += b"\n"
         ends.append(len(data))
-        codes.append(record.code)
+        codes.append(code)
         if len(data) >= want:
             yield take()
     if data:
         yield take()
 
 
-def _find_texts(parts: Iterable[Records], path: str, labels: Labels | None, damage: Damage) -> Iterator[_Found]:
-    """The records that have text; the others are counted."""
+def _find_texts(
+    parts: Iterable[Records], path: str, labels: Labels | None, damage: Damage
+) -> Iterator[tuple[str, int, bytes | memoryview, int]]:
+    """Unit, number, text and source code of each record that has text; the others are counted."""
     for records in parts:
         if records.rows is None:
             _count_nulls(records, records.first, records.num_rows, path, damage)
@@ -111,12 +104,12 @@ def _find_texts(parts: Iterable[Records], path: str, labels: Labels | None, dama
             elif not _has_text(value):
                 damage.add("empty_document", path, f"{records.unit} {number}")
             elif labels is None:
-                yield _Found(records.unit, number, value, 0)
+                yield records.unit, number, value, 0
             else:
                 if not records.has_languages:
                     damage.unlabelled.add(dict.fromkeys(records.names))
                 code = labels.read(language, records.has_languages, path, f"{records.unit} {number}")
-                yield _Found(records.unit, number, value, code)
+                yield records.unit, number, value, code
 
 
 def _count_nulls(records: Records, number: int, count: int, path: str, damage: Damage) -> None:

@@ -11,9 +11,8 @@ parts can't be read is an error.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import chain, count, repeat
 from typing import Any, NamedTuple, Protocol
 
@@ -387,7 +386,7 @@ class _ArrowFile:
         reader = pyarrow.ipc.open_file(self._file, options=options)
         for number, begin in enumerate(self.list_begins()):
             if start <= begin < end:
-                yield f"record batch {number}, row", _read_once(partial(reader.get_batch, number))
+                yield f"record batch {number}, row", (reader.get_batch(one) for one in [number])
 
 
 class _ArrowStream:
@@ -422,27 +421,21 @@ class _ArrowStream:
             return
         self._file.seek(start or self._first)
         while (at := self._file.tell()) < end:
-            yield f"record batch at byte {at}, row", _read_once(self._read_next)
+            yield f"record batch at byte {at}, row", self._read_next()
 
-    def _read_next(self) -> pyarrow.RecordBatch | None:
-        """The next batch, None at the end of the stream. Damage ends the stream, because no more can be found."""
+    def _read_next(self) -> Iterator[pyarrow.RecordBatch]:
+        """The next batch, none at the end of the stream. Damage ends the stream, because no more can be found."""
         try:
-            return pyarrow.ipc.read_record_batch(pyarrow.ipc.read_message(self._file), self.schema)
-        except EOFError:
+            batch = pyarrow.ipc.read_record_batch(pyarrow.ipc.read_message(self._file), self.schema)
+        except (EOFError, *_ERRORS) as error:
             self._file.seek(self._file.size())
-            return None
-        except _ERRORS:
-            self._file.seek(self._file.size())
-            raise
+            if not isinstance(error, EOFError):
+                raise
+        else:
+            yield batch
 
 
 def _has_dictionary(kind: Any) -> bool:
     """Whether a schema or type holds a dictionary at any depth."""
     fields = kind if isinstance(kind, pyarrow.Schema) else [kind.field(i) for i in range(kind.num_fields)]
     return any(pyarrow.types.is_dictionary(field.type) or _has_dictionary(field.type) for field in fields)
-
-
-def _read_once(read: Callable[[], pyarrow.RecordBatch | None]) -> Iterator[pyarrow.RecordBatch]:
-    batch = read()
-    if batch is not None:
-        yield batch

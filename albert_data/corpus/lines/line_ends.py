@@ -23,7 +23,11 @@ _UNFINISHED = re.compile(rb"(?:\r\r?|\xc2|\xe1\x9a?|\xe2[\x80\x81]?|\xe3\x80?)\Z
 
 
 def break_lines(data: bytes) -> bytes:
-    """Replace all other line ends by line feeds; the length stays."""
+    """Replace all other line ends by line feeds; the length stays.
+
+    >>> break_lines("a\\rb\\r\\nc\\u2028d".encode())
+    b'a\\nb\\r\\nc  \\nd'
+    """
     if not has_breaks(np.frombuffer(data, np.uint8), np.zeros(130, np.uint8)):
         return data
     for mark, feed in _MARKS:
