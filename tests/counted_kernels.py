@@ -16,9 +16,8 @@ from albert_data import kernels
 
 _MODULES = (
     *("ascii", "utf8", "fnv"),
-    *("corpus.valid_utf8", "corpus.white_space", "corpus.line_ends", "corpus.documents", "corpus.json_scanning"),
-    *("sentences.characters", "sentences.words", "sentences.marks", "sentences.full_stops", "sentences.stops"),
-    "sentences.segmenting",
+    *("corpus.lines.valid_utf8", "corpus.lines.white_space", "corpus.lines.line_ends", "corpus.documents"),
+    *("corpus.formats.json_scanning", "sentences.segmenting"),
 )
 
 
