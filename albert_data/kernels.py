@@ -70,9 +70,28 @@ Pointer = Any  # what `pointer` returns
 # one that the kernel made is freed right after the last use of its name, even if a pointer to it is used later.
 #
 # Each function below returns the types of its result and arguments, and a function that writes LLVM's instructions.
-# `gep` computes the address of item `at`; `get_dummy_value` is Numba's None.
 _intrinsic = cast(Callable[[Any], Any], intrinsic)  # by its own type, callers would pass `context`; they do not
 _pointer_type: Any = types.CPointer
+
+
+def _write(code: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that Numba wants, from one that takes the builder of instructions and the arguments of the call."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        result = code(builder, *arguments)
+        return context.get_dummy_value() if signature.return_type == types.void else result
+
+    return generate
+
+
+def _find_item(builder: Any, pointer: Any, at: Any) -> Any:
+    """The address of item `at`."""
+    return builder.gep(pointer, [at])
+
+
+def _find_u64(builder: Any, pointer: Any, at: Any) -> Any:
+    """The address of item `at` as a pointer to a uint64. It need not be a multiple of eight (`align=1`)."""
+    return builder.bitcast(_find_item(builder, pointer, at), ir.IntType(64).as_pointer())
 
 
 @_intrinsic
@@ -88,75 +107,51 @@ def pointer(context: Any, array: Any) -> Any:
 @_intrinsic
 def pointer_at(context: Any, like: Any, address: Any) -> Any:
     """Return a pointer to an address, of the same type as the pointer `like`: for memory that is not a NumPy array."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[1], arguments[0].type)
-
-    return like(like, types.int64), generate
+    return like(like, types.int64), _write(lambda builder, like, address: builder.inttoptr(address, like.type))
 
 
 @_intrinsic
 def item(context: Any, pointer: Any, at: Any) -> Any:
     """Read item `at`."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(builder.gep(arguments[0], [arguments[1]]))
-
-    return pointer.dtype(pointer, types.int64), generate
+    code = _write(lambda builder, pointer, at: builder.load(_find_item(builder, pointer, at)))
+    return pointer.dtype(pointer, types.int64), code
 
 
 @_intrinsic
 def put(context: Any, pointer: Any, at: Any, value: Any) -> Any:
     """Write item `at`."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[2], builder.gep(arguments[0], [arguments[1]]))
-        return context.get_dummy_value()
-
-    return types.void(pointer, types.int64, pointer.dtype), generate
-
-
-def _point_to_u64(builder: Any, arguments: Any) -> Any:
-    """Turn the address of item `at` into a pointer to a uint64. It need not be a multiple of eight (`align=1`)."""
-    return builder.bitcast(builder.gep(arguments[0], [arguments[1]]), ir.IntType(64).as_pointer())
+    code = _write(lambda builder, pointer, at, value: builder.store(value, _find_item(builder, pointer, at)))
+    return types.void(pointer, types.int64, pointer.dtype), code
 
 
 @_intrinsic
 def load_u64(context: Any, pointer: Any, at: Any) -> Any:
     """Read eight bytes from item `at` on as one uint64, the first byte lowest."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(_point_to_u64(builder, arguments), align=1)
-
-    return types.uint64(pointer, types.int64), generate
+    code = _write(lambda builder, pointer, at: builder.load(_find_u64(builder, pointer, at), align=1))
+    return types.uint64(pointer, types.int64), code
 
 
 @_intrinsic
 def store_u64(context: Any, pointer: Any, at: Any, value: Any) -> Any:
     """Write a uint64 over eight bytes from item `at` on."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[2], _point_to_u64(builder, arguments), align=1)
-        return context.get_dummy_value()
-
-    return types.void(pointer, types.int64, types.uint64), generate
+    code = _write(lambda builder, pointer, at, value: builder.store(value, _find_u64(builder, pointer, at), align=1))
+    return types.void(pointer, types.int64, types.uint64), code
 
 
 @_intrinsic
 def prefetch(context: Any, pointer: Any, at: Any) -> Any:
     """Ask for the cache line of item `at`, which will be read soon. Any address is allowed: a prefetch never faults."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def write(builder: Any, pointer: Any, at: Any) -> None:
         bits, byte = ir.IntType(32), ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, bits, bits, bits])
         # declare_intrinsic would name it after the pointer's type; since version 15 LLVM's pointers have none.
         name = "llvm.prefetch.p0"
         function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-        address = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), byte)
+        address = builder.bitcast(_find_item(builder, pointer, at), byte)
         builder.call(function, [address, bits(0), bits(3), bits(1)])  # for reading; keep in all caches; data, no code
-        return context.get_dummy_value()
 
-    return types.void(pointer, types.int64), generate
+    return types.void(pointer, types.int64), _write(write)
 
 
 @_intrinsic
@@ -168,7 +163,7 @@ def copy_items(context: Any, target: Any, target_at: Any, source: Any, source_at
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         out, out_at, data, at, length = arguments
         item_bytes = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
-        raw_memcpy(builder, builder.gep(out, [out_at]), builder.gep(data, [at]), length, item_bytes)
+        raw_memcpy(builder, _find_item(builder, out, out_at), _find_item(builder, data, at), length, item_bytes)
         return context.get_dummy_value()
 
     return types.void(target, types.int64, source, types.int64, types.int64), generate
@@ -182,7 +177,7 @@ def find_bytes(context: Any, pointer: Any, at: Any, fold: Any, low: Any, width: 
     letters lower case, so (0x20, ord("a"), 26) finds letters of either case.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def write(builder: Any, pointer: Any, at: Any, fold: Any, low: Any, width: Any) -> Any:
         vector = ir.VectorType(ir.IntType(8), 64)
         zeros = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
 
@@ -190,55 +185,48 @@ def find_bytes(context: Any, pointer: Any, at: Any, fold: Any, low: Any, width: 
             one = builder.insert_element(ir.Constant(vector, ir.Undefined), byte, ir.Constant(ir.IntType(32), 0))
             return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
 
-        address = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), vector.as_pointer())
-        folded = builder.or_(builder.load(address, align=1), spread(arguments[2]))
+        address = builder.bitcast(_find_item(builder, pointer, at), vector.as_pointer())
+        folded = builder.or_(builder.load(address, align=1), spread(fold))
         # One comparison for both bounds: a byte below `low` wraps around to a large one.
-        found = builder.icmp_unsigned("<", builder.sub(folded, spread(arguments[3])), spread(arguments[4]))
+        found = builder.icmp_unsigned("<", builder.sub(folded, spread(low)), spread(width))
         return builder.bitcast(found, ir.IntType(64))
 
-    return types.uint64(pointer, types.int64, types.uint8, types.uint8, types.uint8), generate
+    return types.uint64(pointer, types.int64, types.uint8, types.uint8, types.uint8), _write(write)
 
 
 @_intrinsic
 def rarely(context: Any, condition: Any) -> Any:
     """Return a condition that is mostly false; LLVM moves the code for when it is true out of the way."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def write(builder: Any, condition: Any) -> Any:
         bit = ir.IntType(1)
         expect = builder.module.declare_intrinsic("llvm.expect", [bit], ir.FunctionType(bit, [bit, bit]))
-        return builder.call(expect, [arguments[0], bit(0)])
+        return builder.call(expect, [condition, bit(0)])
 
-    return types.boolean(types.boolean), generate
+    return types.boolean(types.boolean), _write(write)
 
 
 @_intrinsic
 def count_trailing_zeros(context: Any, bits: Any) -> Any:
     """Count the zero bits below the lowest set bit of a uint64; 64 if none is set."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.IntType(1)(0))  # 0: the answer for no bits is defined
-
-    return types.int64(types.uint64), generate
+    code = _write(lambda builder, bits: builder.cttz(bits, ir.IntType(1)(0)))  # 0: the answer for no bits is defined
+    return types.int64(types.uint64), code
 
 
 @_intrinsic
 def count_ones(context: Any, bits: Any) -> Any:
     """Count the set bits of a uint64."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctpop(arguments[0])
-
-    return types.int64(types.uint64), generate
+    return types.int64(types.uint64), _write(lambda builder, bits: builder.ctpop(bits))
 
 
 @_intrinsic
 def multiply_and_fold(context: Any, a: Any, b: Any) -> Any:
     """Multiply two uint64 and combine the halves of the 128 bits by exclusive or, so that each bit of both counts."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def write(builder: Any, a: Any, b: Any) -> Any:
         half, whole = ir.IntType(64), ir.IntType(128)
-        product = builder.mul(*(builder.zext(argument, whole) for argument in arguments))
+        product = builder.mul(builder.zext(a, whole), builder.zext(b, whole))
         high = builder.trunc(builder.lshr(product, whole(64)), half)
         return builder.xor(builder.trunc(product, half), high)
 
-    return types.uint64(types.uint64, types.uint64), generate
+    return types.uint64(types.uint64, types.uint64), _write(write)

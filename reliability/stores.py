@@ -32,8 +32,8 @@ _KINDS: dict[str, tuple[type[Server], Any]] = {"s3": (Server, Bucket), "gs": (Go
 _SECRETS = (SECRET, "AWS4-HMAC", "Signature=", "/session/")
 # The lock of a killed build expires soon, and the sorted run and the shard are uploads of several parts.
 _FIRST = (
-    "import albert_data.storage.locks as locks, albert_data.storage.uploads as uploads; "
-    "locks.EXPIRY_SECONDS, locks.RENEW_SECONDS, uploads.PART_BYTES = 4.0, 1.0, 5 << 20"
+    "import albert_data.storage.locks as locks, albert_data.storage.objects as objects; "
+    "locks.EXPIRY_SECONDS, locks.RENEW_SECONDS, objects.PART_BYTES = 4.0, 1.0, 5 << 20"
 )
 
 

@@ -17,7 +17,6 @@ from albert_data import kernels
 _MODULES = (
     *("ascii", "utf8", "fnv"),
     *("corpus.lines.valid_utf8", "corpus.lines.white_space", "corpus.lines.line_ends", "corpus.documents"),
-    *("sentences.characters", "sentences.words", "sentences.marks", "sentences.full_stops", "sentences.stops"),
     "sentences.segmenting",
 )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sentence_words_reference import LETTERS_AND_DIGITS, SINGLES, Line, closes_by_shape, group_of, opens_by_shape
 
-from albert_data.sentences import characters as k
+from albert_data.sentences import segmenting as k
 from albert_data.sentences import words as w
 
 CASELESS = (k.OTHER, k.HANGUL, k.IDEO)

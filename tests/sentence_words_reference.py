@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from albert_data.sentences import characters as k
+from albert_data.sentences import segmenting as k
 from albert_data.sentences import words as w
 
 LETTERS = (k.LOWER, k.UPPER, k.OTHER, k.HANGUL, k.IDEO)
@@ -35,11 +35,11 @@ class Line:
     ends: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        source = w.make_source(self.language)
+        rule = k.make_rule(self.language)
         self.char_classes = [
-            int(source.ascii_classes[ord(c)] if ord(c) < 128 else source.classes[ord(c)]) for c in self.text
+            int(rule.ascii_classes[ord(c)] if ord(c) < 128 else rule.classes[ord(c)]) for c in self.text
         ]
-        self.has_ordinals = bool(source.settings[1])
+        self.has_ordinals = bool(rule.settings[1])
         self.words = w.read_tables().get(self.language, {})
 
     # ---- looking ----
@@ -156,7 +156,7 @@ class Line:
             return True
         if shape in ("initial", "acronym") or set(self.text[word:stop]) <= set("ivxlc"):
             return False
-        return not (self.word_classes(word, stop) or self.word_classes(last, stop)) & w.ABBREVIATIONS
+        return not (self.word_classes(word, stop) or self.word_classes(last, stop)) & k.ABBREVIATIONS
 
     def is_item(self, word: int, stop: int, shape: str) -> bool:
         if self.has_word(word):

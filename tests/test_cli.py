@@ -376,7 +376,7 @@ def test_every_option_of_build_reaches_the_manifest(here: Path):
         **{"documents": "file", "unwrap": True, "encoding": "utf-8", "language_field": "lang"},
         **{"max_seq_len": 33, "short_seq_prob": 0.25, "ngram": 2, "mask_prob": 0.25, "whole_word": False},
         **{"dupe_factor": 2, "seed": 9, "validation_fraction": 0.25, "num_shards": 3, "compression": "lz4"},
-        **{"keep_duplicates": True, "masking": "ngram", "replace": "70/20/10"},
+        **{"keep_duplicates": True, "masking": "ngram", "replace": "70/20/10", "pairs": "nsp", "word_separator": "|"},
     }
     assert settings.keys() == BUILD_SETTINGS.keys()
     Path("in.jsonl").write_text('{"body": "Eins zwei.\\nDrei vier.", "lang": "de"}\n')

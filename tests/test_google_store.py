@@ -12,7 +12,7 @@ import pytest
 from store_fixtures import SECRET, make_bucket, other_process, times
 
 from albert_data.errors import StorageError
-from albert_data.storage import FOLDER, find_kind, find_storage, make_path, retries, uploads
+from albert_data.storage import FOLDER, find_kind, find_storage, make_path, objects, retries
 from albert_data.storage.objects import ObjectStore
 
 pytest.importorskip("google.auth", reason="the gs extra is not installed")
@@ -28,7 +28,7 @@ def bucket(request: pytest.FixtureRequest) -> Any:
 def store(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     """A storage whose uploads have parts of 1 MiB, and which waits little."""
     monkeypatch.setattr(retries, "_FIRST_WAIT_SECONDS", 0.01)
-    monkeypatch.setattr(uploads, "PART_BYTES", MIB)
+    monkeypatch.setattr(objects, "PART_BYTES", MIB)
     return other_process(bucket)
 
 

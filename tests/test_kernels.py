@@ -87,7 +87,7 @@ def count_hits(cache: Path) -> int:
 def test_a_kernel_whose_file_is_cut_short_is_compiled_again(tmp_path: Path, ending: str):
     assert count_hits(tmp_path) == 0
     assert count_hits(tmp_path) == 1
-    (file,) = tmp_path.rglob(f"table.fill_in*.{ending}")
+    (file,) = tmp_path.rglob(f"*fill_in*.{ending}")
     for data in (file.read_bytes()[: file.stat().st_size // 2], b"", bytes(1000)):
         file.write_bytes(data)
         assert count_hits(tmp_path) == 0

@@ -25,7 +25,6 @@ from albert_data.storage import (
     objects,
     remember_listings,
     retries,
-    uploads,
 )
 from albert_data.storage.object_requests import Got
 
@@ -226,7 +225,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_an_error(bucket: Bucket,
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "PART_BYTES", 5 * MIB)
+    monkeypatch.setattr(objects, "PART_BYTES", 5 * MIB)
 
 
 @pytest.mark.parametrize("size", [0, 1, 5 * MIB, 11 * MIB])

@@ -16,7 +16,6 @@ from albert_data.cli.options import (
     normalization_option,
     open_engine,
     setting,
-    take_build_config,
     text_options,
     validation_option,
 )
@@ -127,11 +126,12 @@ def build(
     if validation and source is ParameterSource.COMMANDLINE:
         raise click.UsageError("--validation names the documents of validation, so leave out --validation-fraction")
     with fast_imports():  # around the calls too, because functions import more modules when they first run
-        config = take_build_config(settings)
+        config = BuildConfig.from_settings(**settings)
         from albert_data.cli.progress import Bar
-        from albert_data.cli.summary import describe_build, describe_plan, describe_stages
+        from albert_data.cli.summary import describe_build, describe_plan
         from albert_data.pipeline.build import build_shards, load_arguments
         from albert_data.pipeline.identity import choose_fraction
+        from albert_data.pipeline.stages import format_stages
 
         bar = Bar()
         found, loaded = load_arguments(
@@ -142,11 +142,8 @@ def build(
             return
     say_when_interrupted("Interrupted; the same command resumes the build.")
     vocab = VocabConfig(normalization=normalization)
-    try:
-        with open_engine(engine, address, workers) as place:
-            report = build_shards(found, output, loaded, config, place, bar, vocab=vocab, overwrite=overwrite)
-    finally:
-        bar.close()
+    with bar, open_engine(engine, address, workers) as place:
+        report = build_shards(found, output, loaded, config, place, bar, vocab=vocab, overwrite=overwrite)
     show(describe_build(report, output))
     if profile and not report.was_finished:
-        show(describe_stages(report))
+        show("\n".join(format_stages(report.stages, report.manifest.counts.text_bytes)))

@@ -13,6 +13,7 @@ from albert_data.cli.options import PLACE, engine_options, open_engine, shards_a
 from albert_data.cli.output import show, tell
 from albert_data.convert import FORMATS
 from albert_data.interrupts import say_when_interrupted
+from albert_data.wording import count_of
 
 if TYPE_CHECKING:
     from albert_data.convert.conversion import Conversion
@@ -28,12 +29,7 @@ def _check_code(context: click.Context, parameter: click.Parameter, value: Any) 
 @click.command()
 @shards_argument
 @click.option(
-    "-o",
-    "--output",
-    type=PLACE,
-    required=True,
-    metavar="DIR",
-    help="Folder to write. It must be new or empty.",
+    "-o", "--output", type=PLACE, required=True, metavar="DIR", help="Folder to write. It must be new or empty."
 )
 @click.option(
     "--to",
@@ -85,14 +81,10 @@ def convert(
         from albert_data.convert.conversion import convert_shards
 
     say_when_interrupted("Interrupted; the same command resumes the conversion.")
-    bar = Bar(tells_stages=False)
     card = {key: value for key, value in (("license", license), ("language", list(languages))) if value}
-    try:
-        with open_engine(engine, address, workers) as place:
-            splits = (split,) if split else ()
-            done = convert_shards(shards, output, to, place, splits=splits, card=card, progress=bar)
-    finally:
-        bar.close()
+    with Bar(tells_stages=False) as bar, open_engine(engine, address, workers) as place:
+        splits = (split,) if split else ()
+        done = convert_shards(shards, output, to, place, splits=splits, card=card, progress=bar)
     show(_describe(done, output))
     show(_describe_next(done, output, to))
     if to == "parquet" and not (license and languages):
@@ -100,8 +92,6 @@ def convert(
 
 
 def _describe(done: Conversion, output: Path) -> str:
-    from albert_data.wording import count_of
-
     files = [entry for entry in done.record["files"] if "num_bytes" in entry]
     rows, size = sum(done.record["num_rows"].values()), sum(entry["num_bytes"] for entry in files)
     what = f"{count_of(rows, 'row')} in {count_of(len(files), 'file')}, {size / 1e6:,.1f} MB"

@@ -20,12 +20,7 @@ from albert_data.cli.output import show
     metavar="DIR",
     help="Folder to write. Other files in it stay as they are.",
 )
-@click.option(
-    "--checkpoint",
-    type=PATH,
-    metavar="PATH",
-    help="Checkpoint of RUN to write.  [default: the newest]",
-)
+@click.option("--checkpoint", type=PATH, metavar="PATH", help="Checkpoint of RUN to write.  [default: the newest]")
 @click.option(
     "--tokenizer",
     type=PATH,

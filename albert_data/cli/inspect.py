@@ -136,18 +136,16 @@ def _make_choice(
     num_examples: int | None,
     seed: int,
     is_random: bool,
-    numbers: tuple[int, ...],
-    text: str | None,
     label: str | None,
+    **others: Any,
 ) -> RowChoice:
     from albert_data.inspect.choice import RowChoice
 
     return RowChoice(
         count=default if num_examples is None else num_examples,
         seed=int.from_bytes(os.urandom(4), "little") if is_random else seed,
-        numbers=numbers,
-        text=text,
         label=None if label is None else _find_label(shards, label),
+        **others,
     )
 
 

@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from albert_data.config import (
-    DOCUMENT_RULES,
-    NORMALIZATIONS,
-    SENTENCE_RULES,
-    BuildConfig,
-    ExampleConfig,
-    TextConfig,
-    VocabConfig,
-)
+from albert_data.config import DOCUMENT_RULES, NORMALIZATIONS, SENTENCE_RULES, TextConfig, VocabConfig
 from albert_data.errors import ConfigError, StorageError
 from albert_data.storage import is_remote, make_path, strip_file_scheme
 
@@ -37,25 +29,23 @@ _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 _LIST_WIDTH = 80  # columns
 
 
-class _DiskPath(click.Path):
-    """A path on a disk. A URL is refused here, because pathlib would make the folder `s3:` of s3://."""
+class _Path(click.Path):
+    """A path on a disk, or also the URL of a store. Elsewhere a URL is refused: pathlib would make the folder `s3:`."""
+
+    def __init__(self, *, in_stores: bool) -> None:
+        super().__init__(path_type=Path)
+        self._in_stores = in_stores
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if is_remote(value):
-            what = param.human_readable_name if param else "this"
-            raise StorageError(f"{make_path(value)} is in a store, but {what} has to be on a disk; name a path there")
-        return super().convert(strip_file_scheme(value), param, ctx)
+        if not is_remote(value):
+            return super().convert(strip_file_scheme(value), param, ctx)
+        if self._in_stores:
+            return make_path(value)
+        what = param.human_readable_name if param else "this"
+        raise StorageError(f"{make_path(value)} is in a store, but {what} has to be on a disk; name a path there")
 
 
-class _Place(click.Path):
-    """A path on a disk, or the URL of a store."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return make_path(value) if is_remote(value) else super().convert(strip_file_scheme(value), param, ctx)
-
-
-PATH = _DiskPath(path_type=Path)
-PLACE = _Place(path_type=Path)
+PATH, PLACE = _Path(in_stores=False), _Path(in_stores=True)
 
 
 # ---- settings ----
@@ -69,22 +59,6 @@ def setting(config: type[Any], flags: str, help: str, **attributes: Any) -> Call
     name = flags.split("/")[0].removeprefix("--").replace("-", "_")
     default = next(field.default for field in dataclasses.fields(config) if field.name == name)
     return click.option(flags, default=default, show_default=default not in (None, ""), help=help, **attributes)
-
-
-def take_text_config(options: dict[str, Any]) -> TextConfig:
-    """Remove the settings of TextConfig from `options` and return them."""
-    return TextConfig(**_take(options, TextConfig))
-
-
-def take_build_config(options: dict[str, Any]) -> BuildConfig:
-    """Remove all settings of a build from `options` and return them."""
-    text, examples = take_text_config(options), ExampleConfig(**_take(options, ExampleConfig))
-    return BuildConfig(text=text, examples=examples, **_take(options, BuildConfig))
-
-
-def _take(options: dict[str, Any], config: type[Any]) -> dict[str, Any]:
-    names = [field.name for field in dataclasses.fields(config)]
-    return {name: options.pop(name) for name in names if name in options}
 
 
 # ---- values ----
@@ -187,38 +161,36 @@ def text_options(command: Command) -> Command:
     return command
 
 
-def workers_option(command: Command) -> Command:
-    """--workers: how many processes, or threads in `verify`, share the work. It changes no byte of the result."""
-    return click.option(
-        "--workers",
-        type=click.IntRange(1, 1024),
-        metavar="N",
-        default=lambda: len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        show_default="one per core",
-        help="Number of workers that share the work; of a cluster, the most CPUs at a time.",
-    )(command)
-
-
-def engine_options(command: Command) -> Command:
-    """--workers, and where they work. `open_engine` takes the values."""
-    return workers_option(place_options(command))
+workers_option = click.option(
+    "--workers",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    default=lambda: len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+    show_default="one per core",
+    help="Number of workers that share the work; of a cluster, the most CPUs at a time.",
+)
+_engine_option = click.option(
+    "--engine",
+    type=click.Choice(("local", "ray")),
+    default="local",
+    show_default=True,
+    help="Where to work: on this machine, or on a Ray cluster.",
+)
+_address_option = click.option(
+    "--address",
+    metavar="HOST:PORT",
+    help="Head of the Ray cluster.  [default: that of RAY_ADDRESS or of this machine, or a Ray of its own]",
+)
 
 
 def place_options(command: Command) -> Command:
-    """--engine and --address: where a command works."""
-    address = click.option(
-        "--address",
-        metavar="HOST:PORT",
-        help="Head of the Ray cluster.  [default: that of RAY_ADDRESS or of this machine, or a Ray of its own]",
-    )
-    engine = click.option(
-        "--engine",
-        type=click.Choice(("local", "ray")),
-        default="local",
-        show_default=True,
-        help="Where to work: on this machine, or on a Ray cluster.",
-    )
-    return engine(address(command))
+    """--engine and --address: where a command works. `open_engine` takes the values."""
+    return _engine_option(_address_option(command))
+
+
+def engine_options(command: Command) -> Command:
+    """--workers too. In `verify` they are threads; they change no byte of a result."""
+    return workers_option(place_options(command))
 
 
 @contextmanager

@@ -21,6 +21,12 @@ class Bar:
         self._text_bytes = 0
         self._counts_text = False
 
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def start(self, stage: str, total: int | None, unit: str = "bytes") -> None:
         """Begin a stage. total: None if unknown; unit: empty if nothing is counted, and only the time is shown."""
         self.close()

@@ -23,7 +23,6 @@ from albert_data.cli.options import (
     normalization_option,
     require_packages,
     setting,
-    take_text_config,
     text_options,
     validation_option,
     workers_option,
@@ -33,6 +32,7 @@ from albert_data.config import TextConfig, VocabConfig
 from albert_data.errors import ConfigError, InputError
 from albert_data.interrupts import say_when_interrupted
 from albert_data.train.config import TrainConfig
+from albert_data.train.folder import CHECKPOINTS_FOLDER, RUN_FILE
 
 if TYPE_CHECKING:
     from albert_data.corpus.inputs import Input
@@ -103,7 +103,7 @@ def quickstart(
       albert-data quickstart corpus/ -o first
       albert-data quickstart book.txt --unwrap --minutes 2 -o first
     """
-    text = take_text_config(settings)
+    text = TextConfig(**settings)
     vocab = VocabConfig(vocab_size=vocab_size, cased=cased, normalization=normalization)
     if minutes:
         TrainConfig(preset=PRESET, steps=None, minutes=minutes)  # raises ConfigError now, not after the build
@@ -231,15 +231,11 @@ def _train_vocabulary(inputs: Sequence[str], attempt: Attempt, config: VocabConf
         train(error.largest)
 
 
-def _read_settings(folder: Path) -> dict[str, Any]:
+def _build(inputs: Sequence[str], held_out: Sequence[str], attempt: Attempt, options: Sequence[str]) -> None:
     from albert_data.files import read_json
     from albert_data.vocab.folder import SETTINGS_NAME
 
-    return read_json(folder / SETTINGS_NAME)
-
-
-def _build(inputs: Sequence[str], held_out: Sequence[str], attempt: Attempt, options: Sequence[str]) -> None:
-    text_bytes = _read_settings(attempt.vocab)["text_bytes"]
+    text_bytes = read_json(attempt.vocab / SETTINGS_NAME)["text_bytes"]
     enough = [fraction for fraction in _VALIDATION_FRACTIONS if fraction * text_bytes >= _VALIDATION_BYTES]
     fraction = min(enough, default=_VALIDATION_FRACTIONS[-1])
     rows = ["--max-seq-len", str(MAX_SEQ_LEN), *(held_out or ("--validation-fraction", str(fraction)))]
@@ -293,25 +289,15 @@ def _train(attempt: Attempt, minutes: float) -> int:
         show(f"{_head(title)}\nNot done: {error}. Then give the same command again.")
         return 0
     run = attempt.run(minutes)
-    resumed = ["--resume"] if _has_run(run) else ["--preset", PRESET, "--minutes", format_minutes(minutes)]
+    resumed = (
+        ["--resume"] if os.path.lexists(run / RUN_FILE) else ["--preset", PRESET, "--minutes", format_minutes(minutes)]
+    )
     code: int = _run(title, "train", [str(attempt.shards)], ["-o", str(run), *resumed])
     if code == 0:
         _show_guesses(attempt.shards, run)
     else:
         show("\nThe training was interrupted. The same command resumes it.")
     return code
-
-
-def _has_run(run: Path) -> bool:
-    from albert_data.train.folder import RUN_FILE
-
-    return os.path.lexists(run / RUN_FILE)
-
-
-def _has_model(run: Path) -> bool:
-    from albert_data.train.folder import CHECKPOINTS_FOLDER
-
-    return any((run / CHECKPOINTS_FOLDER).glob("step-*"))
 
 
 def _show_guesses(shards: Path, run: Path) -> None:
@@ -334,7 +320,7 @@ def _say_next(attempt: Attempt, minutes: float) -> None:
     made = [(attempt.vocab, "the vocabulary"), (attempt.shards, "the shards"), (attempt.report, "open it in a browser")]
     steps = [("Show rows", "inspect", shards, ["-n", "5"])]
     training = ["--preset", PRESET, "--minutes", format_minutes(longer), "-o", str(attempt.run(longer))]
-    if _has_model(path):
+    if any((path / CHECKPOINTS_FOLDER).glob("step-*")):
         made.append((path, "the model; its report.html has curves and guesses"))
         steps += [
             ("See the learning curves", "runs", run, []),
@@ -342,7 +328,7 @@ def _say_next(attempt: Attempt, minutes: float) -> None:
         ]
         if not attempt.bad:
             steps.append(("Train longer", "train", shards, training))
-    elif not _has_run(path) and not attempt.bad:
+    elif not os.path.lexists(path / RUN_FILE) and not attempt.bad:
         steps.append(("Train a model", "train", shards, training))
     width = max(len(str(path)) for path, _ in made)
     show("\n".join([_head("Made"), *(f"{path!s:<{width}}  {what}" for path, what in made), _head("Next")]))

@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     help="Measure on the validation rows of this shard folder how much each layer changes its input. Needs PyTorch.",
 )
 @click.option(
-    "--plot",
-    type=PATH,
-    metavar="PATH",
-    help="Draw what --shards measures as charts on an HTML page. Needs --shards.",
+    "--plot", type=PATH, metavar="PATH", help="Draw what --shards measures as charts on an HTML page. Needs --shards."
 )
 @json_option
 def runs(runs: tuple[Path, ...], shards: Path | None, plot: Path | None, as_json: bool) -> None:

@@ -68,11 +68,8 @@ def score(
         check_output(output, [pairs, *list_read(model, checkpoint=checkpoint, tokenizer=tokenizer)])
     found = read_pairs(pairs)
     loaded, origin = load_masked_lm(model, checkpoint=checkpoint, tokenizer=tokenizer)
-    bar = Bar(tells_stages=False)
-    try:
+    with Bar(tells_stages=False) as bar:
         scored = score_pairs(loaded, found, config, bar)
-    finally:
-        bar.close()
     if output is not None:
         lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in scored.to_records())
         write_output(output, "".join(lines).encode())

@@ -14,7 +14,6 @@ from albert_data.corpus.tasks import plan_tasks
 from albert_data.examples.spans import span_shares
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.mixed_sources import describe_sources
-from albert_data.pipeline.stages import format_stages
 from albert_data.shards.advice import advise_on, advise_on_parts
 from albert_data.shards.manifest import SourceEntry
 from albert_data.tokenizer.model import Tokenizer
@@ -110,11 +109,6 @@ def describe_build(report: BuildReport, out: Path) -> str:
     lines += _describe_config(manifest.config, manifest.ngram_shares)
     lines += [f"next       albert-data inspect {out}", f"           albert-data audit {out}"]
     return "\n".join(lines)
-
-
-def describe_stages(report: BuildReport) -> str:
-    """The seconds of each stage, summed over all workers, and its speed."""
-    return "\n".join(format_stages(report.stages, report.manifest.counts.text_bytes))
 
 
 def _rate(report: BuildReport) -> str:

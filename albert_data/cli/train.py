@@ -30,16 +30,14 @@ def _default(field: str) -> str | None:
     return ", ".join(f"{name}: {value}" for name, value in values.items() if value is not None)
 
 
-def _setting(flag: str, kind: Any, metavar: str, text: str) -> Callable[[Command], Command]:
-    """An option for the field of TrainConfig with the same name. Its value is None if it is not given."""
+def _setting(flag: str, kind: Any, metavar: str, text: str, default: str | None = None) -> Callable[[Command], Command]:
+    """An option for the field of TrainConfig with the same name. Its value is None if it is not given.
+
+    default: as --help shows it, where the length of the run decides.
+    """
     field = flag.removeprefix("--").replace("-", "_")
-    default = _default(field)
-    return click.option(flag, field, type=kind, default=None, metavar=metavar, show_default=default or False, help=text)
-
-
-def _interval(flag: str, metavar: str, default: str, text: str) -> Callable[[Command], Command]:
-    """An option for a field that the length of the run decides if it is not given."""
-    return click.option(flag, type=int, default=None, metavar=metavar, show_default=default, help=text)
+    shown = default or _default(field) or False
+    return click.option(flag, field, type=kind, default=None, metavar=metavar, show_default=shown, help=text)
 
 
 def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Command], Command]:
@@ -148,10 +146,12 @@ def _parse_mask_prob(
     help="Use torch.compile.",
 )
 @_setting("--seed", int, "SEED", "Seed of the initial weights, the order of rows and the dropout.")
-@_interval("--log-every", "STEPS", "50, or less for 50 lines in a run", "Steps from one line of metrics to the next.")
-@_interval("--eval-every", "STEPS", "1000, or less for 10 in a run", "Steps from one evaluation to the next.")
-@_interval("--eval-rows", "ROWS", "by the length of the run", "Most validation rows that an evaluation reads.")
-@_interval("--save-every", "STEPS", "1000, or less for 10 in a run", "Steps from one checkpoint to the next.")
+@_setting(
+    "--log-every", int, "STEPS", "Steps from one line of metrics to the next.", "50, or less for 50 lines in a run"
+)
+@_setting("--eval-every", int, "STEPS", "Steps from one evaluation to the next.", "1000, or less for 10 in a run")
+@_setting("--eval-rows", int, "ROWS", "Most validation rows that an evaluation reads.", "by the length of the run")
+@_setting("--save-every", int, "STEPS", "Steps from one checkpoint to the next.", "1000, or less for 10 in a run")
 @_switch("--tensorboard", "tensorboard", "Also write the metrics as TensorBoard events.", value=True)
 @_switch("--profile", "profile", "Write a trace of five steps by PyTorch's profiler to RUN/trace.json.", value=True)
 @_setting("--keep", int, "N", "How many of the newest checkpoints to keep.")

@@ -29,15 +29,12 @@ def verify(shards: Path, quick: bool, workers: int, engine: str, address: str | 
         from albert_data.inspect.verify import describe_sound
         from albert_data.inspect.verify import verify as find_faults
 
-    num_faults, bar = 0, Bar(tells_stages=False)
-    try:
-        with open_engine(engine, address, workers) as opened:
-            place = None if engine == "local" else opened  # here threads do it: they need no tokenizer of their own
-            for fault in find_faults(shards, quick=quick, workers=workers, engine=place, progress=bar):
-                num_faults += 1
-                bar.print(f"{shards}: {fault}")
-    finally:
-        bar.close()
+    num_faults = 0
+    with Bar(tells_stages=False) as bar, open_engine(engine, address, workers) as opened:
+        place = None if engine == "local" else opened  # here threads do it: they need no tokenizer of their own
+        for fault in find_faults(shards, quick=quick, workers=workers, engine=place, progress=bar):
+            num_faults += 1
+            bar.print(f"{shards}: {fault}")
     if num_faults:
         raise SystemExit(1)
     bar.print(f"{shards}: {describe_sound(shards, quick=quick)}")

@@ -15,11 +15,10 @@ from albert_data.cli.options import (
     open_engine,
     parse_size,
     setting,
-    take_text_config,
     text_options,
 )
 from albert_data.cli.output import show
-from albert_data.config import MODEL_TYPES, VocabConfig
+from albert_data.config import MODEL_TYPES, TextConfig, VocabConfig, take_settings
 
 
 @click.command()
@@ -77,12 +76,8 @@ def vocab(
     from albert_data.tokenizer.model import find_model
     from albert_data.vocab.learning import train_vocab
 
-    text = take_text_config(settings)
+    text = take_settings(TextConfig, settings)
     config = VocabConfig(**settings)  # all that is left of the settings
-    bar = Bar()
-    try:
-        with open_engine(engine, address, workers) as place:
-            report = train_vocab(inputs, output, config=config, text=text, engine=place, progress=bar)
-    finally:
-        bar.close()
+    with Bar() as bar, open_engine(engine, address, workers) as place:
+        report = train_vocab(inputs, output, config=config, text=text, engine=place, progress=bar)
     show("\n".join([describe_vocabulary(report, find_model(output)), *report.describe_choices()]))

@@ -128,12 +128,7 @@ class MaskPointers(NamedTuple):
 
 
 def mask_pairs(
-    pairs: Pairs,
-    specials: Specials,
-    words: WordRule,
-    ordinary_ids: np.ndarray,
-    config: ExampleConfig,
-    pass_index: int,
+    pairs: Pairs, specials: Specials, words: WordRule, ordinary_ids: np.ndarray, config: ExampleConfig, pass_index: int
 ) -> Examples:
     """Mask every row, in `pairs.ids` itself; a pure function of each row's (document, pass, index) and the config.
 

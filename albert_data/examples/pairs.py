@@ -61,10 +61,10 @@ class DocumentArrays(NamedTuple):
     document_keys: np.ndarray
 
 
-class Section(NamedTuple):
+class Passage(NamedTuple):
     """The sentences `first` to `stop` - 1 of a document, none of which is longer than a row.
 
-    key: the document's; first_row: the number of the section's first row in its document and pass.
+    key: the document's; first_row: the number of the passage's first row in its document and pass.
     """
 
     first: int
@@ -170,7 +170,7 @@ def draw_split(state: np.uint64, edges: np.ndarray, first: int, stop: int, is_fi
     the product, which is then proportional to the number of moves from one arc to the other. Each of them can be
     reversed, so the twin has as many.
 
-    In the first row of a section no sentence is there because it did not fit before (`is_first`), so all boundaries are
+    In the first row of a passage no sentence is there because it did not fit before (`is_first`), so all boundaries are
     equally likely.
     """
     if is_first:  # n sentences have n - 1 inner boundaries
@@ -197,13 +197,13 @@ def put_row(rows: RowBounds, row: int, begin: int, split: int, end: int, label: 
 
 
 @helper
-def cut_section(section: Section, row: int, rule: PairRule, scratch: PlanScratch, rows: RowBounds) -> int:
-    """Write the rows of a section, from number `row` on. Returns the number of the row after them."""
-    first, stop, key, first_row = section
+def cut_passage(passage: Passage, row: int, rule: PairRule, scratch: PlanScratch, rows: RowBounds) -> int:
+    """Write the rows of a passage, from number `row` on. Returns the number of the row after them."""
+    first, stop, key, first_row = passage
     edges, bounds, num_sentences = scratch.edges, scratch.bounds, stop - first
     wants_pairs = rule.num_labels > 0
     state = stream(rule.seed, PAIRING, key, rule.pass_index, first_row)
-    # A section that is filled from its back is planned in reverse: bounds[i] counts from its end.
+    # A passage that is filled from its back is planned in reverse: bounds[i] counts from its end.
     is_backward = draw(state, _DIRECTION) >> np.uint64(63)  # the highest bit: a fair coin
     for i in range(num_sentences + 1):
         bounds[i] = edges[stop] - edges[stop - i] if is_backward else edges[first + i] - edges[first]
@@ -238,12 +238,12 @@ def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch
             documents, documents.document_offsets[document], documents.document_offsets[document + 1], edges
         )
         while low < num_sentences:
-            high = low  # the next sentences that are no longer than a row are a section
+            high = low  # the next sentences that are no longer than a row are a passage
             while high < num_sentences and edges[high + 1] - edges[high] <= rule.max_tokens:
                 high += 1
             if high > low:
-                section = Section(low, high, documents.document_keys[document], row - first_row)
-                row, low = cut_section(section, row, rule, scratch, rows), high
+                passage = Passage(low, high, documents.document_keys[document], row - first_row)
+                row, low = cut_passage(passage, row, rule, scratch, rows), high
                 continue
             begin = edges[low]
             while begin < edges[low + 1]:  # a sentence that is longer than a row
@@ -253,7 +253,7 @@ def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch
                 put_row(rows, row, begin, end, end, SOP_NONE)  # B is empty
                 row, begin = row + 1, end
             low += 1
-        # All rows of the document, of sections and of long sentences, are numbered consecutively.
+        # All rows of the document, of passages and of long sentences, are numbered consecutively.
         for i in range(first_row, row):
             rows.owners[i], rows.indices[i] = document, i - first_row
     return row

@@ -1,6 +1,6 @@
 """Which sentences share a row, so that as few rows as possible hold a single sentence.
 
-In: the boundaries of the sentences of a section, in tokens. A section is a sequence of sentences of one document, none
+In: the boundaries of the sentences of a passage, in tokens. A passage is a sequence of sentences of one document, none
 of which is longer than a row. Out: for each sentence, the best way to make rows from there on. A row of one sentence
 has no order to learn, and a greedy choice makes more of these than necessary: 25 % instead of 20 % of the rows of
 English books at length 128.
@@ -25,10 +25,10 @@ _SINGLE = 1 << 32  # a row costs 1, and this much more if it holds a single sent
 
 
 class PlanScratch(NamedTuple):
-    """Scratch buffers for the sentences of a document or section, all int64.
+    """Scratch buffers for the sentences of a document or passage, all int64.
 
     edges: where each sentence of the document begins, and, as the last item, where the last one ends; bounds: the same
-    of the section, from 0; cost, row_ends: the table, for each sentence of the section; queue: ends of a row.
+    of the passage, from 0; cost, row_ends: the table, for each sentence of the passage; queue: ends of a row.
     """
 
     edges: np.ndarray

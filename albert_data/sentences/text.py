@@ -16,8 +16,7 @@ from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.lines.line_ends import break_lines
 from albert_data.data import Lines, Text, slice_sentences
 from albert_data.languages import unpack_language
-from albert_data.sentences.segmenting import segment_lines
-from albert_data.sentences.words import make_source
+from albert_data.sentences.segmenting import make_rule, segment_lines
 
 _MAX_HEADING = 200  # bytes
 _MAX_SHORT_HEADING = 100  # bytes; all sentences of a heading up to this size are marked, of a longer one only its last
@@ -64,8 +63,8 @@ def _segment(lines: Lines, language: str) -> tuple[np.ndarray, np.ndarray, np.nd
     begins, ends, counts = np.empty(capacity, np.int64), np.empty(capacity, np.int64), np.empty(num_lines, np.int64)
     filled = 0
     for code, first, last in _group_by_language(lines, language):
-        source = make_source(code)._replace(utf8=lines.utf8)
-        filled = segment_lines(source, lines.line_offsets[first : last + 1], begins, ends, counts[first:last], filled)
+        rule = make_rule(code)._replace(utf8=lines.utf8)
+        filled = segment_lines(rule, lines.line_offsets[first : last + 1], begins, ends, counts[first:last], filled)
     return begins[:filled], ends[:filled], counts
 
 

@@ -8,7 +8,7 @@ microseconds, so a table holds the addresses of the columns of each record batch
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow
@@ -19,23 +19,24 @@ from albert_data.shards.schema import DOCUMENT_KEY_B, SOURCE
 
 
 class Addresses(NamedTuple):
-    """Where each column of each record batch begins in memory, and how many values its lists have: int64 arrays.
+    """Where each column of each record batch begins in memory: int64 [record batches].
 
-    masked_positions and masked_ids have separate offsets: in a file by another writer they may begin at different ones.
-    sources, document_keys_b: addresses of columns that only some shards have; 0 in the others.
+    A list column has the addresses of its offsets (int32) and of its values, and the number of values. Each has offsets
+    of its own: in a file by another writer masked_positions and masked_ids may begin at different ones.
+    sources, document_keys_b: 0 in shards without the column
     """
 
     id_offsets: np.ndarray
     input_ids: np.ndarray
     num_ids: np.ndarray
-    segment_a_len: np.ndarray
-    sop_label: np.ndarray
     position_offsets: np.ndarray
     masked_positions: np.ndarray
     num_positions: np.ndarray
     masked_offsets: np.ndarray
     masked_ids: np.ndarray
     num_masked: np.ndarray
+    segment_a_len: np.ndarray
+    sop_label: np.ndarray
     document_keys: np.ndarray
     sources: np.ndarray
     document_keys_b: np.ndarray
@@ -60,40 +61,22 @@ class Columns:
         The caller must check these numbers (`Shards.rows` does): a number that is too large reads other memory.
         Raises ValueError for a row whose lists lie outside the values of the record batch.
         """
-        ids, offsets, segment_a_len, sop_label, positions, masked, mask_offsets, keys, sources, keys_b = copy_rows(
-            self._addresses, batch_numbers, rows, self._no_ids, self._has_source, self._has_key_b
-        )
-        return Examples(
-            input_ids=ids,
-            offsets=offsets,
-            segment_a_len=segment_a_len,
-            sop_label=sop_label,
-            masked_positions=positions,
-            masked_ids=masked,
-            mask_offsets=mask_offsets,
-            document_keys=keys,
-            sources=sources if self._has_source else None,
-            document_keys_b=keys_b if self._has_key_b else None,
-        )
+        copied = copy_rows(self._addresses, batch_numbers, rows, self._no_ids, self._has_source, self._has_key_b)
+        found: dict[str, Any] = dict(zip(Examples.__dataclass_fields__, copied, strict=True))
+        if not self._has_source:
+            found["sources"] = None
+        if not self._has_key_b:
+            found["document_keys_b"] = None
+        return Examples(**found)
 
 
 def _find_addresses(batch: pyarrow.RecordBatch) -> list[int]:
     """The fields of `Addresses` for one record batch."""
-    ids, positions, originals = (batch.column(name) for name in ("input_ids", "masked_positions", "masked_ids"))
+    lists = [batch.column(name) for name in ("input_ids", "masked_positions", "masked_ids")]
+    others = ("segment_a_len", "sop_label", "document_key", SOURCE, DOCUMENT_KEY_B)
     return [
-        _address(ids.offsets),
-        _address(ids.values),
-        len(ids.values),
-        _address(batch.column("segment_a_len")),
-        _address(batch.column("sop_label")),
-        _address(positions.offsets),
-        _address(positions.values),
-        len(positions.values),
-        _address(originals.offsets),
-        _address(originals.values),
-        len(originals.values),
-        _address(batch.column("document_key")),
-        *(_address(batch.column(name)) if name in batch.schema.names else 0 for name in (SOURCE, DOCUMENT_KEY_B)),
+        *(number for one in lists for number in (_address(one.offsets), _address(one.values), len(one.values))),
+        *(_address(batch.column(name)) if name in batch.schema.names else 0 for name in others),
     ]
 
 

@@ -5,26 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow
 
 from albert_data.data import ExampleArrays, Examples
 from albert_data.kernels import kernel
+from albert_data.shards.schema import from_record_batch, shard_schema
 
 
 def no_rows(*, has_source: bool = False, has_key_b: bool = False) -> Examples:
     """Examples without rows. The ids are uint16, whatever the vocabulary: there are no ids."""
-    ids, offsets = np.zeros(0, np.uint16), np.zeros(1, np.int64)
-    return Examples(
-        input_ids=ids,
-        offsets=offsets,
-        segment_a_len=np.zeros(0, np.int32),
-        sop_label=np.zeros(0, np.int8),
-        masked_positions=np.zeros(0, np.uint16),
-        masked_ids=ids,
-        mask_offsets=offsets,
-        document_keys=np.zeros(0, np.uint64),
-        sources=np.zeros(0, np.uint16) if has_source else None,
-        document_keys_b=np.zeros(0, np.uint64) if has_key_b else None,
-    )
+    schema = shard_schema(np.uint16, has_source=has_source, has_key_b=has_key_b)
+    return from_record_batch(pyarrow.RecordBatch.from_pylist([], schema))
 
 
 def slice_rows(examples: Examples, begin: int, end: int) -> Examples:
@@ -69,27 +60,14 @@ def locate_masks(rows: Examples) -> np.ndarray:
 
 def join_rows(parts: Sequence[Examples]) -> Examples:
     """The rows of one or more parts with the same columns, one part after another."""
-    return Examples(
-        input_ids=np.concatenate([part.input_ids for part in parts]),
-        offsets=_join_offsets([part.offsets for part in parts]),
-        segment_a_len=np.concatenate([part.segment_a_len for part in parts]),
-        sop_label=np.concatenate([part.sop_label for part in parts]),
-        masked_positions=np.concatenate([part.masked_positions for part in parts]),
-        masked_ids=np.concatenate([part.masked_ids for part in parts]),
-        mask_offsets=_join_offsets([part.mask_offsets for part in parts]),
-        document_keys=np.concatenate([part.document_keys for part in parts]),
-        sources=_join_optional([part.sources for part in parts]),
-        document_keys_b=_join_optional([part.document_keys_b for part in parts]),
-    )
-
-
-def _join_offsets(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """The offsets of the joined values, from those of the parts."""
-    lengths = np.concatenate([np.diff(part) for part in parts])
-    return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-
-
-def _join_optional(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
-    there = [part for part in parts if part is not None]
-    assert len(there) in (0, len(parts)), "all parts have the column, or none"
-    return np.concatenate(there) if there else None
+    joined = {}
+    for name, first in vars(parts[0]).items():
+        columns = [getattr(part, name) for part in parts]
+        if first is None:
+            assert columns == [None] * len(parts), "all parts have the column, or none"
+        elif name in ("offsets", "mask_offsets"):
+            lengths = np.concatenate([np.diff(offsets) for offsets in columns])
+            joined[name] = np.append(0, np.cumsum(lengths, dtype=np.int64))
+        else:
+            joined[name] = np.concatenate(columns)
+    return Examples(**joined)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from albert_data.errors import StorageError
 from albert_data.storage.disk import Disk
-from albert_data.storage.listings import remember_listings
+from albert_data.storage.object_requests import remember_listings
 from albert_data.storage.protocol import (
     DEVICE,
     FILE,

@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from albert_data.storage.cache_folder import find_cache_folder
+from albert_data.storage.disk import find_cache_folder
 from albert_data.storage.protocol import Status
 from albert_data.storage.retries import PreconditionFailed
 from albert_data.storage.urls import StoreURL

@@ -9,6 +9,7 @@ import io
 import os
 import re
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -236,3 +237,13 @@ def _remove_temporary(temporary: Path) -> None:
 def _remove_open_temporaries() -> None:
     for temporary in list(_open_temporaries):
         _remove_temporary(temporary)
+
+
+def find_cache_folder(name: str) -> Path:
+    """A folder for what can be made again, among this user's caches. Raises RuntimeError for a user without a home."""
+    asked = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(asked):  # the XDG base directory specification says to ignore a relative one
+        root = Path(asked)
+    else:
+        root = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+    return root / "albert-data" / name

@@ -20,10 +20,9 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.transport.requests import AuthorizedSession
 from requests.adapters import HTTPAdapter
 
-from albert_data.storage.connections import Connection
 from albert_data.storage.object_requests import NEW, Found, Got
 from albert_data.storage.protocol import FILE, Status
-from albert_data.storage.retries import PreconditionFailed, Refusal
+from albert_data.storage.retries import Connection, PreconditionFailed, Refusal
 from albert_data.storage.urls import StoreURL
 
 PAGE_ENTRIES = 1000  # the most that Google gives

@@ -1,16 +1,39 @@
 """Single requests to a store of objects, in one interface, which `s3.py` and `gcs.py` have.
 
-`Retrying.call` says what each may raise.
+`Connection.repeat` says what each may raise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple, Protocol
 
 from albert_data.errors import StorageError
 from albert_data.storage.protocol import Status
 from albert_data.storage.urls import StoreURL
+
+# What a store has listed, for as long as nobody changes the files: one request tells of 1,000 objects.
+# Of this thread alone: another one may change files of its own meanwhile.
+_listed: ContextVar[dict[StoreURL, Status] | None] = ContextVar("listed", default=None)
+
+
+@contextmanager
+def remember_listings() -> Iterator[None]:
+    """Within the block, a store is not asked again about what it has listed. For files that nobody changes."""
+    token = _listed.set(_listed.get() or {})
+    try:
+        yield
+    finally:
+        _listed.reset(token)
+
+
+def recall() -> dict[StoreURL, Status]:
+    """What was listed in this block. Outside of one, a dictionary that nobody else sees."""
+    known = _listed.get()
+    return {} if known is None else known
+
 
 NEW = "*"  # as the version of `put`: only if there is no object
 

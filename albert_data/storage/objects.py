@@ -21,12 +21,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from albert_data.errors import StorageError
 from albert_data.storage.cache import get_copy
-from albert_data.storage.listings import recall
 from albert_data.storage.locks import LOCK_READ_SECONDS, StoreLock, strip_state
-from albert_data.storage.object_requests import NEW, Got, Requests
+from albert_data.storage.object_requests import NEW, Got, Requests, recall
 from albert_data.storage.protocol import FOLDER, Address, Item, Result, Status
 from albert_data.storage.retries import PreconditionFailed
-from albert_data.storage.uploads import Upload
 from albert_data.storage.urls import StoreURL, parse_url, resolve_url
 
 if TYPE_CHECKING:
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
 
 _FOLDER = Status(FOLDER, 0, 0, None)
 _FIRST_READ_BYTES, _LARGEST_READ_BYTES = 64 << 10, 8 << 20
+PART_BYTES = 8 << 20  # of an upload
+_PARTS_OF_A_SIZE = 1_000
 _REQUESTS_AT_ONCE = 16
 _READ_SECONDS = 60.0
 _WORKING_FOLDERS = {".build", ".convert", ".vocab"}
@@ -182,7 +182,7 @@ class ObjectStore:
 
     @contextmanager
     def create(self, path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
-        upload = Upload(self._requests, _parse(path))
+        upload = _Upload(self._requests, _parse(path))
         try:
             yield cast(BinaryIO, upload)
             upload.complete()
@@ -356,3 +356,54 @@ class _ObjectFile(io.RawIOBase):
         out[: len(part)] = part
         self._position += len(part)
         return len(part)
+
+
+class _Upload(io.RawIOBase):
+    """An object that is written in order: by one request if it is small, else by an upload in parts.
+
+    It has its key when all of it is there. What a kill leaves is an upload without a key, which
+    `Storage.remove_leftovers` aborts.
+    """
+
+    def __init__(self, store: Requests, url: StoreURL) -> None:
+        self._store, self._url = store, url
+        self._buffer, self._upload = bytearray(), ""
+        self._parts: list[str] = []
+        self._num_bytes = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._num_bytes
+
+    def write(self, data: Any) -> int:
+        taken = memoryview(data).cast("B")
+        self._buffer += taken
+        self._num_bytes += len(taken)
+        while len(self._buffer) >= self._part_bytes():
+            self._send()
+        return len(taken)
+
+    def _part_bytes(self) -> int:
+        """Parts double after each thousand, so that the 10,000 that are allowed hold the 5 TB of the largest object."""
+        return PART_BYTES << (len(self._parts) // _PARTS_OF_A_SIZE)
+
+    def _send(self) -> None:
+        if not self._upload:
+            self._upload = self._store.begin_upload(self._url)
+        begin, data = self._num_bytes - len(self._buffer), bytes(self._buffer[: self._part_bytes()])
+        del self._buffer[: len(data)]
+        self._parts.append(self._store.upload_part(self._url, self._upload, len(self._parts) + 1, begin, data))
+
+    def complete(self) -> None:
+        if not self._upload:
+            self._store.put(self._url, bytes(self._buffer))
+            return
+        self._store.complete_upload(self._url, self._upload, self._parts, self._num_bytes, bytes(self._buffer))
+
+    def abort(self) -> None:
+        """Leave nothing in the store. Raises nothing: what failed before is the error to report."""
+        if self._upload:
+            with suppress(OSError, StorageError):
+                self._store.abort_upload(self._url, self._upload)

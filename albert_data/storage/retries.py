@@ -15,9 +15,10 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from albert_data.errors import StorageError
+from albert_data.sharing import SharedLock
 from albert_data.storage.urls import StoreURL
 
 RETRY_SECONDS = 300.0
@@ -48,6 +49,7 @@ _REGION_CODES = {
 }
 _log = logging.getLogger("albert_data")
 Answer = TypeVar("Answer")
+Client = TypeVar("Client")
 
 
 class Refusal(NamedTuple):
@@ -75,18 +77,38 @@ def find_refusal(error: BaseException) -> Refusal | None:
     return None
 
 
-class Retrying:
-    """Repeats requests to one store. A process has one for each store."""
+class Connection(Generic[Client]):
+    """Connects each process to one store, and repeats its requests. Threads of a process share the client.
 
-    def __init__(self) -> None:
+    connect: makes a client, which takes up to seconds
+    """
+
+    def __init__(self, connect: Callable[[], Client]) -> None:
+        self._connect, self._connecting = connect, SharedLock()
+        # Neither sockets nor threads survive a fork, so each process has its own. Those of the parent stay referenced:
+        # a destructor would close its sockets.
+        self._by_process: dict[int, Client] = {}
         self._has_answered = self._is_lost = False
 
-    def call(self, url: StoreURL, request: Callable[[], Answer]) -> Answer:
+    def get(self) -> Client:
+        with self._connecting:
+            if (found := self._by_process.get(os.getpid())) is None:
+                found = self._by_process[os.getpid()] = self._connect()
+            return found
+
+    def repeat(self, url: StoreURL, request: Callable[[], Answer]) -> Answer:
         """Make a request until the store answers it.
 
         Raises FileNotFoundError where there is no object, OSError for a range behind its end, PreconditionFailed, and
         StorageError for all else. So a store that fails is never taken for one without the object.
         """
+        try:
+            return self._repeat(url, request)
+        except StorageError:  # perhaps wrong settings, which the next connection reads again
+            self._by_process.pop(os.getpid(), None)
+            raise
+
+    def _repeat(self, url: StoreURL, request: Callable[[], Answer]) -> Answer:
         begin, is_said = time.monotonic(), False
         for wait in _choose_waits():
             try:

@@ -14,9 +14,9 @@ from typing import Any
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
-from albert_data.storage.connections import Connection
 from albert_data.storage.object_requests import NEW, Found, Got
 from albert_data.storage.protocol import FILE, Status
+from albert_data.storage.retries import Connection
 from albert_data.storage.urls import StoreURL
 
 _LARGEST_COPY_BYTES = 5 << 30
