@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from albert_data.errors import CheckpointError
 from albert_data.files import read_json
 
 _MAX_BYTES = 1 << 22  # of a JSON file: a run.json has 3 KB
@@ -27,22 +28,21 @@ def check_regular(path: Path) -> None:
 def read_object(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file. Raises OSError and ValueError; see `explain`."""
     value = read_json(path, _MAX_BYTES)
-    _check_levels(value)
+    level: list[Any] = [value]
+    for _ in range(MAX_LEVELS):
+        parts = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = [part for one in parts for part in one]
+    if level:
+        raise ValueError(f"its lists and objects are nested more than {MAX_LEVELS} deep")
     return value
 
 
-def _check_levels(value: Any) -> None:
-    level = [value]
-    for _ in range(MAX_LEVELS):
-        level = [part for one in level for part in _parts(one)]
-    if level:
-        raise ValueError(f"its lists and objects are nested more than {MAX_LEVELS} deep")
-
-
-def _parts(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
+def load_object(path: Path, advice: str) -> dict[str, Any]:
+    """As `read_object`, but raises CheckpointError, with advice."""
+    try:
+        return read_object(path)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: can't be read ({explain(error)}); {advice}") from error
 
 
 def explain(error: Exception) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from albert_data.train.data.loader import Rows
+from albert_data.train.data.loader import Rows, fixed_batches
 from albert_data.train.model.model import Albert
-from albert_data.train.run.evaluation import fixed_batches
 
 _ROWS, _BATCH_TOKENS = 64, 16_384
 

@@ -10,9 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from albert_data.train.data.loader import Rows
+from albert_data.train.data.loader import Rows, fixed_batches
 from albert_data.train.model.model import Albert
-from albert_data.train.run.evaluation import fixed_batches
 
 _BATCH_TOKENS = 8192
 _DECAY = 1e-3  # of the weights, which keeps them finite where a plane divides the classes perfectly

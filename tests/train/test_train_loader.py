@@ -19,8 +19,7 @@ from albert_data.examples.ragged import Examples
 from albert_data.train import ShardLoader
 from albert_data.train.data import order
 from albert_data.train.data.batch import BatchShape, choose_mask_capacity, collate
-from albert_data.train.data.loader import read_ahead
-from albert_data.train.run.evaluation import fixed_batches
+from albert_data.train.data.loader import fixed_batches, read_ahead
 
 CPU = torch.device("cpu")
 TENSORS = ("input_ids_BT", "segment_ids_BT", "valid_BT", "masked_indices_N", "masked_labels_N", "sop_labels_B")

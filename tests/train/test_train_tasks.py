@@ -18,7 +18,7 @@ from albert_data.interop import ShardDataset
 from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
-from albert_data.train.data.loader import open_training
+from albert_data.train.data.loader import fixed_batches, open_training
 from albert_data.train.folder import check_shape
 from albert_data.train.history.figures import read_run
 from albert_data.train.history.page import make_run_page
@@ -28,7 +28,6 @@ from albert_data.train.model.flops import training_flops
 from albert_data.train.model.model import Albert
 from albert_data.train.model.sizes import count_parameters
 from albert_data.train.run import loop
-from albert_data.train.run.evaluation import fixed_batches
 from albert_data.train.run.session import select_weights
 from albert_data.wording import format_share
 
