@@ -40,7 +40,7 @@ from albert_data.train.folder import (
 )
 from albert_data.train.model.checkpoint import find_newest, load_model, load_tensors
 from albert_data.train.model.model import INIT_STD, LAYER_NORM_EPS, Albert
-from albert_data.train.reading import explain, load_object, show
+from albert_data.train.reading import explain, explain_writing, load_object, show
 
 FOR_PRETRAINING, FOR_MASKED_LM = "AlbertForPreTraining", "AlbertForMaskedLM"
 NUM_LABELS = 2  # of the sentence task of AlbertForPreTraining
@@ -183,21 +183,19 @@ def _refuse_file(out: Path) -> None:
 
 def _write_all(out: Path, files: dict[str, bytes]) -> None:
     """Write all files. If one fails, remove those that were written."""
-    written: list[Path] = []
-    is_new = not out.exists()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            write_bytes(out / name, content)
-            written.append(out / name)
-    except BaseException as error:
-        for path in written:
-            path.unlink(missing_ok=True)
-        if is_new and out.is_dir() and not any(out.iterdir()):
-            out.rmdir()
-        if isinstance(error, OSError):
-            raise OutputError(f"{out}: can't write there: {explain(error)}; choose another --output") from error
-        raise
+    written, is_new = list[Path](), not out.exists()
+    with explain_writing(f"{out}: can't write there", "choose another --output"):
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            for name, content in files.items():
+                write_bytes(out / name, content)
+                written.append(out / name)
+        except BaseException:
+            for path in written:
+                path.unlink(missing_ok=True)
+            if is_new and out.is_dir() and not any(out.iterdir()):
+                out.rmdir()
+            raise
 
 
 def import_model(folder: Path, adapt: Adapt = lambda settings, weights: None) -> Albert:

@@ -27,7 +27,7 @@ from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.files import hash_file, read_bytes, write_bytes, write_json
 from albert_data.storage import FILE, find_kind
 from albert_data.train.config import BUDGETS, AlbertConfig, TrainConfig
-from albert_data.train.reading import explain, read_object, show
+from albert_data.train.reading import explain, explain_writing, read_object, show
 
 if TYPE_CHECKING:  # it imports Arrow, which no --help needs
     from albert_data.shards.manifest import Manifest
@@ -103,7 +103,7 @@ def lock_folder(run: Path, *, resume: bool) -> Iterator[list[str]]:
     """
     warning = []
     check_folder(run, resume=resume)
-    with _explain_failure(run):
+    with explain_writing(f"{run}: can't write there", "choose another --output"):
         run.mkdir(parents=True, exist_ok=True)
         lock = os.open(run / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, 0o666)
     try:
@@ -121,14 +121,6 @@ def lock_folder(run: Path, *, resume: bool) -> Iterator[list[str]]:
         yield warning
     finally:
         os.close(lock)
-
-
-@contextmanager
-def _explain_failure(run: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(f"{run}: can't write there: {explain(error)}; choose another --output") from error
 
 
 def claim_folder(
@@ -152,7 +144,7 @@ def claim_folder(
     if is_in_way and (not target.is_file() or target.read_bytes() != read_bytes(source)):
         raise OutputError(f"{run}: holds {target.relative_to(run)}, which is not of this run; choose another --output")
     ours = {"config": dataclasses.asdict(config), "model": dataclasses.asdict(shape), "identity": identity}
-    with _explain_failure(run):
+    with explain_writing(f"{run}: can't write there", "choose another --output"):
         if content != content | ours:
             write_json(run / RUN_FILE, content | ours)
         if is_there and not os.path.lexists(target):

@@ -1,4 +1,6 @@
-"""Reads files of a training run that may be cut short, changed, or not files at all. Imports no torch.
+"""Reads files of a training run that may be cut short, changed, or not files at all, and says why one fails.
+
+Imports no torch.
 
 In: a path. Out: its bytes or its JSON object, or an error that `explain` turns into one line. Only regular files are
 opened: reading a FIFO waits for a writer, and a device may have no end.
@@ -8,15 +10,18 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from albert_data.errors import CheckpointError
+from albert_data.errors import CheckpointError, OutputError
 from albert_data.files import read_json
 
 _MAX_BYTES = 1 << 22  # of a JSON file: a run.json has 3 KB
 MAX_LEVELS = 32  # of nested lists and objects
 _SHOWN_LEN, _EXPLAINED_LEN = 80, 300
+FREE_SPACE = "free some space, then --resume"
 
 
 def check_regular(path: Path) -> None:
@@ -43,6 +48,15 @@ def load_object(path: Path, advice: str) -> dict[str, Any]:
         return read_object(path)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: can't be read ({explain(error)}); {advice}") from error
+
+
+@contextmanager
+def explain_writing(what: str, advice: str) -> Iterator[None]:
+    """Turn an OSError of the block into an OutputError of one line: `what: why; advice`."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{what}: {explain(error)}; {advice}") from error
 
 
 def explain(error: Exception) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from albert_data.errors import ConfigError, OutputError
+from albert_data.errors import ConfigError
 from albert_data.files import check_output, write_bytes, write_output
 from albert_data.report.charts import Plot, Series, make_ticks
 from albert_data.report.page import Chart, Section, render_charts, render_page, render_table
@@ -32,7 +32,7 @@ from albert_data.train.history.figures import (
     thin,
 )
 from albert_data.train.history.verdicts import Difference, judge_run
-from albert_data.train.reading import explain
+from albert_data.train.reading import FREE_SPACE, explain_writing
 from albert_data.wording import format_duration
 
 if TYPE_CHECKING:
@@ -53,10 +53,8 @@ def write_run_page(run: Path) -> Path:
     """
     page = run / PAGE_FILE
     text = make_run_page(read_run(run))
-    try:
+    with explain_writing(f"{page}: can't be written", FREE_SPACE):
         write_bytes(page, text.encode())
-    except OSError as error:
-        raise OutputError(f"{page}: can't be written: {explain(error)}; free some space, then --resume") from error
     return page
 
 

@@ -14,13 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from albert_data.errors import OutputError
 from albert_data.files import write_bytes
 from albert_data.train.data.batch import NO_LABEL, Batch
 from albert_data.train.distributed import Ranks
 from albert_data.train.history.figures import parse_line, split_lines
 from albert_data.train.model.model import Output
-from albert_data.train.reading import check_number, explain
+from albert_data.train.reading import FREE_SPACE, check_number, explain_writing
 from albert_data.wording import count_of
 
 Figures = dict[str, float | None]
@@ -149,17 +148,13 @@ class MetricsFile:
     def write(self, **line: Any) -> None:
         """Raises OutputError on a full disk."""
         text = (json.dumps(line, allow_nan=False) + "\n").encode()
-        try:
+        with explain_writing(f"{self._path}: can't write the metrics", FREE_SPACE):
             if self._keep_until_step is None:
                 with self._path.open("ab") as file:
                     file.write(text)
             else:
                 self._begin(text, self._keep_until_step)
                 self._keep_until_step = None
-        except OSError as error:
-            raise OutputError(
-                f"{self._path}: can't write the metrics: {explain(error)}; free some space, then --resume"
-            ) from error
 
     def _begin(self, text: bytes, keep_until_step: int) -> None:
         texts = split_lines(self._path)

@@ -18,7 +18,7 @@ import torch
 from torch.profiler import profile, schedule
 from tqdm import tqdm
 
-from albert_data.errors import ConfigError, OutputError
+from albert_data.errors import ConfigError
 from albert_data.escaping import escape_controls
 from albert_data.files import replace_file
 from albert_data.pair_tasks import PairTask
@@ -28,7 +28,7 @@ from albert_data.train.folder import EVENTS_FOLDER
 from albert_data.train.history.figures import RunFigures
 from albert_data.train.history.verdicts import judge_run
 from albert_data.train.model.flops import describe_peak
-from albert_data.train.reading import explain
+from albert_data.train.reading import FREE_SPACE, explain, explain_writing
 from albert_data.train.run.budget import POINTS, Budget
 from albert_data.train.run.state import Session
 from albert_data.wording import count_of, format_duration, format_share
@@ -227,24 +227,15 @@ class TensorBoardWriter:
 
     def write(self, split: str, step: int, figures: Mapping[str, object]) -> None:
         """Add a point to each curve; None and text have none."""
-        with self._explain_failure():
+        with explain_writing(f"{self._folder}: can't write the events", FREE_SPACE):
             for name, value in figures.items():
                 if isinstance(value, int | float):
                     self._writer.add_scalar(f"{name}/{split}", value, step)
 
     def close(self) -> None:
         """Write the buffered events; without this, up to two minutes of them are lost."""
-        with self._explain_failure():
+        with explain_writing(f"{self._folder}: can't write the events", FREE_SPACE):
             self._writer.close()
-
-    @contextmanager
-    def _explain_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise OutputError(
-                f"{self._folder}: can't write the events: {explain(error)}; free some space, then --resume"
-            ) from error
 
 
 # ---- PyTorch's profiler ----
