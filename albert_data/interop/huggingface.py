@@ -342,4 +342,4 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     try:
         return load_tensors(path)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: is damaged ({explain(error)})") from error
+        raise CheckpointError(f"{path}: can't be read ({explain(error)}); save the model again") from error

@@ -31,12 +31,6 @@ from albert_data.train.model.model import INIT_STD, Albert
 from albert_data.train.run.state import Initial
 
 Say = Callable[[str], object]
-# What other classes than AlbertForPreTraining lack: the beginning of its names in transformers, and what it is.
-_OPTIONAL_PARTS = {
-    "albert.pooler.": "the pooler",
-    "predictions.": "the MLM head",
-    "sop_classifier.": "the SOP head",
-}
 _SIZES = (  # tensors of V x E, H x E and H x H
     "albert.embeddings.word_embeddings.weight",
     "albert.encoder.embedding_hidden_mapping_in.weight",
@@ -162,14 +156,14 @@ def _adapt(settings: dict[str, Any], weights: dict[str, Tensor], *, generator: t
     (V, E), H = embeddings, projection[0]
     if (projection, square) != ((H, E), (H, H)):
         return
-    shapes: dict[str, tuple[int, ...]] = {
-        **{"albert.pooler.weight": (H, H), "albert.pooler.bias": (H,)},
-        **{"predictions.dense.weight": (E, H), "predictions.dense.bias": (E,), "predictions.bias": (V,)},
-        **{"predictions.LayerNorm.weight": (E,), "predictions.LayerNorm.bias": (E,)},
-        **{"sop_classifier.classifier.weight": (2, H), "sop_classifier.classifier.bias": (2,)},
+    norm: dict[str, tuple[int, ...]] = {"predictions.LayerNorm.weight": (E,), "predictions.LayerNorm.bias": (E,)}
+    dense = {"predictions.dense.weight": (E, H), "predictions.dense.bias": (E,), "predictions.bias": (V,)}
+    parts: dict[str, dict[str, tuple[int, ...]]] = {  # what other classes than AlbertForPreTraining lack
+        "the pooler": {"albert.pooler.weight": (H, H), "albert.pooler.bias": (H,)},
+        "the MLM head": {**dense, **norm},
+        "the SOP head": {"sop_classifier.classifier.weight": (2, H), "sop_classifier.classifier.bias": (2,)},
     }
-    for prefix, part in _OPTIONAL_PARTS.items():
-        needed = {name: shape for name, shape in shapes.items() if name.startswith(prefix)}
+    for part, needed in parts.items():
         if not needed.keys() & weights.keys():
             for name, shape in needed.items():
                 weights[name] = torch.ones(shape) if "LayerNorm.weight" in name else _draw(shape, generator)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterator
-from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +202,9 @@ def count_positions(model: Any) -> int:
 
 def _find_word_ends(words: list[int | None]) -> np.ndarray:
     """EncodedSentence.word_ends from the number of each token's word; None for a special token."""
-    ends = np.cumsum([len(list(group)) for _, group in groupby(words)])
-    numbers = np.cumsum([0, *(one != other for one, other in pairwise(words))])
-    return np.where(np.array([word is None for word in words]), 0, ends[numbers])
+    ends, end = np.zeros(len(words), np.int64), len(words)
+    for index in reversed(range(len(words))):
+        if words[index : index + 1] != words[index + 1 : index + 2]:
+            end = index + 1
+        ends[index] = 0 if words[index] is None else end
+    return ends

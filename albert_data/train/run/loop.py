@@ -240,9 +240,8 @@ class _Loop:
                 steps = self._open_stream()
 
     def _open_stream(self) -> Iterator[list[Batch]]:
-        first, prob = self.session.step, None
-        if self._config.mask_prob is not None:
-            prob = lambda number: self.budget.mask_prob(first + number)  # noqa: E731
+        first, is_set = self.session.step, self._config.mask_prob is not None
+        prob = (lambda number: self.budget.mask_prob(first + number)) if is_set else None
         steps = self.loader.stream(self.session.precision.device, mask_prob=prob)
         if self._config.profile and self._ranks.is_first:
             return profile_steps(steps, self.folder / TRACE_FILE, self.report)
