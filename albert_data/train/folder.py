@@ -39,14 +39,14 @@ TRACE_FILE = "trace.json"
 CHECKPOINTS_FOLDER = "checkpoints"
 EVENTS_FOLDER = "tensorboard"
 LOCK_FILE = ".lock"
-TOKENIZER_FOLDER = "tokenizer"  # of a shard folder, and of a run
-_TOKENIZER_FILES = (Path("tokenizer/spiece.model"), Path("tokenizer/tokenizer.json"))  # one of them
+# One of them, in a shard folder and in a run.
+_TOKENIZER_FILES = (Path("tokenizer/spiece.model"), Path("tokenizer/tokenizer.json"))
 TOKENIZER_KEY = "tokenizer's sha256"  # of an identity
 NORMALIZATION_KEY = "tokenizer's normalization"  # of an identity; it has none where there is no normalization
 # What `check_folder` checks in every run, and whether each is a folder.
 _KINDS = {
     **dict.fromkeys((RUN_FILE, METRICS_FILE, PAGE_FILE, TRACE_FILE, LOCK_FILE), False),
-    **dict.fromkeys((TOKENIZER_FOLDER, CHECKPOINTS_FOLDER), True),
+    **dict.fromkeys(("tokenizer", CHECKPOINTS_FOLDER), True),
 }
 # These are not part of the identity.
 _FREE_FIELDS = (

@@ -118,7 +118,6 @@ def cut_batches(rows: np.ndarray, lengths: np.ndarray, batch_tokens: int) -> lis
 
 
 def pad_rows(rows: np.ndarray, row_len: int) -> RowBatch:
-    """A batch of rows that are not packed."""
     return RowBatch(rows, row_len, np.arange(len(rows) + 1))
 
 

@@ -46,9 +46,6 @@ class Precision:
         """Whether the loss is scaled. In the other formats the scaler's scale stays 1; it only skips updates."""
         return self.format == "fp16"
 
-    def gradient_scaler(self) -> torch.amp.GradScaler:
-        return torch.amp.GradScaler(self.device.type, init_scale=2.0**16 if self.is_scaled else 1.0)
-
 
 def choose_precision(precision: str, device: str, ranks: Ranks = ALONE) -> Precision:
     """Choose by two settings of TrainConfig and the machine. Raises ConfigError if the machine lacks the device.

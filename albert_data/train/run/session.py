@@ -142,7 +142,7 @@ def start_session(
         model=model,
         network=exchange_gradients(model, precision, ranks),
         optimizer=make_optimizer(model, config, is_bf16=precision.format == "bf16"),
-        scaler=precision.gradient_scaler(),
+        scaler=torch.amp.GradScaler(precision.device.type, init_scale=2.0**16 if precision.is_scaled else 1.0),
         tally=Tally(precision.device),
         is_compiled=is_compiled,
         obstacle=obstacle,
