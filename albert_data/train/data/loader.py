@@ -18,7 +18,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import torch
@@ -28,11 +28,9 @@ from albert_data.config import check_range
 from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, ShardError
 from albert_data.examples.ragged import Examples
 from albert_data.examples.spans import measure_span_len
-from albert_data.shards.manifest import Manifest
-from albert_data.shards.reader import open_shards
+from albert_data.shards.reader import Shards, open_shards
 from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.rows import slice_rows
-from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.data.batch import Batch, BatchShape, choose_mask_capacity, collate
 from albert_data.train.data.order import (
     ORDER_VERSION,
@@ -52,31 +50,18 @@ PADDING_SAMPLE_BATCHES = 256
 Item = TypeVar("Item")
 
 
-class Rows(Protocol):
-    """The part of `albert_data.shards.reader.Shards` that training uses. `rows` returns new arrays."""
-
-    @property
-    def manifest(self) -> Manifest: ...
-    @property
-    def lengths(self) -> np.ndarray: ...
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-    def __len__(self) -> int: ...
-    def rows(self, indices: np.ndarray) -> Examples: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class Splits:
     """The rows of a shard folder. validation: None if the build set no rows aside."""
 
     folder: Path
-    train: Rows
-    validation: Rows | None
+    train: Shards
+    validation: Shards | None
 
 
 def open_training(folder: Path) -> Splits:
     """Open the training rows and, if the build set any aside, the validation rows."""
-    train: Rows = open_shards(folder, split="train")
+    train: Shards = open_shards(folder, split="train")
     set_aside = train.manifest.splits.get("validation")
     has_rows = set_aside is not None and set_aside.num_rows > 0
     return Splits(folder=folder, train=train, validation=open_shards(folder, split="validation") if has_rows else None)
@@ -85,7 +70,7 @@ def open_training(folder: Path) -> Splits:
 class RowReader:
     """Reads rows of a split by number, checks them and lays them out in batches."""
 
-    def __init__(self, shards: Rows, remask: Remasker | None = None) -> None:
+    def __init__(self, shards: Shards, remask: Remasker | None = None) -> None:
         self._shards, self._remask = shards, remask
         self._pad_id, self._bounds = shards.manifest.tokenizer.pad_id, Bounds.from_manifest(shards.manifest)
         config = shards.manifest.config.examples
@@ -140,7 +125,7 @@ class RowReader:
         ]
 
 
-def fixed_batches(shards: Rows, *, num_rows: int, batch_tokens: int) -> Iterator[Batch]:
+def fixed_batches(shards: Shards, *, num_rows: int, batch_tokens: int) -> Iterator[Batch]:
     """Yield the first `num_rows` rows once, with their stored masks: the same batches of few shapes at each call.
 
     A build shuffles the rows, so the first ones are a fair sample.
@@ -150,7 +135,7 @@ def fixed_batches(shards: Rows, *, num_rows: int, batch_tokens: int) -> Iterator
         yield from reader.read(row_batch, shape)
 
 
-def fixed_shapes(shards: Rows, *, num_rows: int, batch_tokens: int) -> list[BatchShape]:
+def fixed_shapes(shards: Shards, *, num_rows: int, batch_tokens: int) -> list[BatchShape]:
     """The shapes of the batches that `fixed_batches` yields, except the rare one with more masked tokens than usual."""
     return sorted({shape for _, shape in _cut_fixed(RowReader(shards), shards.lengths[:num_rows], batch_tokens)})
 
@@ -179,7 +164,7 @@ class ShardLoader:
 
     def __init__(
         self,
-        shards: Rows | str | Path,
+        shards: Shards | str | Path,
         *,
         batch_tokens: int,
         seed: int = 0,

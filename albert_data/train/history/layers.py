@@ -18,7 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albert_data.errors import CheckpointError, ShardError
-from albert_data.train.data.loader import Rows, fixed_batches
+from albert_data.shards.reader import Shards
+from albert_data.train.data.loader import fixed_batches
 from albert_data.train.data.order import padded_len
 from albert_data.train.model.checkpoint import find_newest, load_model
 from albert_data.train.model.model import Albert
@@ -41,7 +42,7 @@ class Layers:
     similarities: tuple[float, ...]
 
 
-def measure_run(run: Path, shards: Rows) -> Layers:
+def measure_run(run: Path, shards: Shards) -> Layers:
     """Measure the newest checkpoint of a run.
 
     Raises CheckpointError if it has none, has another vocabulary, or has too few positions for the rows.
@@ -63,7 +64,7 @@ def measure_run(run: Path, shards: Rows) -> Layers:
 
 
 @torch.no_grad()
-def measure_layers(model: Albert, shards: Rows, *, num_rows: int) -> tuple[list[float], list[float]]:
+def measure_layers(model: Albert, shards: Shards, *, num_rows: int) -> tuple[list[float], list[float]]:
     """Mean L2 distances and cosine similarities of each layer over the first rows of a split."""
     totals = np.zeros((model.config.num_layers, 2))  # distance and similarity
     num_tokens = 0

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from albert_data.shards.reader import Shards
 from albert_data.train.config import TrainConfig
 from albert_data.train.data.batch import BatchShape, empty_batch
-from albert_data.train.data.loader import Rows, ShardLoader, fixed_shapes
+from albert_data.train.data.loader import ShardLoader, fixed_shapes
 from albert_data.train.data.order import BUCKET, padded_len
 from albert_data.train.model.model import Albert
 from albert_data.train.run.memory import halve_batches
@@ -67,7 +68,7 @@ def compile_model(model: Albert) -> None:
 def warm_up(
     session: Session,
     loader: ShardLoader,
-    validation: Rows | None,
+    validation: Shards | None,
     *,
     must_stop: Callable[[], bool],
     say: Callable[[str], None],

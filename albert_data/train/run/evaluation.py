@@ -16,10 +16,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from albert_data.errors import ShardError
+from albert_data.shards.reader import Shards
 from albert_data.tokenizer.piece_texts import find_script, num_bytes
 from albert_data.tokenizer.words import SPACE
 from albert_data.train.data.batch import NO_LABEL, Batch
-from albert_data.train.data.loader import Rows, fixed_batches
+from albert_data.train.data.loader import fixed_batches
 from albert_data.train.distributed import ALONE, Ranks
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import Precision
@@ -36,7 +37,7 @@ MIN_SHARE = 0.01  # of the rows; a script of less is hardly part of the text
 @torch.no_grad()
 def evaluate(
     model: Albert,
-    shards: Rows,
+    shards: Shards,
     precision: Precision,
     *,
     num_rows: int,
@@ -84,7 +85,7 @@ def _add_by_row(logits_NV: Tensor, batch: Batch) -> Tensor:
     return nats_B.index_add_(0, batch.masked_indices_N // batch.input_ids_BT.shape[1], torch.cat(nats_N).double())
 
 
-def judge_accuracy(shards: Rows, right: np.ndarray) -> Figures:
+def judge_accuracy(shards: Shards, right: np.ndarray) -> Figures:
     """What the accuracy of the sentence task on the first rows is to be compared with; without labels, `num_documents`.
 
     right: float64, 1 for each row whose label was predicted.
@@ -178,7 +179,7 @@ class Baseline:
         }
 
 
-def measure_baseline(train: Rows, validation: Rows, *, num_rows: int) -> Baseline | None:
+def measure_baseline(train: Shards, validation: Shards, *, num_rows: int) -> Baseline | None:
     """Return None if the evaluated rows have no labels."""
     vocab_size, texts = train.manifest.tokenizer.vocab_size, None
     with suppress(ShardError):  # shards without their tokenizer
@@ -209,7 +210,7 @@ def measure_baseline(train: Rows, validation: Rows, *, num_rows: int) -> Baselin
     )
 
 
-def _read_labels(shards: Rows, num_rows: int, names: np.ndarray, scripts_V: np.ndarray) -> Labels:
+def _read_labels(shards: Shards, num_rows: int, names: np.ndarray, scripts_V: np.ndarray) -> Labels:
     """The labels of the first rows. A row has the script of most of its tokens, without those of none."""
     parts, num_scripts = [], len(names)
     for begin in range(0, min(num_rows, len(shards)), ROWS_PER_READ):

@@ -18,11 +18,12 @@ from torch import Tensor
 from albert_data.errors import ShardError
 from albert_data.escaping import escape_controls
 from albert_data.examples.ragged import Examples
+from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts
 from albert_data.train.data.batch import NO_LABEL, collate
-from albert_data.train.data.loader import RowReader, Rows
+from albert_data.train.data.loader import RowReader
 from albert_data.train.model.model import Albert, Output
 from albert_data.wording import format_share
 
@@ -65,7 +66,7 @@ class Answer(NamedTuple):
 class Guesser:
     """Asks a model for the same masked words each time. Equal weights give equal answers."""
 
-    def __init__(self, rows: Rows, *, count: int = 5, say: Callable[[str], None] = print) -> None:
+    def __init__(self, rows: Shards, *, count: int = 5, say: Callable[[str], None] = print) -> None:
         """Rows of a split are in random order, so the first ones are examples of all. There may be none.
 
         say: told why there are no guesses if memory runs out.
@@ -95,7 +96,7 @@ class Guesser:
         return answers
 
 
-def make_guesser(rows: Rows | None, say: Callable[[str], None]) -> Guesser | None:
+def make_guesser(rows: Shards | None, say: Callable[[str], None]) -> Guesser | None:
     """None, and a message, for shards without their tokenizer: training with the stored masks does not need it."""
     try:
         return None if rows is None else Guesser(rows, say=say)
@@ -112,7 +113,7 @@ def to_lines(answers: Sequence[Answer]) -> Iterator[str]:
         yield f'{indent}right: "{right}"; guessed: {guesses}'
 
 
-def choose_questions(rows: Rows, tokenizer: Tokenizer, count: int) -> list[Question]:
+def choose_questions(rows: Shards, tokenizer: Tokenizer, count: int) -> list[Question]:
     """Choose at most one masked word of each row, until there are `count`."""
     numbers = np.arange(min(len(rows), _ROWS_PER_QUESTION * count))
     examples, manifest = RowReader(rows).load(numbers), rows.manifest

@@ -17,9 +17,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.shards.manifest import Manifest
+from albert_data.shards.reader import Shards
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.data.batch import Batch
-from albert_data.train.data.loader import Rows, ShardLoader
+from albert_data.train.data.loader import ShardLoader
 from albert_data.train.data.order import choose_pack, derive_keys, padded_len
 from albert_data.train.distributed import Ranks
 from albert_data.train.folder import RUN_FILE, Identity, check_identity, make_identity, read_run_file
@@ -85,7 +86,7 @@ def identify_run(
 
 
 def make_loader(
-    rows: Rows, config: TrainConfig, shape: AlbertConfig, precision: Precision, ranks: Ranks
+    rows: Shards, config: TrainConfig, shape: AlbertConfig, precision: Precision, ranks: Ranks
 ) -> tuple[ShardLoader, str | None]:
     """Make the loader of the training rows, packed if the device can compute packs; else also say why it can't."""
     obstacle = explain_padding(precision, shape)
