@@ -159,7 +159,7 @@ def train_run(sound: Sound) -> None:
     from albert_data.train.config import AlbertConfig, TrainConfig
     from albert_data.train.model.model import Albert
     from albert_data.train.run import loop
-    from albert_data.train.run.session import Initial
+    from albert_data.train.run.state import Initial
 
     torch.set_num_threads(1)
     pieces = load_tokenizer(sound.shards / "tokenizer", to_encode=False).vocab_size

@@ -13,8 +13,8 @@ from albert_data.cli.options import PATH, json_option, require_packages
 from albert_data.cli.output import show
 
 if TYPE_CHECKING:
-    from albert_data.train.history.comparison import Difference
     from albert_data.train.history.layers import Layers
+    from albert_data.train.history.verdicts import Difference
 
 
 @click.command()
@@ -39,8 +39,8 @@ def runs(runs: tuple[Path, ...], shards: Path | None, plot: Path | None, as_json
       albert-data runs run
       albert-data runs run other-run --shards shards --plot layers.html
     """
-    from albert_data.train.history.comparison import find_differences
     from albert_data.train.history.figures import read_run
+    from albert_data.train.history.verdicts import find_differences
     from albert_data.train.history.view import describe_differences, describe_layers, describe_run, run_to_dict
     from albert_data.train.model.sizes import describe_paper
 

@@ -38,9 +38,9 @@ from albert_data.train.folder import (
     find_tokenizer,
     read_run_file,
 )
-from albert_data.train.model.checkpoint import list_checkpoints, load_model, load_tensors
+from albert_data.train.model.checkpoint import find_newest, load_model, load_tensors
 from albert_data.train.model.model import INIT_STD, LAYER_NORM_EPS, Albert
-from albert_data.train.reading import explain, read_object, show
+from albert_data.train.reading import explain, explain_writing, load_object, show
 
 FOR_PRETRAINING, FOR_MASKED_LM = "AlbertForPreTraining", "AlbertForMaskedLM"
 NUM_LABELS = 2  # of the sentence task of AlbertForPreTraining
@@ -104,7 +104,7 @@ def export_model(run: Path, out: Path, *, checkpoint: Path | None = None, tokeni
     """Write a checkpoint of a run, by default the newest, and a model card to a folder. Returns the checkpoint.
 
     tokenizer: the SentencePiece model, if the run's folder has none.
-    Raises CheckpointError, TokenizerError, ConfigError, and the errors of `write_folder`.
+    Raises the errors of `load_run` and `write_folder`.
     """
     if not (run / RUN_FILE).is_file():
         raise CheckpointError(
@@ -119,11 +119,29 @@ def export_model(run: Path, out: Path, *, checkpoint: Path | None = None, tokeni
 def load_run(run: Path, *, checkpoint: Path | None, tokenizer: Path | None) -> tuple[Path, Albert, Tokenizer]:
     """Load a checkpoint of a run, by default the newest, and the run's tokenizer. Returns the checkpoint's path first.
 
-    Raises CheckpointError, TokenizerError and ConfigError.
+    tokenizer: for a run without its own; if it has one, both must be equal.
+    Raises CheckpointError; ConfigError for no tokenizer or two, TokenizerError for another than run.json names.
     """
-    path = _newest(run) if checkpoint is None else checkpoint
-    pieces = _find_tokenizer(run, tokenizer)
-    _check_tokenizer(run, pieces, tokenizer)
+    path = checkpoint or find_newest(run, "continue it with `albert-data train --resume`")
+    identity = read_run_file(run)["identity"]
+    known, normalization = identity.get(TOKENIZER_KEY), str(identity.get(NORMALIZATION_KEY, "none"))
+    own = find_tokenizer(run, str(known))
+    if tokenizer is None and not own.is_file():
+        raise ConfigError(
+            f"{run}: holds no tokenizer ({own.relative_to(run)} is missing); "
+            "name that of its shards with --tokenizer, such as SHARDS/tokenizer"
+        )
+    pieces = load_tokenizer(tokenizer or own, normalization=normalization)
+    if tokenizer is not None and own.is_file() and pieces.sha256 != hash_file(own):
+        raise ConfigError(
+            f"--tokenizer {tokenizer} differs from {own}, the tokenizer of the run; leave out --tokenizer"
+        )
+    if pieces.sha256 != known:
+        advice = f"put that of its shards into {own.parent}" if own.is_file() else "give that of its shards"
+        raise TokenizerError(
+            f"{tokenizer or own}: is not the tokenizer that {run} was trained with "
+            f"(SHA-256 {pieces.sha256[:12]}..., where {RUN_FILE} has {str(known)[:12]}...); {advice}"
+        )
     return path, load_model(path), pieces
 
 
@@ -140,45 +158,44 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path, *, card: bytes 
             "give the tokenizer of the shards that it was trained on"
         )
     _refuse_file(out)
+    # As the released models have them: [CLS] and [SEP] are also the beginning and end of a sentence.
+    ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
     files = {
         **({} if card is None or os.path.lexists(out / CARD_FILE) else {CARD_FILE: card}),
         **tokenizer_files(tokenizer, max_len=model.config.max_positions),
         WEIGHTS_FILE: save(to_huggingface(model), metadata={"format": "pt"}),
-        CONFIG_FILE: dump({**config_to_huggingface(model.config), **_id_settings(tokenizer)}),
+        CONFIG_FILE: dump({**config_to_huggingface(model.config), **ids}),
     }
     for name in _ALSO_READ:
         if os.path.lexists(out / name):
             raise OutputError(f"{out}: holds {name}, which transformers would read too; choose another --output")
-    missing = [name for name in files if not _is_written(out / name, files[name])]
-    _write_all(out, {name: files[name] for name in missing})
+    missing = {name: content for name, content in files.items() if not os.path.lexists(out / name)}
+    for path, content in ((out / name, content) for name, content in files.items() if name not in missing):
+        if not path.is_file() or path.stat().st_size != len(content) or path.read_bytes() != content:
+            raise OutputError(f"{out}: holds another {path.name}; choose another --output")
+    _write_all(out, missing)
 
 
-def _is_written(path: Path, content: bytes) -> bool:
-    """Whether the file is there already, from an earlier export. Raises OutputError for another file."""
-    if not os.path.lexists(path):
-        return False
-    if path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content:
-        return True
-    raise OutputError(f"{path.parent}: holds another {path.name}; choose another --output")
+def _refuse_file(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise OutputError(f"{out}: is a file; --output has to name a folder")
 
 
 def _write_all(out: Path, files: dict[str, bytes]) -> None:
     """Write all files. If one fails, remove those that were written."""
-    written: list[Path] = []
-    is_new = not out.exists()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            write_bytes(out / name, content)
-            written.append(out / name)
-    except BaseException as error:
-        for path in written:
-            path.unlink(missing_ok=True)
-        if is_new and out.is_dir() and not any(out.iterdir()):
-            out.rmdir()
-        if isinstance(error, OSError):
-            raise OutputError(f"{out}: can't write there: {explain(error)}; choose another --output") from error
-        raise
+    written, is_new = list[Path](), not out.exists()
+    with explain_writing(f"{out}: can't write there", "choose another --output"):
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            for name, content in files.items():
+                write_bytes(out / name, content)
+                written.append(out / name)
+        except BaseException:
+            for path in written:
+                path.unlink(missing_ok=True)
+            if is_new and out.is_dir() and not any(out.iterdir()):
+                out.rmdir()
+            raise
 
 
 def import_model(folder: Path, adapt: Adapt = lambda settings, weights: None) -> Albert:
@@ -188,7 +205,8 @@ def import_model(folder: Path, adapt: Adapt = lambda settings, weights: None) ->
     adapt: changes the content of config.json and the weights, by transformers' names, before they are checked.
     Raises CheckpointError if a file is missing or damaged, ConfigError for another kind of model.
     """
-    settings, weights = _read_config(folder / CONFIG_FILE), _read_weights(folder / WEIGHTS_FILE)
+    settings = load_object(folder / CONFIG_FILE, "give a folder of transformers")
+    weights = _read_weights(folder / WEIGHTS_FILE)
     adapt(settings, weights)
     with torch.device("meta"):  # allocates nothing: config.json may name huge sizes that the weights do not have
         config = config_from_huggingface(settings)
@@ -297,7 +315,12 @@ def _match_names(model: Albert) -> Iterator[tuple[str, tuple[str, ...]]]:
         module, _, kind = here.rpartition(".")
         if module in _NAMES:
             yield here, (f"{_NAMES[module]}.{kind}",)
-    for group, inner, attention, ffn in _list_inner_layers(model.config):
+    config, num_inner = model.config, model.config.num_inner_groups
+    for number in range(_num_groups(config) * num_inner):
+        group, inner = divmod(number, num_inner)
+        # The group's first layer is enough: the others share its parameters.
+        first = group * config.num_layers // _num_groups(config)
+        attention, ffn = config.inner_layers()[first * num_inner + inner]
         there = f"albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}"
         for owner, names in ((f"attentions.{attention}", _ATTENTION_NAMES), (f"ffns.{ffn}", _FFN_NAMES)):
             for part, theirs in names.items():
@@ -305,78 +328,9 @@ def _match_names(model: Albert) -> Iterator[tuple[str, tuple[str, ...]]]:
                     yield f"encoder.{owner}.{part}.{kind}", tuple(f"{there}.{name}.{kind}" for name in theirs)
 
 
-def _list_inner_layers(config: AlbertConfig) -> Iterator[tuple[int, int, int, int]]:
-    """Yield group and inner layer in transformers, with the indices of attention and feed-forward here."""
-    num_groups, num_inner = _num_groups(config), config.num_inner_groups
-    ours = config.inner_layers()
-    for group in range(num_groups):
-        # The group's first layer is enough: the others share its parameters.
-        first = (group * config.num_layers // num_groups) * num_inner
-        for inner, (attention, ffn) in enumerate(ours[first : first + num_inner]):
-            yield group, inner, attention, ffn
-
-
 def _num_groups(config: AlbertConfig) -> int:
     """The number of groups in transformers, where the layers of a group always share everything."""
     return config.num_groups if config.share == "all" else config.num_layers
-
-
-def _id_settings(tokenizer: Tokenizer) -> dict[str, int]:
-    """The ids as the released models have them: [CLS] and [SEP] are also the beginning and end of a sentence."""
-    return {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
-
-
-def _newest(run: Path) -> Path:
-    checkpoints = list_checkpoints(run)
-    if not checkpoints:
-        raise CheckpointError(f"{run}: holds no checkpoint yet; continue it with `albert-data train --resume`")
-    return checkpoints[-1]
-
-
-def _find_tokenizer(run: Path, given: Path | None) -> Tokenizer:
-    """Load the run's own tokenizer, or `given` if the run has none. If there are both, they must be equal."""
-    identity = read_run_file(run)["identity"]
-    own = find_tokenizer(run, str(identity.get(TOKENIZER_KEY)))
-    normalization = str(identity.get(NORMALIZATION_KEY, "none"))
-    if not own.is_file():
-        if given is None:
-            raise ConfigError(
-                f"{run}: holds no tokenizer ({own.relative_to(run)} is missing); "
-                "name that of its shards with --tokenizer, such as SHARDS/tokenizer"
-            )
-        return load_tokenizer(given, normalization=normalization)
-    if given is None:
-        return load_tokenizer(own, normalization=normalization)
-    tokenizer = load_tokenizer(given, normalization=normalization)
-    if tokenizer.sha256 != hash_file(own):
-        raise ConfigError(f"--tokenizer {given} differs from {own}, the tokenizer of the run; leave out --tokenizer")
-    return tokenizer
-
-
-def _check_tokenizer(run: Path, tokenizer: Tokenizer, given: Path | None) -> None:
-    """Raise TokenizerError unless it is the tokenizer that run.json names by its hash. given: for the message."""
-    known = read_run_file(run)["identity"].get(TOKENIZER_KEY)
-    own = find_tokenizer(run, str(known))
-    if tokenizer.sha256 != known:
-        advice = f"put that of its shards into {own.parent}" if own.is_file() else "give that of its shards"
-        raise TokenizerError(
-            f"{given or own}: is not the tokenizer that {run} was trained with "
-            f"(SHA-256 {tokenizer.sha256[:12]}..., where {RUN_FILE} has {str(known)[:12]}...); {advice}"
-        )
-
-
-def _refuse_file(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise OutputError(f"{out}: is a file; --output has to name a folder")
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        return read_object(path)
-    except OSError as error:
-        raise CheckpointError(f"{path}: can't be read ({explain(error)}); give a folder of transformers") from error
-    except ValueError as error:
-        raise CheckpointError(f"{path}: is damaged ({explain(error)})") from error
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
@@ -388,4 +342,4 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     try:
         return load_tensors(path)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: is damaged ({explain(error)})") from error
+        raise CheckpointError(f"{path}: can't be read ({explain(error)}); save the model again") from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,11 @@ from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import JSON_NAME, VOCAB_NAME
 from albert_data.train.folder import RUN_FILE, TOKENIZER_KEY, find_tokenizer
-from albert_data.train.model.checkpoint import STATE_FILE, list_checkpoints, load_checkpoint, load_model
+from albert_data.train.model.checkpoint import STATE_FILE, find_newest, load_checkpoint, load_model
 from albert_data.train.model.model import INIT_STD, Albert
-from albert_data.train.run.session import Initial
+from albert_data.train.run.state import Initial
 
 Say = Callable[[str], object]
-# What other classes than AlbertForPreTraining lack: the beginning of its names in transformers, and what it is.
-_OPTIONAL_PARTS = {
-    "albert.pooler.": "the pooler",
-    "predictions.": "the MLM head",
-    "sop_classifier.": "the SOP head",
-}
 _SIZES = (  # tensors of V x E, H x E and H x H
     "albert.embeddings.word_embeddings.weight",
     "albert.encoder.embedding_hidden_mapping_in.weight",
@@ -54,41 +49,36 @@ def load_initial(path: Path, shards: Path | None = None, *, seed: int = 0, say: 
     """
     origin, generator = path, torch.Generator().manual_seed(seed)
     if (path / RUN_FILE).is_file():
-        checkpoints = list_checkpoints(path)
-        if not checkpoints:
-            raise CheckpointError(
-                f"{path}: the run has no checkpoint yet; begin with another run, or without --init-from"
-            )
-        origin = checkpoints[-1]
+        origin = find_newest(path, "begin with another run, or without --init-from")
     if (origin / STATE_FILE).is_file():
-        initial = _load_own(origin)
-        tokenizer = find_tokenizer(origin.parent.parent, str(initial.tokenizer_sha256))
+        identity = load_checkpoint(origin)[2].get("identity")
+        if not isinstance(identity, dict):
+            raise CheckpointError(
+                f"{origin / STATE_FILE}: lacks identity, so its vocabulary is not known; "
+                "begin with another checkpoint, or without --init-from"
+            )
+        model, sha256 = load_model(origin), identity.get(TOKENIZER_KEY)
+        tokenizer = find_tokenizer(origin.parent.parent, str(sha256))
     elif (origin / CONFIG_FILE).is_file():
         tokenizer = _find_published(origin, shards)
         if shards is not None:
             _tell_tokenizer(tokenizer, shards, say)
-        model = import_model(origin, _Adapter(generator, say))
-        digest = _identify(tokenizer) if tokenizer.is_file() else None
-        initial = Initial(model=model, tokenizer_sha256=digest, origin=origin)
+        model, sha256 = import_model(origin, partial(_adapt, generator=generator, say=say)), None
+        if tokenizer.is_file():  # the SHA-256 that shards built with it name
+            is_json = tokenizer.name != MODEL_NAME
+            sha256 = load_tokenizer(tokenizer, to_encode=False).sha256 if is_json else hash_file(tokenizer)
     else:
         raise CheckpointError(
             f"{path}: holds no weights to begin with; --init-from takes a run, a checkpoint, or a Hugging Face folder"
         )
+    initial = Initial(model=model, tokenizer_sha256=sha256, origin=origin)
     if shards is None:
         return initial
-    _tell_sentence_task(initial, shards, say)
+    wanted, found = read_manifest(shards).config.examples.task, model.config.task
+    if wanted != found and wanted.orders:  # `start_session` does not take the head
+        drawn = "its head is" if found.orders else "its head and the pooler are"
+        say(f"the shards are for the sentence task {wanted.name}, the weights for {found.name}: {drawn} drawn anew")
     return _fit_vocabulary(initial, tokenizer, shards, generator, say)
-
-
-def _load_own(checkpoint: Path) -> Initial:
-    _, _, state = load_checkpoint(checkpoint)
-    identity = state.get("identity")
-    if not isinstance(identity, dict):
-        raise CheckpointError(
-            f"{checkpoint / STATE_FILE}: lacks identity, so its vocabulary is not known; "
-            "begin with another checkpoint, or without --init-from"
-        )
-    return Initial(model=load_model(checkpoint), tokenizer_sha256=identity.get(TOKENIZER_KEY), origin=checkpoint)
 
 
 def _find_published(folder: Path, shards: Path | None) -> Path:
@@ -101,105 +91,82 @@ def _find_published(folder: Path, shards: Path | None) -> Path:
     return next((folder / name for name in names if (folder / name).is_file()), folder / MODEL_NAME)
 
 
-def _identify(tokenizer: Path) -> str:
-    """The SHA-256 that shards built with it name."""
-    if tokenizer.name == MODEL_NAME:
-        return hash_file(tokenizer)
-    return load_tokenizer(tokenizer, to_encode=False).sha256
-
-
 def _tell_tokenizer(tokenizer: Path, shards: Path, say: Say) -> None:
     """Tell what can't be checked of a Hugging Face folder's tokenizer, or differs from that of the shards."""
-    folder, entry = tokenizer.parent, read_manifest(shards).tokenizer
-    normalization = entry.normalization or "none"
+    folder, normalization = tokenizer.parent, read_manifest(shards).tokenizer.normalization or "none"
     if not tokenizer.is_file():
         say(f"{folder} holds no {MODEL_NAME}: of its vocabulary only the size is compared")
-    elif tokenizer.name != MODEL_NAME:
-        _tell_rules(tokenizer, shards, say)
-    elif (found := find_normalization(folder)) is None:
-        _tell_case(tokenizer, shards, say)
-    elif found != normalization:
+        return
+    found = find_normalization(folder) if tokenizer.name == MODEL_NAME else None
+    if found is not None and found != normalization:
         say(
             f"the tokenizer of {folder} has the normalization {found}, and that of the shards {normalization}; the "
             f"weights fit better to shards that are built with --normalization {found}"
         )
-
-
-def _tell_case(tokenizer: Path, shards: Path, say: Say) -> None:
-    """Tell if the shards' text has another case than the folder's pieces.
-
-    Settings that are missing, or name a part of what is done, don't tell on what text the weights were trained. The
-    pieces do: a vocabulary has capital letters if, and only if, the text that it was made of had them.
-    """
+    if found is not None:
+        return
     theirs, ours = load_tokenizer(tokenizer, to_encode=False), open_shards(shards).tokenizer
+    if tokenizer.name != MODEL_NAME:
+        if theirs.note:
+            say(theirs.note)
+        if theirs.model != ours.model and theirs.pieces == ours.pieces:
+            say(
+                f"{folder} has the vocabulary of the shards with other rules for case, accents or ideographs; "
+                f"the weights fit better to shards that are built with --tokenizer {tokenizer}"
+            )
+        return
+    # Settings that are missing, or name a part of what is done, don't tell on what text the weights were trained. The
+    # pieces do: a vocabulary has capital letters if, and only if, the text that it was made of had them.
     pieces = [theirs.piece_texts[i] for i in theirs.ordinary_ids.tolist()]
     cased = [piece for piece in pieces if piece.lower() != piece.upper()]
     has_capitals = sum(piece != piece.lower() for piece in cased) > _CAPITALS * len(cased)
     is_kept = any(map(str.isupper, ours.normalise("ABC")))
     if has_capitals and not is_kept:
         say(
-            f"the pieces of {tokenizer.parent} have capital letters, and the text of the shards is made lower case; "
+            f"the pieces of {folder} have capital letters, and the text of the shards is made lower case; "
             "the weights fit better to shards that keep them"
         )
     elif cased and is_kept and not has_capitals:
         say(
-            f"the pieces of {tokenizer.parent} have no capital letters, and the text of the shards keeps them; the "
+            f"the pieces of {folder} have no capital letters, and the text of the shards keeps them; the "
             "weights fit better to text in lower case, as --normalization albert-v2 makes it, which removes accents too"
         )
 
 
-def _tell_rules(tokenizer: Path, shards: Path, say: Say) -> None:
-    """Tell if text is prepared for the shards in another way than for the folder's WordPiece."""
-    theirs, ours = load_tokenizer(tokenizer, to_encode=False), open_shards(shards).tokenizer
-    if theirs.note:
-        say(theirs.note)
-    if theirs.model != ours.model and theirs.pieces == ours.pieces:
-        say(
-            f"{tokenizer.parent} has the vocabulary of the shards with other rules for case, accents or ideographs; "
-            f"the weights fit better to shards that are built with --tokenizer {tokenizer}"
-        )
+def _adapt(settings: dict[str, Any], weights: dict[str, Tensor], *, generator: torch.Generator, say: Say) -> None:
+    """Make of a published folder what an AlbertForPreTraining of today would be saved as. See `import_model`.
 
-
-class _Adapter:
-    """Makes of a published folder what an AlbertForPreTraining of today would be saved as. See `import_model`."""
-
-    def __init__(self, generator: torch.Generator, say: Say) -> None:
-        self._generator, self._say = generator, say
-
-    def __call__(self, settings: dict[str, Any], weights: dict[str, Tensor]) -> None:
-        if settings.get("model_type") != "albert":
-            return  # config_from_huggingface refuses it
-        if settings.get("hidden_act") == "gelu":
-            self._say("hidden_act is gelu: computed by tanh, as Google's code for ALBERT does under this name")
-        if settings.get("hidden_act") in ("gelu", *_TANH_GELUS):
-            settings["hidden_act"] = _TANH_GELUS[0]
-        if not any(name.startswith("albert.") for name in weights):  # an AlbertModel, saved without heads
-            bare = [name for name in weights if name.split(".")[0] in ("embeddings", "encoder", "pooler")]
-            weights.update({f"albert.{name}": weights.pop(name) for name in bare})
-        if "predictions.bias" not in weights and "predictions.decoder.bias" in weights:
-            weights["predictions.bias"] = weights["predictions.decoder.bias"]
-        self._draw_parts(weights)
-
-    def _draw_parts(self, weights: dict[str, Tensor]) -> None:
-        """Draw the parts of which nothing is there, if other tensors of their sizes are: config.json may name any."""
-        embeddings, projection, square = (weights.get(name, torch.empty(0)).shape for name in _SIZES)
-        if len(embeddings) != 2 or len(projection) != 2:
-            return  # from_huggingface says what is wrong
-        (V, E), H = embeddings, projection[0]
-        if (projection, square) != ((H, E), (H, H)):
-            return
-        shapes = {
-            **{"albert.pooler.weight": (H, H), "albert.pooler.bias": (H,)},
-            **{"predictions.dense.weight": (E, H), "predictions.dense.bias": (E,), "predictions.bias": (V,)},
-            **{"predictions.LayerNorm.weight": (E,), "predictions.LayerNorm.bias": (E,)},
-            **{"sop_classifier.classifier.weight": (2, H), "sop_classifier.classifier.bias": (2,)},
-        }
-        for prefix, part in _OPTIONAL_PARTS.items():
-            needed = {name: shape for name, shape in shapes.items() if name.startswith(prefix)}
-            if not needed.keys() & weights.keys():
-                for name, shape in needed.items():
-                    weights[name] = torch.ones(shape) if "LayerNorm.weight" in name else _draw(shape, self._generator)
-                self._say(f"the folder lacks {part}, which is drawn anew")
+    Parts of which nothing is there are drawn, if other tensors of their sizes are: config.json may name any.
+    """
+    if settings.get("model_type") != "albert":
+        return  # config_from_huggingface refuses it
+    if settings.get("hidden_act") == "gelu":
+        say("hidden_act is gelu: computed by tanh, as Google's code for ALBERT does under this name")
+    if settings.get("hidden_act") in ("gelu", *_TANH_GELUS):
+        settings["hidden_act"] = _TANH_GELUS[0]
+    if not any(name.startswith("albert.") for name in weights):  # an AlbertModel, saved without heads
+        bare = [name for name in weights if name.split(".")[0] in ("embeddings", "encoder", "pooler")]
+        weights.update({f"albert.{name}": weights.pop(name) for name in bare})
+    if "predictions.bias" not in weights and "predictions.decoder.bias" in weights:
+        weights["predictions.bias"] = weights["predictions.decoder.bias"]
+    embeddings, projection, square = (weights.get(name, torch.empty(0)).shape for name in _SIZES)
+    if len(embeddings) != 2 or len(projection) != 2:
+        return  # from_huggingface says what is wrong
+    (V, E), H = embeddings, projection[0]
+    if (projection, square) != ((H, E), (H, H)):
+        return
+    norm: dict[str, tuple[int, ...]] = {"predictions.LayerNorm.weight": (E,), "predictions.LayerNorm.bias": (E,)}
+    dense = {"predictions.dense.weight": (E, H), "predictions.dense.bias": (E,), "predictions.bias": (V,)}
+    parts: dict[str, dict[str, tuple[int, ...]]] = {  # what other classes than AlbertForPreTraining lack
+        "the pooler": {"albert.pooler.weight": (H, H), "albert.pooler.bias": (H,)},
+        "the MLM head": {**dense, **norm},
+        "the SOP head": {"sop_classifier.classifier.weight": (2, H), "sop_classifier.classifier.bias": (2,)},
+    }
+    for part, needed in parts.items():
+        if not needed.keys() & weights.keys():
+            for name, shape in needed.items():
+                weights[name] = torch.ones(shape) if "LayerNorm.weight" in name else _draw(shape, generator)
+            say(f"the folder lacks {part}, which is drawn anew")
 
 
 def _draw(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
@@ -210,25 +177,16 @@ def _draw(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     return drawn
 
 
-def _tell_sentence_task(initial: Initial, folder: Path, say: Say) -> None:
-    """Tell if the shards have another sentence task: `start_session` does not take its head then."""
-    wanted, found = read_manifest(folder).config.examples.task, initial.model.config.task
-    if wanted != found and wanted.orders:
-        drawn = "its head is" if found.orders else "its head and the pooler are"
-        say(f"the shards are for the sentence task {wanted.name}, the weights for {found.name}: {drawn} drawn anew")
-
-
 def _fit_vocabulary(initial: Initial, tokenizer: Path, folder: Path, generator: torch.Generator, say: Say) -> Initial:
     """Give the model a row for each piece of the shards' tokenizer, if the first pieces are those of its own tokenizer.
 
     tokenizer: the model's own, if there is such a file. Without one `choose_shape` decides by hash and size.
     """
-    wanted, size = read_manifest(folder).tokenizer, initial.model.config.vocab_size
+    wanted, size, model = read_manifest(folder).tokenizer, initial.model.config.vocab_size, initial.model
     if not tokenizer.is_file():
         return initial
-    if initial.tokenizer_sha256 == wanted.sha256:
-        num_known = min(size, wanted.vocab_size)
-    else:
+    num_known = min(size, wanted.vocab_size)
+    if initial.tokenizer_sha256 != wanted.sha256:
         ours, theirs = open_shards(folder).tokenizer.pieces, load_tokenizer(tokenizer, to_encode=False).pieces
         differing = next((i for i, piece in enumerate(theirs) if ours[i : i + 1] != [piece]), None)
         if differing is not None:
@@ -239,23 +197,16 @@ def _fit_vocabulary(initial: Initial, tokenizer: Path, folder: Path, generator: 
                 "or with one that begins with all its pieces"
             )
         num_known = min(size, len(theirs))
-    if size == num_known == wanted.vocab_size:
-        return dataclasses.replace(initial, tokenizer_sha256=wanted.sha256)
     if num_known < size:
         say(f"{size - num_known:,} rows of the embeddings have no piece in {tokenizer.name} and are left out")
     if num_known < wanted.vocab_size:
         say(f"the shards' tokenizer has {wanted.vocab_size - num_known:,} more pieces; their embeddings are drawn anew")
-    model = _resize(initial.model, num_known, wanted.vocab_size, generator)
+    if not size == num_known == wanted.vocab_size:
+        state = model.state_dict()
+        for name in _VOCABULARY:
+            new = _draw((wanted.vocab_size - num_known, *state[name].shape[1:]), generator)
+            state[name] = torch.cat([state[name][:num_known], new])
+        with torch.device("meta"):
+            model = Albert(dataclasses.replace(model.config, vocab_size=wanted.vocab_size)).eval()
+        model.load_state_dict(state, assign=True)
     return dataclasses.replace(initial, model=model, tokenizer_sha256=wanted.sha256)
-
-
-def _resize(model: Albert, num_known: int, vocab_size: int, generator: torch.Generator) -> Albert:
-    """Return a model with the rows of the first pieces, and drawn ones for the others."""
-    state = model.state_dict()
-    for name in _VOCABULARY:
-        new = _draw((vocab_size - num_known, *state[name].shape[1:]), generator)
-        state[name] = torch.cat([state[name][:num_known], new])
-    with torch.device("meta"):
-        resized = Albert(dataclasses.replace(model.config, vocab_size=vocab_size))
-    resized.load_state_dict(state, assign=True)
-    return resized.eval()

@@ -21,12 +21,12 @@ from albert_data.errors import CheckpointError, ConfigError, TokenizerError
 from albert_data.interop.huggingface import CONFIG_FILE, import_model, load_run
 from albert_data.tokenizer.backend import NO_MODEL, Backend, explain_failures
 from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
-from albert_data.tokenizer.tokenizer_json import JSON_NAME
+from albert_data.tokenizer.tokenizer_json import CONFIG_NAME, JSON_NAME
 from albert_data.train.folder import RUN_FILE, list_files
 from albert_data.train.model.scoring import AlbertLm, EncodedSentence, MaskedLm
-from albert_data.train.reading import check_regular, explain, read_object, show
+from albert_data.train.reading import check_regular, explain, load_object, show
 
-_TOKENIZER_SETTINGS = "tokenizer_config.json"
+_ADVICE = "save the model again"
 _READ_WHOLE, _MAX_BYTES = (".json", ".txt", ".model", ".jinja"), 1 << 27  # kinds of files, and bytes of each
 
 
@@ -46,7 +46,7 @@ def load_masked_lm(
         raise CheckpointError(
             f"{path}: is neither a training run nor a Hugging Face folder ({RUN_FILE} and {CONFIG_FILE} are missing)"
         )
-    settings = _read_object(path / CONFIG_FILE)
+    settings = load_object(path / CONFIG_FILE, _ADVICE)
     if settings.get("model_type") == "albert" and (normalization := find_normalization(path)):
         return AlbertLm(import_model(path), load_tokenizer(path / MODEL_NAME, normalization=normalization)), path
     return TransformersLm(path, settings), path
@@ -58,27 +58,20 @@ def list_read(path: Path, *, checkpoint: Path | None = None, tokenizer: Path | N
     if checkpoint is not None:
         yield checkpoint
     if tokenizer is not None:  # a file beside it may say what is done with case
-        yield from (tokenizer, *(tokenizer.parent / name for name in (JSON_NAME, _TOKENIZER_SETTINGS)))
+        yield from (tokenizer, *(tokenizer.parent / name for name in (JSON_NAME, CONFIG_NAME)))
 
 
 def find_normalization(folder: Path) -> str | None:
     """What is done to text before the SentencePiece model, None if we do not know how: Google's models lower text and
     remove accents, ours mostly do not.
     """
-    if not (folder / MODEL_NAME).is_file() or not (folder / _TOKENIZER_SETTINGS).is_file():
+    if not (folder / MODEL_NAME).is_file() or not (folder / CONFIG_NAME).is_file():
         return None
-    settings = _read_object(folder / _TOKENIZER_SETTINGS)
+    settings = load_object(folder / CONFIG_NAME, _ADVICE)
     lowers, keeps_accents = settings.get("do_lower_case"), settings.get("keep_accents")
     if lowers is True and keeps_accents is False:
         return "albert-v2"
     return "none" if lowers is False and keeps_accents is True else None
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        return read_object(path)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: can't be read ({explain(error)}); save the model again") from error
 
 
 class TransformersLm:
@@ -99,7 +92,13 @@ class TransformersLm:
         self._tokenizer = _load_tokenizer(transformers, folder)
         rules = json.loads(self._tokenizer.backend_tokenizer.to_str()) | {"model": NO_MODEL, "added_tokens": []}
         self._folder, self._rules = folder, Backend(rules, f"the tokenizer of {folder}")
-        _check_vocabulary(folder, len(self._tokenizer), self._model.config.vocab_size)
+        num_pieces, vocab_size = len(self._tokenizer), self._model.config.vocab_size
+        # Without a vocabulary transformers makes a tokenizer of special pieces only. Padding may enlarge the model's.
+        if not vocab_size // 2 < num_pieces <= vocab_size:
+            raise TokenizerError(
+                f"{folder}: its tokenizer has {num_pieces:,} pieces, but the model has {vocab_size:,}; "
+                "copy the tokenizer's files of this model into the folder"
+            )
         self.mask_id: int = self._tokenizer.mask_token_id
         self.max_len = min(self._tokenizer.model_max_length, count_positions(self._model))
 
@@ -144,13 +143,9 @@ def _check_files(folder: Path) -> None:
             raise CheckpointError(f"{path}: {explain(error)}; move it out of the model's folder") from error
 
 
-def _load(kind: Any, folder: Path, **options: Any) -> Any:
-    """Load something through transformers, as all here is loaded: from a folder, without its code and its pickles.
-
-    Left to its default, trust_remote_code asks on stdin whether to run the code that an `auto_map` names.
-    Raises what transformers raises, of many types: a folder of others may be damaged in any way.
-    """
-    return kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False, use_safetensors=True, **options)
+# From a folder, without its code and its pickles. Left to its default, trust_remote_code asks on stdin whether to run
+# the code that an `auto_map` names.
+_SAFE = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 
 
 def _explain(error: Exception, settings: dict[str, Any]) -> str:
@@ -161,8 +156,9 @@ def _explain(error: Exception, settings: dict[str, Any]) -> str:
 
 def _load_model(transformers: Any, folder: Path, settings: dict[str, Any]) -> Any:
     try:
-        model, report = _load(transformers.AutoModelForMaskedLM, folder, dtype=torch.float32, output_loading_info=True)
-    except Exception as error:
+        kind, options = transformers.AutoModelForMaskedLM, {"dtype": torch.float32, "output_loading_info": True}
+        model, report = kind.from_pretrained(folder, **_SAFE, **options)
+    except Exception as error:  # of many types: a folder of others may be damaged in any way
         raise CheckpointError(
             f"{folder}: transformers can't load a masked language model ({_explain(error, settings)})"
         ) from error
@@ -172,10 +168,10 @@ def _load_model(transformers: Any, folder: Path, settings: dict[str, Any]) -> An
 
 
 def _load_tokenizer(transformers: Any, folder: Path) -> Any:
-    settings = _read_object(path) if (path := folder / _TOKENIZER_SETTINGS).exists() else {}
+    settings = load_object(path, _ADVICE) if (path := folder / CONFIG_NAME).exists() else {}
     try:
         with explain_failures("fails"):
-            tokenizer = _load(transformers.AutoTokenizer, folder)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **_SAFE)
     except TokenizerError as error:
         raise TokenizerError(
             f"{folder}: transformers can't load its tokenizer ({_explain(error, settings)})"
@@ -189,18 +185,9 @@ def _load_tokenizer(transformers: Any, folder: Path) -> Any:
     longest = tokenizer.model_max_length
     if not isinstance(longest, int | float) or not longest >= 1:
         raise TokenizerError(
-            f"{folder / _TOKENIZER_SETTINGS}: model_max_length is {show(longest)}; a number of tokens is needed"
+            f"{folder / CONFIG_NAME}: model_max_length is {show(longest)}; a number of tokens is needed"
         )
     return tokenizer
-
-
-def _check_vocabulary(folder: Path, num_pieces: int, vocab_size: int) -> None:
-    """Without a vocabulary transformers makes a tokenizer of special pieces only. Padding may enlarge the model's."""
-    if not vocab_size // 2 < num_pieces <= vocab_size:
-        raise TokenizerError(
-            f"{folder}: its tokenizer has {num_pieces:,} pieces, but the model has {vocab_size:,}; "
-            "copy the tokenizer's files of this model into the folder"
-        )
 
 
 def count_positions(model: Any) -> int:
@@ -214,10 +201,9 @@ def count_positions(model: Any) -> int:
 
 def _find_word_ends(words: list[int | None]) -> np.ndarray:
     """EncodedSentence.word_ends from the number of each token's word; None for a special token."""
-    ends = np.zeros(len(words), np.int64)
-    end = len(words)
-    for index in range(len(words) - 1, -1, -1):
-        if index + 1 == len(words) or words[index] != words[index + 1]:
+    ends, end = np.zeros(len(words), np.int64), len(words)
+    for index in reversed(range(len(words))):
+        if words[index : index + 1] != words[index + 1 : index + 2]:
             end = index + 1
         ends[index] = 0 if words[index] is None else end
     return ends

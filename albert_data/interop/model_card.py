@@ -30,14 +30,16 @@ language modelling (MLM){task}.
 
 | | |
 |---|---|
-| layers | {layers} of hidden size {hidden:,}, {heads} attention heads, feed-forward size {ffn:,}, sharing: {share} |
-| embeddings | {vocabulary:,} pieces of size {embedding:,} |
+| layers | {model.num_layers} of hidden size {model.hidden_size:,}, {model.num_heads} attention heads, \
+feed-forward size {model.ffn_size:,}, sharing: {model.share} |
+| embeddings | {model.vocab_size:,} pieces of size {model.embedding_size:,} |
 | parameters | {parameters:,}, shared ones counted once |
-| longest input | {positions:,} tokens |
+| longest input | {model.max_positions:,} tokens |
 
 ## Training
 
-Checkpoint {checkpoint} of the run {run}: {batch:,} tokens a step, optimiser {optimizer}, learning rate {lr:g}.
+Checkpoint {checkpoint} of the run {run}: {training.batch_tokens:,} tokens a step, \
+optimiser {training.optimizer}, learning rate {training.lr:g}.
 The text: albert-data shards with the digest {digest}.
 
 Language, sources and licence of the text are not known to albert-data. Add them here before you share the model.
@@ -79,24 +81,14 @@ _NO_FIGURES = "\nNone are known for this checkpoint.\n"
 def make_card(run: Path, checkpoint: Path, config: AlbertConfig) -> bytes:
     """Return the content of README.md. Raises CheckpointError if run.json is damaged."""
     stored = read_run_file(run)
-    training = TrainConfig(**stored["config"])
     line = _find_validation(run, checkpoint)
     text = _CARD.format(
         version=__version__,
-        layers=config.num_layers,
-        hidden=config.hidden_size,
-        heads=config.num_heads,
-        ffn=config.ffn_size,
-        share=config.share,
-        vocabulary=config.vocab_size,
-        embedding=config.embedding_size,
+        model=config,
+        training=TrainConfig(**stored["config"]),
         parameters=count_parameters(config).all,
-        positions=config.max_positions,
         checkpoint=_as_code(checkpoint.name),
         run=_as_code(run.resolve().name),
-        batch=training.batch_tokens,
-        optimizer=training.optimizer,
-        lr=training.lr,
         digest=_as_code(stored["identity"].get("shards' digest")),
         tags="".join(f"- {tag}\n" for tag in config.task.tags),
         task=_TASKS[config.task.name],

@@ -39,9 +39,11 @@ Row = dict[str, Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What a model is given. sentence_label: the name of its label of the pair, None for a model without that task.
+    """What a model is given.
 
-    max_len: the longest row that it can compute.
+    sentence_label: the name of its label of the pair, None for a model without that task.
+    has_types, has_mask: whether it takes token_type_ids and attention_mask.
+    max_len: tokens of the longest row that it can compute.
     """
 
     sentence_label: str | None = _SENTENCE_LABELS[0]
@@ -90,18 +92,15 @@ class ShardDataset(Dataset[Row]):
         task = manifest.config.examples.task
         default = Inputs(sentence_label=_SENTENCE_LABELS[0] if task.orders else None)
         self._inputs = default if model is None else _choose_inputs(model, manifest)
-        if model is not None and self._inputs.sentence_label and len(task.orders) > NUM_LABELS:
-            raise ConfigError(
-                f"{folder}: was built with --pairs {task.name}, which has {len(task.orders)} labels, but the sentence "
-                f"head of {type(model).__name__} has {NUM_LABELS}; train a masked language model without this label, "
-                "such as AlbertForMaskedLM"
-            )
-        totals = manifest.splits[split]
-        if self._inputs.sentence_label and totals.num_unpaired == totals.num_rows:
-            raise ConfigError(
-                f"{folder}: no row of the split {split} has a pair, so there is no {self._inputs.sentence_label}; "
-                "train a masked language model without this label, such as AlbertForMaskedLM"
-            )
+        totals, label, why = manifest.splits[split], self._inputs.sentence_label, ""
+        if model is not None and label and len(task.orders) > NUM_LABELS:
+            why = f"was built with --pairs {task.name}, which has {len(task.orders)} labels, but the sentence head of "
+            why += f"{type(model).__name__} has {NUM_LABELS}"
+        elif label and totals.num_unpaired == totals.num_rows:
+            why = f"no row of the split {split} has a pair, so there is no {label}"
+        if why:
+            advice = "train a masked language model without this label, such as AlbertForMaskedLM"
+            raise ConfigError(f"{folder}: {why}; {advice}")
         remask = split == "train" if remask is None else remask
         self._remask = Remasker(manifest, self._shards.tokenizer, seed=seed) if remask else None
         # In shared memory: workers copy the data set when they start, and persistent ones start only once.
@@ -209,7 +208,7 @@ def _has_label(row: Row, name: str) -> bool:
 
 def _choose_inputs(model: nn.Module, manifest: Manifest) -> Inputs:
     """Return what the model takes. Raises ConfigError if it is not made for the task or for these rows."""
-    kind, names = type(model).__name__, inspect.signature(model.forward).parameters
+    kind, names, wrong = type(model).__name__, inspect.signature(model.forward).parameters, ""
     sentence_label = next((name for name in _SENTENCE_LABELS if name in names), None)
     is_masked_lm = any(parent.__name__.endswith("ForMaskedLM") for parent in type(model).__mro__)
     if _LABELS not in names or not (is_masked_lm or sentence_label):
@@ -219,22 +218,18 @@ def _choose_inputs(model: nn.Module, manifest: Manifest) -> Inputs:
         )
     config: Any = model.config
     vocab_size, pad_id = manifest.tokenizer.vocab_size, manifest.tokenizer.pad_id
-    if config.vocab_size < vocab_size:
-        raise ConfigError(
-            f"the {kind} has {config.vocab_size:,} pieces, but the shards' tokenizer has {vocab_size:,}; "
-            f"make it with vocab_size={vocab_size}"
-        )
-    if config.pad_token_id not in (None, pad_id):
-        # A real piece of this id would get no gradient, and RoBERTa would not count it as a position.
-        raise ConfigError(
-            f"the {kind} pads with id {config.pad_token_id}, but the shards' <pad> is {pad_id}; "
-            f"make it with pad_token_id={pad_id}"
-        )
     max_len, longest = count_positions(model), manifest.config.examples.max_seq_len
-    if max_len < longest:
-        raise ConfigError(
-            f"the {kind} has positions for {max_len} tokens, but rows of the shards have up to {longest}; "
-            f"make it with more positions, or build the shards with --max-seq-len {max_len}"
-        )
+    if config.vocab_size < vocab_size:
+        wrong = f"has {config.vocab_size:,} pieces, but the shards' tokenizer has {vocab_size:,}; "
+        wrong += f"make it with vocab_size={vocab_size}"
+    elif config.pad_token_id not in (None, pad_id):
+        # A real piece of this id would get no gradient, and RoBERTa would not count it as a position.
+        wrong = f"pads with id {config.pad_token_id}, but the shards' <pad> is {pad_id}; "
+        wrong += f"make it with pad_token_id={pad_id}"
+    elif max_len < longest:
+        wrong = f"has positions for {max_len} tokens, but rows of the shards have up to {longest}; "
+        wrong += f"make it with more positions, or build the shards with --max-seq-len {max_len}"
+    if wrong:
+        raise ConfigError(f"the {kind} {wrong}")
     has_types = _TYPES in names and getattr(config, "type_vocab_size", 2) > 1
     return Inputs(sentence_label=sentence_label, has_types=has_types, has_mask=_VALID in names, max_len=max_len)

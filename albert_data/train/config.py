@@ -17,18 +17,30 @@ PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 OPTIMIZERS = ("adamw", "lamb", "muon")
 BUDGETS = ("steps", "epochs", "minutes")
 MAX_LAYERS = 1024  # a damaged file that asks for a million layers would take hours, and all memory
+_RANGES: tuple[tuple[str, float, float], ...] = (  # of settings of TrainConfig that are given
+    ("steps batch_tokens micro_tokens eval_every eval_rows save_every log_every", 1, 2**31 - 1),
+    ("threads", 1, 1024),
+    ("keep", 1, 1000),
+    ("seed", 0, 2**63 - 1),
+    ("epochs minutes", 1e-3, 1e6),
+    ("lr epsilon", 1e-12, 1.0),
+    ("warmup_share weight_decay", 0.0, 1.0),
+    ("beta1 beta2 dropout", 0.0, 0.9999),
+    ("mask_prob last_mask_prob", 0.01, 0.5),
+    ("max_grad_norm", 1e-6, 1e6),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlbertConfig:
     """The shape of an ALBERT (Lan et al. 2020, table 1). The defaults are ALBERT base, version 2.
 
-    share: which parameters the layers of a group share. "all" is the published model; the others are the rows of
-    table 4. num_groups: the number of groups of consecutive layers; groups share nothing.
+    share: which parameters the layers of a group share. "all" is the published model; the others are rows of table 4.
+    num_groups: the number of groups of consecutive layers; groups share nothing.
     num_inner_groups: the number of inner layers in each layer (inner_group_num in transformers). An inner layer is an
     attention and then a feed-forward; they run one after another, each with its own parameters.
     dropout: of embeddings, attention weights and the outputs of both sublayers.
-    sentence_task: that of the shards (pair_tasks.py), which decides the labels of its head. Without a task there is
+    sentence_task: that of the shards (pair_tasks.py), which decides the labels of its head. Without one there is
     neither head nor pooler.
     """
 
@@ -56,17 +68,14 @@ class AlbertConfig:
         check_choice("share", self.share, SHARING)
         check_choice("sentence_task", self.sentence_task, tuple(PAIR_TASKS))
         check_range("dropout", self.dropout, 0.0, 0.9)
-        if self.hidden_size % self.num_heads:
-            raise ConfigError(
-                f"hidden_size is {self.hidden_size}; it has to be a multiple of num_heads, {self.num_heads}"
-            )
-        if self.num_layers % self.num_groups:
-            raise ConfigError(f"num_groups is {self.num_groups}; it has to divide num_layers, {self.num_layers}")
-        if self.share == "none" and self.num_groups > 1:
-            raise ConfigError(
-                f"num_groups is {self.num_groups} while share is 'none'; groups have nothing to share: "
-                "set num_groups to 1"
-            )
+        hidden, heads, groups = self.hidden_size, self.num_heads, self.num_groups
+        if hidden % heads:
+            raise ConfigError(f"hidden_size is {hidden}; it has to be a multiple of num_heads, {heads}")
+        if self.num_layers % groups:
+            raise ConfigError(f"num_groups is {groups}; it has to divide num_layers, {self.num_layers}")
+        if self.share == "none" and groups > 1:
+            why = "groups have nothing to share: set num_groups to 1"
+            raise ConfigError(f"num_groups is {groups} while share is 'none'; {why}")
 
     @property
     def task(self) -> PairTask:
@@ -105,9 +114,9 @@ class TrainConfig:
     """The settings of a training run. The defaults are those of a short run of preset base.
 
     steps, epochs, minutes: the length of the run; exactly one is given. The learning rate follows the same measure.
-    batch_tokens: tokens of a step's batch over all ranks, padding included. micro_tokens: tokens that a rank computes
-    at once; it sums the gradients over its share of the batch. None computes the whole share at once on a CPU, and as
-    much as fits in memory on a GPU.
+    batch_tokens: tokens of a step's batch over all ranks, padding included.
+    micro_tokens: tokens that a rank computes at once; it sums the gradients over its share of the batch. None computes
+    the whole share at once on a CPU, and as much as fits in memory on a GPU.
     warmup_share: the share of the run in which the rate rises; after it the rate falls linearly to 0.
     dropout: None takes that of the preset or of the initial weights. Section 4.8 of the paper finds that ALBERT
     underfits and that dropout hurts its MLM accuracy. Raise it to 0.1 (v1) for many epochs over little text.
@@ -161,33 +170,15 @@ class TrainConfig:
         if len(budgets) != 1:
             given = ", ".join(f"{name} is {value}" for name, value in budgets.items()) or "none is given"
             raise ConfigError(f"{given}; give exactly one of {', '.join(BUDGETS)}")
-        for name in ("steps", "batch_tokens", "micro_tokens", "eval_every", "eval_rows", "save_every", "log_every"):
-            if getattr(self, name) is not None:
-                check_range(name, getattr(self, name), 1, 2**31 - 1)
-        if self.threads is not None:
-            check_range("threads", self.threads, 1, 1024)
-        for name in ("epochs", "minutes"):
-            if getattr(self, name) is not None:
-                check_range(name, getattr(self, name), 1e-3, 1e6)
-        check_range("keep", self.keep, 1, 1000)
-        for name in ("lr", "epsilon"):
-            check_range(name, getattr(self, name), 1e-12, 1.0)
-        for name in ("warmup_share", "weight_decay"):
-            check_range(name, getattr(self, name), 0.0, 1.0)
-        for name in ("beta1", "beta2", "dropout"):
-            if getattr(self, name) is not None:
-                check_range(name, getattr(self, name), 0.0, 0.9999)
-        for name in ("mask_prob", "last_mask_prob"):
-            if getattr(self, name) is not None:
-                check_range(name, getattr(self, name), 0.01, 0.5)
+        for names, least, most in _RANGES:
+            for name in names.split():
+                if getattr(self, name) is not None:
+                    check_range(name, getattr(self, name), least, most)
         if self.mask_prob is None and self.last_mask_prob is not None:
             raise ConfigError(f"last_mask_prob is {self.last_mask_prob}, and mask_prob is not given; give both")
         if self.mask_prob is not None and not self.remask:
-            raise ConfigError(
-                f"mask_prob is {self.mask_prob} while remask is False; the masks of the shards are as they are"
-            )
-        check_range("max_grad_norm", self.max_grad_norm, 1e-6, 1e6)
-        check_range("seed", self.seed, 0, 2**63 - 1)
+            why = "the masks of the shards are as they are"
+            raise ConfigError(f"mask_prob is {self.mask_prob} while remask is False; {why}")
         check_choice("precision", self.precision, PRECISIONS)
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise ConfigError(f"device is {self.device!r}; allowed are auto, cpu, cuda and cuda:N")
@@ -210,13 +201,7 @@ MODEL_PRESETS = {
     "xxlarge-v1": AlbertConfig(hidden_size=4096, num_layers=12, num_heads=64, ffn_size=16384),
 }
 DEFAULT_PRESETS = {"cpu": "mini", "cuda": "base"}  # by the type of the device; base takes weeks on a CPU
-_TINY = TrainConfig(
-    preset="tiny",
-    steps=3000,
-    batch_tokens=2048,
-    lr=1e-3,
-    warmup_share=0.1,
-)
+_TINY = TrainConfig(preset="tiny", steps=3000, batch_tokens=2048, lr=1e-3, warmup_share=0.1)
 # mini is for an hour on two CPU cores. A model of such a size first predicts by frequencies alone; many masks and Muon
 # get it past that sooner: docs/training.md has the figures.
 _MINI = TrainConfig(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,8 +20,10 @@ from albert_data.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """The rank of this process, and how many there are.
+    """The processes of a run.
 
+    rank: the number of this process, from 0.
+    num_ranks: how many there are.
     local_rank: the number of this process on its machine, and of its GPU.
     """
 
@@ -41,6 +43,10 @@ class Ranks:
         dist.all_reduce(total)
         return [float(value) for value in total]
 
+    def follow_first(self, measure: Callable[[], float]) -> float:
+        """Return what the first rank measures, on every rank: its clock and its files decide for all."""
+        return self.sum([measure() if self.is_first else 0.0])[0]
+
     def gather(self, value: float) -> list[float]:
         """Return the values of all ranks in their order, the same on each."""
         return self.sum([value if rank == self.rank else 0.0 for rank in range(self.num_ranks)])
@@ -55,16 +61,15 @@ class Ranks:
 
 
 ALONE = Ranks()
-_VARIABLES = {"rank": 0, "world_size": 1, "local_rank": 0}  # set by torchrun, in upper case
 
 
 def read_ranks() -> Ranks:
     """Read torchrun's environment variables; without them there is one rank. Raises ConfigError for a bad value."""
+    names = {"rank": "RANK", "num_ranks": "WORLD_SIZE", "local_rank": "LOCAL_RANK"}
     try:
-        values = {name: int(os.environ.get(name.upper(), default)) for name, default in _VARIABLES.items()}
+        return Ranks(**{field: int(os.environ[name]) for field, name in names.items() if name in os.environ})
     except ValueError as error:
         raise ConfigError(f"the environment of torchrun is damaged: {error}") from error
-    return Ranks(rank=values["rank"], num_ranks=values["world_size"], local_rank=values["local_rank"])
 
 
 @contextmanager

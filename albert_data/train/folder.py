@@ -20,7 +20,6 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -28,7 +27,7 @@ from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.files import hash_file, read_bytes, write_bytes, write_json
 from albert_data.storage import FILE, find_kind
 from albert_data.train.config import BUDGETS, AlbertConfig, TrainConfig
-from albert_data.train.reading import explain, read_object, show
+from albert_data.train.reading import explain, explain_writing, read_object, show
 
 if TYPE_CHECKING:  # it imports Arrow, which no --help needs
     from albert_data.shards.manifest import Manifest
@@ -40,10 +39,15 @@ TRACE_FILE = "trace.json"
 CHECKPOINTS_FOLDER = "checkpoints"
 EVENTS_FOLDER = "tensorboard"
 LOCK_FILE = ".lock"
-TOKENIZER_FOLDER = "tokenizer"  # of a shard folder, and of a run
-_TOKENIZER_FILES = (Path("tokenizer/spiece.model"), Path("tokenizer/tokenizer.json"))  # one of them
+# One of them, in a shard folder and in a run.
+_TOKENIZER_FILES = (Path("tokenizer/spiece.model"), Path("tokenizer/tokenizer.json"))
 TOKENIZER_KEY = "tokenizer's sha256"  # of an identity
 NORMALIZATION_KEY = "tokenizer's normalization"  # of an identity; it has none where there is no normalization
+# What `check_folder` checks in every run, and whether each is a folder.
+_KINDS = {
+    **dict.fromkeys((RUN_FILE, METRICS_FILE, PAGE_FILE, TRACE_FILE, LOCK_FILE), False),
+    **dict.fromkeys(("tokenizer", CHECKPOINTS_FOLDER), True),
+}
 # These are not part of the identity.
 _FREE_FIELDS = (
     # They change only what is recorded; with --minutes also the time that is left, which the learning rate follows.
@@ -55,8 +59,6 @@ _FREE_FIELDS = (
     *("precision", "device"),
 )
 
-_LATER = ("sentence_task",)  # fields of AlbertConfig that earlier versions did not have
-
 Identity = dict[str, Any]
 
 
@@ -64,17 +66,15 @@ def make_identity(
     config: TrainConfig, model: AlbertConfig, manifest: Manifest, *, device_type: str, precision: str
 ) -> Identity:
     """Return everything that decides the weights of a run, by the names that error messages show."""
-    bound = {k: v for k, v in dataclasses.asdict(config).items() if k not in _FREE_FIELDS}
     normalization = manifest.tokenizer.normalization
     return {
-        **bound,
+        **{name: value for name, value in dataclasses.asdict(config).items() if name not in _FREE_FIELDS},
         "device type": device_type,
         "precision": precision,
         "shards' digest": manifest.digest,
         TOKENIZER_KEY: manifest.tokenizer.sha256,
         **({NORMALIZATION_KEY: normalization} if normalization else {}),
-        # The sentence task is that of the shards, whose digest is there; runs of earlier versions do not name it.
-        **{f"model's {k}": v for k, v in dataclasses.asdict(model).items() if k not in _LATER},
+        **{f"model's {name}": value for name, value in dataclasses.asdict(model).items()},
     }
 
 
@@ -103,11 +103,9 @@ def lock_folder(run: Path, *, resume: bool) -> Iterator[list[str]]:
     """
     warning = []
     check_folder(run, resume=resume)
-    try:
+    with explain_writing(f"{run}: can't write there", "choose another --output"):
         run.mkdir(parents=True, exist_ok=True)
         lock = os.open(run / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        raise OutputError(f"{run}: can't write there: {explain(error)}; choose another --output") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -141,18 +139,17 @@ def claim_folder(
     if config.tensorboard:
         _check_kind(run / EVENTS_FOLDER, is_folder=True)
     source = find_tokenizer(shards, identity[TOKENIZER_KEY])
-    target = run / source.relative_to(shards)
-    if not resume:
-        _check_tokenizer(source, target, run)
+    target, is_there = run / source.relative_to(shards), find_kind(source) == FILE
+    is_in_way = not resume and is_there and os.path.lexists(target)
+    if is_in_way and (not target.is_file() or target.read_bytes() != read_bytes(source)):
+        raise OutputError(f"{run}: holds {target.relative_to(run)}, which is not of this run; choose another --output")
     ours = {"config": dataclasses.asdict(config), "model": dataclasses.asdict(shape), "identity": identity}
-    try:
+    with explain_writing(f"{run}: can't write there", "choose another --output"):
         if content != content | ours:
             write_json(run / RUN_FILE, content | ours)
-        if find_kind(source) == FILE and not os.path.lexists(target):
+        if is_there and not os.path.lexists(target):
             target.parent.mkdir(exist_ok=True)
             write_bytes(target, read_bytes(source))
-    except OSError as error:
-        raise OutputError(f"{run}: can't write there: {explain(error)}; choose another --output") from error
 
 
 def read_run_file(run: Path) -> dict[str, Any]:
@@ -160,7 +157,7 @@ def read_run_file(run: Path) -> dict[str, Any]:
 
     Raises CheckpointError if one is missing, or is not a valid `TrainConfig` or `AlbertConfig`.
     """
-    path = run / RUN_FILE
+    path, advice = run / RUN_FILE, "put the run's own file back, or train again with a new --output"
     try:
         content = read_object(path)
         found = {name: content[name] for name in ("config", "model", "identity")}
@@ -175,24 +172,17 @@ def read_run_file(run: Path) -> dict[str, Any]:
             f"{run}: there is no run to resume ({RUN_FILE} is missing); check --output, or leave out --resume"
         ) from error
     except KeyError as error:
-        raise CheckpointError(
-            f"{path}: lacks {error.args[0]}; put the run's own file back, or train again with a new --output"
-        ) from error
+        raise CheckpointError(f"{path}: lacks {error.args[0]}; {advice}") from error
     except (OSError, ValueError, ConfigError) as error:
-        raise CheckpointError(
-            f"{path}: can't be read ({explain(error)}); put the run's own file back, or train again with a new --output"
-        ) from error
+        raise CheckpointError(f"{path}: can't be read ({explain(error)}); {advice}") from error
 
 
 def check_shape(values: Any) -> None:
-    """Raise ConfigError unless all fields of an `AlbertConfig` are there: a default could be another model's value.
-
-    Those that earlier versions did not have may be missing.
-    """
+    """Raise ConfigError unless all fields of an `AlbertConfig` are there: a default could be another model's value."""
     if not isinstance(values, dict):
         raise ConfigError(f"the model's shape is {show(values)}; an object is needed")
     check_types(AlbertConfig, values)
-    if lacking := [field.name for field in dataclasses.fields(AlbertConfig) if field.name not in (*values, *_LATER)]:
+    if lacking := [field.name for field in dataclasses.fields(AlbertConfig) if field.name not in values]:
         raise ConfigError(f"the model's shape lacks {lacking[0]}")
     AlbertConfig(**values)
 
@@ -220,13 +210,6 @@ def find_tokenizer(folder: Path, sha256: str) -> Path:
     found = [folder / name for name in _TOKENIZER_FILES if find_kind(folder / name) == FILE]
     right = [path for path in found if len(found) > 1 and hash_file(path) == sha256]
     return (right or found or [folder / _TOKENIZER_FILES[0]])[0]
-
-
-def _check_tokenizer(source: Path, target: Path, run: Path) -> None:
-    """Raise OutputError if a new run would have to replace a tokenizer's model."""
-    are_both_there = os.path.lexists(target) and find_kind(source) == FILE
-    if are_both_there and (not target.is_file() or target.read_bytes() != read_bytes(source)):
-        raise OutputError(f"{run}: holds {target.relative_to(run)}, which is not of this run; choose another --output")
 
 
 def load_config(run: Path) -> TrainConfig:
@@ -260,23 +243,11 @@ def _check_kind(path: Path, *, is_folder: bool) -> None:
         raise OutputError(
             f"{path}: is not a {wanted}, which a run needs there; move it away, or choose another --output"
         )
-    inner = (Path(root, name) for root, *names in os.walk(path) for name in chain(*names))
-    if link := next((one for one in chain([path], inner) if one.is_symlink()), None):
+    inner = (Path(root, name) for root, folders, files in os.walk(path) for name in (*folders, *files))
+    if link := next((one for one in (path, *inner) if one.is_symlink()), None):
         raise OutputError(
             f"{link}: is a link, and a run would write there; put there what it leads to, or choose another --output"
         )
-
-
-# What `check_folder` checks in every run, and whether each is a folder.
-_KINDS = {
-    RUN_FILE: False,
-    METRICS_FILE: False,
-    PAGE_FILE: False,
-    TRACE_FILE: False,
-    LOCK_FILE: False,
-    TOKENIZER_FOLDER: True,
-    CHECKPOINTS_FOLDER: True,
-}
 
 
 def list_files(run: Path) -> Iterator[Path]:

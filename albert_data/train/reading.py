@@ -1,4 +1,6 @@
-"""Reads files of a training run that may be cut short, changed, or not files at all. Imports no torch.
+"""Reads files of a training run that may be cut short, changed, or not files at all, and says why one fails.
+
+Imports no torch.
 
 In: a path. Out: its bytes or its JSON object, or an error that `explain` turns into one line. Only regular files are
 opened: reading a FIFO waits for a writer, and a device may have no end.
@@ -8,14 +10,18 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from albert_data.errors import CheckpointError, OutputError
 from albert_data.files import read_json
 
 _MAX_BYTES = 1 << 22  # of a JSON file: a run.json has 3 KB
 MAX_LEVELS = 32  # of nested lists and objects
 _SHOWN_LEN, _EXPLAINED_LEN = 80, 300
+FREE_SPACE = "free some space, then --resume"
 
 
 def check_regular(path: Path) -> None:
@@ -27,22 +33,30 @@ def check_regular(path: Path) -> None:
 def read_object(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file. Raises OSError and ValueError; see `explain`."""
     value = read_json(path, _MAX_BYTES)
-    _check_levels(value)
+    level: list[Any] = [value]
+    for _ in range(MAX_LEVELS):
+        parts = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = [part for one in parts for part in one]
+    if level:
+        raise ValueError(f"its lists and objects are nested more than {MAX_LEVELS} deep")
     return value
 
 
-def _check_levels(value: Any) -> None:
-    level = [value]
-    for _ in range(MAX_LEVELS):
-        level = [part for one in level for part in _parts(one)]
-    if level:
-        raise ValueError(f"its lists and objects are nested more than {MAX_LEVELS} deep")
+def load_object(path: Path, advice: str) -> dict[str, Any]:
+    """As `read_object`, but raises CheckpointError, with advice."""
+    try:
+        return read_object(path)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: can't be read ({explain(error)}); {advice}") from error
 
 
-def _parts(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
+@contextmanager
+def explain_writing(what: str, advice: str) -> Iterator[None]:
+    """Turn an OSError of the block into an OutputError of one line: `what: why; advice`."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{what}: {explain(error)}; {advice}") from error
 
 
 def explain(error: Exception) -> str:

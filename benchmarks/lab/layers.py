@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from albert_data.train.data.loader import Rows
+from albert_data.shards.reader import Shards
+from albert_data.train.data.loader import fixed_batches
 from albert_data.train.model.model import Albert
-from albert_data.train.run.evaluation import fixed_batches
 
 _ROWS, _BATCH_TOKENS = 64, 16_384
 
 
 @torch.no_grad()
-def measure_layers(model: Albert, rows: Rows) -> dict[str, list[float]]:
+def measure_layers(model: Albert, rows: Shards) -> dict[str, list[float]]:
     """Of input and output of each layer: the L2 distance and the cosine, each a mean over the tokens of some rows."""
     device = next(model.parameters()).device
     model.eval()

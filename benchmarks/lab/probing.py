@@ -10,16 +10,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from albert_data.train.data.loader import Rows
+from albert_data.shards.reader import Shards
+from albert_data.train.data.loader import fixed_batches
 from albert_data.train.model.model import Albert
-from albert_data.train.run.evaluation import fixed_batches
 
 _BATCH_TOKENS = 8192
 _DECAY = 1e-3  # of the weights, which keeps them finite where a plane divides the classes perfectly
 _ITERATIONS = 200
 
 
-def probe(model: Albert, train: Rows, test: Rows, *, num_rows: int) -> float:
+def probe(model: Albert, train: Shards, test: Shards, *, num_rows: int) -> float:
     """The share of labels of `test` that a classifier trained on `train` gets right. num_rows: at most, of each."""
     train_NH, train_N = read_features(model, train, num_rows=num_rows)
     test_NH, test_N = read_features(model, test, num_rows=num_rows)
@@ -30,7 +30,7 @@ def probe(model: Albert, train: Rows, test: Rows, *, num_rows: int) -> float:
 
 
 @torch.no_grad()
-def read_features(model: Albert, rows: Rows, *, num_rows: int) -> tuple[Tensor, Tensor]:
+def read_features(model: Albert, rows: Shards, *, num_rows: int) -> tuple[Tensor, Tensor]:
     """The last hidden state of [CLS], float32 [N, H], and the label, int64 [N], of each row that has a label."""
     device = next(model.parameters()).device
     model.eval()

@@ -26,7 +26,8 @@ from albert_data.train.model.precision import choose_precision
 from albert_data.train.run.evaluation import evaluate
 from albert_data.train.run.interrupt import Interrupt
 from albert_data.train.run.loop import train
-from albert_data.train.run.session import Initial, choose_shape
+from albert_data.train.run.session import choose_shape
+from albert_data.train.run.state import Initial
 from benchmarks.lab.costs import count_parameters, measure_costs
 from benchmarks.lab.jobs import VALUES, Job
 from benchmarks.lab.layers import measure_layers

@@ -11,9 +11,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from albert_data.train.config import AlbertConfig
+from albert_data.train.data.loader import fixed_batches
 from albert_data.train.model.flops import describe_peak, peak_flops, training_flops
 from albert_data.train.model.model import Albert
-from albert_data.train.run.evaluation import fixed_batches
 
 SMALL = AlbertConfig(vocab_size=40, embedding_size=24, hidden_size=32, num_layers=3, num_heads=4, ffn_size=80)
 

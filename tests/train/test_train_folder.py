@@ -230,14 +230,14 @@ def test_pruning_never_follows_a_link(train, run, tmp_path):
 def test_only_remains_of_a_killed_save_are_removed(train, run, tmp_path):
     train(dataclasses.replace(CONFIG, steps=2))
     folder = run / "checkpoints"
-    for name in ("step-00000009.tmp", "step-00000009.12ab34cd.tmp", "mine.tmp", "step-x.tmp", "step-00000003.tmp"):
+    for name in ("step-00000009.12ab34cd.tmp", "mine.tmp", "step-x.tmp", "step-00000003.ab.tmp"):
         shutil.copytree(list_checkpoints(run)[0], folder / name)
-    (folder / "step-00000003.tmp" / "notes.txt").write_text("mine")
-    (folder / "step-00000008.tmp").symlink_to(tmp_path / "out")
+    (folder / "step-00000003.ab.tmp" / "notes.txt").write_text("mine")
+    (folder / "step-00000008.ab.tmp").symlink_to(tmp_path / "out")
     (folder / "file.tmp").write_text("mine")
     checkpoint.save_checkpoint(run, 5, weights={}, tensors={}, state={})
     assert {path.name for path in folder.iterdir()} == {
-        *("step-00000002", "step-00000005", "mine.tmp", "step-x.tmp", "step-00000003.tmp", "step-00000008.tmp"),
+        *("step-00000002", "step-00000005", "mine.tmp", "step-x.tmp", "step-00000003.ab.tmp", "step-00000008.ab.tmp"),
         "file.tmp",
     }
     assert (tmp_path / "out" / "tokenizer" / "spiece.model").exists()

@@ -13,13 +13,13 @@ import torch
 from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError
 from albert_data.train.config import RECIPES, AlbertConfig
+from albert_data.train.data.loader import fixed_batches
 from albert_data.train.history.figures import thin
 from albert_data.train.history.layers import Layers, measure_layers, measure_run
 from albert_data.train.history.page import draw_layers
 from albert_data.train.history.view import describe_layers, describe_run, run_to_dict
 from albert_data.train.model.model import Albert
 from albert_data.train.run import loop
-from albert_data.train.run.evaluation import fixed_batches
 
 SMALL = AlbertConfig(vocab_size=40, embedding_size=6, hidden_size=8, num_layers=4, num_heads=2, ffn_size=16)
 CONFIG = dataclasses.replace(

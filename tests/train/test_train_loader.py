@@ -19,8 +19,7 @@ from albert_data.errors import CheckpointError, ConfigError, ShardError
 from albert_data.train import ShardLoader
 from albert_data.train.data import order
 from albert_data.train.data.batch import BatchShape, choose_mask_capacity, collate
-from albert_data.train.data.loader import read_ahead
-from albert_data.train.run.evaluation import fixed_batches
+from albert_data.train.data.loader import fixed_batches, read_ahead
 
 CPU = torch.device("cpu")
 TENSORS = ("input_ids_BT", "segment_ids_BT", "valid_BT", "masked_indices_N", "masked_labels_N", "sop_labels_B")
@@ -380,14 +379,12 @@ def test_the_state_of_another_loader_is_refused(toys, changes, words):
         ShardLoader(shards, batch_tokens=1000).load_state_dict({**state, "window": 99})
 
 
-@pytest.mark.parametrize("version", [None, 1, 3])
+@pytest.mark.parametrize("version", [1, 3])
 def test_the_state_of_a_version_with_another_order_of_rows_is_refused(toys, version):
     shards = toys.make_shards(45)
     state = {**ShardLoader(shards, batch_tokens=1000).state_dict(), "order": version}
-    if version is None:  # versions before 0.4.0 gave the order no number
-        del state["order"]
     loader = ShardLoader(shards, batch_tokens=1000)
-    with pytest.raises(CheckpointError, match=f"order of rows is number {version or 1}, here it is 2; resume with the"):
+    with pytest.raises(CheckpointError, match=f"order of rows is number {version}, here it is 2; resume with the"):
         loader.load_state_dict(state)
     assert loader.state_dict()["batch"] == 0
 

@@ -16,9 +16,9 @@ from albert_data.train.config import RECIPES, AlbertConfig
 from albert_data.train.data.batch import Batch
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.distributed import Ranks
+from albert_data.train.model import model as model_module
 from albert_data.train.model.checkpoint import load_model
 from albert_data.train.model.model import Albert
-from albert_data.train.model.model import model as model_module
 from albert_data.train.run import loop, memory
 from albert_data.train.run.memory import peak_gb
 from albert_data.train.run.session import choose_shape

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from albert_data.train.config import AlbertConfig, TrainConfig
-from albert_data.train.model.checkpoint import pack_optimizer, unpack_optimizer
 from albert_data.train.model.model import Albert
-from albert_data.train.run.optimizer import Lamb, lr_at, make_optimizer, make_orthogonal
+from albert_data.train.run.budget import lr_at
+from albert_data.train.run.optimizer import Lamb, make_optimizer, make_orthogonal, pack_optimizer, unpack_optimizer
 
 
 def test_the_rate_rises_to_lr_and_falls_to_0():

@@ -8,7 +8,6 @@ import shutil
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from albert_data.errors import AlbertDataError
 from albert_data.train.config import RECIPES
@@ -188,20 +187,6 @@ def test_a_resumed_run_counts_on_even_if_no_update_was_made_yet(start, tmp_path,
         train(tmp_path, "resumed", optimizer=optimizer, resume=True)
     whole, resumed = (toys.read_metrics(tmp_path / name) for name in ("whole", "resumed"))
     assert [line["skipped_steps"] for line in whole] == [line["skipped_steps"] for line in resumed] == [4, 4]
-
-
-def test_a_checkpoint_of_an_earlier_version_has_no_count_and_resumes(start, tmp_path):
-    train(tmp_path, steps=6, save_every=3)
-    earlier, last = list_checkpoints(tmp_path / "run")
-    shutil.rmtree(last)
-    tensors = load_file(earlier / "training.safetensors")
-    del tensors["tally.num_in_row"]
-    save_file(tensors, earlier / "training.safetensors")
-    state = (earlier / "state.json").read_text()
-    begin = state.index('"scaler": {')
-    end = state.index("}", begin)
-    (earlier / "state.json").write_text(f'{state[:begin]}"scaler": {{{state[end:]}')
-    assert train(tmp_path, steps=6, save_every=3, resume=True) == last
 
 
 def test_weights_that_are_not_finite_stop_the_run_and_are_never_saved(start, tmp_path, monkeypatch):

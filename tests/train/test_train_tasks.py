@@ -18,7 +18,7 @@ from albert_data.interop import ShardDataset
 from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
-from albert_data.train.data.loader import open_training
+from albert_data.train.data.loader import fixed_batches, open_training
 from albert_data.train.folder import check_shape
 from albert_data.train.history.figures import read_run
 from albert_data.train.history.page import make_run_page
@@ -28,7 +28,6 @@ from albert_data.train.model.flops import training_flops
 from albert_data.train.model.model import Albert
 from albert_data.train.model.sizes import count_parameters
 from albert_data.train.run import loop
-from albert_data.train.run.evaluation import fixed_batches
 from albert_data.train.run.session import select_weights
 from albert_data.wording import format_share
 
@@ -128,16 +127,16 @@ def test_flops_count_the_head_that_is_there():
     assert counts["nsp"] == counts["sop"]
 
 
-# ---- runs of earlier versions ----
+# ---- runs ----
 
 
-def test_a_run_that_names_no_sentence_task_is_one_of_sop(trained, tmp_path: Path):
+def test_a_run_names_one_of_the_sentence_tasks():
     values = dataclasses.asdict(SMALL)
-    del values["sentence_task"]
-    check_shape(values)
-    assert AlbertConfig(**values).task is PAIR_TASKS["sop"]
     with pytest.raises(ConfigError, match="sentence_task is 'mlm'; allowed are sop, nsp, order3, none"):
         check_shape({**values, "sentence_task": "mlm"})
+    del values["sentence_task"]
+    with pytest.raises(ConfigError, match="the model's shape lacks sentence_task"):
+        check_shape(values)
 
 
 @pytest.mark.parametrize("task", ["nsp", "none"])

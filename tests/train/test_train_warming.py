@@ -12,7 +12,7 @@ import torch
 
 from albert_data.errors import ConfigError
 from albert_data.train.config import RECIPES
-from albert_data.train.data.loader import ShardLoader
+from albert_data.train.data.loader import ShardLoader, fixed_batches, fixed_shapes
 from albert_data.train.distributed import ALONE
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
 from albert_data.train.model.model import Albert
@@ -20,7 +20,7 @@ from albert_data.train.model.precision import choose_precision
 from albert_data.train.run import loop, session
 from albert_data.train.run.budget import Budget
 from albert_data.train.run.compiling import warm_up
-from albert_data.train.run.evaluation import evaluate, fixed_batches, fixed_shapes
+from albert_data.train.run.evaluation import evaluate
 from albert_data.train.run.session import choose_shape, start_session, update
 
 CPU = torch.device("cpu")

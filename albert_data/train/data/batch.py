@@ -21,10 +21,10 @@ from torch import Tensor
 
 from albert_data.data import ExampleArrays, Examples
 from albert_data.kernels import item, kernel, pointer, put
+from albert_data.pair_tasks import NO_LABEL as NO_LABEL
 from albert_data.shards.rows import no_rows
 from albert_data.train.data.order import Pack
 
-NO_LABEL = -1
 # Of ids and segments: half the bytes of int64 to write and to copy, and embeddings accept both.
 ID_DTYPE = torch.int32
 CAPACITY_MULTIPLE = 64
@@ -33,9 +33,12 @@ _WORD_LEN = 2  # the mean length in tokens of the word that a random token is in
 
 
 class BatchShape(NamedTuple):
-    """Rows, the length that each is padded to, and how many masked tokens fit into the batch.
+    """The shapes of a batch's tensors.
 
-    pack: None, or the size of packs: then there are num_rows packs of row_len tokens.
+    num_rows: rows, or packs.
+    row_len: the length that each is padded to, or the length of a pack.
+    mask_capacity: how many masked tokens fit in.
+    pack: None, or the size of packs.
     """
 
     num_rows: int
@@ -48,21 +51,25 @@ class BatchShape(NamedTuple):
 class Batch:
     """The input of one step, or of one micro-batch of it.
 
-    input_ids_BT and segment_ids_BT are int32, labels and indices int64.
-    valid_BT: bool, False at padding; segment_ids_BT: 0 for `[CLS] A [SEP]`, 1 for `B [SEP]`.
-    masked_indices_N: positions in the flattened batch, row * T + position; masked_labels_N: the original ids, and -1
-    at unused entries.
-    sop_labels_B: the label of the sentence task, by default 0 in order and 1 swapped; -1 no second segment, or an empty
-    row. The first token of an empty row is
-    valid, all others are padding: attention over no token at all would be NaN.
-    On the host, so that no code waits for the GPU: num_tokens, the valid tokens of real rows; num_masked and
-    num_pairs, the labels that are not -1; rows, the numbers of the real rows in the split (int64).
+    input_ids_BT: int32.
+    segment_ids_BT: int32, 0 for `[CLS] A [SEP]`, 1 for `B [SEP]`.
+    valid_BT: bool, False at padding. The first token of an empty row is valid: attention over none would be NaN.
+    masked_indices_N: int64, positions in the flattened batch, row * T + position.
+    masked_labels_N: int64, the original ids, and -1 at unused entries.
+    sop_labels_B: int64, the label of the sentence task, by default 0 in order and 1 swapped; -1 for no second segment,
+    or an empty row. Of packs, an entry for each row.
 
-    If the batch is packed, each line of the tensors [B, T] is a pack: rows one after another, and then empty rows up to
-    the end of the line. More empty rows, of no cell, follow the last pack: so all batches have as many rows.
-    row_offsets_R, int32: the cell of the flattened batch at which each of these rows begins, and the end of the last.
-    positions_BT, int32: the position of each token in its row. sop_labels_B has an entry for each row, not for each
-    pack. longest: the most tokens of a row; attended_len: the length of the row that a cell is in, mean over all cells.
+    On the host, so that no code waits for the GPU:
+    num_tokens: the valid tokens of real rows.
+    num_masked, num_pairs: the labels that are not -1.
+    rows: int64, the numbers of the real rows in the split.
+
+    Only if the batch is packed. Each line of the tensors [B, T] is then a pack: rows one after another, and then empty
+    rows up to the end of the line. More empty rows, of no cell, follow the last pack: so all batches have as many rows.
+    positions_BT: int32, the position of each token in its row.
+    row_offsets_R: int32 [rows + 1], the cell of the flattened batch at which each row begins, and the end of the last.
+    longest: the most tokens of a row.
+    attended_len: the length of the row that a cell is in, mean over all cells.
     """
 
     input_ids_BT: Tensor
@@ -116,9 +123,10 @@ def collate(
 ) -> Batch:
     """Lay out rows in tensors of this shape. If they have more masks than fit, the capacity grows to a multiple of 64.
 
-    shape: by default the smallest that holds the rows, padded to a multiple of 8 tokens. rows: their numbers in the
-    split. offsets [num_rows + 1]: for packs; rows offsets[i] to offsets[i + 1] are in pack i. pin: use page-locked
-    memory, which only a machine with CUDA has.
+    shape: by default the smallest that holds the rows, padded to a multiple of 8 tokens.
+    rows: their numbers in the split.
+    offsets: [packs + 1]; rows offsets[i] to offsets[i + 1] are in pack i.
+    pin: use page-locked memory, which only a machine with CUDA has.
     """
     num_masked, lengths = int(examples.mask_offsets[-1]), np.diff(examples.offsets)
     if shape is None:
@@ -134,7 +142,9 @@ def collate(
         assert offsets is not None
         cells, is_real = place_rows(lengths, offsets, shape, pack)
         positions_BT = (np.arange(cells[-1]) - np.repeat(cells[:-1], np.diff(cells))).reshape(num_rows, row_len)
-        packed = {"positions_BT": _to_int32(positions_BT, pin), "row_offsets_R": _to_int32(cells, pin)}
+        for name, values in (("positions_BT", positions_BT), ("row_offsets_R", cells)):
+            tensor = torch.from_numpy(values.astype(np.int32))
+            packed[name] = tensor.pin_memory() if pin else tensor
         packed |= {"longest": pack.longest, "attended_len": float(np.square(np.diff(cells)).sum() / cells[-1])}
     input_ids_BT, segment_ids_BT = (torch.empty((num_rows, row_len), dtype=ID_DTYPE, pin_memory=pin) for _ in range(2))
     valid_BT = torch.empty((num_rows, row_len), dtype=torch.bool, pin_memory=pin)
@@ -164,11 +174,6 @@ def empty_batch(shape: BatchShape) -> Batch:
     return collate(no_rows(has_source=False), pad_id=0, shape=shape, offsets=np.zeros(shape.num_rows + 1, int))
 
 
-def _to_int32(values: np.ndarray, pin: bool) -> Tensor:
-    tensor = torch.from_numpy(values.astype(np.int32))
-    return tensor.pin_memory() if pin else tensor
-
-
 def place_rows(
     lengths: np.ndarray, offsets: np.ndarray, shape: BatchShape, pack: Pack
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -187,9 +192,12 @@ def place_rows(
 
 
 class LaidRows(NamedTuple):
-    """Tensors of a Batch that `lay_out_rows` fills: valid_BT as uint8, the others of any integer type.
+    """Arrays of a Batch that `lay_out_rows` fills, and where rows are.
 
-    cells: where each row begins, and the end of the last; is_real: False for empty rows.
+    input_ids_BT, segment_ids_BT: any integer type.
+    valid_BT: uint8.
+    cells: int64 [rows + 1], where each row begins, and the end of the last.
+    is_real: bool [rows], False for empty rows.
     """
 
     input_ids_BT: np.ndarray

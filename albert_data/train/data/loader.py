@@ -18,7 +18,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import torch
@@ -28,11 +28,9 @@ from albert_data.config import check_range
 from albert_data.data import Examples
 from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, ShardError
 from albert_data.examples.spans import measure_span_len
-from albert_data.shards.manifest import Manifest
-from albert_data.shards.reader import open_shards
+from albert_data.shards.reader import Shards, open_shards
 from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.rows import slice_rows
-from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.data.batch import Batch, BatchShape, choose_mask_capacity, collate
 from albert_data.train.data.order import (
     ORDER_VERSION,
@@ -40,70 +38,16 @@ from albert_data.train.data.order import (
     Pack,
     Position,
     RowBatch,
+    cut_batches,
     cut_share,
     rows_per_batch,
 )
 from albert_data.train.data.remasking import Remasker
 from albert_data.train.reading import show
 
-# ---- iterators for threads: one that several threads may advance, and one that a thread reads ahead of the caller ---
-
-Item = TypeVar("Item")
-
-
-class SharedIterator(Iterator[Item], Generic[Item]):
-    """A generator that several threads may advance: each item goes to one thread, an error is raised in all."""
-
-    def __init__(self, items: Iterator[Item]) -> None:
-        self._items, self._lock = items, threading.Lock()
-        self._error: Exception | None = None
-
-    def __next__(self) -> Item:
-        with self._lock:
-            if self._error is not None:
-                raise self._error
-            try:
-                return next(self._items)
-            except StopIteration:
-                raise
-            except Exception as error:  # a generator that failed ends: other threads would take it for the end of data
-                self._error = error
-                raise
-
-
-def read_ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, None]:
-    """Yield the items in order; a thread takes them up to `depth` items ahead. With depth 0 there is no thread."""
-    if not depth:
-        yield from items
-        return
-    end = object()
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
-        pending = deque(pool.submit(next, items, end) for _ in range(depth))
-        try:
-            while (item := pending.popleft().result()) is not end:
-                pending.append(pool.submit(next, items, end))
-                yield cast(Item, item)
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-# ---- loader ----
-
 READ_AHEAD = 3
 PADDING_SAMPLE_BATCHES = 256
-
-
-class Rows(Protocol):
-    """The part of `albert_data.shards.reader.Shards` that training uses. `rows` returns new arrays."""
-
-    @property
-    def manifest(self) -> Manifest: ...
-    @property
-    def lengths(self) -> np.ndarray: ...
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-    def __len__(self) -> int: ...
-    def rows(self, indices: np.ndarray) -> Examples: ...
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,13 +55,13 @@ class Splits:
     """The rows of a shard folder. validation: None if the build set no rows aside."""
 
     folder: Path
-    train: Rows
-    validation: Rows | None
+    train: Shards
+    validation: Shards | None
 
 
 def open_training(folder: Path) -> Splits:
     """Open the training rows and, if the build set any aside, the validation rows."""
-    train: Rows = open_shards(folder, split="train")
+    train: Shards = open_shards(folder, split="train")
     set_aside = train.manifest.splits.get("validation")
     has_rows = set_aside is not None and set_aside.num_rows > 0
     return Splits(folder=folder, train=train, validation=open_shards(folder, split="validation") if has_rows else None)
@@ -126,7 +70,7 @@ def open_training(folder: Path) -> Splits:
 class RowReader:
     """Reads rows of a split by number, checks them and lays them out in batches."""
 
-    def __init__(self, shards: Rows, remask: Remasker | None = None) -> None:
+    def __init__(self, shards: Shards, remask: Remasker | None = None) -> None:
         self._shards, self._remask = shards, remask
         self._pad_id, self._bounds = shards.manifest.tokenizer.pad_id, Bounds.from_manifest(shards.manifest)
         config = shards.manifest.config.examples
@@ -181,6 +125,26 @@ class RowReader:
         ]
 
 
+def fixed_batches(shards: Shards, *, num_rows: int, batch_tokens: int) -> Iterator[Batch]:
+    """Yield the first `num_rows` rows once, with their stored masks: the same batches of few shapes at each call.
+
+    A build shuffles the rows, so the first ones are a fair sample.
+    """
+    reader = RowReader(shards)
+    for row_batch, shape in _cut_fixed(reader, shards.lengths[:num_rows], batch_tokens):
+        yield from reader.read(row_batch, shape)
+
+
+def fixed_shapes(shards: Shards, *, num_rows: int, batch_tokens: int) -> list[BatchShape]:
+    """The shapes of the batches that `fixed_batches` yields, except the rare one with more masked tokens than usual."""
+    return sorted({shape for _, shape in _cut_fixed(RowReader(shards), shards.lengths[:num_rows], batch_tokens)})
+
+
+def _cut_fixed(reader: RowReader, lengths: np.ndarray, batch_tokens: int) -> Iterator[tuple[RowBatch, BatchShape]]:
+    for row_batch in cut_batches(np.arange(len(lengths)), lengths, batch_tokens):
+        yield row_batch, reader.shape(rows_per_batch(row_batch.row_len, batch_tokens), row_batch.row_len)
+
+
 class ShardLoader:
     """The training batches of a split, for `albert-data train` or for a training loop of your own.
 
@@ -200,7 +164,7 @@ class ShardLoader:
 
     def __init__(
         self,
-        shards: Rows | str | Path,
+        shards: Shards | str | Path,
         *,
         batch_tokens: int,
         seed: int = 0,
@@ -225,7 +189,7 @@ class ShardLoader:
         self._reader = RowReader(self._shards, redraw)
         self._position = Position(0, 0, 0)
         self._made_in_process = os.getpid()
-        self._reset_owner()
+        self.__setstate__({})
 
     def _set_order(self, *, packed: bool) -> None:
         """Order the rows. longest: the tokens of the longest row, padded, or of a pack; micro_tokens is no less."""
@@ -244,9 +208,6 @@ class ShardLoader:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._reset_owner()
-
-    def _reset_owner(self) -> None:
         self._lock = threading.Lock()
         self._owner = object()  # identifies the latest iterator, which alone may advance the position
 
@@ -264,6 +225,49 @@ class ShardLoader:
     def steps_per_epoch(self) -> int:
         """Exact if an epoch is one window (see order.py); otherwise estimated from the first window."""
         return len(self.order.window(0, 0)) * self.order.num_windows
+
+    def padding_share(self) -> float:
+        """The share of padding among all cells, measured on the first batches of the first epoch."""
+        num_tokens, num_cells, most = 0, 0, min(self.steps_per_epoch, PADDING_SAMPLE_BATCHES)
+        for row_batch, _, _ in islice(self.order.batches_from(Position(0, 0, 0)), most):
+            num_batches, num_rows = self._split(row_batch.row_len)
+            num_tokens += int(self._shards.lengths[row_batch.rows].sum())
+            num_cells += self._num_ranks * num_batches * num_rows * row_batch.row_len
+        return 1 - num_tokens / num_cells
+
+    # ---- sizes of batches ----
+
+    @property
+    def tokens_at_once(self) -> int:
+        """The tokens of this rank's largest micro-batch, padding included."""
+        return self.micro_tokens or max(1, self._batch_tokens // self._num_ranks)
+
+    def _rows_per_rank(self, row_len: int) -> int:
+        return -(-rows_per_batch(row_len, self._batch_tokens) // self._num_ranks)
+
+    def _split(self, row_len: int) -> tuple[int, int]:
+        """The number of micro-batches in a rank's share of a full batch, and the rows or packs of each."""
+        num_rows = self._rows_per_rank(row_len)
+        num_batches = 1 if self.micro_tokens is None else -(-num_rows // (self.micro_tokens // row_len))
+        return num_batches, -(-num_rows // num_batches)
+
+    def count_micro_tokens(self, num_batches: int) -> int:
+        """The least micro_tokens with which no step has more than `num_batches` batches."""
+        return max(row_len * -(-self._rows_per_rank(row_len) // num_batches) for row_len in self.order.row_lens())
+
+    def shape(self, num_rows: int, row_len: int) -> BatchShape:
+        """The shape of a micro-batch of so many rows, or packs, of a length."""
+        return self._reader.shape(num_rows, row_len, self.order.pack)
+
+    def shapes(self) -> list[BatchShape]:
+        """The shapes that this rank's batches may have, except the rare one with more masked tokens than usual."""
+        return [self.shape(self._split(row_len)[1], row_len) for row_len in self.order.row_lens()]
+
+    def reserve_masks(self, mask_prob: float) -> None:
+        """Make batches hold this share of masked tokens, the highest that `stream` will be asked for."""
+        self._reader.mask_prob = mask_prob
+
+    # ---- reading ----
 
     def stream(
         self, device: torch.device, steps: int | None = None, mask_prob: Callable[[int], float] | None = None
@@ -342,35 +346,10 @@ class ShardLoader:
             )
             yield batches, after
 
-    def _split(self, row_len: int) -> tuple[int, int]:
-        """The number of micro-batches in a rank's share of a full batch, and the rows or packs of each."""
-        num_rows = self._rows_per_rank(row_len)
-        num_batches = 1 if self.micro_tokens is None else -(-num_rows // (self.micro_tokens // row_len))
-        return num_batches, -(-num_rows // num_batches)
+    # ---- the position ----
 
-    def shapes(self) -> list[BatchShape]:
-        """The shapes that this rank's batches may have, except the rare one with more masked tokens than usual."""
-        return [self.shape(self._split(row_len)[1], row_len) for row_len in self.order.row_lens()]
-
-    def shape(self, num_rows: int, row_len: int) -> BatchShape:
-        """The shape of a micro-batch of so many rows, or packs, of a length."""
-        return self._reader.shape(num_rows, row_len, self.order.pack)
-
-    @property
-    def tokens_at_once(self) -> int:
-        """The tokens of this rank's largest micro-batch, padding included."""
-        return self.micro_tokens or max(1, self._batch_tokens // self._num_ranks)
-
-    def _rows_per_rank(self, row_len: int) -> int:
-        return -(-rows_per_batch(row_len, self._batch_tokens) // self._num_ranks)
-
-    def count_micro_tokens(self, num_batches: int) -> int:
-        """The least micro_tokens with which no step has more than `num_batches` batches."""
-        return max(row_len * -(-self._rows_per_rank(row_len) // num_batches) for row_len in self.order.row_lens())
-
-    def reserve_masks(self, mask_prob: float) -> None:
-        """Make batches hold this share of masked tokens, the highest that `stream` will be asked for."""
-        self._reader.mask_prob = mask_prob
+    def _identity(self) -> dict[str, int]:
+        return {"num_rows": len(self._shards), "batch_tokens": self._batch_tokens, "seed": self._seed}
 
     def state_dict(self) -> dict[str, int]:
         """The position of the next step; the same for every rank."""
@@ -384,7 +363,7 @@ class ShardLoader:
         Raises CheckpointError if the loader of `state` had other rows, another batch_tokens or another seed, or ordered
         rows by the rule of another version.
         """
-        if (version := state.get("order", 1)) != ORDER_VERSION:
+        if (version := state.get("order")) != ORDER_VERSION:
             raise CheckpointError(
                 f"can't resume: another version of albert-data saved the state: its order of rows is number "
                 f"{show(version)}, here it is {ORDER_VERSION}; resume with the version that saved it, or start another "
@@ -396,7 +375,7 @@ class ShardLoader:
                     f"can't resume: the loader's {name} is {here}, but the state has {show(state[name])}; "
                     "make the loader with the value of the state"
                 )
-        was_packed, packed = self.is_packed, bool(state.get("packed", 0))
+        was_packed, packed = self.is_packed, bool(state["packed"])
         if packed != was_packed:
             self._set_order(packed=packed)
         position = Position(state["epoch"], state["window"], state["batch"])
@@ -406,16 +385,38 @@ class ShardLoader:
         with self._lock:
             self._owner, self._position = object(), position
 
-    def _identity(self) -> dict[str, int]:
-        return {"num_rows": len(self._shards), "batch_tokens": self._batch_tokens, "seed": self._seed}
 
-    def padding_share(self) -> float:
-        """The share of padding among all cells, measured on the first batches of the first epoch."""
-        num_tokens, num_cells = 0, 0
-        for row_batch, _, _ in islice(
-            self.order.batches_from(Position(0, 0, 0)), min(self.steps_per_epoch, PADDING_SAMPLE_BATCHES)
-        ):
-            num_batches, num_rows = self._split(row_batch.row_len)
-            num_tokens += int(self._shards.lengths[row_batch.rows].sum())
-            num_cells += self._num_ranks * num_batches * num_rows * row_batch.row_len
-        return 1 - num_tokens / num_cells
+class SharedIterator(Iterator[Item], Generic[Item]):
+    """A generator that several threads may advance: each item goes to one thread, an error is raised in all."""
+
+    def __init__(self, items: Iterator[Item]) -> None:
+        self._items, self._lock = items, threading.Lock()
+        self._error: Exception | None = None
+
+    def __next__(self) -> Item:
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            try:
+                return next(self._items)
+            except StopIteration:
+                raise
+            except Exception as error:  # a generator that failed ends: other threads would take it for the end of data
+                self._error = error
+                raise
+
+
+def read_ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, None]:
+    """Yield the items in order; a thread takes them up to `depth` items ahead. With depth 0 there is no thread."""
+    if not depth:
+        yield from items
+        return
+    end = object()
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
+        pending = deque(pool.submit(next, items, end) for _ in range(depth))
+        try:
+            while (item := pending.popleft().result()) is not end:
+                pending.append(pool.submit(next, items, end))
+                yield cast(Item, item)
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,7 @@ ORDER_VERSION = 2  # raised whenever the same lengths, batch tokens and seed giv
 # the seeds of dropout have the three parts (seed, step, rank).
 _BATCHES, _BLOCKS, _ROWS = 1, 3, 4
 
+Tokens = TypeVar("Tokens", int, np.ndarray)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_A, _MIX_B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
@@ -55,10 +56,11 @@ def shuffle(num: int, *parts: int) -> np.ndarray:
 
 
 class RowBatch(NamedTuple):
-    """The row numbers (int64) of a batch of all ranks, and the length that the rows are padded to.
+    """A batch of all ranks.
 
-    offsets: int64; pack i holds rows[offsets[i] : offsets[i + 1]], and row_len is the length of a pack. If rows are not
-    packed, each is a pack of its own.
+    rows: int64 [rows], their numbers in the split.
+    row_len: the length that they are padded to, or of a pack.
+    offsets: int64 [packs + 1]; pack i holds rows[offsets[i] : offsets[i + 1]]. A row that is not packed is a pack.
     """
 
     rows: np.ndarray
@@ -67,7 +69,12 @@ class RowBatch(NamedTuple):
 
 
 class Pack(NamedTuple):
-    """The size of a pack: its tokens, the most rows that it takes, and the length of the longest row."""
+    """The size of a pack.
+
+    pack_len: its tokens.
+    max_rows: the most rows that it takes.
+    longest: tokens of the longest row, padded.
+    """
 
     pack_len: int
     max_rows: int
@@ -82,8 +89,12 @@ class Position(NamedTuple):
     batch: int
 
 
-def padded_len(num_tokens: int) -> int:
-    """The next multiple of 64."""
+def padded_len(num_tokens: Tokens) -> Tokens:
+    """The next multiple of 64, of a number or of each in an array.
+
+    >>> padded_len(65)
+    128
+    """
     return -(-num_tokens // BUCKET) * BUCKET
 
 
@@ -94,7 +105,7 @@ def rows_per_batch(row_len: int, batch_tokens: int) -> int:
 
 def cut_batches(rows: np.ndarray, lengths: np.ndarray, batch_tokens: int) -> list[RowBatch]:
     """Divide rows into batches by length, the shortest first. Each row is in one batch; only the last may be short."""
-    row_lens = -(-lengths // BUCKET) * BUCKET
+    row_lens = padded_len(lengths)
     batches: list[RowBatch] = []
     left = rows[:0]  # the rows of shorter buckets that fill no batch of their own
     for row_len in np.unique(row_lens).tolist():
@@ -107,7 +118,6 @@ def cut_batches(rows: np.ndarray, lengths: np.ndarray, batch_tokens: int) -> lis
 
 
 def pad_rows(rows: np.ndarray, row_len: int) -> RowBatch:
-    """A batch of rows that are not packed."""
     return RowBatch(rows, row_len, np.arange(len(rows) + 1))
 
 
@@ -158,7 +168,7 @@ class BatchOrder:
     def __init__(self, lengths: np.ndarray, *, batch_tokens: int, seed: int, packed: bool = False) -> None:
         self._lengths, self._batch_tokens, self._seed = lengths, batch_tokens, seed
         self.pack = choose_pack(lengths, batch_tokens) if packed else None
-        cells = lengths if packed else -(-lengths // BUCKET) * BUCKET
+        cells = lengths if packed else padded_len(lengths)
         num_cells = int(cells.sum(dtype=np.int64))
         self.num_windows = min(len(lengths), max(1, round(num_cells / (WINDOW_BATCHES * batch_tokens))))
         self._cached: dict[tuple[int, int], list[RowBatch]] = {}
@@ -167,7 +177,7 @@ class BatchOrder:
         """The lengths that rows of batches may be padded to, ascending; or the length of packs."""
         if self.pack is not None:
             return [self.pack.pack_len]
-        return (BUCKET * np.flatnonzero(np.bincount(-(-self._lengths // BUCKET)))).tolist()
+        return [int(row_len) for row_len in np.unique(padded_len(self._lengths))]
 
     def window(self, epoch: int, window: int) -> list[RowBatch]:
         """The batches of a window. The two newest are cached: what is read ahead may be of the next window."""
@@ -201,16 +211,12 @@ class BatchOrder:
         """Yield each batch from a position on, without end, with its position and the next one."""
         while True:
             batches = self.window(position.epoch, position.window)
-            after = self._next_position(position, len(batches))
-            yield batches[position.batch], position, after
+            epoch, window, batch = position
+            after = Position(epoch, window, batch + 1)
+            if after.batch == len(batches):
+                after = Position(epoch, window + 1, 0) if window + 1 < self.num_windows else Position(epoch + 1, 0, 0)
+            yield batches[batch], position, after
             position = after
-
-    def _next_position(self, position: Position, num_batches: int) -> Position:
-        if position.batch + 1 < num_batches:
-            return position._replace(batch=position.batch + 1)
-        if position.window + 1 < self.num_windows:
-            return Position(position.epoch, position.window + 1, 0)
-        return Position(position.epoch + 1, 0, 0)
 
     def holds(self, position: Position) -> bool:
         """Whether there is a batch at this position."""

@@ -73,8 +73,9 @@ def read_pairs(path: str) -> list[SentencePair]:
                 break
             if line.isspace():
                 continue
-            pairs.append(_parse_pair(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, origin))
-            num_bytes += _PAIR_BYTES + getsizeof(pairs[-1].good) + getsizeof(pairs[-1].bad) + getsizeof(pairs[-1].group)
+            pair = _parse_pair(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, origin)
+            pairs.append(pair)
+            num_bytes += _PAIR_BYTES + sum(map(getsizeof, (pair.good, pair.bad, pair.group)))
             if num_bytes > _MAX_BYTES:
                 raise InputError(f"{origin}: the pairs up to here take over 1 GiB of memory; score the file in parts")
     if not pairs:
@@ -105,30 +106,25 @@ def _parse_pair(line: bytes, origin: str) -> SentencePair:
     if not isinstance(record, dict):
         raise InputError(f"{origin}: is {show(record)}, not an object; {_FIELDS}")
     group = record.get("group")
-    return SentencePair(
-        good=_read_text(record, "good", origin),
-        bad=_read_text(record, "bad", origin),
-        group=NO_GROUP if group is None else _read_text(record, "group", origin),
-        origin=origin,
-    )
-
-
-def _read_text(record: dict[str, Any], field: str, origin: str) -> str:
-    if field not in record:
-        raise InputError(f"{origin}: has no {field}; {_FIELDS}")
-    text = record[field]
-    if not isinstance(text, str):
-        raise InputError(f"{origin}: {field} is {show(text)}; a text is needed")
-    if not text.strip():
-        raise InputError(f"{origin}: {field} is empty; a text is needed")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise InputError(f"{origin}: {field} is {show(text)}, with half a surrogate pair; a valid text is needed")
-    return text
+    texts: dict[str, Any] = {**record, "group": NO_GROUP if group is None else group}
+    for field in ("good", "bad", "group"):
+        if field not in texts:
+            raise InputError(f"{origin}: has no {field}; {_FIELDS}")
+        text, wrong = texts[field], ""
+        if not isinstance(text, str):
+            wrong = f"is {show(text)}; a text"
+        elif not text.strip():
+            wrong = "is empty; a text"
+        elif any("\ud800" <= character <= "\udfff" for character in text):
+            wrong = f"is {show(text)}, with half a surrogate pair; a valid text"
+        if wrong:
+            raise InputError(f"{origin}: {field} {wrong} is needed")
+    return SentencePair(good=texts["good"], bad=texts["bad"], group=texts["group"], origin=origin)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Accuracy:
-    """Of how many pairs how many are right. standard_error: that of a share of independent pairs."""
+    """Of how many pairs how many are right."""
 
     num_pairs: int
     num_right: int
@@ -139,22 +135,22 @@ class Accuracy:
 
     @property
     def standard_error(self) -> float:
+        """That of a share of independent pairs."""
         return math.sqrt(self.share * (1 - self.share) / self.num_pairs)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "pairs": self.num_pairs,
-            "right": self.num_right,
-            "accuracy": self.share,
-            "standard_error": self.standard_error,
-        }
+        values = {"pairs": self.num_pairs, "right": self.num_right, "accuracy": self.share}
+        return {**values, "standard_error": self.standard_error}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredPairs:
-    """The scores of both sentences of each pair, in nats: sums of log probabilities, below 0.
+    """The scores of both sentences of each pair.
 
-    num_pieces: scored pieces of all distinct sentences, each a forward pass of its sentence. seconds: of the passes.
+    good_scores, bad_scores: in nats, sums of log probabilities, below 0.
+    num_sentences: distinct ones.
+    num_pieces: scored pieces of all distinct sentences, each a forward pass of its sentence.
+    seconds: of the passes.
     """
 
     pairs: Sequence[SentencePair]

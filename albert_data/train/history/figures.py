@@ -10,23 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-from albert_data.config import MIN_VALIDATION
 from albert_data.errors import CheckpointError
 from albert_data.files import parse_json, read_bytes
 from albert_data.pair_tasks import PAIR_TASKS, PairTask
 from albert_data.train.folder import METRICS_FILE, RUN_FILE
 from albert_data.train.reading import explain, read_object, show
-from albert_data.wording import count_of, format_share
+from albert_data.wording import format_share
 
 SPLITS = ("train", "validation")
-CERTAIN = 3  # standard errors by which the losses of a model and of frequencies must differ
-# Overfitting: nats by which validation is above training. With sound text and few epochs it is 0.1 or less; new masks
-# for training, dropout and a mask share that falls make training harder, never easier. Rows must have been read twice:
-# in the first epoch each row is as new as those of validation.
-OVERFIT, MIN_EPOCHS, LAST_PART = 0.3, 2.0, 0.1
 MAX_EXACT = 2**53  # the largest step or figure that is read: beyond it a float does not hold every integer
 _MAX_BYTES = 32 << 20  # of metrics.jsonl: 100,000 lines; as objects of Python they take ten times as much
 _LINE_BYTES = 1 << 16  # a line that `train` writes has about 400
@@ -37,7 +30,13 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A figure over the steps. form: formats a value; baseline_name: of `RunFigures.baseline`."""
+    """A figure over the steps.
+
+    key: its name in metrics.jsonl.
+    title: its name and unit for readers.
+    form: formats a value.
+    baseline_name: what `RunFigures.baseline` is the value of.
+    """
 
     key: str
     title: str
@@ -69,8 +68,9 @@ def name_curves(task: PairTask) -> list[Curve]:
 class RunFigures:
     """What run.json and metrics.jsonl of a run hold.
 
-    sections: the objects of run.json by name, "config" and "identity" among them. Their values are not checked here:
-    `read_run_file` checks them.
+    name: of the folder.
+    sections: the objects of run.json by name, "config" and "identity" among them; `read_run_file` checks their values.
+    lines: those of metrics.jsonl, in order.
     """
 
     name: str
@@ -81,10 +81,13 @@ class RunFigures:
     def last_step(self) -> int:
         return max((int(line["step"]) for line in self.lines), default=0)
 
+    def of_split(self, split: str) -> list[Line]:
+        return [line for line in self.lines if line["split"] == split]
+
     @property
     def last_validation(self) -> Line:
         """The newest line of a validation; empty if there is none."""
-        return next((line for line in reversed(self.lines) if line["split"] == "validation"), {})
+        return (self.of_split("validation") or [{}])[-1]
 
     @property
     def task(self) -> PairTask:
@@ -95,7 +98,7 @@ class RunFigures:
     def chance(self) -> tuple[float, float] | None:
         """Loss and accuracy of a model that knows only how frequent each label is; None without a sentence task.
 
-        In the rows of the last validation. Runs before it, and those of earlier versions, have equally likely labels.
+        In the rows of the last validation. Before it, labels count as equally likely.
         """
         num_labels = len(self.task.orders)
         if not num_labels:
@@ -104,8 +107,7 @@ class RunFigures:
         return (math.log(num_labels), 1 / num_labels) if loss is None or share is None else (loss, share)
 
     def _newest(self, key: str) -> float | None:
-        found = [value for line in self.lines if (value := number(line, key)) is not None]
-        return found[-1] if found else None
+        return next((value for line in reversed(self.lines) if (value := number(line, key)) is not None), None)
 
     @property
     def unigram_loss(self) -> float | None:
@@ -115,13 +117,11 @@ class RunFigures:
     def baseline(self, key: str) -> float | None:
         """What a model that learnt nothing from context would reach, where that is known."""
         sop_loss, sop_accuracy = self.chance or (None, None)
-        known = {"mlm_loss": self.unigram_loss, "sop_loss": sop_loss, "sop_accuracy": sop_accuracy}
-        return known.get(key)
+        return {"mlm_loss": self.unigram_loss, "sop_loss": sop_loss, "sop_accuracy": sop_accuracy}.get(key)
 
     def points(self, key: str, split: str) -> list[Point]:
         """(step, value) of each line of the split that has the figure."""
-        lines = [line for line in self.lines if line["split"] == split]
-        return [(line["step"], value) for line in lines if (value := number(line, key)) is not None]
+        return [(line["step"], value) for line in self.of_split(split) if (value := number(line, key)) is not None]
 
 
 def join_short_end(points: list[Point]) -> list[Point]:
@@ -142,54 +142,11 @@ def number(line: Line, key: str) -> float | None:
     return float(value) if is_number and value is not None else None
 
 
-def judge_run(run: RunFigures) -> list[str]:
-    """What the newest validation says of a run, in sentences."""
-    last = run.last_validation
-    return [text for text in (describe_learning(last), describe_overfitting(run), describe_few(last)) if text]
-
-
-def describe_learning(line: Line) -> str:
-    """A sentence on what a model learnt beside frequencies, from the last validation of a run; else empty."""
-    loss, alone, error = (number(line, key) for key in ("mlm_loss", "unigram_loss", "unigram_error"))
-    if loss is None or alone is None:
-        return ""
-    gain, several = alone - loss, number(line, "unigram_scripts") or 1
-    of = f"the frequencies of pieces alone, in rows of each of the {several:.0f} scripts," if several > 1 else ""
-    given = f"the {alone:.3f} that {of or 'the frequencies of pieces alone'} give"
-    if error is None:  # a run of an earlier version
-        return f"The MLM loss is {abs(gain):.3f} {'below' if gain > 0 else 'above'} {given}."
-    figure = f"{abs(gain):.3f} {'below' if gain > 0 else 'above'} {given} (standard error {error:.3f})"
-    if abs(gain) <= CERTAIN * error:
-        return f"It can't be told whether the model learnt more than frequencies: its MLM loss is {figure}."
-    return f"The model learnt {'more than' if gain > 0 else 'less than'} frequencies: its MLM loss is {figure}."
-
-
-def describe_overfitting(run: RunFigures) -> str:
-    """A sentence if the last validation is far above the training before it; empty otherwise."""
-    validations, training = run.points("mlm_loss", "validation"), run.points("mlm_loss", "train")
-    epochs = run.points("epoch", "train")
-    if not validations or not training or not epochs or epochs[-1][1] < MIN_EPOCHS:
-        return ""
-    last = fmean(value for step, value in training if step > (1 - LAST_PART) * training[-1][0])
-    gap = validations[-1][1] - last
-    if gap < OVERFIT or last > (run.unigram_loss or last):  # until it knows frequencies, they alone make the difference
-        return ""
-    step, lowest = min(validations, key=lambda point: point[1])
-    best = f" Validation was lowest, {lowest:.3f}, at step {step:,.0f}." if lowest < validations[-1][1] - 0.05 else ""
-    return (
-        f"The model overfits: its MLM loss on validation, {validations[-1][1]:.3f}, is {gap:.3f} above that on the "
-        f"training rows, {last:.3f}, which it read {epochs[-1][1]:,.1f} times.{best} More text helps most; otherwise "
-        "train for fewer epochs, with --dropout 0.1, or with a smaller --preset."
-    )
-
-
-def describe_few(line: Line) -> str:
-    """A sentence if the validation rows that a line measured are of few documents; empty otherwise."""
-    count = int(number(line, "num_documents") or 0)
-    if not 0 < count < MIN_VALIDATION:
-        return ""
-    documents = count_of(count, "document")
-    return f"Validation rows of {documents}, fewer than {MIN_VALIDATION}: these figures are rough."
+def thin(lines: list[Line], most: int) -> list[Line]:
+    """At most `most` of the lines, evenly spaced, the last one among them."""
+    if len(lines) <= most:
+        return lines
+    return [lines[round((i + 1) * len(lines) / most) - 1] for i in range(most)]
 
 
 def read_run(run: Path) -> RunFigures:
@@ -210,9 +167,9 @@ def read_run(run: Path) -> RunFigures:
 
 def read_lines(path: Path) -> list[Line]:
     """The lines of metrics.jsonl, without the last if it is torn: the run was killed while writing it."""
-    texts, torn = split_lines(path)
-    if parse_line(torn) is not None:  # an editor may leave out the line feed at the end of the file
-        texts.append(torn)
+    *texts, rest = split_lines(path)
+    if parse_line(rest) is not None:  # an editor may leave out the line feed at the end of the file
+        texts.append(rest)
     lines = []
     for line_number, text in enumerate(texts, 1):
         line = parse_line(text)
@@ -226,22 +183,14 @@ def read_lines(path: Path) -> list[Line]:
     return lines
 
 
-def thin(lines: list[Line], most: int) -> list[Line]:
-    """At most `most` of the lines, evenly spaced, the last one among them."""
-    if len(lines) <= most:
-        return lines
-    return [lines[round((i + 1) * len(lines) / most) - 1] for i in range(most)]
-
-
-def split_lines(path: Path) -> tuple[list[bytes], bytes]:
-    """The lines of a file, and what follows the last line end. Raises CheckpointError for what is no regular file."""
+def split_lines(path: Path) -> list[bytes]:
+    """The lines of a file, and then what follows the last line end. Raises CheckpointError for no regular file."""
     try:
-        *texts, rest = read_bytes(path, _MAX_BYTES).split(b"\n")
+        return read_bytes(path, _MAX_BYTES).split(b"\n")
     except FileNotFoundError:
-        return [], b""
+        return [b""]
     except OSError as error:
         raise CheckpointError(f"{path}: can't be read ({explain(error)})") from error
-    return texts, rest
 
 
 def parse_line(text: bytes) -> Line | None:

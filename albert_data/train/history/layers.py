@@ -18,11 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albert_data.errors import CheckpointError, ShardError
-from albert_data.train.data.loader import Rows
+from albert_data.shards.reader import Shards
+from albert_data.train.data.loader import fixed_batches
 from albert_data.train.data.order import padded_len
-from albert_data.train.model.checkpoint import list_checkpoints, load_model
+from albert_data.train.model.checkpoint import find_newest, load_model
 from albert_data.train.model.model import Albert
-from albert_data.train.run.evaluation import fixed_batches
 
 BATCH_TOKENS = 16_384
 NUM_ROWS = 256
@@ -30,39 +30,41 @@ NUM_ROWS = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Layers:
-    """For each layer, beginning with the first: mean L2 distance and cosine similarity of its input and output."""
+    """What each layer of a model does, beginning with the first.
+
+    name: of the run.
+    distances: mean L2 distance of a layer's input and output.
+    similarities: mean cosine similarity of the same.
+    """
 
     name: str
     distances: tuple[float, ...]
     similarities: tuple[float, ...]
 
 
-def measure_run(run: Path, shards: Rows, *, num_rows: int = NUM_ROWS) -> Layers:
+def measure_run(run: Path, shards: Shards) -> Layers:
     """Measure the newest checkpoint of a run.
 
     Raises CheckpointError if it has none, has another vocabulary, or has too few positions for the rows.
     """
-    checkpoints = list_checkpoints(run)
-    if not checkpoints:
-        raise CheckpointError(f"{run}: the run has no checkpoint yet; wait for its first")
-    model = load_model(checkpoints[-1])
-    if model.config.vocab_size != shards.manifest.tokenizer.vocab_size:
-        raise CheckpointError(
-            f"{run}: has {model.config.vocab_size:,} pieces, but the shards have "
-            f"{shards.manifest.tokenizer.vocab_size:,}; give the shards that it was trained on"
-        )
-    longest = padded_len(int(shards.lengths[:num_rows].max(initial=1)))
-    if longest > model.config.max_positions:
-        raise CheckpointError(
-            f"{run}: has {model.config.max_positions:,} positions, but rows of the shards need {longest:,}; "
-            "give the shards that it was trained on"
-        )
-    distances, similarities = measure_layers(model, shards, num_rows=num_rows)
+    model = load_model(find_newest(run, "wait for its first"))
+    num_pieces, longest = (
+        shards.manifest.tokenizer.vocab_size,
+        padded_len(int(shards.lengths[:NUM_ROWS].max(initial=1))),
+    )
+    wrong = ""
+    if model.config.vocab_size != num_pieces:
+        wrong = f"{model.config.vocab_size:,} pieces, but the shards have {num_pieces:,}"
+    elif model.config.max_positions < longest:
+        wrong = f"{model.config.max_positions:,} positions, but rows of the shards need {longest:,}"
+    if wrong:
+        raise CheckpointError(f"{run}: has {wrong}; give the shards that it was trained on")
+    distances, similarities = measure_layers(model, shards, num_rows=NUM_ROWS)
     return Layers(name=str(run), distances=tuple(distances), similarities=tuple(similarities))
 
 
 @torch.no_grad()
-def measure_layers(model: Albert, shards: Rows, *, num_rows: int) -> tuple[list[float], list[float]]:
+def measure_layers(model: Albert, shards: Shards, *, num_rows: int) -> tuple[list[float], list[float]]:
     """Mean L2 distances and cosine similarities of each layer over the first rows of a split."""
     totals = np.zeros((model.config.num_layers, 2))  # distance and similarity
     num_tokens = 0
@@ -86,11 +88,10 @@ def measure_layers(model: Albert, shards: Rows, *, num_rows: int) -> tuple[list[
 def record_states(model: Albert) -> Iterator[list[Tensor]]:
     """Collect the input of the first layer and the output of every inner layer, each time that the model runs."""
     states: list[Tensor] = []
-
-    def keep(module: object, arguments: object, x_BTH: Tensor) -> None:
-        states.append(x_BTH)
-
-    hooks = [module.register_forward_hook(keep) for module in (model.embeddings, *model.encoder.ffns)]
+    hooks = [
+        module.register_forward_hook(lambda module, arguments, x_BTH: states.append(x_BTH))
+        for module in (model.embeddings, *model.encoder.ffns)
+    ]
     try:
         yield states
     finally:

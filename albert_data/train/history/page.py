@@ -1,4 +1,4 @@
-"""RUN/report.html: what a run did, in one file that opens from disk.
+"""RUN/report.html: what a run did, in one file that opens from disk; and a page of the layers of several runs.
 
 In: RUN/run.json and RUN/metrics.jsonl alone, so a run that was stopped or is still training has its page too. Out: a
 page without scripts. `albert_data.report` draws it and escapes all text of the run.
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import cycle, zip_longest
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from albert_data.errors import ConfigError, OutputError
+from albert_data.errors import ConfigError
 from albert_data.files import check_output, write_bytes, write_output
 from albert_data.report.charts import Plot, Series, make_ticks
 from albert_data.report.page import Chart, PageSection, render_charts, render_page, render_table
@@ -26,17 +26,16 @@ from albert_data.train.history.figures import (
     Point,
     RunFigures,
     join_short_end,
-    judge_run,
     name_curves,
     number,
     read_run,
     thin,
 )
-from albert_data.train.reading import explain
+from albert_data.train.history.verdicts import Difference, judge_run
+from albert_data.train.reading import FREE_SPACE, explain_writing
 from albert_data.wording import format_duration
 
 if TYPE_CHECKING:
-    from albert_data.train.history.comparison import Difference
     from albert_data.train.history.layers import Layers  # it imports torch
 
 MOST_ROWS = 40
@@ -54,10 +53,8 @@ def write_run_page(run: Path) -> Path:
     """
     page = run / PAGE_FILE
     text = make_run_page(read_run(run))
-    try:
+    with explain_writing(f"{page}: can't be written", FREE_SPACE):
         write_bytes(page, text.encode())
-    except OSError as error:
-        raise OutputError(f"{page}: can't be written: {explain(error)}; free some space, then --resume") from error
     return page
 
 
@@ -69,22 +66,32 @@ def is_page_current(run: Path) -> bool:
 
 def make_run_page(run: RunFigures) -> str:
     """The page as text."""
-    charts = [chart for curve in name_curves(run.task) if (chart := draw_curve(run, curve))]
-    sections = [PageSection(name="validation", title="Validation", body="\n".join(describe_outcome(run)))]
-    if charts:
-        body = f"{render_charts(charts)}\n{describe_validations(run)}"
-        sections.append(PageSection(name="curves", title="Curves", body=body))
-    if guesses := describe_guesses(run):
-        sections.append(PageSection(name="guesses", title="Guesses for masked words", body=guesses))
-    sections += [PageSection(name="settings", title="Settings", body="\n".join(list_settings(run)))]
-    return render_page(sections, kind="ALBERT training run", title=run.name, about=describe_progress(run))
+    charts = [chart for curve in name_curves(run.task) if (chart := _draw_curve(run, curve))]
+    bodies = {
+        "Validation": "\n".join(_describe_outcome(run)),
+        "Curves": f"{render_charts(charts)}\n{_describe_validations(run)}" if charts else "",
+        "Guesses for masked words": _describe_guesses(run),
+        "Settings": "\n".join(_list_settings(run)),
+    }
+    sections = [
+        PageSection(name=title.split()[0].lower(), title=title, body=body)
+        for title, body in bodies.items()
+        if body or title == "Settings"
+    ]
+    return render_page(sections, kind="ALBERT training run", title=run.name, about=_describe_progress(run))
 
 
-def describe_progress(run: RunFigures) -> str:
+def _describe_progress(run: RunFigures) -> str:
     """How far the run is, how long it took and how fast it was."""
     if not run.lines:
         return "No figures yet: the run has not written its first line of metrics."
-    parts = [f"Step {run.last_step:,}{_budget(run.sections.get('config', {}), run.last_step)}."]
+    config, last_step, of = run.sections.get("config", {}), run.last_step, ""
+    steps, lengths = number(config, "steps"), {name: number(config, name) for name in ("minutes", "epochs")}
+    if given := [f"{value:g} {name}" for name, value in lengths.items() if value is not None]:
+        of = f" of a run of {given[0]}"  # here the files do not tell whether it is finished
+    elif steps is not None and last_step <= steps:
+        of = f" of {steps:,.0f}" + (": the run is not finished" if last_step < steps else "")
+    parts = [f"Step {last_step:,}{of}."]
     if seconds := run.points("seconds", "train"):
         parts.append(f"Training took {format_duration(seconds[-1][1])}.")
     if speeds := run.points("tokens_per_second", "train"):
@@ -94,31 +101,20 @@ def describe_progress(run: RunFigures) -> str:
     return " ".join(parts)
 
 
-def _budget(config: dict[str, Any], last_step: int) -> str:
-    """The budget, and, if it is a number of steps, whether the run is not finished.
-
-    With epochs or minutes the files do not tell.
-    """
-    for name in ("minutes", "epochs"):
-        if (given := number(config, name)) is not None:
-            return f" of a run of {given:g} {name}"
-    steps = number(config, "steps")
-    if steps is None or last_step > steps:
-        return ""
-    return f" of {steps:,.0f}" + (": the run is not finished" if last_step < steps else "")
-
-
-def describe_outcome(run: RunFigures) -> Iterator[str]:
+def _describe_outcome(run: RunFigures) -> Iterator[str]:
     """The last validation figures so far, beside those of a model that learnt nothing from context."""
     last = run.last_validation
     if not last:
         yield "<p>There are no validation figures: the shards have no validation rows, or none was read yet.</p>"
         return
-    rows = [
-        (curve.title, curve.form(value) + _describe_error(last, curve), _describe_baseline(run, curve))
-        for curve in name_curves(run.task)
-        if (value := number(last, curve.key)) is not None
-    ]
+    rows = []
+    for curve in name_curves(run.task):
+        if (value := number(last, curve.key)) is not None:
+            error = number(last, "sop_error") if curve.key == "sop_accuracy" else None
+            baseline = run.baseline(curve.key)
+            shown = curve.form(value) + ("" if error is None else f", standard error {curve.form(error)}")
+            beside = "" if baseline is None else f"{curve.form(baseline)} ({curve.baseline_name})"
+            rows.append((curve.title, shown, beside))
     heads = ("figure", "model", "without context")
     yield render_table(heads, rows, caption=f"Validation at step {last['step']:,}")
     if run.unigram_loss is None:
@@ -128,29 +124,22 @@ def describe_outcome(run: RunFigures) -> Iterator[str]:
         yield f"<p>Entropy of the validation labels themselves: {entropy:.3f} nats.</p>"
 
 
-def _describe_error(line: dict[str, Any], curve: Curve) -> str:
-    error = number(line, "sop_error") if curve.key == "sop_accuracy" else None
-    return "" if error is None else f", standard error {curve.form(error)}"
-
-
-def _describe_baseline(run: RunFigures, curve: Curve) -> str:
-    value = run.baseline(curve.key)
-    return "" if value is None else f"{curve.form(value)} ({curve.baseline_name})"
-
-
-def describe_validations(run: RunFigures) -> str:
+def _describe_validations(run: RunFigures) -> str:
     """The validation figures by step, evenly thinned where there are many; the last is always there."""
-    lines = [line for line in run.lines if line["split"] == "validation"]
+    lines = run.of_split("validation")
     if len(lines) < 2:
         return ""
     shown = thin(lines, MOST_ROWS)
     curves = [curve for curve in name_curves(run.task) if any(number(line, curve.key) is not None for line in shown)]
-    rows = [(f"{line['step']:,}", *(_cell(line, curve) for curve in curves)) for line in shown]
+    rows = [[f"{line['step']:,}"] for line in shown]
+    for line, row in zip(shown, rows, strict=True):
+        values = [(curve, number(line, curve.key)) for curve in curves]
+        row += ["" if value is None else curve.form(value) for curve, value in values]
     caption = "Validation by step" + (f", {len(shown)} of {len(lines):,}" if len(shown) < len(lines) else "")
     return render_table(("step", *(curve.title for curve in curves)), rows, caption=caption)
 
 
-def describe_guesses(run: RunFigures) -> str:
+def _describe_guesses(run: RunFigures) -> str:
     """The guesses of the first evaluation beside those of the newest; empty if the run has none."""
     found = [line for line in run.lines if isinstance(line.get("guesses"), str)]
     ends = [*found[:1], *found[1:][-1:]]
@@ -165,20 +154,15 @@ def describe_guesses(run: RunFigures) -> str:
     return render_table(heads, rows, kind="prose")
 
 
-def _cell(line: dict[str, Any], curve: Curve) -> str:
-    value = number(line, curve.key)
-    return "" if value is None else curve.form(value)
-
-
-def draw_curve(run: RunFigures, curve: Curve) -> Chart | None:
+def _draw_curve(run: RunFigures, curve: Curve) -> Chart | None:
     """The curve of each split, and the baseline; None where no line has the figure."""
     points = {split: found for split in SPLITS if (found := run.points(curve.key, split))}
     if not points:
         return None
     if curve.key in SPEEDS:
         points = {split: join_short_end(found) for split, found in points.items()}
-    says = "; ".join(describe_points(split, found, curve.form) for split, found in points.items())
-    thinned = {split: thin_points(found) for split, found in points.items()}
+    says = "; ".join(_describe_points(split, found, curve.form) for split, found in points.items())
+    thinned = {split: _thin_points(found) for split, found in points.items()}
     baseline = run.baseline(curve.key)
     series = [SERIES[split] for split in points]
     if baseline is not None:
@@ -198,32 +182,32 @@ def draw_curve(run: RunFigures, curve: Curve) -> Chart | None:
     return Chart(name=curve.key, title=title, says=says, svg=plot.to_svg(curve.key, f"{title} over the steps", says))
 
 
-def describe_points(split: str, points: list[Point], form: Callable[[float], str]) -> str:
+def _describe_points(split: str, points: list[Point], form: Callable[[float], str]) -> str:
     """A curve in words."""
     values = [value for _, value in points]
     low, high = form(min(values)), form(max(values))
     return f"{split}: {form(values[0])} to {form(values[-1])}, lowest {low}, highest {high}"
 
 
-def thin_points(points: list[Point], most: int = MOST_POINTS) -> list[Point]:
-    """Replace groups of neighbours by their means, so that at most `most` points are left."""
-    size = -(-len(points) // most) or 1
+def _thin_points(points: list[Point]) -> list[Point]:
+    """Replace groups of neighbours by their means, so that at most MOST_POINTS are left."""
+    size = -(-len(points) // MOST_POINTS)
     groups = [points[begin : begin + size] for begin in range(0, len(points), size)]
     return [(fmean(step for step, _ in group), fmean(value for _, value in group)) for group in groups]
 
 
-def list_settings(run: RunFigures) -> Iterator[str]:
+def _list_settings(run: RunFigures) -> Iterator[str]:
     """A table for each object of run.json, without the values that an earlier table has."""
-    said: dict[str, Any] = {}
+    said: dict[str, object] = {}
     for name, section in run.sections.items():
-        rows = [(key, _plain(value)) for key, value in section.items() if said.get(key, ...) != value]
+        rows = [
+            (key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+            for key, value in section.items()
+            if said.get(key, ...) != value
+        ]
         said |= section
         if rows:
             yield render_table(("name", "value"), rows, caption=TITLES.get(name, name), kind="prose")
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 # ---- layers of several runs ----
@@ -244,20 +228,20 @@ def draw_layers(measured: Sequence[Layers], path: Path, differences: Sequence[Di
 
     differences: of the runs, which the page names.
     """
-    distances = {one.name: one.distances for one in measured}
-    similarities = {one.name: one.similarities for one in measured}
     charts = [
-        _draw_layer_curves("distances", "L2 distance of input and output", distances),
-        _draw_layer_curves("similarities", "Cosine similarity of input and output", similarities),
+        _draw_layer_curves(
+            "distances", "L2 distance of input and output", {one.name: one.distances for one in measured}
+        ),
+        _draw_layer_curves(
+            "similarities", "Cosine similarity of input and output", {one.name: one.similarities for one in measured}
+        ),
     ]
     title, about = "Layers", "How much each layer changes its input, as means over the tokens of validation rows."
     sections = [PageSection(name="charts", title="Charts", body=render_charts(charts))]
     if differences:
         rows = [(one.what, *one.values, one.means) for one in differences]
-        heads = ("", *(one.name for one in measured), "therefore")
-        sections.append(
-            PageSection(name="differences", title="Not measured alike", body=render_table(heads, rows, kind="prose"))
-        )
+        table = render_table(("", *(one.name for one in measured), "therefore"), rows, kind="prose")
+        sections.append(PageSection(name="differences", title="Not measured alike", body=table))
     write_output(path, render_page(sections, kind="ALBERT training runs", title=title, about=about).encode())
 
 
@@ -270,7 +254,7 @@ def _draw_layer_curves(name: str, title: str, curves: Mapping[str, Sequence[floa
     plot = Plot((1, num_layers), (0, top), *ticks, "layer", series)
     for one, values in zip(series, curves.values(), strict=True):
         plot.line(one, list(enumerate(values, 1)), has_markers=True)
-    says = "; ".join(describe_points(run, list(enumerate(values, 1)), LOSS) for run, values in curves.items())
+    says = "; ".join(_describe_points(run, list(enumerate(values, 1)), LOSS) for run, values in curves.items())
     rows = [
         [f"{layer}", *("" if value is None else f"{value:.3f}" for value in values)]
         for layer, values in enumerate(zip_longest(*curves.values()), 1)

@@ -26,10 +26,13 @@ LONGEST_BY_PRODUCTS = 256  # tokens
 
 
 class PackedRows(NamedTuple):
-    """Where rows begin in the flattened batch, int32 [rows + 1], and the length of the longest.
+    """Where rows are in the flattened batch.
 
     Every cell is in a row: the kernel leaves other cells as they are in memory, and NaN would reach the gradients. Rows
     of no cells are allowed: the kernel skips them.
+
+    offsets: int32 [rows + 1], where each begins, and the end of the last.
+    longest: tokens of the longest.
     """
 
     offsets: Tensor

@@ -4,8 +4,8 @@
 
 model.safetensors has the weights by the names of model.py; training.safetensors the tensors of the optimiser and the
 sums of the metrics line that is not yet written; state.json everything else. No file holds code, and nothing is
-unpickled. Only these three files and the state.json.tmp of an earlier version are ever removed, and a folder only if it
-holds nothing else. A link is never removed, but read like what it points to.
+unpickled. Only these three files are ever removed, and a folder only if it holds nothing else. A link is never removed,
+but read like what it points to.
 """
 
 from __future__ import annotations
@@ -27,17 +27,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
-from albert_data.files import TEMPORARY_SUFFIX, sync_path
+from albert_data.files import TEMPORARY_SUFFIX, is_regular, sync_path
 from albert_data.train.config import AlbertConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, check_shape
 from albert_data.train.model.model import Albert
 from albert_data.train.reading import check_regular, explain, read_object, show
-from albert_data.train.run.optimizer import Lamb, Muon
 
 FORMAT_VERSION = 2
 WEIGHTS_FILE, TENSORS_FILE, STATE_FILE = "model.safetensors", "training.safetensors", "state.json"
 FILES = (WEIGHTS_FILE, TENSORS_FILE, STATE_FILE)
-_LEFT_OVER = f"{STATE_FILE}{TEMPORARY_SUFFIX}"  # of an earlier version that was killed while it saved
 
 Tensors = dict[str, Tensor]
 
@@ -49,16 +47,24 @@ def list_checkpoints(run: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
+def find_newest(run: Path, advice: str) -> Path:
+    """Return the newest checkpoint. Raises CheckpointError, with advice, if there is none."""
+    checkpoints = list_checkpoints(run)
+    if not checkpoints:
+        raise CheckpointError(f"{run}: the run has no checkpoint yet; {advice}")
+    return checkpoints[-1]
+
+
 def save_checkpoint(run: Path, step: int, *, weights: Tensors, tensors: Tensors, state: dict[str, Any]) -> Path:
     """Write the checkpoint of a step. On a full disk it removes what it wrote and raises OutputError."""
     folder = run / CHECKPOINTS_FOLDER
     path = folder / f"step-{step:08d}"
-    temporary = folder / f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
     with _explain_failure(path):
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob(f"step-*{TEMPORARY_SUFFIX}"):  # left by a run that was killed
-            if re.fullmatch(r"step-[0-9]{8,}(\.[0-9a-f]+)?\.tmp", old.name):
+            if re.fullmatch(r"step-[0-9]{8,}\.[0-9a-f]+\.tmp", old.name):
                 _remove(old)
+        temporary = _name_temporary(path)
         try:
             temporary.mkdir()
             text = json.dumps({"format_version": FORMAT_VERSION, "step": step, **state}, indent=2, sort_keys=True)
@@ -71,7 +77,7 @@ def save_checkpoint(run: Path, step: int, *, weights: Tensors, tensors: Tensors,
                 (temporary / name).chmod(mode)
                 sync_path(temporary / name)
             sync_path(temporary)
-            _take_name(temporary, path)
+            temporary.rename(path)
         except BaseException:
             _remove(temporary)
             raise
@@ -79,22 +85,17 @@ def save_checkpoint(run: Path, step: int, *, weights: Tensors, tensors: Tensors,
     return path
 
 
-def _take_name(temporary: Path, path: Path) -> None:
-    try:
-        temporary.rename(path)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.ENOTDIR):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
-        raise
+def _name_temporary(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
 
 
 @contextmanager
 def _explain_failure(path: Path) -> Iterator[None]:
     try:
         yield
-    except FileExistsError as error:
-        raise OutputError(f"{path}: is not a checkpoint of this run; move it away, then --resume") from error
     except (OSError, SafetensorError) as error:  # safetensors raises its own error for a full disk
+        if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.ENOTDIR, errno.EEXIST):
+            raise OutputError(f"{path}: is not a checkpoint of this run; move it away, then --resume") from error
         raise OutputError(
             f"{path}: can't write the checkpoint: {error}; older ones are complete: free some space, then --resume"
         ) from error
@@ -108,8 +109,7 @@ def prune_checkpoints(run: Path, *, keep: int) -> list[Path]:
             if path.is_symlink():
                 kept.append(path)
             elif _holds_only_ours(path):
-                renamed = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
-                path.rename(renamed)  # so that a kill does not leave half a checkpoint under this name
+                renamed = path.rename(_name_temporary(path))  # so that a kill leaves no half of it under this name
                 _remove(renamed)
             else:
                 _remove_files(path)
@@ -120,12 +120,7 @@ def prune_checkpoints(run: Path, *, keep: int) -> list[Path]:
 def _holds_only_ours(folder: Path) -> bool:
     if folder.is_symlink() or not folder.is_dir():
         return False
-    return all(name in (*FILES, _LEFT_OVER) and _is_file(folder / name) for name in os.listdir(folder))
-
-
-def _is_file(path: Path) -> bool:
-    """Whether it is a file and not a link to one."""
-    return path.is_file() and not path.is_symlink()
+    return all(name in FILES and is_regular(folder / name) for name in os.listdir(folder))
 
 
 def _remove(folder: Path) -> None:
@@ -136,8 +131,8 @@ def _remove(folder: Path) -> None:
 
 
 def _remove_files(folder: Path) -> None:
-    for path in (folder / name for name in (*FILES, _LEFT_OVER)):
-        if _is_file(path):
+    for path in (folder / name for name in FILES):
+        if is_regular(path):
             path.unlink()
 
 
@@ -186,36 +181,3 @@ def load_model(path: Path) -> Albert:
     except (TypeError, KeyError, RuntimeError, ConfigError) as error:
         raise CheckpointError(f"{path}: its weights do not match its config ({explain(error)})") from error
     return model.eval()
-
-
-def pack_optimizer(optimizer: torch.optim.Optimizer) -> Tensors:
-    """Return the tensors of an optimiser, by "optimizer.PARAMETER.NAME"."""
-    state = optimizer.state_dict()["state"]
-    return {f"optimizer.{i}.{name}": tensor for i, tensors in state.items() for name, tensor in tensors.items()}
-
-
-def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
-    """Load the tensors of `pack_optimizer`: none before the first step; after it, all tensors of every parameter.
-
-    Raises ValueError for anything else: PyTorch's fused AdamW does not check shapes and would read other memory.
-    """
-    state: dict[int, Tensors] = {}
-    for key, tensor in tensors.items():
-        owner, _, rest = key.partition(".")
-        if owner == "optimizer":
-            number, _, name = rest.partition(".")
-            state.setdefault(int(number), {})[name] = tensor
-    parameters = [(p, group) for group in optimizer.param_groups for p in group["params"]]
-    if state and set(state) != set(range(len(parameters))):
-        raise ValueError("the optimiser's state is not that of its parameters")
-    for index, found in state.items():
-        parameter, group = parameters[index]
-        shapes = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameter.shape)
-        if isinstance(optimizer, Muon) and group["num_blocks"]:
-            del shapes["exp_avg_sq"]
-        if not isinstance(optimizer, Lamb):
-            shapes["step"] = torch.Size()
-        kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in found.items()}
-        if kinds != {name: (shape, torch.float32) for name, shape in shapes.items()}:
-            raise ValueError(f"the optimiser's state of parameter {index} has other shapes")
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -55,26 +55,12 @@ def training_flops(
     num_tokens are the cells of the batch, and row_len the mean number of tokens that a token attends to.
     """
     num_tokens = round(num_rows * row_len) if num_tokens is None else num_tokens
-    hidden, embedding = config.hidden_size, config.embedding_size
-    per_inner_layer = (
-        _product(num_tokens, hidden, 3 * hidden)  # queries, keys and values
-        + round(2 * _product(num_tokens, hidden, 1) * row_len)  # scores, and the mixing of values, over all heads
-        + _product(num_tokens, hidden, hidden)  # out
-        + 2 * _product(num_tokens, hidden, config.ffn_size)  # up and down
-    )
-    forward = (
-        _product(num_tokens, embedding, hidden)
-        + len(config.inner_layers()) * per_inner_layer
-        + (_product(num_rows, hidden, hidden) if config.task.orders else 0)  # pooler
-        + _product(num_rows, hidden, len(config.task.orders))
-        + _product(num_masked, hidden, embedding)
-        + _product(num_masked, embedding, config.vocab_size)
-    )
-    return FORWARD_AND_BACKWARD * forward
-
-
-def _product(num_rows: int, inner: int, num_columns: int) -> int:
-    return 2 * num_rows * inner * num_columns
+    h, e, num_labels = config.hidden_size, config.embedding_size, len(config.task.orders)
+    # Queries, keys, values and out; up and down; then scores and the mixing of values, over all heads.
+    layer = 2 * num_tokens * (4 * h * h + 2 * h * config.ffn_size) + round(4 * num_tokens * h * row_len)
+    pooler = h * h if num_labels else 0
+    rest = num_tokens * e * h + num_rows * (pooler + h * num_labels) + num_masked * (h * e + e * config.vocab_size)
+    return FORWARD_AND_BACKWARD * (len(config.inner_layers()) * layer + 2 * rest)
 
 
 def peak_flops(device_name: str, precision: str) -> float | None:

@@ -27,9 +27,10 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """A device, the name of a format, and the reasons for both, which are shown to the user.
+    """A device and a number format, and the reasons for both, which are shown to the user.
 
     device_info: of a GPU, the name that CUDA gives it; of a CPU, the reason why it was chosen, such as "as asked".
+    format: bf16, fp16 or fp32.
     """
 
     device: torch.device
@@ -45,9 +46,6 @@ class Precision:
         """Whether the loss is scaled. In the other formats the scaler's scale stays 1; it only skips updates."""
         return self.format == "fp16"
 
-    def gradient_scaler(self) -> torch.amp.GradScaler:
-        return torch.amp.GradScaler(self.device.type, init_scale=2.0**16 if self.is_scaled else 1.0)
-
 
 def choose_precision(precision: str, device: str, ranks: Ranks = ALONE) -> Precision:
     """Choose by two settings of TrainConfig and the machine. Raises ConfigError if the machine lacks the device.
@@ -57,20 +55,21 @@ def choose_precision(precision: str, device: str, ranks: Ranks = ALONE) -> Preci
     was chosen.
     """
     chosen, device_info = choose_device(device, ranks)
-    capability = torch.cuda.get_device_capability(chosen) if chosen.type == "cuda" else None
-    name, format_reason = choose_format(precision, capability)
-    if chosen.type == "cuda":
+    is_gpu = chosen.type == "cuda"
+    name, reason = choose_format(precision, torch.cuda.get_device_capability(chosen) if is_gpu else None)
+    if is_gpu:
         torch.cuda.set_device(chosen)  # NCCL uses the current device
         # On Hopper (PyTorch 2.11 and later, issue 196678) cuDNN's backward pass returns NaN for rows of 64, 192, 320,
         # ... tokens with a mask. A context around the forward pass would not cover layers that are recomputed.
         torch.backends.cuda.enable_cudnn_sdp(False)
-    if chosen.type == "cuda" and name == "fp32":
+    if is_gpu and name == "fp32":
         torch.set_float32_matmul_precision("high")
-        format_reason += "; products of float32 run as TF32"
-    return Precision(device=chosen, device_info=device_info, format=name, format_reason=format_reason)
+        reason += "; products of float32 run as TF32"
+    return Precision(device=chosen, device_info=device_info, format=name, format_reason=reason)
 
 
 def choose_device(device: str, ranks: Ranks = ALONE) -> tuple[torch.device, str]:
+    """Return the device of this process, and its `device_info`. Raises ConfigError if the machine lacks it."""
     num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device == "auto" and num_gpus == 0:
         return torch.device("cpu"), "PyTorch finds no CUDA GPU"
@@ -88,7 +87,7 @@ def choose_device(device: str, ranks: Ranks = ALONE) -> tuple[torch.device, str]
             f"device is {device!r}, but PyTorch {torch.__version__} finds {num_gpus} CUDA GPUs; "
             "choose another with --device, or --device cpu"
         )
-    return torch.device("cuda", index), f"{torch.cuda.get_device_name(index)}"
+    return torch.device("cuda", index), torch.cuda.get_device_name(index)
 
 
 def choose_preset(device: str) -> str:
@@ -115,10 +114,11 @@ def choose_format(precision: str, capability: tuple[int, int] | None) -> tuple[s
     if precision != "auto":
         return precision, "as asked"
     if capability is None:
-        found = next((flag for flag in BF16_FLAGS if flag in _read_cpu_flags()), None)
-        if found is None:
+        flags = _read_cpu_flags()
+        found = [flag for flag in BF16_FLAGS if flag in flags]
+        if not found:
             return "fp32", "the processor has no products of bfloat16"
-        return "bf16", f"the processor multiplies it fast ({found})"
+        return "bf16", f"the processor multiplies it fast ({found[0]})"
     version = f"compute capability {capability[0]}.{capability[1]}"
     if capability >= BF16_CAPABILITY:
         return "bf16", f"GPUs of {version} support it, and it needs no loss scaling"

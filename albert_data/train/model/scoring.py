@@ -31,7 +31,11 @@ _SHORTEST = 8  # tokens that a row counts as at least: the logits of 3-token row
 
 
 class EncodedSentence(NamedTuple):
-    """input_ids: with [CLS] and [SEP]. word_ends: for each token the index after its word, or 0 if it has no score."""
+    """A sentence as tokens.
+
+    input_ids: int64 [T], with [CLS] and [SEP].
+    word_ends: int64 [T], for each token the index after its word, or 0 if it has no score.
+    """
 
     input_ids: np.ndarray
     word_ends: np.ndarray
@@ -72,15 +76,15 @@ class AlbertLm:
         self.max_len, self.mask_id = model.config.max_positions, tokenizer.mask_id
 
     def encode(self, sentences: list[str]) -> list[EncodedSentence]:
-        ids, offsets = self._tokenizer.encode([sentence.strip() for sentence in sentences])
-        return [self._add_specials(part) for part in np.split(ids, offsets[1:-1])]
-
-    def _add_specials(self, ids: np.ndarray) -> EncodedSentence:
-        begins = np.flatnonzero(find_word_starts(ids, self._tokenizer.word_rule()))
-        ends = np.append(begins[1:], len(ids))[: len(begins)]
-        word_ends = np.repeat(ends, ends - begins) + 1  # [CLS] moves each index by one
-        input_ids = np.concatenate(([self._tokenizer.cls_id], ids, [self._tokenizer.sep_id]))
-        return EncodedSentence(input_ids.astype(np.int64), np.pad(word_ends, 1))
+        tokenizer, found = self._tokenizer, []
+        all_ids, offsets = tokenizer.encode([sentence.strip() for sentence in sentences])
+        for ids in np.split(all_ids, offsets[1:-1]):
+            begins = np.flatnonzero(find_word_starts(ids, tokenizer.word_rule()))
+            ends = np.append(begins[1:], len(ids))[: len(begins)]
+            word_ends = np.repeat(ends, ends - begins) + 1  # [CLS] moves each index by one
+            input_ids = np.concatenate(([tokenizer.cls_id], ids, [tokenizer.sep_id])).astype(np.int64)
+            found.append(EncodedSentence(input_ids, np.pad(word_ends, 1)))
+        return found
 
     def to(self, device: torch.device) -> None:
         self._model.to(device)
@@ -105,20 +109,23 @@ def score_pairs(
     is_cpu = choose_device(config.device)[0].type == "cpu"
     precision = choose_precision("fp32" if is_cpu and config.precision == "auto" else config.precision, config.device)
     sentences, numbers = _encode_distinct(model, pairs)
+    num_pieces = sum(int(np.count_nonzero(sentence.word_ends)) for sentence in sentences)
+    if progress is not None:
+        progress.start("Scoring sentences", num_pieces, "rows")
     model.to(precision.device)
     began = time.perf_counter()
     scores = _score_sentences(model, sentences, config.batch_tokens, precision, progress)
     seconds = time.perf_counter() - began
-    good_scores, bad_scores = scores[numbers].T.tolist()
-    for pair, good, bad in zip(pairs, good_scores, bad_scores, strict=True):
-        if not np.isfinite(good) or not np.isfinite(bad):
+    for pair, own in zip(pairs, scores[numbers], strict=True):
+        if not np.isfinite(own).all():
             raise CheckpointError(f"{pair.origin}: the model's score is not a number; its weights are damaged")
+    good_scores, bad_scores = scores[numbers].T.tolist()
     return ScoredPairs(
         pairs=pairs,
         good_scores=good_scores,
         bad_scores=bad_scores,
         num_sentences=len(sentences),
-        num_pieces=_count_pieces(sentences),
+        num_pieces=num_pieces,
         seconds=seconds,
     )
 
@@ -132,24 +139,17 @@ def _encode_distinct(model: MaskedLm, pairs: Sequence[SentencePair]) -> tuple[li
     distinct: dict[tuple[bytes, bytes], tuple[int, EncodedSentence]] = {}
     numbers = []
     for index, sentence in enumerate(encoded):
-        _check_len(sentence, model.max_len, pairs[index // 2].origin, ("good", "bad")[index % 2])
+        what = f"{pairs[index // 2].origin}: {('good', 'bad')[index % 2]}"
+        if not sentence.word_ends.any():
+            raise InputError(f"{what} has no pieces, only characters that the tokenizer drops")
+        if len(sentence.input_ids) > model.max_len:
+            raise InputError(
+                f"{what} has {len(sentence.input_ids):,} tokens, but the model has {model.max_len:,} positions; "
+                "shorten the sentence or remove the line"
+            )
         key = (sentence.input_ids.tobytes(), sentence.word_ends.tobytes())
         numbers.append(distinct.setdefault(key, (len(distinct), sentence))[0])
     return [sentence for _, sentence in distinct.values()], np.array(numbers).reshape(-1, 2)
-
-
-def _check_len(sentence: EncodedSentence, max_len: int, origin: str, field: str) -> None:
-    if not sentence.word_ends.any():
-        raise InputError(f"{origin}: {field} has no pieces, only characters that the tokenizer drops")
-    if len(sentence.input_ids) > max_len:
-        raise InputError(
-            f"{origin}: {field} has {len(sentence.input_ids):,} tokens, but the model has {max_len:,} positions; "
-            "shorten the sentence or remove the line"
-        )
-
-
-def _count_pieces(sentences: list[EncodedSentence]) -> int:
-    return sum(int(np.count_nonzero(sentence.word_ends)) for sentence in sentences)
 
 
 @torch.inference_mode()
@@ -161,18 +161,17 @@ def _score_sentences(
     progress: Progress | None,
 ) -> np.ndarray:
     """Return the score of each sentence, float64."""
-    if progress is not None:
-        progress.start("Scoring sentences", _count_pieces(sentences), "rows")
     owners, log_probs = [], []
     try:
-        for batch in _make_batches(sentences, model.mask_id, batch_tokens):
+        for sentences_B, *arrays in _make_batches(sentences, model.mask_id, batch_tokens):
+            input_ids_BT, positions_B, labels_B = (torch.from_numpy(one).to(precision.device) for one in arrays)
             with precision.autocast():
-                logits_BV = model.predict(_put(batch.input_ids_BT, precision), _put(batch.positions_B, precision))
+                logits_BV = model.predict(input_ids_BT, positions_B)
             # They stay on the device, so that it computes while the next batch is made.
-            log_probs.append(-F.cross_entropy(logits_BV.float(), _put(batch.labels_B, precision), reduction="none"))
-            owners.append(batch.sentences_B)
+            log_probs.append(-F.cross_entropy(logits_BV.float(), labels_B, reduction="none"))
+            owners.append(sentences_B)
             if progress is not None:
-                progress.advance(len(batch.labels_B))
+                progress.advance(len(labels_B))
         weights = torch.cat(log_probs).double().cpu().numpy()
     except torch.OutOfMemoryError as error:
         raise ConfigError(
@@ -181,21 +180,14 @@ def _score_sentences(
     return np.bincount(np.concatenate(owners), weights, len(sentences))
 
 
-def _put(array: np.ndarray, precision: Precision) -> Tensor:
-    return torch.from_numpy(array).to(precision.device)
+def _make_batches(
+    sentences: list[EncodedSentence], mask_id: int, batch_tokens: int
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield the rows of all sentences, longest first: if memory is too small, that shows at once.
 
-
-class _Batch(NamedTuple):
-    """Rows of equal length, each with the masks of one piece: at positions_B, with id labels_B, of sentences_B."""
-
-    sentences_B: np.ndarray
-    input_ids_BT: np.ndarray
-    positions_B: np.ndarray
-    labels_B: np.ndarray
-
-
-def _make_batches(sentences: list[EncodedSentence], mask_id: int, batch_tokens: int) -> Iterator[_Batch]:
-    """Yield the rows of all sentences, longest first: if memory is too small, that shows at once."""
+    Of rows of equal length, each with the masks of one piece: the number of the sentence, the input ids, the position
+    and the id of the piece.
+    """
     numbers_by_len: dict[int, list[int]] = {}
     for number, sentence in enumerate(sentences):
         numbers_by_len.setdefault(len(sentence.input_ids), []).append(number)
@@ -212,4 +204,4 @@ def _make_batches(sentences: list[EncodedSentence], mask_id: int, batch_tokens: 
             end_B = ends_ST[owner_B, position_B]
             # A word of pieces 3, 4, 5: the row of 4 masks 4 and 5, and sees 3.
             input_ids_BT[(column_T >= position_B[:, None]) & (column_T < end_B[:, None])] = mask_id
-            yield _Batch(numbers_S[owner_B], input_ids_BT, position_B, labels_B)
+            yield numbers_S[owner_B], input_ids_BT, position_B, labels_B

@@ -7,7 +7,7 @@ of at most 80 columns. A shared or tied parameter counts once.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 
@@ -39,18 +39,17 @@ class Sizes:
 
 
 def count_parameters(config: AlbertConfig) -> Sizes:
-    """Count the parameters of the `train.model.Albert` with this config."""
+    """Count the parameters of the `Albert` with this config."""
     v, e, h, ffn = config.vocab_size, config.embedding_size, config.hidden_size, config.ffn_size
-    norm = 2 * h
-    num_segments = 2
+    num_segments, num_labels = 2, len(config.task.orders)
     return Sizes(
         embeddings=(v + config.max_positions + num_segments) * e + 2 * e,  # 2 * e: the LayerNorm
         projection=_linear(e, h),
-        attention=config.num_attentions * (4 * _linear(h, h) + norm),
-        ffn=config.num_ffns * (_linear(h, ffn) + _linear(ffn, h) + norm),
-        pooler=_linear(h, h) if config.task.orders else 0,
-        mlm_head=_linear(h, e) + 2 * e + v,  # 2 * e: the LayerNorm; v: the bias
-        sop_head=_linear(h, len(config.task.orders)),
+        attention=config.num_attentions * (4 * _linear(h, h) + 2 * h),
+        ffn=config.num_ffns * (_linear(h, ffn) + _linear(ffn, h) + 2 * h),
+        pooler=_linear(h, h) if num_labels else 0,
+        mlm_head=_linear(h, e) + 2 * e + v,  # v: the bias
+        sop_head=_linear(h, num_labels),
     )
 
 
@@ -58,8 +57,7 @@ def _linear(num_inputs: int, num_outputs: int) -> int:
     return num_inputs * num_outputs + num_outputs
 
 
-@dataclass(frozen=True, kw_only=True)
-class PaperRow:
+class PaperRow(NamedTuple):
     """A row of Lan et al. 2020, table 1. millions: the parameters as stated there."""
 
     name: str
@@ -72,14 +70,18 @@ _BERT_LARGE = AlbertConfig(
     embedding_size=1024, hidden_size=1024, num_layers=24, num_heads=16, ffn_size=4096, share="none", dropout=0.1
 )
 PAPER = (
-    PaperRow(name="ALBERT base", config=MODEL_PRESETS["base"], millions=12),
-    PaperRow(name="ALBERT large", config=MODEL_PRESETS["large"], millions=18),
-    PaperRow(name="ALBERT xlarge", config=MODEL_PRESETS["xlarge"], millions=60),
-    PaperRow(name="ALBERT xxlarge", config=MODEL_PRESETS["xxlarge"], millions=235),
-    PaperRow(name="BERT base", config=_BERT_BASE, millions=108),
-    PaperRow(name="BERT large", config=_BERT_LARGE, millions=334),
+    PaperRow("ALBERT base", MODEL_PRESETS["base"], 12),
+    PaperRow("ALBERT large", MODEL_PRESETS["large"], 18),
+    PaperRow("ALBERT xlarge", MODEL_PRESETS["xlarge"], 60),
+    PaperRow("ALBERT xxlarge", MODEL_PRESETS["xxlarge"], 235),
+    PaperRow("BERT base", _BERT_BASE, 108),
+    PaperRow("BERT large", _BERT_LARGE, 334),
 )
-_PAPER_NOTES = """\
+_PAPER_HEAD = """\
+Millions        the paper   embeddings   with projection   with the
+                  says      and layers     and pooler        heads
+"""
+_PAPER_NOTES = """
   Of xxlarge the paper says 235M; Google's released code makes 223M, as here.
   BERT is this code with share none and E = H. The paper's 108M and 334M are its
   embeddings and layers; its count of ALBERT includes projection and pooler."""
@@ -129,14 +131,9 @@ def describe_parts(config: AlbertConfig) -> str:
 
 def describe_paper() -> str:
     """Compare the paper's table with the counts of the same models here."""
-    lines = [
-        "Millions        the paper   embeddings   with projection   with the",
-        "                  says      and layers     and pooler        heads",
-    ]
+    lines = []
     for row in PAPER:
         sizes = count_parameters(row.config)
-        millions = [count / 1e6 for count in (sizes.embeddings + sizes.layers, sizes.without_heads, sizes.all)]
-        lines.append(
-            f"  {row.name:<16}{row.millions:>5}{millions[0]:>14.1f}{millions[1]:>16.1f}{millions[2]:>14.1f}".rstrip()
-        )
-    return "\n".join([*lines, _PAPER_NOTES])
+        layers, kept, whole = (n / 1e6 for n in (sizes.embeddings + sizes.layers, sizes.without_heads, sizes.all))
+        lines.append(f"  {row.name:<16}{row.millions:>5}{layers:>14.1f}{kept:>16.1f}{whole:>14.1f}")
+    return _PAPER_HEAD + "\n".join(lines) + _PAPER_NOTES

@@ -1,4 +1,9 @@
-"""Measures the progress of a training run by steps, epochs or the clock, and gives the learning rate."""
+"""The length of a run: how much of it is done, by steps, epochs or the clock; the learning rate; and what is due when.
+
+What the settings leave open follows the length of the run, so that a short one has curves too. In a run of a given
+number of steps, lines of metrics, evaluations and checkpoints come after so many steps; with `minutes` the number of
+steps is not known, and each comes after a share of the time. Imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 from albert_data.train.config import TrainConfig
-from albert_data.train.run.optimizer import lr_at
-
-# ---- when a line of metrics, an evaluation and a checkpoint are due, and how many rows an evaluation reads ----
-#
-# What the settings leave open follows the length of the run, so that a short one has curves too. A run of a given
-# number of steps gets intervals in steps. In a run with `minutes` the number of steps is not known: there each is due
-# after a share of the time.
 
 FIELDS = {"log": "log_every", "evaluation": "eval_every", "checkpoint": "save_every"}
 POINTS = {"log": 50, "evaluation": 10, "checkpoint": 10}  # at least so many in a run
@@ -28,6 +26,15 @@ ROWS_PER_MINUTE = 100
 TOKENS_PER_PIECE = 100
 EVALUATION_SHARE = 0.1  # of the products that a run computes
 UPDATE_COST = 3  # how many times the products of reading a row an update computes for it
+SAFETY_FACTOR = 1.25  # the last evaluation and checkpoint may be slower than the ones before
+MIN_SECONDS = 1.0  # the least that each of the two is assumed to take
+REST = 4  # times the seconds of an evaluation or a checkpoint: updates before the next one
+FIRST_SHARE = 1e-3  # what the first update is assumed to take of a run with `minutes`: no update was timed before it
+
+
+def count_steps(config: TrainConfig, steps_per_epoch: int) -> int | None:
+    """The updates of a run; None with `minutes`."""
+    return config.steps if config.epochs is None else max(1, round(config.epochs * steps_per_epoch))
 
 
 def choose_intervals(config: TrainConfig, num_steps: int | None, max_seq_len: int) -> TrainConfig:
@@ -35,8 +42,7 @@ def choose_intervals(config: TrainConfig, num_steps: int | None, max_seq_len: in
     chosen: dict[str, Any] = {}
     if config.eval_rows is None:
         if num_steps is None:
-            assert config.minutes is not None
-            rows = config.minutes * ROWS_PER_MINUTE
+            rows = (config.minutes or 0) * ROWS_PER_MINUTE
         else:
             tokens = UPDATE_COST * EVALUATION_SHARE * num_steps * config.batch_tokens
             rows = tokens / (POINTS["evaluation"] * max_seq_len)
@@ -78,27 +84,14 @@ class Intervals:
         self._last[work] = step, share
 
 
-# ---- budget ----
-
-SAFETY_FACTOR = 1.25  # the last evaluation and checkpoint may be slower than the ones before
-MIN_SECONDS = 1.0  # the least that each of the two is assumed to take
-REST = 4  # times the seconds of an evaluation or a checkpoint: updates before the next one
-FIRST_SHARE = 1e-3  # what the first update is assumed to take of a run with `minutes`: no update was timed before it
-
-
-def count_steps(config: TrainConfig, steps_per_epoch: int) -> int | None:
-    """The updates of a run; None with `minutes`."""
-    return config.steps if config.epochs is None else max(1, round(config.epochs * steps_per_epoch))
-
-
 class Budget:
-    """The share of a run that is done, 0 to 1.
+    """The share of a run that is done, 0 to 1. With `minutes`, all ranks use what the first rank's clock says.
 
-    began: by `clock`, in seconds, at the start of this process; seconds: spent on the run by earlier processes.
-    With `minutes`, the share is 0 until `begin`: the learning rate would otherwise skip a part of its warm-up while
-    the model is compiled. schedule_begin: the seconds of the run at that moment; None before it.
-    work_seconds: how long the latest evaluation and checkpoint took.
-    A checkpoint keeps the seconds, schedule_begin and work_seconds.
+    began: by `clock`, in seconds, at the start of this process.
+    seconds: spent on the run by earlier processes.
+    schedule_begin: the seconds of the run at which `begin` was first called; None before. With `minutes` the share is 0
+    until then: the learning rate would otherwise skip a part of its warm-up while the model is compiled.
+    work_seconds: how long the latest "evaluation" and "checkpoint" took.
     """
 
     def __init__(
@@ -141,8 +134,7 @@ class Budget:
     @property
     def _updates_end(self) -> float:
         """The seconds of the run at which the last update of a run with `minutes` ends."""
-        assert self._config.minutes is not None
-        return self._config.minutes * 60 - self.end_seconds
+        return (self._config.minutes or 0) * 60 - self.end_seconds
 
     def note(self, work: str, seconds: float) -> None:
         """Remember how long an "evaluation" or a "checkpoint" took, as an estimate for the last one."""
@@ -166,7 +158,7 @@ class Budget:
             self.schedule_begin = self._first_seconds
 
     def share_done(self, step: int) -> float:
-        """The share of the run done before update `step`. With `minutes`, all ranks use the first rank's share."""
+        """The share of the run done before update `step`."""
         if self.num_steps is not None:
             return step / self.num_steps
         end, now = self._updates_end, self.seconds
@@ -180,10 +172,7 @@ class Budget:
         return max(0, round((self._updates_end - self.seconds) / seconds_per_step))
 
     def share_per_step(self, step: int) -> float:
-        """The share that an update takes, above 0: the mean of this process, without evaluations and checkpoints.
-
-        With `minutes`, all ranks use the first rank's.
-        """
+        """The share that an update takes, above 0: the mean of this process, without evaluations and checkpoints."""
         if self.num_steps is not None:
             return 1 / self.num_steps
         if step == self._first_step or self.schedule_begin is None:
@@ -202,10 +191,22 @@ class Budget:
 
         With `minutes` it follows the clock of this rank alone.
         """
-        first, last = self._config.mask_prob, self._config.last_mask_prob
-        assert first is not None
-        return round(first + (0 if last is None else last - first) * min(1.0, self.share_done(step)), 2)
+        first = self._config.mask_prob or 0.0
+        last = self._config.last_mask_prob or first
+        return round(first + (last - first) * min(1.0, self.share_done(step)), 2)
 
     def is_last(self, step: int, share: float, per_step: float) -> bool:
         """Whether update `step`, which begins with `share` of the run done, is the last."""
         return step + 1 >= self.num_steps if self.num_steps is not None else share + per_step >= 1
+
+
+def lr_at(done: float, total: float, config: TrainConfig, *, per_step: float = 1) -> float:
+    """The learning rate of the step that begins when `done` of `total` is done. per_step: what one step adds to `done`.
+
+    It rises to `lr` in the warm-up, a whole number of steps, then falls linearly to 0. A step of the warm-up uses the
+    rate of its end, so that the rate of the first step is not 0.
+    """
+    warmup = round(config.warmup_share * total / per_step) * per_step
+    if done < warmup:
+        return config.lr * min(1.0, (done + per_step) / warmup)
+    return config.lr * max(0.0, (total - done) / (total - warmup)) if total > warmup else config.lr

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
+from albert_data.shards.reader import Shards
 from albert_data.train.config import TrainConfig
 from albert_data.train.data.batch import BatchShape, empty_batch
-from albert_data.train.data.loader import Rows, ShardLoader
+from albert_data.train.data.loader import ShardLoader, fixed_shapes
 from albert_data.train.data.order import BUCKET, padded_len
 from albert_data.train.model.model import Albert
-from albert_data.train.run.evaluation import fixed_shapes
 from albert_data.train.run.memory import halve_batches
-
-if TYPE_CHECKING:  # it imports this module
-    from albert_data.train.run.session import Session
+from albert_data.train.run.state import Session
 
 # Compiled programs of a function for each length of rows: training, evaluation, other micro-batches, many masks.
 GRAPHS_PER_LEN = 8
@@ -70,7 +68,7 @@ def compile_model(model: Albert) -> None:
 def warm_up(
     session: Session,
     loader: ShardLoader,
-    validation: Rows | None,
+    validation: Shards | None,
     *,
     must_stop: Callable[[], bool],
     say: Callable[[str], None],
@@ -84,9 +82,8 @@ def warm_up(
     """
     work = [(shape, True) for shape in loader.shapes()]
     if validation is not None:
-        num_rows = session.config.eval_rows or len(validation)
-        shapes = fixed_shapes(validation, num_rows=num_rows, batch_tokens=loader.tokens_at_once)
-        work += [(shape, False) for shape in shapes]
+        num_rows, batch_tokens = session.config.eval_rows or len(validation), loader.tokens_at_once
+        work += [(shape, False) for shape in fixed_shapes(validation, num_rows=num_rows, batch_tokens=batch_tokens)]
     say(f"compiling for {len(work)} shapes of batches, before the learning rate begins to rise")
     for shape, is_update in work:
         if must_stop():

@@ -1,8 +1,12 @@
-"""Measures how well a model predicts validation rows, and how well token frequencies alone would."""
+"""Measures how well a model predicts validation rows, and how well token frequencies alone would.
+
+Shape letters beside those of batch.py: R evaluated rows, S scripts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,11 +16,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from albert_data.errors import ShardError
+from albert_data.shards.reader import Shards
 from albert_data.tokenizer.piece_texts import find_script, num_bytes
 from albert_data.tokenizer.words import SPACE
-from albert_data.train.data.batch import NO_LABEL, Batch, BatchShape
-from albert_data.train.data.loader import RowReader, Rows
-from albert_data.train.data.order import RowBatch, cut_batches, rows_per_batch
+from albert_data.train.data.batch import NO_LABEL, Batch
+from albert_data.train.data.loader import fixed_batches
 from albert_data.train.distributed import ALONE, Ranks
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import Precision
@@ -33,7 +37,7 @@ MIN_SHARE = 0.01  # of the rows; a script of less is hardly part of the text
 @torch.no_grad()
 def evaluate(
     model: Albert,
-    shards: Rows,
+    shards: Shards,
     precision: Precision,
     *,
     num_rows: int,
@@ -81,14 +85,15 @@ def _add_by_row(logits_NV: Tensor, batch: Batch) -> Tensor:
     return nats_B.index_add_(0, batch.masked_indices_N // batch.input_ids_BT.shape[1], torch.cat(nats_N).double())
 
 
-def judge_accuracy(shards: Rows, right: np.ndarray) -> Figures:
+def judge_accuracy(shards: Shards, right: np.ndarray) -> Figures:
     """What the accuracy of the sentence task on the first rows is to be compared with; without labels, `num_documents`.
 
     right: float64, 1 for each row whose label was predicted.
-    sop_majority: the share of the most frequent label, which a model that learnt nothing reaches; sop_entropy: the loss
-    of predicting by the frequencies of the labels. sop_error: the standard error of the accuracy, for documents drawn
-    at random, since rows of one document are alike; it is at least that of independent rows, since few documents show
-    little of their spread. num_documents: of all these rows.
+    sop_majority: the share of the most frequent label, which a model that learnt nothing reaches.
+    sop_entropy: the loss of predicting by the frequencies of the labels.
+    sop_error: the standard error of the accuracy, for documents drawn at random, since rows of one document are alike;
+    it is at least that of independent rows, since few documents show little of their spread.
+    num_documents: of all these rows.
     """
     parts = [shards.rows(rows) for rows in np.array_split(np.arange(len(right)), 1 + len(right) // ROWS_PER_READ)]
     labels, keys = (np.concatenate([getattr(part, name) for part in parts]) for name in ("sop_label", "document_keys"))
@@ -110,6 +115,26 @@ def judge_accuracy(shards: Rows, right: np.ndarray) -> Figures:
     }
 
 
+class Labels(NamedTuple):
+    """The labels of evaluated rows.
+
+    ids_N: int64, the original ids.
+    rows_N: int64, the row of each.
+    keys_R: uint64, the document key of each row.
+    scripts_R: int64, the number of each row's script.
+    """
+
+    ids_N: np.ndarray
+    rows_N: np.ndarray
+    keys_R: np.ndarray
+    scripts_R: np.ndarray
+
+    def count_pieces(self, num_scripts: int, vocab_size: int) -> np.ndarray:
+        """How often each piece is a label in rows of each script: int64, S x V."""
+        cells_N = self.scripts_R[self.rows_N] * vocab_size + self.ids_N
+        return np.bincount(cells_N, minlength=num_scripts * vocab_size).reshape(num_scripts, vocab_size)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
     """The MLM loss of predicting by token frequencies alone, on the rows that `evaluate` reads, in nats.
@@ -123,7 +148,8 @@ class Baseline:
     these labels. No other model of frequencies alone has a lower one. On few rows it is well below unigram_loss.
     unigram_scripts: how many scripts have a hundredth of the rows or more.
     label_bytes: the mean length of a label in UTF-8; None without the shards' tokenizer.
-    nats_R: the losses of each row's labels together; labels: the labels.
+    nats_R: float64, the losses of each row's labels together.
+    labels: the labels.
     """
 
     unigram_loss: float
@@ -140,9 +166,8 @@ class Baseline:
         since rows of one document are alike, and at least that of rows.
         """
         labels, difference_R = self.labels, nats_R - self.nats_R
-        excess_R = difference_R - difference_R.sum() / len(labels.ids_N) * np.bincount(
-            labels.rows_N, minlength=len(nats_R)
-        )
+        counts_R = np.bincount(labels.rows_N, minlength=len(nats_R))
+        excess_R = difference_R - difference_R.sum() / len(labels.ids_N) * counts_R
         _, documents_R = np.unique(labels.keys_R, return_inverse=True)
         spreads = [(np.bincount(owners, excess_R) ** 2).sum() for owners in (documents_R, np.arange(len(nats_R)))]
         return {
@@ -154,27 +179,19 @@ class Baseline:
         }
 
 
-class Labels(NamedTuple):
-    """The labels of rows. ids_N: original ids; rows_N: the row of each; keys_R, scripts_R: of each row."""
-
-    ids_N: np.ndarray
-    rows_N: np.ndarray
-    keys_R: np.ndarray
-    scripts_R: np.ndarray
-
-    def count_pieces(self, num_scripts: int, vocab_size: int) -> np.ndarray:
-        """How often each piece is a label in rows of each script: int64, S x V."""
-        cells_N = self.scripts_R[self.rows_N] * vocab_size + self.ids_N
-        return np.bincount(cells_N, minlength=num_scripts * vocab_size).reshape(num_scripts, vocab_size)
-
-
-def measure_baseline(train: Rows, validation: Rows, *, num_rows: int) -> Baseline | None:
+def measure_baseline(train: Shards, validation: Shards, *, num_rows: int) -> Baseline | None:
     """Return None if the evaluated rows have no labels."""
-    vocab_size, texts = train.manifest.tokenizer.vocab_size, _list_texts(validation)
+    vocab_size, texts = train.manifest.tokenizer.vocab_size, None
+    with suppress(ShardError):  # shards without their tokenizer
+        texts = list(validation.tokenizer.piece_texts)
     names, scripts_V = np.unique([find_script(text) for text in texts or [""] * vocab_size], return_inverse=True)
     labels = _read_labels(validation, num_rows, names, scripts_V)
     if not len(labels.ids_N):
         return None
+    label_bytes = None
+    if texts is not None:
+        bytes_V = [num_bytes(text) or len(text.replace(SPACE, " ").encode(errors="replace")) for text in texts]
+        label_bytes = float(np.array(bytes_V)[labels.ids_N].mean())
     seen_SV = _read_labels(train, BASELINE_ROWS, names, scripts_V).count_pieces(len(names), vocab_size)
     # The other scripts count as one label for each piece of the vocabulary, which matters for a script of few rows.
     others_SV = seen_SV.sum(0) - seen_SV + 1  # so that unseen tokens have a probability above 0
@@ -183,9 +200,6 @@ def measure_baseline(train: Rows, validation: Rows, *, num_rows: int) -> Baselin
     nats_N = nats_SV[labels.scripts_R[labels.rows_N], labels.ids_N]
     wanted_SV = labels.count_pieces(len(names), vocab_size)
     of_script_SV = wanted_SV / np.maximum(wanted_SV.sum(1, keepdims=True), 1)
-    label_bytes = (
-        None if texts is None else float(np.array([_count_bytes(text) for text in texts])[labels.ids_N].mean())
-    )
     return Baseline(
         unigram_loss=float(nats_N.mean()),
         unigram_entropy=float(-(wanted_SV * np.log(np.where(of_script_SV > 0, of_script_SV, 1))).sum() / len(nats_N)),
@@ -196,19 +210,7 @@ def measure_baseline(train: Rows, validation: Rows, *, num_rows: int) -> Baselin
     )
 
 
-def _list_texts(rows: Rows) -> list[str] | None:
-    """What each piece is in text; None for shards without their tokenizer."""
-    try:
-        return list(rows.tokenizer.piece_texts)
-    except ShardError:
-        return None
-
-
-def _count_bytes(text: str) -> int:
-    return num_bytes(text) or len(text.replace(SPACE, " ").encode(errors="replace"))
-
-
-def _read_labels(shards: Rows, num_rows: int, names: np.ndarray, scripts_V: np.ndarray) -> Labels:
+def _read_labels(shards: Shards, num_rows: int, names: np.ndarray, scripts_V: np.ndarray) -> Labels:
     """The labels of the first rows. A row has the script of most of its tokens, without those of none."""
     parts, num_scripts = [], len(names)
     for begin in range(0, min(num_rows, len(shards)), ROWS_PER_READ):
@@ -221,23 +223,3 @@ def _read_labels(shards: Rows, num_rows: int, names: np.ndarray, scripts_V: np.n
     if not parts:
         return Labels(*(np.zeros(0, np.int64) for _ in Labels._fields))
     return Labels(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-
-
-def fixed_batches(shards: Rows, *, num_rows: int, batch_tokens: int) -> Iterator[Batch]:
-    """Yield the first `num_rows` rows once, with their stored masks: the same batches of few shapes at each call.
-
-    A build shuffles the rows, so the first ones are a fair sample.
-    """
-    reader = RowReader(shards)
-    for row_batch, shape in _cut_fixed(reader, shards.lengths[:num_rows], batch_tokens):
-        yield from reader.read(row_batch, shape)
-
-
-def fixed_shapes(shards: Rows, *, num_rows: int, batch_tokens: int) -> list[BatchShape]:
-    """The shapes of the batches that `fixed_batches` yields, except the rare one with more masked tokens than usual."""
-    return sorted({shape for _, shape in _cut_fixed(RowReader(shards), shards.lengths[:num_rows], batch_tokens)})
-
-
-def _cut_fixed(reader: RowReader, lengths: np.ndarray, batch_tokens: int) -> Iterator[tuple[RowBatch, BatchShape]]:
-    for row_batch in cut_batches(np.arange(len(lengths)), lengths, batch_tokens):
-        yield row_batch, reader.shape(rows_per_batch(row_batch.row_len, batch_tokens), row_batch.row_len)

@@ -18,11 +18,12 @@ from torch import Tensor
 from albert_data.data import Examples
 from albert_data.errors import ShardError
 from albert_data.escaping import escape_controls
+from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts
 from albert_data.train.data.batch import NO_LABEL, collate
-from albert_data.train.data.loader import RowReader, Rows
+from albert_data.train.data.loader import RowReader
 from albert_data.train.model.model import Albert, Output
 from albert_data.wording import format_share
 
@@ -35,7 +36,14 @@ _GAP = "____"
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A row before masking, the bounds of the word to guess, and those of the tokens to show around it."""
+    """A word to guess.
+
+    ids: uint16 or uint32, its row before masking.
+    segment_a_len: of the row.
+    begin, end: the bounds of the word.
+    first, last: the bounds of the tokens to show around it.
+    is_cut_left, is_cut_right: whether the segment goes on there.
+    """
 
     ids: np.ndarray
     segment_a_len: int
@@ -58,7 +66,7 @@ class Answer(NamedTuple):
 class Guesser:
     """Asks a model for the same masked words each time. Equal weights give equal answers."""
 
-    def __init__(self, rows: Rows, *, count: int = 5, say: Callable[[str], None] = print) -> None:
+    def __init__(self, rows: Shards, *, count: int = 5, say: Callable[[str], None] = print) -> None:
         """Rows of a split are in random order, so the first ones are examples of all. There may be none.
 
         say: told why there are no guesses if memory runs out.
@@ -80,11 +88,15 @@ class Guesser:
         is_ordinary_V = torch.zeros(logits_NV.shape[1], dtype=torch.bool)
         is_ordinary_V[torch.from_numpy(tokenizer.ordinary_ids.astype(np.int64))] = True
         probs_NV = logits_NV.masked_fill(~is_ordinary_V, -torch.inf).softmax(-1)
-        parts = torch.split(probs_NV, [question.end - question.begin for question in questions])
-        return [_describe(question, probs, tokenizer) for question, probs in zip(questions, parts, strict=True)]
+        answers = []
+        for question, probs in zip(questions, torch.split(probs_NV, [q.end - q.begin for q in questions]), strict=True):
+            right = _show_pieces(question.ids[question.begin : question.end], tokenizer)
+            guesses = ", ".join(f'"{guess}" {format_share(share, 1)}' for guess, share in _guess(probs, tokenizer))
+            answers.append(Answer(*map(escape_controls, (_show_gap(question, tokenizer), right, guesses))))
+        return answers
 
 
-def make_guesser(rows: Rows | None, say: Callable[[str], None]) -> Guesser | None:
+def make_guesser(rows: Shards | None, say: Callable[[str], None]) -> Guesser | None:
     """None, and a message, for shards without their tokenizer: training with the stored masks does not need it."""
     try:
         return None if rows is None else Guesser(rows, say=say)
@@ -101,7 +113,7 @@ def to_lines(answers: Sequence[Answer]) -> Iterator[str]:
         yield f'{indent}right: "{right}"; guessed: {guesses}'
 
 
-def choose_questions(rows: Rows, tokenizer: Tokenizer, count: int) -> list[Question]:
+def choose_questions(rows: Shards, tokenizer: Tokenizer, count: int) -> list[Question]:
     """Choose at most one masked word of each row, until there are `count`."""
     numbers = np.arange(min(len(rows), _ROWS_PER_QUESTION * count))
     examples, manifest = RowReader(rows).load(numbers), rows.manifest
@@ -111,19 +123,22 @@ def choose_questions(rows: Rows, tokenizer: Tokenizer, count: int) -> list[Quest
 
 
 def _find_question(examples: Examples, row: int, rule: WordRule, tokenizer: Tokenizer) -> Question | None:
-    """The best masked word of a row: of one piece if possible, and with much text on both sides."""
+    """The best masked word of a row: of one piece if possible, and with much text on both sides.
+
+    A word has a letter or digit, and no special or unknown piece.
+    """
     begin, end = examples.offsets[row : row + 2]
     ids, a_len = restore_ids(examples)[begin:end], int(examples.segment_a_len[row])
     masked = set(examples.masked_positions[slice(*examples.mask_offsets[row : row + 2])].tolist())
-    best: tuple[tuple[bool, int], Question] | None = None
+    found: dict[tuple[bool, int], Question] = {}
     for segment_begin, segment_end in ((1, 1 + a_len), (2 + a_len, len(ids) - 1)):
         starts = segment_begin + np.flatnonzero(find_word_starts(ids[segment_begin:segment_end], rule))
         bounds = [*starts.tolist(), segment_end]
         for at, word_end in zip(bounds, bounds[1:], strict=False):
-            if at not in masked or not _is_word(ids[at:word_end], tokenizer):
+            word = ids[at:word_end]
+            if at not in masked or not np.isin(word, tokenizer.ordinary_ids).all():
                 continue
-            rank = (word_end - at > 1, -min(at - segment_begin, segment_end - word_end))
-            if best is None or rank < best[0]:
+            if any(map(str.isalnum, tokenizer.decode(word))):
                 first = next(start for start in bounds if start >= at - _CONTEXT_TOKENS)
                 last = max(bound for bound in bounds if bound <= word_end + _CONTEXT_TOKENS)
                 question = Question(
@@ -136,36 +151,20 @@ def _find_question(examples: Examples, row: int, rule: WordRule, tokenizer: Toke
                     is_cut_left=first > segment_begin,
                     is_cut_right=last < segment_end,
                 )
-                best = rank, question
-    return None if best is None else best[1]
-
-
-def _is_word(ids: np.ndarray, tokenizer: Tokenizer) -> bool:
-    """Whether these pieces have a letter or digit, and none is special or unknown."""
-    is_ordinary = np.isin(ids, tokenizer.ordinary_ids).all()
-    return bool(is_ordinary) and any(character.isalnum() for character in tokenizer.decode(ids))
+                # Of equal words the first.
+                found.setdefault((len(word) > 1, -min(at - segment_begin, segment_end - word_end)), question)
+    return found[min(found)] if found else None
 
 
 @torch.no_grad()
 def _predict(model: Albert, questions: Sequence[Question], tokenizer: Tokenizer) -> Tensor:
     """The logits of all masked tokens, in float32 on the CPU. A compiled model runs eagerly: the shape is a new one."""
-    batch = collate(_mask(questions, tokenizer.mask_id), pad_id=tokenizer.pad_id)
-    was_training = model.training
-    model.eval()
-    with torch.compiler.set_stance("force_eager"):
-        output: Output = model(batch.to(next(model.parameters()).device))
-    model.train(was_training)
-    return output.mlm_logits_NV.float().cpu()
-
-
-def _mask(questions: Sequence[Question], mask_id: int) -> Examples:
-    """The rows of the questions, each with its word masked."""
     rows = [question.ids.copy() for question in questions]
     words = [np.arange(question.begin, question.end) for question in questions]
     masked_ids = np.concatenate([row[word] for row, word in zip(rows, words, strict=True)])
     for row, word in zip(rows, words, strict=True):
-        row[word] = mask_id
-    return Examples(
+        row[word] = tokenizer.mask_id
+    examples = Examples(
         input_ids=np.concatenate(rows),
         offsets=np.cumsum([0, *map(len, rows)]),
         segment_a_len=np.array([question.segment_a_len for question in questions], np.int32),
@@ -175,25 +174,24 @@ def _mask(questions: Sequence[Question], mask_id: int) -> Examples:
         mask_offsets=np.cumsum([0, *map(len, words)]),
         document_keys=np.zeros(len(rows), np.uint64),
     )
-
-
-def _describe(question: Question, probs_NV: Tensor, tokenizer: Tokenizer) -> Answer:
-    """probs_NV: of the word's pieces."""
-    right = _show_pieces(question.ids[question.begin : question.end], tokenizer)
-    guesses = ", ".join(f'"{guess}" {format_share(share, 1)}' for guess, share in _guess(probs_NV, tokenizer))
-    return Answer(*map(escape_controls, (_show_gap(question, tokenizer), right, guesses)))
+    batch = collate(examples, pad_id=tokenizer.pad_id)
+    was_training = model.training
+    model.eval()
+    with torch.compiler.set_stance("force_eager"):
+        output: Output = model(batch.to(next(model.parameters()).device))
+    model.train(was_training)
+    return output.mlm_logits_NV.float().cpu()
 
 
 def _show_gap(question: Question, tokenizer: Tokenizer) -> str:
     """The text around the word, with a gap in its place. Cut ends are shown as three dots."""
-    parts = ["..."] if question.is_cut_left else []
     pieces, text = tokenizer.piece_texts, ""
     for begin, end in ((question.first, question.begin), (question.begin, question.end), (question.end, question.last)):
         if begin < end:
             is_spaced = bool(text) and pieces[question.ids[begin]].startswith(SPACE)
             shown = _GAP if begin == question.begin else tokenizer.decode(question.ids[begin:end]).strip()
             text += f" {shown}" if is_spaced else shown
-    return " ".join([*parts, text, *(["..."] if question.is_cut_right else [])])
+    return "... " * question.is_cut_left + text + " ..." * question.is_cut_right
 
 
 def _guess(probs_NV: Tensor, tokenizer: Tokenizer) -> list[tuple[str, float]]:

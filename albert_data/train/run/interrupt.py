@@ -11,7 +11,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Interrupt:
-    """While entered, keeps the first signal in `number`; a Ctrl-C after it raises KeyboardInterrupt at once.
+    """While entered, keeps the first signal in `number`, 0 before; a Ctrl-C after it raises KeyboardInterrupt at once.
 
     Signals that the process ignores (SIGHUP under nohup) stay ignored.
     Python lets only the main thread handle signals: in any other thread this does nothing.
@@ -28,7 +28,7 @@ class Interrupt:
     @property
     def exit_code(self) -> int:
         """128 + the number of the signal, as a shell reports it; 0 if none came."""
-        return 128 + self.number if self.stop_requested else 0
+        return 128 + self.number if self.number else 0
 
     def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():
@@ -43,6 +43,12 @@ class Interrupt:
         for number, handler in self._old.items():
             signal.signal(number, handler)
 
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if not self.number:
+            self.number = number
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt
+
     def flags(self) -> list[float]:
         """For each of SIGNALS, 1 if it is the first that this rank received, else 0. The ranks exchange the sums."""
         return [float(self.number == number) for number in SIGNALS]
@@ -53,12 +59,5 @@ class Interrupt:
         If ranks received different signals, all adopt the same one: the first in SIGNALS.
         """
         found = [int(number) for number, count in zip(SIGNALS, counts, strict=True) if count]
-        if found:
-            self.number = found[0]
+        self.number = found[0] if found else self.number
         return bool(found)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if not self.stop_requested:
-            self.number = number
-        elif number == signal.SIGINT:
-            raise KeyboardInterrupt

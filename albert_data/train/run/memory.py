@@ -9,17 +9,14 @@ import math
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
 
 from albert_data.errors import ConfigError
 from albert_data.train.data.batch import Batch, empty_batch
 from albert_data.train.data.loader import ShardLoader
+from albert_data.train.run.state import Session
 from albert_data.wording import count_of
-
-if TYPE_CHECKING:  # it imports this module
-    from albert_data.train.run.session import Session
 
 PROBE_TOKENS = 2048
 USED_SHARE = 0.9  # of the free memory; the rest is for fragments, and for the rare batches with many masks

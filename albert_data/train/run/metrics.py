@@ -14,16 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from albert_data.errors import OutputError
 from albert_data.files import write_bytes
 from albert_data.train.data.batch import NO_LABEL, Batch
 from albert_data.train.distributed import Ranks
 from albert_data.train.history.figures import parse_line, split_lines
 from albert_data.train.model.model import Output
-from albert_data.train.reading import check_number, explain
+from albert_data.train.reading import FREE_SPACE, check_number, explain_writing
 from albert_data.wording import count_of
 
 Figures = dict[str, float | None]
+_NUMBERS = ("num_tokens", "num_cells", "num_flops", "seconds")
 
 
 @torch.no_grad()
@@ -43,19 +43,20 @@ def measure(output: Output, batch: Batch) -> Tensor:
 
 def figures(sums: Sequence[float]) -> Figures:
     """Return means over what was measured; None where nothing was measured."""
-    nats, num_masked, hits, sop_nats, num_sop_labels, sop_hits = sums
-    return {
-        "mlm_loss": nats / num_masked if num_masked else None,
-        "mlm_accuracy": hits / num_masked if num_masked else None,
-        "sop_loss": sop_nats / num_sop_labels if num_sop_labels else None,
-        "sop_accuracy": sop_hits / num_sop_labels if num_sop_labels else None,
-    }
+    found: Figures = {}
+    for head, (nats, count, hits) in (("mlm", sums[:3]), ("sop", (sums[3], sums[4], sums[5]))):
+        found |= {f"{head}_loss": nats / count if count else None, f"{head}_accuracy": hits / count if count else None}
+    return found
 
 
 class Tally:
     """The sums of one rank since the last line of metrics.
 
     They are part of a checkpoint, because the next line also covers steps before it.
+    num_tokens, num_cells: int, tokens of real rows, and cells with padding.
+    num_flops: int, of the model.
+    seconds: float, between the updates' beginnings, without evaluations and checkpoints.
+    On the device: the six sums of `measure`; the updates that were skipped, and how many of the newest in a row.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -68,16 +69,10 @@ class Tally:
         """Set all to 0, except the number of skipped updates in a row: such a row may go on over several lines."""
         self._sums_F.zero_()
         self._num_skipped.zero_()
-        self.num_tokens = 0
-        self.num_cells = 0
-        self.num_flops = 0
-        self.seconds = 0.0
+        self.num_tokens, self.num_cells, self.num_flops, self.seconds = 0, 0, 0, 0.0
 
     def add(self, sums_F: Tensor, batch: Batch) -> None:
-        """Add what `measure` returned for a batch, except to the figures if one of its sums is not finite.
-
-        One such sum would spoil a line.
-        """
+        """Add what `measure` returned for a batch, except sums of which one is not finite: it would spoil a line."""
         self._sums_F += torch.where(sums_F.isfinite().all(), sums_F, 0.0)
         self.num_tokens += batch.num_tokens
         self.num_cells += batch.input_ids_BT.numel()
@@ -113,12 +108,11 @@ class Tally:
 
     def state_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The tensors, by "tally.NAME", and the numbers."""
-        tensors = {"tally.sums": self._sums_F, "tally.num_bad_steps": self._num_skipped, _IN_ROW: self._num_in_row}
-        return tensors, {name: getattr(self, name) for name in _NUMBERS}
+        tensors = {"sums": self._sums_F, "num_skipped": self._num_skipped, "num_in_row": self._num_in_row}
+        return {f"tally.{name}": tensor for name, tensor in tensors.items()}, {n: getattr(self, n) for n in _NUMBERS}
 
     def load_state_dict(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
         """Raises KeyError, ValueError or TypeError for what `state_dict` can't have returned."""
-        tensors = {_IN_ROW: self._num_in_row, **tensors}  # checkpoints of earlier versions lack it
         for name, here in self.state_dict()[0].items():
             if (tensors[name].shape, tensors[name].dtype) != (here.shape, here.dtype):
                 raise ValueError(f"{name} is of another shape or type")
@@ -126,10 +120,6 @@ class Tally:
         for name in _NUMBERS:
             check_number(name, numbers[name], most=2.0**63, is_whole=name != "seconds")
             setattr(self, name, numbers[name])
-
-
-_IN_ROW = "tally.num_in_row"
-_NUMBERS = ("num_tokens", "num_cells", "num_flops", "seconds")
 
 
 class MetricsFile:
@@ -151,46 +141,35 @@ class MetricsFile:
 
         Without labels, mlm_loss is None and there is no baseline.
         """
-        lines = map(parse_line, split_lines(self._path)[0])
+        lines = map(parse_line, split_lines(self._path)[:-1])
         found = [line for line in lines if line and line["split"] == "validation" and line["step"] == step]
         return any(not is_final or "unigram_loss" in line or line.get("mlm_loss") is None for line in found)
 
     def write(self, **line: Any) -> None:
         """Raises OutputError on a full disk."""
         text = (json.dumps(line, allow_nan=False) + "\n").encode()
-        try:
+        with explain_writing(f"{self._path}: can't write the metrics", FREE_SPACE):
             if self._keep_until_step is None:
                 with self._path.open("ab") as file:
                     file.write(text)
             else:
                 self._begin(text, self._keep_until_step)
                 self._keep_until_step = None
-        except OSError as error:
-            raise OutputError(
-                f"{self._path}: can't write the metrics: {explain(error)}; free some space, then --resume"
-            ) from error
 
     def _begin(self, text: bytes, keep_until_step: int) -> None:
-        texts, rest = split_lines(self._path)
-        lines = [(one, parse_line(one)) for one in (*texts, rest)]
+        texts = split_lines(self._path)
+        lines, rest = [(one, parse_line(one)) for one in texts], texts[-1]
         kept = [one + b"\n" for one, line in lines if line is not None and line["step"] <= keep_until_step]
-        # `is`: only the rest after the last line end may be torn. It is dropped without a copy.
-        strange = [one for one, line in lines if line is None and one.strip() and not (one is rest and _is_torn(rest))]
+        # The rest after the last line end may be a line that a crash cut short, or zero bytes that were never written.
+        # It is dropped without a copy.
+        begin = b'{"step"'
+        is_torn = rest.startswith(begin) or begin.startswith(rest) or not rest.strip(b"\0")
+        strange = [one for one, line in lines[: -1 if is_torn else None] if line is None and one.strip()]
         if strange:
-            copy = self._copy(b"\n".join((*texts, rest)))
+            number = 1
+            while os.path.lexists(copy := self._path.with_name(f"metrics.old-{number}.jsonl")):
+                number += 1
+            write_bytes(copy, b"\n".join(texts))
             left_out = count_of(len(strange), "line that is no metrics", "lines that are no metrics")
             self._say(f"{self._path}: {left_out} left out; all is kept in {copy}")
         write_bytes(self._path, b"".join((*kept, text)))
-
-    def _copy(self, content: bytes) -> Path:
-        number = 1
-        while os.path.lexists(copy := self._path.with_name(f"metrics.old-{number}.jsonl")):
-            number += 1
-        write_bytes(copy, content)
-        return copy
-
-
-def _is_torn(rest: bytes) -> bool:
-    """Whether this is a line that a crash cut short: the beginning of a line, or zero bytes that were never written."""
-    begin = b'{"step"'
-    return rest.startswith(begin) or begin.startswith(rest) or not rest.strip(b"\0")

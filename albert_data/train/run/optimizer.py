@@ -1,4 +1,4 @@
-"""AdamW of PyTorch, LAMB as in Google's code, Muon, and the learning rate of each step.
+"""AdamW of PyTorch, LAMB as in Google's code, and Muon.
 
 Biases and LayerNorms have no decay.
 AdamW corrects the bias of its means, which Google's code for BERT does not.
@@ -9,6 +9,11 @@ so each third has its own ratio.
 Muon (Jordan et al. 2024): the update of a matrix is its momentum made orthogonal, so that all directions change alike.
 Its elements are scaled to a root mean square of 0.2, about that of Adam (Liu et al. 2025, section 2.2), so both share a
 rate. Only the layers' matrices are updated so; embeddings, heads, biases and LayerNorms follow Adam.
+
+Settings of a group of parameters, beside those of AdamW:
+num_blocks: the matrices in each of its parameters, one after another in the first dimension; 0 for vectors, and for
+what Muon updates as Adam does.
+dtype: of Muon's products.
 """
 
 from __future__ import annotations
@@ -44,33 +49,34 @@ class _ByParameter(torch.optim.Optimizer):
         raise NotImplementedError
 
 
+def _average(state: dict[str, Tensor], group: dict[str, Any], gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Adam's means of the gradient and of its square, with this gradient."""
+    beta1, beta2 = group["betas"]
+    mean = state["exp_avg"].lerp_(gradient, 1 - beta1)
+    return mean, state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+
+
 class Lamb(_ByParameter):
-    """LAMB. num_blocks of a group: the matrices in each of its parameters, one after another; 0 for vectors."""
+    """LAMB."""
 
     def _step_parameter(self, group: dict[str, Any], p: Tensor, gradient: Tensor) -> None:
-        state, (beta1, beta2) = self.state[p], group["betas"]
+        state = self.state[p]
         if not state:
             state.update(exp_avg=torch.zeros_like(p), exp_avg_sq=torch.zeros_like(p))
-        mean = state["exp_avg"].lerp_(gradient, 1 - beta1)
-        square = state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        mean, square = _average(state, group, gradient)
         update = mean / square.sqrt().add_(group["eps"])
         if group["weight_decay"]:
             update.add_(p, alpha=group["weight_decay"])
-        if group["num_blocks"]:
-            _scale_to(update, p, group["num_blocks"])
+        if blocks := group["num_blocks"]:
+            for block, weights in zip(update.chunk(blocks), p.chunk(blocks), strict=True):
+                norm, update_norm = torch.linalg.vector_norm(weights), torch.linalg.vector_norm(block)
+                # On the device: reading the norms on the CPU would wait for the GPU.
+                block.mul_(torch.where((norm > 0) & (update_norm > 0), norm / update_norm, 1.0))
         p.add_(update, alpha=-group["lr"])
 
 
-def _scale_to(update: Tensor, weights: Tensor, num_blocks: int) -> None:
-    """Scale each block of an update to the norm of its weights, in place, unless one of the two norms is 0."""
-    for block, weight_block in zip(update.chunk(num_blocks), weights.chunk(num_blocks), strict=True):
-        norm, update_norm = torch.linalg.vector_norm(weight_block), torch.linalg.vector_norm(block)
-        # On the device: reading the norms on the CPU would wait for the GPU.
-        block.mul_(torch.where((norm > 0) & (update_norm > 0), norm / update_norm, 1.0))
-
-
 class Muon(_ByParameter):
-    """Muon, and Adam for groups without blocks. dtype of a group: in which matrices are multiplied."""
+    """Muon, and Adam for groups without blocks."""
 
     def _step_parameter(self, group: dict[str, Any], p: Tensor, gradient: Tensor) -> None:
         state, (beta1, beta2), blocks = self.state[p], group["betas"], group["num_blocks"]
@@ -86,8 +92,7 @@ class Muon(_ByParameter):
             update = torch.cat([make_orthogonal(block, group["dtype"]) for block in ahead.chunk(blocks)])
         else:
             steps = int(state["step"])
-            mean = state["exp_avg"].lerp_(gradient, 1 - beta1)
-            square = state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+            mean, square = _average(state, group, gradient)
             update = mean / (1 - beta1**steps) / (square / (1 - beta2**steps)).sqrt().add_(group["eps"])
         p.add_(update, alpha=-group["lr"])
 
@@ -117,7 +122,10 @@ def make_optimizer(model: nn.Module, config: TrainConfig, *, is_bf16: bool = Fal
     matrices: dict[int, list[Tensor]] = {}
     for name, parameter in model.named_parameters():
         if parameter.ndim > 1:
-            matrices.setdefault(_count_blocks(name, config.optimizer), []).append(parameter)
+            blocks = next((count for end, count in PACKED.items() if name.endswith(end)), 1)
+            if config.optimizer == "adamw" or (config.optimizer == "muon" and not name.startswith("encoder.")):
+                blocks = 0
+            matrices.setdefault(blocks, []).append(parameter)
     groups = [{"params": p, "num_blocks": n, "weight_decay": config.weight_decay} for n, p in sorted(matrices.items())]
     groups.append({"params": [p for p in model.parameters() if p.ndim <= 1], "num_blocks": 0, "weight_decay": 0.0})
     settings: dict[str, Any] = {"lr": config.lr, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
@@ -128,21 +136,34 @@ def make_optimizer(model: nn.Module, config: TrainConfig, *, is_bf16: bool = Fal
     return Lamb(groups, settings)
 
 
-def _count_blocks(name: str, optimizer: str) -> int:
-    """The number of matrices in a parameter, one after another in the first dimension; 0 if it follows Adam."""
-    if optimizer == "adamw" or (optimizer == "muon" and not name.startswith("encoder.")):
-        return 0
-    return next((count for end, count in PACKED.items() if name.endswith(end)), 1)
+def pack_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return the tensors of an optimiser, by "optimizer.PARAMETER.NAME"."""
+    state = optimizer.state_dict()["state"]
+    return {f"optimizer.{i}.{name}": tensor for i, tensors in state.items() for name, tensor in tensors.items()}
 
 
-def lr_at(done: float, total: float, config: TrainConfig, *, per_step: float = 1) -> float:
-    """The learning rate of the step that begins when `done` of `total` is done.
+def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Load the tensors of `pack_optimizer`: none before the first step; after it, all tensors of every parameter.
 
-    It rises to `lr` in the warm-up, then falls linearly to 0. per_step: how much one step adds to `done`. A step of the
-    warm-up uses the rate of its end, done + per_step, so that the rate of the first step is not 0.
+    Raises ValueError for anything else: PyTorch's fused AdamW does not check shapes and would read other memory.
     """
-    # The warm-up is a whole number of steps.
-    warmup = round(config.warmup_share * total / per_step) * per_step
-    if done < warmup:
-        return config.lr * min(1.0, (done + per_step) / warmup)
-    return config.lr * max(0.0, (total - done) / (total - warmup)) if total > warmup else config.lr
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        owner, _, rest = key.partition(".")
+        if owner == "optimizer":
+            number, _, name = rest.partition(".")
+            state.setdefault(int(number), {})[name] = tensor
+    parameters = [(p, group) for group in optimizer.param_groups for p in group["params"]]
+    if state and set(state) != set(range(len(parameters))):
+        raise ValueError("the optimiser's state is not that of its parameters")
+    for index, found in state.items():
+        parameter, group = parameters[index]
+        shapes = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameter.shape)
+        if isinstance(optimizer, Muon) and group["num_blocks"]:
+            del shapes["exp_avg_sq"]
+        if not isinstance(optimizer, Lamb):
+            shapes["step"] = torch.Size()
+        kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in found.items()}
+        if kinds != {name: (shape, torch.float32) for name, shape in shapes.items()}:
+            raise ValueError(f"the optimiser's state of parameter {index} has other shapes")
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

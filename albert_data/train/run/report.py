@@ -1,11 +1,11 @@
-"""What a run prints while it works: lines on stderr, with a progress bar below them on a terminal."""
+"""What a run tells while it works: lines on stderr with a progress bar below them, TensorBoard events, a trace."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
@@ -18,107 +18,27 @@ import torch
 from torch.profiler import profile, schedule
 from tqdm import tqdm
 
-from albert_data.errors import ConfigError, OutputError
+from albert_data.errors import ConfigError
 from albert_data.escaping import escape_controls
 from albert_data.files import replace_file
 from albert_data.pair_tasks import PairTask
 from albert_data.train.config import DEFAULT_PRESETS
 from albert_data.train.data.loader import ShardLoader, Splits
 from albert_data.train.folder import EVENTS_FOLDER
-from albert_data.train.history.figures import RunFigures, judge_run
+from albert_data.train.history.figures import RunFigures
+from albert_data.train.history.verdicts import judge_run
 from albert_data.train.model.flops import describe_peak
-from albert_data.train.reading import explain
+from albert_data.train.reading import FREE_SPACE, explain, explain_writing
 from albert_data.train.run.budget import POINTS, Budget
-from albert_data.train.run.session import Session
+from albert_data.train.run.state import Session
 from albert_data.wording import count_of, format_duration, format_share
-
-# ---- the figures of a run as TensorBoard events, to watch several runs at once. Extra: tensorboard ----
-
-MISSING = "--tensorboard needs TensorBoard; install it with: pip install 'albert-data[tensorboard]'"
-
-
-def require_tensorboard() -> None:
-    """Raise ConfigError where TensorBoard is not installed."""
-    try:
-        importlib.import_module("torch.utils.tensorboard")
-    except ImportError as error:
-        raise ConfigError(MISSING) from error
-
-
-class TensorBoardWriter:
-    """RUN/tensorboard/, a curve for each figure and split: `mlm_loss/train`, `mlm_loss/validation`."""
-
-    def __init__(self, run: Path, *, step: int = 0) -> None:
-        """Open for a run that begins, or resumes, after `step`: later events of a stopped run are hidden.
-
-        Raises ConfigError where TensorBoard is not installed.
-        """
-        require_tensorboard()
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._folder = run / EVENTS_FOLDER
-        self._writer = SummaryWriter(log_dir=str(self._folder), purge_step=step + 1 if step else None)
-
-    def write(self, split: str, step: int, figures: Mapping[str, object]) -> None:
-        """Add a point to each curve; None and text have none."""
-        with self._explain_failure():
-            for name, value in figures.items():
-                if isinstance(value, int | float):
-                    self._writer.add_scalar(f"{name}/{split}", value, step)
-
-    def close(self) -> None:
-        """Write the buffered events; without this, up to two minutes of them are lost."""
-        with self._explain_failure():
-            self._writer.close()
-
-    @contextmanager
-    def _explain_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise OutputError(
-                f"{self._folder}: can't write the events: {explain(error)}; free some space, then --resume"
-            ) from error
-
-
-# ---- records a few steps of a run with PyTorch's profiler, as a trace for ui.perfetto.dev or Chrome ----
-
-WARM_UP, RECORDED = 5, 5  # steps; the first ones compile, allocate memory and fill caches
-
-Item = TypeVar("Item")
-
-
-def profile_steps(steps: Iterator[Item], path: Path, say: Callable[[str], None]) -> Iterator[Item]:
-    """Yield what `steps` yields, and write a trace of the work after the 6th to the 10th item to `path`.
-
-    If the run ends before, the trace has fewer steps or is not written. One that can't be written does not stop it.
-    """
-
-    def write(profiler: profile) -> None:
-        try:
-            with replace_file(path) as file:
-                profiler.export_chrome_trace(file.name)
-                if not os.stat(file.name).st_size:  # the profiler reports no error
-                    raise OSError("the profiler wrote nothing")
-        except OSError as error:
-            return say(f"{path}: the trace can't be written: {explain(error)}")
-        say(f"{path} is written: open it at ui.perfetto.dev or chrome://tracing")
-
-    say(f"profiling   {RECORDED} steps, after {WARM_UP} of warm-up, to {path}")
-    cycle = schedule(wait=WARM_UP - 1, warmup=1, active=RECORDED, repeat=1)
-    with profile(schedule=cycle, on_trace_ready=write) as profiler:
-        for item in islice(steps, WARM_UP + RECORDED):
-            yield item
-            profiler.step()
-    yield from steps
-
-
-# ---- report ----
 
 # Of the estimate: enough updates that those which compile, one for each length of rows, do not change the median; but
 # no more than five minutes of them, because a run that would take weeks should not hide that for hours.
 MIN_UPDATES, MIN_SECONDS, MAX_SECONDS = 30, 10.0, 300.0
 _DAY = 86_400
+WARM_UP, RECORDED = 5, 5  # steps of a trace; the first ones compile, allocate memory and fill caches
+Item = TypeVar("Item")
 
 
 class Estimate:
@@ -208,12 +128,12 @@ class Report:
             speed += f", {count_of(line['skipped_steps'], 'update')} skipped"
         if "peak_gb" in line:
             speed += f", at most {line['peak_gb']:.1f} GB"
-        if not self._bar.disable:
+        if self._bar.disable:
+            of_all = f" of {self._budget.num_steps:,}" if self._budget.num_steps is not None else ""
+            self.say(f"step {step:,}{of_all}: {describe(line, self._task)}, {speed}")
+        else:
             with self._ignore_lost_stderr():
                 self._bar.set_postfix_str(f"{describe(line, self._task, short=True)}, {speed}")
-            return
-        of_all = f" of {self._budget.num_steps:,}" if self._budget.num_steps is not None else ""
-        self.say(f"step {step:,}{of_all}: {describe(line, self._task)}, {speed}")
 
 
 def describe_start(
@@ -230,8 +150,9 @@ def describe_start(
     beside = f", {ranks.num_ranks} processes" if ranks.num_ranks > 1 else ""
     masks = "other masks each epoch" if config.remask else "the stored masks"
     if (first := config.mask_prob) is not None:
-        last = first if config.last_mask_prob is None else config.last_mask_prob
-        masks = f"new masks, {format_share(first, 0)} to {format_share(last, 0)} of the tokens"
+        masks = (
+            f"new masks, {format_share(first, 0)} to {format_share(config.last_mask_prob or first, 0)} of the tokens"
+        )
     validation = "none: the shards have no validation rows (build --validation-fraction)"
     if splits.validation is not None:
         all_rows = len(splits.validation)
@@ -263,21 +184,84 @@ def describe(values: Mapping[str, Any], task: PairTask, *, short: bool = False) 
     parts = []
     for head, name in (("mlm", "MLM"), ("sop", task.title)):
         loss, accuracy = values[f"{head}_loss"], values[f"{head}_accuracy"]
-        if loss is not None and accuracy is not None:
-            long = f"{name} loss {loss:.3f} ({format_share(accuracy, 1)} right{_describe_error(values, head)})"
-            parts.append(f"{name} {loss:.3f} {format_share(accuracy, 0)}" if short else long)
+        if loss is None or accuracy is None:
+            continue
+        beside = ""  # what an accuracy is to be compared with, of the sentence task in validation rows
+        if head == "sop" and values.get("sop_error") is not None:
+            error, majority = (format_share(values[key], 1) for key in ("sop_error", "sop_majority"))
+            beside = f", standard error {error}; the most frequent label alone: {majority}"
+        long = f"{name} loss {loss:.3f} ({format_share(accuracy, 1)} right{beside})"
+        parts.append(f"{name} {loss:.3f} {format_share(accuracy, 0)}" if short else long)
     return ", ".join(parts) or "nothing to predict"
-
-
-def _describe_error(values: Mapping[str, Any], head: str) -> str:
-    """What an accuracy is to be compared with, of the sentence task in validation rows."""
-    if head != "sop" or values.get("sop_error") is None:
-        return ""
-    error, majority = (format_share(values[name], 1) for name in ("sop_error", "sop_majority"))
-    return f", standard error {error}; the most frequent label alone: {majority}"
 
 
 def describe_end(run: RunFigures) -> str:
     """The last validation figures, and what they say."""
     verdicts = [line for text in judge_run(run) for line in wrap(text, 80)]
     return "\n".join([f"validation at the end: {describe(run.last_validation, run.task)}", *verdicts])
+
+
+# ---- TensorBoard ----
+
+
+def require_tensorboard() -> None:
+    """Raise ConfigError where TensorBoard is not installed."""
+    try:
+        importlib.import_module("torch.utils.tensorboard")
+    except ImportError as error:
+        raise ConfigError(
+            "--tensorboard needs TensorBoard; install it with: pip install 'albert-data[tensorboard]'"
+        ) from error
+
+
+class TensorBoardWriter:
+    """RUN/tensorboard/, a curve for each figure and split: `mlm_loss/train`, `mlm_loss/validation`."""
+
+    def __init__(self, run: Path, *, step: int = 0) -> None:
+        """Open for a run that begins, or resumes, after `step`: later events of a stopped run are hidden."""
+        require_tensorboard()
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._folder = run / EVENTS_FOLDER
+        self._writer = SummaryWriter(log_dir=str(self._folder), purge_step=step + 1 if step else None)
+
+    def write(self, split: str, step: int, figures: Mapping[str, object]) -> None:
+        """Add a point to each curve; None and text have none."""
+        with explain_writing(f"{self._folder}: can't write the events", FREE_SPACE):
+            for name, value in figures.items():
+                if isinstance(value, int | float):
+                    self._writer.add_scalar(f"{name}/{split}", value, step)
+
+    def close(self) -> None:
+        """Write the buffered events; without this, up to two minutes of them are lost."""
+        with explain_writing(f"{self._folder}: can't write the events", FREE_SPACE):
+            self._writer.close()
+
+
+# ---- PyTorch's profiler ----
+
+
+def profile_steps(steps: Iterator[Item], path: Path, report: Report) -> Iterator[Item]:
+    """Yield what `steps` yields, and write a trace of the work after the 6th to the 10th item to `path`.
+
+    ui.perfetto.dev and Chrome show it. If the run ends before, the trace has fewer steps or is not written. One that
+    can't be written does not stop the run.
+    """
+
+    def write(profiler: profile) -> None:
+        try:
+            with replace_file(path) as file:
+                profiler.export_chrome_trace(file.name)
+                if not os.stat(file.name).st_size:  # the profiler reports no error
+                    raise OSError("the profiler wrote nothing")
+        except OSError as error:
+            return report.say(f"{path}: the trace can't be written: {explain(error)}")
+        report.say(f"{path} is written: open it at ui.perfetto.dev or chrome://tracing")
+
+    report.say(f"profiling   {RECORDED} steps, after {WARM_UP} of warm-up, to {path}")
+    cycle = schedule(wait=WARM_UP - 1, warmup=1, active=RECORDED, repeat=1)
+    with profile(schedule=cycle, on_trace_ready=write) as profiler:
+        for item in islice(steps, WARM_UP + RECORDED):
+            yield item
+            profiler.step()
+    yield from steps

@@ -1,4 +1,4 @@
-"""The state of a training run: makes one update of it, says whether it can go on, saves and restores it."""
+"""Makes the state of a training run, makes one update of it, says whether it can go on, saves and restores it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.shards.manifest import Manifest
+from albert_data.shards.reader import Shards
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.data.batch import Batch
-from albert_data.train.data.loader import Rows, ShardLoader
+from albert_data.train.data.loader import ShardLoader
 from albert_data.train.data.order import choose_pack, derive_keys, padded_len
 from albert_data.train.distributed import Ranks
 from albert_data.train.folder import RUN_FILE, Identity, check_identity, make_identity, read_run_file
 from albert_data.train.model.attention import explain_padding
-from albert_data.train.model.checkpoint import (
-    list_checkpoints,
-    load_checkpoint,
-    pack_optimizer,
-    save_checkpoint,
-    unpack_optimizer,
-)
+from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import Precision
 from albert_data.train.model.sizes import count_parameters
@@ -40,7 +34,8 @@ from albert_data.train.run.budget import Budget
 from albert_data.train.run.compiling import choose_compiling, compile_model
 from albert_data.train.run.memory import explain_out_of_memory
 from albert_data.train.run.metrics import Tally, measure
-from albert_data.train.run.optimizer import make_optimizer
+from albert_data.train.run.optimizer import make_optimizer, pack_optimizer, unpack_optimizer
+from albert_data.train.run.state import Initial, Session
 from albert_data.wording import list_some
 
 _MAX_SECONDS = 1e9  # thirty years
@@ -50,37 +45,6 @@ MAX_IN_ROW = 10  # in other formats; in float16 a scale of 65,536 may need 16 sk
 _ROWS_NAMED = 8
 
 
-@dataclass(frozen=True, kw_only=True)
-class Initial:
-    """Weights to begin with. tokenizer_sha256: of the tokenizer that they were trained with; None if unknown."""
-
-    model: Albert
-    tokenizer_sha256: str | None
-    origin: Path
-
-
-@dataclass(kw_only=True)
-class Session:
-    """Everything that an update reads and changes.
-
-    network: the model, inside DistributedDataParallel if there are several ranks.
-    obstacle: why the model is not compiled although the settings ask for it.
-    """
-
-    config: TrainConfig
-    precision: Precision
-    ranks: Ranks
-    identity: Identity
-    model: Albert
-    network: nn.Module
-    optimizer: torch.optim.Optimizer
-    scaler: torch.amp.GradScaler
-    tally: Tally
-    is_compiled: bool = False
-    obstacle: str | None = None
-    step: int = 0
-
-
 def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | None = None) -> AlbertConfig:
     """Return the preset's shape with the shards' vocabulary and positions for their longest row; or that of `initial`.
 
@@ -88,29 +52,25 @@ def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | Non
     Raises ConfigError if `initial` has another vocabulary or too few positions.
     """
     longest = padded_len(manifest.config.examples.max_seq_len)
-    tokenizer, task = manifest.tokenizer, manifest.config.examples.pairs
+    tokenizer = manifest.tokenizer
     if initial is None:
-        preset = MODEL_PRESETS[config.preset]
-        return dataclasses.replace(
-            preset,
-            vocab_size=tokenizer.vocab_size,
-            max_positions=max(preset.max_positions, longest),
-            dropout=preset.dropout if config.dropout is None else config.dropout,
-            sentence_task=task,
-        )
-    shape = initial.model.config
-    if initial.tokenizer_sha256 not in (None, tokenizer.sha256) or shape.vocab_size != tokenizer.vocab_size:
-        raise ConfigError(
-            f"{initial.origin} has another vocabulary ({shape.vocab_size:,} pieces) than the shards "
-            f"({tokenizer.vocab_size:,}); build the shards with its tokenizer"
-        )
-    if longest > shape.max_positions:
-        raise ConfigError(
-            f"{initial.origin} has {shape.max_positions} positions, and rows of the shards need {longest}; "
-            f"build them with --max-seq-len {shape.max_positions}"
-        )
-    shape = dataclasses.replace(shape, sentence_task=task)
-    return shape if config.dropout is None else dataclasses.replace(shape, dropout=config.dropout)
+        shape = MODEL_PRESETS[config.preset]
+        positions = max(shape.max_positions, longest)
+        shape = dataclasses.replace(shape, vocab_size=tokenizer.vocab_size, max_positions=positions)
+    else:
+        shape = initial.model.config
+        if initial.tokenizer_sha256 not in (None, tokenizer.sha256) or shape.vocab_size != tokenizer.vocab_size:
+            raise ConfigError(
+                f"{initial.origin} has another vocabulary ({shape.vocab_size:,} pieces) than the shards "
+                f"({tokenizer.vocab_size:,}); build the shards with its tokenizer"
+            )
+        if longest > shape.max_positions:
+            raise ConfigError(
+                f"{initial.origin} has {shape.max_positions} positions, and rows of the shards need {longest}; "
+                f"build them with --max-seq-len {shape.max_positions}"
+            )
+    dropout = shape.dropout if config.dropout is None else config.dropout
+    return dataclasses.replace(shape, dropout=dropout, sentence_task=manifest.config.examples.pairs)
 
 
 def identify_run(
@@ -126,7 +86,7 @@ def identify_run(
 
 
 def make_loader(
-    rows: Rows, config: TrainConfig, shape: AlbertConfig, precision: Precision, ranks: Ranks
+    rows: Shards, config: TrainConfig, shape: AlbertConfig, precision: Precision, ranks: Ranks
 ) -> tuple[ShardLoader, str | None]:
     """Make the loader of the training rows, packed if the device can compute packs; else also say why it can't."""
     obstacle = explain_padding(precision, shape)
@@ -183,7 +143,7 @@ def start_session(
         model=model,
         network=exchange_gradients(model, precision, ranks),
         optimizer=make_optimizer(model, config, is_bf16=precision.format == "bf16"),
-        scaler=precision.gradient_scaler(),
+        scaler=torch.amp.GradScaler(precision.device.type, init_scale=2.0**16 if precision.is_scaled else 1.0),
         tally=Tally(precision.device),
         is_compiled=is_compiled,
         obstacle=obstacle,
@@ -217,24 +177,24 @@ def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked:
     num_masked, num_pairs: the labels of the step over all ranks.
     If memory runs out for a batch, torch.cuda.OutOfMemoryError is raised and nothing but gradients has changed.
     """
-    config, ranks, optimizer, scaler = session.config, session.ranks, session.optimizer, session.scaler
-    for group in optimizer.param_groups:
+    config, ranks, network = session.config, session.ranks, session.network
+    for group in session.optimizer.param_groups:
         group["lr"] = lr
     if session.model.config.dropout:
         key = derive_keys(config.seed, session.step, ranks.rank, num=1)[0]
         torch.manual_seed(int(key >> 1))  # 63 bits: never negative as int64
-    optimizer.zero_grad()
+    session.optimizer.zero_grad()
     measured = []
     for number, batch in enumerate(batches):
-        is_final, network = number == len(batches) - 1, session.network
         # The ranks exchange gradients only in the last backward pass of a step.
+        is_final = number == len(batches) - 1
         with nullcontext() if is_final or not isinstance(network, DistributedDataParallel) else network.no_sync():
             with session.precision.autocast():
                 output = network(batch)
             # The ranks average their gradients, that is, divide their sum by num_ranks. With this factor the result is
             # the gradient of the mean over all labels of the step.
             loss = ranks.num_ranks * (output.mlm_nats / max(num_masked, 1) + output.sop_nats / max(num_pairs, 1))
-            scaler.scale(loss).backward()
+            session.scaler.scale(loss).backward()
         measured.append(measure(output, batch))
         del output, loss  # the logits, before the next batch needs as much
     for sums_F, batch in zip(measured, batches, strict=True):
@@ -283,7 +243,7 @@ def explain_stop(session: Session, rows: Sequence[np.ndarray], folder: Path) -> 
     if session.precision.is_scaled or num_in_row < MAX_IN_ROW:
         return None
     numbers = sorted(row for part in rows for row in part.tolist())
-    named = list_some(list(map(str, numbers)), _ROWS_NAMED)
+    named = list_some([str(number) for number in numbers], _ROWS_NAMED)
     return (
         f"the loss or its gradient stopped being finite: {num_in_row} updates in a row were skipped, the last at step "
         f"{step}, of training rows {named}; look at these rows with `albert-data inspect {folder} --row N`, "
@@ -337,8 +297,7 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> dict[str
             raise ValueError("the optimiser's state is missing")
         session.step = int(state["step"])
         loader.load_state_dict(state["loader"])
-        # Checkpoints of earlier versions lack work_seconds.
-        return {name: state.get(name) for name in ("seconds", "schedule_begin", "work_seconds")}
+        return {name: state[name] for name in ("seconds", "schedule_begin", "work_seconds")}
     except (AttributeError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(
             f"{checkpoints[-1]}: lacks what a run needs ({explain(error)}); "
@@ -363,7 +322,7 @@ def check_agreement(session: Session, run: Path) -> None:
 
 
 def _check_state(state: dict[str, Any]) -> None:
-    """Raise ValueError or KeyError for values that `save_session` can't have written."""
+    """Raise an error for values that `save_session` can't have written."""
     for name in ("identity", "loader", "scaler", "tally"):
         if not isinstance(state[name], dict):
             raise ValueError(f"{name} is {show(state[name])}; an object is needed")
@@ -371,5 +330,5 @@ def _check_state(state: dict[str, Any]) -> None:
     check_number("seconds", state["seconds"], most=_MAX_SECONDS)
     if state["schedule_begin"] is not None:
         check_number("schedule_begin", state["schedule_begin"], most=_MAX_SECONDS)
-    for name, value in (*state["loader"].items(), *state["scaler"].items(), *state.get("work_seconds", {}).items()):
+    for name, value in (*state["loader"].items(), *state["scaler"].items(), *state["work_seconds"].items()):
         check_number(name, value, most=2.0**63)

@@ -1,0 +1,143 @@
+"""What the figures of a run say in sentences, and what keeps those of several runs from being compared.
+
+In: RunFigures. Out: sentences for the terminal, the pages and JSON. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from albert_data.config import MIN_VALIDATION
+from albert_data.train.folder import NORMALIZATION_KEY, TOKENIZER_KEY
+from albert_data.train.history.figures import Line, RunFigures, number
+from albert_data.wording import count_of, format_share
+
+CERTAIN = 3  # standard errors by which the losses of a model and of frequencies must differ
+# Overfitting: nats by which validation is above training. With sound text and few epochs it is 0.1 or less; new masks
+# for training, dropout and a mask share that falls make training harder, never easier. Rows must have been read twice:
+# in the first epoch each row is as new as those of validation.
+OVERFIT, MIN_EPOCHS, LAST_PART = 0.3, 2.0, 0.1
+_HASH_LEN = 8  # characters of a hash that are shown
+
+
+def judge_run(run: RunFigures) -> list[str]:
+    """What the newest validation says of a run."""
+    last = run.last_validation
+    return [text for text in (describe_learning(last), describe_overfitting(run), _describe_few(last)) if text]
+
+
+def describe_learning(line: Line) -> str:
+    """A sentence on what a model learnt beside frequencies, from the last validation of a run; else empty."""
+    loss, alone, error = (number(line, key) for key in ("mlm_loss", "unigram_loss", "unigram_error"))
+    if loss is None or alone is None or error is None:
+        return ""
+    gain, several = alone - loss, number(line, "unigram_scripts") or 1
+    of = f", in rows of each of the {several:.0f} scripts," if several > 1 else ""
+    learnt = f"The model learnt {'more' if gain > 0 else 'less'} than frequencies"
+    if abs(gain) <= CERTAIN * error:
+        learnt = "It can't be told whether the model learnt more than frequencies"
+    return (
+        f"{learnt}: its MLM loss is {abs(gain):.3f} {'below' if gain > 0 else 'above'} the {alone:.3f} that the "
+        f"frequencies of pieces alone{of} give (standard error {error:.3f})."
+    )
+
+
+def describe_overfitting(run: RunFigures) -> str:
+    """A sentence if the last validation is far above the training before it; empty otherwise."""
+    validations, training = run.points("mlm_loss", "validation"), run.points("mlm_loss", "train")
+    epochs = run.points("epoch", "train")
+    if not validations or not training or not epochs or epochs[-1][1] < MIN_EPOCHS:
+        return ""
+    last = fmean(value for step, value in training if step > (1 - LAST_PART) * training[-1][0])
+    gap = validations[-1][1] - last
+    if gap < OVERFIT or last > (run.unigram_loss or last):  # until it knows frequencies, they alone make the difference
+        return ""
+    step, lowest = min(validations, key=lambda point: point[1])
+    best = f" Validation was lowest, {lowest:.3f}, at step {step:,.0f}." if lowest < validations[-1][1] - 0.05 else ""
+    return (
+        f"The model overfits: its MLM loss on validation, {validations[-1][1]:.3f}, is {gap:.3f} above that on the "
+        f"training rows, {last:.3f}, which it read {epochs[-1][1]:,.1f} times.{best} More text helps most; otherwise "
+        "train for fewer epochs, with --dropout 0.1, or with a smaller --preset."
+    )
+
+
+def _describe_few(line: Line) -> str:
+    """A sentence if the validation rows that a line measured are of few documents; empty otherwise."""
+    count = int(number(line, "num_documents") or 0)
+    if not 0 < count < MIN_VALIDATION:
+        return ""
+    documents = count_of(count, "document")
+    return f"Validation rows of {documents}, fewer than {MIN_VALIDATION}: these figures are rough."
+
+
+# ---- several runs ----
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """What several runs differ in.
+
+    what: its name.
+    values: of each run, in order.
+    means: what can't be compared therefore.
+    """
+
+    what: str
+    values: list[str]
+    means: str
+
+
+def find_differences(runs: Sequence[RunFigures]) -> list[Difference]:
+    """The differences that forbid comparing figures; none for one run."""
+    found = []
+    for what, (read, means) in _CHECKS.items():
+        values = [read(run) for run in runs]
+        if len(set(values)) < 2:
+            continue
+        # Of the same text, all vocabularies have the same bytes.
+        losses = [number(run.last_validation, "mlm_nats_per_byte") for run in runs]
+        known = [f"{loss:.3f}" for loss in losses if loss is not None]
+        if what == "Vocabulary" and len(known) == len(runs):
+            means += " Losses for a byte of the masked text are comparable if both read the same text: "
+            means += f"{'; '.join(known)} nats."
+        found.append(Difference(what=what, values=values, means=means))
+    return found
+
+
+def _read_vocabulary(run: RunFigures) -> str:
+    identity = run.sections.get("identity", {})
+    size, normalization = number(identity, "model's vocab_size") or 0, identity.get(NORMALIZATION_KEY)
+    rules = f", {normalization}" if normalization else ""
+    return f"{size:,.0f} pieces{rules} ({str(identity.get(TOKENIZER_KEY))[:_HASH_LEN]})"
+
+
+def _read_rows(run: RunFigures) -> str:
+    rows = number(run.sections.get("config", {}), "eval_rows") or 0
+    digest = str(run.sections.get("identity", {}).get("shards' digest"))
+    return f"at most {rows:,.0f} of shards {digest[:_HASH_LEN]}"
+
+
+def _read_masks(run: RunFigures) -> str:
+    first, last = (number(run.sections.get("config", {}), name) for name in ("mask_prob", "last_mask_prob"))
+    if first is None:
+        return "as built"
+    return format_share(first, 0) + ("" if last is None else f" to {format_share(last, 0)}")
+
+
+_CHECKS: dict[str, tuple[Callable[[RunFigures], str], str]] = {
+    "Vocabulary": (
+        _read_vocabulary,
+        "MLM losses and accuracies can't be compared: longer pieces are harder to guess.",
+    ),
+    "Sentence task": (
+        lambda run: run.task.name,
+        "The losses and accuracies of the sentence tasks can't be compared.",
+    ),
+    "Validation rows": (
+        _read_rows,
+        "Other rows, or other masks and lengths of rows: differences of the losses say little about the models.",
+    ),
+    "Masked in training": (_read_masks, "Training losses can't be compared; those of validation can."),
+}
