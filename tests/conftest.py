@@ -18,8 +18,13 @@ from albert_data.files import find_cache_folder
 from albert_data.tokenizer.model import Tokenizer
 
 # The first example of a test may compile kernels; fixed seeds keep the suite's verdict the same for all.
-settings.register_profile("albert", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("albert")
+# `make test-all` asks for the thorough profile.
+for name, num_examples in (("thorough", 100), ("fast", 40)):
+    health_checks = [HealthCheck.too_slow]
+    settings.register_profile(
+        name, deadline=None, derandomize=True, max_examples=num_examples, suppress_health_check=health_checks
+    )
+    settings.load_profile(name)
 
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so would all that the tests start and interrupt.
