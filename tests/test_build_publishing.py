@@ -77,14 +77,7 @@ class Little:
 
 @pytest.fixture(scope="module")
 def little(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Little:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        fixtures.skip_syncing(monkeypatch)
-        return Little(tmp_path_factory.mktemp("little"), tokenizer)
-
-
-@pytest.fixture(autouse=True)
-def no_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
-    fixtures.skip_syncing(monkeypatch)
+    return Little(tmp_path_factory.mktemp("little"), tokenizer)
 
 
 @pytest.fixture(params=["new", "ours"])

@@ -31,18 +31,14 @@ KEPT = {
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    fixtures.skip_syncing(monkeypatch)
     fixtures.load_tokenizers_once(monkeypatch)
 
 
 @pytest.fixture
-def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with a corpus, a tokenizer and its own cache folder `cache`."""
-    (tmp_path / "corpus.txt").write_text("\n\n".join(fixtures.make_documents(60, seed=6)))
-    (tmp_path / "model.model").write_bytes(tokenizer_model)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
+def here(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """That of all commands, with its own cache folder `cache`."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here / "cache"))
+    return here
 
 
 def inspect(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

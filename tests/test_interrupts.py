@@ -84,15 +84,6 @@ def list_temporaries(folder: Path) -> list[Path]:
     return list(folder.rglob(".albert-data-*.tmp"))
 
 
-@pytest.fixture
-def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory: corpus.txt and a tokenizer's model.model."""
-    (tmp_path / "corpus.txt").write_text("\n\n".join(fixtures.make_documents(60, seed=6)))
-    (tmp_path / "model.model").write_bytes(tokenizer_model)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> str:
     folder = tmp_path_factory.mktemp("shards")
