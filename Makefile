@@ -31,10 +31,10 @@ demo: .venv/ready
 	@echo "The shards lie in demo/shards, their report in demo/report.html, the training run in demo/run."
 
 test: .venv/ready
-	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto --dist loadfile
 
 test-all: .venv/ready
-	$(BIN)/python -m pytest -m "not gpu" -n auto
+	$(BIN)/python -m pytest -m "not gpu" -n auto --dist loadfile --hypothesis-profile thorough
 
 lint: .venv/ready
 	$(BIN)/ruff check .

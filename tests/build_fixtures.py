@@ -135,11 +135,6 @@ def _lay_out(documents: Sequence[str], parts: Sequence[Sequence[str]], layout: s
 LAYOUTS = ("txt", "jsonl", "jsonl.gz", "txt.zst", "mixed")
 
 
-def skip_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip fsync: no test cuts the power, and a small build spends most of its time waiting for the disk."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
 _make_tokenizer = functools.cache(Tokenizer)
 
 
@@ -161,9 +156,8 @@ def make_tasks_small(monkeypatch: pytest.MonkeyPatch, num_bytes: int = 1 << 14) 
 
 @contextmanager
 def small_tasks(num_bytes: int = 1 << 14) -> Iterator[None]:
-    """Builds of several tasks that don't wait for the disk."""
+    """Builds of several tasks."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        skip_syncing(monkeypatch)
         make_tasks_small(monkeypatch, num_bytes)
         yield
 

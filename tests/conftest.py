@@ -10,7 +10,7 @@ from typing import Any
 
 import numba
 import pytest
-from build_fixtures import CORPUS_TASK_BYTES, Corpus, small_tasks
+from build_fixtures import CORPUS_TASK_BYTES, Corpus, make_documents, small_tasks
 from hypothesis import HealthCheck, settings
 from toy_language import make_sentences, train_model
 
@@ -18,8 +18,13 @@ from albert_data.files import find_cache_folder
 from albert_data.tokenizer.model import Tokenizer
 
 # The first example of a test may compile kernels; fixed seeds keep the suite's verdict the same for all.
-settings.register_profile("albert", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("albert")
+# `make test-all` asks for the thorough profile.
+for name, num_examples in (("thorough", 100), ("fast", 40)):
+    health_checks = [HealthCheck.too_slow]
+    settings.register_profile(
+        name, deadline=None, derandomize=True, max_examples=num_examples, suppress_health_check=health_checks
+    )
+    settings.load_profile(name)
 
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so would all that the tests start and interrupt.
@@ -31,7 +36,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where commands keep what they cache while tests run, in other processes too: not with the user's own.
 
-    Compiled kernels stay where they are: compiling them takes half a minute.
+    Compiled kernels stay where they are: compiling them takes half a minute. Other processes import the package of this
+    checkout from any folder, whichever is installed.
     """
     folder = tmp_path_factory.mktemp("cache")
     kernels = os.environ.get("NUMBA_CACHE_DIR") or str(find_cache_folder("kernels"))
@@ -39,7 +45,25 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         monkeypatch.setenv("NUMBA_CACHE_DIR", kernels)
         monkeypatch.setattr(numba.config, "CACHE_DIR", kernels)  # Numba read the variable when it was imported
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+        monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent), prepend=os.pathsep)
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_syncing() -> Iterator[None]:
+    """Skip fsync: no test cuts the power, and a small build spends most of its time waiting for the disk."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture
+def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: corpus.txt and a tokenizer's model.model."""
+    (tmp_path / "corpus.txt").write_text("\n\n".join(make_documents(60, seed=6)))
+    (tmp_path / "model.model").write_bytes(tokenizer_model)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

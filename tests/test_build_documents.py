@@ -32,7 +32,6 @@ FILE = {"documents": "file", "unwrap": True}
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    fixtures.skip_syncing(monkeypatch)
     fixtures.make_tasks_small(monkeypatch, 1 << 10)
 
 

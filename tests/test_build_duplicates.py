@@ -142,8 +142,7 @@ def test_rows_of_different_passes_are_not_copies(tokenizer: Tokenizer, tmp_path:
     check_tokens_add_up(tmp_path / "twice-out")
 
 
-@pytest.mark.parametrize("num_shards", [None, 3])
-@pytest.mark.parametrize("slices_read", [1, 6])
+@pytest.mark.parametrize(("num_shards", "slices_read"), [(None, 1), (3, 6)])
 def test_many_copies_change_neither_shards_nor_record_batches(
     num_shards: int | None, slices_read: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -15,7 +15,6 @@ import build_fixtures as fixtures
 import pytest
 from build_fixtures import Corpus, InterruptedEngine, check_finished, digest_folder, interrupt, run_build
 from shard_fixtures import seal
-from test_build_resume import DiesAt, count_renames, die_in_build
 
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError, OutputError
@@ -138,17 +137,17 @@ def test_nothing_is_removed_if_a_folder_of_ours_became_a_link(folder: str, corpu
 # ---- folders of ours ----
 
 
-@pytest.mark.parametrize("name", OTHER_NAMES)
-def test_other_files_in_a_folder_of_ours_do_not_stop_a_build_and_stay(name: str, corpus: Corpus, tmp_path: Path):
-    for number, results in enumerate((3, fixtures.CORPUS_TASKS + 2, 1000)):  # 1000: it is finished
-        out = tmp_path / str(number)
-        with suppress(KeyboardInterrupt):
-            corpus.build(out, InterruptedEngine(results), seed=8)
+@pytest.mark.parametrize("results", [3, fixtures.CORPUS_TASKS + 2, 1000])  # 1000: it is finished
+def test_other_files_in_a_folder_of_ours_do_not_stop_a_build_and_stay(results: int, corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    with suppress(KeyboardInterrupt):
+        corpus.build(out, InterruptedEngine(results), seed=8)
+    for name in OTHER_NAMES:
         plant(out / name)
-        corpus.build(out, seed=8)
-        assert open_shards(out).manifest.config.examples.seed == 8
-        corpus.build(out, overwrite=True)
-        assert digest_folder(out) == {**corpus.files, name: sha256(PRECIOUS).hexdigest()}
+    corpus.build(out, seed=8)
+    assert open_shards(out).manifest.config.examples.seed == 8
+    corpus.build(out, overwrite=True)
+    assert digest_folder(out) == {**corpus.files, **dict.fromkeys(OTHER_NAMES, sha256(PRECIOUS).hexdigest())}
 
 
 @pytest.mark.parametrize("name", OUR_NAMES)
@@ -303,22 +302,7 @@ def test_a_manifest_that_names_files_elsewhere_removes_nothing(corpus: Corpus, t
     assert all(victim.read_bytes() == PRECIOUS for victim in victims)
 
 
-# ---- kills ----
-
-
-@pytest.mark.parametrize("from_end", range(fixtures.CORPUS_SHARDS + 5))
-def test_after_a_kill_while_publishing_another_build_recognises_our_files(
-    from_end: int, corpus: Corpus, tmp_path: Path
-):
-    """At that time the manifest of the first build is removed, and that of the second not yet written."""
-    out, user = tmp_path / "out", tmp_path / "out/train/notes.txt"
-    corpus.build(out, seed=5, validation_fraction=0.4)
-    plant(user)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        renames = count_renames(corpus, tmp_path / "count", monkeypatch)
-    die_in_build(corpus, out, "os.replace", DiesAt(renames - from_end, False), overwrite=True, seed=6)
-    corpus.build(out, overwrite=True)
-    assert digest_folder(out) == {**corpus.files, "train/notes.txt": sha256(PRECIOUS).hexdigest()}
+# ---- odd folders, files and locks ----
 
 
 def test_an_empty_folder_of_the_users_is_not_removed_by_a_build_that_fails(corpus: Corpus, tmp_path: Path):

@@ -77,14 +77,7 @@ class Little:
 
 @pytest.fixture(scope="module")
 def little(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Little:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        fixtures.skip_syncing(monkeypatch)
-        return Little(tmp_path_factory.mktemp("little"), tokenizer)
-
-
-@pytest.fixture(autouse=True)
-def no_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
-    fixtures.skip_syncing(monkeypatch)
+    return Little(tmp_path_factory.mktemp("little"), tokenizer)
 
 
 @pytest.fixture(params=["new", "ours"])
@@ -180,7 +173,7 @@ def test_another_command_is_refused_without_overwrite_and_then_replaces_all(litt
 
 def test_kills_of_several_commands_one_after_another_lose_nothing(little: Little, ready: Path):
     own, rng = mine(ready), random.Random(0)
-    for changes, out in kill_everywhere(little, ready, every=2):
+    for changes, out in kill_everywhere(little, ready, every=4):
         for name in rng.choices("abc", k=3):
             kill(little, out, name, rng.randrange(40))
             assert own == mine(out)
@@ -213,7 +206,7 @@ def write_empty(out: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["train/shard-00000.arrow", "train/shard-00007.arrow", "tokenizer/spiece.model"])
 def test_a_users_file_under_one_of_our_names_stops_the_next_command(name: str, little: Little, ready: Path):
-    for changes, out in kill_everywhere(little, ready, every=5):
+    for changes, out in kill_everywhere(little, ready, every=9):
         plant(out / name)
         before = without_work(out)
         for config in ("b", "c"):
@@ -226,7 +219,7 @@ def test_a_users_file_under_one_of_our_names_stops_the_next_command(name: str, l
 
 
 def test_shards_that_the_user_removed_are_made_again(little: Little, ready: Path):
-    for changes, out in kill_everywhere(little, ready):
+    for changes, out in kill_everywhere(little, ready, every=3):
         if not (out / "manifest.json").exists():
             for path in (out / "train").glob("shard-*1.arrow"):
                 path.unlink()

@@ -102,18 +102,16 @@ def test_a_truncated_run_stops_the_build(corpus: Corpus, tmp_path: Path):
 
 
 class DiesAt:
-    """os.replace for a process that dies at its n-th call, before or after it renames."""
+    """os.replace for a process that dies at its n-th call, before it renames."""
 
-    def __init__(self, number: int, is_done: bool) -> None:
-        self._left, self._is_done = number, is_done
+    def __init__(self, number: int) -> None:
+        self._left = number
 
     def __call__(self, source: Any, target: Any) -> None:
         self._left -= 1
-        if self._left == 0 and not self._is_done:
-            os.kill(os.getpid(), signal.SIGKILL)
-        _replace(source, target)
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
+        _replace(source, target)
 
 
 def count_renames(corpus: Corpus, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -140,12 +138,11 @@ def die_in_build(corpus: Corpus, out: Path, name: str, fake: Callable[..., Any],
 PUBLISHED = CORPUS_SHARDS + 1 + 3
 
 
-@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("from_end", range(PUBLISHED))
 def test_a_build_killed_while_publishing_resumes_to_the_same_bytes(
-    from_end: int, is_done: bool, corpus: Corpus, tmp_path: Path, renames: int
+    from_end: int, corpus: Corpus, tmp_path: Path, renames: int
 ):
-    die_in_build(corpus, tmp_path / "out", "os.replace", DiesAt(renames - from_end, is_done))
+    die_in_build(corpus, tmp_path / "out", "os.replace", DiesAt(renames - from_end))
     corpus.build(tmp_path / "out")
     check_finished(corpus, tmp_path / "out")
 
@@ -157,13 +154,10 @@ def renames(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-def test_a_build_killed_at_any_rename_resumes_to_the_same_bytes(
-    is_done: bool, corpus: Corpus, tmp_path: Path, renames: int
-):
+def test_a_build_killed_at_any_rename_resumes_to_the_same_bytes(corpus: Corpus, tmp_path: Path, renames: int):
     for number in range(1, renames + 1):
         out = tmp_path / str(number)
-        die_in_build(corpus, out, "os.replace", DiesAt(number, is_done))
+        die_in_build(corpus, out, "os.replace", DiesAt(number))
         corpus.build(out)
         check_finished(corpus, out)
 
@@ -186,7 +180,7 @@ def test_a_build_killed_during_its_cleanup_is_finished_and_cleaned_up(name: str,
 def test_an_overwrite_killed_while_publishing_resumes(from_end: int, corpus: Corpus, tmp_path: Path, renames: int):
     out = tmp_path / "out"
     corpus.build(out, seed=5, validation_fraction=0.4)
-    die_in_build(corpus, out, "os.replace", DiesAt(renames - from_end, False), overwrite=True)
+    die_in_build(corpus, out, "os.replace", DiesAt(renames - from_end), overwrite=True)
     assert (out / "manifest.json").exists() == (from_end > PUBLISHED - 2)  # one more rename: of the old manifest's copy
     corpus.build(out, overwrite=from_end > PUBLISHED - 2)
     check_finished(corpus, out)

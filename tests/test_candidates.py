@@ -56,7 +56,6 @@ class Failing(Cluster):
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    fixtures.skip_syncing(monkeypatch)
     monkeypatch.chdir(tmp_path)
     Path("in.txt").write_text("\n\n".join(DOCUMENTS))
     with fixtures.small_tasks(1 << 11):

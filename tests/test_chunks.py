@@ -16,7 +16,7 @@ from tempfile import NamedTemporaryFile
 import numpy as np
 import pytest
 import sentencepiece
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from albert_data.errors import TokenizerError
@@ -202,7 +202,6 @@ replaced = st.text(st.sampled_from("-*+c 가😀"), min_size=1, max_size=3)
 replacements = st.dictionaries(replaced, st.text(st.sampled_from("x1 ▁不😁"), max_size=3), min_size=1, max_size=6)
 
 
-@settings(max_examples=60)
 @given(
     rules=replacements,
     texts=st.lists(st.text(st.sampled_from("-*+c 가😀adx"), max_size=12), min_size=1, max_size=20),

@@ -21,23 +21,12 @@ from albert_data.cli.main import COMMANDS, cli, run
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.pipeline.stages import STAGES, format_stages
 
-CORPUS = "\n\n".join(fixtures.make_documents(60, seed=6))
 BUILD_SETTINGS = {**BuildConfig().to_flat_dict(), "max_seq_len": 64, "validation_fraction": 0.2}
 
 
 @pytest.fixture(autouse=True)
-def no_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
-    fixtures.skip_syncing(monkeypatch)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     fixtures.load_tokenizers_once(monkeypatch)
-
-
-@pytest.fixture
-def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory: corpus.txt and a tokenizer's model.model."""
-    (tmp_path / "corpus.txt").write_text(CORPUS)
-    (tmp_path / "model.model").write_bytes(tokenizer_model)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
@@ -303,7 +292,7 @@ def interrupt_at(line: str, process: subprocess.Popen[str], wait_seconds: float 
 
 
 def test_ctrl_c_says_how_to_go_on_and_exits_with_130(here: Path):
-    (here / "large.txt").write_text(CORPUS * 400)
+    (here / "large.txt").write_text((here / "corpus.txt").read_text() * 400)
     arguments = ["build", "large.txt", "--tokenizer", "model.model", "-o", "out", "--workers", "2"]
     code, shown = interrupt_at("tokenising", start(*arguments, start_new_session=True))
     assert code == 130

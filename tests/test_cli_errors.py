@@ -37,7 +37,6 @@ STAGES = {
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory: in.txt, model.model, and things that are no use."""
-    fixtures.skip_syncing(monkeypatch)
     fixtures.load_tokenizers_once(monkeypatch)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})  # one worker
     monkeypatch.chdir(tmp_path)

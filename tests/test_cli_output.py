@@ -25,7 +25,6 @@ STEERING = "\x1b]0;owned\x07\x1b[2J\u202e\x9b"
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
-    fixtures.skip_syncing(monkeypatch)
     monkeypatch.chdir(tmp_path)
     Path("in.txt").write_text(TEXT)
     Path("model.model").write_bytes(tokenizer_model)

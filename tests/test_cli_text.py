@@ -53,7 +53,6 @@ say_peak("parent")
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
-    fixtures.skip_syncing(monkeypatch)
     fixtures.load_tokenizers_once(monkeypatch)
     monkeypatch.chdir(tmp_path)
     Path("model.model").write_bytes(tokenizer_model)

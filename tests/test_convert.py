@@ -31,11 +31,6 @@ from albert_data.jobs.engine import MultiprocessEngine
 NUM_SHARDS = 4  # of the fixture, in both splits
 
 
-@pytest.fixture(autouse=True)
-def no_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
-    build_fixtures.skip_syncing(monkeypatch)
-
-
 @pytest.fixture
 def shards(tmp_path: Path) -> Path:
     return write_folder(tmp_path / "shards")

@@ -11,7 +11,7 @@ import build_fixtures as fixtures
 import pytest
 from corpus_fixtures import small_sizes
 from format_fixtures import LAYOUTS
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
@@ -71,7 +71,6 @@ def test_every_format_gives_the_same_shards(tmp_path: Path, name: str, expected:
     assert fixtures.digest_shards(tmp_path / "out") == expected
 
 
-@settings(max_examples=40)  # each example writes a file of every format
 @given(odd_texts)
 def test_odd_texts_are_the_same_in_every_format(texts: list[str]):
     with TemporaryDirectory() as name, small_sizes():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from itertools import pairwise, product
 
 import numba
@@ -175,23 +174,8 @@ def hash_long(chunk: bytes) -> int:
 
 def test_a_long_chunk_is_identified_by_its_bytes_not_its_hash():
     """Two words of 24 letters with one hash: of the last eight letters, those of one follow from those of the other."""
-    draw = random.Random(7)
-    letters = [byte for byte in range(65, 123) if chr(byte).isalpha()]
-    one = bytes(draw.choices(letters, k=24))
-    while True:
-        head = bytes(draw.choices(letters, k=16))
-        states = []
-        for text in (one[:16], head):
-            value = 24
-            for at in (0, 8):
-                value = references.mix(value ^ int.from_bytes(text[at : at + 8], "little"))
-            states.append(value)
-        tail = (states[0] ^ states[1] ^ int.from_bytes(one[16:], "little")).to_bytes(8, "little")
-        if all(byte in letters for byte in tail):
-            break
-    other = head + tail
-    assert hash_long(one) == hash_long(other)
-    texts = [one.decode(), other.decode()]
+    texts = ["QHhDbTDaBWDEWqGLgxeUyCsP", "jOPsNqRzraMSOPgotBUmqhLD"]
+    assert hash_long(texts[0].encode()) == hash_long(texts[1].encode())
     tokenizer = train(
         lines=(*LINES, *texts * 50), model_type="bpe", max_sentencepiece_length=30
     )  # few pieces, in a slot

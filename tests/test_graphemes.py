@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -109,9 +111,13 @@ EXCEPTED = {
 }
 
 
+@cache
+def find_clusters() -> Callable[[str], list[str]]:
+    return pytest.importorskip("regex").compile(r"\X").findall
+
+
 def count_clusters(text: str) -> int:
-    regex = pytest.importorskip("regex")
-    return len(regex.findall(r"\X", text))
+    return len(find_clusters()(text))
 
 
 def test_continuing_characters_are_those_of_uax_29_and_its_exceptions():

@@ -13,6 +13,7 @@ from pathlib import Path
 import build_fixtures as fixtures
 import pytest
 
+from albert_data.cli.main import run
 from albert_data.tokenizer.model import Tokenizer
 
 ENDS = ("Interrupted.", "Interrupted; the same command resumes the build.")
@@ -83,15 +84,6 @@ def list_temporaries(folder: Path) -> list[Path]:
     return list(folder.rglob(".albert-data-*.tmp"))
 
 
-@pytest.fixture
-def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory: corpus.txt and a tokenizer's model.model."""
-    (tmp_path / "corpus.txt").write_text("\n\n".join(fixtures.make_documents(60, seed=6)))
-    (tmp_path / "model.model").write_bytes(tokenizer_model)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> str:
     folder = tmp_path_factory.mktemp("shards")
@@ -104,7 +96,7 @@ BUILD = ["build", "corpus.txt", "--tokenizer", "model.model", "--max-seq-len", "
 VOCAB = ["vocab", "corpus.txt", "--vocab-size", "140", "-o", "vocab"]
 
 
-@pytest.mark.parametrize("name", ["click", "albert_data.cli.build", "numpy", "numba", "pyarrow", "sentencepiece"])
+@pytest.mark.parametrize("name", ["click", "numba", "sentencepiece"])
 def test_ctrl_c_in_an_import_ends_the_command(name: str, here: Path):
     check_ended(*run_interrupted(IMPORTING.format(name=name) + "from albert_data import interrupts\n", *BUILD))
 
@@ -112,32 +104,29 @@ def test_ctrl_c_in_an_import_ends_the_command(name: str, here: Path):
 @pytest.mark.parametrize("command", [BUILD, VOCAB], ids=lambda command: command[0])
 def test_ctrl_c_while_a_kernel_is_loaded_ends_the_command_and_it_can_be_given_again(command: list[str], here: Path):
     check_ended(*run_interrupted(LOADING, *command))
-    assert run_interrupted("", *command)[0] == 0
+    assert run(command) == 0
 
 
 @pytest.mark.parametrize("command", [["verify"], ["audit"]], ids=" ".join)
-def test_ctrl_c_while_shards_are_read_ends_the_command(command: list[str], shards: str):
+def test_ctrl_c_while_shards_are_read_ends_the_command(
+    command: list[str], shards: str, capfd: pytest.CaptureFixture[str]
+):
     check_ended(*run_interrupted(LOADING, *command, shards))
-    code, _, shown = run_interrupted("", *command, shards)
-    assert (code, shown) == (0, "")
+    assert run([*command, shards]) == 0
+    assert capfd.readouterr().err == ""
 
 
 def test_ctrl_c_while_workers_are_forked_ends_the_build_and_all_workers(here: Path):
     check_ended(*run_interrupted(FORKING, *BUILD))  # it waits until no process holds stderr
-    assert run_interrupted("", *BUILD)[0] == 0
+    assert run(BUILD) == 0
 
 
 @pytest.mark.parametrize("name", ["manifests", ".arrow", "manifest.json"])
-def test_ctrl_c_while_shards_are_published_loses_nothing(name: str, here: Path):
+def test_ctrl_c_while_shards_are_published_loses_nothing_and_leaves_no_temporary(name: str, here: Path):
     check_ended(*run_interrupted(WRITING.format(name=name), *BUILD))
-    assert run_interrupted("", *BUILD)[0] == 0
-    assert run_interrupted("", "verify", "out")[0] == 0
     assert list_temporaries(here) == []
-
-
-def test_ctrl_c_while_a_file_is_written_removes_its_temporary(here: Path):
-    check_ended(*run_interrupted(WRITING.format(name="manifests"), *BUILD))
-    assert list_temporaries(here) == []
+    assert run(BUILD) == 0
+    assert run(["verify", "out"]) == 0
 
 
 def test_a_second_ctrl_c_changes_nothing(here: Path):

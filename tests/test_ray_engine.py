@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import build_fixtures as fixtures
 import pytest
 from build_fixtures import InterruptedEngine, digest_folder, run_build
+from test_engine import Task, square, tasks
 
 from albert_data.cli.main import run
 from albert_data.config import TextConfig, VocabConfig
@@ -30,22 +31,6 @@ from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.learning import learn_vocabulary
 
 pytest.importorskip("ray")  # CI installs it: see the Makefile
-
-
-@dataclass(frozen=True)
-class Task:
-    number: int
-
-    def describe(self) -> str:
-        return f"file.txt, bytes {self.number} to {self.number + 1}"
-
-
-def tasks(count: int) -> list[Task]:
-    return [Task(number) for number in range(count)]
-
-
-def square(task: Task) -> int:
-    return task.number**2
 
 
 @pytest.fixture(scope="module")

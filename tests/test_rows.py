@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow
 import pyarrow.ipc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
 from shard_fixtures import NO_TOTALS, change_manifest, describe_again, write_shards
@@ -178,7 +178,6 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
     return open_shards(write_folder(tmp_path_factory.mktemp("shards") / "out", layout))
 
 
-@settings(max_examples=60)
 @given(st.lists(st.integers(0, 99), max_size=20))
 def test_rows_come_in_the_order_of_the_indices(shards: Shards, wanted: list[int]):
     rows = numbered_rows(100)
@@ -282,7 +281,6 @@ def keys(examples: list[Example]) -> list[int]:
 BOUNDS = st.none() | st.integers(-110, 110)
 
 
-@settings(max_examples=60)
 @given(begin=BOUNDS, end=BOUNDS, step=st.none() | st.integers(-30, 30).filter(bool))
 def test_a_slice_of_shards_is_that_of_a_list(shards: Shards, begin: int | None, end: int | None, step: int | None):
     assert keys(shards[begin:end:step]) == [row[4] for row in numbered_rows(100)][begin:end:step]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from made_models import CONTROL, UNUSED, Piece, compile_charsmap, make_model
 from test_chunks import LINES, encode, encode_by_sentencepiece, texts, train
@@ -32,7 +32,6 @@ KINDS = {
 
 @pytest.mark.parametrize("name", KINDS)
 @given(texts=texts)
-@settings(max_examples=40)
 def test_ids_of_a_model_with_user_defined_pieces_are_those_of_sentencepiece(name: str, texts: list[str]):
     tokenizer = train(**KINDS[name])
     assert tokenizer.slow_reason is None
@@ -73,7 +72,6 @@ rules = st.just(b"") | st.dictionaries(
 ).filter(lambda rules: all(key != value for key, value in rules.items())).map(compile_charsmap)
 
 
-@settings(max_examples=80)
 @given(
     pieces=pieces,
     texts=strings,

@@ -20,7 +20,6 @@ VOCAB = "vocab in.txt -o out --workers 1 --vocab-size"
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fixtures.skip_syncing(monkeypatch)
     monkeypatch.chdir(tmp_path)
     Path("in.txt").write_text("\n\n".join(fixtures.make_documents(30, 0)))
 

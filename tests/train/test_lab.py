@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,8 +39,8 @@ TABLES = make_tables(SMALL)
 OPTIONS = ["--preset", "tiny", "--steps", "4", "--max-seq-len", "64", "--validation-fraction", "0.3"]
 
 
-@pytest.fixture(autouse=True)
-def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+@pytest.fixture(scope="module", autouse=True)
+def jobs() -> Iterator[list[str]]:
     """A small preset, and jobs in this process instead of others; the names of those that were done."""
     names: list[str] = []
 
@@ -47,9 +48,16 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(name)
         assert training.work(job) == 0
 
-    monkeypatch.setitem(MODEL_PRESETS, "tiny", SMALL)
-    monkeypatch.setattr(Laboratory, "_work", work)
-    return names
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setitem(MODEL_PRESETS, "tiny", SMALL)
+        monkeypatch.setattr(Laboratory, "_work", work)
+        yield names
+
+
+@pytest.fixture
+def done(jobs: list[str]) -> list[str]:
+    jobs.clear()
+    return jobs
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +72,13 @@ def vocab(tokenizer_model: bytes, tmp_path_factory: pytest.TempPathFactory) -> P
     path = tmp_path_factory.mktemp("vocab") / "spiece.model"
     path.write_bytes(tokenizer_model)
     return path
+
+
+@pytest.fixture(scope="module")
+def dropout(corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A laboratory in which the models of the table on dropout were trained."""
+    run_lab(corpus, vocab, out := tmp_path_factory.mktemp("dropout") / "lab", "dropout")
+    return out
 
 
 def run_lab(corpus: Path, vocab: Path, out: Path, *arguments: str) -> str:
@@ -83,7 +98,7 @@ def test_a_claim_holds_only_if_the_difference_is_clear_of_the_spread():
 
 
 def test_equal_rows_are_decided_in_one_case_of_twenty_at_most():
-    draws = np.random.default_rng(0).normal(size=(4000, 2, 5))
+    draws = np.random.default_rng(0).normal(size=(1500, 2, 5))
     for num_seeds in (2, 3, 5):
         pairs = [[Sample(tuple(one[:num_seeds])) for one in draw] for draw in draws]
         decided = sum(not judge(*pair).startswith("cannot") for pair in pairs) / len(pairs)
@@ -168,21 +183,17 @@ def test_figures_of_earlier_tables_stay(corpus: Path, vocab: Path, tmp_path: Pat
     assert {"probe", "probe,pairs=nsp", "mlm,masking=word", "mlm,masking=token", "mlm"} == values.keys()
 
 
-def test_a_copy_of_the_figures_needs_no_shards(corpus: Path, vocab: Path, tmp_path: Path, done: list[str]):
-    run_lab(corpus, vocab, tmp_path / "lab", "dropout")
-    for kind in ("shards", "runs"):
-        shutil.rmtree(tmp_path / "lab" / kind)
-    done.clear()
+def test_a_copy_of_the_figures_needs_no_shards(
+    corpus: Path, vocab: Path, tmp_path: Path, dropout: Path, done: list[str]
+):
+    shutil.copytree(dropout, tmp_path / "lab", ignore=shutil.ignore_patterns("shards", "runs"))
     assert "4 models; 0 are to be trained" in run_lab(corpus, vocab, tmp_path / "lab", "dropout")
     assert not list((tmp_path / "lab/shards").glob("*"))
     assert done == []
 
 
-@pytest.mark.parametrize("table", ["masks", "sharing"])  # rows of the preset's shape, and of others
-def test_a_training_that_was_killed_before_its_first_checkpoint_starts_again(
-    table: str, corpus: Path, vocab: Path, tmp_path: Path
-):
-    out = tmp_path / "lab"
+def test_a_training_that_was_killed_before_its_first_checkpoint_starts_again(corpus: Path, vocab: Path, tmp_path: Path):
+    out, table = tmp_path / "lab", "sharing"  # its rows are of the preset's shape, and of others
     run_lab(corpus, vocab, out, table, "--seeds", "1")
     before = {path.name: json.loads(path.read_text())["values"] for path in (out / "results").iterdir()}
     for checkpoints in (out / "runs").glob("*/checkpoints"):
@@ -243,7 +254,7 @@ def test_a_damaged_result_is_named(content: bytes, tmp_path: Path):
         laboratory.read("plain", 0)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_saves_the_trainings_and_writes_the_page(number: int, corpus: Path, vocab: Path, tmp_path: Path):
     options = ["--preset", "tiny", "--steps", "100000", "--max-seq-len", "64", "--validation-fraction", "0.3"]
     given = ["masks", "--seeds", "1", "--corpus", str(corpus), "--tokenizer", str(vocab), "-o", str(tmp_path / "lab")]
@@ -272,14 +283,13 @@ def test_vocabulary_and_shards_are_of_the_language_that_is_given(tmp_path: Path,
     assert given == {"vocab": "zh", "build": "zh"}
 
 
-def test_a_training_goes_on_in_another_shape_with_its_weights(corpus: Path, vocab: Path, tmp_path: Path):
-    run_lab(corpus, vocab, tmp_path / "lab", "dropout")
+def test_a_training_goes_on_in_another_shape_with_its_weights(dropout: Path):
     for name, dropout in (("before.dropout=0.1", 0.0), ("before.dropout=0.1,dropout=0.1", 0.1)):
-        begun, ended = (list_checkpoints(tmp_path / f"lab/runs/{name}-0{end}")[-1] for end in ("-begin", ""))
+        begun, ended = (list_checkpoints(dropout / f"runs/{name}-0{end}")[-1] for end in ("-begin", ""))
         assert [path.name for path in (begun, ended)] == ["step-00000003", "step-00000001"]
         before, after = load_model(begun), load_model(ended)
         assert (before.config.dropout, after.config.dropout) == (0.1, dropout)
-        curve = json.loads((tmp_path / f"lab/results/{name}-0.json").read_text())["curve"]
+        curve = json.loads((dropout / f"results/{name}-0.json").read_text())["curve"]
         assert [step for step, _ in curve] == [1, 2, 3, 4]
         changes = [(a - b).abs().max() for a, b in zip(before.parameters(), after.parameters(), strict=True)]
         assert max(changes) < 0.05  # one update changes a weight by less than a new initialisation would

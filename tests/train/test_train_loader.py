@@ -122,7 +122,6 @@ def test_without_a_shape_collate_uses_the_smallest_that_holds_the_rows():
     assert batch.masked_labels_N.tolist() == [6]
 
 
-@settings(max_examples=40, deadline=None)
 @given(num_rows=st.integers(0, 9), extra=st.integers(0, 3), mask_capacity=st.sampled_from([0, 64]), data=st.data())
 def test_collate_equals_a_plain_loop_over_tokens(toys_of_any_length, num_rows, extra, mask_capacity, data):
     rows = np.array(data.draw(st.lists(st.integers(0, 39), min_size=num_rows, max_size=num_rows)), np.int64)

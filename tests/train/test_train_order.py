@@ -55,7 +55,6 @@ def plain_batches(rows: list[int], lengths: list[int], batch_tokens: int) -> lis
 # ---- the shuffle ----
 
 
-@settings(max_examples=60, deadline=None)
 @given(num=st.integers(0, 3000), seed=seeds, epoch=st.integers(0, 10**6))
 def test_shuffle_returns_each_number_once_for_any_seed_and_epoch(num, seed, epoch):
     assert np.array_equal(np.sort(shuffle(num, seed, epoch)), np.arange(num))
@@ -109,7 +108,6 @@ def rows_of_window(batch_order: BatchOrder, epoch: int, window: int) -> list[int
     return [int(row) for batch in batch_order.window(epoch, window) for row in batch.rows]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     lengths=row_lengths,
     block_rows=st.integers(1, 90),
@@ -156,7 +154,6 @@ def test_epochs_read_the_blocks_in_another_order_and_mix_a_window_in_another_ord
 # ---- the batches ----
 
 
-@settings(max_examples=60, deadline=None)
 @given(lengths=row_lengths, batch_tokens=st.integers(1, 3000))
 def test_batches_equal_those_cut_a_row_at_a_time(lengths, batch_tokens):
     rows = np.random.default_rng(0).permutation(len(lengths))
@@ -165,7 +162,6 @@ def test_batches_equal_those_cut_a_row_at_a_time(lengths, batch_tokens):
     assert [(batch.rows.tolist(), batch.row_len) for batch in found] == expected
 
 
-@settings(max_examples=60, deadline=None)
 @given(lengths=row_lengths, batch_tokens=st.integers(1, 3000), seed=seeds, epoch=st.integers(0, 5))
 def test_each_row_comes_exactly_once_an_epoch_in_few_shapes(lengths, batch_tokens, seed, epoch):
     with pytest.MonkeyPatch.context() as patch:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from toy_rows import mean_loss
 
@@ -99,7 +99,6 @@ def plain_packs(lengths: list[int], pack: Pack) -> list[list[int]]:
     return packs
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     lengths=st.lists(st.integers(2, 100), min_size=1, max_size=120),
     pack_len=st.integers(100, 400),
@@ -115,7 +114,6 @@ def test_each_row_goes_into_the_fullest_pack_that_has_room(lengths, pack_len, ma
     assert all(batch.row_len == pack_len for batch in batches)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     lengths=st.lists(st.integers(2, 200), min_size=1, max_size=300),
     batch_tokens=st.integers(1, 4000),
