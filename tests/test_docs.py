@@ -61,16 +61,24 @@ def test_the_functions_and_tests_that_fidelity_names_exist():
             assert list((ROOT / "tests").rglob(name)), f"docs/fidelity.md names {name}"
 
 
+def test_the_hops_and_files_that_the_architecture_names_exist():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    hops = re.findall(r"\| `([\w/]+\.py: \w+)` \|$", page, re.MULTILINE)
+    assert len(hops) > 30
+    for quoted in {*hops, *re.findall(r"`([\w/]+\.py)`", page)}:
+        check_names(quoted)
+
+
 def check_names(quoted: str) -> None:
     """Fail unless `module.py: name, name`, `module.py` or `name` is found in the package."""
     module, _, names = quoted.partition(": ") if ".py" in quoted else ("", "", quoted)
     sources = [
         path for path in (ROOT / "albert_data").rglob("*.py") if str(path).endswith(f"/{module}" if module else "")
     ]
-    assert sources, f"docs/fidelity.md names {module}"
+    assert sources, f"the docs name {module}"
     for name in filter(None, names.split(", ")):
-        found = any(re.search(rf"^ *def {name}\(", path.read_text(encoding="utf-8"), re.MULTILINE) for path in sources)
-        assert found, f"docs/fidelity.md names {quoted}, but there is no function {name}"
+        found = any(re.search(rf"^ *(def|class) {name}\b", path.read_text(encoding="utf-8"), re.MULTILINE) for path in sources)
+        assert found, f"the docs name {quoted}, but there is no {name}"
 
 
 @pytest.fixture(scope="module")
