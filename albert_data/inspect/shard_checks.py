@@ -24,7 +24,7 @@ import pyarrow.ipc
 from albert_data.errors import ShardError
 from albert_data.files import hash_file
 from albert_data.inspect.row_checks import RowRules, find_row_faults
-from albert_data.shards.manifest import TOTALS, ShardEntry, TokenizerEntry, WordsEntry
+from albert_data.shards.manifest import TOTALS, FileEntry, ShardEntry
 from albert_data.shards.paths import find_file
 from albert_data.shards.schema import DOCUMENT_KEY_B, describe_columns, explain_damage, has_nulls, map_file
 from albert_data.storage import find_storage
@@ -68,7 +68,7 @@ class Checked:
 
 
 def check_file(
-    folder: Path, expected: TokenizerEntry | WordsEntry | ShardEntry, others: Mapping[str, str], advance: Advance
+    folder: Path, expected: FileEntry | ShardEntry, others: Mapping[str, str], advance: Advance
 ) -> Fault | None:
     """Check that a file has the SHA-256 that the manifest gives, and a shard also the size.
 

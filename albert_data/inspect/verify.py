@@ -29,10 +29,10 @@ from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.shards.manifest import (
     MANIFEST_NAME,
     SPLITS,
+    FileEntry,
     Manifest,
     ShardEntry,
     TokenizerEntry,
-    WordsEntry,
     parse,
 )
 from albert_data.shards.manifest_checks import find_value_faults
@@ -126,7 +126,7 @@ def _name_twin(path: Path, manifest: Manifest) -> str:
 def _check_tokenizer(folder: Path, manifest: Manifest, quick: bool) -> Generator[Fault, None, RowRules | None]:
     """Yield the faults; return the rules for the rows, or None if rows are not checked."""
     expected, words = manifest.tokenizer, manifest.words
-    entries: list[TokenizerEntry | WordsEntry] = [expected, *([words] if words else [])]
+    entries: list[FileEntry] = [expected, *([words] if words else [])]
     faults = [fault for entry in entries if (fault := check_file(folder, entry, {}, lambda num_bytes: None))]
     yield from faults
     if quick:

@@ -17,7 +17,7 @@ from albert_data.config import BuildConfig, TextConfig
 from albert_data.errors import ShardError
 from albert_data.languages import choose_rules, is_source_name
 from albert_data.rules import RULES_VERSION
-from albert_data.shards.schema import FORMAT_VERSION
+from albert_data.shards.schema import FORMAT_VERSION, ShardReceipt, Totals
 from albert_data.shards.typed_values import Count, read, to_value
 
 MANIFEST_NAME = "manifest.json"
@@ -47,11 +47,17 @@ VERSIONS = tuple(field.name for field in dataclasses.fields(Versions))
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenizerEntry:
-    """normalization: of text before the model; None for none."""
+class FileEntry:
+    """A file of the folder, by its path inside it."""
 
     file: str
     sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerEntry(FileEntry):
+    """normalization: of text before the model; None for none."""
+
     vocab_size: Count
     pad_id: Count
     unk_id: Count
@@ -186,29 +192,12 @@ class DamagedInputs:
     worst: tuple[DamagedInput, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Totals:
-    """Sums over the rows of a shard or split.
-
-    num_tokens: with the special ones; num_unpaired: rows without a second segment, num_random: rows
-    whose second segment is of another document, None where the task has none.
-    """
-
-    num_rows: Count
-    num_tokens: Count
-    num_masked: Count
-    num_unpaired: Count
-    num_random: Count | None = None
-
-
 TOTALS = tuple(field.name for field in dataclasses.fields(Totals))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShardEntry(Totals):
+class ShardEntry(ShardReceipt):
     file: str
-    num_bytes: Count
-    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,27 +210,13 @@ class SplitEntry(Totals):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CardEntry:
-    file: str
-    sha256: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class WordsEntry:
-    """A word list (tokenizer/lexicon.py)."""
-
-    file: str
-    sha256: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Manifest(Versions):
     """All that is known about a build.
 
     documents_digest: the sum of the documents' keys, in hexadecimal; digest: `hash_content` of the shards' hashes.
     sources: the languages and other names that the column `source` refers to by index, or the names of a mixture's
-    sources; None where the rows have no such column. mixture: these sources, None for other builds. words: None in
-    builds without a word list. label_names: what the values of `sop_label` say, from 0 on; None for 0 in order, 1
+    sources; None where the rows have no such column. mixture: these sources, None for other builds. words: the word
+    list, None in builds without one. label_names: what the values of `sop_label` say, from 0 on; None for 0 in order, 1
     swapped, and without a task. card: None until it is made. manifest_sha256: the hash of all other
     values, None where the file lacks it.
     """
@@ -261,10 +236,10 @@ class Manifest(Versions):
     splits: Annotated[Mapping[str, SplitEntry], SPLITS]  # SPLITS: the keys that are allowed
     digest: str
     sources: tuple[str, ...] | None = None
-    words: WordsEntry | None = None
+    words: FileEntry | None = None
     mixture: tuple[MixedSource, ...] | None = None
     label_names: tuple[str, ...] | None = None
-    card: CardEntry | None = None
+    card: FileEntry | None = None
     manifest_sha256: str | None = None
 
     def __post_init__(self) -> None:
