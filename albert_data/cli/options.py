@@ -214,12 +214,13 @@ def open_engine(engine: str, address: str | None, workers: int = 1) -> Iterator[
         yield found
 
 
-def normalization_option(command: Command) -> Command:
-    """--normalization: what is done to text before SentencePiece."""
-    help = "Normalisation of text before SentencePiece: none, or albert-v2, that of Google's ALBERT models."
-    return setting(VocabConfig, "--normalization", help, type=click.Choice(NORMALIZATIONS), metavar="RULE")(command)
-
-
+normalization_option = setting(
+    VocabConfig,
+    "--normalization",
+    "Normalisation of text before SentencePiece: none, or albert-v2, that of Google's ALBERT models.",
+    type=click.Choice(NORMALIZATIONS),
+    metavar="RULE",
+)
 inputs_argument = click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 validation_option = click.option(
     "--validation",
