@@ -167,22 +167,6 @@ def test_an_unknown_command_is_a_usage_error_that_suggests_a_similar_one(
     assert line.startswith(f"Error: No such command '{typo}'. {hint}")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "place"),
-    [
-        ("shards --audit", "audit SHARDS"),
-        ("--preset base", "presets NAME"),
-        ("run --shards shards", "runs RUN --shards SHARDS"),
-        ("run other-run --plot layers.html", "runs RUN --shards SHARDS --plot PATH"),
-    ],
-)
-def test_an_option_of_inspect_that_moved_names_its_command(
-    arguments: str, place: str, capsys: pytest.CaptureFixture[str]
-):
-    assert run(["inspect", *arguments.split()]) == 2
-    assert f"has moved to `albert-data {place}`" in " ".join(capsys.readouterr().err.split())
-
-
 def test_inspect_of_a_training_run_names_the_command_for_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "run.json").write_text("{}")
     assert run(["inspect", str(tmp_path)]) == 2

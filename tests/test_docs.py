@@ -77,7 +77,9 @@ def check_names(quoted: str) -> None:
     ]
     assert sources, f"the docs name {module}"
     for name in filter(None, names.split(", ")):
-        found = any(re.search(rf"^ *(def|class) {name}\b", path.read_text(encoding="utf-8"), re.MULTILINE) for path in sources)
+        found = any(
+            re.search(rf"^ *(def|class) {name}\b", path.read_text(encoding="utf-8"), re.MULTILINE) for path in sources
+        )
         assert found, f"the docs name {quoted}, but there is no {name}"
 
 

@@ -21,10 +21,10 @@ from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import (
     SPLITS,
-    CardEntry,
     Counts,
     DamagedInput,
     DamagedInputs,
+    FileEntry,
     InputEntry,
     Manifest,
     MixedSource,
@@ -136,7 +136,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         digest=words,
         sources=st.none() | st.lists(source_names).map(tuple),
         label_names=st.none() | st.lists(words).map(tuple),
-        card=st.none() | st.builds(CardEntry, file=words, sha256=words),
+        card=st.none() | st.builds(FileEntry, file=words, sha256=words),
         manifest_sha256=st.none() | words,
     )
     mixture = draw(mixtures(MixedSource, passes=st.floats(0, 9), **made_counts))
@@ -230,6 +230,6 @@ def test_unknown_rules_versions_are_refused(version: int):
 def test_every_key_of_the_classes_is_in_the_format_s_table():
     text = (Path(__file__).parent.parent / "docs" / "format.md").read_text()
     table = text.split("## manifest.json")[1].split("## A run")[0]
-    for kind in (Manifest, Plan, Counts, SplitEntry, ShardEntry, InputEntry, CardEntry):
+    for kind in (Manifest, Plan, Counts, SplitEntry, ShardEntry, InputEntry, FileEntry):
         for field in dataclasses.fields(kind):
             assert f"`{field.name}`" in table, (kind, field.name)

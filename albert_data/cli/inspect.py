@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from albert_data.cli.entry import fast_imports
-from albert_data.cli.options import PATH, corpus_option, find_corpus, json_option, moved_option, shards_argument
+from albert_data.cli.options import PATH, corpus_option, find_corpus, json_option, shards_argument
 from albert_data.cli.output import show
 from albert_data.errors import ConfigError
 from albert_data.storage import FILE, find_kind
@@ -71,10 +71,6 @@ _CONFLICTS = (
 @json_option
 @click.option("--html", type=PATH, metavar="PATH", help="Write the report as one HTML page that works offline.")
 @corpus_option("Text that the shards were built from; adds figures for each file. May be repeated.")
-@moved_option("--audit", "audit SHARDS", is_flag=True)
-@moved_option("--preset", "presets NAME")
-@moved_option("--shards", "runs RUN --shards SHARDS")
-@moved_option("--plot", "runs RUN --shards SHARDS --plot PATH")
 def inspect(shards: Path, split: str, as_json: bool, html: Path | None, corpus: tuple[str, ...], **choice: Any) -> None:
     """Measure the shards against the figures of the paper, and show some rows.
 

@@ -214,12 +214,13 @@ def open_engine(engine: str, address: str | None, workers: int = 1) -> Iterator[
         yield found
 
 
-def normalization_option(command: Command) -> Command:
-    """--normalization: what is done to text before SentencePiece."""
-    help = "Normalisation of text before SentencePiece: none, or albert-v2, that of Google's ALBERT models."
-    return setting(VocabConfig, "--normalization", help, type=click.Choice(NORMALIZATIONS), metavar="RULE")(command)
-
-
+normalization_option = setting(
+    VocabConfig,
+    "--normalization",
+    "Normalisation of text before SentencePiece: none, or albert-v2, that of Google's ALBERT models.",
+    type=click.Choice(NORMALIZATIONS),
+    metavar="RULE",
+)
 inputs_argument = click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 validation_option = click.option(
     "--validation",
@@ -243,18 +244,6 @@ def find_corpus(shards: Path, corpus: tuple[str, ...]) -> list[Input] | None:
     from albert_data.shards.manifest_file import read_manifest
 
     return find_sources(corpus, tell, read_manifest(shards).config.text) if corpus else None
-
-
-def moved_option(flag: str, place: str, *, is_flag: bool = False) -> Callable[[Command], Command]:
-    """A hidden option of an earlier version. Its error says which command does that now."""
-
-    def refuse(context: click.Context, parameter: click.Parameter, value: object) -> None:
-        if value and not context.resilient_parsing:  # click sets that for shell completion, which must not fail
-            raise click.UsageError(f"{flag} has moved to `albert-data {place}`")
-
-    # Eager options are processed first, so a missing argument does not hide this error.
-    name = f"moved_{flag.removeprefix('--')}"  # as --shards would otherwise set the argument `shards`
-    return click.option(flag, name, is_flag=is_flag, hidden=True, is_eager=True, expose_value=False, callback=refuse)
 
 
 def require_packages(*names: str, extra: str) -> None:

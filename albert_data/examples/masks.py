@@ -35,9 +35,12 @@ _BUDGET, _TURN, _LENGTHS = range(3)  # the counters of a row's draws; the length
 #   _ENDED    its word ends, unless this piece never begins one
 #   _SPECIAL  it is special, as at the start of a segment: a word begins at any ordinary piece
 #   _JOINED   this piece belongs to its word, whatever it is
-# Bit s of the flags: a word begins at this piece if the state is s. The bits from _STATE_SHIFT on: the state that this
-# piece sets. Example: "▁I" and "'" have bits _OPEN, _ENDED and _SPECIAL, "m" has _ENDED and _SPECIAL; "▁I" and "m"
-# leave _OPEN, "'" leaves _ENDED. So "▁I", "'", "m" are three words, but "▁th", "em" is one.
+#
+#     bit   7  6   5 4     3        2         1       0
+#           unused state   _JOINED  _SPECIAL  _ENDED  _OPEN     bits 0 to 3: does a word begin here in this state?
+#     "▁I"         _OPEN   0        1         1       1         bits 4 and 5: the state that this piece sets
+#     "'"          _ENDED  0        1         1       1         So "▁I", "'", "m" are three words,
+#     "m"          _OPEN   0        1         1       0         but "▁th", "em" is one.
 _OPEN, _ENDED, _SPECIAL, _JOINED = range(4)
 _STATE_SHIFT = 4
 _STRIDE = 4  # tokens of a span that are written without a loop; few spans are longer
@@ -46,8 +49,10 @@ _STRIDE = 4  # tokens of a span that are written without a loop; few spans are l
 class Pieces(NamedTuple):
     """What may be masked, and what replaces it.
 
-    flags: uint8, of each piece; gap: ExampleConfig.span_gap. ordinary_ids: uint32, ids that may replace a token. 64
-    random bits below mask_below stand for [MASK], and others below random_below for a random piece.
+    flags: uint8 [vocabulary], see above
+    ordinary_ids: uint32, ids that may replace a token
+    mask_below, random_below: 64 random bits below the first are for [MASK], others below the second for a random piece
+    gap: ExampleConfig.span_gap
     """
 
     flags: np.ndarray
@@ -65,9 +70,11 @@ class Pieces(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Unmasked rows. ids, offsets, segment_a_len and indices as in Pairs; joined as WordRule.find_joined gives it.
+    """Unmasked rows. A row's draws depend on its key, its index, and the seed and the pass of all rows.
 
-    A row's draws depend on its key (uint64), its index, and the seed and the pass of all rows.
+    ids, offsets, segment_a_len, indices: as in Pairs
+    joined: as WordRule.find_joined gives it
+    keys: uint64 [R]
     """
 
     ids: np.ndarray
@@ -81,8 +88,11 @@ class Rows(NamedTuple):
 
 
 class Masks(NamedTuple):
-    """Buffers for the masked tokens of rows, filled by mask_rows: offsets (int64, the first is 0), positions (uint16),
-    original ids.
+    """Buffers for the masked tokens of rows, filled by mask_rows.
+
+    offsets: int64 [R + 1]
+    positions: uint16 [tokens of all rows], of which the first offsets[-1] are used
+    ids: as Pairs.ids, the originals
     """
 
     offsets: np.ndarray
@@ -93,9 +103,11 @@ class Masks(NamedTuple):
 class MaskScratch(NamedTuple):
     """Scratch buffers for one row.
 
-    word_begins: int64, the first token of each maskable word, and last the end of the row's text; lengths: int64, of
-    the spans; is_chosen: uint64, a bit for each item; tokens: int64, the masked ones; replaced: int64, those of them
-    that become a random piece.
+    word_begins: int64, the first token of each maskable word, and last the end of the row's text
+    lengths: int64, of the spans
+    is_chosen: uint64, a bit for each item
+    tokens: int64, the masked ones
+    replaced: int64, those of them that become a random piece
     """
 
     word_begins: np.ndarray

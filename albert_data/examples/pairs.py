@@ -39,8 +39,10 @@ _IS_SHORT, _SHORT_LEN, _SPLIT, _LABEL, _DIRECTION, _DISTANCE = range(6)  # the c
 class RowBounds(NamedTuple):
     """Rows without their special tokens.
 
-    begins, splits, ends: int64, in tokens; owners: int64, the document's number; labels: int8; indices: uint32, the
-    number of the row in its document and pass.
+    begins, splits, ends: int64 [R], in tokens; A is begin .. split, B is split .. end
+    owners: int64 [R], the document's number
+    labels: int8 [R]
+    indices: uint32 [R], the number of the row in its document and pass
     """
 
     begins: np.ndarray
@@ -76,7 +78,10 @@ class Passage(NamedTuple):
 class PairRule(NamedTuple):
     """What decides how documents are cut.
 
-    starts, standalone: see WordRule; num_labels: of the sentence task, 0 without one.
+    starts, standalone: see WordRule
+    max_tokens: of text in a row
+    short_threshold: 64 random bits below it make a row short
+    num_labels: of the sentence task, 0 without one
     """
 
     starts: np.ndarray

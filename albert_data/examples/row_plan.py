@@ -27,8 +27,10 @@ _SINGLE = 1 << 32  # a row costs 1, and this much more if it holds a single sent
 class PlanScratch(NamedTuple):
     """Scratch buffers for the sentences of a document or passage, all int64.
 
-    edges: where each sentence of the document begins, and, as the last item, where the last one ends; bounds: the same
-    of the passage, from 0; cost, row_ends: the table, for each sentence of the passage; queue: ends of a row.
+    edges: where each sentence of the document begins, and, as the last item, where the last one ends
+    bounds: the same of the passage, from 0
+    cost, row_ends: the table, for each sentence of the passage
+    queue: ends of a row
     """
 
     edges: np.ndarray

@@ -34,10 +34,10 @@ from albert_data.shards.manifest import (
     MANIFEST_NAME,
     SPLITS,
     TOTALS,
+    FileEntry,
     Manifest,
     ShardEntry,
     TokenizerEntry,
-    WordsEntry,
     parse,
 )
 from albert_data.shards.manifest_checks import find_value_faults
@@ -158,7 +158,7 @@ def _name_twin(path: Path, manifest: Manifest) -> str:
 def _check_tokenizer(folder: Path, manifest: Manifest, quick: bool) -> Generator[Fault, None, RowRules | None]:
     """Yield the faults; return the rules for the rows, or None if rows are not checked."""
     expected, words = manifest.tokenizer, manifest.words
-    entries: list[TokenizerEntry | WordsEntry] = [expected, *([words] if words else [])]
+    entries: list[FileEntry] = [expected, *([words] if words else [])]
     faults = [fault for entry in entries if (fault := check_file(folder, entry, {}, _ignore)[0])]
     yield from faults
     if quick:
@@ -288,7 +288,7 @@ class Checked:
 
 
 def check_file(
-    folder: Path, expected: TokenizerEntry | WordsEntry | ShardEntry, others: Mapping[str, str], advance: Advance
+    folder: Path, expected: FileEntry | ShardEntry, others: Mapping[str, str], advance: Advance
 ) -> tuple[Fault | None, bool]:
     """Check that a file has the SHA-256 that the manifest gives, and a shard also the size.
 

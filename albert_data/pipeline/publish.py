@@ -26,8 +26,8 @@ from albert_data.shards.manifest import (
     MANIFEST_NAME,
     SPLITS,
     TOTALS,
-    CardEntry,
     Counts,
+    FileEntry,
     Manifest,
     MixedSource,
     Plan,
@@ -35,7 +35,6 @@ from albert_data.shards.manifest import (
     SourceEntry,
     SplitEntry,
     TokenizerEntry,
-    WordsEntry,
     hash_content,
 )
 from albert_data.storage import find_storage
@@ -81,13 +80,13 @@ def make_manifest(
         splits=splits,
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),
         sources=tuple(total.sources) or None,
-        words=WordsEntry(file=WORDS_FILE, sha256=tokenizer.words_sha256) if tokenizer.words_sha256 else None,
+        words=FileEntry(file=WORDS_FILE, sha256=tokenizer.words_sha256) if tokenizer.words_sha256 else None,
         label_names=config.examples.task.label_names,
     )
     if plan.mixture is not None and choice is not None:
         mixture = tuple(map(_describe_source, plan.mixture, choice.counts))
         manifest = dataclasses.replace(manifest, sources=tuple(one.name for one in mixture), mixture=mixture)
-    card = CardEntry(file=CARD_NAME, sha256=sha256(make_card(manifest)).hexdigest())
+    card = FileEntry(file=CARD_NAME, sha256=sha256(make_card(manifest)).hexdigest())
     return dataclasses.replace(manifest, card=card).seal()
 
 

@@ -201,18 +201,6 @@ def make_rule(language: str) -> SentenceRule:
 
 
 @helper
-def point_to_rule(rule: SentenceRule) -> SentenceRule:
-    return SentenceRule(
-        pointer(rule.utf8),
-        pointer(rule.ascii_classes),
-        pointer(rule.classes),
-        pointer(rule.hashes),
-        pointer(rule.word_classes),
-        pointer(rule.settings),
-    )
-
-
-@helper
 def step(rule: SentenceRule, at: int) -> int:
     """The position of the next character."""
     return at + find_width(item(rule.utf8, at))
@@ -1086,7 +1074,9 @@ def segment_lines(
     line_offsets: of the lines to segment, and the end of the last one; counts: int64, the number of sentences of each
     line, negative where the line ends with neither a stop nor a dash.
     """
-    found, size = point_to_rule(rule), len(rule.utf8)
+    size = len(rule.utf8)
+    words = pointer(rule.hashes), pointer(rule.word_classes), pointer(rule.settings)
+    found = SentenceRule(pointer(rule.utf8), pointer(rule.ascii_classes), pointer(rule.classes), *words)
     states = np.zeros(STATE_SIZE, np.int64)
     state, offsets, all_begins, all_ends = pointer(states), pointer(line_offsets), pointer(begins), pointer(ends)
     put(state, NUM_ENDS, filled)

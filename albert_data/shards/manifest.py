@@ -17,7 +17,7 @@ from albert_data.config import BuildConfig, TextConfig
 from albert_data.errors import ShardError
 from albert_data.languages import choose_rules, is_source_name
 from albert_data.rules import RULES_VERSION
-from albert_data.shards.schema import FORMAT_VERSION
+from albert_data.shards.schema import FORMAT_VERSION, ShardReceipt, Totals
 from albert_data.shards.typed_values import Count, read, to_value
 
 MANIFEST_NAME = "manifest.json"
@@ -47,11 +47,17 @@ VERSIONS = tuple(field.name for field in dataclasses.fields(Versions))
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenizerEntry:
-    """normalization: of text before the model; None for none."""
+class FileEntry:
+    """A file of the folder, by its path inside it."""
 
     file: str
     sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerEntry(FileEntry):
+    """normalization: of text before the model; None for none."""
+
     vocab_size: Count
     pad_id: Count
     unk_id: Count
@@ -70,9 +76,10 @@ class TokenizerEntry:
 class InputEntry:
     """An input of the build.
 
-    path: as found below the name that the user gave; language: None where the build has one language; split:
-    "validation" if the user named it for that, else None; encoding: the one that was found (`--encoding auto`), None
-    where none was looked for.
+    path: as found below the name that the user gave
+    language: None where the build has one language
+    split: "validation" if the user named it for that, else None
+    encoding: the one that was found (`--encoding auto`), None where none was looked for
     """
 
     path: str
@@ -87,8 +94,10 @@ class InputEntry:
 class SourceEntry:
     """A source of a mixture, with the settings that it has in the end.
 
-    paths: as the mixture names them; num_inputs: how many of the build's inputs are of this source, in the order of the
-    sources. Without a weight it has a budget of tokens. documents: the rule for their ends, as in TextConfig.
+    paths: as the mixture names them
+    num_inputs: how many of the build's inputs are of this source; they are listed source by source
+    weight, tokens: either a weight, or a budget of tokens
+    language .. word_separator: as in TextConfig
     """
 
     name: str
@@ -109,8 +118,10 @@ class SourceEntry:
 class MixedSource(SourceEntry):
     """A source, and what was made of it.
 
-    num_documents, num_tokens: those that belong to it, each document once; passes: over these, on average;
-    num_used_documents: those with a pass; num_used_tokens: of text, in all passes.
+    num_documents, num_tokens: those that belong to it, each document once
+    passes: over these, on average
+    num_used_documents: those with a pass
+    num_used_tokens: of text, in all passes
     """
 
     num_documents: Count
@@ -124,9 +135,11 @@ class MixedSource(SourceEntry):
 class Plan(Versions):
     """All that decides what a build makes: a build resumes another one only if both have the same plan.
 
-    version: of albert-data; config: each setting by its name. tokenizer: {"sha256": ...} of a given one, with its
-    "normalization" if it has one, its "file" if that is not spiece.model, and the hash of its "words" if it has a list,
-    or {"trained": settings} if the build trains one first. mixture: its sources, None for other builds.
+    version: of albert-data
+    config: each setting by its name
+    tokenizer: {"sha256": ...} of a given one, with its "normalization" if it has one, its "file" if that is not
+        spiece.model, and the hash of its "words" if it has a list; {"trained": settings} if the build trains one first
+    mixture: its sources, None for other builds
     """
 
     version: str
@@ -144,10 +157,10 @@ class Plan(Versions):
 class Counts:
     """Counts of the corpus in one pass, copies included.
 
-    duplicate_documents, duplicate_tokens: how many documents and tokens were dropped as copies, None where copies were
-    kept. left_out_documents, left_out_tokens: how many training lacks because validation has them, None where no inputs
-    are for validation. The last three show whether the text looks wrapped, or its documents too short
-    (corpus/layout.py).
+    text_bytes: of canonical text
+    inner_lines, wrapped_lines, short_documents: whether text looks wrapped, documents too short (corpus/layout.py)
+    duplicate_documents, duplicate_tokens: dropped as copies, None where copies were kept
+    left_out_documents, left_out_tokens: that training lacks because validation has them, None without such inputs
     """
 
     documents: Count
@@ -186,29 +199,12 @@ class DamagedInputs:
     worst: tuple[DamagedInput, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Totals:
-    """Sums over the rows of a shard or split.
-
-    num_tokens: with the special ones; num_unpaired: rows without a second segment, num_random: rows
-    whose second segment is of another document, None where the task has none.
-    """
-
-    num_rows: Count
-    num_tokens: Count
-    num_masked: Count
-    num_unpaired: Count
-    num_random: Count | None = None
-
-
 TOTALS = tuple(field.name for field in dataclasses.fields(Totals))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShardEntry(Totals):
+class ShardEntry(ShardReceipt):
     file: str
-    num_bytes: Count
-    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,29 +217,19 @@ class SplitEntry(Totals):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CardEntry:
-    file: str
-    sha256: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class WordsEntry:
-    """A word list (tokenizer/lexicon.py)."""
-
-    file: str
-    sha256: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Manifest(Versions):
     """All that is known about a build.
 
-    documents_digest: the sum of the documents' keys, in hexadecimal; digest: `hash_content` of the shards' hashes.
-    sources: the languages and other names that the column `source` refers to by index, or the names of a mixture's
-    sources; None where the rows have no such column. mixture: these sources, None for other builds. words: None in
-    builds without a word list. label_names: what the values of `sop_label` say, from 0 on; None for 0 in order, 1
-    swapped, and without a task. card: None until it is made. manifest_sha256: the hash of all other
-    values, None where the file lacks it.
+    documents_digest: the sum of the documents' keys, in hexadecimal
+    splits: by name; SPLITS are the names that are allowed
+    digest: `hash_content` of the shards' hashes
+    sources: the languages and other names, or a mixture's sources, that the column `source` refers to by index; None
+        where the rows have no such column
+    words: the word list, None in builds without one
+    mixture: its sources, None for other builds
+    label_names: what the values of `sop_label` say, from 0 on; None for 0 in order, 1 swapped, and without a task
+    card: None until it is made
+    manifest_sha256: the hash of all other values, None where the file lacks it
     """
 
     format: str = FORMAT_NAME
@@ -258,13 +244,13 @@ class Manifest(Versions):
     counts: Counts
     damage: Mapping[str, Count]
     damaged_inputs: DamagedInputs | None = None
-    splits: Annotated[Mapping[str, SplitEntry], SPLITS]  # SPLITS: the keys that are allowed
+    splits: Annotated[Mapping[str, SplitEntry], SPLITS]
     digest: str
     sources: tuple[str, ...] | None = None
-    words: WordsEntry | None = None
+    words: FileEntry | None = None
     mixture: tuple[MixedSource, ...] | None = None
     label_names: tuple[str, ...] | None = None
-    card: CardEntry | None = None
+    card: FileEntry | None = None
     manifest_sha256: str | None = None
 
     def __post_init__(self) -> None:

@@ -43,12 +43,13 @@ Made = TypeVar("Made")
 class Example:
     """One row.
 
-    input_ids: uint16 or uint32, `[CLS] A [SEP] B [SEP]` with the masks applied; segment_a_len: tokens of A.
-    sop_label: -1 no segment B; else of `manifest.config.examples.task.orders`: by default 0 in order, 1 swapped.
-    masked_positions: uint16; masked_ids: the originals.
-    source: the index of the document's language, or source of a mixture, in the manifest's `sources`; None where the
-    shards have no sources.
-    document_key_b: of the document of segment B; None where both segments are always of one document.
+    input_ids: uint16 or uint32, `[CLS] A [SEP] B [SEP]` with the masks applied
+    segment_a_len: tokens of A
+    sop_label: -1 no segment B; else of `manifest.config.examples.task.orders`: by default 0 in order, 1 swapped
+    masked_positions: uint16
+    masked_ids: as input_ids, the originals
+    source: index into the manifest's `sources`; None where the shards have none
+    document_key_b: of the document of segment B; None where both segments are always of one document
     """
 
     input_ids: np.ndarray

@@ -17,6 +17,7 @@ import pyarrow.ipc
 
 from albert_data.data import Examples
 from albert_data.files import HashingFile
+from albert_data.shards.typed_values import Count
 from albert_data.storage import find_storage
 
 FORMAT_VERSION = 2
@@ -80,20 +81,27 @@ def _to_array(values: np.ndarray) -> pyarrow.Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShardReceipt:
-    """What a written shard holds, for the manifest.
+class Totals:
+    """Sums over the rows of a shard or split.
 
-    num_unpaired: rows without a second segment; num_random: rows whose second segment is of another document, None
-    where none can be; sha256: as hex.
+    num_tokens: with the special ones
+    num_unpaired: rows without a second segment
+    num_random: rows whose second segment is of another document; None where the task has none
     """
 
-    num_rows: int
-    num_tokens: int
-    num_masked: int
-    num_unpaired: int
-    num_bytes: int
+    num_rows: Count
+    num_tokens: Count
+    num_masked: Count
+    num_unpaired: Count
+    num_random: Count | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardReceipt(Totals):
+    """What a written shard holds, for the manifest. sha256: as hex."""
+
+    num_bytes: Count
     sha256: str
-    num_random: int | None = None
 
 
 def write_shard(path: Path, batches: Iterable[Examples], schema: pyarrow.Schema, compression: str) -> ShardReceipt:
