@@ -28,9 +28,11 @@ INIT_STD = 0.02
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Output:
-    """The predictions of the two heads, and the sums of their losses over the labels that are not -1.
+    """The predictions of the two heads, and the sums of their losses.
 
-    Sums, because a mean divides them by counts that include other batches. sop_logits_BK: None without a sentence task.
+    mlm_nats, sop_nats: float32 [], over the labels that are not -1. A mean divides them by counts of other batches too.
+    mlm_logits_NV: float32, or the dtype of autocast.
+    sop_logits_BK: the same; None without a sentence task.
     """
 
     mlm_nats: Tensor
