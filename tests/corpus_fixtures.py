@@ -47,13 +47,7 @@ any_bytes = st.one_of(st.lists(st.sampled_from(PIECES), max_size=60).map(b"".joi
 block_sizes = st.integers(2, 80)  # a size of one byte never grows, and nobody asks for it
 
 JSON_LINES = [
-    *(
-        b'{"text": "a"}',
-        b'{"text": "two\\n\\nparts"}',
-        b'{"text": " \\r\\n "}',
-        b'{"text": ""}',
-        b'{"text": 3}',
-    ),
+    *(b'{"text": "a"}', b'{"text": "two\\n\\nparts"}', b'{"text": " \\r\\n "}', b'{"text": ""}', b'{"text": 3}'),
     *(b'{"text": "\\ud800 x"}', b'{"text": "\\ud83d\\ude00"}', b'{"text": "a\\u0000b"}', b'{"text": NaN}'),
     *(b'{"text": "a\\rb\\r\\nc"}', b'{"text": "a\xe2\x80\xa8\\u2028b\xc2\x85"}', b'{"text": "\\u2028 \\u0085"}'),
     *(b'\xef\xbb\xbf{"text": "marked"}', b'{"text": "a", "n": %s}' % (b"9" * 5000)),

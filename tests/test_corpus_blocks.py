@@ -7,16 +7,7 @@ import io
 import numpy as np
 import pytest
 import references
-from corpus_fixtures import (
-    MAX_LINE,
-    any_bytes,
-    any_json_lines,
-    as_jsonl,
-    block_sizes,
-    cut_all,
-    read,
-    small_sizes,
-)
+from corpus_fixtures import MAX_LINE, any_bytes, any_json_lines, as_jsonl, block_sizes, cut_all, read, small_sizes
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -54,10 +45,7 @@ def test_json_lines_read_alike_however_they_are_cut_into_blocks(data: bytes, blo
     assert {**counts, "long_document_cut": 0} == {**whole, "long_document_cut": 0}
 
 
-@given(
-    st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\r \t中é"), max_size=80),
-    st.booleans(),
-)
+@given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\r \t中é"), max_size=80), st.booleans())
 def test_one_document_is_cut_alike_in_text_and_in_json_lines(text: str, ensure_ascii: bool):
     joined = "\n".join(line for line in text.split("\n") if line.strip()).lstrip("\ufeff")
     with small_sizes():
@@ -76,14 +64,7 @@ class Trickle(io.BytesIO):
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        "\ufeffein W\u00f6rt\n\nzwei\n",
-        '\ufeff\n {"text": "a"}\n\n{"text": "b"}',
-        '\n{"text": "a"}',
-        "\n\n",
-        "",
-    ],
+    "data", ["\ufeffein W\u00f6rt\n\nzwei\n", '\ufeff\n {"text": "a"}\n\n{"text": "b"}', '\n{"text": "a"}', "\n\n", ""]
 )
 def test_a_stream_that_gives_a_byte_at_a_time_reads_alike(data: str):
     encoded = data.encode()
@@ -126,8 +107,7 @@ def test_the_corners_of_text(data: bytes, expected: list[bytes]):
 
 
 @pytest.mark.parametrize(
-    ("data", "format"),
-    [(b' \n {"text": "a"}', "jsonl"), (b"\xef\xbb\xbf{}", "jsonl"), (b"a {", "txt"), (b"", "txt")],
+    ("data", "format"), [(b' \n {"text": "a"}', "jsonl"), (b"\xef\xbb\xbf{}", "jsonl"), (b"a {", "txt"), (b"", "txt")]
 )
 def test_the_format_of_stdin_is_told_by_its_first_character(data: bytes, format: str):
     assert read(data, "auto") == read(data, format)

@@ -72,15 +72,10 @@ def test_every_reason_of_reading_has_a_test_here():
 
 
 @given(
-    any_bytes.map(lambda data: data.decode(errors="ignore").encode()),
-    st.sampled_from([b"\xff", b"\xe4 "]),
-    block_sizes,
+    any_bytes.map(lambda data: data.decode(errors="ignore").encode()), st.sampled_from([b"\xff", b"\xe4 "]), block_sizes
 )
 def test_strict_names_the_exact_byte_whatever_comes_before(before: bytes, bad: bytes, block_bytes: int):
-    with (
-        small_sizes(),
-        pytest.raises(InputError, match=f"^p, byte {len(before)}: invalid utf8: byte 0x{bad[0]:x}"),
-    ):
+    with small_sizes(), pytest.raises(InputError, match=f"^p, byte {len(before)}: invalid utf8: byte 0x{bad[0]:x}"):
         read(before + bad + b"\nmore", block_bytes=block_bytes, strict=True)
 
 

@@ -155,10 +155,7 @@ def test_one_text_has_one_key_however_it_is_stored(documents: list[str]):
         "CRLF": ("\n\n".join(bodies).replace("\n", "\r\n"), "txt"),
         "wide": (" \t\n\n\n".join(body.replace("\n", " \n  ") for body in bodies), "txt"),
         "jsonl": ("\n".join(json.dumps({"text": body}) for body in bodies), "jsonl"),
-        "jsonl, CRLF inside": (
-            "\n".join(json.dumps({"text": body.replace("\n", "\r\n")}) for body in bodies),
-            "jsonl",
-        ),
+        "jsonl, CRLF inside": ("\n".join(json.dumps({"text": body.replace("\n", "\r\n")}) for body in bodies), "jsonl"),
         "jsonl, raw": ("\n".join(json.dumps({"text": body}, ensure_ascii=False) for body in bodies), "jsonl"),
     }
     assert {name: read_lines(*how).document_keys.tolist() for name, how in stored.items()} == dict.fromkeys(

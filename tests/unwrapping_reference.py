@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from albert_data.unicode_tables import category, script
 
 WHITE = " \t\n\r\x0b\x0c"  # between words; at the ends of lines any white space counts
-GLUED_SCRIPTS = {
-    *("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"),
-}
+GLUED_SCRIPTS = {*("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")}
 STOPS = ".!?:…‼⁇⁈⁉。！？：．｡؟۔।॥།༎။።፧፨։᙮꓿"
 MARK = re.compile(
     r"(?:[-*+·‒–—―•‣▪◦]|[0-9]{1,3}[.)]|(?![A-Z]\.)[ivxlcIVXLC]{1,5}[.)]|[a-z][.)]|[A-Z]\)"
