@@ -67,12 +67,7 @@ def wanted(tmp_path: Path, tokenizer: Tokenizer) -> str:
     ids=["txt", "CR LF and BOM", "UTF-16", "gz"],
 )
 def test_files_that_are_documents_give_the_bytes_of_these_documents(
-    engine: Engine,
-    ending: str,
-    encode: Callable[[str], bytes],
-    wanted: str,
-    tokenizer: Tokenizer,
-    tmp_path: Path,
+    engine: Engine, ending: str, encode: Callable[[str], bytes], wanted: str, tokenizer: Tokenizer, tmp_path: Path
 ):
     folder = write_files(tmp_path / "in", ending, encode)
     manifest = run([folder], tmp_path / "out", tokenizer, engine, **FILE)

@@ -50,11 +50,7 @@ FAST = {
     "no prefix, byte fallback": {"add_dummy_prefix": False, "byte_fallback": True},
     "no prefix, bpe, byte fallback": {"add_dummy_prefix": False, "model_type": "bpe", "byte_fallback": True},
     "spaces kept": {"remove_extra_whitespaces": False},
-    "spaces kept, bpe, no prefix": {
-        "remove_extra_whitespaces": False,
-        "model_type": "bpe",
-        "add_dummy_prefix": False,
-    },
+    "spaces kept, bpe, no prefix": {"remove_extra_whitespaces": False, "model_type": "bpe", "add_dummy_prefix": False},
 }
 SLOW = {
     "spaces inside pieces": ({"split_by_whitespace": False}, "space inside"),

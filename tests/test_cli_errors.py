@@ -71,11 +71,7 @@ def train_bare_model() -> bytes:
     """A SentencePiece model without the special pieces of ALBERT."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([TEXT] * 20),
-        model_writer=model,
-        vocab_size=40,
-        hard_vocab_limit=False,
-        minloglevel=2,
+        sentence_iterator=iter([TEXT] * 20), model_writer=model, vocab_size=40, hard_vocab_limit=False, minloglevel=2
     )
     return model.getvalue()
 
@@ -98,10 +94,7 @@ READABLE = f"readable are {ALLOWED_NAMES}"
 @pytest.mark.parametrize(
     ("inputs", "parts"),
     [
-        (
-            "missing.txt",
-            ["missing.txt does not exist", "name files, folders, globs in quotes, or - for stdin"],
-        ),
+        ("missing.txt", ["missing.txt does not exist", "name files, folders, globs in quotes, or - for stdin"]),
         ("missing/", ["missing/ does not exist"]),
         ("in.txt missing.txt", ["missing.txt does not exist"]),
         ("*.csv", ["*.csv matches no file", "globs in quotes"]),
@@ -139,10 +132,7 @@ def test_a_corpus_without_a_token_is_refused(capsys: pytest.CaptureFixture[str])
         ("in.txt", ["tokenizer in.txt lacks [PAD], [UNK], [CLS], [SEP], [MASK]; a vocab.txt of WordPiece needs"]),
         ("corrupt.model", ["tokenizer corrupt.model is no SentencePiece model", "train one with `albert-data vocab`"]),
         ("empty.model", ["tokenizer empty.model is no SentencePiece model"]),
-        (
-            "bare.model",
-            ["bare.model lacks [CLS], [SEP], [MASK], <pad>", "train a model with `albert-data vocab`"],
-        ),
+        ("bare.model", ["bare.model lacks [CLS], [SEP], [MASK], <pad>", "train a model with `albert-data vocab`"]),
         ("two", ["folder two holds 2 *.model files", "pass the path of a file"]),
         ("none", ["folder none holds 0 *.model files"]),
     ],

@@ -111,8 +111,7 @@ def test_a_named_coverage_keeps_as_many_more_as_it_says(counts: dict[int, int]):
 
 
 @pytest.mark.parametrize(
-    ("text", "share"),
-    [("", 0), ("12 .", 0), ("abc 山", 0.25), ("a ที่", 0.5), ("かナ山རྐ", 1), ("한국어 ñ", 0)],
+    ("text", "share"), [("", 0), ("12 .", 0), ("abc 山", 0.25), ("a ที่", 0.5), ("かナ山རྐ", 1), ("한국어 ñ", 0)]
 )
 def test_letters_of_scripts_without_spaces_are_measured(text: str, share: float):
     assert measure_unspaced(as_counts(plain_counts([text], RULES[0]))) == pytest.approx(share)

@@ -183,11 +183,7 @@ def test_a_task_whose_worker_died_once_is_done_again(how: Callable[[], None], tm
 
 @pytest.mark.parametrize(
     ("how", "cause"),
-    [
-        (kill_self, "signal 9"),
-        (lambda: os.kill(os.getpid(), 15), "signal 15"),
-        (lambda: os._exit(3), "exit code 3"),
-    ],
+    [(kill_self, "signal 9"), (lambda: os.kill(os.getpid(), 15), "signal 15"), (lambda: os._exit(3), "exit code 3")],
     ids=["killed", "terminated", "exited"],
 )
 def test_a_task_that_kills_two_workers_is_named_with_the_cause(how: Callable[[], None], cause: str, tmp_path: Path):

@@ -20,11 +20,7 @@ from albert_data.tokenizer.model import load_tokenizer
 from albert_data.train.history.figures import read_run
 from albert_data.vocab.folder import is_saved
 
-ODD = {
-    "a FIFO": os.mkfifo,
-    "a device": lambda path: path.symlink_to("/dev/zero"),
-    "a folder": Path.mkdir,
-}
+ODD = {"a FIFO": os.mkfifo, "a device": lambda path: path.symlink_to("/dev/zero"), "a folder": Path.mkdir}
 
 
 @pytest.fixture(autouse=True)

@@ -200,13 +200,7 @@ def test_credentials_are_found_used_and_renewed(
     ],
 )
 def test_a_refusal_does_not_tell_the_credentials(
-    what: str,
-    key: str,
-    message: str,
-    key_file: Path,
-    bucket: Any,
-    store: ObjectStore,
-    monkeypatch: pytest.MonkeyPatch,
+    what: str, key: str, message: str, key_file: Path, bucket: Any, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
     with bucket.server.failing(times(1000, what, key=key)), pytest.raises(StorageError, match=message) as caught:

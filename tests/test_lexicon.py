@@ -35,9 +35,7 @@ def divide(text: str, frequencies: dict[str, float]) -> list[str]:
 def find_starts(pieces: list[str], frequencies: dict[str, float]) -> list[bool]:
     rule = WordRule.from_pieces(pieces)
     rule = WordRule(
-        starts=rule.starts,
-        standalone=rule.standalone,
-        lexicon=match_words(pieces, frequencies, lambda word: word),
+        starts=rule.starts, standalone=rule.standalone, lexicon=match_words(pieces, frequencies, lambda word: word)
     )
     return find_word_starts(np.arange(len(pieces)), rule).tolist()
 

@@ -39,12 +39,7 @@ WORDS_OF_ONE_TOKEN = (5, 9)  # the ids of the pieces that begin with a space and
 
 
 def make_rows(
-    num_rows: int,
-    row_len: int,
-    *,
-    ids: tuple[int, int] = WORDS_OF_ONE_TOKEN,
-    shorter: int = 3,
-    two: bool = True,
+    num_rows: int, row_len: int, *, ids: tuple[int, int] = WORDS_OF_ONE_TOKEN, shorter: int = 3, two: bool = True
 ) -> Pairs:
     """Rows of random pieces in two segments of `shorter` tokens or more each, or in one."""
     rng = np.random.default_rng(row_len)

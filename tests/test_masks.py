@@ -104,12 +104,7 @@ def test_masks_equal_the_plain_reference(
     pairs, masks = draw_for(keyed, config, rule=rule, pass_index=pass_index)
     assert plain_masks(masks) == [
         references.mask_row(
-            (ids, a_len, key, index),
-            plain_vocabulary(rule),
-            ORDINARY_IDS.tolist(),
-            laws,
-            config,
-            pass_index,
+            (ids, a_len, key, index), plain_vocabulary(rule), ORDINARY_IDS.tolist(), laws, config, pass_index
         )
         for ids, a_len, _, key, index in plain_rows(pairs)
     ]

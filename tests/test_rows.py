@@ -109,10 +109,7 @@ def test_a_record_batch_holds_the_rows_and_gives_them_back(dtype: type, rows: li
 def test_equal_rows_make_equal_bytes(tmp_path: Path, compression: str):
     rows = numbered_rows(50)
     apart = [make_examples(rows[:20]), make_examples(rows[20:])]
-    other = [
-        slice_rows(make_examples(rows), 0, 20),
-        slice_rows(make_examples(rows), 20, 50),
-    ]
+    other = [slice_rows(make_examples(rows), 0, 20), slice_rows(make_examples(rows), 20, 50)]
     receipts = [
         write_shard(tmp_path / name, batches, shard_schema(np.uint16), compression)
         for name, batches in (("a", apart), ("b", other))
@@ -168,12 +165,7 @@ def write_folder(folder: Path, shards: list[list[list[Row]]], **changes: Any) ->
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
     """100 rows in three shards of many batches, more than the reader holds at once."""
     rows = numbered_rows(100)
-    batches = [
-        rows[:1],
-        rows[1:1],
-        rows[1:30],
-        *([rows[n] for n in range(m, m + 2)] for m in range(30, 80, 2)),
-    ]
+    batches = [rows[:1], rows[1:1], rows[1:30], *([rows[n] for n in range(m, m + 2)] for m in range(30, 80, 2))]
     layout = [batches[:5], batches[5:], [rows[80:]]]
     return open_shards(write_folder(tmp_path_factory.mktemp("shards") / "out", layout))
 

@@ -228,11 +228,7 @@ def test_a_data_loader_of_torch_reads_shards_as_a_data_set(folder: Path, method:
     shards = open_shards(folder)
     assert len(shards) == NUM_ROWS
     loader = data.DataLoader(
-        shards,
-        batch_size=16,
-        num_workers=1 if method else 0,
-        multiprocessing_context=method,
-        collate_fn=collate,
+        shards, batch_size=16, num_workers=1 if method else 0, multiprocessing_context=method, collate_fn=collate
     )
     assert [row for batch in loader for row in batch] == ROWS
 

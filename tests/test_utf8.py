@@ -57,8 +57,7 @@ def test_characters_of_the_basic_plane_are_written_as_python_writes_them(text: s
 
 
 @pytest.mark.parametrize(
-    ("data", "expected"),
-    [(b"", 0xCBF29CE484222325), (b"a", 0xAF63DC4C8601EC8C), (b"foobar", 0x85944171F73967E8)],
+    ("data", "expected"), [(b"", 0xCBF29CE484222325), (b"a", 0xAF63DC4C8601EC8C), (b"foobar", 0x85944171F73967E8)]
 )
 def test_hashes_are_those_of_fnv_1a(data: bytes, expected: int):
     state, add = FNV_BASIS, around(add_byte)

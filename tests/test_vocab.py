@@ -284,11 +284,7 @@ def test_sentences_over_4192_bytes_are_left_out_and_counted(tmp_path: Path):
 def test_settings_pieces_and_model_are_saved_together(corpus: Path, tmp_path: Path):
     report = learn(corpus)
     settings = save_vocabulary(tmp_path / "new/vocab", report)
-    assert {path.name for path in (tmp_path / "new/vocab").iterdir()} == {
-        "spiece.model",
-        "pieces.txt",
-        "vocab.json",
-    }
+    assert {path.name for path in (tmp_path / "new/vocab").iterdir()} == {"spiece.model", "pieces.txt", "vocab.json"}
     assert json.loads((tmp_path / "new/vocab/vocab.json").read_text()) == settings
     assert settings["dummy_prefix"] is True
     assert settings["characters"]["lost"] == [[chr(code), count] for code, count in report.alphabet.lost.items()]

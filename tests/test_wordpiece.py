@@ -226,9 +226,7 @@ def test_a_piece_that_continues_a_word_begins_none_and_an_ideograph_is_a_word(be
     (ids,) = encode(bert, ["walkingly, 我们 the"])
     starts = find_word_starts(np.array(ids), bert.word_rule())
     shown = list(zip([bert.pieces[i] for i in ids], starts.tolist(), strict=True))
-    assert shown == [
-        *(("walking", True), ("##ly", False), (",", True), ("我", True), ("们", True), ("the", True)),
-    ]
+    assert shown == [*(("walking", True), ("##ly", False), (",", True), ("我", True), ("们", True), ("the", True))]
 
 
 def test_pieces_that_text_never_gives_are_never_drawn(bert: Tokenizer):

@@ -81,6 +81,13 @@ def dropout(corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPathFactory)
     return out
 
 
+@pytest.fixture(scope="module")
+def sharing(corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Likewise of the table on sharing, whose rows are of the preset's shape and of others."""
+    run_lab(corpus, vocab, out := tmp_path_factory.mktemp("sharing") / "lab", "sharing", "--seeds", "1")
+    return out
+
+
 def run_lab(corpus: Path, vocab: Path, out: Path, *arguments: str) -> str:
     given = [*arguments, "--corpus", str(corpus), "--tokenizer", str(vocab), "-o", str(out), *OPTIONS]
     return CliRunner().invoke(lab, given, catch_exceptions=False).stdout
@@ -192,14 +199,15 @@ def test_a_copy_of_the_figures_needs_no_shards(
     assert done == []
 
 
-def test_a_training_that_was_killed_before_its_first_checkpoint_starts_again(corpus: Path, vocab: Path, tmp_path: Path):
-    out, table = tmp_path / "lab", "sharing"  # its rows are of the preset's shape, and of others
-    run_lab(corpus, vocab, out, table, "--seeds", "1")
+def test_a_training_that_was_killed_before_its_first_checkpoint_starts_again(
+    corpus: Path, vocab: Path, tmp_path: Path, sharing: Path
+):
+    out = Path(shutil.copytree(sharing, tmp_path / "lab"))
     before = {path.name: json.loads(path.read_text())["values"] for path in (out / "results").iterdir()}
     for checkpoints in (out / "runs").glob("*/checkpoints"):
         shutil.rmtree(checkpoints)
     shutil.rmtree(out / "results")
-    run_lab(corpus, vocab, out, table, "--seeds", "1")
+    run_lab(corpus, vocab, out, "sharing", "--seeds", "1")
     assert {path.name: json.loads(path.read_text())["values"] for path in (out / "results").iterdir()} == before
 
 
@@ -327,35 +335,32 @@ def test_costs_are_measured_without_a_training(
     assert all(text in page for text in ("tokens/s", "334 M", "BERT large"))
 
 
-def test_rows_of_another_shape_are_trained_in_it(corpus: Path, vocab: Path, tmp_path: Path):
-    run_lab(corpus, vocab, tmp_path / "lab", "sharing")
+def test_rows_of_another_shape_are_trained_in_it(sharing: Path):
     stored = {
-        name: load_model(list_checkpoints(tmp_path / "lab/runs" / f"{name}-0")[-1]).config
+        name: load_model(list_checkpoints(sharing / "runs" / f"{name}-0")[-1]).config
         for name in ("plain", "share=none", "share=ffn", "share=attention")
     }
     assert [config.share for config in stored.values()] == ["all", "none", "ffn", "attention"]
     assert len({config.vocab_size for config in stored.values()}) == 1
-    layers = json.loads((tmp_path / "lab/results/plain-0.json").read_text())["layers"]
+    layers = json.loads((sharing / "results/plain-0.json").read_text())["layers"]
     assert len(layers["distance"]) == len(layers["cosine"]) == 2
     assert all(distance > 0 for distance in layers["distance"])
     assert all(-1 <= cosine <= 1 for cosine in layers["cosine"])
-    assert "L2 distance between" in (tmp_path / "lab/report.html").read_text(encoding="utf-8")
+    assert "L2 distance between" in (sharing / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_folder_of_other_settings_or_of_others_is_refused(corpus: Path, vocab: Path, tmp_path: Path):
-    run_lab(corpus, vocab, tmp_path / "lab", "dropout")
+def test_a_folder_of_other_settings_or_of_others_is_refused(corpus: Path, vocab: Path, tmp_path: Path, dropout: Path):
     with pytest.raises(ConfigError, match=r"made with language en, not de; choose another folder"):
-        run_lab(corpus, vocab, tmp_path / "lab", "dropout", "--language", "de")
+        run_lab(corpus, vocab, dropout, "dropout", "--language", "de")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").write_text("Dear")
     with pytest.raises(ConfigError, match="mine is no laboratory"):
         run_lab(corpus, vocab, tmp_path / "mine", "dropout")
 
 
-def test_a_probe_reads_the_tokens_that_the_masks_hide(corpus: Path, vocab: Path, tmp_path: Path):
-    run_lab(corpus, vocab, tmp_path / "lab", "dropout")
-    rows = open_training(tmp_path / "lab/shards/plain").train
-    model = load_model(list_checkpoints(tmp_path / "lab/runs/plain-0")[-1])
+def test_a_probe_reads_the_tokens_that_the_masks_hide(dropout: Path):
+    rows = open_training(dropout / "shards/plain").train
+    model = load_model(list_checkpoints(dropout / "runs/plain-0")[-1])
     features_NH, labels_N = read_features(model, rows, num_rows=40)
     examples = rows.rows(np.arange(40))
     original, seen = restore_ids(examples), []
