@@ -16,14 +16,14 @@ from albert_data.errors import OutputError
 from albert_data.pipeline import merging, sorted_runs
 from albert_data.pipeline.records import (
     Dropped,
-    FoundRecords,
-    Records,
-    RecordScratch,
+    FoundRows,
+    RowBuffer,
     RowKeys,
+    RowScratch,
     count_dropped,
-    find_records,
-    measure_records,
-    order_records,
+    find_rows,
+    measure_rows_u64,
+    order_rows,
     put_examples,
     take_examples,
 )
@@ -75,18 +75,18 @@ keyed_rows = st.tuples(st.tuples(st.sampled_from([0, LAST]), few, few), contents
 KeyedRow = tuple[tuple[int, ...], Row, int]
 
 
-def lay_out(rows: list[KeyedRow]) -> tuple[Records, FoundRecords]:
+def lay_out(rows: list[KeyedRow]) -> tuple[RowBuffer, FoundRows]:
     examples = make_examples([row for _, row, _ in rows])
     shuffle_keys, passes, indices = np.array([keys for keys, _, _ in rows], np.uint64).reshape(-1, 3).T
     keys = RowKeys(shuffle_keys, examples.document_keys, passes.astype(np.uint16), indices.astype(np.uint32))
-    num_u64 = measure_records(examples)
-    records, starts = RecordScratch(np.uint16).reserve(int(num_u64.sum())), np.cumsum(num_u64) - num_u64
+    num_u64 = measure_rows_u64(examples)
+    records, starts = RowScratch(np.uint16).reserve(int(num_u64.sum())), np.cumsum(num_u64) - num_u64
     languages = np.array([language for _, _, language in rows], np.uint32)
     put_examples(records, starts, examples, keys, languages)
-    return records, FoundRecords(starts, keys)
+    return records, FoundRows(starts, keys)
 
 
-def read_back(records: Records, found: FoundRecords) -> list[KeyedRow]:
+def read_back(records: RowBuffer, found: FoundRows) -> list[KeyedRow]:
     sources = np.array([0x6E65, 0], np.uint32)
     examples, keys = take_examples(records, found.starts, sources), found.keys
     assert examples.sources is not None
@@ -105,7 +105,7 @@ def test_the_order_of_rows_does_not_depend_on_their_order_in_the_buffer(rows: li
 
     def sort(rows: list[KeyedRow]) -> tuple[list[KeyedRow], list[bool]]:
         records, found = lay_out(rows)
-        order, is_copy = order_records(records, found)
+        order, is_copy = order_rows(records, found)
         return read_back(records, found.take(order)), is_copy.tolist()
 
     ordered, is_copy = sort(rows)
@@ -120,7 +120,7 @@ def test_the_order_of_rows_does_not_depend_on_their_order_in_the_buffer(rows: li
 @given(st.lists(keyed_rows, max_size=30))
 def test_dropped_rows_are_counted_as_a_plain_loop_counts_them(rows: list[KeyedRow]):
     records, found = lay_out(rows)
-    order, is_copy = order_records(records, found)
+    order, is_copy = order_rows(records, found)
     assert count_dropped(records, found.starts[order[is_copy]]) == count_slowly(rows)
 
 
@@ -149,14 +149,14 @@ def test_runs_and_merge_together_drop_every_copy_once(
         languages = np.array([language for _, _, language in rows], np.uint32)
         part = KeyedRows(examples=take_examples(records, found.starts), keys=found.keys, source_codes=languages)
         is_validation = found.keys.document_keys % np.uint64(2) < np.uint64(modulus)
-        run = sort_rows([part], found.keys, is_validation, RecordScratch(np.uint16), keep_copies=False)
+        run = sort_rows([part], found.keys, is_validation, RowScratch(np.uint16), keep_copies=False)
         dropped = dropped.add(run.dropped)
         write_sorted_run(folder / str(number), run)
         opened.append(SortedRun(folder / str(number)))
     kept: list[KeyedRow] = []
     for split in ("train", "validation"):
-        records, found = read_range(opened, split, 0, LAST, RecordScratch(np.uint16))
-        order, is_copy = order_records(records, found)
+        records, found = read_range(opened, split, 0, LAST, RowScratch(np.uint16))
+        order, is_copy = order_rows(records, found)
         dropped = dropped.add(count_dropped(records, found.starts[order[is_copy]]))
         order = order[~is_copy]
         kept += read_back(records, found.take(order))
@@ -169,19 +169,19 @@ def test_runs_and_merge_together_drop_every_copy_once(
 def test_rows_survive_a_round_trip_through_records(rows: list[Row], data: st.DataObject, dtype: type):
     """They are written in any order, and read in any other."""
     part = make_part(rows, list(range(5, 5 + len(rows))), dtype=dtype)
-    num_u64 = measure_records(part.examples)
+    num_u64 = measure_rows_u64(part.examples)
     order = np.array(data.draw(st.permutations(range(len(rows)))), np.int64)
     starts = np.zeros(len(rows), np.int64)
     starts[order] = np.cumsum(num_u64[order]) - num_u64[order]
-    records = RecordScratch(dtype).reserve(int(num_u64.sum()))
+    records = RowScratch(dtype).reserve(int(num_u64.sum()))
     put_examples(records, starts, part.examples, part.keys, part.source_codes)
     wanted = data.draw(st.lists(st.sampled_from(range(len(rows))))) if rows else []
     assert plain(take_examples(records, starts[np.array(wanted, np.int64)]), dtype) == [rows[i] for i in wanted]
 
-    found = FoundRecords.empty(len(rows))
+    found = FoundRows.empty(len(rows))
     low, high = sorted(data.draw(st.tuples(*(st.integers(0, 20) for _ in range(2)))))
     end = int(num_u64.sum())
-    count, last_end = find_records(records, 0, end, np.uint64(low), np.uint64(high), found, 0)
+    count, last_end = find_rows(records, 0, end, np.uint64(low), np.uint64(high), found, 0)
     there = [row for row in order.tolist() if low <= row + 5 <= high]
     assert found.starts[:count].tolist() == starts[there].tolist()
     assert last_end == (starts[there[-1]] + num_u64[there[-1]] if there else 0)
@@ -193,32 +193,32 @@ def test_rows_survive_a_round_trip_through_records(rows: list[Row], data: st.Dat
 @pytest.mark.parametrize("value", [-1, 100, 2**31 - 1])
 def test_a_record_with_a_damaged_length_is_an_error_not_a_crash(number: int, value: int):
     part = make_part(numbered_rows(1, start=3), [0])
-    num_u64 = int(measure_records(part.examples).sum())
-    records = RecordScratch(np.uint16).reserve(num_u64)
+    num_u64 = int(measure_rows_u64(part.examples).sum())
+    records = RowScratch(np.uint16).reserve(num_u64)
     put_examples(records, np.zeros(1, np.int64), part.examples, part.keys, part.source_codes)
     records.i32[4 + number] = value
     with pytest.raises(ValueError, match="outside"):
-        find_records(records, 0, num_u64, np.uint64(0), np.uint64(LAST), FoundRecords.empty(9), 0)
+        find_rows(records, 0, num_u64, np.uint64(0), np.uint64(LAST), FoundRows.empty(9), 0)
 
 
 @pytest.mark.parametrize("num_u64", [1, 4, 5])
 def test_a_truncated_record_is_an_error(num_u64: int):
     part = make_part(numbered_rows(2, start=3), [0, 1])
-    sizes = measure_records(part.examples)
-    records = RecordScratch(np.uint16).reserve(int(sizes.sum()))
+    sizes = measure_rows_u64(part.examples)
+    records = RowScratch(np.uint16).reserve(int(sizes.sum()))
     put_examples(records, np.cumsum(sizes) - sizes, part.examples, part.keys, part.source_codes)
     end = int(sizes[0]) + num_u64
     with pytest.raises(ValueError, match="outside"):
-        find_records(records, 0, end, np.uint64(0), np.uint64(LAST), FoundRecords.empty(9), 0)
+        find_rows(records, 0, end, np.uint64(0), np.uint64(LAST), FoundRows.empty(9), 0)
 
 
 def test_more_records_than_the_index_allows_are_an_error():
     part = make_part(numbered_rows(3), [0, 1, 2])
-    sizes = measure_records(part.examples)
-    records = RecordScratch(np.uint16).reserve(int(sizes.sum()))
+    sizes = measure_rows_u64(part.examples)
+    records = RowScratch(np.uint16).reserve(int(sizes.sum()))
     put_examples(records, np.cumsum(sizes) - sizes, part.examples, part.keys, part.source_codes)
     with pytest.raises(ValueError, match="outside"):
-        find_records(records, 0, int(sizes.sum()), np.uint64(0), np.uint64(LAST), FoundRecords.empty(2), 0)
+        find_rows(records, 0, int(sizes.sum()), np.uint64(0), np.uint64(LAST), FoundRows.empty(2), 0)
 
 
 keys_64 = st.one_of(st.integers(0, 3), st.integers(0, LAST), st.integers(LAST - 3, LAST))
@@ -244,15 +244,15 @@ def test_reading_a_range_of_runs_equals_sorting_a_list(
         for is_there, row in zip(is_validation, [row for part in parts for row in list_keyed(part)], strict=True):
             wanted["validation" if is_there else "train"].append(row)
         write_sorted_run(
-            folder / str(number), sort_rows(parts, join_keys(parts), is_validation, RecordScratch(np.uint16))
+            folder / str(number), sort_rows(parts, join_keys(parts), is_validation, RowScratch(np.uint16))
         )
         opened.append(SortedRun(folder / str(number)))
     low, high = sorted(data.draw(st.tuples(keys_64, keys_64)))
     for split, rows in wanted.items():
         with patch.object(sorted_runs, "_RUNS_AT_ONCE", data.draw(st.sampled_from([1, 2, 64]))):
-            records, found = read_range(opened, split, low, high, RecordScratch(np.uint16))
+            records, found = read_range(opened, split, low, high, RowScratch(np.uint16))
         there = sorted(row for row in rows if low <= row[0][0] <= high)
-        sizes = measure_records(take_examples(records, found.starts))
+        sizes = measure_rows_u64(take_examples(records, found.starts))
         assert found.starts.tolist() == (np.cumsum(sizes) - sizes).tolist()  # no surplus record is left between them
         order = found.keys.order()
         assert plain(take_examples(records, found.starts[order])) == [row for _, row in there]
@@ -265,19 +265,19 @@ def test_any_range_of_a_run_is_found(tmp_path: Path, sparse_step: int, monkeypat
     shuffle_keys = [3 * number // 2 * 2 for number in range(2000)]  # in steps of 2 and 4
     part = make_part(numbered_rows(2000), shuffle_keys)
     is_validation = np.arange(2000) % 10 == 0
-    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, is_validation, RecordScratch(np.uint16)))
+    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, is_validation, RowScratch(np.uint16)))
     run = SortedRun(tmp_path / "run")
     for low in range(0, 6100, 61):
         for high in (low, low + 5, low + 400, LAST):
             for split, is_there in (("train", ~is_validation), ("validation", is_validation)):
-                _, found = read_range([run], split, low, high, RecordScratch(np.uint16))
+                _, found = read_range([run], split, low, high, RowScratch(np.uint16))
                 wanted = [key for key, here in zip(shuffle_keys, is_there, strict=True) if here and low <= key <= high]
                 assert sorted(found.keys.shuffle_keys.tolist()) == wanted
 
 
 def test_at_most_32_rows_beyond_the_range_are_read(tmp_path: Path):
     part = make_part(numbered_rows(1000), list(range(1000)))
-    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(1000, bool), RecordScratch(np.uint16)))
+    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(1000, bool), RowScratch(np.uint16)))
     for low, high in ((0, 0), (500, 599), (990, 2000), (1000, LAST)):
         assert SortedRun(tmp_path / "run").find("train", low, high).max_rows <= max(0, min(high, 999) - low + 1) + 32
 
@@ -285,7 +285,7 @@ def test_at_most_32_rows_beyond_the_range_are_read(tmp_path: Path):
 @pytest.mark.parametrize("size", [0, 7, 31, 40, -8, -1])
 def test_a_truncated_run_is_an_error(tmp_path: Path, size: int):
     part = make_part(numbered_rows(20), list(range(20)))
-    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), RecordScratch(np.uint16)))
+    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), RowScratch(np.uint16)))
     whole = (tmp_path / "run").read_bytes()
     SortedRun(tmp_path / "run")
     (tmp_path / "run").write_bytes(whole[:size])
@@ -295,20 +295,20 @@ def test_a_truncated_run_is_an_error(tmp_path: Path, size: int):
 
 def test_a_run_truncated_after_it_was_opened_is_an_error(tmp_path: Path):
     part = make_part(numbered_rows(20), list(range(20)))
-    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), RecordScratch(np.uint16)))
+    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), RowScratch(np.uint16)))
     run = SortedRun(tmp_path / "run")
     (tmp_path / "run").write_bytes((tmp_path / "run").read_bytes()[:-100])
     with pytest.raises(OutputError, match="is cut short"):
-        read_range([run], "train", 0, LAST, RecordScratch(np.uint16))
+        read_range([run], "train", 0, LAST, RowScratch(np.uint16))
 
 
 def test_a_run_with_damaged_records_is_an_error(tmp_path: Path):
     part = make_part(numbered_rows(20), list(range(20)))
-    rows = sort_rows([part], part.keys, np.zeros(20, bool), RecordScratch(np.uint16))
+    rows = sort_rows([part], part.keys, np.zeros(20, bool), RowScratch(np.uint16))
     rows.records[3] = 2**64 - 1  # numbers of ids and masks
     write_sorted_run(tmp_path / "run", rows)
     with pytest.raises(OutputError, match=r"run is damaged.*--overwrite"):
-        read_range([SortedRun(tmp_path / "run")], "train", 0, LAST, RecordScratch(np.uint16))
+        read_range([SortedRun(tmp_path / "run")], "train", 0, LAST, RowScratch(np.uint16))
 
 
 # ---- merging ----
@@ -319,7 +319,7 @@ def test_merged_and_fetched_runs_hold_the_rows_of_all(
     tmp_path_factory: pytest.TempPathFactory, runs: list[list[KeyedRow]], keep_copies: bool, num_ranges: int
 ):
     """Few keys have many rows, so copies lie in several runs, and ranges are empty or crowded."""
-    folder, paths, scratch = tmp_path_factory.mktemp("runs"), [], RecordScratch(np.uint16)
+    folder, paths, scratch = tmp_path_factory.mktemp("runs"), [], RowScratch(np.uint16)
     for number, rows in enumerate(runs):
         records, found = lay_out(rows)
         languages = np.array([language for _, _, language in rows], np.uint32)
@@ -347,8 +347,8 @@ def test_merged_and_fetched_runs_hold_the_rows_of_all(
 
 
 def sort_range(runs: list[SortedRun], split: str, low: int, high: int) -> list[KeyedRow]:
-    records, found = read_range(runs, split, low, high, RecordScratch(np.uint16))
-    return read_back(records, found.take(order_records(records, found)[0]))
+    records, found = read_range(runs, split, low, high, RowScratch(np.uint16))
+    return read_back(records, found.take(order_rows(records, found)[0]))
 
 
 def count_rows(path: Path) -> int:
@@ -358,9 +358,9 @@ def count_rows(path: Path) -> int:
 def test_a_merged_run_of_few_keys_drops_each_copy(tmp_path: Path):
     part = make_part(numbered_rows(50), list(range(50)))
     for number in range(3):
-        run = sort_rows([part], part.keys, np.arange(50) % 5 == 0, RecordScratch(np.uint16))
+        run = sort_rows([part], part.keys, np.arange(50) % 5 == 0, RowScratch(np.uint16))
         write_sorted_run(tmp_path / str(number), run)
-    paths, scratch = [tmp_path / str(number) for number in range(3)], RecordScratch(np.uint16)
+    paths, scratch = [tmp_path / str(number) for number in range(3)], RowScratch(np.uint16)
     dropped = merging.merge_runs(paths, tmp_path / "merged", scratch, tmp_path, keep_copies=False)
     assert dropped.rows == 100
     merged = SortedRun(tmp_path / "merged")
@@ -371,10 +371,10 @@ def test_a_merged_run_of_few_keys_drops_each_copy(tmp_path: Path):
 
 def test_to_fetch_a_range_takes_two_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     part = make_part(numbered_rows(5000), [number * 2**51 for number in range(5000)])
-    run = sort_rows([part], part.keys, np.zeros(5000, bool), RecordScratch(np.uint16))
+    run = sort_rows([part], part.keys, np.zeros(5000, bool), RowScratch(np.uint16))
     write_sorted_run(tmp_path / "run", run)
     reads: list[int] = []
     inner = Disk.read_into
     monkeypatch.setattr(Disk, "read_into", lambda *given: (reads.append(given[2]), inner(*given))[1])
-    merging.fetch_range([(tmp_path / "run", "train")], "train", 2**60, 2**61, RecordScratch(np.uint16), tmp_path)
+    merging.fetch_range([(tmp_path / "run", "train")], "train", 2**60, 2**61, RowScratch(np.uint16), tmp_path)
     assert len(reads) == 2

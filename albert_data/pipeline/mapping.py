@@ -25,7 +25,7 @@ from albert_data.jobs.receipts import write_receipt
 from albert_data.pipeline.document_lists import choose_passes, list_documents, write_list
 from albert_data.pipeline.merging import merge_runs
 from albert_data.pipeline.receipts import TaskReceipt
-from albert_data.pipeline.records import RecordScratch, RowKeys
+from albert_data.pipeline.records import RowKeys, RowScratch
 from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, sort_rows, write_sorted_run
 from albert_data.pipeline.stages import Stages
 from albert_data.sentences.text import find_sentences
@@ -68,7 +68,7 @@ class MapJob:
         self._config, self._tokenizer, self._syncs, self._merges = config, tokenizer, syncs, merges
         self._seal = seal
         self._runs, self._receipts = runs, receipts
-        self._scratch = RecordScratch(tokenizer.id_dtype)
+        self._scratch = RowScratch(tokenizer.id_dtype)
         self._word_rule = tokenizer.word_rule(config.examples)  # how pieces form words, the units of masking
 
     def __call__(self, task: ReadTask) -> TaskReceipt:

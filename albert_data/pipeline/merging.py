@@ -15,18 +15,18 @@ from pathlib import Path
 import numpy as np
 
 from albert_data.data import Examples
-from albert_data.pipeline.records import Dropped, FoundRecords, Records, RecordScratch, take_records
+from albert_data.pipeline.records import Dropped, FoundRows, RowBuffer, RowScratch, take_rows
 from albert_data.pipeline.sorted_runs import (
     KeyedRows,
-    RecordRange,
+    RowRange,
     Section,
     SortedRun,
     SortedRunData,
     make_head,
     read_range,
     sort_rows,
-    write_records,
     write_sorted_run,
+    write_u64,
 )
 from albert_data.shards.manifest import SPLITS
 from albert_data.storage import find_storage
@@ -37,7 +37,7 @@ _KEYS = 2**64
 
 
 def merge_runs(
-    paths: Sequence[Path], path: Path, scratch: RecordScratch, folder: Path, *, keep_copies: bool
+    paths: Sequence[Path], path: Path, scratch: RowScratch, folder: Path, *, keep_copies: bool
 ) -> Dropped:
     """Merge sorted runs into one. Returns the copies that were dropped, as `sort_rows` drops them.
 
@@ -57,7 +57,7 @@ def merge_runs(
                 index = part.sections[SPLITS.index(split)].entries
                 index[:, 1] += np.uint64(end)
                 indices.append(index)
-                write_records(file, part.records)
+                write_u64(file, part.records)
                 end += len(part.records)
                 dropped = dropped.add(part.dropped)
             sections.append(Section(np.concatenate(indices), end - begin))
@@ -69,14 +69,14 @@ def merge_runs(
 
 
 def fetch_range(
-    sections: Sequence[tuple[Path, str]], split: str, low: int, high: int, scratch: RecordScratch, folder: Path
+    sections: Sequence[tuple[Path, str]], split: str, low: int, high: int, scratch: RowScratch, folder: Path
 ) -> list[Path]:
     """Copy the rows with shuffle keys in [low, high] into sorted runs in `folder`, and return their paths.
 
     sections: the runs, and the split under which each holds the rows; the copies hold them under `split`. Each is read
     by two reads: head and records.
     """
-    fetched, runs, ranges, num_u64 = list[Path](), list[SortedRun](), list[RecordRange](), 0
+    fetched, runs, ranges, num_u64 = list[Path](), list[SortedRun](), list[RowRange](), 0
 
     def write() -> None:
         found = read_range(runs, split, low, high, scratch, ranges)
@@ -98,10 +98,10 @@ def fetch_range(
 
 
 def _sort_again(
-    records: Records, found: FoundRecords, split: str, scratch: RecordScratch, *, keep_copies: bool
+    records: RowBuffer, found: FoundRows, split: str, scratch: RowScratch, *, keep_copies: bool
 ) -> SortedRunData:
     """Sort rows that lie in several runs. scratch: may be that of `records`, since rows are copied out of it first."""
-    columns = take_records(records, found.starts)._asdict()
+    columns = take_rows(records, found.starts)._asdict()
     source_codes = columns.pop("source_codes")
     rows = KeyedRows(examples=Examples(**columns, sources=None), keys=found.keys, source_codes=source_codes)
     is_validation = np.full(len(found.starts), split != SPLITS[0])

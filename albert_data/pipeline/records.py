@@ -68,7 +68,7 @@ class RowKeys(NamedTuple):
         return is_tie
 
 
-class Records(NamedTuple):
+class RowBuffer(NamedTuple):
     """Four views of one buffer of records. ids: uint16 or uint32."""
 
     u64: np.ndarray
@@ -77,33 +77,33 @@ class Records(NamedTuple):
     ids: np.ndarray
 
 
-class FoundRecords(NamedTuple):
+class FoundRows(NamedTuple):
     """Rows in a buffer of records: the u64 at which each record begins (int64), and its keys."""
 
     starts: np.ndarray
     keys: RowKeys
 
     @classmethod
-    def empty(cls, num_rows: int) -> FoundRecords:
+    def empty(cls, num_rows: int) -> FoundRows:
         return cls(np.empty(num_rows, np.int64), RowKeys.empty(num_rows))
 
-    def take(self, rows: Any) -> FoundRecords:
-        return FoundRecords(self.starts[rows], self.keys.take(rows))
+    def take(self, rows: Any) -> FoundRows:
+        return FoundRows(self.starts[rows], self.keys.take(rows))
 
 
-class RecordScratch:
+class RowScratch:
     """A buffer of records that is reused: touching new pages costs more time than reading a file into them."""
 
     def __init__(self, id_dtype: Any) -> None:
         self._id_dtype, self._u64 = id_dtype, np.empty(0, np.uint64)
 
-    def reserve(self, num_u64: int) -> Records:
+    def reserve(self, num_u64: int) -> RowBuffer:
         """The buffer, with a capacity of at least `num_u64`. Its contents are lost only where it must grow."""
         if num_u64 > len(self._u64):
             # An eighth more than needed, so that the buffer does not grow for each slightly larger request.
             self._u64 = np.empty(num_u64 * 9 // 8, np.uint64)
         buffer = self._u64
-        return Records(buffer, buffer.view(np.int32), buffer.view(np.uint16), buffer.view(self._id_dtype))
+        return RowBuffer(buffer, buffer.view(np.int32), buffer.view(np.uint16), buffer.view(self._id_dtype))
 
 
 class RowColumns(NamedTuple):
@@ -126,7 +126,7 @@ def _count_u64(num_ids: Any, num_masks: Any, id_bytes: int) -> Any:
     return _HEAD_U64 + (num_ids * id_bytes + num_masks * (id_bytes + 2) + 7) // 8
 
 
-def measure_records(examples: Examples) -> np.ndarray:
+def measure_rows_u64(examples: Examples) -> np.ndarray:
     """The length of each row's record in u64: int64."""
     num_u64: np.ndarray = _count_u64(
         np.diff(examples.offsets), np.diff(examples.mask_offsets), examples.input_ids.itemsize
@@ -135,20 +135,20 @@ def measure_records(examples: Examples) -> np.ndarray:
 
 
 def put_examples(
-    records: Records, starts: np.ndarray, examples: Examples, keys: RowKeys, source_codes: np.ndarray
+    records: RowBuffer, starts: np.ndarray, examples: Examples, keys: RowKeys, source_codes: np.ndarray
 ) -> None:
     """Write rows as records. starts: int64, the u64 at which each begins; source_codes: uint32."""
     columns = [getattr(examples, name) for name in RowColumns._fields if name != "source_codes"]
-    put_records(records, starts, keys, RowColumns._make([*columns, source_codes]))
+    put_rows(records, starts, keys, RowColumns._make([*columns, source_codes]))
 
 
-def take_examples(records: Records, starts: np.ndarray, sources: np.ndarray | None = None) -> Examples:
-    """The rows whose records begin at these u64 (int64), as `find_records` found them.
+def take_examples(records: RowBuffer, starts: np.ndarray, sources: np.ndarray | None = None) -> Examples:
+    """The rows whose records begin at these u64 (int64), as `find_rows` found them.
 
     sources: uint32, source codes in the order of the manifest's `sources`; None for shards without that
     column.
     """
-    columns = take_records(records, starts)._asdict()
+    columns = take_rows(records, starts)._asdict()
     source_codes = columns.pop("source_codes")
     return Examples(**columns, sources=None if sources is None else _find_sources(sources, source_codes))
 
@@ -159,13 +159,13 @@ def _find_sources(sources: np.ndarray, source_codes: np.ndarray) -> np.ndarray:
     return found
 
 
-def read_sources(records: Records, starts: np.ndarray) -> np.ndarray:
+def read_sources(records: RowBuffer, starts: np.ndarray) -> np.ndarray:
     """The numbers of the sources of rows, in a mixture: int64. starts: int64, the u64 at which their records begin."""
     sources: np.ndarray = records.i32[2 * starts + _SOURCE_CODE].astype(np.int64)
     return sources
 
 
-def order_records(records: Records, found: FoundRecords) -> tuple[np.ndarray, np.ndarray]:
+def order_rows(records: RowBuffer, found: FoundRows) -> tuple[np.ndarray, np.ndarray]:
     """The row numbers in the total order (int64), and for each whether it is a copy of the row before it (bool).
 
     Where all keys are equal, the bytes of the records decide. Mostly these are equal too: the document occurs twice.
@@ -180,20 +180,20 @@ def order_records(records: Records, found: FoundRecords) -> tuple[np.ndarray, np
     group_begins = np.append(np.flatnonzero(~is_tie), len(order))  # a group: rows of equal keys
     for group in np.unique(np.searchsorted(group_begins, differs, side="right") - 1):
         rows = order[group_begins[group] : group_begins[group + 1]]  # a view: assigning to it changes `order`
-        rows[:] = sorted(rows.tolist(), key=lambda row: _read_record(records, int(starts[row])))
+        rows[:] = sorted(rows.tolist(), key=lambda row: _read_row(records, int(starts[row])))
     return order, find_copies(records, starts[order], is_tie)
 
 
-def _read_record(records: Records, start: int) -> bytes:
+def _read_row(records: RowBuffer, start: int) -> bytes:
     num_ids, num_masks = records.i32[2 * start + _NUM_IDS :][:2].tolist()
     return records.u64[start : start + _count_u64(num_ids, num_masks, records.ids.itemsize)].tobytes()
 
 
 @kernel
-def find_copies(records: Records, starts: np.ndarray, is_tie: np.ndarray) -> np.ndarray:
+def find_copies(records: RowBuffer, starts: np.ndarray, is_tie: np.ndarray) -> np.ndarray:
     """For each record, which begins at a u64 of `starts`, whether it equals the one before it: bool.
 
-    is_tie: bool. Records are compared only where it is true; all others differ in their keys.
+    is_tie: bool. RowBuffer are compared only where it is true; all others differ in their keys.
     """
     u64, is_copy = records.u64, np.zeros(len(starts), np.bool_)
     for row in range(1, len(starts)):
@@ -224,7 +224,7 @@ class Dropped(NamedTuple):
         return Dropped(rows, documents, tokens, digest % 2**64)
 
 
-def count_dropped(records: Records, starts: np.ndarray) -> Dropped:
+def count_dropped(records: RowBuffer, starts: np.ndarray) -> Dropped:
     """Count the rows whose records begin at these u64 (int64)."""
     i32 = records.i32
     first = starts[i32[2 * starts + _PASS] & _PASS_MASK == 0]  # rows of the first pass
@@ -239,7 +239,7 @@ def count_dropped(records: Records, starts: np.ndarray) -> Dropped:
 
 
 @kernel
-def put_records(records: Records, starts: np.ndarray, keys: RowKeys, columns: RowColumns) -> None:
+def put_rows(records: RowBuffer, starts: np.ndarray, keys: RowKeys, columns: RowColumns) -> None:
     """Write rows as records, row i from u64 `starts[i]` on."""
     u64, i32, id_bytes = records.u64, records.i32, records.ids.itemsize
     offsets, mask_offsets = columns.offsets, columns.mask_offsets
@@ -267,8 +267,8 @@ def put_records(records: Records, starts: np.ndarray, keys: RowKeys, columns: Ro
 
 
 @kernel
-def find_records(
-    records: Records, begin: int, end: int, low: np.uint64, high: np.uint64, found: FoundRecords, count: int
+def find_rows(
+    records: RowBuffer, begin: int, end: int, low: np.uint64, high: np.uint64, found: FoundRows, count: int
 ) -> tuple[int, int]:
     """Write the records in u64 [begin, end) with shuffle keys in [low, high] to `found`, after `count` others.
 
@@ -298,7 +298,7 @@ def find_records(
 
 
 @kernel
-def take_records(records: Records, starts: np.ndarray) -> RowColumns:
+def take_rows(records: RowBuffer, starts: np.ndarray) -> RowColumns:
     """Copy rows out of records, in the order of `starts`."""
     num_rows, i32 = len(starts), records.i32
     offsets, mask_offsets = np.zeros(num_rows + 1, np.int64), np.zeros(num_rows + 1, np.int64)
@@ -322,7 +322,7 @@ def take_records(records: Records, starts: np.ndarray) -> RowColumns:
     to_ids, to_masked, to_positions = pointer(input_ids), pointer(masked_ids), pointer(masked_positions)
     for row in range(num_rows):
         num_ids, num_masks = offsets[row + 1] - offsets[row], mask_offsets[row + 1] - mask_offsets[row]
-        # The three lists follow one another; `at` counts ids first, then u16, as in `put_records`.
+        # The three lists follow one another; `at` counts ids first, then u16, as in `put_rows`.
         at = (starts[row] + _HEAD_U64) * 8 // id_bytes
         copy_items(to_ids, offsets[row], ids, at, num_ids)
         copy_items(to_masked, mask_offsets[row], ids, at + num_ids, num_masks)

@@ -27,11 +27,11 @@ from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.merging import fetch_range
 from albert_data.pipeline.records import (
     Dropped,
-    FoundRecords,
-    Records,
-    RecordScratch,
+    FoundRows,
+    RowBuffer,
+    RowScratch,
     count_dropped,
-    order_records,
+    order_rows,
     read_sources,
     take_examples,
 )
@@ -109,7 +109,7 @@ class ReduceJob:
         self._syncs = syncs
         has_key_b = exchange is not None
         self._schema = shard_schema(rules.id_dtype, has_source=bool(rules.sources), has_key_b=has_key_b)
-        self._scratch = RecordScratch(rules.id_dtype)
+        self._scratch = RowScratch(rules.id_dtype)
 
     def fetch(self, group: ReduceGroup, scratch: Path) -> ReduceJob:
         """A job for the shards of a group alone, which reads their rows from `scratch`."""
@@ -177,7 +177,7 @@ def _read_slices(task: ReduceTask, merge: _Merge) -> Iterator[Slice]:
 class _Merge:
     """The rows of one split, out of all sorted runs. dropped: the copies so far; left_out: as in ReduceReceipt."""
 
-    def __init__(self, runs: list[SortedRun], scratch: RecordScratch, rules: ReduceRules, split: str) -> None:
+    def __init__(self, runs: list[SortedRun], scratch: RowScratch, rules: ReduceRules, split: str) -> None:
         self._runs, self._scratch, self._rules, self._split = runs, scratch, rules, split
         self._sources = np.array(rules.sources, np.uint32) if rules.sources else None
         self._shared = None if rules.choice is None else read_shared(rules.choice)
@@ -190,7 +190,7 @@ class _Merge:
         Exhaust it before the next call: that overwrites the scratch buffer which this one reads from.
         """
         records, found = self._find_rows(bounds[0], bounds[-1] - 1)
-        order, is_copy = order_records(records, found)
+        order, is_copy = order_rows(records, found)
         if is_copy.any() and not self._rules.keep_duplicates:
             self.dropped = self.dropped.add(count_dropped(records, found.starts[order[is_copy]]))
             order = order[~is_copy]
@@ -204,7 +204,7 @@ class _Merge:
             if end > begin:
                 yield Slice(take_examples(records, starts[begin:end], self._sources), keys[begin:end])
 
-    def _find_rows(self, low: int, high: int) -> tuple[Records, FoundRecords]:
+    def _find_rows(self, low: int, high: int) -> tuple[RowBuffer, FoundRows]:
         """The rows of this split with shuffle keys in [low, high]; of a mixture, those that are kept."""
         records, found = self._find_all_rows(low, high)
         if (choice := self._rules.choice) is not None:
@@ -212,7 +212,7 @@ class _Merge:
             found = found.take(find_kept(choice, self._shared, found.keys, sources))
         return records, found
 
-    def _find_all_rows(self, low: int, high: int) -> tuple[Records, FoundRecords]:
+    def _find_all_rows(self, low: int, high: int) -> tuple[RowBuffer, FoundRows]:
         move = self._rules.move
         if move is None:
             return read_range(self._runs, self._split, low, high, self._scratch)

@@ -25,14 +25,14 @@ from albert_data.data import Examples
 from albert_data.errors import OutputError
 from albert_data.pipeline.records import (
     Dropped,
-    FoundRecords,
-    Records,
-    RecordScratch,
+    FoundRows,
+    RowBuffer,
     RowKeys,
+    RowScratch,
     count_dropped,
     find_copies,
-    find_records,
-    measure_records,
+    find_rows,
+    measure_rows_u64,
     put_examples,
 )
 from albert_data.shards.manifest import SPLITS
@@ -80,7 +80,7 @@ def sort_rows(
     parts: Sequence[KeyedRows],
     keys: RowKeys,
     is_validation: np.ndarray,
-    scratch: RecordScratch,
+    scratch: RowScratch,
     *,
     keep_copies: bool = True,
 ) -> SortedRunData:
@@ -93,8 +93,8 @@ def sort_rows(
     order = keys.order()
     splits = (order[~is_validation[order]], order[is_validation[order]])
     order = np.concatenate(splits)
-    num_u64 = np.concatenate([measure_records(part.examples) for part in parts])
-    starts = _place_records(order, num_u64)
+    num_u64 = np.concatenate([measure_rows_u64(part.examples) for part in parts])
+    starts = _place_rows(order, num_u64)
     records = scratch.reserve(int(num_u64.sum()))
     begin = 0
     for part in parts:
@@ -109,12 +109,12 @@ def sort_rows(
         is_dropped = np.zeros(len(order), bool)
         is_dropped[order[is_copy]] = True
         splits = tuple(rows[~is_dropped[rows]] for rows in splits)
-        starts = _place_records(np.concatenate(splits), num_u64)
+        starts = _place_rows(np.concatenate(splits), num_u64)
     sections = tuple(_make_section(rows, keys.shuffle_keys, starts, num_u64) for rows in splits)
     return SortedRunData(sections, content, dropped)
 
 
-def _place_records(order: np.ndarray, num_u64: np.ndarray) -> np.ndarray:
+def _place_rows(order: np.ndarray, num_u64: np.ndarray) -> np.ndarray:
     """The u64 at which each row's record begins, if the rows are written one after another in this order: int64."""
     starts = np.zeros_like(num_u64)
     starts[order] = np.cumsum(num_u64[order]) - num_u64[order]
@@ -137,15 +137,15 @@ def make_head(sections: Sequence[Section]) -> np.ndarray:
 def write_sorted_run(path: Path, run: SortedRunData) -> None:
     with find_storage(path).create(path, sync=False) as file:
         file.write(make_head(run.sections).data)
-        write_records(file, run.records)
+        write_u64(file, run.records)
 
 
-def write_records(file: BinaryIO, records: np.ndarray) -> None:
+def write_u64(file: BinaryIO, records: np.ndarray) -> None:
     for begin in range(0, len(records), _WRITE_U64):
         file.write(records[begin : begin + _WRITE_U64].data)
 
 
-class RecordRange(NamedTuple):
+class RowRange(NamedTuple):
     """Consecutive records of a sorted run, from one u64 to another. max_rows: a bound on their number."""
 
     begin: int
@@ -198,7 +198,7 @@ class SortedRun:
         """The size of the file, as its head has it."""
         return int(self._records_at + self._num_u64) * _U64_BYTES
 
-    def find(self, split: str, low: int, high: int) -> RecordRange:
+    def find(self, split: str, low: int, high: int) -> RowRange:
         """A range of records that holds all rows with shuffle keys in [low, high]."""
         index = self._indices[split]
         # The part of the index to read: from the last sparse key below `low` to the first one above `high`.
@@ -212,15 +212,15 @@ class SortedRun:
         first = max(0, int(keys.searchsorted(np.uint64(low))) - 1)
         last = int(keys.searchsorted(np.uint64(high), side="right"))
         bounds = [int(positions[at]) if at < num_pairs else index.records_end for at in (first, last)]
-        return RecordRange(bounds[0], bounds[1], (last - first) * _STEP)
+        return RowRange(bounds[0], bounds[1], (last - first) * _STEP)
 
-    def find_coarsely(self, split: str, low: int, high: int) -> RecordRange:
+    def find_coarsely(self, split: str, low: int, high: int) -> RowRange:
         """The same without a read, with up to 1,023 rows before and after those that are wanted."""
         index = self._indices[split]
         first = max(0, int(index.sparse_keys.searchsorted(np.uint64(low))) - 1)
         last = int(index.sparse_keys.searchsorted(np.uint64(high), side="right"))
         positions = [*index.sparse_positions.tolist(), index.records_end]
-        return RecordRange(positions[first], positions[last], (last - first) * _SPARSE_STEP * _STEP)
+        return RowRange(positions[first], positions[last], (last - first) * _SPARSE_STEP * _STEP)
 
     def read_into(self, out: np.ndarray, begin: int) -> None:
         """Fill `out` (uint64) with the records from u64 `begin` on. Raises OutputError where the file is truncated."""
@@ -240,9 +240,9 @@ def read_range(
     split: str,
     low: int,
     high: int,
-    scratch: RecordScratch,
-    ranges: Sequence[RecordRange] | None = None,
-) -> tuple[Records, FoundRecords]:
+    scratch: RowScratch,
+    ranges: Sequence[RowRange] | None = None,
+) -> tuple[RowBuffer, FoundRows]:
     """Read the rows with shuffle keys in [low, high] of one sorted run after another.
 
     ranges: what `SortedRun.find` gives for each run, if it was asked before.
@@ -251,14 +251,14 @@ def read_range(
     storage = runs[0].storage
     ranges = list(storage.at_once(lambda run: run.find(split, low, high), runs)) if ranges is None else ranges
     records = scratch.reserve(sum(part.end - part.begin for part in ranges))
-    found = FoundRecords.empty(sum(part.max_rows for part in ranges))
+    found = FoundRows.empty(sum(part.max_rows for part in ranges))
     begin = count = 0
     for number in range(0, len(runs), _RUNS_AT_ONCE):
         some = slice(number, number + _RUNS_AT_ONCE)
         for run, at, end in _read_in_turn(runs[some], ranges[some], records.u64, begin):
             first = count
             try:
-                count, last = find_records(records, at, end, np.uint64(low), np.uint64(high), found, count)
+                count, last = find_rows(records, at, end, np.uint64(low), np.uint64(high), found, count)
             except ValueError as error:
                 raise OutputError(f"{run.path} is damaged ({error}); start again with --overwrite") from error
             # The range also holds up to 15 records before and after those that are wanted. Large corpora have many
@@ -272,7 +272,7 @@ def read_range(
 
 
 def _read_in_turn(
-    runs: Sequence[SortedRun], ranges: Sequence[RecordRange], u64: np.ndarray, at: int
+    runs: Sequence[SortedRun], ranges: Sequence[RowRange], u64: np.ndarray, at: int
 ) -> Iterator[tuple[SortedRun, int, int]]:
     """Read a range of each run into `u64`, one behind another from `at` on. Yields each run and its range's bounds."""
     places = np.cumsum([at, *(part.end - part.begin for part in ranges)]).tolist()

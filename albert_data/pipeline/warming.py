@@ -14,7 +14,7 @@ from albert_data.draws import split_keys
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.receipts import TaskReceipt
-from albert_data.pipeline.records import FoundRecords, RecordScratch, find_copies, find_records, take_examples
+from albert_data.pipeline.records import FoundRows, RowScratch, find_copies, find_rows, take_examples
 from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, sort_rows
 from albert_data.pipeline.stages import Stages
 from albert_data.tokenizer.model import Tokenizer
@@ -48,9 +48,9 @@ def _sort_and_take(parts: list[KeyedRows]) -> Examples:
     keys = join_keys(parts)
     split_keys(np.uint64(0), keys.document_keys)
     num_rows = len(keys.indices)
-    scratch, found = RecordScratch(parts[0].examples.input_ids.dtype), FoundRecords.empty(num_rows)
+    scratch, found = RowScratch(parts[0].examples.input_ids.dtype), FoundRows.empty(num_rows)
     run = sort_rows(parts, keys, np.zeros(num_rows, bool), scratch)
     records = scratch.reserve(0)  # the records that `sort_rows` wrote: the buffer does not grow
-    find_records(records, 0, len(run.records), np.uint64(0), np.uint64(2**64 - 1), found, 0)
+    find_rows(records, 0, len(run.records), np.uint64(0), np.uint64(2**64 - 1), found, 0)
     find_copies(records, found.starts, np.zeros(num_rows, bool))
     return take_examples(records, found.starts)
