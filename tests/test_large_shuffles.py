@@ -13,7 +13,7 @@ from build_fixtures import InlineEngine, digest_folder, run_build
 
 from albert_data.corpus import tasks
 from albert_data.corpus.inputs import Input
-from albert_data.pipeline import mapping, merging, shard_plan, steps
+from albert_data.pipeline import mapping, shard_plan, sorted_runs, steps
 from albert_data.pipeline.shard_plan import group_tasks
 from albert_data.tokenizer.model import Tokenizer
 
@@ -33,7 +33,7 @@ def test_shards_that_are_written_in_groups_have_the_same_bytes(
     fixtures.write_corpus(tmp_path / "in", [*documents, *documents[:20]], "mixed", random.Random(0))
     run_build(tmp_path / "in", tmp_path / "plain", tokenizer, num_shards=7, **options)
     monkeypatch.setattr(mapping, "RUN_BYTES", 1 << 10)
-    monkeypatch.setattr(merging, "MERGE_BYTES", 1 << 12)
+    monkeypatch.setattr(sorted_runs, "MERGE_BYTES", 1 << 12)
     monkeypatch.setattr(steps, "group_tasks", lambda tasks, num_runs: group_tasks(tasks, num_runs, 2 * num_runs * 3))
     grouped: list[int] = []
 

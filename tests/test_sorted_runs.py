@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
 
 from albert_data.errors import OutputError
-from albert_data.pipeline import merging, sorted_runs
-from albert_data.pipeline.records import (
+from albert_data.pipeline import sorted_runs
+from albert_data.pipeline.row_buffer import (
     Dropped,
     FoundRows,
     RowBuffer,
@@ -243,9 +243,7 @@ def test_reading_a_range_of_runs_equals_sorting_a_list(
         is_validation = np.array([every > 0 and row % every == 0 for row in range(len(shuffle_keys))], bool)
         for is_there, row in zip(is_validation, [row for part in parts for row in list_keyed(part)], strict=True):
             wanted["validation" if is_there else "train"].append(row)
-        write_sorted_run(
-            folder / str(number), sort_rows(parts, join_keys(parts), is_validation, RowScratch(np.uint16))
-        )
+        write_sorted_run(folder / str(number), sort_rows(parts, join_keys(parts), is_validation, RowScratch(np.uint16)))
         opened.append(SortedRun(folder / str(number)))
     low, high = sorted(data.draw(st.tuples(keys_64, keys_64)))
     for split, rows in wanted.items():
@@ -329,14 +327,14 @@ def test_merged_and_fetched_runs_hold_the_rows_of_all(
         write_sorted_run(paths[-1], sort_rows([part], found.keys, is_validation, scratch))
     opened = [SortedRun(path) for path in paths]
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(merging, "MERGE_BYTES", -(-sum(run.num_bytes for run in opened) // num_ranges))
-        dropped = merging.merge_runs(paths, folder / "merged", scratch, folder, keep_copies=keep_copies)
+        monkeypatch.setattr(sorted_runs, "MERGE_BYTES", -(-sum(run.num_bytes for run in opened) // num_ranges))
+        dropped = sorted_runs.merge_runs(paths, folder / "merged", scratch, folder, keep_copies=keep_copies)
         for split in ("train", "validation"):
             for low, high in ((0, LAST), (0, 2**62), (2**63, LAST)):
                 rows = sort_range(opened, split, low, high)
                 (folder / split / str(low)).mkdir(parents=True, exist_ok=True)
                 sections = [(path, split) for path in paths]
-                fetched = merging.fetch_range(sections, split, low, high, scratch, folder / split / str(low))
+                fetched = sorted_runs.fetch_range(sections, split, low, high, scratch, folder / split / str(low))
                 assert sort_range([SortedRun(path) for path in fetched], split, low, high) == rows
                 merged = sort_range([SortedRun(folder / "merged")], split, low, high)
                 if keep_copies:
@@ -361,7 +359,7 @@ def test_a_merged_run_of_few_keys_drops_each_copy(tmp_path: Path):
         run = sort_rows([part], part.keys, np.arange(50) % 5 == 0, RowScratch(np.uint16))
         write_sorted_run(tmp_path / str(number), run)
     paths, scratch = [tmp_path / str(number) for number in range(3)], RowScratch(np.uint16)
-    dropped = merging.merge_runs(paths, tmp_path / "merged", scratch, tmp_path, keep_copies=False)
+    dropped = sorted_runs.merge_runs(paths, tmp_path / "merged", scratch, tmp_path, keep_copies=False)
     assert dropped.rows == 100
     merged = SortedRun(tmp_path / "merged")
     kept = [read_range([merged], split, 0, LAST, scratch)[1].keys.shuffle_keys for split in ("train", "validation")]
@@ -376,5 +374,5 @@ def test_to_fetch_a_range_takes_two_reads(tmp_path: Path, monkeypatch: pytest.Mo
     reads: list[int] = []
     inner = Disk.read_into
     monkeypatch.setattr(Disk, "read_into", lambda *given: (reads.append(given[2]), inner(*given))[1])
-    merging.fetch_range([(tmp_path / "run", "train")], "train", 2**60, 2**61, RowScratch(np.uint16), tmp_path)
+    sorted_runs.fetch_range([(tmp_path / "run", "train")], "train", 2**60, 2**61, RowScratch(np.uint16), tmp_path)
     assert len(reads) == 2

@@ -23,7 +23,7 @@ from albert_data.corpus.mixtures import find_sources
 from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import Engine, MultiprocessEngine
-from albert_data.pipeline import mapping, merging, steps
+from albert_data.pipeline import mapping, sorted_runs, steps
 from albert_data.pipeline.build import BuildReport, build_shards
 from albert_data.pipeline.shard_plan import group_tasks
 from albert_data.shards.manifest_file import read_manifest
@@ -143,7 +143,7 @@ def test_shards_that_are_written_in_groups_have_the_same_bytes(
     names = write(tmp_path, TRAINING, VALIDATION, "mixed")
     run(*names, tmp_path / "plain", tokenizer, num_shards=7)
     monkeypatch.setattr(mapping, "RUN_BYTES", 1 << 10)
-    monkeypatch.setattr(merging, "MERGE_BYTES", 1 << 12)
+    monkeypatch.setattr(sorted_runs, "MERGE_BYTES", 1 << 12)
     monkeypatch.setattr(steps, "group_tasks", lambda tasks, num_runs: group_tasks(tasks, num_runs, 2 * num_runs * 3))
 
     class Merging(InlineEngine):

@@ -24,7 +24,7 @@ from albert_data.errors import InputError
 from albert_data.pipeline.document_lists import DocumentList, Limits, find_keys, map_u64, read_lists
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.receipts import TaskReceipt, make_nearest
-from albert_data.pipeline.records import RowKeys
+from albert_data.pipeline.row_buffer import RowKeys
 from albert_data.pipeline.sizes import SizeSample
 from albert_data.shards.manifest import SPLITS
 from albert_data.storage import find_storage

@@ -23,10 +23,9 @@ from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.jobs.receipts import write_receipt
 from albert_data.pipeline.document_lists import choose_passes, list_documents, write_list
-from albert_data.pipeline.merging import merge_runs
 from albert_data.pipeline.receipts import TaskReceipt
-from albert_data.pipeline.records import RowKeys, RowScratch
-from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, sort_rows, write_sorted_run
+from albert_data.pipeline.row_buffer import RowKeys, RowScratch
+from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, merge_runs, sort_rows, write_sorted_run
 from albert_data.pipeline.stages import Stages
 from albert_data.sentences.text import find_sentences
 from albert_data.shards.manifest import SPLITS

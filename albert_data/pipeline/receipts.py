@@ -16,7 +16,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.jobs.receipts import read_receipt
 from albert_data.languages import name_sources
 from albert_data.pipeline.document_lists import DocumentList
-from albert_data.pipeline.records import Dropped
+from albert_data.pipeline.row_buffer import Dropped
 from albert_data.pipeline.sizes import SizeSample
 from albert_data.pipeline.stages import Stages
 from albert_data.shards.manifest import SPLITS

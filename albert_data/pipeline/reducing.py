@@ -24,8 +24,7 @@ from albert_data.pipeline import shard_plan
 from albert_data.pipeline.choosing import find_kept, read_shared
 from albert_data.pipeline.document_lists import find_keys, map_u64
 from albert_data.pipeline.exchanging import Exchange
-from albert_data.pipeline.merging import fetch_range
-from albert_data.pipeline.records import (
+from albert_data.pipeline.row_buffer import (
     Dropped,
     FoundRows,
     RowBuffer,
@@ -36,7 +35,7 @@ from albert_data.pipeline.records import (
     take_examples,
 )
 from albert_data.pipeline.shard_plan import KEYS, Move, ReduceGroup, ReduceRules, ReduceTask
-from albert_data.pipeline.sorted_runs import SortedRun, read_range
+from albert_data.pipeline.sorted_runs import SortedRun, fetch_range, read_range
 from albert_data.pipeline.stages import Stages
 from albert_data.shards.rows import join_rows
 from albert_data.shards.schema import ShardReceipt, shard_schema, write_shard

@@ -30,8 +30,8 @@ from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.mixed_sources import check_lists, describe_budgets, list_sources
 from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
-from albert_data.pipeline.records import Dropped
 from albert_data.pipeline.reducing import GroupJob, ReduceJob, ReduceReceipt, read_reduce_receipt
+from albert_data.pipeline.row_buffer import Dropped
 from albert_data.pipeline.shard_plan import ReduceRules, ReduceTask, find_move, group_tasks, plan_reduce
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.warming import Warming
