@@ -316,7 +316,7 @@ def test_rows_are_the_same_however_few_shards_fit_on_this_machine(
     most_bytes: int, shards: str, corpus: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setattr("albert_data.storage.cache.MOST_BYTES", max(2 * most_bytes, 60_000))
-    monkeypatch.setattr("albert_data.shards.streaming.measure_limit", lambda: 2 * most_bytes)
+    monkeypatch.setattr("albert_data.shards.reader.measure_limit", lambda: 2 * most_bytes)
     there, here = open_shards(shards), open_shards(corpus.path.parent / "reference")
     assert len(here.manifest.splits["train"].shards) == 3
     assert np.array_equal(there.lengths, here.lengths)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import operator
 import os
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, SupportsIndex, TypeVar, cast, overload
+from typing import Any, SupportsIndex, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 import pyarrow
@@ -26,16 +28,25 @@ from albert_data.shards.manifest import SPLITS, Manifest, ShardEntry
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.paths import find_file
 from albert_data.shards.row_bounds import Bounds
-from albert_data.shards.rows import no_rows, slice_rows
-from albert_data.shards.schema import check_batch, explain_damage, from_record_batch, map_file
-from albert_data.shards.streaming import StreamedFiles
+from albert_data.shards.rows import join_rows, no_rows, slice_rows
+from albert_data.shards.schema import (
+    check_batch,
+    explain_damage,
+    from_record_batch,
+    map_file,
+    shard_schema,
+    to_record_batch,
+)
 from albert_data.sharing import SharedLock
 from albert_data.storage import is_remote, make_path
+from albert_data.storage.cache import measure_limit
 from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.wording import count_of
 
 _CACHED_BATCHES = 16
+_OPENED_AT_ONCE = 8
+Reader: TypeAlias = pyarrow.ipc.RecordBatchFileReader
 Made = TypeVar("Made")
 
 
@@ -126,9 +137,7 @@ class Shards:
         reader, i = self._record_batches[number]
         return self._take_batch(reader, i, number)
 
-    def _take_batch(
-        self, reader: pyarrow.ipc.RecordBatchFileReader, i: int, number: int | None = None
-    ) -> pyarrow.RecordBatch:
+    def _take_batch(self, reader: Reader, i: int, number: int | None = None) -> pyarrow.RecordBatch:
         """A record batch of a shard. number: in the split, for messages."""
         try:
             with self._lock:  # Arrow does not say that threads may share a reader
@@ -360,7 +369,7 @@ def _open_again(folder: Path, root: Path, split: str, digest: str) -> Shards:
     return opened
 
 
-def _open_shard(folder: Path, shard: ShardEntry) -> pyarrow.ipc.RecordBatchFileReader:
+def _open_shard(folder: Path, shard: ShardEntry) -> Reader:
     """Raises ShardError also for another size than the manifest's: reading past the end of a mapped file is fatal."""
     name = shard.file
     try:
@@ -374,3 +383,77 @@ def _open_shard(folder: Path, shard: ShardEntry) -> pyarrow.ipc.RecordBatchFileR
 
 def _explain(error: Exception) -> str:
     return str(error) if isinstance(error, ShardError) else f"can't be read: {explain_damage(error)}"
+
+
+# ---- shards in a store ----
+
+
+class StreamedFiles:
+    """The shards of a split that lie in a store. Their row counts and lengths are found in one pass over all of them.
+
+    Those that were used last stay open, up to half of the bytes that this machine may hold; the newest stays whatever
+    its size. The storage keeps copies of more (storage/cache.py).
+    open_file: opens a shard
+    take_batch: takes and checks a record batch of one. Both raise ShardError
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[ShardEntry],
+        open_file: Callable[[ShardEntry], Reader],
+        take_batch: Callable[[Reader, int], pyarrow.RecordBatch],
+    ) -> None:
+        self._shards, self._open_file, self._take_batch = shards, open_file, take_batch
+        self._most_bytes = measure_limit() // 2
+        self._open, self._lock = OrderedDict[int, tuple[Reader, Columns]](), SharedLock()
+        with ThreadPoolExecutor(_OPENED_AT_ONCE) as pool:
+            measured = list(pool.map(self._measure, range(len(shards))))
+        self.lengths = np.concatenate([np.zeros(0, np.int32), *(one for parts in measured for one in parts)])
+        self.places = [(shard, i) for shard, parts in enumerate(measured) for i in range(len(parts))]
+        self._first_batches = np.cumsum([0, *(len(parts) for parts in measured)])
+        self.begins = np.cumsum([0, *(len(one) for parts in measured for one in parts)], dtype=np.int64)
+
+    def _measure(self, shard: int) -> list[np.ndarray]:
+        """The lengths of the rows of each record batch: int32. The shard is closed, and stays on this machine."""
+        reader = self._open_file(self._shards[shard])
+        batches = (self._take_batch(reader, i) for i in range(reader.num_record_batches))
+        return [np.diff(batch.column("input_ids").offsets.to_numpy()) for batch in batches]
+
+    def read(self, number: int) -> pyarrow.RecordBatch:
+        """A record batch, by its number in the split."""
+        shard, i = self.places[number]
+        return self._take_batch(self._get(shard)[0], i)
+
+    def _get(self, shard: int) -> tuple[Reader, Columns]:
+        with self._lock:
+            if (found := self._open.get(shard)) is None:
+                reader = self._open_file(self._shards[shard])
+                batches = [self._take_batch(reader, i) for i in range(reader.num_record_batches)]
+                found = self._open[shard] = reader, Columns(batches)
+                self._close_oldest()
+            self._open.move_to_end(shard)
+            return found
+
+    def _close_oldest(self) -> None:
+        while len(self._open) > 1 and sum(self._shards[shard].num_bytes for shard in self._open) > self._most_bytes:
+            self._open.popitem(last=False)
+
+    def take(self, batch_numbers: np.ndarray, rows: np.ndarray) -> Examples:
+        """Copy rows, as `Columns.take` does."""
+        if not len(rows):
+            return self._get(0)[1].take(batch_numbers, rows)
+        shards = np.searchsorted(self._first_batches, batch_numbers, side="right") - 1
+        order = np.argsort(shards, kind="stable")
+        used, begins = np.unique(shards[order], return_index=True)
+        parts = []
+        for shard, chosen in zip(used.tolist(), np.split(order, begins[1:]), strict=True):
+            numbers = batch_numbers[chosen] - self._first_batches[shard]
+            parts.append(self._get(shard)[1].take(numbers, rows[chosen]))
+        if len(parts) == 1:
+            return parts[0]  # in the order asked for
+        joined = join_rows(parts)
+        optional = {"has_source": joined.sources is not None, "has_key_b": joined.document_keys_b is not None}
+        schema = shard_schema(joined.input_ids.dtype.type, **optional)
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return Columns([to_record_batch(joined, schema)]).take(np.zeros(len(order), np.int64), back)
