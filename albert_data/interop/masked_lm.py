@@ -143,9 +143,13 @@ def _check_files(folder: Path) -> None:
             raise CheckpointError(f"{path}: {explain(error)}; move it out of the model's folder") from error
 
 
-# From a folder, without its code and its pickles. Left to its default, trust_remote_code asks on stdin whether to run
-# the code that an `auto_map` names.
-_SAFE = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
+def _load(kind: Any, folder: Path, **options: Any) -> Any:
+    """Load something through transformers, as all here is loaded: from a folder, without its code and its pickles.
+
+    Left to its default, trust_remote_code asks on stdin whether to run the code that an `auto_map` names.
+    Raises what transformers raises, of many types: a folder of others may be damaged in any way.
+    """
+    return kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False, use_safetensors=True, **options)
 
 
 def _explain(error: Exception, settings: dict[str, Any]) -> str:
@@ -156,9 +160,8 @@ def _explain(error: Exception, settings: dict[str, Any]) -> str:
 
 def _load_model(transformers: Any, folder: Path, settings: dict[str, Any]) -> Any:
     try:
-        kind, options = transformers.AutoModelForMaskedLM, {"dtype": torch.float32, "output_loading_info": True}
-        model, report = kind.from_pretrained(folder, **_SAFE, **options)
-    except Exception as error:  # of many types: a folder of others may be damaged in any way
+        model, report = _load(transformers.AutoModelForMaskedLM, folder, dtype=torch.float32, output_loading_info=True)
+    except Exception as error:
         raise CheckpointError(
             f"{folder}: transformers can't load a masked language model ({_explain(error, settings)})"
         ) from error
@@ -171,7 +174,7 @@ def _load_tokenizer(transformers: Any, folder: Path) -> Any:
     settings = load_object(path, _ADVICE) if (path := folder / CONFIG_NAME).exists() else {}
     try:
         with explain_failures("fails"):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **_SAFE)
+            tokenizer = _load(transformers.AutoTokenizer, folder)
     except TokenizerError as error:
         raise TokenizerError(
             f"{folder}: transformers can't load its tokenizer ({_explain(error, settings)})"
