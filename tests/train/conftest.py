@@ -98,9 +98,9 @@ def use_shards(monkeypatch):
     return use
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def one_thread():
-    """Use one thread: toys are too small for two, and several tests run at once."""
+    """Use one thread, in fixtures of modules too: toys are too small for two, and several tests run at once."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

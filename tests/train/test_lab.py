@@ -75,14 +75,14 @@ def vocab(tokenizer_model: bytes, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture(scope="module")
-def dropout(corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dropout_lab(corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A laboratory in which the models of the table on dropout were trained."""
     run_lab(corpus, vocab, out := tmp_path_factory.mktemp("dropout") / "lab", "dropout")
     return out
 
 
 @pytest.fixture(scope="module")
-def sharing(corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sharing_lab(corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Likewise of the table on sharing, whose rows are of the preset's shape and of others."""
     run_lab(corpus, vocab, out := tmp_path_factory.mktemp("sharing") / "lab", "sharing", "--seeds", "1")
     return out
@@ -191,18 +191,18 @@ def test_figures_of_earlier_tables_stay(corpus: Path, vocab: Path, tmp_path: Pat
 
 
 def test_a_copy_of_the_figures_needs_no_shards(
-    corpus: Path, vocab: Path, tmp_path: Path, dropout: Path, done: list[str]
+    corpus: Path, vocab: Path, tmp_path: Path, dropout_lab: Path, done: list[str]
 ):
-    shutil.copytree(dropout, tmp_path / "lab", ignore=shutil.ignore_patterns("shards", "runs"))
+    shutil.copytree(dropout_lab, tmp_path / "lab", ignore=shutil.ignore_patterns("shards", "runs"))
     assert "4 models; 0 are to be trained" in run_lab(corpus, vocab, tmp_path / "lab", "dropout")
     assert not list((tmp_path / "lab/shards").glob("*"))
     assert done == []
 
 
 def test_a_training_that_was_killed_before_its_first_checkpoint_starts_again(
-    corpus: Path, vocab: Path, tmp_path: Path, sharing: Path
+    corpus: Path, vocab: Path, tmp_path: Path, sharing_lab: Path
 ):
-    out = Path(shutil.copytree(sharing, tmp_path / "lab"))
+    out = Path(shutil.copytree(sharing_lab, tmp_path / "lab"))
     before = {path.name: json.loads(path.read_text())["values"] for path in (out / "results").iterdir()}
     for checkpoints in (out / "runs").glob("*/checkpoints"):
         shutil.rmtree(checkpoints)
@@ -291,13 +291,13 @@ def test_vocabulary_and_shards_are_of_the_language_that_is_given(tmp_path: Path,
     assert given == {"vocab": "zh", "build": "zh"}
 
 
-def test_a_training_goes_on_in_another_shape_with_its_weights(dropout: Path):
+def test_a_training_goes_on_in_another_shape_with_its_weights(dropout_lab: Path):
     for name, dropout in (("before.dropout=0.1", 0.0), ("before.dropout=0.1,dropout=0.1", 0.1)):
-        begun, ended = (list_checkpoints(dropout / f"runs/{name}-0{end}")[-1] for end in ("-begin", ""))
+        begun, ended = (list_checkpoints(dropout_lab / f"runs/{name}-0{end}")[-1] for end in ("-begin", ""))
         assert [path.name for path in (begun, ended)] == ["step-00000003", "step-00000001"]
         before, after = load_model(begun), load_model(ended)
         assert (before.config.dropout, after.config.dropout) == (0.1, dropout)
-        curve = json.loads((dropout / f"results/{name}-0.json").read_text())["curve"]
+        curve = json.loads((dropout_lab / f"results/{name}-0.json").read_text())["curve"]
         assert [step for step, _ in curve] == [1, 2, 3, 4]
         changes = [(a - b).abs().max() for a, b in zip(before.parameters(), after.parameters(), strict=True)]
         assert max(changes) < 0.05  # one update changes a weight by less than a new initialisation would
@@ -335,32 +335,34 @@ def test_costs_are_measured_without_a_training(
     assert all(text in page for text in ("tokens/s", "334 M", "BERT large"))
 
 
-def test_rows_of_another_shape_are_trained_in_it(sharing: Path):
+def test_rows_of_another_shape_are_trained_in_it(sharing_lab: Path):
     stored = {
-        name: load_model(list_checkpoints(sharing / "runs" / f"{name}-0")[-1]).config
+        name: load_model(list_checkpoints(sharing_lab / "runs" / f"{name}-0")[-1]).config
         for name in ("plain", "share=none", "share=ffn", "share=attention")
     }
     assert [config.share for config in stored.values()] == ["all", "none", "ffn", "attention"]
     assert len({config.vocab_size for config in stored.values()}) == 1
-    layers = json.loads((sharing / "results/plain-0.json").read_text())["layers"]
+    layers = json.loads((sharing_lab / "results/plain-0.json").read_text())["layers"]
     assert len(layers["distance"]) == len(layers["cosine"]) == 2
     assert all(distance > 0 for distance in layers["distance"])
     assert all(-1 <= cosine <= 1 for cosine in layers["cosine"])
-    assert "L2 distance between" in (sharing / "report.html").read_text(encoding="utf-8")
+    assert "L2 distance between" in (sharing_lab / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_folder_of_other_settings_or_of_others_is_refused(corpus: Path, vocab: Path, tmp_path: Path, dropout: Path):
+def test_a_folder_of_other_settings_or_of_others_is_refused(
+    corpus: Path, vocab: Path, tmp_path: Path, dropout_lab: Path
+):
     with pytest.raises(ConfigError, match=r"made with language en, not de; choose another folder"):
-        run_lab(corpus, vocab, dropout, "dropout", "--language", "de")
+        run_lab(corpus, vocab, dropout_lab, "dropout", "--language", "de")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").write_text("Dear")
     with pytest.raises(ConfigError, match="mine is no laboratory"):
         run_lab(corpus, vocab, tmp_path / "mine", "dropout")
 
 
-def test_a_probe_reads_the_tokens_that_the_masks_hide(dropout: Path):
-    rows = open_training(dropout / "shards/plain").train
-    model = load_model(list_checkpoints(dropout / "runs/plain-0")[-1])
+def test_a_probe_reads_the_tokens_that_the_masks_hide(dropout_lab: Path):
+    rows = open_training(dropout_lab / "shards/plain").train
+    model = load_model(list_checkpoints(dropout_lab / "runs/plain-0")[-1])
     features_NH, labels_N = read_features(model, rows, num_rows=40)
     examples = rows.rows(np.arange(40))
     original, seen = restore_ids(examples), []
