@@ -65,7 +65,7 @@ MAY_IMPORT = {
     "report": (),
     "inspect": ("corpus", "sentences", "tokenizer", "examples", "shards", "jobs", "report"),
     "convert": ("tokenizer", "examples", "shards", "jobs"),
-    "train": ("tokenizer", "examples", "shards", "report"),
+    "train": ("tokenizer", "examples", "shards", "jobs", "report"),
     "interop": ("tokenizer", "examples", "shards", "train"),
     "cli": ROOMS,
 }

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from albert_data.errors import OutputError, explain_os_error
 from albert_data.files import read_json, write_json
-from albert_data.storage import FILE, find_kind, find_storage
+from albert_data.jobs.work_folder import take_lock
+from albert_data.storage import FILE, find_kind
 
 if TYPE_CHECKING:
     from albert_data.corpus.inputs import Input
@@ -91,12 +92,10 @@ def format_minutes(minutes: float) -> str:
 @contextmanager
 def lock_attempts(folder: Path) -> Iterator[None]:
     """Make the folder, and keep other quickstarts out of it. Raises OutputError."""
-    storage, mark = find_storage(folder), b"quickstart\n"
+    taken = f"{folder}: another quickstart is writing there; wait for it, or stop it"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        unlock = storage.lock(folder / _LOCK, mark, 0)
-    except BlockingIOError as error:
-        raise OutputError(f"{folder}: another quickstart is writing there; wait for it, or stop it") from error
+        unlock = take_lock(folder / _LOCK, b"quickstart\n", taken)
     except OSError as error:
         raise OutputError(
             f"output {folder} can't be written: {explain_os_error(error)}; name another folder"

@@ -23,6 +23,17 @@ LOCK_NAME = "lock"
 Patterns = Mapping[str, tuple[str, ...]]
 
 
+def take_lock(path: Path, mark: bytes, taken: str, seconds: float = 0.0) -> Callable[[], None]:
+    """Lock a file and write a mark to it; returns what frees the lock.
+
+    taken: what an OutputError says if another process has it after so many seconds. Raises OSError if it can't be made.
+    """
+    try:
+        return find_storage(path).lock(path, mark, seconds)
+    except BlockingIOError as error:
+        raise OutputError(taken) from error
+
+
 class WorkFolder:
     """A working folder and the lock on it.
 
@@ -68,9 +79,8 @@ class WorkFolder:
             self.check()
             self._made_out = find_kind(self._out) is None
             self._storage.make_folder(self.path)
-            self._unlock = self._storage.lock(self._lock, self._mark, LOCK_SECONDS)
-        except BlockingIOError as error:
-            raise OutputError(f"another {self._noun} is writing to {self._out}; wait for it to end") from error
+            taken = f"another {self._noun} is writing to {self._out}; wait for it to end"
+            self._unlock = take_lock(self._lock, self._mark, taken, LOCK_SECONDS)
         except OSError as error:
             raise OutputError(f"output {self._out} can't be written: {error.strerror}; name another folder") from error
 

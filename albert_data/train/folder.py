@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.files import hash_file, read_bytes, write_bytes, write_json
+from albert_data.jobs.work_folder import take_lock
 from albert_data.storage import FILE, find_kind
 from albert_data.train.config import BUDGETS, AlbertConfig, TrainConfig
 from albert_data.train.reading import explain, explain_writing, read_object, show
@@ -101,26 +101,24 @@ def lock_folder(run: Path, *, resume: bool) -> Iterator[list[str]]:
     Yields a list: empty, or with a warning if the file system has no locks. Raises OutputError if another training
     holds the lock, and the errors of `check_folder`.
     """
-    warning = []
+    warning, unlock = [], None
     check_folder(run, resume=resume)
     with explain_writing(f"{run}: can't write there", "choose another --output"):
         run.mkdir(parents=True, exist_ok=True)
-        lock = os.open(run / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, 0o666)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(lock)
-        raise OutputError(
-            f"{run}: another training writes there now; wait for its end, or choose another --output"
-        ) from error
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.EBADF):
-            raise
-        warning.append(f"{run}: this file system has no locks ({error.strerror}); let no other training write there")
+        try:
+            taken = f"{run}: another training writes there now; wait for its end, or choose another --output"
+            unlock = take_lock(run / LOCK_FILE, b"", taken)
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.EBADF):
+                raise
+            warning.append(
+                f"{run}: this file system has no locks ({error.strerror}); let no other training write there"
+            )
     try:
         yield warning
     finally:
-        os.close(lock)
+        if unlock is not None:
+            unlock()
 
 
 def claim_folder(
