@@ -18,9 +18,9 @@ from test_tokenizer import as_text, rows_of
 
 from albert_data.errors import ConfigError
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+from albert_data.tokenizer.piece_texts import SPACE
 from albert_data.tokenizer.sentencepiece.albert import make_comma_rule
 from albert_data.tokenizer.sentencepiece.proto import BPE, NORMAL, UNIGRAM, USER_DEFINED
-from albert_data.tokenizer.words import SPACE
 
 NUMBERED = [f"In {year}, {year % 97}, or {year * 3},000 the café's ``Ärzte''" for year in range(1, 400)]
 MODELS = {

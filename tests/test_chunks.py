@@ -26,10 +26,10 @@ from albert_data.tokenizer.chunks.cutting import PADDING, SINGLE, SOLID
 from albert_data.tokenizer.chunks.lattice import encode_chunks
 from albert_data.tokenizer.chunks.trie import make_trie
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.piece_texts import SPACE
 from albert_data.tokenizer.sentencepiece.charsmap import read_charsmap
 from albert_data.tokenizer.sentencepiece.cuts import find_bigrams, find_contracted, make_cut_rule
 from albert_data.tokenizer.sentencepiece.proto import change_settings, read_settings
-from albert_data.tokenizer.words import SPACE
 
 CORPUS = Path(__file__).parent.parent / "sample_corpus"
 LINES = [

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.lexicon import match_words, parse_words
-from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts
+from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.words import WordRule, find_word_starts
 
 LETTERS = "中国人北京"
 

@@ -15,7 +15,7 @@ from albert_data.inspect.decoding import decode_segments
 from albert_data.inspect.verify import verify
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.words import SPACE
+from albert_data.tokenizer.piece_texts import SPACE
 
 NO_SPACE = tuple(line.replace(" ", "") for line in LINES if "。" in line)
 

@@ -18,7 +18,8 @@ from toy_language import train_model
 from albert_data.data import Text
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
-from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts, is_standalone
+from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.words import WordRule, find_word_starts, is_standalone
 
 ODD = "the of<b> walking ,.!?\"'()中国我们天气。，é e\u0301▁😀\u3000\u00a0\u200b\x00\t[MASK]<pad><0x41>ﬁİß9"
 

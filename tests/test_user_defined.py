@@ -11,8 +11,8 @@ from made_models import CONTROL, UNUSED, Piece, compile_charsmap, make_model
 from test_chunks import LINES, encode, encode_by_sentencepiece, texts, train
 
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.piece_texts import SPACE
 from albert_data.tokenizer.sentencepiece.proto import BPE, NORMAL, UNIGRAM, USER_DEFINED
-from albert_data.tokenizer.words import SPACE
 
 # What Google's models for English have.
 RELEASED = {"user_defined_symbols": '(,),",-,.,–,£,€', "normalization_rule_name": "nmt_nfkc"}

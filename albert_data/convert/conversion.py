@@ -20,7 +20,7 @@ import pyarrow
 from albert_data.convert.folder import ConversionFolder
 from albert_data.convert.mds import MDSWriter
 from albert_data.convert.tfrecord import Shape, TFRecordWriter
-from albert_data.convert.writers import ConvertTask, FileEntry, ShardFolder, Writer, find_place
+from albert_data.convert.writers import ConvertTask, ShardFolder, Writer, WrittenFile, find_place
 from albert_data.errors import OutputError, ShardError
 from albert_data.files import sync_path
 from albert_data.jobs.compiling import compile_with_notice
@@ -143,7 +143,7 @@ class ConvertJob:
     folder: ConversionFolder
     writer: Writer
 
-    def __call__(self, task: ConvertTask) -> list[FileEntry]:
+    def __call__(self, task: ConvertTask) -> list[WrittenFile]:
         entries = self.writer.write(self.folder.work, task, self.source.read(task, self.writer.max_rows))
         self.folder.keep_entries(task, entries)
         return entries
@@ -156,7 +156,7 @@ class ConvertJob:
 
 def _convert(
     job: ConvertJob, tasks: list[ConvertTask], engine: Engine, progress: Progress
-) -> dict[str, list[FileEntry]]:
+) -> dict[str, list[WrittenFile]]:
     """Convert all shards that a killed command has not converted. Returns the files of each split, in order."""
     kept = {task: entries for task in tasks if (entries := job.folder.read_entries(task)) is not None}
     left = [task for task in tasks if task not in kept]
@@ -164,19 +164,19 @@ def _convert(
     prepared = PreparedJob(job=job, prepare=partial(job.prepare, left[:_TRIED]), places=places)
     compile_with_notice(prepared.prepare, progress)
     progress.start("converting", sum(task.shard.num_bytes for task in tasks))
-    done = dict[ConvertTask, list[FileEntry]]()
+    done = dict[ConvertTask, list[WrittenFile]]()
     for task, entries in chain(kept.items(), engine.run(prepared, left)):
         done[task] = entries
         for entry in entries:  # while workers convert the next ones
             sync_path(find_place(job.folder.work, entry.name))
         progress.advance(task.shard.num_bytes)
-    files: dict[str, list[FileEntry]] = {}
+    files: dict[str, list[WrittenFile]] = {}
     for task in tasks:
         files.setdefault(task.split, []).extend(done[task])
     return files
 
 
-def _seal(folder: ConversionFolder, writer: Writer, files: dict[str, list[FileEntry]]) -> None:
+def _seal(folder: ConversionFolder, writer: Writer, files: dict[str, list[WrittenFile]]) -> None:
     described = writer.describe(files)
     entries = [entry for split in files.values() for entry in split]
     record = {

@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from albert_data.convert.writers import ConvertTask, FileEntry, find_place, new_hash
+from albert_data.convert.writers import ConvertTask, WrittenFile, find_place, new_hash
 from albert_data.errors import OutputError
 from albert_data.files import hash_file, is_regular, is_there, read_json, to_json, write_bytes, write_json
 from albert_data.jobs.receipts import read_receipt, write_receipt
@@ -103,16 +103,16 @@ class ConversionFolder:
         here, there = find_place(self.work, name), self.path / name
         return not is_there(here) or (is_regular(there) and hash_file(here) == hash_file(there))
 
-    def read_entries(self, task: ConvertTask) -> list[FileEntry] | None:
+    def read_entries(self, task: ConvertTask) -> list[WrittenFile] | None:
         """What was written for a shard before a kill; None if it is not there, whole and unchanged."""
         try:
-            entries = [FileEntry(**entry) for entry in (read_receipt(self._receipt(task)) or {})["files"]]
+            entries = [WrittenFile(**entry) for entry in (read_receipt(self._receipt(task)) or {})["files"]]
             hashes = [hash_file(find_place(self.work, entry.name), digest=new_hash()) for entry in entries]
         except (OSError, KeyError, TypeError):
             return None
         return entries if hashes == [entry.hash for entry in entries] else None
 
-    def keep_entries(self, task: ConvertTask, entries: Iterable[FileEntry]) -> None:
+    def keep_entries(self, task: ConvertTask, entries: Iterable[WrittenFile]) -> None:
         """Write the receipt of a shard."""
         write_receipt(self._receipt(task), {"files": [entry.to_values() for entry in entries]})
 

@@ -20,10 +20,10 @@ import numpy as np
 from albert_data.convert.writers import (
     HASH,
     ConvertTask,
-    FileEntry,
     ShardFolder,
     SplitFiles,
     Writer,
+    WrittenFile,
     make_entry,
     new_file,
 )
@@ -76,7 +76,7 @@ class MDSWriter(Writer):
         encode_samples(rows.arrays, keys_b, ids, originals, positions, rows.input_ids.itemsize, out, ends)
         return out[: ends[-1] if len(ends) else 0], ends
 
-    def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
+    def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[WrittenFile]:
         entries = []
         for number, encoded in enumerate(self._fill_files(parts)):
             name = f"{task.split}/shard.{task.number:05d}{f'.{number}' if number else ''}.mds"
@@ -114,7 +114,7 @@ class MDSWriter(Writer):
         }
         return {f"{split}/{INDEX_NAME}": json.dumps(index, sort_keys=True).encode() for split, index in indexes.items()}
 
-    def _list_shard(self, entry: FileEntry) -> dict[str, Any]:
+    def _list_shard(self, entry: WrittenFile) -> dict[str, Any]:
         data = {"basename": Path(entry.name).name, "bytes": entry.num_bytes, "hashes": {HASH: entry.hash}}
         return {**self._config, "raw_data": data, "samples": entry.num_rows, "zip_data": None}
 

@@ -15,7 +15,7 @@ import pyarrow
 import pyarrow.parquet
 
 from albert_data.convert.card import Features, make_card
-from albert_data.convert.writers import ConvertTask, FileEntry, ShardFolder, SplitFiles, Writer, make_entry, new_file
+from albert_data.convert.writers import ConvertTask, ShardFolder, SplitFiles, Writer, WrittenFile, make_entry, new_file
 from albert_data.data import Examples
 from albert_data.shards.schema import SOURCE, shard_schema, to_record_batch
 
@@ -46,7 +46,7 @@ class ParquetWriter(Writer):
         self._labels = list(labels)
         self.max_rows = source.count_rows(_PART_BYTES)
 
-    def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
+    def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[WrittenFile]:
         name = f"data/{task.split}-{task.number:05d}-of-{task.count:05d}.parquet"
         lists = [field.name for field in self._schema if pyarrow.types.is_list(field.type)]
         num_rows = row_bytes = 0

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.convert.writers import ConvertTask, FileEntry, Writer, make_entry, new_file
+from albert_data.convert.writers import ConvertTask, Writer, WrittenFile, make_entry, new_file
 from albert_data.data import ExampleArrays, Examples
 from albert_data.errors import ShardError
 from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, load_u64, pointer, put, store_u64
@@ -76,7 +76,7 @@ class TFRecordWriter(Writer):
         out = np.empty(len(rows) * self._most, np.uint8)
         return out[encode_records(rows.arrays, self.shape, self._constants, out) :]
 
-    def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
+    def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[WrittenFile]:
         name, num_rows = f"{task.split}/shard-{task.number:05d}.tfrecord", 0
         with new_file(work, name) as file:
             for rows in parts:

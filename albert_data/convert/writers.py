@@ -41,7 +41,7 @@ class ConvertTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileEntry:
+class WrittenFile:
     """A file that was written."""
 
     name: str  # relative to DIR
@@ -55,7 +55,7 @@ class FileEntry:
         return {key: value for key, value in vars(self).items() if value is not None}
 
 
-SplitFiles = Mapping[str, list[FileEntry]]
+SplitFiles = Mapping[str, list[WrittenFile]]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Writer(ABC):
         """The rows as `write` puts them into a file."""
 
     @abstractmethod
-    def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[FileEntry]:
+    def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[WrittenFile]:
         """Write the rows of one shard to one or more files in the working folder."""
 
     def describe(self, files: SplitFiles) -> dict[str, bytes]:
@@ -128,6 +128,8 @@ def new_file(work: Path, name: str) -> Iterator[HashingFile]:
         yield HashingFile(file, new_hash())
 
 
-def make_entry(name: str, num_rows: int, file: HashingFile, row_bytes: int | None = None) -> FileEntry:
+def make_entry(name: str, num_rows: int, file: HashingFile, row_bytes: int | None = None) -> WrittenFile:
     """The entry of a file that is complete."""
-    return FileEntry(name=name, num_rows=num_rows, num_bytes=file.num_bytes, hash=file.hexdigest(), row_bytes=row_bytes)
+    return WrittenFile(
+        name=name, num_rows=num_rows, num_bytes=file.num_bytes, hash=file.hexdigest(), row_bytes=row_bytes
+    )

@@ -20,7 +20,7 @@ from albert_data.inspect.decoding import read_byte
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.words import SPACE
+from albert_data.tokenizer.piece_texts import SPACE
 
 _ROWS_AT_ONCE = 1024
 

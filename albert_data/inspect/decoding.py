@@ -14,8 +14,8 @@ import numpy as np
 
 from albert_data.shards.reader import Example
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.piece_texts import num_bytes
-from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts
+from albert_data.tokenizer.piece_texts import SPACE, num_bytes
+from albert_data.tokenizer.words import WordRule, find_word_starts
 
 # What a token shows: it is not masked; or masked and shows [MASK], a random piece, its own piece.
 PLAIN, MASKED, RANDOM, KEPT = "", "masked", "random", "kept"

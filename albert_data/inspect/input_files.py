@@ -25,7 +25,7 @@ from albert_data.escaping import escape_controls, name_as_text
 from albert_data.inspect.audit.rows import Subject
 from albert_data.inspect.terminal import count_columns
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.words import SPACE
+from albert_data.tokenizer.piece_texts import SPACE
 from albert_data.wording import count_of, format_share
 
 _NUM_CHARACTERS = 0x110000

@@ -38,7 +38,7 @@ Row = dict[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
+class ModelInputs:
     """What a model is given.
 
     sentence_label: the name of its label of the pair, None for a model without that task.
@@ -90,7 +90,7 @@ class ShardDataset(Dataset[Row]):
         manifest = self._shards.manifest
         self._pad_id = manifest.tokenizer.pad_id
         task = manifest.config.examples.task
-        default = Inputs(sentence_label=_SENTENCE_LABELS[0] if task.orders else None)
+        default = ModelInputs(sentence_label=_SENTENCE_LABELS[0] if task.orders else None)
         self._inputs = default if model is None else _choose_inputs(model, manifest)
         totals, label, why = manifest.splits[split], self._inputs.sentence_label, ""
         if model is not None and label and len(task.orders) > NUM_LABELS:
@@ -206,7 +206,7 @@ def _has_label(row: Row, name: str) -> bool:
     return bool((row[name] != IGNORED).any())
 
 
-def _choose_inputs(model: nn.Module, manifest: Manifest) -> Inputs:
+def _choose_inputs(model: nn.Module, manifest: Manifest) -> ModelInputs:
     """Return what the model takes. Raises ConfigError if it is not made for the task or for these rows."""
     kind, names, wrong = type(model).__name__, inspect.signature(model.forward).parameters, ""
     sentence_label = next((name for name in _SENTENCE_LABELS if name in names), None)
@@ -232,4 +232,4 @@ def _choose_inputs(model: nn.Module, manifest: Manifest) -> Inputs:
     if wrong:
         raise ConfigError(f"the {kind} {wrong}")
     has_types = _TYPES in names and getattr(config, "type_vocab_size", 2) > 1
-    return Inputs(sentence_label=sentence_label, has_types=has_types, has_mask=_VALID in names, max_len=max_len)
+    return ModelInputs(sentence_label=sentence_label, has_types=has_types, has_mask=_VALID in names, max_len=max_len)

@@ -27,7 +27,7 @@ from albert_data.files import read_bytes
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, put
 from albert_data.storage import make_path
 from albert_data.tokenizer.chunks.trie import MAX_CHARACTERS, Trie, make_trie, point_to_trie, step
-from albert_data.tokenizer.words import SPACE, is_unspaced
+from albert_data.tokenizer.piece_texts import SPACE, is_unspaced
 from albert_data.utf8 import step_back
 
 NO_WORDS, JIEBA = "none", "jieba"  # what a user may give instead of a path

@@ -28,9 +28,9 @@ from albert_data.tokenizer.backend import Backend, JsonKind, list_rules
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
 from albert_data.tokenizer.kinds import id_dtype_of
+from albert_data.tokenizer.piece_texts import SPACE
 from albert_data.tokenizer.tokenizer_json import CONTINUING
 from albert_data.tokenizer.wordpiece import show_piece
-from albert_data.tokenizer.words import SPACE
 from albert_data.utf8 import read_character, step_back
 
 _BYTES, _SPACES, _CONTINUED = "bytes", "spaces", "##"  # how pieces show where words begin

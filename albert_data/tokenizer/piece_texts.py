@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 
-from albert_data.tokenizer.words import SPACE
 from albert_data.unicode_tables import category, script
 
+SPACE = "\u2581"  # SentencePiece's visible space
+# Scripts that set no space between words, named as in unicode_tables.py. TAI is Tai Le, Tai Tham and Tai Viet, NEW is
+# New Tai Lue.
+_UNSPACED_SCRIPTS = frozenset(
+    {"CJK", "HIRAGANA", "HENTAIGANA", "KATAKANA", "BOPOMOFO", "HANGZHOU", "IDEOGRAPHIC", "YI", "TANGUT", "NUSHU"}
+    | {"THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "TAI", "NEW", "AHOM", "JAVANESE", "BALINESE", "BATAK", "KAWI"}
+)
 _BYTES = re.compile(rf"{SPACE}?(<0x[0-9A-F]{{2}}>)+")
 _NAMED = re.compile(rf"{SPACE}?((<[^<>]+>)+|\[[A-Z]+\])")  # <unk>, <0xE2><0x82>, ▁[UNK]: names, not text
 
@@ -28,3 +35,9 @@ def find_script(piece: str) -> str:
     """The script of most of its letters, in a tie of the first; empty without letters."""
     letters = count_letters(piece)
     return letters.most_common(1)[0][0] if letters else ""
+
+
+@cache
+def is_unspaced(character: str) -> bool:
+    """Whether a character is of a script that sets no space between words."""
+    return script(character) in _UNSPACED_SCRIPTS

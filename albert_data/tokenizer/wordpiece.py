@@ -29,9 +29,10 @@ from albert_data.tokenizer.chunks.cutting import AFTER, BEFORE, SOLID, CutRule, 
 from albert_data.tokenizer.chunks.encoder import ChunkEncoder, ChunkModel, join_ids
 from albert_data.tokenizer.chunks.table import ChunkRules
 from albert_data.tokenizer.chunks.trie import make_trie
+from albert_data.tokenizer.piece_texts import SPACE, is_unspaced
 from albert_data.tokenizer.sentencepiece.charsmap import NUM_BASIC
 from albert_data.tokenizer.tokenizer_json import CONTINUING, read_rules
-from albert_data.tokenizer.words import SPACE, is_unspaced, read_codes
+from albert_data.tokenizer.words import read_codes
 from albert_data.unicode_tables import categories, category
 
 _JOINED, _ALONE = 1, 2  # classes of characters

@@ -16,25 +16,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from albert_data.kernels import helper
+from albert_data.tokenizer.lexicon import Lexicon
+from albert_data.tokenizer.piece_texts import SPACE, is_unspaced
 from albert_data.unicode_tables import category, script
 
-if TYPE_CHECKING:
-    from albert_data.tokenizer.lexicon import Lexicon
-
-SPACE = "\u2581"  # SentencePiece's visible space
 NEVER = -2  # outweighs the 1 of the neighbour: no word begins between them
 
-# Scripts that set no space between words, named as in unicode_tables.py. TAI is Tai Le, Tai Tham and Tai Viet, NEW is
-# New Tai Lue.
-_UNSPACED_SCRIPTS = frozenset(
-    {"CJK", "HIRAGANA", "HENTAIGANA", "KATAKANA", "BOPOMOFO", "HANGZHOU", "IDEOGRAPHIC", "YI", "TANGUT", "NUSHU"}
-    | {"THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "TAI", "NEW", "AHOM", "JAVANESE", "BALINESE", "BATAK", "KAWI"}
-)
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 # First bytes of U+3000 to U+9FFF, emoji and rare ideographs; nearly all these characters are words of their own.
 _STARTING_BYTES = frozenset(range(0xE3, 0xEA)) | {0xF0}
@@ -119,12 +110,6 @@ def is_standalone(piece: str) -> bool:
 def is_symbol(character: str) -> bool:
     """Whether a character is punctuation or a symbol."""
     return category(character)[0] in "PS"
-
-
-@cache
-def is_unspaced(character: str) -> bool:
-    """Whether a character is of a script that sets no space between words."""
-    return script(character) in _UNSPACED_SCRIPTS
 
 
 @helper

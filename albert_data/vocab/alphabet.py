@@ -15,7 +15,7 @@ import numpy as np
 
 from albert_data.config import VocabConfig
 from albert_data.errors import TokenizerError
-from albert_data.tokenizer.words import SPACE, is_unspaced
+from albert_data.tokenizer.piece_texts import SPACE, is_unspaced
 from albert_data.unicode_tables import categories, category
 from albert_data.vocab.counting import CharacterCounts, NormalRule
 from albert_data.wording import list_some

@@ -202,7 +202,7 @@ def learn_vocabulary(
     check_reach(inputs, spans_machines=spans_machines(engine))
     progress = progress or NullProgress()
     rule = BertNormalRule(config.cased) if config.model_type == WORDPIECE else None
-    reader = _Reader(inputs, text, config, engine, progress, shared)
+    reader = _CorpusReader(inputs, text, config, engine, progress, shared)
     corpus = reader.read()
     sentences, characters = corpus.sample.sentences(), CharacterCounts.of(corpus.totals)
     unspaced_share = measure_unspaced(characters)
@@ -230,7 +230,7 @@ def learn_vocabulary(
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _CorpusReader:
     """Reads a corpus. shared: see `learn_vocabulary`."""
 
     inputs: list[Input]

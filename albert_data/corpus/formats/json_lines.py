@@ -39,7 +39,7 @@ def parse_lines(block: blocks.Block, config: TextConfig, damage: Damage) -> tupl
 
     Lines without text are counted.
     """
-    reader, begin, texts, source_codes = _Reader(block, config, damage), 0, [], []
+    reader, begin, texts, source_codes = _LineReader(block, config, damage), 0, [], []
     while begin < len(block.data):
         end = block.data.find(b"\n", begin) + 1 or len(block.data)
         text = reader.read(begin, end)
@@ -50,7 +50,7 @@ def parse_lines(block: blocks.Block, config: TextConfig, damage: Damage) -> tupl
     return texts, np.array(source_codes, np.uint32) if config.language_field else None
 
 
-class _Reader:
+class _LineReader:
     """Reads the texts of the lines of a block, and counts the lines without one.
 
     source_code: of the last line that had a text.

@@ -56,7 +56,7 @@ from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.cutting import BLOCK, CutRule, find_single, look_up_character, point_to_rule
 from albert_data.tokenizer.chunks.lattice import ChunkIds, Lattice, encode_chunk, make_lattice, point_to_lattice
 from albert_data.tokenizer.chunks.trie import LEAF, Trie, point_to_trie
-from albert_data.tokenizer.words import SPACE
+from albert_data.tokenizer.piece_texts import SPACE
 from albert_data.utf8 import write_character
 
 INLINE_IDS, INLINE_BYTES = 4, 16

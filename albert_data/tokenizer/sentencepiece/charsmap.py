@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
-from albert_data.tokenizer.words import SPACE
+from albert_data.tokenizer.piece_texts import SPACE
 from albert_data.utf8 import read_character
 
 NUM_BASIC = 1 << 16  # codes of the basic plane

@@ -36,9 +36,9 @@ import numpy as np
 
 from albert_data.tokenizer.chunks.cutting import AFTER, BEFORE, SINGLE, SOLID, CutRule, make_rule
 from albert_data.tokenizer.chunks.trie import MAX_CHARACTERS
+from albert_data.tokenizer.piece_texts import SPACE
 from albert_data.tokenizer.sentencepiece.charsmap import NUM_BASIC, read_charsmap
 from albert_data.tokenizer.sentencepiece.proto import BPE, NORMAL, UNIGRAM, USER_DEFINED, ModelSettings
-from albert_data.tokenizer.words import SPACE
 
 _SURROGATES = slice(0xD800, 0xE000)
 

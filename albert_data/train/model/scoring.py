@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albert_data.errors import CheckpointError, ConfigError, InputError
+from albert_data.jobs.progress import Progress
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import find_word_starts
 from albert_data.train.data.sentence_pairs import ScoreConfig, ScoredPairs, SentencePair
@@ -53,14 +54,6 @@ class MaskedLm(Protocol):
 
     def predict(self, input_ids_BT: Tensor, positions_B: Tensor) -> Tensor:
         """Return logits_BV of one position of each row. No row has padding."""
-
-
-class Progress(Protocol):
-    """What shows the progress. Rows are counted."""
-
-    def start(self, stage: str, total: int | None, unit: str = "bytes") -> None: ...
-
-    def advance(self, done: int) -> None: ...
 
 
 class AlbertLm:

@@ -17,8 +17,7 @@ from torch.nn import functional as F
 
 from albert_data.errors import ShardError
 from albert_data.shards.reader import Shards
-from albert_data.tokenizer.piece_texts import find_script, num_bytes
-from albert_data.tokenizer.words import SPACE
+from albert_data.tokenizer.piece_texts import SPACE, find_script, num_bytes
 from albert_data.train.data.batch import NO_LABEL, Batch
 from albert_data.train.data.loader import fixed_batches
 from albert_data.train.distributed import ALONE, Ranks
@@ -115,7 +114,7 @@ def judge_accuracy(shards: Shards, right: np.ndarray) -> Figures:
     }
 
 
-class Labels(NamedTuple):
+class MaskLabels(NamedTuple):
     """The labels of evaluated rows.
 
     ids_N: int64, the original ids.
@@ -157,7 +156,7 @@ class Baseline:
     unigram_scripts: int
     label_bytes: float | None
     nats_R: np.ndarray = field(compare=False, repr=False)
-    labels: Labels = field(compare=False, repr=False)
+    labels: MaskLabels = field(compare=False, repr=False)
 
     def compare(self, loss: float, nats_R: np.ndarray) -> Figures:
         """The figures to write beside those of a model. nats_R: its losses of each row's labels together.
@@ -210,7 +209,7 @@ def measure_baseline(train: Shards, validation: Shards, *, num_rows: int) -> Bas
     )
 
 
-def _read_labels(shards: Shards, num_rows: int, names: np.ndarray, scripts_V: np.ndarray) -> Labels:
+def _read_labels(shards: Shards, num_rows: int, names: np.ndarray, scripts_V: np.ndarray) -> MaskLabels:
     """The labels of the first rows. A row has the script of most of its tokens, without those of none."""
     parts, num_scripts = [], len(names)
     for begin in range(0, min(num_rows, len(shards)), ROWS_PER_READ):
@@ -221,5 +220,5 @@ def _read_labels(shards: Shards, num_rows: int, names: np.ndarray, scripts_V: np
         rows_N = np.repeat(np.arange(begin, begin + len(rows)), np.diff(rows.mask_offsets))
         parts.append((rows.masked_ids.astype(np.int64), rows_N, rows.document_keys, counts_RS.argmax(1)))
     if not parts:
-        return Labels(*(np.zeros(0, np.int64) for _ in Labels._fields))
-    return Labels(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+        return MaskLabels(*(np.zeros(0, np.int64) for _ in MaskLabels._fields))
+    return MaskLabels(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))

@@ -21,7 +21,8 @@ from albert_data.escaping import escape_controls
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.words import SPACE, WordRule, find_word_starts
+from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.words import WordRule, find_word_starts
 from albert_data.train.data.batch import NO_LABEL, collate
 from albert_data.train.data.loader import RowReader
 from albert_data.train.model.model import Albert, Output
