@@ -86,7 +86,7 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize(("moment", "number"), zip(MOMENTS, cycle(SIGNALS), strict=False))
+@pytest.mark.parametrize(("moment", "number"), list(zip(MOMENTS, cycle(SIGNALS), strict=False)))
 def test_a_signal_at_any_moment_ends_the_run_and_it_goes_on_as_if_none_had_come(
     toys, train, tmp_path, monkeypatch, capsys, moment, number
 ):
