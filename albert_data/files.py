@@ -19,7 +19,7 @@ from albert_data.storage import TEMPORARY_SUFFIX as TEMPORARY_SUFFIX  # for trai
 from albert_data.storage.disk import find_cache_folder as find_cache_folder  # for kernel_cache.py
 
 # Of a file that is read as a whole, and of JSON: a manifest of 800,000 inputs with paths of 30 bytes. A build of more
-# inputs is refused (pipeline/build.py).
+# inputs is refused (pipeline/identity.py).
 MAX_BYTES, MAX_VALUES = 1 << 28, 1 << 23
 
 

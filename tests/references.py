@@ -1,6 +1,6 @@
 """Plain-Python twins of the kernels and rooms: slow, obvious, on lists of lists and Python ints.
 
-They are written from DESIGN.md and the modules' docstrings; the tests demand that the fast code equals them.
+They are written from the rules in docs/ and the modules' docstrings; the tests demand that the fast code equals them.
 Documents are lists of sentences, sentences lists of token ids; texts are bytes.
 """
 

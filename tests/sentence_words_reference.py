@@ -117,7 +117,7 @@ class Line:
         is_whole = left in (k.BLANK, k.DOT, k.STRAIGHT_SINGLE, k.STRAIGHT_DOUBLE) or opens_by_shape(left)
         return at if is_whole else -1
 
-    def find_token(self, stop: int) -> tuple[int, int, str]:
+    def find_word_before(self, stop: int) -> tuple[int, int, str]:
         """Where the word before a full stop begins, where its last part does, and its shape."""
         at, separators, parts, part = stop, [], [], [0, 0]
         while at > 0 and self.size(at, stop) <= w.MAX_WORD:
@@ -151,7 +151,7 @@ class Line:
 
     def is_ordinary(self, stop: int) -> bool:
         """Whether the word before a full stop is no abbreviation, and no initial or numeral."""
-        word, last, shape = self.find_token(stop)
+        word, last, shape = self.find_word_before(stop)
         if self.size(word, stop) > w.MAX_WORD or word == stop:
             return True
         if shape in ("initial", "acronym") or set(self.text[word:stop]) <= set("ivxlc"):
@@ -178,7 +178,7 @@ class Line:
         return self.size(self.begin, word) <= 32 and bool(self.word_classes(self.begin, end) & w.LEAD)
 
     def ends_at_dot(self, stop: int, after: int) -> bool:
-        word, last, shape = self.find_token(stop)
+        word, last, shape = self.find_word_before(stop)
         first, starts = self.class_at(after), self.is_starter(after)
         if self.size(word, stop) > w.MAX_WORD or word == stop:
             return True

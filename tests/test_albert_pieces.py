@@ -18,7 +18,7 @@ from test_tokenizer import as_text, rows_of
 
 from albert_data.errors import ConfigError
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
-from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.sentencepiece.albert import make_comma_rule
 from albert_data.tokenizer.sentencepiece.proto import BPE, NORMAL, UNIGRAM, USER_DEFINED
 
@@ -61,9 +61,9 @@ def test_ids_are_those_of_the_plain_code(name: str, texts: list[str]):
 
 PIECES = [
     "1,",
-    SPACE + "1,",
+    VISIBLE_SPACE + "1,",
     "21,",
-    SPACE + "2",
+    VISIBLE_SPACE + "2",
     "12",
     "1",
     "2",
@@ -102,7 +102,7 @@ def test_any_pieces_with_digits_and_commas_become_what_the_plain_code_makes_of_t
     pieces: dict[str, tuple[float, int]], texts: list[str], model_type: int, charsmap: bytes, has_prefix: bool
 ):
     """Digits and the comma may be unknown, and unknown characters may spell pieces that are not matched."""
-    listed: list[Piece] = [(text, *rest) for text, rest in {SPACE: (-3.0, NORMAL), **pieces}.items()]
+    listed: list[Piece] = [(text, *rest) for text, rest in {VISIBLE_SPACE: (-3.0, NORMAL), **pieces}.items()]
     model = make_model(listed, model_type=model_type, charsmap=charsmap or b"", add_dummy_prefix=has_prefix)
     tokenizer = Tokenizer(model, "made", "albert-v2")
     assert encode(tokenizer, texts) == encode_each(model, texts)
@@ -129,6 +129,6 @@ def test_a_copy_keeps_the_normalization_and_an_unknown_one_is_refused(tmp_path):
     (tmp_path / "spiece.model").write_bytes(model)
     tokenizer = load_tokenizer(tmp_path, normalization="albert-v2")
     assert encode(pickle.loads(pickle.dumps(tokenizer)), ["Ä B"]) == encode_each(model, ["Ä B"])
-    assert tokenizer.normalise(" Ä  B") == f"{SPACE}a{SPACE}b"
+    assert tokenizer.normalise(" Ä  B") == f"{VISIBLE_SPACE}a{VISIBLE_SPACE}b"
     with pytest.raises(ConfigError, match="normalization is 'albert-v3'; allowed are none, albert-v2"):
         load_tokenizer(tmp_path, normalization="albert-v3")

@@ -26,7 +26,7 @@ from albert_data.tokenizer.chunks.cutting import PADDING, SINGLE, SOLID
 from albert_data.tokenizer.chunks.lattice import encode_chunks
 from albert_data.tokenizer.chunks.trie import make_trie
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.sentencepiece.charsmap import read_charsmap
 from albert_data.tokenizer.sentencepiece.cuts import find_bigrams, find_contracted, make_cut_rule
 from albert_data.tokenizer.sentencepiece.proto import change_settings, read_settings
@@ -327,7 +327,7 @@ def test_each_character_becomes_what_sentencepiece_makes_of_it(name: str):
     codes = [*range(1, 0xD800), *range(0xE000, 1 << 16)]
     normal = load_normalizer(tokenizer.model).normalize([chr(code) for code in codes])
     for code, text in zip(codes, normal, strict=True):
-        is_solid = text != "" and SPACE not in text and max(ord(text[0]), ord(text[-1])) < 1 << 16
+        is_solid = text != "" and VISIBLE_SPACE not in text and max(ord(text[0]), ord(text[-1])) < 1 << 16
         assert bool(flags[code] & SOLID) == is_solid, hex(code)
         if is_solid:
             assert (first[code], last[code]) == (ord(text[0]), ord(text[-1])), hex(code)
@@ -361,7 +361,9 @@ def test_the_strings_that_are_replaced_are_all_found():
     model = train().model
     charsmap = read_settings(model).charsmap
     replaced, found = walk_slowly(charsmap), read_charsmap(charsmap)
-    assert load_normalizer(model).normalize(list(replaced)) == [text.replace(" ", SPACE) for text in replaced.values()]
+    assert load_normalizer(model).normalize(list(replaced)) == [
+        text.replace(" ", VISIBLE_SPACE) for text in replaced.values()
+    ]
     joined = {ord(character) for key in replaced for character in key[1:]}
     assert np.flatnonzero(found.joined).tolist() == sorted(code for code in joined if code < 1 << 16)
     contractions = [(ord(text[0]), ord(key[0])) for key, text in replaced.items() if len(key) > 1 and text]
@@ -469,8 +471,8 @@ def test_choices_that_rounding_could_decide_are_those_of_sentencepiece(
     """Two ways to write a word have nearly equal scores, behind much or little text. gain > 0: a score is positive."""
     lines = ("ab", "abba", "cd", "cdab", "ef", "abef", "cdef") * 20
     model = train(lines=lines, vocab_size=18, hard_vocab_limit=False).model
-    scores = {SPACE: -2.0, "a": -3.3, "b": -2.7 + gain, "c": -1.1, "d": -4.9}
-    for piece, power, sign in zip(("ab", SPACE + "ab", SPACE + "cd"), powers, signs, strict=True):
+    scores = {VISIBLE_SPACE: -2.0, "a": -3.3, "b": -2.7 + gain, "c": -1.1, "d": -4.9}
+    for piece, power, sign in zip(("ab", VISIBLE_SPACE + "ab", VISIBLE_SPACE + "cd"), powers, signs, strict=True):
         scores[piece] = sum(float(np.float32(scores[character])) for character in piece) + sign * 2.0**power
     tokenizer = Tokenizer(change_scores(model, scores), "model")
     texts = [" ".join(["ef"] * repeats + words), " ".join(words * (repeats // 8)), *words]

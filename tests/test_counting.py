@@ -14,7 +14,7 @@ from albert_data.data import Text
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.sentencepiece.charsmap import find_base
 from albert_data.vocab.alphabet import choose_alphabet, measure_unspaced, show_character
-from albert_data.vocab.counting import NUM_CODES, CharacterCounts, NormalCounter, NormalRule, find_sentences
+from albert_data.vocab.counting import NUM_CODES, CharacterCounts, NormalCounter, NormalRule, find_holders
 
 RULES = [NormalRule(True), NormalRule(False)]
 # Letters, marks that join them, ligatures, Hangul in parts, wide and invisible characters, several planes.
@@ -74,7 +74,7 @@ def test_sentences_are_found_that_hold_a_character_after_normalisation(
     rule: NormalRule, sentences: list[str], wanted: set[str]
 ):
     text = as_text(sentences)
-    found = find_sentences(Sentences.of(text), rule, set(map(ord, wanted)))
+    found = find_holders(Sentences.of(text), rule, set(map(ord, wanted)))
     assert found.tolist() == [bool(wanted & set(rule.normalise(sentence))) for sentence in sentences]
 
 

@@ -19,7 +19,7 @@ from mixture_fixtures import build_mixture
 from albert_data.cli.main import run
 from albert_data.cli.summary import describe_build
 from albert_data.config import VocabConfig
-from albert_data.corpus.damage import Damage, Inputs
+from albert_data.corpus.damage import CountsByInput, Damage
 from albert_data.corpus.fields import Fields
 from albert_data.corpus.inputs import find_inputs
 from albert_data.inspect.choice import RowChoice
@@ -87,7 +87,7 @@ def test_the_sums_do_not_depend_on_tasks_receipts_or_order(
 
 
 def test_a_million_inputs_are_held_as_the_worst_of_them():
-    inputs = Inputs()
+    inputs = CountsByInput()
     for number in range(3000):
         with inputs.reading(f"{number:06d}", is_part=False):
             inputs.of(f"{number:06d}").damage["missing_field"] += number
@@ -231,7 +231,7 @@ def test_inspect_lists_the_worst(tokenizer: Tokenizer, tmp_path: Path, capsys: p
 
 
 def test_at_most_some_are_listed():
-    inputs = Inputs()
+    inputs = CountsByInput()
     for number in range(50):
         with inputs.reading(f"{number}", is_part=False):
             pass

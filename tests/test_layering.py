@@ -1,4 +1,4 @@
-"""Imports run towards the left of DESIGN.md's table only, and torch stays in the rooms that train."""
+"""Imports run towards the top of docs/architecture.md's table only, and torch stays in the rooms that train."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.lexicon import match_words, parse_words
-from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.words import WordRule, find_word_starts
 
 LETTERS = "中国人北京"
@@ -74,8 +74,8 @@ def test_the_likeliest_division_is_taken():
 
 
 def test_words_do_not_cross_what_is_not_in_a_script_without_spaces():
-    pieces = ["中", "[SEP]", "国", ",", "人", SPACE + "北", "京", "a", "中", "国"]
-    assert join(pieces, {"中国": 1, "国人": 1, "人北": 1, "北京": 1}) == f"中 [SEP] 国 , 人 {SPACE}北京 a 中国"
+    pieces = ["中", "[SEP]", "国", ",", "人", VISIBLE_SPACE + "北", "京", "a", "中", "国"]
+    assert join(pieces, {"中国": 1, "国人": 1, "人北": 1, "北京": 1}) == f"中 [SEP] 国 , 人 {VISIBLE_SPACE}北京 a 中国"
 
 
 def test_a_piece_of_two_words_belongs_to_both():

@@ -15,7 +15,7 @@ from albert_data.inspect.decoding import decode_segments
 from albert_data.inspect.verify import verify
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 
 NO_SPACE = tuple(line.replace(" ", "") for line in LINES if "。" in line)
 
@@ -27,9 +27,9 @@ def test_without_a_prefix_a_word_has_other_ids_at_the_start_than_behind_a_space(
     texts = [text for word in words for text in (word, f"{word} {word}", f" {word}", f"中{word}", f"中 {word}{word}")]
     assert encode(Tokenizer(tokenizer.model, "fresh"), texts) == encode_by_sentencepiece(tokenizer, texts)
     the, twice = encode(tokenizer, ["the", "the the"])
-    assert tokenizer.pieces[twice[-1]] == SPACE + "the"
+    assert tokenizer.pieces[twice[-1]] == VISIBLE_SPACE + "the"
     assert twice[: len(the)] == the
-    assert not tokenizer.pieces[the[0]].startswith(SPACE)
+    assert not tokenizer.pieces[the[0]].startswith(VISIBLE_SPACE)
 
 
 @pytest.mark.parametrize("settings", [{}, {"model_type": "bpe"}, {"byte_fallback": True}], ids=["", "bpe", "bytes"])
@@ -39,7 +39,7 @@ def test_a_model_without_a_piece_for_the_space(settings: dict[str, object], text
     """Trained on text without spaces. A space is an unknown character then, and one with those beside it."""
     options = {"hard_vocab_limit": False, "add_dummy_prefix": False, "character_coverage": 1.0}
     tokenizer = train(lines=NO_SPACE, vocab_size=2000, **options, **settings)
-    assert SPACE not in tokenizer.pieces
+    assert VISIBLE_SPACE not in tokenizer.pieces
     assert tokenizer.slow_reason is None
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 
@@ -51,11 +51,11 @@ def test_a_build_without_a_prefix_reads_as_its_text(tmp_path: Path, capsys: pyte
     (tmp_path / "in.txt").write_text("\n\n".join("\n".join(document) for document in documents), encoding="utf-8")
     run_build(tmp_path / "in.txt", tmp_path / "out", tokenizer, language="zh", max_seq_len=64)
     assert not list(verify(tmp_path / "out"))
-    text = "".join(tokenizer.normalise(line).replace(SPACE, " ") for line in NO_SPACE)
+    text = "".join(tokenizer.normalise(line).replace(VISIBLE_SPACE, " ") for line in NO_SPACE)
     rows = list(open_shards(tmp_path / "out"))
     for row in rows:
         for _, tokens in decode_segments(row, tokenizer):
-            shown = "".join(token.original for token in tokens).replace(SPACE, " ")
+            shown = "".join(token.original for token in tokens).replace(VISIBLE_SPACE, " ")
             assert re.search(re.escape(shown).replace("<unk>", ".+"), text)
     assert run_command(["inspect", str(tmp_path / "out"), "--grep", tokenizer.decode(rows[0].original_ids[1:4])]) == 0
     assert "row " in capsys.readouterr().out

@@ -18,7 +18,7 @@ from toy_language import train_model
 from albert_data.data import Text
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
-from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.words import WordRule, find_word_starts, is_standalone
 
 ODD = "the of<b> walking ,.!?\"'()中国我们天气。，é e\u0301▁😀\u3000\u00a0\u200b\x00\t[MASK]<pad><0x41>ﬁİß9"
@@ -294,7 +294,7 @@ def test_the_first_token_of_a_segment_begins_a_word():
 
 @given(st.lists(st.integers(0, 4), max_size=12))
 def test_word_starts_equal_the_rule_at_each_place(ids: list[int]):
-    rule = WordRule.from_pieces([SPACE + "a", "b", ",", "中", "c"])
+    rule = WordRule.from_pieces([VISIBLE_SPACE + "a", "b", ",", "中", "c"])
     vocabulary = references.Vocabulary(rule.starts, rule.standalone, [False] * 5, -1, -1, -1)
     expected = [references.begins_word(ids, at, vocabulary) for at in range(len(ids))]
     assert find_word_starts(np.array(ids, np.uint16), rule).tolist() == expected

@@ -11,7 +11,7 @@ from made_models import CONTROL, UNUSED, Piece, compile_charsmap, make_model
 from test_chunks import LINES, encode, encode_by_sentencepiece, texts, train
 
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.sentencepiece.proto import BPE, NORMAL, UNIGRAM, USER_DEFINED
 
 # What Google's models for English have.
@@ -40,7 +40,7 @@ def test_ids_of_a_model_with_user_defined_pieces_are_those_of_sentencepiece(name
 
 
 def test_a_user_defined_piece_with_a_space_goes_through_sentencepiece():
-    for symbol in ("he r", " x", "y ", "a" + SPACE + "b"):
+    for symbol in ("he r", " x", "y ", "a" + VISIBLE_SPACE + "b"):
         tokenizer = train(user_defined_symbols=symbol)
         assert "space inside" in str(tokenizer.slow_reason)
         assert encode(tokenizer, LINES[:20]) == encode_by_sentencepiece(tokenizer, LINES[:20])
@@ -48,7 +48,9 @@ def test_a_user_defined_piece_with_a_space_goes_through_sentencepiece():
 
 LETTERS = "ab-A\u0301é中ﬁ😀1"
 pieces = st.dictionaries(
-    st.builds(str.__add__, st.sampled_from(["", "", SPACE]), st.text(st.sampled_from(LETTERS), min_size=1, max_size=3)),
+    st.builds(
+        str.__add__, st.sampled_from(["", "", VISIBLE_SPACE]), st.text(st.sampled_from(LETTERS), min_size=1, max_size=3)
+    ),
     st.tuples(
         st.floats(-9, -0.0625, width=32) | st.sampled_from([-2.0, -1.9, -1.8, -1.7, -0.1, 0.0, 0.1, 0.2, 0.3, 3.0]),
         st.sampled_from([NORMAL, NORMAL, NORMAL, USER_DEFINED, USER_DEFINED, UNUSED, CONTROL]),
@@ -58,7 +60,7 @@ pieces = st.dictionaries(
 )
 strings = st.lists(
     st.lists(
-        st.text(st.sampled_from(LETTERS + SPACE + "x"), max_size=6) | st.sampled_from([" ", "  "]), max_size=8
+        st.text(st.sampled_from(LETTERS + VISIBLE_SPACE + "x"), max_size=6) | st.sampled_from([" ", "  "]), max_size=8
     ).map("".join),
     min_size=1,
     max_size=12,
@@ -66,7 +68,7 @@ strings = st.lists(
 RULES = ["A", "a\u0301", "b", "--", "中", "1-", " "]
 rules = st.just(b"") | st.dictionaries(
     st.sampled_from(RULES) | st.text(st.sampled_from(LETTERS), min_size=1, max_size=2),
-    st.sampled_from(["a", "é", "bb", "", "ab", " ", "x" + SPACE]),
+    st.sampled_from(["a", "é", "bb", "", "ab", " ", "x" + VISIBLE_SPACE]),
     min_size=1,
     max_size=4,
 ).filter(lambda rules: all(key != value for key, value in rules.items())).map(compile_charsmap)
@@ -88,7 +90,7 @@ def test_any_pieces_and_replacements_give_the_ids_of_sentencepiece(
     has_prefix: bool,
     removes_spaces: bool,
 ):
-    listed: list[Piece] = [(text, *rest) for text, rest in {SPACE: (-3.0, NORMAL), **pieces}.items()]
+    listed: list[Piece] = [(text, *rest) for text, rest in {VISIBLE_SPACE: (-3.0, NORMAL), **pieces}.items()]
     model = make_model(
         listed,
         model_type=model_type,
@@ -106,7 +108,7 @@ def test_the_score_of_a_user_defined_piece_is_that_of_sentencepiece(length: int)
     """It competes with a piece of nearly the same score."""
     symbol, score = "q" * length, length * 0.1 - 0.1
     for competing in (score + sign * 2.0**power for sign in (-1, 1) for power in range(-24, -2)):
-        listed: list[Piece] = [("c", 0.0, NORMAL), ("z", -9.0, NORMAL), (SPACE, -1.0, NORMAL)]
+        listed: list[Piece] = [("c", 0.0, NORMAL), ("z", -9.0, NORMAL), (VISIBLE_SPACE, -1.0, NORMAL)]
         listed += [(symbol, -5.0, USER_DEFINED), (symbol + "c", competing, NORMAL)]
         tokenizer = Tokenizer(make_model(listed, model_type=UNIGRAM), "made")
         texts = [symbol + "c", symbol + "c " * 9 + symbol + "c"]

@@ -156,7 +156,7 @@ class ConversionFolder:
         self._folder.drop({"": (f"*{_RECEIPT_SUFFIX}", RECORD_NAME)})
 
     def close(self) -> None:
-        """Free the lock. If nothing was converted, or all is published, leave nothing but that in DIR."""
+        """Free the lock. If no shard was converted, or all files are published, remove .convert, and an empty DIR."""
         if self._folder.is_locked and not self._holds_files():
             self._folder.remove()
         self._folder.unlock()

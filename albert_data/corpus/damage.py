@@ -61,7 +61,7 @@ class InputCounts:
 
 
 @dataclass(kw_only=True)
-class Inputs:
+class CountsByInput:
     """The inputs that were read, by path.
 
     parts: those of which other tasks may have read the rest
@@ -90,7 +90,7 @@ class Inputs:
             self.whole.pop(name, None)
         self._drop_others()
 
-    def merge(self, other: Inputs) -> None:
+    def merge(self, other: CountsByInput) -> None:
         for mine, others in ((self.parts, other.parts), (self.whole, other.whole)):
             for name, counts in others.items():
                 mine.setdefault(name, InputCounts()).merge(counts)
@@ -111,9 +111,9 @@ class Inputs:
 
         At least the 100 worst are listed, if there are so many. Call it on the sum of all tasks.
         """
-        total = Inputs(num_empty=self.num_empty, num_damaged=self.num_damaged)
+        total = CountsByInput(num_empty=self.num_empty, num_damaged=self.num_damaged)
         for counts in (self.parts, self.whole):  # a mixture may read one input in two ways
-            total.merge(Inputs(parts=counts))
+            total.merge(CountsByInput(parts=counts))
         found = rank({name: counts for name, counts in total.parts.items() if not counts.is_sound})
         num_empty = total.num_empty + sum(not counts.num_documents for _, counts in found)
         return found, num_empty, total.num_damaged + sum(bool(counts.num_losses) for _, counts in found)
@@ -127,7 +127,7 @@ class Inputs:
         return {**vars(self), **lists}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Inputs:
+    def from_dict(cls, values: Mapping[str, Any]) -> CountsByInput:
         lists = {
             kind: {
                 name: InputCounts(
@@ -185,7 +185,7 @@ class Damage:
 
     strict: bool = False
     counts: Counter[str] = field(default_factory=Counter)
-    inputs: Inputs = field(default_factory=Inputs)
+    inputs: CountsByInput = field(default_factory=CountsByInput)
     layout: Counter[str] = field(default_factory=Counter)
     fields: Fields = field(default_factory=Fields)
     unlabelled: Fields = field(default_factory=Fields)
@@ -238,7 +238,7 @@ class Damage:
     def from_dict(cls, values: Mapping[str, Any]) -> Damage:
         made = {
             "counts": Counter(values["counts"]),
-            "inputs": Inputs.from_dict(values["inputs"]),
+            "inputs": CountsByInput.from_dict(values["inputs"]),
             "layout": Counter(values["layout"]),
             "fields": Fields.from_dict(values["fields"]),
             "unlabelled": Fields.from_dict(values["unlabelled"]),

@@ -39,7 +39,7 @@ _MIB = 1 << 20
 _TASKS = 128
 _TASKS_LEFT = 32  # and about 1 / 32 of what is left, if less: the last tasks are small, so no worker waits for long
 _MIN_TASK_BYTES = 4 * _MIB  # each task writes a sorted run and a receipt, so very small tasks cost more than they gain
-_MAX_TASK_BYTES = 24 * _MIB  # or more, if that would make more than
+_MAX_TASK_BYTES = 24 * _MIB  # or more, if that would make more than _MOST_TASKS
 _MOST_TASKS = 10_000  # each has a receipt, and a sorted run of which every task of the reduce step reads a range
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
 _SLOW_PARTS = 8  # tasks of a slow tokenizer (`is_slow`) are so many times smaller: progress is shown when one ends
@@ -155,12 +155,13 @@ def read_tasks(
 ) -> Iterator[ReadTask]:
     """All tasks of a corpus: those of plain files first, then the blocks of streams, read as they are asked for.
 
-    text: how inputs are read that are of no mixture. is_whole: whether a file that can't be split is this one task.
+    text: how inputs are read that are of no mixture. is_whole: whether a compressed file is given to a worker as
+    this one task, and not read here.
     is_slow: whether the library of the tokenizer encodes all text itself.
     """
     yield from plan_tasks(inputs, text, is_slow=is_slow)
     for number, item in enumerate(inputs):
-        if item.is_splittable and not item.size:  # no task reads it
+        if item.is_splittable and not item.size:  # no task reads it, but it counts as an input without documents
             with damage.inputs.reading(item.path, is_part=item.is_shared):
                 continue
         if not item.is_splittable:

@@ -36,7 +36,7 @@ SOP_IN_ORDER, SOP_SWAPPED, SOP_NONE = 0, 1, NO_LABEL
 _IS_SHORT, _SHORT_LEN, _SPLIT, _LABEL, _DIRECTION, _DISTANCE = range(6)  # the counters of a row's draws
 
 
-class RowBounds(NamedTuple):
+class RowCuts(NamedTuple):
     """Rows without their special tokens.
 
     begins, splits, ends: int64 [R], in tokens; A is begin .. split, B is split .. end
@@ -115,7 +115,7 @@ def make_pairs(
     )
 
 
-def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, pass_index: int) -> RowBounds:
+def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, pass_index: int) -> RowCuts:
     """Choose the rows, without their special tokens."""
     arrays = DocumentArrays(*(getattr(documents, name) for name in DocumentArrays._fields))
     rule = PairRule(
@@ -135,10 +135,10 @@ def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, 
     num_offsets = len(documents.sentence_offsets)
     capacity = num_offsets + 8 * (len(documents.ids) // config.max_tokens)
     begins, splits, ends, owners = (np.empty(capacity, np.int64) for _ in range(4))
-    rows = RowBounds(begins, splits, ends, owners, np.empty(capacity, np.int8), np.empty(capacity, np.uint32))
+    rows = RowCuts(begins, splits, ends, owners, np.empty(capacity, np.int8), np.empty(capacity, np.uint32))
     scratch = PlanScratch(*(np.empty(num_offsets, np.int64) for _ in PlanScratch._fields))
     num_rows = choose_pairs(arrays, rule, scratch, rows)
-    return RowBounds(*(array[:num_rows] for array in rows))
+    return RowCuts(*(array[:num_rows] for array in rows))
 
 
 @helper
@@ -197,12 +197,12 @@ def draw_split(state: np.uint64, edges: np.ndarray, first: int, stop: int, is_fi
 
 
 @helper
-def put_row(rows: RowBounds, row: int, begin: int, split: int, end: int, label: int) -> None:
+def put_row(rows: RowCuts, row: int, begin: int, split: int, end: int, label: int) -> None:
     rows.begins[row], rows.splits[row], rows.ends[row], rows.labels[row] = begin, split, end, label
 
 
 @helper
-def cut_passage(passage: Passage, row: int, rule: PairRule, scratch: PlanScratch, rows: RowBounds) -> int:
+def cut_passage(passage: Passage, row: int, rule: PairRule, scratch: PlanScratch, rows: RowCuts) -> int:
     """Write the rows of a passage, from number `row` on. Returns the number of the row after them."""
     first, stop, key, first_row = passage
     edges, bounds, num_sentences = scratch.edges, scratch.bounds, stop - first
@@ -234,7 +234,7 @@ def cut_passage(passage: Passage, row: int, rule: PairRule, scratch: PlanScratch
 
 
 @kernel
-def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch, rows: RowBounds) -> int:
+def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch, rows: RowCuts) -> int:
     """Fill in all rows. Returns how many there are."""
     row, edges = 0, scratch.edges
     for document in range(len(documents.document_offsets) - 1):
@@ -266,7 +266,7 @@ def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch
 
 @kernel
 def lay_out_pairs(
-    ids: np.ndarray, rows: RowBounds, cls_id: int, sep_id: int, swapped: int, offsets: np.ndarray, out: np.ndarray
+    ids: np.ndarray, rows: RowCuts, cls_id: int, sep_id: int, swapped: int, offsets: np.ndarray, out: np.ndarray
 ) -> None:
     """Write every row with its special tokens, from its offset on. swapped: the label of swapped pairs."""
     source, target = pointer(ids), pointer(out)

@@ -20,7 +20,7 @@ from albert_data.inspect.decoding import read_byte
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 
 _ROWS_AT_ONCE = 1024
 
@@ -82,7 +82,7 @@ def find_text(shards: Shards, text: str, label: int | None = None) -> Iterator[i
 
 def _normalise(text: str, tokenizer: Tokenizer) -> str:
     """The text as rows have it. The tokenizer drops spaces at both ends; here they matter, as they end words."""
-    inner = tokenizer.normalise(text).replace(SPACE, " ").strip(" ")
+    inner = tokenizer.normalise(text).replace(VISIBLE_SPACE, " ").strip(" ")
     if not inner:
         raise ConfigError(f"the tokenizer leaves nothing of the text {text!r}; give another word or phrase")
     return f"{' ' * text.startswith(' ')}{inner}{' ' * text.endswith(' ')}"
@@ -90,7 +90,7 @@ def _normalise(text: str, tokenizer: Tokenizer) -> str:
 
 def _to_bytes(piece: str) -> bytes:
     byte = read_byte(piece)
-    return piece.replace(SPACE, " ").encode() if byte is None else bytes([byte])
+    return piece.replace(VISIBLE_SPACE, " ").encode() if byte is None else bytes([byte])
 
 
 def _search_batch(batch: Examples, needle: bytes, table: list[bytes]) -> Iterator[int]:

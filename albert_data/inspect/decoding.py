@@ -14,7 +14,7 @@ import numpy as np
 
 from albert_data.shards.reader import Example
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.piece_texts import SPACE, num_bytes
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, num_bytes
 from albert_data.tokenizer.words import WordRule, find_word_starts
 
 # What a token shows: it is not masked; or masked and shows [MASK], a random piece, its own piece.
@@ -32,7 +32,7 @@ class Token(NamedTuple):
 
     @property
     def starts_word(self) -> bool:
-        return self.original.startswith(SPACE)
+        return self.original.startswith(VISIBLE_SPACE)
 
 
 def find_segments(example: Example) -> list[tuple[str, int, int]]:
@@ -90,12 +90,12 @@ def find_byte_pieces(tokenizer: Tokenizer) -> np.ndarray:
 
 def name_piece(piece: str) -> str:
     """A piece without the space in front, unless it is only a space."""
-    return piece.removeprefix(SPACE).replace(SPACE, " ") or SPACE
+    return piece.removeprefix(VISIBLE_SPACE).replace(VISIBLE_SPACE, " ") or VISIBLE_SPACE
 
 
 def name_pair(token: Token) -> tuple[str, str]:
     """The names of the original and the shown piece. They keep the space in front if only that distinguishes them."""
-    if token.kind == RANDOM and token.shown.startswith(SPACE) != token.starts_word:
+    if token.kind == RANDOM and token.shown.startswith(VISIBLE_SPACE) != token.starts_word:
         return token.original, token.shown
     return name_piece(token.original), name_piece(token.shown)
 
@@ -108,7 +108,7 @@ def _join_pieces(pieces: list[str]) -> str:
             data = bytes(int(piece[3:5], 16) for piece in group)
             text += "".join(map(_show_byte, data.decode("utf-8", errors="surrogateescape")))
         else:
-            text += "".join(group).replace(SPACE, " ")
+            text += "".join(group).replace(VISIBLE_SPACE, " ")
     return text
 
 

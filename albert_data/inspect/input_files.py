@@ -25,7 +25,7 @@ from albert_data.escaping import escape_controls, name_as_text
 from albert_data.inspect.audit.rows import Subject
 from albert_data.inspect.terminal import count_columns
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.wording import count_of, format_share
 
 _NUM_CHARACTERS = 0x110000
@@ -86,7 +86,7 @@ def find_lost(characters: np.ndarray, tokenizer: Tokenizer) -> tuple[int, list[L
     letters, are no loss.
     """
     codes = [code for code in np.flatnonzero(characters).tolist() if _is_visible(chr(code))]
-    normalised = [tokenizer.normalise(chr(code)).replace(SPACE, "").strip() for code in codes]
+    normalised = [tokenizer.normalise(chr(code)).replace(VISIBLE_SPACE, "").strip() for code in codes]
     ids, offsets = tokenizer.encode(normalised)
     num_unk = np.diff(np.concatenate(([0], np.cumsum(ids == tokenizer.unk_id)))[offsets]).tolist()
     lost = []

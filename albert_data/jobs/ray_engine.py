@@ -28,8 +28,8 @@ from albert_data.interrupts import before_exit
 from albert_data.jobs.engine import AnyTask, PreparedJob, Result, count_cores
 from albert_data.jobs.ray_worker import (
     BUG,
-    DISK,
     RESULT,
+    RETRY,
     Shipment,
     list_places,
     list_versions,
@@ -117,7 +117,7 @@ class RayEngine:
         name, sent = self._send(job)
         self._prepare(name, sent)
         new, again = iter(tasks), list[_Attempt]()
-        is_fed, limit, refreshed = True, self._count_wanted(), time.monotonic()
+        has_more, limit, refreshed = True, self._count_wanted(), time.monotonic()
         try:
             while True:
                 if time.monotonic() - refreshed > _REFRESH_SECONDS:
@@ -128,8 +128,8 @@ class RayEngine:
                 fresh = [_Attempt(task=task) for task in islice(new, max(wanted, 0))]
                 for attempt in fresh:
                     self._start(attempt, name, sent)
-                is_fed = is_fed and (bool(fresh) or wanted <= 0)
-                if not self._running and not again and not is_fed:
+                has_more = has_more and (bool(fresh) or wanted <= 0)
+                if not self._running and not again and not has_more:
                     return
                 for ref in self._wait():
                     attempt = self._running.pop(ref)
@@ -220,18 +220,18 @@ class RayEngine:
                 time.sleep(_PAUSE_SECONDS)
 
     def _receive(self, ref: Any, attempt: _Attempt) -> tuple[str, Any]:
-        """The result of a task, or DISK and an error if it may be tried again. Raises errors of the user's and bugs."""
+        """The result of a task, or RETRY and an error if it may be tried again. Raises bugs and errors of the user."""
         try:
             kind, value = self._ray.get(ref)
         except self._exceptions.RayTaskError as error:  # not from the job: its errors are values
             raise RuntimeError(f"{attempt.task.describe()}:\n{error}") from error
         except self._exceptions.OutOfMemoryError:
-            return DISK, self._explain("memory ran out", attempt, "; use fewer --workers, or larger nodes")
+            return RETRY, self._explain("memory ran out", attempt, "; use fewer --workers, or larger nodes")
         except self._exceptions.RayError as error:
-            return DISK, self._explain(f"a worker or its node died ({_first_line(error)})", attempt)
+            return RETRY, self._explain(f"a worker or its node died ({_first_line(error)})", attempt)
         if kind == BUG:
             raise RuntimeError(value)
-        if kind not in (RESULT, DISK):
+        if kind not in (RESULT, RETRY):
             raise value
         return kind, value
 

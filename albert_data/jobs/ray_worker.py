@@ -24,8 +24,8 @@ from albert_data.rules import current_versions
 from albert_data.storage import find_storage
 from albert_data.version import __version__
 
-# What a task returned. Of these only DISK is worth another try.
-RESULT, OURS, DISK, BUG = "result", "error of ours", "error of the disk", "bug"
+# What a task returned. RETRY: an error of the disk, which another try may not meet.
+RESULT, OURS, RETRY, BUG = "result", "error of ours", "worth another try", "bug"
 _LOCK, _MARK = "prepare.lock", "prepared"
 _LOCK_SECONDS = 600.0
 
@@ -76,7 +76,7 @@ def _answer(work: Callable[[], Any], what: str) -> tuple[str, Any]:
     except AlbertDataError as error:
         return OURS, error
     except OSError as error:
-        return DISK, explain_disk_error(error, what)
+        return RETRY, explain_disk_error(error, what)
     except Exception:  # a bug in the job: the command raises it, with the task's name
         return BUG, f"{what}:\n{traceback.format_exc()}"
 

@@ -98,7 +98,7 @@ def _describe_dropped(counts: Counts) -> str:
 def _describe_sources(manifest: Manifest) -> str:
     sources = manifest.sources or ()
     kind = "language" if manifest.mixture is None and all(map(is_language, sources)) else "source"
-    # RowBuffer name sources, so their marks must not be read as Markdown or HTML.
+    # Records name sources, so their marks must not be read as Markdown or HTML.
     names = (_MARKS.sub(lambda mark: f"&#{ord(mark[0])};", name) for name in sources)
     return _SOURCE.format(kind, ", ".join(names))
 

@@ -88,6 +88,7 @@ class MapJob:
                     held.append(self.make_rows(chosen, pass_index, receipt.seconds))
                     if sum(part.examples.input_ids.nbytes for part in held) >= RUN_BYTES:
                         self._write_run(task, held, receipt, folder)
+        # The only run of a task goes straight to the build's folder; of several the last one too goes to `folder`.
         has_several = bool(receipt.runs)
         if held:
             self._write_run(task, held, receipt, folder if has_several else self._runs)

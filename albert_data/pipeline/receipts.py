@@ -42,7 +42,7 @@ class TaskReceipt:
     documents_digest: the sum of the keys of documents with rows, modulo 2**64. A sum does not depend on the order.
     samples: for each split, a sample of the documents' sizes: the bytes of a document's rows of one pass.
     nearest: the documents with the least split keys, and the bytes of their rows of one pass: they may have to change
-    their split (see reducing.py). least: of each sorted run, the least split key of a row that lies under train.
+    their split (see shard_plan.py). least: of each sorted run, the least split key of a row that lies under train.
     source_codes: of documents with rows; empty where the build has one language.
     dropped: copies that were dropped before a run was written.
     seconds: of each stage.

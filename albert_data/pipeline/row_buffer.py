@@ -26,7 +26,7 @@ from albert_data.kernels import I64, copy_items, helper, kernel, pointer, prefet
 
 _HEAD_U64 = 5
 _PASS, _INDEX, _NUM_IDS, _NUM_MASKS, _A_LEN, _SOURCE_CODE = range(4, 10)  # positions of the i32 above
-_PASS_BITS = 16  # the label, -1, 0 or 1, is stored above them as label + 1, so that it is never negative
+_PASS_BITS = 16  # the label, from -1 on, is stored above them as label + 1, so that it is never negative
 _PASS_MASK = (1 << _PASS_BITS) - 1
 _PREFETCH_ROWS = 8  # rows are taken in random order, so the head of a record is prefetched this many rows ahead
 
@@ -193,7 +193,7 @@ def _read_row(records: RowBuffer, start: int) -> bytes:
 def find_copies(records: RowBuffer, starts: np.ndarray, is_tie: np.ndarray) -> np.ndarray:
     """For each record, which begins at a u64 of `starts`, whether it equals the one before it: bool.
 
-    is_tie: bool. RowBuffer are compared only where it is true; all others differ in their keys.
+    is_tie: bool. Records are compared only where it is true; all others differ in their keys.
     """
     u64, is_copy = records.u64, np.zeros(len(starts), np.bool_)
     for row in range(1, len(starts)):

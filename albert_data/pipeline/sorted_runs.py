@@ -9,7 +9,7 @@ A sorted run holds the rows of train, then those of validation, each by shuffle 
 
 So the rows in a range of keys lie together. Reduce reads them in one go, with up to 15 others before and after. That
 takes two reads, one of the index and one of the records. To open a run takes one, of head and coarse index. The latter
-alone is enough for large ranges (sorted_runs.py).
+alone is enough for large ranges (`fetch_range`).
 """
 
 from __future__ import annotations

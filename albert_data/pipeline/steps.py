@@ -112,7 +112,7 @@ def map_documents(build: Build, tokenizer: Tokenizer, exchange: Exchange | None)
         build.inputs,
         text,
         damage,
-        # Also if it was so by a killed build, which may have run on a cluster.
+        # A compressed file is one task on a cluster, and here if a killed build, perhaps on one, finished it as one.
         lambda task: several or finished.read(task) is not None,
         is_slow=tokenizer.slow_reason is not None,
     )
@@ -170,7 +170,8 @@ class _FinishedTasks:
 def decide(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> ReduceRules:
     """Decide which rows reduce keeps, and under which split.
 
-    total: of all map tasks; what is left out or not used is taken out of its counts.
+    total: of all map tasks. It is changed in this order, and read last by `make_manifest`: what a mixture uses, the
+    sizes without left-out documents, then in `reduce_rows` the copies and rows that the merge dropped.
     """
     sources = list_sources(build.inputs)
     choice = _choose(build, total, tokenizer) if sources else None

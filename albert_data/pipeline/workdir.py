@@ -8,7 +8,7 @@ OUT/.build/lock         see jobs/work_folder.py
     shards/receipts/    the receipts of these shards
     shards/basis        what the shards are made of: digest, counts, names of the runs
     tokenizer/          a vocabulary that was trained for this build
-    candidates/         on a cluster: sentences from which its sample is chosen (see candidates.py)
+    candidates/         on a cluster: sentences from which its sample is chosen (vocab/candidates.py)
     manifests/          while publishing: of this build and of those whose files are in OUT (see ownership.py)
 
 A killed build resumes by its receipts: a task or shard with a receipt is finished. On one machine runs and receipts are

@@ -486,7 +486,7 @@ def is_joint(line: Line, at: int, char_class: int) -> bool:
 
 
 @helper
-def find_token(line: Line, stop: int) -> tuple[int, int, int]:
+def find_word_before(line: Line, stop: int) -> tuple[int, int, int]:
     """Where the word before a full stop begins, where its last part begins, and its shape.
 
     Its parts are joined by full stops, hyphens and apostrophes. A white space joins single letters with full stops, as
@@ -644,7 +644,7 @@ def is_ordinary(line: Line, stop: int) -> bool:
 
     Only asked in text without capitals, so the numerals are in lower case.
     """
-    word, last, shape = find_token(line, stop)
+    word, last, shape = find_word_before(line, stop)
     if stop - word > MAX_WORD or word == stop:
         return True
     if shape in (INITIAL, ACRONYM) or has_only_numerals(line, word, stop, 32):
@@ -655,7 +655,7 @@ def is_ordinary(line: Line, stop: int) -> bool:
 @helper
 def ends_at_dot(line: Line, stop: int, next_word: int) -> bool:
     """Whether a sentence ends with a full stop, where the case of the next word does not forbid it."""
-    word, last, shape = find_token(line, stop)
+    word, last, shape = find_word_before(line, stop)
     first, starts = class_at(line, next_word), is_starter(line, next_word)
     has_ordinals = item(line.rule.settings, HAS_ORDINALS) != 0
     if stop - word > MAX_WORD or word == stop:

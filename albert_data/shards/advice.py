@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 
-from albert_data.corpus.damage import Inputs
+from albert_data.corpus.damage import CountsByInput
 from albert_data.corpus.fields import list_names
 from albert_data.corpus.layout import Advice, advise
 from albert_data.corpus.sources import advise_names
@@ -32,7 +32,7 @@ def advise_on_parts(manifest: Manifest) -> list[str]:
     return found + advise_inputs(manifest.damaged_inputs, None if is_mixture else field)
 
 
-def list_damaged(inputs: Inputs) -> DamagedInputs | None:
+def list_damaged(inputs: CountsByInput) -> DamagedInputs | None:
     """The inputs that gave no document or had damage, the worst of them by name; None if there are none."""
     found, num_empty, num_damaged = inputs.finish()
     worst = [

@@ -71,7 +71,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def load_manifest(folder: Path) -> ManifestFile:
-    """As read_manifest, with the file's values and stamp."""
+    """As read_manifest, with the file's values and status."""
     read = load_unchecked(folder)
     _ = read.manifest  # raises ShardError where a key is missing
     return read

@@ -103,7 +103,7 @@ class Shards:
         self._lock, self._made = SharedLock(), dict[str, Any]()
         shards, self._streamed = manifest.splits[split].shards, None
         if is_remote(folder):
-            self._streamed = StreamedFiles(shards, partial(_open_shard, folder), self._take_batch)
+            self._streamed = StoredShards(shards, partial(_open_shard, folder), self._take_batch)
             self._made |= {"columns": self._streamed, "begins": self._streamed.begins}
             self._made["lengths"] = self._streamed.lengths
             self._num_batches = len(self._streamed.places)
@@ -152,7 +152,7 @@ class Shards:
         return ShardError(f"{self.folder}, split {self.split}, {place}: {what}; run `albert-data verify`")
 
     @property
-    def _columns(self) -> Columns | StreamedFiles:
+    def _columns(self) -> Columns | StoredShards:
         numbers = range(self._num_batches)
         return self._make_once("columns", lambda: Columns([self._read_record_batch(number) for number in numbers]))
 
@@ -388,7 +388,7 @@ def _explain(error: Exception) -> str:
 # ---- shards in a store ----
 
 
-class StreamedFiles:
+class StoredShards:
     """The shards of a split that lie in a store. Their row counts and lengths are found in one pass over all of them.
 
     Those that were used last stay open, up to half of the bytes that this machine may hold; the newest stays whatever

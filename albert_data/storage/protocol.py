@@ -126,7 +126,8 @@ class Storage(Protocol):
     def lock(self, path: Path, mark: bytes, seconds: float) -> Callable[[], None]:
         """Lock a file and write a mark to it; returns what frees the lock, as does the end of all processes with it.
 
-        Waits up to `seconds` for it. Raises BlockingIOError if another has it, or has removed the file.
+        Waits up to `seconds` for it on a disk; in a store, until it is known whether the holder lives. Raises
+        BlockingIOError if another has it, or has removed the file.
         """
 
     def check_lock(self, path: Path, *, asks: bool = True) -> None:

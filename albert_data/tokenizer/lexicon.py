@@ -27,7 +27,7 @@ from albert_data.files import read_bytes
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, put
 from albert_data.storage import make_path
 from albert_data.tokenizer.chunks.trie import MAX_CHARACTERS, Trie, make_trie, point_to_trie, step
-from albert_data.tokenizer.piece_texts import SPACE, is_unspaced
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, is_unspaced
 from albert_data.utf8 import step_back
 
 NO_WORDS, JIEBA = "none", "jieba"  # what a user may give instead of a path
@@ -85,7 +85,7 @@ def match_words(pieces: Sequence[str], frequencies: Mapping[str, float], normali
     """
     found: dict[str, float] = {}
     for word, frequency in frequencies.items():
-        text = normalise(word).replace(SPACE, "")
+        text = normalise(word).replace(VISIBLE_SPACE, "")
         if text and all(map(is_unspaced, text)):
             found[text] = found.get(text, 0.0) + frequency
     if not found:
@@ -93,13 +93,15 @@ def match_words(pieces: Sequence[str], frequencies: Mapping[str, float], normali
             "the pieces spell no word of the word list in a script without spaces, such as Chinese or Thai; "
             "a line is a word, or a word, a space and how often it occurs"
         )
-    texts = [text.encode() if all(map(is_unspaced, text := piece.removeprefix(SPACE))) else b"" for piece in pieces]
+    texts = [
+        text.encode() if all(map(is_unspaced, text := piece.removeprefix(VISIBLE_SPACE))) else b"" for piece in pieces
+    ]
     log_total = math.log(sum(found.values()))
     return Lexicon(
         texts=UnspacedTexts(
             utf8=np.frombuffer(b"".join(texts), np.uint8),
             offsets=np.cumsum([0, *map(len, texts)], dtype=np.int64),
-            is_first=np.array([piece.startswith(SPACE) for piece in pieces]),
+            is_first=np.array([piece.startswith(VISIBLE_SPACE) for piece in pieces]),
         ),
         words=make_trie(
             list(found),

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.ascii import LINE_FEED
-from albert_data.ascii import SPACE as BLANK
+from albert_data.ascii import LINE_FEED, SPACE
 from albert_data.character_bits import ALPHA, UNSPACED, character_properties
 from albert_data.data import Specials, Text, slice_sentences
 from albert_data.errors import TokenizerError
@@ -28,7 +27,7 @@ from albert_data.tokenizer.backend import Backend, JsonKind, list_rules
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
 from albert_data.tokenizer.kinds import id_dtype_of
-from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.tokenizer_json import CONTINUING
 from albert_data.tokenizer.wordpiece import show_piece
 from albert_data.utf8 import read_character, step_back
@@ -113,13 +112,13 @@ def _find_marks(values: dict[str, Any], pieces: Sequence[str], name: str) -> str
         )
     if any(rule.get("type") == "ByteLevel" for rule in rules):
         return _BYTES
-    if any(piece.startswith(SPACE) for piece in pieces):
+    if any(piece.startswith(VISIBLE_SPACE) for piece in pieces):
         return _SPACES
     if kind == "WordPiece" and values["model"].get("continuing_subword_prefix") == CONTINUING:
         return _CONTINUED
     raise TokenizerError(
         f"{name} is {kind} whose pieces do not show where words begin; supported are byte-level pieces, pieces with "
-        f"{SPACE}, and WordPiece with {CONTINUING}"
+        f"{VISIBLE_SPACE}, and WordPiece with {CONTINUING}"
     )
 
 
@@ -148,9 +147,9 @@ def _show_bytes(piece: str) -> str:
         return piece  # an added token
     data = bytes(table[character] for character in piece)
     try:
-        return data.decode().replace(" ", SPACE)
+        return data.decode().replace(" ", VISIBLE_SPACE)
     except UnicodeDecodeError:
-        space = SPACE if data.startswith(b" ") else ""
+        space = VISIBLE_SPACE if data.startswith(b" ") else ""
         return space + "".join(f"<0x{byte:02X}>" for byte in data.removeprefix(b" "))
 
 
@@ -176,7 +175,7 @@ def include_spaces(text: Text) -> Text:
     is_first[text.document_offsets] = True
     found = find_spaces(text.utf8, text.sentence_begins, text.sentence_ends, is_first, character_properties())
     utf8, begins = text.utf8.copy(), text.sentence_begins - found
-    utf8[begins[found]] = BLANK  # some are line feeds
+    utf8[begins[found]] = SPACE  # some are line feeds
     return replace(text, utf8=utf8, sentence_begins=begins)
 
 
@@ -211,7 +210,7 @@ def find_spaces(
     for i in range(len(begins)):
         if not is_first[i]:
             before = item(source, begins[i] - 1)
-            found[i] = before == BLANK or (
+            found[i] = before == SPACE or (
                 before == LINE_FEED
                 and not (
                     ends_unspaced(source, begins[i - 1], ends[i - 1], table)

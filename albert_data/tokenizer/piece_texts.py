@@ -8,20 +8,20 @@ from functools import cache
 
 from albert_data.unicode_tables import category, script
 
-SPACE = "\u2581"  # SentencePiece's visible space
+VISIBLE_SPACE = "\u2581"  # SentencePiece's visible space
 # Scripts that set no space between words, named as in unicode_tables.py. TAI is Tai Le, Tai Tham and Tai Viet, NEW is
 # New Tai Lue.
 _UNSPACED_SCRIPTS = frozenset(
     {"CJK", "HIRAGANA", "HENTAIGANA", "KATAKANA", "BOPOMOFO", "HANGZHOU", "IDEOGRAPHIC", "YI", "TANGUT", "NUSHU"}
     | {"THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "TAI", "NEW", "AHOM", "JAVANESE", "BALINESE", "BATAK", "KAWI"}
 )
-_BYTES = re.compile(rf"{SPACE}?(<0x[0-9A-F]{{2}}>)+")
-_NAMED = re.compile(rf"{SPACE}?((<[^<>]+>)+|\[[A-Z]+\])")  # <unk>, <0xE2><0x82>, ▁[UNK]: names, not text
+_BYTES = re.compile(rf"{VISIBLE_SPACE}?(<0x[0-9A-F]{{2}}>)+")
+_NAMED = re.compile(rf"{VISIBLE_SPACE}?((<[^<>]+>)+|\[[A-Z]+\])")  # <unk>, <0xE2><0x82>, ▁[UNK]: names, not text
 
 
 def num_bytes(piece: str) -> int:
     """How many bytes a piece stands for, if it is bytes that are no whole characters; 0 for any other piece."""
-    return piece.count("<0x") + piece.startswith(SPACE) if _BYTES.fullmatch(piece) else 0
+    return piece.count("<0x") + piece.startswith(VISIBLE_SPACE) if _BYTES.fullmatch(piece) else 0
 
 
 def count_letters(piece: str) -> Counter[str]:

@@ -29,7 +29,7 @@ from albert_data.tokenizer.chunks.cutting import AFTER, BEFORE, SOLID, CutRule, 
 from albert_data.tokenizer.chunks.encoder import ChunkEncoder, ChunkModel, join_ids
 from albert_data.tokenizer.chunks.table import ChunkRules
 from albert_data.tokenizer.chunks.trie import make_trie
-from albert_data.tokenizer.piece_texts import SPACE, is_unspaced
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, is_unspaced
 from albert_data.tokenizer.sentencepiece.charsmap import NUM_BASIC
 from albert_data.tokenizer.tokenizer_json import CONTINUING, read_rules
 from albert_data.tokenizer.words import read_codes
@@ -139,7 +139,7 @@ class WordPieceKind(JsonKind):
 
     def decode(self, ids: Sequence[int]) -> str:
         is_special, texts = self.specials.is_special, self.texts
-        return "".join(texts[i] for i in ids if not is_special[i]).replace(SPACE, " ").removeprefix(" ")
+        return "".join(texts[i] for i in ids if not is_special[i]).replace(VISIBLE_SPACE, " ").removeprefix(" ")
 
 
 def show_piece(piece: str) -> str:
@@ -150,7 +150,7 @@ def show_piece(piece: str) -> str:
     """
     if piece.startswith(CONTINUING) and piece != CONTINUING:
         return piece.removeprefix(CONTINUING)
-    return piece if _joins_left(piece[:1]) else SPACE + piece
+    return piece if _joins_left(piece[:1]) else VISIBLE_SPACE + piece
 
 
 @cache

@@ -21,7 +21,7 @@ import numpy as np
 
 from albert_data.kernels import helper
 from albert_data.tokenizer.lexicon import Lexicon
-from albert_data.tokenizer.piece_texts import SPACE, is_unspaced
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, is_unspaced
 from albert_data.unicode_tables import category, script
 
 NEVER = -2  # outweighs the 1 of the neighbour: no word begins between them
@@ -83,17 +83,17 @@ def judge_piece(piece: str) -> tuple[int, int]:
     if found := _BYTE_PIECE.fullmatch(piece):
         byte = int(found[1], 16)
         return NEVER if byte in _CONTINUATION_BYTES else int(byte in _STARTING_BYTES), 0
-    if piece == SPACE:
+    if piece == VISIBLE_SPACE:
         return 1, NEVER
     alone = is_standalone(piece)
-    starts = 1 if alone or piece.startswith(SPACE) else 0
-    # An empty piece has no first character; SPACE stands in for it, which continues nothing.
-    return NEVER if continues(piece[:1] or SPACE) else starts, NEVER if joins_next(piece[-1:]) else int(alone)
+    starts = 1 if alone or piece.startswith(VISIBLE_SPACE) else 0
+    # An empty piece has no first character; VISIBLE_SPACE stands in for it, which continues nothing.
+    return NEVER if continues(piece[:1] or VISIBLE_SPACE) else starts, NEVER if joins_next(piece[-1:]) else int(alone)
 
 
 def is_standalone(piece: str) -> bool:
     """Whether a piece is a word of its own: all punctuation and symbols, or in a script without spaces."""
-    text = piece.replace(SPACE, "")
+    text = piece.replace(VISIBLE_SPACE, "")
     if text.isascii() and text.isalpha():
         return False  # the quick answer for most pieces
     if any(map(is_unspaced, text)):

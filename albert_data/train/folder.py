@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.files import hash_file, read_bytes, write_bytes, write_json
 from albert_data.jobs.work_folder import take_lock
-from albert_data.storage import FILE, find_kind
+from albert_data.storage import FILE, find_kind, find_storage
 from albert_data.train.config import BUDGETS, AlbertConfig, TrainConfig
 from albert_data.train.reading import explain, explain_writing, read_object, show
 
@@ -108,6 +108,7 @@ def lock_folder(run: Path, *, resume: bool) -> Iterator[list[str]]:
         try:
             taken = f"{run}: another training writes there now; wait for its end, or choose another --output"
             unlock = take_lock(run / LOCK_FILE, b"", taken)
+            find_storage(run).remove_leftovers(run)  # of a run that was killed while it wrote
         except OSError as error:
             if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.EBADF):
                 raise

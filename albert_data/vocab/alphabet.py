@@ -15,7 +15,7 @@ import numpy as np
 
 from albert_data.config import VocabConfig
 from albert_data.errors import TokenizerError
-from albert_data.tokenizer.piece_texts import SPACE, is_unspaced
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, is_unspaced
 from albert_data.unicode_tables import categories, category
 from albert_data.vocab.counting import CharacterCounts, NormalRule
 from albert_data.wording import list_some
@@ -83,7 +83,7 @@ def choose_alphabet(
     Raises TokenizerError for a required character that no vocabulary can hold.
     """
     normalised = (normalise or NormalRule(config.cased).normalise)(PRINTABLE_ASCII + config.required_chars)
-    required = sorted(set(map(ord, normalised.replace(" ", SPACE))))
+    required = sorted(set(map(ord, normalised.replace(" ", VISIBLE_SPACE))))
     if unusable := sorted(_UNUSABLE.intersection(required)):
         raise TokenizerError(
             f"required_chars holds U+{unusable[0]:04X}, which SentencePiece reserves for itself; leave it out"

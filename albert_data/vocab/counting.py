@@ -29,7 +29,7 @@ import sentencepiece
 from albert_data.data import Text
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 from albert_data.tokenizer.buffers import Sentences
-from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.sentencepiece.charsmap import match_longest, split_charsmap
 from albert_data.tokenizer.sentencepiece.proto import read_settings
 from albert_data.tokenizer.tokenizer_json import import_tokenizers
@@ -156,12 +156,12 @@ class NormalCounter:
         for symbol in symbols[(symbols < _NUM_ASCII) | (symbols >= NUM_CODES)].tolist():
             for character in self._rule.spell(symbol):
                 totals[ord(character)] += self._counts[symbol]
-        totals[ord(SPACE)] += totals[ord(" ")]
+        totals[ord(VISIBLE_SPACE)] += totals[ord(" ")]
         totals[ord(" ")] = 0
         return CharacterCounts.of(totals)
 
 
-def find_sentences(sentences: Sentences, rule: NormalRule, codes: Collection[int]) -> np.ndarray:
+def find_holders(sentences: Sentences, rule: NormalRule, codes: Collection[int]) -> np.ndarray:
     """Whether each sentence holds one of some characters after normalisation: bool."""
     (units, strings), wanted = rule.table, frozenset(map(chr, codes))
     is_wanted = np.zeros(NUM_CODES + len(strings), bool)

@@ -1,4 +1,4 @@
-"""Train a vocabulary on any input that a build reads, in bounded memory.
+"""Train a vocabulary on any input that a build reads, in bounded memory: learning -> training -> trainer (a process).
 
 The corpus is read in parallel, as a build reads it. Each worker returns candidates, the sentences that may be in the
 sample (on a cluster, the path of a file with them), and the counts of all characters. So the vocabulary depends on the

@@ -29,7 +29,7 @@ from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.tokenizer_json import CONTINUING, ROLES, BertRules, make_wordpiece
 from albert_data.tokenizer.wordpiece import find_alone
 from albert_data.vocab.alphabet import Alphabet
-from albert_data.vocab.counting import BertNormalRule, NormalRule, find_sentences
+from albert_data.vocab.counting import BertNormalRule, NormalRule, find_holders
 from albert_data.vocab.trainer import Trainer, train
 
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
@@ -137,7 +137,7 @@ def _replace_lost(sentences: list[bytes], config: VocabConfig, alphabet: Alphabe
     ends = np.cumsum(lengths)
     text = Sentences(np.frombuffer(b"".join(sentences), np.uint8), ends - lengths, ends)
     table, replaced = dict.fromkeys(alphabet.lost, UNKNOWN), list(sentences)
-    for i in np.flatnonzero(find_sentences(text, rule, alphabet.lost)).tolist():
+    for i in np.flatnonzero(find_holders(text, rule, alphabet.lost)).tolist():
         replaced[i] = rule.normalise(sentences[i].decode()).translate(table).encode()
     return replaced
 

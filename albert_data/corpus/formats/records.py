@@ -28,7 +28,8 @@ _CHUNK = 1 << 20
 class Records:
     """Records of a file.
 
-    rows: number, text (None for null) and language of each; None instead of all: no record has a text
+    rows: number, text (None for null) and language of each; None if no record has a text: then they are
+        counted without being visited
     first, num_rows: the number of the first record, and how many they are; 0 where nobody asks
     has_languages: whether the records have the language field that the settings name
     names: of the first 100 fields

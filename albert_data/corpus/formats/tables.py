@@ -37,7 +37,7 @@ _MAX_BATCH_ROWS = 256
 _SLICE_ROWS = 4096  # rows whose values are objects of Python at a time; the values themselves are not copied
 _PAGE_READ_BYTES = 1 << 16
 _MANY_ROWS, _MAX_ROWS_PER_BYTE = 1 << 26, 1000  # a column of nulls has 600 rows in a byte of Parquet
-_ARROW_FILE, _ARROW_MESSAGE, _OLD_FEATHER = b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
+_ARROW_FILE, _OLD_FEATHER = b"ARROW1", b"FEA1"
 _ERRORS = (pyarrow.ArrowException, OSError, ValueError)
 
 

@@ -514,6 +514,7 @@ def choose_joins(facts: np.ndarray, document_lines: np.ndarray) -> np.ndarray:
 # with its lowest bit set (0 is a free slot), and `counts`, int64. Only words that it holds are counted.
 
 _CONJUNCTIONS = np.array([hash_bytes(word) for word in (b"and", b"or", b"to", b"und", b"oder", b"bis")], np.uint64)
+# Against words that were chosen to collide. It moves slots only, so no result depends on it.
 _SEED = U64(secrets.randbits(64))
 JOINED, HYPHENATED, HEAD, TAIL = range(4)
 

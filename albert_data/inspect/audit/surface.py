@@ -30,7 +30,7 @@ from albert_data.kernels import kernel
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.unicode_tables import category
 
 MAX_PAIRS = 200_000  # gives a standard error of 0.15 points, at best, in a few seconds
@@ -69,7 +69,7 @@ def show_pieces(tokenizer: Tokenizer) -> list[str]:
     hidden = tokenizer.specials.is_special | find_byte_pieces(tokenizer)
     hidden[tokenizer.unk_id] = True
     return [
-        "\ufffd" if is_hidden else piece.replace(SPACE, "")
+        "\ufffd" if is_hidden else piece.replace(VISIBLE_SPACE, "")
         for piece, is_hidden in zip(tokenizer.piece_texts, hidden.tolist(), strict=True)
     ]
 

@@ -56,7 +56,7 @@ from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.cutting import BLOCK, CutRule, find_single, look_up_character, point_to_rule
 from albert_data.tokenizer.chunks.lattice import ChunkIds, Lattice, encode_chunk, make_lattice, point_to_lattice
 from albert_data.tokenizer.chunks.trie import LEAF, Trie, point_to_trie
-from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.utf8 import write_character
 
 INLINE_IDS, INLINE_BYTES = 4, 16
@@ -100,7 +100,7 @@ _1, _ID, _TWO_BYTES, _TWO_SPACES = U64(1), U64(0xFFFF), U64(0xFFFF), U64(0x2020)
 _ALL_BITS = U64(2**64 - 1)
 _GOLDEN = U64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio
 _HASH_SHIFT = U64(38)  # leaves 26 bits: more than the index of a slot has
-_VISIBLE_SPACE = ord(SPACE)
+_VISIBLE_SPACE = ord(VISIBLE_SPACE)
 
 
 class Table(NamedTuple):

@@ -38,7 +38,7 @@ from albert_data.data import Text, slice_sentences
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, put, rarely
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.cutting import PADDING
-from albert_data.tokenizer.piece_texts import SPACE as VISIBLE_SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.utf8 import read_character, step_back, write_character
 
 _PATH = Path(unicode_tables.__file__).with_name("normalization.tsv")

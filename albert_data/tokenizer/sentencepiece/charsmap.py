@@ -22,11 +22,11 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
-from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.utf8 import read_character
 
 NUM_BASIC = 1 << 16  # codes of the basic plane
-_SPACE, _VISIBLE_SPACE = ord(" "), ord(SPACE)
+_SPACE, _VISIBLE_SPACE = ord(" "), ord(VISIBLE_SPACE)
 _MAX_STEPS = 1 << 24  # a sound table takes fewer; nodes of a damaged one may share children: exponentially many paths
 _MAX_KEY = 256  # bytes of a replaced string, more than any has
 _MAX_REPLACEMENT = 256  # bytes: Unicode's longest has 33, and a user may spell out a symbol

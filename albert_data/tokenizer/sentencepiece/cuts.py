@@ -36,7 +36,7 @@ import numpy as np
 
 from albert_data.tokenizer.chunks.cutting import AFTER, BEFORE, SINGLE, SOLID, CutRule, make_rule
 from albert_data.tokenizer.chunks.trie import MAX_CHARACTERS
-from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.sentencepiece.charsmap import NUM_BASIC, read_charsmap
 from albert_data.tokenizer.sentencepiece.proto import BPE, NORMAL, UNIGRAM, USER_DEFINED, ModelSettings
 
@@ -51,7 +51,9 @@ def explain_unsafe(settings: ModelSettings, pieces: list[str]) -> str | None:
         return "it keeps spaces as they are (escape_whitespaces off)"
     if settings.treat_whitespace_as_suffix:
         return "it puts a space behind each word (treat_whitespace_as_suffix)"
-    if any(SPACE in piece.lstrip(SPACE) for piece in pieces) or " " in "".join(list_user_defined(settings, pieces)):
+    if any(VISIBLE_SPACE in piece.lstrip(VISIBLE_SPACE) for piece in pieces) or " " in "".join(
+        list_user_defined(settings, pieces)
+    ):
         return "it has pieces with a space inside or at the end"
     if not (settings.types == NORMAL).any():
         return "it has no ordinary pieces"
@@ -71,7 +73,7 @@ def make_cut_rule(settings: ModelSettings, pieces: list[str]) -> CutRule:
     """
     found = read_charsmap(settings.charsmap)
     solid = found.solid_alone & ~found.unsure
-    solid[[0, ord(" "), ord(SPACE)]] = False
+    solid[[0, ord(" "), ord(VISIBLE_SPACE)]] = False
     solid[_SURROGATES] = False
     # A model that replaces spaces, or strings with a space after another character, gets no cuts at all.
     solid &= not found.joined[ord(" ")]

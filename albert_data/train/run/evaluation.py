@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from albert_data.errors import ShardError
 from albert_data.shards.reader import Shards
-from albert_data.tokenizer.piece_texts import SPACE, find_script, num_bytes
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, find_script, num_bytes
 from albert_data.train.data.batch import NO_LABEL, Batch
 from albert_data.train.data.loader import fixed_batches
 from albert_data.train.distributed import ALONE, Ranks
@@ -189,7 +189,7 @@ def measure_baseline(train: Shards, validation: Shards, *, num_rows: int) -> Bas
         return None
     label_bytes = None
     if texts is not None:
-        bytes_V = [num_bytes(text) or len(text.replace(SPACE, " ").encode(errors="replace")) for text in texts]
+        bytes_V = [num_bytes(text) or len(text.replace(VISIBLE_SPACE, " ").encode(errors="replace")) for text in texts]
         label_bytes = float(np.array(bytes_V)[labels.ids_N].mean())
     seen_SV = _read_labels(train, BASELINE_ROWS, names, scripts_V).count_pieces(len(names), vocab_size)
     # The other scripts count as one label for each piece of the vocabulary, which matters for a script of few rows.

@@ -21,7 +21,7 @@ from albert_data.escaping import escape_controls
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.piece_texts import SPACE
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.words import WordRule, find_word_starts
 from albert_data.train.data.batch import NO_LABEL, collate
 from albert_data.train.data.loader import RowReader
@@ -189,7 +189,7 @@ def _show_gap(question: Question, tokenizer: Tokenizer) -> str:
     pieces, text = tokenizer.piece_texts, ""
     for begin, end in ((question.first, question.begin), (question.begin, question.end), (question.end, question.last)):
         if begin < end:
-            is_spaced = bool(text) and pieces[question.ids[begin]].startswith(SPACE)
+            is_spaced = bool(text) and pieces[question.ids[begin]].startswith(VISIBLE_SPACE)
             shown = _GAP if begin == question.begin else tokenizer.decode(question.ids[begin:end]).strip()
             text += f" {shown}" if is_spaced else shown
     return "... " * question.is_cut_left + text + " ..." * question.is_cut_right

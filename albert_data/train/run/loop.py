@@ -214,13 +214,13 @@ class _Loop:
                 self.report.say(halve_batches(session, self.loader, (num_rows, row_len), error))
                 continue  # with the same step
             # Reading the sums waits for the GPU, so the lap includes all of its work.
-            values = self._read_tally() if self._is_due("log", is_forced=is_last) else None
+            values = self._read_tally() if self._take_due("log", is_forced=is_last) else None
             session.tally.seconds += budget.seconds - lap
             if values is not None:
                 self._log(values)
-            is_evaluated = not self._is_due("evaluation", is_forced=is_last) or self._evaluate(is_last=is_last)
+            is_evaluated = not self._take_due("evaluation", is_forced=is_last) or self._evaluate(is_last=is_last)
             must_stop = must_stop or not is_evaluated
-            if self._is_due("checkpoint", is_forced=is_last or must_stop):
+            if self._take_due("checkpoint", is_forced=is_last or must_stop):
                 must_stop = self._save() or must_stop
             if is_last and is_evaluated:
                 return self._finish()
@@ -292,8 +292,8 @@ class _Loop:
         step = self.session.step
         return bool(self._ranks.follow_first(lambda: not self._metrics.has_validation(step, is_final=is_final)))
 
-    def _is_due(self, work: str, *, is_forced: bool) -> bool:
-        """Whether a "log", an "evaluation" or a "checkpoint" comes now.
+    def _take_due(self, work: str, *, is_forced: bool) -> bool:
+        """Whether a "log", an "evaluation" or a "checkpoint" comes now; if so, its interval begins anew.
 
         The last two have to end before the last ones of the run begin; and to be a small share of the time, if their
         interval was not given.
