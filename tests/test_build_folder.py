@@ -29,7 +29,7 @@ from build_fixtures import (
 from albert_data.errors import InputError, OutputError
 from albert_data.inspect.verify import verify
 from albert_data.jobs import work_folder
-from albert_data.pipeline.workdir import WorkDir
+from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
@@ -185,7 +185,7 @@ def test_a_second_build_into_the_same_folder_is_refused_while_one_runs(
 
 
 def test_a_build_waits_for_the_processes_of_a_killed_one(tmp_path: Path):
-    first, second = WorkDir(tmp_path / "out"), WorkDir(tmp_path / "out")
+    first, second = BuildFolder(tmp_path / "out"), BuildFolder(tmp_path / "out")
     first.open()
     release = threading.Timer(0.3, first.close)
     release.start()
@@ -196,7 +196,7 @@ def test_a_build_waits_for_the_processes_of_a_killed_one(tmp_path: Path):
 
 def test_a_lock_in_a_removed_folder_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The other build ends after this one has opened the lock file and before it locks it."""
-    first, second = WorkDir(tmp_path / "out"), WorkDir(tmp_path / "out")
+    first, second = BuildFolder(tmp_path / "out"), BuildFolder(tmp_path / "out")
     first.open()
     inner = os.open
 

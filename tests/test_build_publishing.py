@@ -19,8 +19,8 @@ from shard_fixtures import seal
 
 from albert_data.errors import AlbertDataError, OutputError
 from albert_data.pipeline import build as build_module
+from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.reducing import GroupJob
-from albert_data.pipeline.workdir import WorkDir
 from albert_data.tokenizer.model import Tokenizer
 
 MINE = b"years of work"
@@ -346,7 +346,7 @@ def test_a_build_that_the_user_puts_into_out_while_another_runs_is_not_replaced(
 
 
 def test_a_build_that_waits_for_another_one_does_not_replace_it(little: Little, tmp_path: Path):
-    out, first = tmp_path / "out", WorkDir(tmp_path / "out")
+    out, first = tmp_path / "out", BuildFolder(tmp_path / "out")
     for name in ("a", "b"):
         first.open()
 

@@ -25,7 +25,7 @@ from build_fixtures import (
 from albert_data.errors import OutputError
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.jobs.work_folder import WorkFolder
-from albert_data.pipeline import steps, workdir
+from albert_data.pipeline import build_folder, steps
 from albert_data.pipeline.build import BuildReport
 from albert_data.tokenizer.model import Tokenizer
 
@@ -87,7 +87,7 @@ def test_files_from_before_a_restart_of_the_machine_are_not_trusted(
     interrupt(corpus, out, results=2)
     for run in (out / ".build" / "runs").iterdir():
         run.write_bytes(bytes(run.stat().st_size))
-    monkeypatch.setattr(workdir, "_boot_id", lambda: "another")
+    monkeypatch.setattr(build_folder, "_boot_id", lambda: "another")
     assert corpus.build(out).resumed_tasks == 0
     check_finished(corpus, out)
 
@@ -162,7 +162,7 @@ def test_a_build_killed_at_any_rename_resumes_to_the_same_bytes(corpus: Corpus, 
         check_finished(corpus, out)
 
 
-@pytest.mark.parametrize("name", ["pipeline.workdir.WorkDir.remove", "jobs.work_folder.WorkFolder.drop"])
+@pytest.mark.parametrize("name", ["pipeline.build_folder.BuildFolder.remove", "jobs.work_folder.WorkFolder.drop"])
 def test_a_build_killed_during_its_cleanup_is_finished_and_cleaned_up(name: str, corpus: Corpus, tmp_path: Path):
     out = tmp_path / "out"
 

@@ -71,7 +71,7 @@ def test_an_interrupted_build_resumes_even_on_another_machine(
 ):
     with pytest.raises(KeyboardInterrupt):
         build(stored, corpus, InterruptedEngine(fixtures.CORPUS_TASKS + 1))
-    monkeypatch.setattr("albert_data.pipeline.workdir._boot_id", lambda: "another machine")
+    monkeypatch.setattr("albert_data.pipeline.build_folder._boot_id", lambda: "another machine")
     assert build(stored, corpus).resumed_tasks == fixtures.CORPUS_TASKS
     check(stored, corpus)
 

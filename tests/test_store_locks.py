@@ -14,8 +14,8 @@ import pytest
 from store_fixtures import Bucket, Server, make_bucket, other_process
 
 from albert_data.errors import StorageError
+from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.publish import publish
-from albert_data.pipeline.workdir import WorkDir
 from albert_data.storage import Storage, cache, find_storage, make_path
 from albert_data.storage.locks import StoreLock
 
@@ -86,7 +86,7 @@ def test_a_lock_that_may_be_of_a_dead_process_is_told_while_it_is_waited_for(
 
 @pytest.mark.usefixtures("dead_locks")
 def test_a_build_whose_lock_was_taken_changes_nothing_of_the_other(bucket: Bucket):
-    work = WorkDir(make_path(f"{bucket.url}/out"))
+    work = BuildFolder(make_path(f"{bucket.url}/out"))
     work.open()
     free_other = other_process(bucket).lock(work.plan_path.parent / "lock", b"", 0)
     bucket.put("out/manifest.json", b"of the other")

@@ -17,6 +17,7 @@ from albert_data.corpus.mixtures import Names, find_sources
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.jobs.engine import Engine, MultiprocessEngine, explain_disk_error, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
+from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.exchanging import Exchange, describe_shortages
 from albert_data.pipeline.identity import check_encoding, check_finished, check_size, choose_fraction, make_plan
 from albert_data.pipeline.mixed_sources import check_passes, list_sources
@@ -25,7 +26,6 @@ from albert_data.pipeline.publish import make_manifest, publish
 from albert_data.pipeline.shard_plan import describe_validation
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.steps import Build, decide, learn_tokenizer, map_documents, reduce_rows
-from albert_data.pipeline.workdir import WorkDir
 from albert_data.shards.manifest import Manifest, Plan
 from albert_data.storage import make_path
 from albert_data.tokenizer.lexicon import NO_WORDS
@@ -143,7 +143,7 @@ def build_shards(
     vocab = vocab or VocabConfig()
     plan = make_plan(inputs, tokenizer, config, vocab)
     check_size(plan)
-    work = WorkDir(out)
+    work = BuildFolder(out)
     if not overwrite and (finished := _find_finished(out, plan)) is not None:
         work.sweep(plan)
         return finished

@@ -47,7 +47,7 @@ def measure_rows(num_rows: Any, num_tokens: Any, num_masked: Any, id_bytes: int)
 class MapJob:
     """Makes the sorted runs of a task, a pure function of its documents, the tokenizer and the config.
 
-    seal: names the plan of the build. With `syncs`, where workers can outlive the lock of their build, it is part of
+    plan_hash: of the build's plan. With `syncs`, where workers can outlive the lock of their build, it is part of
     the names of files too, so that they replace none of the next build's.
     syncs: whether a receipt waits until all that it names is safe from a crash of the machine; merges: whether a task
     makes one sorted run, however large it is.
@@ -60,12 +60,12 @@ class MapJob:
         runs: Path,
         receipts: Path,
         *,
-        seal: str = "",
+        plan_hash: str = "",
         syncs: bool = False,
         merges: bool = False,
     ) -> None:
         self._config, self._tokenizer, self._syncs, self._merges = config, tokenizer, syncs, merges
-        self._seal = seal
+        self._plan_hash = plan_hash
         self._runs, self._receipts = runs, receipts
         self._scratch = RowScratch(tokenizer.id_dtype)
         self._word_rule = tokenizer.word_rule(config.examples)  # how pieces form words, the units of masking
@@ -76,7 +76,7 @@ class MapJob:
 
     def _map(self, task: ReadTask, folder: Path) -> TaskReceipt:
         """folder: where sorted runs are written first."""
-        receipt = TaskReceipt(fingerprint=self._seal + task.fingerprint)
+        receipt = TaskReceipt(fingerprint=self._plan_hash + task.fingerprint)
         damage = Damage(strict=self._config.text.strict)
         held: list[KeyedRows] = []
         listed: list[np.ndarray] = []
@@ -145,7 +145,7 @@ class MapJob:
         return KeyedRows(examples=examples, keys=keys, source_codes=source_codes)
 
     def _name(self, task: ReadTask) -> str:
-        return f"{task.name}-{self._seal[:16]}" if self._syncs else task.name
+        return f"{task.name}-{self._plan_hash[:16]}" if self._syncs else task.name
 
     def _merge_runs(self, task: ReadTask, receipt: TaskReceipt, folder: Path) -> None:
         """Replace the runs of a task by one in the build's folder."""

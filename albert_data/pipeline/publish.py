@@ -15,12 +15,12 @@ from albert_data.corpus.sources import ONE_PASS
 from albert_data.examples.spans import span_shares
 from albert_data.files import is_there, write_bytes
 from albert_data.pair_tasks import PairTask
+from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.card import CARD_NAME, make_card
 from albert_data.pipeline.choosing import Choice, SourceCounts
 from albert_data.pipeline.ownership import WORDS_FILE, Ours, find_foreign_shards, name_tokenizer
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.reducing import ReduceReceipt
-from albert_data.pipeline.workdir import WorkDir
 from albert_data.shards.advice import list_damaged
 from albert_data.shards.manifest import (
     MANIFEST_NAME,
@@ -108,7 +108,7 @@ def _describe_split(split: str, shards: list[ReduceReceipt], pair_task: PairTask
     return SplitEntry(**totals, shards=tuple(ShardEntry(file=made.task.file, **vars(made.shard)) for made in ours))
 
 
-def publish(work: WorkDir, manifest: Manifest, tokenizer: Tokenizer) -> list[str]:
+def publish(work: BuildFolder, manifest: Manifest, tokenizer: Tokenizer) -> list[str]:
     """Put shards, tokenizer and card into OUT, and the manifest last, in place of an older build's files.
 
     Returns lines that the user should read. Raises OutputError, before anything is changed, if one of the names is

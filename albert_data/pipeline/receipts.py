@@ -1,7 +1,7 @@
 """The receipts of map tasks: what each made, and their sum.
 
-On Linux a build begins anew after a crash of the machine; elsewhere it does not notice one (see workdir.py), and only
-the hash of a receipt finds a damaged one.
+On Linux a build begins anew after a crash of the machine; elsewhere it does not notice one (see build_folder.py), and
+only the hash of a receipt finds a damaged one.
 """
 
 from __future__ import annotations

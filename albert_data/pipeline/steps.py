@@ -24,6 +24,7 @@ from albert_data.files import to_json
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.jobs.progress import Progress
+from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.choosing import Choice, choose_documents
 from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, map_u64, write_left_out
 from albert_data.pipeline.exchanging import Exchange
@@ -35,7 +36,6 @@ from albert_data.pipeline.row_buffer import Dropped
 from albert_data.pipeline.shard_plan import ReduceRules, ReduceTask, find_move, group_tasks, plan_reduce
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.warming import Warming
-from albert_data.pipeline.workdir import WorkDir
 from albert_data.shards.manifest import SPLITS, Plan
 from albert_data.storage import find_storage
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
@@ -53,7 +53,7 @@ class Build:
     num_resumed: map tasks that an earlier, killed build had finished
     """
 
-    work: WorkDir
+    work: BuildFolder
     inputs: list[Input]
     plan: Plan
     config: BuildConfig
@@ -65,7 +65,7 @@ class Build:
     num_resumed: int = 0
 
     @cached_property
-    def seal(self) -> str:
+    def plan_hash(self) -> str:
         """Names the plan: a receipt of another plan does not count."""
         return sha256(to_json(self.plan.to_values())).hexdigest()
 
@@ -101,7 +101,9 @@ def map_documents(build: Build, tokenizer: Tokenizer, exchange: Exchange | None)
     """Make the sorted runs of all documents. Returns the sum of all receipts."""
     work, sources, text = build.work, list_sources(build.inputs), build.config.text
     several = spans_machines(build.engine)
-    job = MapJob(build.config, tokenizer, work.runs, work.receipts, seal=build.seal, syncs=build.syncs, merges=several)
+    job = MapJob(
+        build.config, tokenizer, work.runs, work.receipts, plan_hash=build.plan_hash, syncs=build.syncs, merges=several
+    )
     warming = Warming(job, tokenizer, tuple(source.text for source in sources), exchange)
     compile_with_notice(warming, build.progress)
     places = (str(work.plan_path), *list_samples(build.inputs))
@@ -149,7 +151,7 @@ class _FinishedTasks:
         """The receipt of a task; None if it is not finished."""
         name, work = f"{task.name}.json", self._build.work
         receipt = read_task_receipt(work.receipts / name, work.runs) if name in self._names else None
-        return receipt if receipt and receipt.fingerprint == self._build.seal + task.fingerprint else None
+        return receipt if receipt and receipt.fingerprint == self._build.plan_hash + task.fingerprint else None
 
     def skip(self, tasks: Iterator[ReadTask], done: list[TaskReceipt]) -> Iterator[ReadTask]:
         """Yield the tasks without a receipt, and add the receipts of the others to `done`.
@@ -255,7 +257,7 @@ def reduce_rows(build: Build, total: TaskReceipt, rules: ReduceRules, exchange: 
     return made
 
 
-def _read_shards(work: WorkDir, tasks: list[ReduceTask]) -> list[ReduceReceipt]:
+def _read_shards(work: BuildFolder, tasks: list[ReduceTask]) -> list[ReduceReceipt]:
     """The shards that a killed build has finished. It may have published some of them."""
     folder = work.shards / "receipts"
     storage = find_storage(folder)
@@ -267,7 +269,7 @@ def _read_shards(work: WorkDir, tasks: list[ReduceTask]) -> list[ReduceReceipt]:
     return [receipt for receipt in receipts if receipt is not None]
 
 
-def _sync_shard(work: WorkDir, task: ReduceTask) -> None:
+def _sync_shard(work: BuildFolder, task: ReduceTask) -> None:
     storage = find_storage(work.shards)
     try:
         storage.sync(work.shards / task.file)

@@ -57,7 +57,7 @@ _MANIFEST_FILES = {"manifests": ("*.json",)}
 _PLAN_FILES = {"": (PLAN_NAME, _BOOT_NAME)}
 
 
-class WorkDir:
+class BuildFolder:
     """The paths of a build in OUT, and the lock on it."""
 
     def __init__(self, out: Path) -> None:
