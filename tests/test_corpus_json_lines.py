@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -137,6 +138,20 @@ def test_what_lies_deep_becomes_null(value: Any, deepest: int):
 )
 def test_a_deep_line_that_is_no_object_is_damage(line: str):
     assert read(line.encode(), "jsonl") == read_large(line.encode()) == ([], {"malformed_json": 1})
+
+
+@pytest.mark.parametrize("inside", ["1", "1,", "x", "NaN", '"', "}"])
+def test_the_stack_does_not_decide_whether_a_line_is_read(inside: str):
+    """Where it ends depends on Python's version and on the caller."""
+    line = '{"text": "sound", "more": ' + "[" * 300 + inside + "]" * 300 + "}"
+    found, limit = [], sys.getrecursionlimit()
+    for stack in (250, 10_000):
+        sys.setrecursionlimit(len(inspect.stack()) + stack)
+        try:
+            found.append(read(line.encode(), "jsonl"))
+        finally:
+            sys.setrecursionlimit(limit)
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

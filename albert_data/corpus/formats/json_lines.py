@@ -106,11 +106,18 @@ class _LineReader:
     def _load(self, line: str) -> Any:
         """All that a line holds; the wanted fields of a large one."""
         try:
-            if len(line) > LARGE_LINE:
-                return self._decoder.decode(line)
-            return json.loads(line, parse_int=float)  # int refuses more than 4,300 digits
-        except RecursionError:
-            return self._load(cut_deep(line))
+            return self._parse(line)
+        except (msgspec.DecodeError, json.JSONDecodeError, RecursionError):
+            # Also a line with an error deep inside is read without what is there. Otherwise the stack, which depends on
+            # Python's version and on the caller, would decide whether the error is met before the stack ends.
+            if len(cut := cut_deep(line)) == len(line):
+                raise
+            return self._parse(cut)
+
+    def _parse(self, line: str) -> Any:
+        if len(line) > LARGE_LINE:
+            return self._decoder.decode(line)
+        return json.loads(line, parse_int=float)  # int refuses more than 4,300 digits
 
     def _take_text(self, record: dict[str, Any]) -> bytes | None:
         text = record.get(self._text_field)
