@@ -102,4 +102,4 @@ def test_the_command_line_shows_the_separator_in_quotes(tmp_path: Path, sentence
     corpus = str(write(tmp_path / "in", sentences, " "))
     plan = ["build", corpus, "-o", str(tmp_path / "out"), "--dry-run"]
     assert "word_separator=' '" in CliRunner().invoke(cli, [*plan, "--word-separator", " "]).stdout
-    assert "word_separator" not in CliRunner().invoke(cli, plan).stdout
+    assert "word_separator=none" in CliRunner().invoke(cli, plan).stdout

@@ -281,7 +281,7 @@ def test_a_bucket_that_can_not_be_used_is_told_in_one_line_before_any_work(
     name = "s3://none/x" if fault is None else f"{stored.url}/x"
     names = {"input": str(tmp_path / "in.txt"), "output": str(tmp_path / "out"), where: name}
     monkeypatch.setattr(
-        "albert_data.pipeline.build.compile_with_notice", lambda work, progress: pytest.fail("work began")
+        "albert_data.pipeline.steps.compile_with_notice", lambda work, progress: pytest.fail("work began")
     )
     with stored.server.failing(*([fault] if fault else [])):
         assert run(["build", names["input"], "-o", names["output"], "--tokenizer", str(vocab)]) == 1
