@@ -269,20 +269,6 @@ def test_a_shard_or_model_that_was_changed_is_not_replaced(corpus: Corpus, tmp_p
         assert (out / name).read_bytes() == PRECIOUS
 
 
-def test_without_a_card_entry_the_card_is_ours_if_the_manifest_makes_the_same(corpus: Corpus, tmp_path: Path):
-    """Version 0.3.0 wrote such manifests."""
-    for number, card in enumerate([None, PRECIOUS]):
-        out = tmp_path / str(number)
-        corpus.build(out, seed=8)
-        manifest = json.loads((out / "manifest.json").read_bytes())
-        del manifest["card"], manifest["manifest_sha256"]
-        (out / "manifest.json").write_text(json.dumps(seal(manifest)))
-        if card is not None:
-            plant(out / "README.md", card)
-        corpus.build(out, overwrite=True)
-        assert ((out / "README.md").read_bytes() == PRECIOUS) == (card is not None)
-
-
 def test_a_manifest_that_names_files_elsewhere_removes_nothing(corpus: Corpus, tmp_path: Path):
     """Anybody can compute a seal, so a manifest with one may name any file."""
     out = tmp_path / "out"

@@ -133,17 +133,12 @@ def build_shards(
     Raises InputError, TokenizerError, OutputError, WorkerError, or OSError if the disk fails. Finished tasks are kept.
     """
     started, progress = time.monotonic(), progress or NullProgress()
-    config = choose_fraction(inputs, config)
-    check_encoding(inputs, config)
-    check_reach(inputs, spans_machines=spans_machines(engine))
-    check_language_field(inputs, config.text)
-    check_passes(list_sources(inputs), config)
-    if tokenizer is not None and tokenizer.words is not None and not config.examples.masks_words:
-        raise ConfigError("a word list is for masks of whole words; leave it out, or mask whole words")
-    vocab = vocab or VocabConfig()
+    config, vocab = choose_fraction(inputs, config), vocab or VocabConfig()
+    _check(inputs, tokenizer, config, engine)
     plan = make_plan(inputs, tokenizer, config, vocab)
     check_size(plan)
     work = BuildFolder(out)
+    made = Build(work=work, inputs=inputs, plan=plan, config=config, vocab=vocab, engine=engine, progress=progress)
     if not overwrite and (finished := _find_finished(out, plan)) is not None:
         work.sweep(plan)
         return finished
@@ -152,17 +147,7 @@ def build_shards(
         if not overwrite and (finished := _find_finished(out, plan)) is not None:  # by a build that ran until now
             work.remove()
             return finished
-        syncs = work.begin(plan, overwrite, syncs=spans_machines(engine))
-        made = Build(
-            work=work,
-            inputs=inputs,
-            plan=plan,
-            config=config,
-            vocab=vocab,
-            engine=engine,
-            progress=progress,
-            syncs=syncs,
-        )
+        made.syncs = work.begin(plan, overwrite, syncs=spans_machines(engine))
         manifest = _make(made, tokenizer)
         work.remove()
     except AlbertDataError:
@@ -174,6 +159,16 @@ def build_shards(
     return BuildReport(
         manifest=manifest, seconds=seconds, resumed_tasks=made.num_resumed, was_finished=False, stages=made.stages
     )
+
+
+def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, engine: Engine) -> None:
+    """Raise ConfigError or InputError for settings that do not fit the inputs, the tokenizer or the engine."""
+    check_encoding(inputs, config)
+    check_reach(inputs, spans_machines=spans_machines(engine))
+    check_language_field(inputs, config.text)
+    check_passes(list_sources(inputs), config)
+    if tokenizer is not None and tokenizer.words is not None and not config.examples.masks_words:
+        raise ConfigError("a word list is for masks of whole words; leave it out, or mask whole words")
 
 
 def _make(build: Build, tokenizer: Tokenizer | None) -> Manifest:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from hashlib import sha256
 from pathlib import Path
 
 from albert_data.errors import OutputError, ShardError
 from albert_data.files import hash_file, is_regular, is_there
-from albert_data.pipeline.card import CARD_NAME, make_card
+from albert_data.pipeline.card import CARD_NAME
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.schema import SHARD_SUFFIX
@@ -115,11 +114,9 @@ class Ours:
 
 
 def _list_files(manifest: Manifest) -> Iterator[tuple[str, int | str]]:
-    """The files that a manifest names, with the size of a shard, which is large, or the SHA-256 of another file.
-
-    Older manifests (albert-data 0.3.0) have no entry for the card: it is made again from the manifest.
-    """
-    yield CARD_NAME, manifest.card.sha256 if manifest.card else sha256(make_card(manifest)).hexdigest()
+    """The files that a manifest names, with the size of a shard, which is large, or the SHA-256 of another file."""
+    if manifest.card is not None:  # `publish` makes the card last
+        yield CARD_NAME, manifest.card.sha256
     yield manifest.tokenizer.file, manifest.tokenizer.sha256
     if manifest.words:
         yield WORDS_FILE, manifest.words.sha256

@@ -60,7 +60,7 @@ class Build:
     vocab: VocabConfig
     engine: Engine
     progress: Progress
-    syncs: bool
+    syncs: bool = False
     stages: Stages = field(default_factory=Stages)
     num_resumed: int = 0
 
