@@ -108,7 +108,6 @@ def lock_folder(run: Path, *, resume: bool) -> Iterator[list[str]]:
         try:
             taken = f"{run}: another training writes there now; wait for its end, or choose another --output"
             unlock = take_lock(run / LOCK_FILE, b"", taken)
-            find_storage(run).remove_leftovers(run)  # of a run that was killed while it wrote
         except OSError as error:
             if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.EBADF):
                 raise
@@ -116,6 +115,9 @@ def lock_folder(run: Path, *, resume: bool) -> Iterator[list[str]]:
                 f"{run}: this file system has no locks ({error.strerror}); let no other training write there"
             )
     try:
+        if unlock is not None:
+            with explain_writing(f"{run}: can't write there", "choose another --output"):
+                find_storage(run).remove_leftovers(run)  # of a run that was killed while it wrote
         yield warning
     finally:
         if unlock is not None:

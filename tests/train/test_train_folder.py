@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import threading
 import pytest
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
+from albert_data.storage.disk import Disk
 from albert_data.train.config import RECIPES, TrainConfig
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.folder import check_types, lock_folder
@@ -165,6 +167,25 @@ def test_a_second_training_in_the_same_folder_is_refused(train, run, monkeypatch
     second_is_done.set()
     first.join()
     assert list_checkpoints(run)[-1].name == "step-00000004"
+
+
+def test_what_a_killed_run_left_of_a_file_is_removed_and_a_failure_frees_the_lock(run, monkeypatch):
+    run.mkdir()
+    left, mine = run / f".albert-data-{'0' * 16}.tmp", run / ".albert-data-mine.tmp"
+    left.touch()
+    mine.touch()
+
+    def fail(self, folder):
+        raise OSError(errno.EIO, "Input/output error", str(folder))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "remove_leftovers", fail)
+        with pytest.raises(OutputError, match="can't write there"), lock_folder(run, resume=False):
+            pass
+    with lock_folder(run, resume=False) as warning:
+        assert not warning
+        assert mine.exists()
+        assert not left.exists()
 
 
 def test_the_lock_ends_with_the_process(run):
