@@ -267,6 +267,7 @@ class BuildConfig:
     num_shards: shards of the training split. None: it depends on the amount of data.
     compression: of the shards. Only uncompressed shards can be mapped into memory.
     keep_duplicates: keep all of several equal documents. By default one is kept.
+    drop_near_duplicates: of documents whose `similarity` is at least that (0.5 to 1), keep one; see dedup/.
     """
 
     text: TextConfig = TextConfig()
@@ -275,9 +276,16 @@ class BuildConfig:
     num_shards: int | None = None
     compression: str = "none"
     keep_duplicates: bool = False
+    drop_near_duplicates: bool = False
+    similarity: float = 0.8
 
     def __post_init__(self) -> None:
         check_range("validation_fraction", self.validation_fraction, 0.0, 0.5)
+        check_range("similarity", self.similarity, 0.5, 1.0)
+        if self.similarity != BuildConfig.similarity and not self.drop_near_duplicates:
+            raise ConfigError(f"similarity is {self.similarity:g}, which only drop_near_duplicates uses; give both")
+        if self.drop_near_duplicates and self.keep_duplicates:
+            raise ConfigError("drop_near_duplicates drops copies too, so leave out keep_duplicates")
         if self.num_shards is not None:
             check_range("num_shards", self.num_shards, 1, 100_000)
         check_choice("compression", self.compression, COMPRESSIONS)

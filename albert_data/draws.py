@@ -17,6 +17,7 @@ PAIRING = 2
 MASKING = 3
 SHUFFLING = 4
 CHOOSING = 7
+SIGNING = 8
 
 # SplitMix64's constants: its increment (2**64 divided by the golden ratio) and its two multipliers.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

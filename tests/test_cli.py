@@ -343,20 +343,30 @@ def test_build_writes_a_folder_and_says_what_is_in_it(here: Path, capsys: pytest
     assert "out is finished" in capsys.readouterr().out
 
 
-def test_every_option_of_build_reaches_the_manifest(here: Path):
+@pytest.mark.parametrize(
+    "duplicates",
+    [
+        {"keep_duplicates": True, "drop_near_duplicates": False, "similarity": 0.8},
+        {"keep_duplicates": False, "drop_near_duplicates": True, "similarity": 0.75},
+    ],
+    ids=["copies kept", "similar dropped"],
+)
+def test_every_option_of_build_reaches_the_manifest(duplicates: dict[str, Any], here: Path):
     settings: dict[str, Any] = {
         **{"sentences": "lines", "language": "de", "text_field": "body", "strict": True},
         **{"documents": "file", "unwrap": True, "encoding": "utf-8", "language_field": "lang"},
         **{"max_seq_len": 33, "short_seq_prob": 0.25, "ngram": 2, "mask_prob": 0.25, "whole_word": False},
         **{"dupe_factor": 2, "seed": 9, "validation_fraction": 0.25, "num_shards": 3, "compression": "lz4"},
-        **{"keep_duplicates": True, "masking": "ngram", "replace": "70/20/10", "pairs": "nsp", "word_separator": "|"},
+        **{"masking": "ngram", "replace": "70/20/10", "pairs": "nsp", "word_separator": "|"},
+        **duplicates,
     }
     assert settings.keys() == BUILD_SETTINGS.keys()
     Path("in.jsonl").write_text('{"body": "Eins zwei.\\nDrei vier.", "lang": "de"}\n')
     options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
     options = [option for option in options if not option.endswith(("=True", "=False"))]
+    options += [f"--{name.replace('_', '-')}" for name, value in duplicates.items() if value is True]
     arguments = ["in.jsonl", "--tokenizer", "model.model", "-o", "out", "--workers", "1"]
-    assert run(["build", *arguments, "--strict", "--unwrap", "--pieces", "--keep-duplicates", *options]) == 0
+    assert run(["build", *arguments, "--strict", "--unwrap", "--pieces", *options]) == 0
     assert json.loads(Path("out/manifest.json").read_text())["config"] == settings
 
 
@@ -370,7 +380,8 @@ def test_a_dry_run_writes_nothing(here: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_profile_shows_every_stage(here: Path, capsys: pytest.CaptureFixture[str]):
-    assert run(["build", "corpus.txt", "-o", "out", "--tokenizer", "model.model", "--profile"]) == 0
+    arguments = ["corpus.txt", "-o", "out", "--tokenizer", "model.model", "--drop-near-duplicates"]
+    assert run(["build", *arguments, "--profile"]) == 0
     lines = capsys.readouterr().out.splitlines()
     begin = next(i for i, line in enumerate(lines) if line.startswith("stage "))
     assert [line[:14].strip() for line in lines[begin + 1 :]] == [*STAGES, "all stages"]

@@ -15,6 +15,7 @@ PACKAGE = Path(albert_data.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = (
     "corpus",
+    "dedup",
     "sentences",
     "tokenizer",
     "examples",
@@ -55,15 +56,16 @@ COMMON = (
 )
 MAY_IMPORT = {
     "corpus": (),
+    "dedup": (),
     "sentences": ("corpus",),
     "tokenizer": (),
     "examples": ("tokenizer",),
     "shards": ("corpus", "tokenizer", "examples"),
     "jobs": (),
-    "vocab": ("corpus", "sentences", "tokenizer", "shards", "jobs"),
-    "pipeline": ("corpus", "sentences", "tokenizer", "examples", "shards", "jobs", "vocab"),
+    "vocab": ("corpus", "dedup", "sentences", "tokenizer", "shards", "jobs"),
+    "pipeline": ("corpus", "dedup", "sentences", "tokenizer", "examples", "shards", "jobs", "vocab"),
     "report": (),
-    "inspect": ("corpus", "sentences", "tokenizer", "examples", "shards", "jobs", "report"),
+    "inspect": ("corpus", "dedup", "sentences", "tokenizer", "examples", "shards", "jobs", "report"),
     "convert": ("tokenizer", "examples", "shards", "jobs"),
     "train": ("tokenizer", "examples", "shards", "jobs", "report"),
     "interop": ("tokenizer", "examples", "shards", "train"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 import shutil
 import sys
 from hashlib import sha256
@@ -13,7 +14,7 @@ from typing import Any
 import build_fixtures as fixtures
 import numpy as np
 import pytest
-from build_fixtures import Corpus, InterruptedEngine
+from build_fixtures import Corpus, InterruptedEngine, PicklingEngine
 from store_fixtures import SECRET, Bucket, Server, other_process, times
 
 from albert_data.cli.main import run
@@ -90,6 +91,24 @@ def test_a_build_goes_on_on_ray(stored: Bucket, corpus: Corpus, monkeypatch: pyt
     with RayEngine("local", 2) as engine:
         assert build(stored, corpus, engine).resumed_tasks >= 3
     check(stored, corpus)
+
+
+def test_near_duplicates_are_dropped_in_a_store_as_on_a_disk(bucket: Bucket, corpus: Corpus, tmp_path: Path):
+    class Spanning(PicklingEngine):
+        spans_machines = True
+
+    documents = fixtures.make_documents(60, seed=11)
+    documents += [f"{one}\nRead by me." for one in documents[::2]]
+    fixtures.write_corpus(tmp_path / "in", documents, "txt", random.Random(0))
+    for path in (tmp_path / "in").iterdir():
+        bucket.put(f"in/{path.name}", path.read_bytes())
+    on_disk = fixtures.run_build(
+        tmp_path / "in", tmp_path / "out", corpus.tokenizer, drop_near_duplicates=True
+    ).manifest
+    in_store = build(bucket, corpus, Spanning(), drop_near_duplicates=True, num_shards=None).manifest
+    assert in_store.counts.near_duplicate_documents
+    assert in_store.digest == on_disk.digest
+    assert (in_store.counts, in_store.near_duplicates) == (on_disk.counts, on_disk.near_duplicates)
 
 
 class Died(BaseException):

@@ -75,6 +75,15 @@ from albert_data.pair_tasks import PAIR_TASKS
 )
 @validation_option
 @setting(BuildConfig, "--keep-duplicates", "Keep all copies of equal documents. By default one is kept.", is_flag=True)
+@setting(
+    BuildConfig,
+    "--drop-near-duplicates",
+    "Of similar documents keep the first source's, then the longest. Costs up to as much time again as the build.",
+    is_flag=True,
+)
+@setting(
+    BuildConfig, "--similarity", "Share of common shingles of five words from which documents are similar, 0.5 to 1."
+)
 @setting(BuildConfig, "--num-shards", "Number of training shards.  [default: one per 32 MiB or so]", type=int)
 @setting(
     BuildConfig,

@@ -95,6 +95,9 @@ def describe_build(report: BuildReport, out: Path) -> str:
         left_out = count_of(counts.left_out_documents, "training document")
         tokens = count_of(counts.left_out_tokens or 0, "token")
         lines.append(f"left out   {left_out}, {tokens}, that validation has too")
+    if counts.near_duplicate_documents:
+        similar = count_of(counts.near_duplicate_documents, "near-duplicate")
+        lines.append(f"dropped    {similar}, {count_of(counts.near_duplicate_tokens or 0, 'token')}")
     for name, split in splits.items():
         shards = count_of(len(split.shards), "shard")
         lines.append(f"{name:<10} {count_of(split.num_rows, 'row')}, {count_of(split.num_tokens, 'token')}, {shards}")

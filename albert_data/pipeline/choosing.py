@@ -19,9 +19,10 @@ import numpy as np
 
 from albert_data.config import SPECIALS_PER_PAIR, BuildConfig
 from albert_data.corpus.sources import ONE_PASS, MixtureSource
+from albert_data.dedup.sorted_columns import map_u64
 from albert_data.draws import choice_keys, split_keys, threshold
 from albert_data.errors import InputError
-from albert_data.pipeline.document_lists import DocumentList, Limits, find_keys, map_u64, read_lists
+from albert_data.pipeline.document_lists import DocumentList, Limits, find_keys, read_lists
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.receipts import TaskReceipt, make_nearest
 from albert_data.pipeline.row_buffer import RowKeys
@@ -87,16 +88,52 @@ def find_kept(choice: Choice, shared: Shared | None, keys: RowKeys, sources: np.
     return kept
 
 
+class UsedSizes:
+    """About how many bytes the rows of documents have, by what is known of them before they are read again.
+
+    id_bytes: of a token in a shard. num_bytes: int64, of each split, all passes; samples, nearest: see `TaskReceipt`;
+    digest: the sum of the keys modulo 2**64.
+    """
+
+    def __init__(self, config: BuildConfig, id_bytes: int) -> None:
+        self._config, self._id_bytes = config, id_bytes
+        self.num_bytes, self.digest = np.zeros(len(SPLITS), np.int64), 0
+        self.samples, self.nearest = {split: SizeSample() for split in SPLITS}, make_nearest()
+
+    def add(
+        self, keys: np.ndarray, tokens: np.ndarray, passes: np.ndarray | int, is_given: np.ndarray | bool = False
+    ) -> None:
+        """Add documents, each once. tokens, passes: int64; is_given: whether they are for validation in any case."""
+        config = self._config.examples
+        rows = -(-tokens // config.max_tokens)  # as few as the tokens fill: an estimate, as that of the bytes
+        masked = (tokens * config.mask_prob).astype(np.int64)
+        sizes = passes * measure_rows(rows, tokens + rows * SPECIALS_PER_PAIR, masked, self._id_bytes)
+        bits = split_keys(np.uint64(config.seed), keys)
+        is_validation = (bits < threshold(self._config.validation_fraction)) | is_given
+        np.add.at(self.num_bytes, is_validation.astype(np.int64), sizes)  # in the order of SPLITS
+        self.digest = (self.digest + int(keys.sum(dtype=np.uint64))) % _KEYS
+        for sample, is_here in zip(self.samples.values(), (~is_validation, is_validation), strict=True):
+            sample.add(bits[is_here], sizes[is_here])
+        self.nearest.add(bits, sizes)
+
+
 def choose_documents(
-    folder: Path, sources: Sequence[MixtureSource], config: BuildConfig, total: TaskReceipt, id_bytes: int
+    folder: Path,
+    sources: Sequence[MixtureSource],
+    config: BuildConfig,
+    total: TaskReceipt,
+    id_bytes: int,
+    removed: Path | None,
 ) -> Choice:
     """Decide what is used of each source.
 
-    folder: that of the lists, which gets the files of shared keys; id_bytes: of a token in a shard. total: of all map
+    folder: that of the lists, which gets the files of shared keys; id_bytes: of a token in a shard. removed: the file
+    of keys that are not used, see `ReduceRules`. total: of all map
     tasks; its digest, counts of copies and samples become those of what is used. With `keep_duplicates` each
     copy belongs to the source in which it is. Raises InputError if nothing is used.
     """
     counting = _Counting(folder, sources, config, total.lists, id_bytes)
+    counting.removed = None if removed is None else map_u64(removed)
     limits = counting.find_limits()
     counting.count_all(Limits.divide(limits))
     return counting.finish(limits, total)
@@ -127,13 +164,12 @@ class _Counting:
         id_bytes: int,
     ) -> None:
         self._folder, self._sources, self._config, self._lists = folder, sources, config, lists
-        self._seed, self._id_bytes = np.uint64(config.examples.seed), id_bytes
+        self._seed, self._used = np.uint64(config.examples.seed), UsedSizes(config, id_bytes)
+        self.removed: np.ndarray | None = None  # keys of documents that are not used, ascending
         # Of each source: documents, tokens, used documents, used tokens, as in SourceCounts.
         self._counts = np.zeros((4, len(sources)), np.int64)
-        self._num_bytes = np.zeros(len(SPLITS), np.int64)
-        self._num_copies = self._copied_tokens = self._digest = 0
+        self._num_copies = self._copied_tokens = 0
         self._has_shared = False
-        self._samples, self._nearest = {split: SizeSample() for split in SPLITS}, make_nearest()
 
     def read(self) -> Iterator[_Listed]:
         """All documents, in ranges of keys."""
@@ -159,9 +195,9 @@ class _Counting:
         budgets = {source.number: source.tokens for source in self._sources if source.tokens is not None}
         counts = {number: np.zeros(1 << _BUCKET_BITS, np.int64) for number in budgets}
         for listed in self.read() if budgets else ():
-            choices = choice_keys(self._seed, listed.keys)
+            choices, own = choice_keys(self._seed, listed.keys), listed.is_own & ~self._find_removed(listed.keys)
             for number, buckets in counts.items():
-                is_here = listed.is_own & (listed.sources == number)
+                is_here = own & (listed.sources == number)
                 rows = (choices[is_here] >> np.uint64(64 - _BUCKET_BITS)).astype(np.int64)
                 np.add.at(buckets, rows, listed.tokens[is_here].astype(np.int64))
         for number, tokens in budgets.items():
@@ -187,32 +223,24 @@ class _Counting:
         own = listed.is_own
         self._num_copies += int(np.count_nonzero(~own))
         self._copied_tokens += int(listed.tokens[~own].sum())
+        own = own & ~self._find_removed(listed.keys)
         keys, sources, tokens = listed.keys[own], listed.sources[own], listed.tokens[own].astype(np.int64)
         passes = limits.count_passes(sources, choice_keys(self._seed, keys)).astype(np.int64)
         used = passes > 0
         for counts, values in zip(self._counts, (1, tokens, used, tokens * passes), strict=True):
             np.add.at(counts, sources, values)
-        self._measure_used(keys[used], tokens[used], passes[used])
+        self._used.add(keys[used], tokens[used], passes[used])
 
-    def _measure_used(self, keys: np.ndarray, tokens: np.ndarray, passes: np.ndarray) -> None:
-        config = self._config.examples
-        rows = -(-tokens // config.max_tokens)  # as few as the tokens fill: an estimate, as that of the bytes
-        masked = (tokens * config.mask_prob).astype(np.int64)
-        sizes = passes * measure_rows(rows, tokens + rows * SPECIALS_PER_PAIR, masked, self._id_bytes)
-        bits = split_keys(self._seed, keys)
-        is_validation = bits < threshold(self._config.validation_fraction)
-        np.add.at(self._num_bytes, is_validation.astype(np.int64), sizes)  # in the order of SPLITS
-        self._digest = (self._digest + int(keys.sum(dtype=np.uint64))) % _KEYS
-        for sample, is_here in zip(self._samples.values(), (~is_validation, is_validation), strict=True):
-            sample.add(bits[is_here], sizes[is_here])
-        self._nearest.add(bits, sizes)
+    def _find_removed(self, keys: np.ndarray) -> np.ndarray:
+        """Which documents are not used in any case: bool."""
+        return np.zeros(len(keys), bool) if self.removed is None else find_keys(keys, self.removed)[0]
 
     def finish(self, limits: Sequence[int], total: TaskReceipt) -> Choice:
-        if not self._nearest.count():
+        if not self._used.nearest.count():
             raise InputError("the mixture uses no document; raise the weights or budgets of its sources")
-        total.documents_digest = self._digest
+        total.documents_digest = self._used.digest
         total.counts.update(duplicate_documents=self._num_copies, duplicate_tokens=self._copied_tokens)
-        total.samples, total.nearest = self._samples, self._nearest
+        total.samples, total.nearest = self._used.samples, self._used.nearest
         return Choice(
             seed=int(self._seed),
             limits=Limits.divide(limits),
@@ -220,7 +248,7 @@ class _Counting:
             counts=tuple(
                 SourceCounts(limit, *counts) for limit, counts in zip(limits, self._counts.T.tolist(), strict=True)
             ),
-            num_bytes=dict(zip(SPLITS, self._num_bytes.tolist(), strict=True)),
+            num_bytes=dict(zip(SPLITS, self._used.num_bytes.tolist(), strict=True)),
         )
 
 

@@ -1,6 +1,7 @@
 """Lists of documents: those of a mixture, by which reduce learns whose they are, and those that training leaves out.
 
-A map task of a mixture, or of inputs for validation, writes a list beside its sorted runs. The file is uint64
+A map task of a mixture, or of inputs for validation, writes a list beside its sorted runs; where near-duplicates are
+dropped, each task does, because sizes must be counted again without them. The file is uint64
 throughout: the keys of the documents in ascending order, then their tokens of text, in the same order. Copies are
 listed too, and documents that are not used. What training leaves out becomes one file of sorted keys, which reduce maps
 into memory.
@@ -17,23 +18,35 @@ import numpy as np
 
 from albert_data.config import ExampleConfig
 from albert_data.corpus.sources import ONE_PASS, MixtureSource
+from albert_data.corpus.tasks import ReadTask
 from albert_data.data import Documents
+from albert_data.dedup.sorted_columns import SortedFile, merge_columns, write_columns
 from albert_data.draws import choice_keys
-from albert_data.errors import OutputError
 from albert_data.storage import find_storage
 
 RANGE_DOCUMENTS = 1 << 20  # read at once: keys are random, so lists are read by ranges of keys, in bounded memory
-_U64_BYTES = 8
-_KEYS = 2**64
+VALIDATION_PLACE = 0
 _LEFT_OUT = "left-out.documents"
 
 
 class DocumentList(NamedTuple):
-    """A list on the disk. name: of the file; source: its number."""
+    """A list on the disk. name: of the file; source: the number of its source, see `find_place`."""
 
     name: str
     source: int
     num_documents: int
+
+    @property
+    def file(self) -> SortedFile:
+        return SortedFile(self.name, 2, self.num_documents)
+
+
+def find_place(task: ReadTask) -> int:
+    """The place of a task's documents among all: of several that are alike, one of the first place stays.
+
+    In a mixture it is the number of the source. In other builds the inputs for validation come before all others.
+    """
+    return task.source.number if task.source else VALIDATION_PLACE + (not task.is_validation)
 
 
 def list_documents(documents: Documents) -> np.ndarray:
@@ -45,29 +58,8 @@ def list_documents(documents: Documents) -> np.ndarray:
 
 def write_list(folder: Path, task: str, source: int, parts: Sequence[np.ndarray]) -> DocumentList:
     """Write the list of a task. parts: of its blocks, as `list_documents` returns them."""
-    listed = np.concatenate(parts, axis=1)
-    listed = listed[:, np.argsort(listed[0], kind="stable")]
-    name = f"{task}.documents"
-    with find_storage(folder).create(folder / name, sync=False) as file:
-        file.write(np.ascontiguousarray(listed).data)
-    return DocumentList(name, source, listed.shape[1])
-
-
-def map_list(folder: Path, listed: DocumentList) -> np.ndarray:
-    """The content of a list: uint64, [2, num_documents]. It takes memory only while it is used.
-
-    Raises OutputError if the file is truncated.
-    """
-    content = map_u64(folder / listed.name)
-    if len(content) != 2 * listed.num_documents:
-        raise OutputError(f"{folder / listed.name} is cut short; start again with --overwrite")
-    return content.reshape(2, -1)
-
-
-def map_u64(path: Path) -> np.ndarray:
-    """A file as uint64, mapped into memory."""
-    content = find_storage(path).map(path)
-    return np.frombuffer(content, np.uint64, len(content) // _U64_BYTES)
+    file = write_columns(folder, f"{task}.documents", np.concatenate(parts, axis=1))
+    return DocumentList(file.name, source, file.num_rows)
 
 
 class Listed(NamedTuple):
@@ -79,16 +71,10 @@ class Listed(NamedTuple):
 
 
 def read_lists(folder: Path, lists: Sequence[DocumentList]) -> Iterator[Listed]:
-    """The documents of all lists, a range of keys after another; within a range they are in no order."""
-    num_ranges = max(1, sum(item.num_documents for item in lists) // RANGE_DOCUMENTS)
-    bounds = np.array([number * _KEYS // num_ranges for number in range(1, num_ranges)], np.uint64)
-    cuts = [[0, *np.searchsorted(map_list(folder, item)[0], bounds), item.num_documents] for item in lists]
-    for number in range(num_ranges):
-        parts = []
-        for item, (begin, end) in zip(lists, (at[number : number + 2] for at in cuts), strict=True):
-            keys, tokens = map_list(folder, item)[:, begin:end]
-            parts.append((keys, np.full(len(keys), item.source), tokens))
-        yield Listed(*map(np.concatenate, zip(*parts, strict=True)))
+    """The documents of all lists by their keys, a range of these after another."""
+    sources = np.array([item.source for item in lists], np.int64)
+    for keys, tokens, at in merge_columns(folder, [item.file for item in lists], RANGE_DOCUMENTS):
+        yield Listed(keys, sources[at.astype(np.int64)], tokens)
 
 
 def write_left_out(folder: Path, lists: Sequence[DocumentList]) -> Path:
@@ -128,19 +114,22 @@ class Limits(NamedTuple):
         return passes
 
 
+def name_source(documents: Documents, source: MixtureSource) -> Documents:
+    """The documents with the number of their source as source code: shards of a mixture name it, not the language."""
+    numbers = np.full(len(documents.document_keys), source.number, np.uint32)
+    return dataclasses.replace(documents, source_codes=numbers)
+
+
 def choose_passes(
     documents: Documents, source: MixtureSource | None, config: ExampleConfig
 ) -> Iterator[tuple[Documents, int]]:
     """Yield the documents of each pass, and its number: those that the source uses so often.
 
-    source: None for a build without a mixture: there, all documents are used in all passes. The source codes of
-    documents are replaced by the number of their source, since that is what shards of a mixture tell of a row.
+    source: None for a build without a mixture: there, all documents are used in all passes.
     """
     if source is None:
         yield from ((documents, number) for number in range(config.dupe_factor))
         return
-    numbers = np.full(len(documents.document_keys), source.number, np.uint32)
-    documents = dataclasses.replace(documents, source_codes=numbers)
     (whole, rest), keys = divmod(source.count_limit(config.dupe_factor), ONE_PASS), documents.document_keys
     for number in range(whole):
         yield documents, number

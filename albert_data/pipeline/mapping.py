@@ -6,7 +6,7 @@ The receipt is written last. A task with a receipt is finished, and a resumed bu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,13 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import batch_documents, clean_documents
 from albert_data.corpus.tasks import ReadTask
 from albert_data.data import Documents, Lines
+from albert_data.dedup.parts import PartWriter
+from albert_data.dedup.signatures import choose_bands
 from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.jobs.receipts import write_receipt
-from albert_data.pipeline.document_lists import choose_passes, list_documents, write_list
+from albert_data.pipeline.document_lists import choose_passes, find_place, list_documents, name_source, write_list
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.row_buffer import RowKeys, RowScratch
 from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, merge_runs, sort_rows, write_sorted_run
@@ -64,27 +66,34 @@ class MapJob:
         syncs: bool = False,
         merges: bool = False,
     ) -> None:
-        self._config, self._tokenizer, self._syncs, self._merges = config, tokenizer, syncs, merges
+        self.config, self._tokenizer, self._syncs, self._merges = config, tokenizer, syncs, merges
         self._plan_hash = plan_hash
         self._runs, self._receipts = runs, receipts
         self._scratch = RowScratch(tokenizer.id_dtype)
         self._word_rule = tokenizer.word_rule(config.examples)  # how pieces form words, the units of masking
 
     def __call__(self, task: ReadTask) -> TaskReceipt:
-        with machine_scratch() if self._merges else nullcontext(self._runs) as folder:
-            return self._map(task, folder)
+        with machine_scratch() if self._merges else nullcontext(self._runs) as folder, ExitStack() as files:
+            bands = choose_bands(self.config.similarity) if self.config.drop_near_duplicates else None
+            signing = PartWriter(self._runs, self._name(task), find_place(task), bands, files) if bands else None
+            return self._map(task, folder, signing)
 
-    def _map(self, task: ReadTask, folder: Path) -> TaskReceipt:
-        """folder: where sorted runs are written first."""
+    def _map(self, task: ReadTask, folder: Path, signing: PartWriter | None) -> TaskReceipt:
+        """folder: where sorted runs are written first; signing: where near-duplicates are dropped."""
         receipt = TaskReceipt(fingerprint=self._plan_hash + task.fingerprint)
-        damage = Damage(strict=self._config.text.strict)
+        damage = Damage(strict=self.config.text.strict)
         held: list[KeyedRows] = []
         listed: list[np.ndarray] = []
         for block in receipt.seconds.time_each("read", task.read(damage)):
-            for documents in self.read(block, damage, receipt, task.text):
-                if task.source is not None or task.is_validation:
+            for lines, documents in self.read(block, damage, receipt, task.text):
+                if task.source is not None:
+                    documents = name_source(documents, task.source)
+                if task.source is not None or task.is_validation or signing:
                     listed.append(list_documents(documents))
-                for chosen, pass_index in choose_passes(documents, task.source, self._config.examples):
+                if signing:
+                    with receipt.seconds.time("sign"):
+                        signing.add(lines, documents)
+                for chosen, pass_index in choose_passes(documents, task.source, self.config.examples):
                     held.append(self.make_rows(chosen, pass_index, receipt.seconds))
                     if sum(part.examples.input_ids.nbytes for part in held) >= RUN_BYTES:
                         self._write_run(task, held, receipt, folder)
@@ -95,8 +104,9 @@ class MapJob:
         if self._merges and has_several:
             self._merge_runs(task, receipt, folder)
         if any(part.size for part in listed):
-            number = task.source.number if task.source else 0
-            receipt.lists.append(write_list(self._runs, self._name(task), number, listed))
+            receipt.lists.append(write_list(self._runs, self._name(task), find_place(task), listed))
+        if signing:
+            receipt.parts = signing.finish()
         receipt.damage = damage
         receipt.counts += damage.layout
         if self._syncs:
@@ -107,12 +117,12 @@ class MapJob:
 
     def read(
         self, block: Block, damage: Damage, receipt: TaskReceipt, config: TextConfig | None = None
-    ) -> Iterator[Documents]:
+    ) -> Iterator[tuple[Lines, Documents]]:
         """Tokenise the documents of a block, a part at a time, and count them.
 
         config: how its task is read; None for the settings of the build.
         """
-        config = config or self._config.text
+        config = config or self.config.text
         stages = receipt.seconds
         with stages.time("clean"):
             cleaned = clean_documents(block, config, damage)
@@ -124,11 +134,11 @@ class MapJob:
             num_empty = _count_documents(lines, documents, receipt)
             for _ in range(num_empty):
                 damage.add("no_tokens", block.path, block.find_place(0))
-            yield documents
+            yield lines, documents
 
     def make_rows(self, documents: Documents, pass_index: int, stages: Stages) -> KeyedRows:
         """Make the masked rows of one pass, with their keys."""
-        config, tokenizer = self._config.examples, self._tokenizer
+        config, tokenizer = self.config.examples, self._tokenizer
         with stages.time("pair"):
             pairs = make_pairs(documents, tokenizer.specials, self._word_rule, config, pass_index)
         with stages.time("mask"):
@@ -151,7 +161,7 @@ class MapJob:
         """Replace the runs of a task by one in the build's folder."""
         with receipt.seconds.time("write runs"):
             name = f"{self._name(task)}-all.run"
-            runs, keep_copies = [folder / run for run in receipt.runs], self._config.keep_duplicates
+            runs, keep_copies = [folder / run for run in receipt.runs], self.config.keep_duplicates
             dropped = merge_runs(runs, self._runs / name, self._scratch, folder, keep_copies=keep_copies)
         receipt.runs, receipt.dropped = [name], receipt.dropped.add(dropped)
         receipt.least = {name: min(receipt.least.values())} if receipt.least else {}
@@ -159,9 +169,9 @@ class MapJob:
     def _write_run(self, task: ReadTask, held: list[KeyedRows], receipt: TaskReceipt, folder: Path) -> None:
         with receipt.seconds.time("sort"):
             keys = join_keys(held)
-            row_split_keys = split_keys(np.uint64(self._config.examples.seed), keys.document_keys)
-            is_validation = (row_split_keys < threshold(self._config.validation_fraction)) | task.is_validation
-            rows = sort_rows(held, keys, is_validation, self._scratch, keep_copies=self._config.keep_duplicates)
+            row_split_keys = split_keys(np.uint64(self.config.examples.seed), keys.document_keys)
+            is_validation = (row_split_keys < threshold(self.config.validation_fraction)) | task.is_validation
+            rows = sort_rows(held, keys, is_validation, self._scratch, keep_copies=self.config.keep_duplicates)
         if len(keys.indices):
             name = f"{self._name(task)}-{len(receipt.runs):03d}.run"
             with receipt.seconds.time("write runs"):

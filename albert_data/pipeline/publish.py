@@ -42,6 +42,7 @@ from albert_data.tokenizer.model import Tokenizer
 
 _DROPPED_COUNTS = ("duplicate_documents", "duplicate_tokens")
 _LEFT_OUT_COUNTS = ("left_out_documents", "left_out_tokens")
+_NEAR_DUPLICATE_COUNTS = ("near_duplicate_documents", "near_duplicate_tokens")
 
 
 def make_manifest(
@@ -56,6 +57,7 @@ def make_manifest(
     splits = {split: _describe_split(split, shards, config.examples.task) for split in SPLITS}
     names = [field.name for field in dataclasses.fields(Counts)]
     missing = set(_DROPPED_COUNTS if config.keep_duplicates else ())
+    missing |= set() if config.drop_near_duplicates else set(_NEAR_DUPLICATE_COUNTS)
     missing |= set() if any(item.split for item in plan.inputs) else set(_LEFT_OUT_COUNTS)
     manifest = Manifest(
         albert_data_version=plan.version,
@@ -81,6 +83,7 @@ def make_manifest(
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),
         sources=tuple(total.sources) or None,
         words=FileEntry(file=WORDS_FILE, sha256=tokenizer.words_sha256) if tokenizer.words_sha256 else None,
+        near_duplicates=total.near_duplicates,
         label_names=config.examples.task.label_names,
     )
     if plan.mixture is not None and choice is not None:

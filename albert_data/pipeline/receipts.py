@@ -13,13 +13,15 @@ from typing import Any
 
 from albert_data.config import MIN_VALIDATION
 from albert_data.corpus.damage import Damage
+from albert_data.dedup.near_duplicates import NearDuplicates
+from albert_data.dedup.parts import SignedPart
 from albert_data.jobs.receipts import read_receipt
 from albert_data.languages import name_sources
 from albert_data.pipeline.document_lists import DocumentList
 from albert_data.pipeline.row_buffer import Dropped
 from albert_data.pipeline.sizes import SizeSample
 from albert_data.pipeline.stages import Stages
-from albert_data.shards.manifest import SPLITS
+from albert_data.shards.manifest import SPLITS, NearDuplicateEntry
 from albert_data.storage import FILE, find_kind
 
 
@@ -36,7 +38,7 @@ def make_nearest(text: str = "") -> SizeSample:
 class TaskReceipt:
     """What one map task made, or several together.
 
-    runs: file names of sorted runs; lists: of a mixture's lists of documents (see document_lists.py).
+    runs: file names of sorted runs; lists: of lists of documents (see document_lists.py); parts: of signed documents.
     counts: documents, sentences, text_bytes, tokens; the counts of corpus/layout.py; rows, tokens and masked of each
     split, under names like train_rows.
     documents_digest: the sum of the keys of documents with rows, modulo 2**64. A sum does not depend on the order.
@@ -45,12 +47,14 @@ class TaskReceipt:
     their split (see shard_plan.py). least: of each sorted run, the least split key of a row that lies under train.
     source_codes: of documents with rows; empty where the build has one language.
     dropped: copies that were dropped before a run was written.
+    near_duplicates: decided when all tasks are finished; no receipt on the disk has them.
     seconds: of each stage.
     """
 
     fingerprint: str = ""
     runs: list[str] = field(default_factory=list)
     lists: list[DocumentList] = field(default_factory=list)
+    parts: list[SignedPart] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     damage: Damage = field(default_factory=Damage)
     documents_digest: int = 0
@@ -59,16 +63,18 @@ class TaskReceipt:
     least: dict[str, int] = field(default_factory=dict)
     source_codes: set[int] = field(default_factory=set)
     dropped: Dropped = Dropped()
+    near_duplicates: NearDuplicateEntry | None = None
     seconds: Stages = field(default_factory=Stages)
 
     @property
     def files(self) -> list[str]:
-        """The names of the sorted runs and of the lists."""
-        return [*self.runs, *(item.name for item in self.lists)]
+        """The names of all files in the folder of the runs."""
+        return [*self.runs, *(item.name for item in self.lists), *(name for part in self.parts for name in part.files)]
 
     def add(self, other: TaskReceipt) -> None:
         self.runs += other.runs
         self.lists += other.lists
+        self.parts += other.parts
         self.counts += other.counts
         self.damage.merge(other.damage)
         self.documents_digest = (self.documents_digest + other.documents_digest) % 2**64
@@ -88,6 +94,11 @@ class TaskReceipt:
         self.dropped = self.dropped.add(dropped)
         self.documents_digest = (self.documents_digest - self.dropped.digest) % 2**64
         self.counts.update(duplicate_documents=self.dropped.documents, duplicate_tokens=self.dropped.tokens)
+
+    def remove(self, found: NearDuplicates) -> None:
+        """Take near-duplicates out of the digest, and count them."""
+        self.documents_digest = (self.documents_digest - found.digest) % 2**64
+        self.counts.update(near_duplicate_documents=found.documents.total(), near_duplicate_tokens=found.tokens.total())
 
     def leave_out(self, dropped: Dropped) -> None:
         """Take the documents that training left out out of the digest, and count them."""
@@ -117,6 +128,7 @@ class TaskReceipt:
             "nearest": make_nearest(values["nearest"]),
             "source_codes": set(values["source_codes"]),
             "lists": [DocumentList(*item) for item in values["lists"]],
+            "parts": [SignedPart(*item) for item in values["parts"]],
             "dropped": Dropped(*values["dropped"]),
             "seconds": Stages(values["seconds"]),
         }
@@ -124,9 +136,7 @@ class TaskReceipt:
 
 
 def read_task_receipt(path: Path, runs: Path) -> TaskReceipt | None:
-    """The receipt of a finished task whose sorted runs and lists are all there; None otherwise."""
+    """The receipt of a finished task whose files are all there; None otherwise."""
     found = read_receipt(path)
-    names = [*found["runs"], *(name for name, *_ in found["lists"])] if found else []
-    if found is None or not all(find_kind(runs / name) == FILE for name in names):
-        return None
-    return TaskReceipt.from_values(found)
+    receipt = TaskReceipt.from_values(found) if found else None
+    return receipt if receipt and all(find_kind(runs / name) == FILE for name in receipt.files) else None

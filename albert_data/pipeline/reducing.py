@@ -19,10 +19,11 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.data import Examples
+from albert_data.dedup.sorted_columns import map_u64
 from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.pipeline import shard_plan
 from albert_data.pipeline.choosing import find_kept, read_shared
-from albert_data.pipeline.document_lists import find_keys, map_u64
+from albert_data.pipeline.document_lists import find_keys
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.row_buffer import (
     Dropped,
@@ -181,6 +182,7 @@ class _Merge:
         self._sources = np.array(rules.sources, np.uint32) if rules.sources else None
         self._shared = None if rules.choice is None else read_shared(rules.choice)
         self._left_out = None if rules.left_out is None or split != "train" else map_u64(rules.left_out)
+        self._removed = None if rules.removed is None else map_u64(rules.removed)
         self.dropped = self.left_out = Dropped()
 
     def read(self, bounds: list[int]) -> Iterator[Slice]:
@@ -197,6 +199,8 @@ class _Merge:
             is_out, _ = find_keys(found.keys.document_keys[order], self._left_out)
             self.left_out = self.left_out.add(count_dropped(records, found.starts[order[is_out]]))
             order = order[~is_out]
+        if self._removed is not None:  # counted before, each document once: so after what is dropped as equal
+            order = order[~find_keys(found.keys.document_keys[order], self._removed)[0]]
         keys, starts = found.keys.shuffle_keys[order], found.starts[order]
         inner = np.searchsorted(keys, np.array(bounds[1:-1], np.uint64)).tolist()
         for begin, end in pairwise([0, *inner, len(order)]):

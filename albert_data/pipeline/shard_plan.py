@@ -99,8 +99,8 @@ class ReduceRules:
     """The settings of the reduce stage.
 
     sources: source codes, in the order of the manifest's `sources`.
-    choice: which rows of a mixture are kept; None for other builds. left_out: the file with the keys of the documents
-    whose rows training does not get; None if it gets all.
+    choice: which rows of a mixture are kept; None for other builds. removed, left_out: the files with the keys of the
+    documents that no split gets, and that training does not get; None if there are none.
     """
 
     id_dtype: type[Any]
@@ -110,6 +110,7 @@ class ReduceRules:
     sources: tuple[int, ...]
     choice: Choice | None = None
     left_out: Path | None = None
+    removed: Path | None = None
 
 
 def find_move(total: TaskReceipt, config: BuildConfig) -> Move | None:

@@ -12,12 +12,14 @@ from albert_data.wording import format_share
 STAGES = (
     "read",
     "clean",
+    "sign",
     "segment",
     "tokenise",
     "pair",
     "mask",
     "sort",
     "write runs",
+    "compare",
     "merge runs",
     "write shards",
 )

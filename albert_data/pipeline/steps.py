@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from hashlib import sha256
@@ -18,6 +19,8 @@ from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import STDIN, Input, count_bytes, list_samples
 from albert_data.corpus.tasks import ReadTask, read_tasks
+from albert_data.dedup.near_duplicates import find_near_duplicates
+from albert_data.dedup.sorted_columns import map_u64
 from albert_data.draws import shuffle_keys
 from albert_data.errors import InputError
 from albert_data.files import to_json
@@ -25,8 +28,8 @@ from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.jobs.progress import Progress
 from albert_data.pipeline.build_folder import BuildFolder
-from albert_data.pipeline.choosing import Choice, choose_documents
-from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, map_u64, write_left_out
+from albert_data.pipeline.choosing import Choice, UsedSizes, choose_documents
+from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, VALIDATION_PLACE, find_keys, read_lists, write_left_out
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.mixed_sources import check_lists, describe_budgets, list_sources
@@ -34,10 +37,12 @@ from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
 from albert_data.pipeline.reducing import GroupJob, ReduceJob, ReduceReceipt, read_reduce_receipt
 from albert_data.pipeline.row_buffer import Dropped
 from albert_data.pipeline.shard_plan import ReduceRules, ReduceTask, find_move, group_tasks, plan_reduce
+from albert_data.pipeline.similar_texts import TextReader
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.warming import Warming
-from albert_data.shards.manifest import SPLITS, Plan
-from albert_data.storage import find_storage
+from albert_data.shards.manifest import SPLITS, NearDuplicateEntry, Plan
+from albert_data.storage import find_storage, is_remote
+from albert_data.storage.scratch import machine_scratch
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.vocab.folder import is_saved, save_vocabulary
 from albert_data.vocab.learning import learn_vocabulary, missing_labels, no_document
@@ -176,8 +181,11 @@ def decide(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> ReduceRule
     sizes without left-out documents, then in `reduce_rows` the copies and rows that the merge dropped.
     """
     sources = list_sources(build.inputs)
-    choice = _choose(build, total, tokenizer) if sources else None
+    removed = _drop_near_duplicates(build, total, tokenizer) if build.config.drop_near_duplicates else None
+    choice = _choose(build, total, tokenizer, removed) if sources else None
     left_out = _leave_out(build, total) if any(item.is_validation for item in build.inputs) else None
+    if removed and not sources:
+        _count_again(build, total, tokenizer, removed)
     return ReduceRules(
         id_dtype=tokenizer.id_dtype,
         compression=build.config.compression,
@@ -186,13 +194,44 @@ def decide(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> ReduceRule
         sources=tuple(total.sources.values()) if choice is None else tuple(range(len(sources))),
         choice=choice,
         left_out=left_out,
+        removed=removed,
     )
 
 
-def _choose(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> Choice:
+def _drop_near_duplicates(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> Path | None:
+    """Find and count the documents that are similar to one that stays. Returns the file of their keys."""
+    runs, config = build.work.runs, build.config
+    build.progress.start("comparing documents", None, "")
+    place = machine_scratch() if is_remote(runs) else nullcontext(runs)
+    with place as scratch, build.stages.time("compare"):
+        found = find_near_duplicates(runs, total.parts, config.similarity, scratch)
+    total.remove(found)
+    reader, sources = TextReader(runs, total.runs, tokenizer, config.examples), list_sources(build.inputs)
+    names = {source.number: source.name for source in sources} or {code: name for name, code in total.sources.items()}
+    total.near_duplicates = NearDuplicateEntry(
+        sources={name: found.documents[code] for code, name in sorted(names.items())} or None,
+        examples=tuple(map(reader.describe, found.examples)),
+    )
+    return found.path
+
+
+def _count_again(build: Build, total: TaskReceipt, tokenizer: Tokenizer, removed: Path) -> None:
+    """Count sizes without removed documents, in a build without a mixture."""
+    used, keys_removed = UsedSizes(build.config, np.dtype(tokenizer.id_dtype).itemsize), map_u64(removed)
+    for listed in read_lists(build.work.runs, total.lists):
+        order = np.lexsort((listed.sources, listed.keys))
+        keys, first = np.unique(listed.keys[order], return_index=True)  # of equal documents the first source's
+        stays = ~find_keys(keys, keys_removed)[0]
+        first = order[first[stays]]
+        is_given = listed.sources[first] == VALIDATION_PLACE
+        used.add(keys[stays], listed.tokens[first].astype(np.int64), 1, is_given)
+    total.samples, total.nearest = used.samples, used.nearest
+
+
+def _choose(build: Build, total: TaskReceipt, tokenizer: Tokenizer, removed: Path | None) -> Choice:
     """What is used of each source of a mixture."""
     sources, id_bytes = list_sources(build.inputs), np.dtype(tokenizer.id_dtype).itemsize
-    choice = choose_documents(build.work.runs, sources, build.config, total, id_bytes)
+    choice = choose_documents(build.work.runs, sources, build.config, total, id_bytes, removed)
     build.tell(describe_budgets(sources, choice))
     return choice
 
@@ -202,7 +241,7 @@ def _leave_out(build: Build, total: TaskReceipt) -> Path:
     for split, what in (("train", "training"), ("validation", "validation")):
         if not total.counts[f"{split}_rows"]:
             raise InputError(f"no document of the {what} inputs gives a token; give files with text in them")
-    path = write_left_out(build.work.runs, total.lists)
+    path = write_left_out(build.work.runs, [item for item in total.lists if item.source == VALIDATION_PLACE])
     keys, seed = map_u64(path), np.uint64(build.config.examples.seed)
     for begin in range(0, len(keys), RANGE_DOCUMENTS):
         some = keys[begin : begin + RANGE_DOCUMENTS]

@@ -10,6 +10,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.tasks import WARMING_BLOCK, compile_reading
 from albert_data.data import Examples
+from albert_data.dedup.near_duplicates import compile_comparing
 from albert_data.draws import split_keys
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.mapping import MapJob
@@ -37,8 +38,10 @@ class Warming:
         self.tokenizer.compile_rare()
         for text in self.texts:
             list(self.job.read(WARMING_BLOCK, Damage(), TaskReceipt(), text))
+        if self.job.config.drop_near_duplicates:
+            compile_comparing()
         parts = self.job.read(WARMING_BLOCK, Damage(), TaskReceipt())
-        rows = _sort_and_take([self.job.make_rows(documents, 0, Stages()) for documents in parts])
+        rows = _sort_and_take([self.job.make_rows(documents, 0, Stages()) for _, documents in parts])
         if self.exchange is not None:
             self.exchange(rows, np.zeros(len(rows), np.uint64))
 

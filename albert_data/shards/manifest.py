@@ -161,6 +161,7 @@ class Counts:
     inner_lines, wrapped_lines, short_documents: whether text looks wrapped, documents too short (corpus/layout.py)
     duplicate_documents, duplicate_tokens: dropped as copies, None where copies were kept
     left_out_documents, left_out_tokens: that training lacks because validation has them, None without such inputs
+    near_duplicate_documents, near_duplicate_tokens: dropped as similar, None where these are not looked for
     """
 
     documents: Count
@@ -174,6 +175,32 @@ class Counts:
     duplicate_tokens: Count | None = None
     left_out_documents: Count | None = None
     left_out_tokens: Count | None = None
+    near_duplicate_documents: Count | None = None
+    near_duplicate_tokens: Count | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearDuplicate:
+    """A document that was dropped, and the similar one that stays.
+
+    dropped, kept: their keys, in hexadecimal
+    similarity: of their sets of shingles
+    dropped_text, kept_text: the words around their first difference; empty where there are no rows to read them from
+    """
+
+    dropped: str
+    kept: str
+    similarity: float
+    dropped_text: str
+    kept_text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearDuplicateEntry:
+    """sources: how many documents of each were dropped, None in builds of one source; examples: some of them."""
+
+    sources: Mapping[str, Count] | None = None
+    examples: tuple[NearDuplicate, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +254,7 @@ class Manifest(Versions):
         where the rows have no such column
     words: the word list, None in builds without one
     mixture: its sources, None for other builds
+    near_duplicates: what was dropped as similar, None where that is not looked for
     label_names: what the values of `sop_label` say, from 0 on; None for 0 in order, 1 swapped, and without a task
     card: None until it is made
     manifest_sha256: the hash of all other values, None where the file lacks it
@@ -249,6 +277,7 @@ class Manifest(Versions):
     sources: tuple[str, ...] | None = None
     words: FileEntry | None = None
     mixture: tuple[MixedSource, ...] | None = None
+    near_duplicates: NearDuplicateEntry | None = None
     label_names: tuple[str, ...] | None = None
     card: FileEntry | None = None
     manifest_sha256: str | None = None

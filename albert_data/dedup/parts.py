@@ -1,0 +1,135 @@
+"""What map tasks write of each document, so that similar ones can be found when all are known.
+
+A task writes parts of about 131,072 documents, each of them three files:
+
+    NAME.signed      uint64: the columns of `SignedDocuments`, one after another
+    NAME.bands       sorted columns: the hash of a band, and which of the documents it is of
+    NAME.shingles    uint32: the shingles of all documents, one after another
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from albert_data.data import Documents, Lines
+from albert_data.dedup.shingles import hash_shingles
+from albert_data.dedup.signatures import Bands, make_signatures
+from albert_data.dedup.sorted_columns import SortedFile, map_u64, write_columns
+from albert_data.errors import OutputError
+from albert_data.storage import find_storage
+
+PART_DOCUMENTS = 1 << 17
+SHINGLE_BYTES = 4
+_LENGTH_BITS = 48  # of a rank
+
+
+class SignedPart(NamedTuple):
+    """A part on the disk: its name without the ending, its documents, and the bands of each."""
+
+    name: str
+    num_documents: int
+    num_bands: int
+
+    @property
+    def files(self) -> list[str]:
+        return [f"{self.name}.{kind}" for kind in ("signed", "bands", "shingles")]
+
+    @property
+    def bands(self) -> SortedFile:
+        return SortedFile(f"{self.name}.bands", 2, self.num_documents * self.num_bands)
+
+
+class SignedDocuments(NamedTuple):
+    """Documents of a part: uint64 [N] each.
+
+    ranks: of two similar documents, that of the lower rank stays: the place of its source << 48, plus what is lower
+        for longer texts
+    begins, counts: of its shingles in the part
+    source_codes: see `Lines`; tokens: of its text
+    """
+
+    keys: np.ndarray
+    ranks: np.ndarray
+    begins: np.ndarray
+    counts: np.ndarray
+    source_codes: np.ndarray
+    tokens: np.ndarray
+
+
+class PartWriter:
+    """Writes the parts of one task.
+
+    place: of its source in the order in which documents stay; files: closes the open file, also if the task fails.
+    """
+
+    def __init__(self, folder: Path, task: str, place: int, bands: Bands, files: ExitStack) -> None:
+        self._folder, self._task, self._place, self._bands, self._files = folder, task, place, bands, files
+        self._parts: list[SignedPart] = []
+        self._begin_part()
+
+    def _begin_part(self) -> None:
+        self._file: BinaryIO | None = None
+        self._documents: list[np.ndarray] = []
+        self._signatures: list[np.ndarray] = []
+        self._num_shingles = 0
+
+    def add(self, lines: Lines, documents: Documents) -> None:
+        """Sign the documents that have tokens; lines and documents hold the same ones."""
+        tokens = np.diff(documents.sentence_offsets[documents.document_offsets])
+        bounds = lines.line_offsets[lines.document_offsets]
+        shingles, offsets = hash_shingles(lines.utf8, bounds)
+        codes = documents.source_codes
+        columns = SignedDocuments(
+            keys=documents.document_keys,
+            ranks=np.uint64(self._place + 1 << _LENGTH_BITS) - np.diff(bounds).astype(np.uint64),
+            begins=(offsets[:-1] + self._num_shingles).astype(np.uint64),
+            counts=np.diff(offsets).astype(np.uint64),
+            source_codes=np.zeros(len(tokens), np.uint64) if codes is None else codes.astype(np.uint64),
+            tokens=tokens.astype(np.uint64),
+        )
+        if self._file is None:
+            name = f"{self._task}-{len(self._parts):03d}.shingles"
+            self._file = self._files.enter_context(find_storage(self._folder).create(self._folder / name, sync=False))
+        self._file.write(shingles.data)
+        self._num_shingles += len(shingles)
+        self._documents.append(np.stack(columns)[:, tokens > 0])
+        self._signatures.append(make_signatures(shingles, offsets, self._bands)[tokens > 0])
+        if sum(part.shape[1] for part in self._documents) >= PART_DOCUMENTS:
+            self._end_part()
+
+    def finish(self) -> list[SignedPart]:
+        self._end_part()
+        return self._parts
+
+    def _end_part(self) -> None:
+        self._files.close()  # the shingles get their name
+        documents = np.concatenate(self._documents, axis=1) if self._documents else np.zeros((0, 0))
+        if num_documents := documents.shape[1]:
+            part = SignedPart(f"{self._task}-{len(self._parts):03d}", num_documents, self._bands.num_bands)
+            signatures = np.concatenate(self._signatures)
+            numbers = np.repeat(np.arange(num_documents, dtype=np.uint64), self._bands.num_bands)
+            write_columns(self._folder, part.bands.name, np.stack([signatures.ravel(), numbers]))
+            with find_storage(self._folder).create(self._folder / f"{part.name}.signed", sync=False) as file:
+                file.write(np.ascontiguousarray(documents).data)
+            self._parts.append(part)
+        self._begin_part()
+
+
+def map_documents(folder: Path, part: SignedPart) -> SignedDocuments:
+    """The documents of a part. They take memory only while they are used."""
+    path = folder / f"{part.name}.signed"
+    content = map_u64(path)
+    if len(content) != len(SignedDocuments._fields) * part.num_documents:
+        raise OutputError(f"{path} is cut short; start again with --overwrite")
+    return SignedDocuments(*content.reshape(-1, part.num_documents))
+
+
+def read_shingles(folder: Path, part: SignedPart, begin: int, out: np.ndarray) -> None:
+    """Fill `out` (uint32) with the shingles of a part from number `begin` on."""
+    path = folder / f"{part.name}.shingles"
+    if find_storage(folder).read_into(path, begin * SHINGLE_BYTES, out.data.cast("B")) < out.nbytes:
+        raise OutputError(f"{path} is cut short; start again with --overwrite")

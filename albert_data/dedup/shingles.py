@@ -1,0 +1,179 @@
+"""The shingles of documents: hashes of every few consecutive words, by which texts are compared.
+
+In: documents of canonical text. Out: 32 bits for each shingle. The similarity of two documents is the Jaccard
+similarity of their sets of shingles (Broder 1997): of all shingles that one of them has, the share that both have.
+
+    "a rose is a rose is" -> "a rose is a rose", "rose is a rose is"
+
+A word is what stands between white space. In scripts without spaces each character counts as a word, and a shingle that
+begins with one has 7 of them instead of 5: then two texts share about as many by chance. Of all shingles, 2.4 % occur
+again elsewhere in 1,300 chapters of English books, and 2.6 % in 1,495 of Chinese ones (6 characters: 6.2 %).
+A document of fewer words is one shingle.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from albert_data.character_bits import UNSPACED, character_properties
+from albert_data.draws import mix
+from albert_data.kernels import (
+    U64,
+    Pointer,
+    count_trailing_zeros,
+    find_bytes,
+    helper,
+    kernel,
+    load_u64,
+    multiply_and_fold,
+    pointer,
+    rarely,
+)
+from albert_data.utf8 import read_character
+
+SHINGLE_WORDS, SHINGLE_CHARACTERS = 5, 7
+_PADDING = 64 + 8  # bytes after the text that may be read
+# Sets of bytes as find_bytes takes them. All characters of scripts without spaces have three bytes or four: the first
+# is 0xE0 or above.
+_SPACES = (np.uint8(0), np.uint8(ord(" ")), np.uint8(1))
+_LINE_FEEDS = (np.uint8(0), np.uint8(ord("\n")), np.uint8(1))
+_LONG = (np.uint8(0), np.uint8(0xE0), np.uint8(0x20))
+_0, _1, _32, _ALL = U64(0), U64(1), U64(32), U64(2**64 - 1)
+_FACTOR, _STEP = U64(0x9E3779B97F4A7C15), U64(0xD6E8FEB86659FD93)  # odd, with about as many ones as zeros
+
+
+@cache
+def _find_unspaced() -> np.ndarray:
+    """Whether each code point belongs to a script without spaces: bool."""
+    return (character_properties() & UNSPACED).astype(bool)
+
+
+def hash_shingles(utf8: np.ndarray, document_bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The shingles of documents of canonical text, in order, copies included: uint32, and their offsets: int64.
+
+    document_bounds: int64 [D + 1], in bytes.
+
+    >>> text = b"a rose is a rose is a rose\\n"
+    >>> shingles, _ = hash_shingles(np.frombuffer(text, np.uint8), np.array([0, len(text)]))
+    >>> len(shingles), len(set(shingles.tolist()))  # "a rose is a rose" stands there twice
+    (4, 3)
+    """
+    padded = np.append(utf8, np.zeros(_PADDING, np.uint8))
+    # A word has a byte at least, and white space after it; a character that counts as a word has three.
+    most = int(np.diff(document_bounds).max(initial=0)) // 2 + 1
+    values = np.empty(len(utf8) // 2 + len(document_bounds), np.uint32)
+    offsets = fill_shingles(
+        padded, document_bounds, _find_unspaced(), np.empty(most, np.uint64), np.empty(most, np.bool_), values
+    )
+    return values[: offsets[-1]], offsets
+
+
+@kernel
+def fill_shingles(
+    utf8: np.ndarray,
+    document_bounds: np.ndarray,
+    is_unspaced: np.ndarray,
+    words: np.ndarray,
+    is_character: np.ndarray,
+    values: np.ndarray,
+) -> np.ndarray:
+    """Write the shingles of all documents to `values`, and return their offsets.
+
+    words, is_character: scratch buffers for the words of one document, and whether each is a lone character.
+    """
+    text, offsets = pointer(utf8), np.zeros(len(document_bounds), np.int64)
+    for document in range(len(document_bounds) - 1):
+        num_words = find_words(
+            text, document_bounds[document], document_bounds[document + 1], is_unspaced, words, is_character
+        )
+        offsets[document + 1] = join_words(words[:num_words], is_character, values, offsets[document])
+    return offsets
+
+
+@helper
+def find_words(
+    text: Pointer, begin: int, end: int, is_unspaced: np.ndarray, words: np.ndarray, is_character: np.ndarray
+) -> int:
+    """Write the hash of each word of a document, and return how many there are. White space ends each."""
+    count, has_long = 0, False
+    for at in range(begin, end, 64):
+        inside = _ALL if at + 64 <= end else (_1 << U64(end - at)) - _1
+        ends = (find_bytes(text, at, *_SPACES) | find_bytes(text, at, *_LINE_FEEDS)) & inside
+        long = find_bytes(text, at, *_LONG)
+        while ends:
+            lowest = ends & (~ends + _1)
+            word_end = at + count_trailing_zeros(ends)
+            if rarely(has_long or (long & (lowest - _1)) != _0):
+                count = divide_word(text, begin, word_end, is_unspaced, words, is_character, count)
+            elif word_end > begin:
+                words[count], is_character[count] = hash_text(text, begin, word_end), False
+                count += 1
+            begin, has_long = word_end + 1, False
+            long, ends = long & ~(lowest - _1), ends ^ lowest
+        has_long = has_long or long != _0
+    return count
+
+
+@helper
+def divide_word(
+    text: Pointer,
+    begin: int,
+    end: int,
+    is_unspaced: np.ndarray,
+    words: np.ndarray,
+    is_character: np.ndarray,
+    count: int,
+) -> int:
+    """Write the hashes of what stands between two white spaces: words, and characters of scripts without spaces."""
+    at = begin
+    while at < end:
+        code, after = read_character(text, at)
+        if is_unspaced[code]:
+            if at > begin:
+                words[count], is_character[count] = hash_text(text, begin, at), False
+                count += 1
+            words[count], is_character[count] = hash_text(text, at, after), True
+            count, begin = count + 1, after
+        at = after
+    if end > begin:
+        words[count], is_character[count] = hash_text(text, begin, end), False
+        count += 1
+    return count
+
+
+@helper
+def hash_text(text: Pointer, begin: int, end: int) -> U64:
+    """A hash of some bytes, eight at a time."""
+    state = U64(end - begin) * _FACTOR
+    while begin + 8 <= end:
+        state = multiply_and_fold(state ^ load_u64(text, begin), _STEP)
+        begin += 8
+    if begin < end:
+        rest = load_u64(text, begin) & ((_1 << U64(8 * (end - begin))) - _1)
+        state = multiply_and_fold(state ^ rest, _STEP)
+    return state
+
+
+@helper
+def join_words(words: np.ndarray, is_character: np.ndarray, values: np.ndarray, count: int) -> int:
+    """Write the shingles of a document behind `count` others, and return how many there are then."""
+    num_words, first = len(words), count
+    for begin in range(num_words):
+        end = begin + (SHINGLE_CHARACTERS if is_character[begin] else SHINGLE_WORDS)
+        if end <= num_words:
+            values[count] = hash_words(words, begin, end)
+            count += 1
+    if count == first and num_words:
+        values[count] = hash_words(words, 0, num_words)
+        count += 1
+    return count
+
+
+@helper
+def hash_words(words: np.ndarray, begin: int, end: int) -> np.uint32:
+    state = _0
+    for word in range(begin, end):
+        state = state * _FACTOR + words[word]
+    return np.uint32(mix(state) >> _32)

@@ -1,0 +1,99 @@
+"""Sorting on the disk: files of sorted columns, and their merge in bounded memory.
+
+A file holds uint64 columns, one after another, whose rows are sorted by the first column, and where that is equal by
+the next ones. Several files are merged a range of the first column after another.
+
+    key     3 5 5 9 ...
+    value   7 0 1 4 ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_data.errors import OutputError
+from albert_data.storage import find_storage
+
+ROWS_AT_ONCE = 1 << 20
+_SAMPLES = 64  # of each range: by them its bounds are chosen
+_U64_BYTES = 8
+
+
+class SortedFile(NamedTuple):
+    """A file of sorted columns: its name, and what it holds."""
+
+    name: str
+    num_columns: int
+    num_rows: int
+
+
+def sort_columns(columns: np.ndarray) -> np.ndarray:
+    """The same rows, sorted: uint64 [columns, rows]."""
+    order = np.argsort(columns[0], kind="stable")
+    first = columns[0][order]
+    is_tie = first[1:] == first[:-1]
+    # Mostly few are equal; only these are sorted by the other columns.
+    tied = np.flatnonzero(np.append(is_tie, False) | np.append(False, is_tie)) if len(first) else order
+    rows = order[tied]
+    order[tied] = rows[np.lexsort([column[rows] for column in columns[::-1]])]
+    return np.ascontiguousarray(columns[:, order])
+
+
+def write_columns(folder: Path, name: str, columns: np.ndarray) -> SortedFile:
+    """Sort and write columns. columns: uint64 [columns, rows]."""
+    with find_storage(folder).create(folder / name, sync=False) as file:
+        file.write(sort_columns(columns).data)
+    return SortedFile(name, *columns.shape)
+
+
+def map_columns(folder: Path, file: SortedFile) -> np.ndarray:
+    """The content of a file: uint64 [columns, rows]. It takes memory only while it is used.
+
+    Raises OutputError if the file is truncated.
+    """
+    content = map_u64(folder / file.name)
+    if len(content) != file.num_columns * file.num_rows:
+        raise OutputError(f"{folder / file.name} is cut short; start again with --overwrite")
+    return content.reshape(file.num_columns, file.num_rows)
+
+
+def map_u64(path: Path) -> np.ndarray:
+    """A file as uint64, mapped into memory."""
+    content = find_storage(path).map(path)
+    return np.frombuffer(content, np.uint64, len(content) // _U64_BYTES)
+
+
+def merge_columns(folder: Path, files: Sequence[SortedFile], rows_at_once: int = ROWS_AT_ONCE) -> Iterator[np.ndarray]:
+    """The rows of all files, sorted, a range of the first column after another: uint64 [columns + 1, rows].
+
+    The last column is the number of the row's file. A range has about `rows_at_once` rows, or more where the first
+    column is equal in more: these rows are never divided.
+    """
+    bounds = _choose_bounds(folder, files, rows_at_once)
+    cuts = [[0, *np.searchsorted(map_columns(folder, file)[0], bounds), file.num_rows] for file in files]
+    for number in range(len(bounds) + 1):
+        parts = []
+        for at, (file, cut) in enumerate(zip(files, cuts, strict=True)):
+            begin, end = cut[number : number + 2]
+            if end > begin:
+                part = map_columns(folder, file)[:, begin:end]
+                parts.append(np.concatenate([part, np.full((1, end - begin), at, np.uint64)]))
+        if parts:
+            yield sort_columns(np.concatenate(parts, axis=1))
+
+
+def _choose_bounds(folder: Path, files: Sequence[SortedFile], rows_at_once: int) -> np.ndarray:
+    """Values of the first column between which about `rows_at_once` rows lie: uint64, ascending."""
+    num_ranges = sum(file.num_rows for file in files) // rows_at_once
+    if num_ranges < 2:
+        return np.zeros(0, np.uint64)
+    step, skipped, samples = max(1, rows_at_once // _SAMPLES), 0, []
+    for file in files:  # every `step`-th row of all files one after another
+        samples.append(map_columns(folder, file)[0, skipped::step])
+        skipped = (skipped - file.num_rows) % step
+    found = np.sort(np.concatenate(samples))
+    return np.unique(found[:: max(1, len(found) // num_ranges)][1:])

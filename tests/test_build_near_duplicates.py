@@ -1,0 +1,180 @@
+"""`drop_near_duplicates`: a build is as if only the documents that stay had been given, whatever holds them."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import build_fixtures as fixtures
+import dedup_reference
+import mixture_fixtures as mixtures
+import pytest
+from build_fixtures import InlineEngine, InterruptedEngine, PicklingEngine, digest_shards, run_build
+from mixture_fixtures import Mixed
+
+from albert_data.config import BuildConfig
+from albert_data.corpus.inputs import find_inputs
+from albert_data.errors import ConfigError
+from albert_data.jobs.engine import Engine, MultiprocessEngine
+from albert_data.pipeline.build import build_shards
+from albert_data.shards.manifest import Manifest
+from albert_data.shards.reader import open_shards
+from albert_data.tokenizer.model import Tokenizer
+
+
+def make_similar(documents: Sequence[str]) -> list[str]:
+    """Documents, and longer copies of every third, with a line before or after."""
+    return [*documents, *(f"{one}\nRead by {number}." for number, one in enumerate(documents[::3]))]
+
+
+def rank(documents: Sequence[str]) -> list[str]:
+    def size(one: str) -> int:
+        return len("\n".join(" ".join(line.split()) for line in one.splitlines()).encode())
+
+    return sorted(set(documents), key=lambda one: (-size(one), fixtures.document_key(one)))
+
+
+ORIGINALS = fixtures.make_documents(90, seed=11)
+DOCUMENTS = make_similar(ORIGINALS)
+STAYING = [one for one, similar in dedup_reference.find_staying(rank(DOCUMENTS), 0.8).items() if similar is None]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tasks() -> Iterator[None]:
+    with fixtures.small_tasks(1 << 12):
+        yield
+
+
+@pytest.fixture(scope="module")
+def reference(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build of the documents that stay."""
+    folder = tmp_path_factory.mktemp("staying")
+    fixtures.write_corpus(folder / "in", STAYING, "txt", random.Random(0))
+    run_build(folder / "in", folder / "out", tokenizer)
+    return folder / "out"
+
+
+def check(out: Path, reference: Path, documents: Sequence[str] = DOCUMENTS) -> Manifest:
+    assert digest_shards(out) == digest_shards(reference)
+    found, wanted = open_shards(out).manifest, open_shards(reference).manifest
+    assert (found.documents_digest, found.splits) == (wanted.documents_digest, wanted.splits)
+    counts = found.counts
+    assert counts.near_duplicate_documents == len(set(documents)) - len(STAYING)
+    dropped = (counts.duplicate_tokens or 0) + (counts.near_duplicate_tokens or 0)
+    assert counts.tokens - dropped == wanted.counts.tokens - (wanted.counts.duplicate_tokens or 0)
+    return found
+
+
+def test_the_documents_of_these_tests_are_similar():
+    assert 20 <= len(DOCUMENTS) - len(STAYING) <= 30
+
+
+@pytest.mark.parametrize("layout", fixtures.LAYOUTS)
+def test_a_build_is_that_of_the_documents_that_stay_in_any_layout(
+    layout: str, reference: Path, tokenizer: Tokenizer, tmp_path: Path
+):
+    fixtures.write_corpus(tmp_path / "in", [*DOCUMENTS, *DOCUMENTS[40:100]], layout, random.Random(layout))
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, drop_near_duplicates=True)
+    check(tmp_path / "out", reference)
+
+
+@pytest.mark.parametrize(
+    "engine", [MultiprocessEngine(1), MultiprocessEngine(2), PicklingEngine()], ids=["1 worker", "2", "pickling"]
+)
+def test_any_engine_drops_the_same(engine: Engine, reference: Path, tokenizer: Tokenizer, tmp_path: Path):
+    fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "mixed", random.Random(5))
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, engine, drop_near_duplicates=True)
+    check(tmp_path / "out", reference)
+
+
+@pytest.mark.parametrize("results", [1, 7, 22])
+def test_a_killed_build_resumes_to_the_same_manifest(results: int, tokenizer: Tokenizer, tmp_path: Path):
+    fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(5))
+    settings = {"drop_near_duplicates": True, "num_shards": 6}
+    run_build(tmp_path / "in", tmp_path / "whole", tokenizer, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        run_build(tmp_path / "in", tmp_path / "out", tokenizer, InterruptedEngine(results), **settings)
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, **settings)
+    assert (tmp_path / "out/manifest.json").read_bytes() == (tmp_path / "whole/manifest.json").read_bytes()
+    assert not (tmp_path / "out/.build").exists()
+
+
+def test_examples_show_where_two_documents_differ(tokenizer: Tokenizer, tmp_path: Path):
+    fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(5))
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, drop_near_duplicates=True, max_seq_len=256)
+    manifest = open_shards(tmp_path / "out").manifest
+    assert manifest.near_duplicates
+    examples = manifest.near_duplicates.examples
+    by_key = {f"{fixtures.document_key(one):016x}": one for one in DOCUMENTS}
+    assert len(examples) == 20
+    for pair in examples:
+        dropped, kept = by_key[pair.dropped], by_key[pair.kept]
+        assert dropped not in STAYING
+        assert kept in STAYING
+        assert pair.similarity == dedup_reference.measure_similarity(dropped, kept)
+        assert re.fullmatch(re.escape(pair.dropped_text) + r" Read by \d+\.", pair.kept_text)
+    assert manifest.near_duplicates.sources is None
+
+
+def test_an_earlier_source_of_a_mixture_keeps_its_documents_and_weights_come_later(
+    tokenizer: Tokenizer, tmp_path: Path
+):
+    longer = [f"{one}\nRead by me." for one in ORIGINALS[::3]]
+    sources = [Mixed(documents=ORIGINALS, weight=0.5), Mixed(documents=longer)]
+    path = mixtures.write_mixture(tmp_path / "all", sources)
+    report = mixtures.build_mixture(path, tmp_path / "out", tokenizer, drop_near_duplicates=True)
+    similar = {
+        new
+        for new, old in zip(longer, ORIGINALS[::3], strict=True)
+        if dedup_reference.measure_similarity(new, old) >= 0.8
+    }
+    assert report.manifest.near_duplicates
+    assert report.manifest.near_duplicates.sources == {"source 0": 0, "source 1": len(similar)}
+    rest = [Mixed(documents=ORIGINALS, weight=0.5), Mixed(documents=[one for one in longer if one not in similar])]
+    mixtures.build_mixture(mixtures.write_mixture(tmp_path / "rest", rest), tmp_path / "wanted", tokenizer)
+    assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "wanted")
+    assert report.manifest.documents_digest == open_shards(tmp_path / "wanted").manifest.documents_digest
+
+
+def test_documents_for_validation_stay_and_training_lacks_what_is_similar(tokenizer: Tokenizer, tmp_path: Path):
+    longer = [f"{one}\nRead by me." for one in ORIGINALS[:20]]
+    train = [*longer, *ORIGINALS[15:]]  # some are similar, some equal
+    for name, some in (("train", train), ("held", ORIGINALS[:20])):
+        fixtures.write_corpus(tmp_path / name, some, "txt", random.Random(1))
+    config = fixtures.make_config(drop_near_duplicates=True, validation_fraction=0)
+    inputs = find_inputs([str(tmp_path / "train")], text=config.text, validation=[str(tmp_path / "held")])
+    manifest = build_shards(inputs, tmp_path / "out", tokenizer, config, InlineEngine()).manifest
+    similar = [
+        new for new, old in zip(longer, ORIGINALS, strict=False) if dedup_reference.measure_similarity(new, old) >= 0.8
+    ]
+    assert manifest.counts.near_duplicate_documents == len(similar) > 10
+    assert manifest.counts.left_out_documents == 5
+    keys = {split: {row.document_key for row in open_shards(tmp_path / "out", split)} for split in manifest.splits}
+    assert keys["validation"] == set(map(fixtures.document_key, ORIGINALS[:20]))
+    assert keys["train"] == set(map(fixtures.document_key, train)) - keys["validation"] - set(
+        map(fixtures.document_key, similar)
+    )
+
+
+def test_nothing_similar_changes_nothing(tokenizer: Tokenizer, tmp_path: Path):
+    fixtures.write_corpus(tmp_path / "in", STAYING, "txt", random.Random(5))
+    for name, drops in (("plain", False), ("dropping", True)):
+        run_build(tmp_path / "in", tmp_path / name, tokenizer, drop_near_duplicates=drops)
+    assert digest_shards(tmp_path / "plain") == digest_shards(tmp_path / "dropping")
+    assert open_shards(tmp_path / "plain").manifest.near_duplicates is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"drop_near_duplicates": True, "similarity": 0.4}, "similarity is 0.4; allowed are 0.5 to 1.0"),
+        ({"drop_near_duplicates": True, "similarity": 1.01}, "similarity is 1.01"),
+        ({"similarity": 0.7}, "which only drop_near_duplicates uses"),
+        ({"drop_near_duplicates": True, "keep_duplicates": True}, "leave out keep_duplicates"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings: dict, message: str):
+    with pytest.raises(ConfigError, match=message):
+        BuildConfig(**settings)

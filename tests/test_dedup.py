@@ -1,0 +1,305 @@
+"""Shingles, signatures, sorting on the disk, and which of similar documents stays: each against plain Python."""
+
+from __future__ import annotations
+
+import random
+from contextlib import ExitStack
+from pathlib import Path
+
+import dedup_reference as reference
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xxhash import xxh3_64_intdigest
+
+from albert_data.data import Documents, Lines
+from albert_data.dedup import near_duplicates, parts, sorted_columns
+from albert_data.dedup.near_duplicates import NearDuplicates, find_near_duplicates
+from albert_data.dedup.parts import PartWriter
+from albert_data.dedup.shingles import hash_shingles
+from albert_data.dedup.signatures import Bands, choose_bands, make_signatures
+from albert_data.dedup.sorted_columns import merge_columns, write_columns
+from albert_data.dedup.staying import MOST_STAYING, BucketedDocuments, Buckets, HashSet, choose_staying
+from albert_data.errors import OutputError
+
+# ---- shingles ----
+
+WORDS = st.text(st.sampled_from("ab.é’“我们。ไทย가\U00020000"), min_size=1, max_size=70)
+LINES = st.lists(st.lists(WORDS, min_size=1, max_size=12).map(" ".join), min_size=1, max_size=4)
+
+
+def encode(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Texts as canonical text, and their bounds."""
+    data = [f"{text}\n".encode() for text in texts]
+    return np.frombuffer(b"".join(data), np.uint8), np.cumsum([0, *map(len, data)])
+
+
+@given(st.lists(LINES.map("\n".join), min_size=1, max_size=4))
+def test_shingles_are_those_of_plain_python(texts: list[str]):
+    shingles, offsets = hash_shingles(*encode(texts))
+    wanted = [list(reference.find_shingles(text)) for text in texts]
+    assert np.diff(offsets).tolist() == [len(some) for some in wanted]
+    # Two are equal if and only if their words are.
+    pairs = set(zip(shingles.tolist(), (shingle for some in wanted for shingle in some), strict=True))
+    assert len(pairs) == len({value for value, _ in pairs}) == len({shingle for _, shingle in pairs})
+
+
+def test_shingles_depend_on_the_text_alone_and_not_on_where_it_stands():
+    text = "A “long” line with 我们学习中文 and enough words to fill more than one block of sixty-four bytes"
+    alone, _ = hash_shingles(*encode([text]))
+    for before in range(70):
+        shingles, offsets = hash_shingles(*encode(["x" * (before + 1), text]))
+        assert shingles[offsets[1] :].tolist() == alone.tolist()
+
+
+def test_layout_does_not_matter():
+    text = "one two three four five six seven"
+    first, second = (hash_shingles(*encode([one]))[0].tolist() for one in (text, text.replace(" ", "\n")))
+    assert first == second
+
+
+# ---- signatures ----
+
+
+@given(st.lists(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=11), min_size=1, max_size=5), st.randoms())
+def test_a_signature_depends_on_the_set_of_shingles_alone(sets: list[list[int]], rng: random.Random):
+    def sign(lists: list[list[int]]) -> list[list[int]]:
+        values = np.array([value for some in lists for value in some], np.uint32)
+        return make_signatures(values, np.cumsum([0, *map(len, lists)]), Bands(3, 2)).tolist()
+
+    assert sign([rng.sample(some + some, 2 * len(some)) for some in sets]) == sign(sets)
+
+
+@pytest.mark.parametrize("similarity", [0.5, 0.65, 0.8, 0.9])
+def test_bands_find_as_many_pairs_as_the_formula_says(similarity: float):
+    rng, num_pairs, size = np.random.default_rng(7), 3000, 400
+    common = round(2 * size * similarity / (1 + similarity))
+    own = size - common
+    values = rng.integers(0, 2**32, (num_pairs, common + 2 * own), dtype=np.uint32)
+    offsets = np.arange(num_pairs + 1) * size
+    bands = choose_bands(similarity)
+    first = make_signatures(values[:, :size].ravel(), offsets, bands)
+    second = make_signatures(np.delete(values, np.s_[:own], axis=1)[:, -size:].ravel(), offsets, bands)
+    share = (first == second).any(axis=1).mean()
+    agree = (first == second).mean()
+    exact = common / (size + own)
+    assert agree == pytest.approx(exact**bands.num_rows, abs=4 * (exact**bands.num_rows / num_pairs) ** 0.5)
+    assert share >= 0.98
+
+
+# ---- sorting on the disk ----
+
+ROWS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2**64 - 1)), max_size=40)
+
+
+@given(files=st.lists(ROWS, max_size=5), rows_at_once=st.integers(1, 100))
+def test_merged_files_give_all_rows_sorted_and_divide_no_equal_ones(files, rows_at_once, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("columns")
+    written = [
+        write_columns(folder, str(number), np.array(rows, np.uint64).reshape(-1, 2).T)
+        for number, rows in enumerate(files)
+    ]
+    blocks = [block.T.tolist() for block in merge_columns(folder, written, rows_at_once)]
+    assert [row for block in blocks for row in block] == sorted(
+        [*row, number] for number, rows in enumerate(files) for row in rows
+    )
+    firsts = [{row[0] for row in block} for block in blocks]
+    assert sum(map(len, firsts)) == len(set().union(*firsts))
+
+
+def test_a_merge_holds_about_as_many_rows_as_is_asked(tmp_path: Path):
+    rng = np.random.default_rng(1)
+    files = [write_columns(tmp_path, str(i), rng.integers(0, 2**64, (2, 50), dtype=np.uint64)) for i in range(40)]
+    assert max(block.shape[1] for block in merge_columns(tmp_path, files, 200)) < 500
+
+
+def test_a_file_that_is_cut_short_is_an_error(tmp_path: Path):
+    file = write_columns(tmp_path, "a", np.zeros((2, 3), np.uint64))
+    (tmp_path / "a").write_bytes(b"\0" * 40)
+    with pytest.raises(OutputError, match="cut short"):
+        list(merge_columns(tmp_path, [file]))
+
+
+# ---- who stays ----
+
+
+def compare(sets: list[list[int]], buckets: list[list[int]], similarity: float, batch: int) -> list[int]:
+    """For each document the number of the one to which it is similar, or -1; they come in batches."""
+    state = Buckets.empty(8, sum(map(len, buckets)))
+    old, kept, found = np.zeros(0, np.uint32), [], []
+    for begin in range(0, len(sets), batch):
+        some, mine = sets[begin : begin + batch], buckets[begin : begin + batch]
+        flat = np.array([value for one in some for value in one], np.uint32)
+        some_documents = BucketedDocuments(
+            np.cumsum([0, *map(len, mine)]),
+            np.array([number for one in mine for number in one], np.int64),
+            np.cumsum([0, *map(len, some)]),
+            flat,
+        )
+        new = np.empty(len(flat), np.uint32)
+        similar_to, _, num_new = choose_staying(some_documents, state, similarity, old, new, HashSet.empty(8))
+        old = np.concatenate([old, new[:num_new]])
+        for i, number in enumerate(similar_to.tolist()):
+            found.append(number if number < 0 else kept[number])
+            kept += [begin + i] if number < 0 else []
+    return found
+
+
+def compare_slowly(sets: list[list[int]], buckets: list[list[int]], similarity: float) -> list[bool]:
+    """Whether each stays."""
+    held: dict[int, list[set[int]]] = {}
+    stays = []
+    for some, mine in zip(sets, buckets, strict=True):
+        own = set(some)
+        others = [other for number in mine for other in held.get(number, [])]
+        stays.append(all(len(own & other) / len(own | other) < similarity for other in others))
+        for number in mine if stays[-1] else ():
+            if len(held.setdefault(number, [])) < MOST_STAYING:
+                held[number].append(own)
+    return stays
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.integers(0, 6), min_size=1, max_size=8), st.sets(st.integers(0, 7), min_size=1)),
+        min_size=1,
+        max_size=40,
+    ),
+    st.sampled_from([0.5, 0.6, 0.8, 1.0]),
+    st.integers(1, 9),
+)
+def test_documents_are_compared_with_those_of_their_buckets_that_stayed(documents, similarity, batch):
+    sets, buckets = [some for some, _ in documents], [sorted(mine) for _, mine in documents]
+    found = compare(sets, buckets, similarity, batch)
+    assert [number < 0 for number in found] == compare_slowly(sets, buckets, similarity)
+    for some, number in zip(sets, found, strict=True):
+        if number >= 0:
+            assert found[number] < 0
+            assert len({*some} & {*sets[number]}) / len({*some} | {*sets[number]}) >= similarity
+
+
+# ---- all of it ----
+
+
+def find(folder: Path, tasks: list[list[str]], similarity: float, places: list[int] | None = None) -> NearDuplicates:
+    """Find the near-duplicates among the texts of several tasks."""
+    signed = []
+    for number, texts in enumerate(tasks):
+        utf8, bounds = encode(texts)
+        keys = np.array([xxh3_64_intdigest(f"{text}\n".encode()) for text in texts], np.uint64)
+        at = np.arange(len(texts) + 1)
+        lines = Lines(utf8=utf8, line_offsets=bounds, document_offsets=at, document_keys=keys)
+        documents = Documents(
+            ids=np.zeros(len(texts), np.uint16),
+            sentence_offsets=at,
+            is_heading=np.zeros(len(texts), bool),
+            document_offsets=at,
+            document_keys=keys,
+        )
+        with ExitStack() as files:
+            place = places[number] if places else 0
+            writer = PartWriter(folder, f"task-{number}", place, choose_bands(similarity), files)
+            for row in range(len(texts)):
+                writer.add(_take(lines, row), _take_tokens(documents, row))
+            signed += writer.finish()
+    return find_near_duplicates(folder, signed, similarity, folder)
+
+
+def _take(lines: Lines, row: int) -> Lines:
+    begin, end = lines.line_offsets[row : row + 2]
+    return Lines(
+        utf8=lines.utf8[begin:end],
+        line_offsets=np.array([0, end - begin]),
+        document_offsets=np.array([0, 1]),
+        document_keys=lines.document_keys[row : row + 1],
+    )
+
+
+def _take_tokens(documents: Documents, row: int) -> Documents:
+    return Documents(
+        ids=documents.ids[row : row + 1],
+        sentence_offsets=np.array([0, 1]),
+        is_heading=documents.is_heading[row : row + 1],
+        document_offsets=np.array([0, 1]),
+        document_keys=documents.document_keys[row : row + 1],
+    )
+
+
+def make_similar(rng: random.Random, count: int) -> list[str]:
+    """Texts of 60 to 200 words, and copies of some with few of their words changed, so that 0.9 are the same."""
+    texts = []
+    for _ in range(count):
+        words = [f"w{rng.randrange(10_000)}" for _ in range(rng.randint(60, 200))]
+        texts.append(" ".join(words))
+        for _ in range(rng.choice([0, 0, 1, 3])):
+            copy = list(words)
+            copy[rng.randrange(len(copy))] = "changed"
+            texts.append(" ".join(copy))
+    return texts
+
+
+def read_dropped(found: NearDuplicates) -> set[int]:
+    return set(np.fromfile(found.path, np.uint64).tolist()) if found.path else set()
+
+
+def rank(texts: set[str]) -> list[str]:
+    return sorted(texts, key=lambda text: (-len(text.encode()), xxh3_64_intdigest(f"{text}\n".encode())))
+
+
+@settings(max_examples=20)
+@given(rng=st.randoms(use_true_random=False), num_tasks=st.integers(1, 4), small=st.booleans())
+def test_of_similar_documents_the_longest_stays_in_any_layout(rng, num_tasks, small, tmp_path_factory):
+    texts = make_similar(rng, 12)
+    tasks = [[*texts[i::num_tasks], *rng.sample(texts, 3)] for i in range(num_tasks)]
+    with pytest.MonkeyPatch.context() as patch:
+        if small:  # several parts, files and batches
+            patch.setattr(parts, "PART_DOCUMENTS", 5)
+            patch.setattr(near_duplicates, "ROWS_AT_ONCE", 7)
+            patch.setattr(near_duplicates, "_BATCH_SHINGLES", 300)
+            patch.setattr(sorted_columns, "_SAMPLES", 7)
+        found = find(tmp_path_factory.mktemp("near"), tasks, 0.8)
+    staying = reference.find_staying(rank(set(texts)), 0.8)
+    dropped = {xxh3_64_intdigest(f"{text}\n".encode()) for text, other in staying.items() if other is not None}
+    assert read_dropped(found) == dropped
+    assert found.documents.total() == len(dropped)
+    assert found.digest == sum(dropped) % 2**64
+    by_key = {xxh3_64_intdigest(f"{text}\n".encode()): text for text in texts}
+    for pair in found.examples:
+        assert pair.kept not in dropped
+        assert pair.similarity == reference.measure_similarity(by_key[pair.dropped], by_key[pair.kept]) >= 0.8
+
+
+def test_the_first_source_keeps_its_documents_though_they_are_shorter(tmp_path: Path):
+    text = " ".join(f"w{i}" for i in range(80))
+    found = find(tmp_path, [[f"{text} and more of it"], [text]], 0.8, places=[1, 0])
+    assert read_dropped(found) == {xxh3_64_intdigest(f"{text} and more of it\n".encode())}
+
+
+def test_similar_to_a_dropped_document_is_no_reason_to_go(tmp_path: Path):
+    words = [f"w{i}" for i in range(104)]  # 100 shingles
+    first, second, third = (" ".join(words[at : at + 104 - 15]) for at in (0, 7, 15))
+    assert reference.measure_similarity(first, third) < 0.8 <= reference.measure_similarity(second, third)
+    found = find(tmp_path, [[f"{first} a b c d e f", f"{second} a b c", third]], 0.7)
+    wanted = reference.find_staying(rank({f"{first} a b c d e f", f"{second} a b c", third}), 0.7)
+    assert len(read_dropped(found)) == sum(other is not None for other in wanted.values()) == 1
+
+
+@pytest.mark.parametrize("similar", [True, False], ids=["copies", "0.6 similar"])
+def test_many_documents_of_one_template_take_linear_time(similar: bool, tmp_path: Path):
+    """Each is compared with few, although all share a bucket."""
+    rng, num_documents = random.Random(3), 3000
+    template = [f"w{i}" for i in range(84)]
+    texts = []
+    for number in range(num_documents):
+        own = [f"d{number}-{i}" for i in range(5 if similar else 20)]
+        texts.append(" ".join([*template, *own]))
+    compared = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            near_duplicates, "choose_staying", lambda *some: compared.append(some[1]) or choose_staying(*some)
+        )
+        found = find(tmp_path, [rng.sample(texts, num_documents)], 0.8)
+    assert found.documents.total() == (num_documents - 1 if similar else 0)
+    # No document has more entries than the bands, and no bucket more than it may hold.
+    assert max(buckets.sizes.max() for buckets in compared) <= MOST_STAYING
