@@ -23,7 +23,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from albert_data.dedup.parts import SHINGLE_BYTES, SignedPart, map_documents, read_shingles
+from albert_data.dedup.parts import SHINGLE_BYTES, ShingleReader, SignedPart, map_documents
 from albert_data.dedup.shingles import hash_shingles
 from albert_data.dedup.signatures import Bands, make_signatures
 from albert_data.dedup.sorted_columns import ROWS_AT_ONCE, SortedFile, merge_columns, sort_columns, write_columns
@@ -206,6 +206,7 @@ class _Comparing:
         self, folder: Path, parts: Sequence[SignedPart], similarity: float, buckets: Buckets, sets: BinaryIO
     ) -> None:
         self._folder, self._parts, self._similarity = folder, parts, similarity
+        self._reader = ShingleReader(folder, parts)
         self._buckets, self._sets, self._table = buckets, sets, HashSet.empty(0)
         # Key and place of each document that stayed.
         self._kept_keys, self._kept_places = (np.zeros(len(buckets.stayed), np.uint64) for _ in range(2))
@@ -217,7 +218,8 @@ class _Comparing:
         documents = self._find_documents(rows[:, begins])
         for first, end in _make_batches(documents.counts):
             some = documents.take(slice(first, end))
-            shingles, shingle_offsets = self._read_shingles(some)
+            parts = (some.places >> _NUMBER_BITS).astype(np.int64)
+            shingles, shingle_offsets = self._reader.read(parts, some.begins, some.counts.astype(np.int64))
             at = bounds[first : end + 1]
             bucketed = BucketedDocuments(at - at[0], buckets[at[0] : at[-1]], shingle_offsets, shingles)
             similar_to, similarities = self._decide(bucketed)
@@ -272,19 +274,6 @@ class _Comparing:
                 column[inside] for column in (documents.begins, documents.counts, documents.tokens)
             )
         return _Located(keys, codes, places, begins, counts, tokens)
-
-    def _read_shingles(self, documents: _Located) -> tuple[np.ndarray, np.ndarray]:
-        """The shingles of documents, and their offsets."""
-        offsets = np.append(0, np.cumsum(documents.counts.astype(np.int64)))
-        shingles = np.empty(offsets[-1], np.uint32)
-
-        def read(i: int) -> None:
-            part = self._parts[int(documents.places[i] >> _NUMBER_BITS)]
-            read_shingles(self._folder, part, int(documents.begins[i]), shingles[offsets[i] : offsets[i + 1]])
-
-        for _ in find_storage(self._folder).at_once(read, range(len(documents.keys))):
-            pass
-        return shingles, offsets
 
 
 def _make_batches(counts: np.ndarray) -> Iterator[tuple[int, int]]:

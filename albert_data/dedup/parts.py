@@ -9,6 +9,7 @@ A task writes parts of about 131,072 documents, each of them three files:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -20,7 +21,7 @@ from albert_data.dedup.shingles import hash_shingles
 from albert_data.dedup.signatures import Bands, make_signatures
 from albert_data.dedup.sorted_columns import SortedFile, map_u64, write_columns
 from albert_data.errors import OutputError
-from albert_data.storage import find_storage
+from albert_data.storage import find_storage, is_remote
 
 PART_DOCUMENTS = 1 << 17
 SHINGLE_BYTES = 4
@@ -128,8 +129,42 @@ def map_documents(folder: Path, part: SignedPart) -> SignedDocuments:
     return SignedDocuments(*content.reshape(-1, part.num_documents))
 
 
-def read_shingles(folder: Path, part: SignedPart, begin: int, out: np.ndarray) -> None:
-    """Fill `out` (uint32) with the shingles of a part from number `begin` on."""
-    path = folder / f"{part.name}.shingles"
-    if find_storage(folder).read_into(path, begin * SHINGLE_BYTES, out.data.cast("B")) < out.nbytes:
-        raise OutputError(f"{path} is cut short; start again with --overwrite")
+class ShingleReader:
+    """Reads shingles of any documents. On a disk each file is mapped once; in a store only ranges of it are read."""
+
+    def __init__(self, folder: Path, parts: Sequence[SignedPart]) -> None:
+        self._folder, self._parts = folder, parts
+        self._storage, self._is_remote = find_storage(folder), is_remote(folder)
+        self._mapped: dict[int, np.ndarray] = {}
+
+    def read(self, parts: np.ndarray, begins: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The shingles of documents, one after another, and their offsets: uint32, int64.
+
+        parts: the numbers of the parts in which they are. Raises OutputError if a file is truncated.
+        """
+        offsets = np.append(0, np.cumsum(counts))
+        shingles = np.empty(offsets[-1], np.uint32)
+
+        def read(i: int) -> None:
+            self._read(int(parts[i]), int(begins[i]), shingles[offsets[i] : offsets[i + 1]])
+
+        for _ in self._storage.at_once(read, range(len(parts))):
+            pass
+        return shingles, offsets
+
+    def _read(self, part: int, begin: int, out: np.ndarray) -> None:
+        if self._is_remote:
+            at, data = begin * SHINGLE_BYTES, out.data.cast("B")
+            num_read = self._storage.read_into(self._find_path(part), at, data) // SHINGLE_BYTES
+        else:
+            if part not in self._mapped:
+                content = self._storage.map(self._find_path(part))
+                self._mapped[part] = np.frombuffer(content, np.uint32, len(content) // SHINGLE_BYTES)
+            found = self._mapped[part][begin : begin + len(out)]
+            num_read = len(found)
+            out[:num_read] = found
+        if num_read < len(out):
+            raise OutputError(f"{self._find_path(part)} is cut short; start again with --overwrite")
+
+    def _find_path(self, part: int) -> Path:
+        return self._folder / self._parts[part].files[-1]

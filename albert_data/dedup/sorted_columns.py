@@ -18,7 +18,7 @@ import numpy as np
 from albert_data.errors import OutputError
 from albert_data.storage import find_storage
 
-ROWS_AT_ONCE = 1 << 20
+ROWS_AT_ONCE = 1 << 19
 _SAMPLES = 64  # of each range: by them its bounds are chosen
 _U64_BYTES = 8
 
