@@ -178,11 +178,13 @@ def run_build(
     tokenizer: Tokenizer | None,
     engine: Engine | None = None,
     overwrite: bool = False,
+    license: str | None = None,
     **settings: Any,
 ) -> BuildReport:
     config = make_config(**settings)
     inputs = find_inputs([str(names)], text=config.text)
-    return build_shards(inputs, out, tokenizer, config, engine or InlineEngine(), overwrite=overwrite)
+    engine = engine or InlineEngine()
+    return build_shards(inputs, out, tokenizer, config, engine, license=license, overwrite=overwrite)
 
 
 def keys_of(out: Path) -> tuple[set[int], set[int]]:

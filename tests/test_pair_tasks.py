@@ -308,4 +308,4 @@ def test_the_dataset_card_describes_the_rows(task: str, built):
     labels = ", ".join(f"{label} {order}" for label, order in enumerate(PAIR_TASKS[task].orders))
     assert f"| `sop_label` | int8 | {labels + ', ' if labels else ''}-1 no second segment |" in card
     assert ("document_key_b" in card) == PAIR_TASKS[task].has_random
-    assert all(f"- {tag}\n" in card for tag in PAIR_TASKS[task].tags)
+    assert all(f'"{tag}"' in card.split("---\n")[1] for tag in PAIR_TASKS[task].tags)

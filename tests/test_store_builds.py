@@ -67,6 +67,20 @@ def test_a_build_from_and_into_a_store_makes_the_same_bytes_with_many_workers(st
     assert build(stored, corpus).was_finished
 
 
+@both
+def test_a_finished_build_in_a_store_takes_another_licence(stored: Bucket, corpus: Corpus):
+    build(stored, corpus, license="cc0-1.0")
+    before = stored.files("out/")
+    assert build(stored, corpus, license="mit").manifest.license == "mit"
+    after = stored.files("out/")
+    assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} == {
+        "README.md",
+        "manifest.json",
+    }
+    assert b'license: "mit"\n' in after["README.md"]
+    assert build(stored, corpus).manifest.license == "mit"
+
+
 def test_an_interrupted_build_resumes_even_on_another_machine(
     stored: Bucket, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ):

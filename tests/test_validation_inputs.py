@@ -175,7 +175,10 @@ def test_the_manifest_and_the_card_tell_of_both(reference: Path):
         ("validation", "validation"),
     ]
     assert manifest.config.validation_fraction == 0
-    assert "Training documents left out, because validation has them too: 5." in (reference / "README.md").read_text()
+    assert (
+        "| left out documents | training documents that validation has too | 5 |"
+        in (reference / "README.md").read_text()
+    )
 
 
 def test_an_input_named_for_both_is_validation_alone(tokenizer: Tokenizer, tmp_path: Path):

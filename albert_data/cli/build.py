@@ -94,6 +94,11 @@ from albert_data.pair_tasks import PAIR_TASKS
 @setting(ExampleConfig, "--seed", "Seed of all random choices.")
 @text_options
 @engine_options
+@click.option(
+    "--license",
+    metavar="TEXT",
+    help="Licence of the text, for the dataset card: an id such as cc0-1.0, or words. It changes no shard.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace another build in OUT, as soon as the new one is finished.")
 @click.option(
     "--profile",
@@ -111,6 +116,7 @@ def build(
     workers: int,
     engine: str,
     address: str | None,
+    license: str | None,
     overwrite: bool,
     profile: bool,
     dry_run: bool,
@@ -152,7 +158,9 @@ def build(
     say_when_interrupted("Interrupted; the same command resumes the build.")
     vocab = VocabConfig(normalization=normalization)
     with bar, open_engine(engine, address, workers) as place:
-        report = build_shards(found, output, loaded, config, place, bar, vocab=vocab, overwrite=overwrite)
+        report = build_shards(
+            found, output, loaded, config, place, bar, vocab=vocab, license=license, overwrite=overwrite
+        )
     show(describe_build(report, output))
     if profile and not report.was_finished:
         show("\n".join(format_stages(report.stages, report.manifest.counts.text_bytes)))

@@ -1,17 +1,16 @@
 """The dataset card of a conversion to Parquet: README.md with the metadata that the Hugging Face Hub and datasets read.
 
-Source: huggingface.co/docs/hub/datasets-cards and `DatasetInfo` of datasets. Each value is written as JSON, which is
-YAML too. Beyond ASCII text stays as it is: JSON escapes half characters, which YAML refuses.
+Source: huggingface.co/docs/hub/datasets-cards and `DatasetInfo` of datasets.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from albert_data.convert.writers import SplitFiles
+from albert_data.escaping import to_yaml
 from albert_data.shards.manifest import Manifest
 from albert_data.tokenizer.model import MODEL_NAME
 from albert_data.version import __version__
@@ -55,7 +54,7 @@ def make_card(manifest: Manifest, features: Features, files: SplitFiles, metadat
     examples, tokenizer = manifest.config.examples, manifest.tokenizer
     values = {**metadata, **_make_metadata(features, files, examples.task.tags)}
     text = _CARD.format(
-        metadata="\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()),
+        metadata=to_yaml(values),
         num_rows=sum(entry.num_rows for entries in files.values() for entry in entries),
         task="".join(f" and {tag.replace('-', ' ')}" for tag in examples.task.tags),
         segments="A [SEP] B" if examples.task.orders else "A",

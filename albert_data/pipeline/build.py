@@ -6,6 +6,7 @@ config. A killed build resumes when it is started again with the same arguments.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from dataclasses import dataclass
@@ -18,11 +19,12 @@ from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.jobs.engine import Engine, MultiprocessEngine, explain_disk_error, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.pipeline.build_folder import BuildFolder
+from albert_data.pipeline.card import check_license
 from albert_data.pipeline.exchanging import Exchange, describe_shortages
 from albert_data.pipeline.identity import check_encoding, check_finished, check_size, choose_fraction, make_plan
 from albert_data.pipeline.mixed_sources import check_passes, list_sources
 from albert_data.pipeline.ownership import read_our_manifest
-from albert_data.pipeline.publish import make_manifest, publish
+from albert_data.pipeline.publish import finish_manifest, make_manifest, publish, publish_license
 from albert_data.pipeline.shard_plan import describe_validation
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.steps import Build, decide, learn_tokenizer, map_documents, reduce_rows
@@ -59,6 +61,7 @@ def build(
     workers: int | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
+    license: str | None = None,
     overwrite: bool = False,
 ) -> BuildReport:
     """Build the shards of a corpus into the folder `output`, as `albert-data build` does.
@@ -72,7 +75,7 @@ def build(
     normalization: of text before a tokenizer that is not loaded yet: "none", or "albert-v2" for what Google's ALBERT
     code does.
     workers: processes; None for one a core. engine: in their place, as a RayEngine. They change no byte of the shards.
-    overwrite: see `build_shards`.
+    license, overwrite: see `build_shards`.
     Raises AlbertDataError: InputError, TokenizerError, OutputError or WorkerError for what the user can fix. Finished
     tasks are kept then, so the same call resumes.
     """
@@ -83,7 +86,9 @@ def build(
         )
         engine, vocab = engine or MultiprocessEngine(workers), VocabConfig(normalization=normalization)
         out = make_path(output)
-        return build_shards(found, out, loaded, config, engine, progress, vocab=vocab, overwrite=overwrite)
+        return build_shards(
+            found, out, loaded, config, engine, progress, vocab=vocab, license=license, overwrite=overwrite
+        )
     except OSError as error:
         raise explain_disk_error(error) from error
 
@@ -122,6 +127,7 @@ def build_shards(
     progress: Progress | None = None,
     *,
     vocab: VocabConfig | None = None,
+    license: str | None = None,
     overwrite: bool = False,
 ) -> BuildReport:
     """Build the shards of inputs into `out` on any engine.
@@ -129,26 +135,32 @@ def build_shards(
     tokenizer: None to train one on the corpus first. vocab: its settings; None for the defaults.
     out: a folder that is missing, empty or of a build; any other is an OutputError. So is a file that no build wrote
     under a name that builds give to theirs. All other files stay.
+    license: of the text, for the card. It is no part of what identifies a build: the same call with another licence
+    resumes an unfinished build, and replaces the card of a finished one.
     overwrite: replace another build in `out`; a finished one stays until the new one is finished.
     Raises InputError, TokenizerError, OutputError, WorkerError, or OSError if the disk fails. Finished tasks are kept.
     """
     started, progress = time.monotonic(), progress or NullProgress()
     config, vocab = choose_fraction(inputs, config), vocab or VocabConfig()
     _check(inputs, tokenizer, config, engine)
+    check_license(license)
     plan = make_plan(inputs, tokenizer, config, vocab)
     check_size(plan)
     work = BuildFolder(out)
     made = Build(work=work, inputs=inputs, plan=plan, config=config, vocab=vocab, engine=engine, progress=progress)
-    if not overwrite and (finished := _find_finished(out, plan)) is not None:
+    if not overwrite and (finished := _find_finished(out, plan)) and license in (None, finished.manifest.license):
         work.sweep(plan)
         return finished
     work.open()
     try:
-        if not overwrite and (finished := _find_finished(out, plan)) is not None:  # by a build that ran until now
+        if (
+            not overwrite and (finished := _find_finished(out, plan)) is not None
+        ):  # perhaps by a build that ran until now
+            finished = _change_license(made, finished, license)
             work.remove()
             return finished
         made.syncs = work.begin(plan, overwrite, syncs=spans_machines(engine))
-        manifest = _make(made, tokenizer)
+        manifest = _make(made, tokenizer, license)
         work.remove()
     except AlbertDataError:
         work.remove_if_empty()
@@ -171,7 +183,7 @@ def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig
         raise ConfigError("a word list is for masks of whole words; leave it out, or mask whole words")
 
 
-def _make(build: Build, tokenizer: Tokenizer | None) -> Manifest:
+def _make(build: Build, tokenizer: Tokenizer | None, license: str | None) -> Manifest:
     """Do all steps of a build, and say what the user should know of them."""
     tokenizer, task = tokenizer or learn_tokenizer(build), build.config.examples.task
     notes = [tokenizer.note] if tokenizer.note else []
@@ -185,9 +197,20 @@ def _make(build: Build, tokenizer: Tokenizer | None) -> Manifest:
     rules = decide(build, total, tokenizer)
     shards = reduce_rows(build, total, rules, exchange)
     manifest = make_manifest(build.plan, build.config, tokenizer, total, shards, rules.choice)
+    manifest = finish_manifest(manifest, license)
     notes = publish(build.work, manifest, tokenizer)
     build.tell([*notes, *describe_shortages(manifest), *describe_validation(total, rules)])
     return manifest
+
+
+def _change_license(build: Build, finished: BuildReport, license: str | None) -> BuildReport:
+    """Give a finished build another licence, if one is named."""
+    if license in (None, finished.manifest.license):
+        return finished
+    build.work.begin(build.plan, overwrite=False)
+    manifest = finish_manifest(finished.manifest, license)
+    build.tell([*publish_license(build.work, manifest), f"the licence of {build.work.out} is {license} now"])
+    return dataclasses.replace(finished, manifest=manifest)
 
 
 def _find_finished(out: Path, plan: Plan) -> BuildReport | None:

@@ -37,7 +37,7 @@ from albert_data.shards.manifest import (
     TokenizerEntry,
     hash_content,
 )
-from albert_data.storage import find_storage
+from albert_data.storage import find_storage, is_remote
 from albert_data.tokenizer.model import Tokenizer
 
 _DROPPED_COUNTS = ("duplicate_documents", "duplicate_tokens")
@@ -53,7 +53,7 @@ def make_manifest(
     shards: list[ReduceReceipt],
     choice: Choice | None = None,
 ) -> Manifest:
-    """The manifest of a build; docs/format.md describes every key. choice: of a mixture."""
+    """The manifest of a build, for `finish_manifest`; docs/format.md describes every key. choice: of a mixture."""
     splits = {split: _describe_split(split, shards, config.examples.task) for split in SPLITS}
     names = [field.name for field in dataclasses.fields(Counts)]
     missing = set(_DROPPED_COUNTS if config.keep_duplicates else ())
@@ -85,10 +85,17 @@ def make_manifest(
         words=FileEntry(file=WORDS_FILE, sha256=tokenizer.words_sha256) if tokenizer.words_sha256 else None,
         near_duplicates=total.near_duplicates,
         label_names=config.examples.task.label_names,
+        source_tokens=tuple(map(sum, zip(*(shard.source_tokens for shard in shards), strict=True))) or None,
     )
     if plan.mixture is not None and choice is not None:
         mixture = tuple(map(_describe_source, plan.mixture, choice.counts))
         manifest = dataclasses.replace(manifest, sources=tuple(one.name for one in mixture), mixture=mixture)
+    return manifest
+
+
+def finish_manifest(manifest: Manifest, license: str | None) -> Manifest:
+    """The manifest with the licence of the text, the hash of its card and its seal."""
+    manifest = dataclasses.replace(manifest, license=license)
     card = FileEntry(file=CARD_NAME, sha256=sha256(make_card(manifest)).hexdigest())
     return dataclasses.replace(manifest, card=card).seal()
 
@@ -124,10 +131,7 @@ def publish(work: BuildFolder, manifest: Manifest, tokenizer: Tokenizer) -> list
     files = {manifest.tokenizer.file: tokenizer.model}
     if tokenizer.words is not None:
         files[WORDS_FILE] = tokenizer.words
-    card = work.out / CARD_NAME
-    keeps_card = is_there(card) and not ours.holds(CARD_NAME)
-    if not keeps_card:
-        files[CARD_NAME] = make_card(manifest)
+    notes = _add_card(work, ours, manifest, files)
     for name, data in files.items():
         write_bytes(work.shards / name, data)
     made = {name: work.shards / name for name in (*shards, *files)}
@@ -137,9 +141,33 @@ def publish(work: BuildFolder, manifest: Manifest, tokenizer: Tokenizer) -> list
     storage.remove(work.out / MANIFEST_NAME)  # first: readers must not take a mixture of shards for a build
     ours.remove(kept=made)
     storage.publish(work.out, made)
-    notes = [f"{card} is not as a build wrote it, and stays as it is"] if keeps_card else []
     notes += [
         f"{work.out / name} does not belong to this build and stays; programs that read all of the folder read it too"
         for name in find_foreign_shards(work.out, shards)
     ]
     return notes
+
+
+def publish_license(work: BuildFolder, manifest: Manifest) -> list[str]:
+    """Replace card and manifest of a finished build; its other files stay. Returns lines that the user should read."""
+    work.check_lock()
+    files: dict[str, bytes] = {}
+    notes = _add_card(work, Ours(work.out, work.read_manifests()), manifest, files)
+    storage = find_storage(work.out)
+    storage.make_folder(work.shards)
+    for name, data in files.items():
+        write_bytes(work.shards / name, data)
+    made = {**{name: work.shards / name for name in files}, MANIFEST_NAME: work.keep_manifests(manifest)}
+    if is_remote(work.out):  # a store replaces no manifest
+        storage.remove(work.out / MANIFEST_NAME)
+    storage.publish(work.out, made)
+    return notes
+
+
+def _add_card(work: BuildFolder, ours: Ours, manifest: Manifest, files: dict[str, bytes]) -> list[str]:
+    """Add the card to the files to publish, unless the user has edited the one in OUT: then a line says so."""
+    card = work.out / CARD_NAME
+    if is_there(card) and not ours.holds(CARD_NAME):
+        return [f"{card} is not as a build wrote it, and stays as it is"]
+    files[CARD_NAME] = make_card(manifest)
+    return []

@@ -54,12 +54,14 @@ class ReduceReceipt:
     shard: its entry in the manifest
     dropped: the copies that it lacks
     left_out: what training leaves out of it
+    source_tokens: of the rows of each source; empty where the rows have no source
     """
 
     task: ReduceTask
     shard: ShardReceipt
     dropped: Dropped
     left_out: Dropped
+    source_tokens: tuple[int, ...] = ()
 
 
 def read_reduce_receipt(folder: Path, task: ReduceTask) -> ReduceReceipt | None:
@@ -68,7 +70,13 @@ def read_reduce_receipt(folder: Path, task: ReduceTask) -> ReduceReceipt | None:
     if found is None:
         return None
     dropped, left_out = (Dropped(*found[name]) for name in ("dropped", "left_out"))
-    return ReduceReceipt(task=task, shard=ShardReceipt(**found["shard"]), dropped=dropped, left_out=left_out)
+    return ReduceReceipt(
+        task=task,
+        shard=ShardReceipt(**found["shard"]),
+        dropped=dropped,
+        left_out=left_out,
+        source_tokens=tuple(found["source_tokens"]),
+    )
 
 
 class GroupJob:
@@ -132,20 +140,32 @@ class ReduceJob:
         """Adds to `stages` how long merging and writing took."""
         path, spent = self._folder / task.file, Stages()
         merge = _Merge(self._runs, self._scratch, self._rules, task.split)
+        num_tokens = np.zeros(len(self._rules.sources), np.int64)
         with spent.time("write shards"):
-            slices = spent.time_each("merge runs", self._finish(_read_slices(task, merge)))
+            slices = spent.time_each("merge runs", self._finish(_read_slices(task, merge), num_tokens))
             shard = write_shard(path, slices, self._schema, self._rules.compression)
-            values = {"shard": vars(shard), "dropped": merge.dropped, "left_out": merge.left_out}
+            receipt = ReduceReceipt(
+                task=task,
+                shard=shard,
+                dropped=merge.dropped,
+                left_out=merge.left_out,
+                source_tokens=tuple(num_tokens.tolist()),
+            )
+            values = {name: value for name, value in vars(receipt).items() if name != "task"} | {"shard": vars(shard)}
             if self._syncs:
                 find_storage(path).sync(path)
             write_receipt(self._folder / "receipts" / task.receipt_name, values, sync=self._syncs)
         spent["write shards"] -= spent["merge runs"]  # the writer drives the merge, so its time includes that
         stages.add(spent)
-        return ReduceReceipt(task=task, shard=shard, dropped=merge.dropped, left_out=merge.left_out)
+        return receipt
 
-    def _finish(self, slices: Iterator[Slice]) -> Iterator[Examples]:
+    def _finish(self, slices: Iterator[Slice], num_tokens: np.ndarray) -> Iterator[Examples]:
+        """num_tokens: of each source, int64; those of the slices are added."""
         for rows, shuffle_keys in slices:
-            yield rows if self._exchange is None else self._exchange(rows, shuffle_keys)
+            rows = rows if self._exchange is None else self._exchange(rows, shuffle_keys)
+            if rows.sources is not None:
+                np.add.at(num_tokens, rows.sources, np.diff(rows.offsets))
+            yield rows
 
 
 class Slice(NamedTuple):

@@ -256,6 +256,8 @@ class Manifest(Versions):
     mixture: its sources, None for other builds
     near_duplicates: what was dropped as similar, None where that is not looked for
     label_names: what the values of `sop_label` say, from 0 on; None for 0 in order, 1 swapped, and without a task
+    source_tokens: of the rows of each source, special ones included, in the order of `sources`
+    license: of the text, as the user names it; no part of the plan
     card: None until it is made
     manifest_sha256: the hash of all other values, None where the file lacks it
     """
@@ -279,6 +281,8 @@ class Manifest(Versions):
     mixture: tuple[MixedSource, ...] | None = None
     near_duplicates: NearDuplicateEntry | None = None
     label_names: tuple[str, ...] | None = None
+    source_tokens: tuple[Count, ...] | None = None
+    license: str | None = None
     card: FileEntry | None = None
     manifest_sha256: str | None = None
 

@@ -71,3 +71,7 @@ def _compare_totals(manifest: Manifest) -> Iterator[str]:
             summed = None if None in parts else sum(parts)  # only some tasks have num_random
             if said is not None and summed is not None and summed != said:
                 yield f"splits.{name}.{total} is {said:,}; its shards add up to {summed:,}"
+    if manifest.source_tokens is not None:
+        said, summed = sum(manifest.source_tokens), sum(split.num_tokens for split in manifest.splits.values())
+        if said != summed or len(manifest.source_tokens) != len(manifest.sources or ()):
+            yield f"source_tokens has {len(manifest.source_tokens)} values, {said:,} in all; the splits have {summed:,}"
