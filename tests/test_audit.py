@@ -29,7 +29,7 @@ from albert_data.inspect.audit import rows as audit_rows
 from albert_data.inspect.audit.audit import Audit, audit_folder
 from albert_data.inspect.audit.guesses import guess_order
 from albert_data.inspect.audit.rows import WINDOW, make_traits, measure_rows, sample_windows
-from albert_data.inspect.audit.rules import BAD, LOOK, NOT_KNOWN, OK, Check
+from albert_data.inspect.audit.rules import BAD, LOOK, NOT_KNOWN, OK, UNPAIRED_ROWS, Check
 from albert_data.inspect.input_files import find_lost
 from albert_data.inspect.statistics import measure
 from albert_data.shards.reader import open_shards
@@ -406,6 +406,35 @@ def test_the_page_fits_80_columns(clean: tuple[Path, Audit]):
     result = CliRunner().invoke(cli, ["audit", str(clean[0] / "out")])
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines()[1:])) <= 80
+
+
+@pytest.mark.parametrize(
+    ("verdict", "fail_on", "code"),
+    [(OK, "look", 0), (NOT_KNOWN, "look", 0), (LOOK, "bad", 0), (LOOK, "look", 3), (BAD, "bad", 3), (BAD, "look", 3)],
+)
+def test_fail_on_makes_a_verdict_an_exit_code(
+    verdict: str,
+    fail_on: str,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    rule = UNPAIRED_ROWS
+    look, bad = rule.limits
+    figure = {OK: 0.0, NOT_KNOWN: None, LOOK: look, BAD: bad}[verdict]
+    audit = Audit(folder=tmp_path, checks=[Check(rule, figure, "so many")])
+    monkeypatch.setattr("albert_data.inspect.audit.audit.audit_folder", lambda *given: audit)
+    assert audit.checks[0].verdict == verdict
+    for options in ([], ["--json"]):
+        assert run(["audit", str(tmp_path), *options]) == 0
+        unasked = capsys.readouterr()
+        assert run(["audit", str(tmp_path), *options, "--fail-on", fail_on]) == code
+        printed = capsys.readouterr()
+        assert printed.out == unasked.out
+        wanted = f"exit code 3 by --fail-on {fail_on}: unpaired_rows is {verdict}\n"
+        assert printed.err == (wanted if code else "")
+    assert run(["audit", str(tmp_path), "--fail-on", "ok"]) == 2
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": "albert-data", "format_version": 2}'])

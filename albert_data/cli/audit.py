@@ -10,10 +10,12 @@ import click
 
 from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import corpus_option, find_corpus, json_option, open_engine, place_options, shards_argument
-from albert_data.cli.output import show
+from albert_data.cli.output import show, tell
 
 if TYPE_CHECKING:
     from albert_data.inspect.audit.audit import Audit
+
+FAILED = 3  # the exit code of --fail-on; 1 is an error and 2 a usage error
 
 
 @click.command()
@@ -21,17 +23,25 @@ if TYPE_CHECKING:
 @corpus_option("Text that the shards were built from; adds checks of files and lost characters. May be repeated.")
 @place_options
 @json_option
-def audit(shards: Path, corpus: tuple[str, ...], engine: str, address: str | None, as_json: bool) -> Audit:
+@click.option(
+    "--fail-on",
+    type=click.Choice(("bad", "look")),
+    help=f"End with exit code {FAILED} if a verdict is bad; or if one is look or bad.  [default: never]",
+)
+def audit(
+    shards: Path, corpus: tuple[str, ...], engine: str, address: str | None, as_json: bool, fail_on: str | None
+) -> Audit:
     """Look for what makes the shards bad for pretraining.
 
     Each check gives a figure and a verdict: ok, look (it may be intended: check), bad (fix it before you train) or not
-    known. The exit code is 0 whatever the verdicts are.
+    known. The exit code is 0 whatever the verdicts are, except with --fail-on.
 
     \b
     Example:
       albert-data audit shards
       albert-data audit shards --corpus books.jsonl.gz
       albert-data audit shards --json > audit.json
+      albert-data audit shards --fail-on bad && albert-data train shards -o run
     """
     with fast_imports():
         from albert_data.inspect.audit.audit import audit_folder, audit_on
@@ -40,4 +50,8 @@ def audit(shards: Path, corpus: tuple[str, ...], engine: str, address: str | Non
     with open_engine(engine, address) as place:
         found = audit_folder(shards, inputs) if engine == "local" else audit_on(place, shards, inputs)
     show(json.dumps(found.to_dict(), indent=2) if as_json else found.to_text())
+    failed = found.list_failed(fail_on) if fail_on else []
+    if failed:
+        tell(f"exit code {FAILED} by --fail-on {fail_on}: {', '.join(failed)}")
+        click.get_current_context().exit(FAILED)
     return found

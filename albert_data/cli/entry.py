@@ -20,7 +20,7 @@ _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 def main() -> None:
     """Run the command line: 0 success, 1 an error, 2 a usage error, 70 a bug, 130 interrupted.
 
-    `train` also ends with 129 after SIGHUP and 143 after SIGTERM.
+    `audit --fail-on` also ends with 3. `train` also ends with 129 after SIGHUP and 143 after SIGTERM.
     """
     exit_at_interrupts()
     open_standard_streams()

@@ -59,6 +59,11 @@ class Audit:
     def count(self, verdict: str) -> int:
         return sum(check.verdict == verdict for check in self.checks)
 
+    def list_failed(self, least: str) -> list[str]:
+        """The checks whose verdict is `least` or worse, as "name is bad". least: "look" or "bad"."""
+        failing = (BAD,) if least == BAD else (LOOK, BAD)
+        return [f"{check.rule.name} is {check.verdict}" for check in self.checks if check.verdict in failing]
+
     def to_text(self) -> str:
         """A page of at most 80 columns."""
         counts = ", ".join(f"{self.count(verdict)} {verdict}" for verdict in rules.VERDICTS)
