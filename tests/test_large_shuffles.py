@@ -63,7 +63,7 @@ def test_groups_keep_the_reads_below_the_limit():
 
 def test_tasks_stay_below_ten_thousand_or_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "a.txt").touch()
-    monkeypatch.setattr(tasks, "_find_document", lambda file, format, at, size: at)
+    monkeypatch.setattr(tasks, "find_document", lambda file, format, at, size: at)
     for total, most in ((10**9, 300), (10**12, 10_500), (2 * 10**13, 10_500)):
         path = str(tmp_path / "a.txt")
         one = Input(path=path, format="txt", compression=None, size=total // 50, modified_ns=0)

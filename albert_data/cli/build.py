@@ -105,7 +105,11 @@ from albert_data.pair_tasks import PAIR_TASKS
     is_flag=True,
     help="Print at the end how long each stage took; nothing if the build was finished before.",
 )
-@click.option("--dry-run", is_flag=True, help="Print what would be read and with which settings, and stop.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print what would be read and with which settings, an estimate of tokens, disk and time, and stop.",
+)
 def build(
     inputs: tuple[str, ...],
     output: Path,
@@ -143,8 +147,9 @@ def build(
     with fast_imports():  # around the calls too, because functions import more modules when they first run
         config = BuildConfig.from_settings(**settings)
         from albert_data.cli.progress import Bar
-        from albert_data.cli.summary import describe_build, describe_plan
+        from albert_data.cli.summary import describe_build, describe_estimate, describe_plan
         from albert_data.pipeline.build import build_shards, load_arguments
+        from albert_data.pipeline.estimate import estimate
         from albert_data.pipeline.identity import choose_fraction
         from albert_data.pipeline.stages import format_stages
 
@@ -154,6 +159,11 @@ def build(
         )
         if dry_run:
             show(describe_plan(found, output, loaded, choose_fraction(found, config)))
+            if loaded is None:
+                show("estimate   needs a tokenizer: train one with `albert-data vocab`, and give it by --tokenizer")
+            else:
+                expected = estimate(found, loaded, config, workers, bar)
+                show(describe_estimate(expected, found, config, workers))
             return
     say_when_interrupted("Interrupted; the same command resumes the build.")
     vocab = VocabConfig(normalization=normalization)

@@ -13,13 +13,14 @@ from albert_data.corpus.inputs import Input
 from albert_data.corpus.tasks import plan_tasks
 from albert_data.examples.spans import span_shares
 from albert_data.pipeline.build import BuildReport
+from albert_data.pipeline.estimate import BuildEstimate
 from albert_data.pipeline.mixed_sources import describe_sources
 from albert_data.shards.advice import advise_on, advise_on_parts
 from albert_data.shards.manifest import SourceEntry
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.report import VocabReport
 from albert_data.vocab.training import MAX_SENTENCE_BYTES
-from albert_data.wording import count_of, format_share
+from albert_data.wording import count_of, format_duration, format_share
 
 _WIDTH = 80  # columns of the list of settings
 # How None is shown; for all other settings, auto.
@@ -64,6 +65,39 @@ def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, c
             *_describe_config(config, span_shares(config.examples.longest_span, config.examples.masking).tolist()),
         ]
     )
+
+
+def describe_estimate(found: BuildEstimate | None, inputs: Sequence[Input], config: BuildConfig, workers: int) -> str:
+    """What `build --dry-run` prints at the end. found: None where the files hold no token."""
+    num_streams = sum(item.is_stream for item in inputs)
+    streams = count_of(num_streams, "stream")
+    if found is None:
+        return f"estimate   none: {f'{streams} can be read only once' if num_streams else 'a sample holds no token'}"
+    disk = found.shard_bytes + found.work_bytes
+    before = "" if config.compression == "none" else " before compression"
+    lines = [
+        f"about, by a sample of {_size(found.sample_bytes)}; copies count as if they stayed",
+        f"{_round(found.tokens)} tokens, {_size(found.text_bytes)} of text, {_round(found.rows)} rows",
+        f"{_size(found.shard_bytes)} of shards{before}; while they are made, {_size(disk)} of disk",
+        f"{_time(found.seconds)} with {count_of(workers, 'worker')} like this machine's",
+        *(["without the time and disk of --drop-near-duplicates"] if config.drop_near_duplicates else []),
+        *([f"and {streams}, not counted: it can be read only once"] if num_streams else []),
+    ]
+    return "\n".join(f"{'' if number else 'estimate':<10} {line}" for number, line in enumerate(lines))
+
+
+def _round(number: float) -> str:
+    """Two digits, as an estimate has no more: 16,000,000."""
+    return f"{float(f'{number:.2g}'):,.0f}"
+
+
+def _size(num_bytes: float) -> str:
+    unit, name = (1e9, "GB") if num_bytes >= 1e9 else (1e6, "MB")
+    return f"{float(f'{num_bytes / unit:.2g}'):,g} {name}"
+
+
+def _time(seconds: float) -> str:
+    return "under a minute" if seconds < 60 else format_duration(float(f"{seconds:.2g}"))
 
 
 def _list_sources(sources: Sequence[SourceEntry]) -> Iterator[str]:

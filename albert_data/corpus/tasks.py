@@ -264,11 +264,11 @@ def _choose_cut(item: Input, text: TextConfig, stack: ExitStack) -> Callable[[in
     elif item.format == "jsonl" or (item.format == "txt" and text.documents != "file"):
         # A file that is not cut stays closed: in a store, opening it is a request.
         open_once = cache(lambda: stack.enter_context(find_storage(item.path).open(item.path)))
-        return lambda at: _find_document(open_once(), item.format, at, item.size)
+        return lambda at: find_document(open_once(), item.format, at, item.size)
     return lambda at: item.size
 
 
-def _find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
+def find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
     """A byte after `at` at which a document begins; `size` if none is found.
 
     In .jsonl that is the next line, in .txt the line after the next blank line. What follows a blank line of over 1 MiB
