@@ -27,6 +27,9 @@ for name, num_examples in (("thorough", 100), ("fast", 40)):
     settings.load_profile(name)
 
 
+# Of torch, in other processes too: toys are too small for two, and several tests run at once.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A shell lets what it starts in the background ignore Ctrl-C, and so would all that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
