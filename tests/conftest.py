@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+
+# Before NumPy and torch are loaded, for them and for other processes: toys are too small for two threads, and several
+# tests run at once.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,9 +31,6 @@ for name, num_examples in (("thorough", 100), ("fast", 40)):
     )
     settings.load_profile(name)
 
-
-# Of torch, in other processes too: toys are too small for two, and several tests run at once.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so would all that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -90,6 +92,15 @@ def bucket(request: pytest.FixtureRequest) -> Any:
     from store_fixtures import make_bucket
 
     return make_bucket(request, request.param)
+
+
+@pytest.fixture
+def stored(corpus: Corpus, bucket: Any) -> Any:
+    """The corpus, in a bucket."""
+    for path in corpus.path.rglob("*"):
+        if path.is_file():
+            bucket.put(f"in/{path.relative_to(corpus.path)}", path.read_bytes())
+    return bucket
 
 
 @pytest.fixture

@@ -111,7 +111,8 @@ with fast_imports():
     import numpy
 print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))
 """
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
     assert run_python(code) == "1 None\n", "what is loaded later has its threads"
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
     assert run_python(code).endswith(" 2\n"), "what a user sets is left"
