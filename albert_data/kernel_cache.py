@@ -2,7 +2,9 @@
 
 Numba keeps machine code on the disk (`cache=True`), but it compares only the kernel's own file with what it compiled.
 The helpers and constants that a kernel uses are in other files too. So the folder's name holds a hash of all sources
-that the module imports: a change in one of them leads to a new folder, and the kernel is compiled again.
+that the module imports: a change in one of them leads to a new folder, and the kernel is compiled again. Numba also
+compares the path and, before 0.68, the date of the source. It is shown an empty file beside these folders, of the
+module's name, so that equal sources share what they compile, in any checkout or virtual environment.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import llvmlite
@@ -25,7 +28,7 @@ import numpy as np
 from albert_data.files import find_cache_folder
 
 _config: Any = numba.config  # CACHE_DIR: what the user set by NUMBA_CACHE_DIR, or nothing
-MAX_FOLDERS = 8  # kept for each module, each at most 100 kB: enough to switch between several checkouts
+MAX_FOLDERS = 8  # kept for each module, each at most 100 kB: enough to switch between several branches
 _ROOT = Path(__file__).parent.parent
 # A module with kernels must import what its kernels use at the top of the file and in this form: only that is found.
 _IMPORTED = re.compile(r"^from (albert_data[.\w]*) import", re.MULTILINE)
@@ -41,20 +44,24 @@ def find_folder(module: str) -> Path | None:
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
             _drop_oldest(base, module)
+        if not (source := base / f"{module}.py").exists():
+            source.touch()
+            os.utime(source, (0, 0))
     except (OSError, RuntimeError):  # RuntimeError: a user without a home
         return None
     return folder if os.access(folder, os.W_OK) else None
 
 
 @contextmanager
-def kept_in(folder: Path) -> Iterator[None]:
-    """Let Numba keep the kernels that are decorated meanwhile in a folder. It reads this setting at decoration."""
-    before = _config.CACHE_DIR
+def kept_in(folder: Path, function: FunctionType) -> Iterator[None]:
+    """Let Numba keep a kernel in a folder that it decorates meanwhile. It reads the setting and the path only then."""
+    before = _config.CACHE_DIR, function.__code__
     _config.CACHE_DIR = str(folder)
+    function.__code__ = function.__code__.replace(co_filename=str(folder.with_name(f"{function.__module__}.py")))
     try:
         yield
     finally:
-        _config.CACHE_DIR = before
+        _config.CACHE_DIR, function.__code__ = before
 
 
 def drop(folder: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from pickle import UnpicklingError
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import numba
@@ -29,7 +30,7 @@ def kernel(function: Function, *, nogil: bool = True) -> Function:
     folder = find_folder(function.__module__)
     if folder is None:
         return cast(Function, numba.njit(nogil=nogil)(function))
-    with kept_in(folder):
+    with kept_in(folder, cast(FunctionType, function)):
         compiled: Any = numba.njit(nogil=nogil, cache=True)(function)
 
     @wraps(function)

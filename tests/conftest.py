@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+
+# Before NumPy and torch are loaded, for them and for other processes: toys are too small for two threads, and several
+# tests run at once.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +30,18 @@ for name, num_examples in (("thorough", 100), ("fast", 40)):
         name, deadline=None, derandomize=True, max_examples=num_examples, suppress_health_check=health_checks
     )
     settings.load_profile(name)
+
+
+# The files that take longest, 15 to 60 s each. They begin first, so that at the end no worker is left with one.
+LONGEST = ("test_store_builds", "test_lab", "test_ray_engine", "test_docs", "test_quickstart")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.loadscopereorder = False  # of xdist, from 3.8 on; otherwise files with most tests come first
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
 
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so would all that the tests start and interrupt.
@@ -87,6 +104,15 @@ def bucket(request: pytest.FixtureRequest) -> Any:
     from store_fixtures import make_bucket
 
     return make_bucket(request, request.param)
+
+
+@pytest.fixture
+def stored(corpus: Corpus, bucket: Any) -> Any:
+    """The corpus, in a bucket."""
+    for path in corpus.path.rglob("*"):
+        if path.is_file():
+            bucket.put(f"in/{path.relative_to(corpus.path)}", path.read_bytes())
+    return bucket
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -22,14 +21,6 @@ from benchmarks.training_rows import OURS, TRANSFORMERS, Ceiling, Speed, Trainin
 
 torch = pytest.importorskip("torch")
 SMALL = AlbertConfig(vocab_size=300, embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def run(*arguments: object) -> Result:

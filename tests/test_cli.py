@@ -111,21 +111,23 @@ with fast_imports():
     import numpy
 print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))
 """
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
     assert run_python(code) == "1 None\n", "what is loaded later has its threads"
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
     assert run_python(code).endswith(" 2\n"), "what a user sets is left"
 
 
-def test_vocab_build_inspect_and_verify_need_no_torch(here: Path):
+def test_what_makes_and_reads_shards_needs_neither_torch_nor_other_trainers(here: Path):
     code = """
 import sys
-sys.modules["torch"] = None
+sys.modules |= dict.fromkeys(("torch", "tensorflow", "datasets", "streaming"))
 from albert_data.cli.main import run
 assert run(["vocab", "corpus.txt", "--vocab-size", "115", "-o", "vocab", "--workers", "1"]) == 0
 assert run(["build", "corpus.txt", "--tokenizer", "vocab", "-o", "out", "--workers", "1"]) == 0
 assert run(["inspect", "out"]) == 0
 assert run(["verify", "out"]) == 0
+assert run(["convert", "out", "--to", "tfrecord", "-o", "records", "--workers", "1"]) == 0
 """
     run_python(code)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -441,13 +439,3 @@ def test_an_unfinished_build_is_no_shard_folder(tmp_path: Path, out: Path, capsy
     (tmp_path / "shards" / ".build").mkdir(parents=True)
     assert run(["convert", str(tmp_path / "shards"), "-o", str(out), "--to", "mds"]) == 1
     assert "is a build that is not finished" in capsys.readouterr().err
-
-
-def test_converting_imports_no_trainer(shards: Path, out: Path):
-    code = (
-        "import sys\nfrom albert_data.cli.main import run\n"
-        f"run(['convert', {str(shards)!r}, '-o', {str(out)!r}, '--to', 'tfrecord', '--workers', '1'])\n"
-        "assert not {'torch', 'tensorflow', 'datasets', 'streaming'} & set(sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

@@ -6,11 +6,14 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import chdir, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from albert_data import open_shards
+from albert_data import BuildConfig, ExampleConfig, VocabConfig, build, open_shards, train_vocab
+from albert_data.cli.main import run
 
 ROOT = Path(__file__).parent.parent
 README, PYTHON_PAGE = ROOT / "README.md", ROOT / "docs" / "python.md"
@@ -23,9 +26,15 @@ def blocks(language: str, page: Path = README) -> list[str]:
 
 
 def run_python(code: str, folder: Path) -> str:
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, f"{code}\n{done.stderr}"
-    return done.stdout
+    """Run code in a folder, with no names but its own. Returns what it prints."""
+    with redirect_stdout(StringIO()) as shown, chdir(folder):
+        exec(compile(code, "code of a page", "exec"), {"__name__": "__main__"})
+    return shown.getvalue()
+
+
+def run_command(command: str, folder: Path, *more: str) -> None:
+    with chdir(folder):
+        assert run([*shlex.split(command)[1:], *more]) == 0, command
 
 
 def test_the_command_reference_is_what_help_prints():
@@ -90,13 +99,9 @@ def readme_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "sample_corpus").symlink_to(ROOT / "sample_corpus")
     commands = [line for block in blocks("") for line in block.splitlines() if line.startswith("albert-data ")]
     assert len(commands) == 8
+    sooner = {"quickstart": ["--minutes", "0"], "train": ["--batch-tokens", "1024"]}
     for command in commands:
-        words = shlex.split(command)
-        if words[1] == "quickstart":
-            words += ["--minutes", "0"]
-        entry = [sys.executable, "-c", "from albert_data.cli.entry import main; main()", *words[1:]]
-        done = subprocess.run(entry, cwd=folder, capture_output=True, text=True)
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        run_command(command, folder, *sooner.get(command.split()[1], []))
     return folder
 
 
@@ -125,33 +130,27 @@ def test_the_examples_of_the_python_page_run_in_order(tmp_path: Path):
     assert error.startswith("input no-such-file.txt does not exist")
 
 
-def test_the_example_of_the_page_on_mixtures_runs(tmp_path: Path):
+def test_the_example_of_the_page_on_mixtures_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "sample_corpus").symlink_to(ROOT / "sample_corpus")
     page = ROOT / "docs" / "mixtures.md"
     (example,), (commands,) = blocks("toml", page), blocks("sh", page)
     (tmp_path / "mixture.toml").write_text(example)
     for command in commands.splitlines():
-        entry = [sys.executable, "-c", "from albert_data.cli.entry import main; main()", *shlex.split(command)[1:]]
-        done = subprocess.run(entry, cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        run_command(command, tmp_path)
     articles, chinese = open_shards(tmp_path / "shards").manifest.mixture or ()
     assert (articles.passes, chinese.tokens) == (2.0, 500)
     assert 0 < chinese.num_used_documents < chinese.num_documents
-    assert "Rows of train by source" in done.stdout
+    assert "Rows of train by source" in capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")
 def sample_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that contains `shards`, built from the sample corpus."""
     folder = tmp_path_factory.mktemp("huggingface")
-    run_python(
-        "import albert_data as ad\n"
-        f"ad.train_vocab({str(ROOT / 'sample_corpus')!r}, 'vocab', config=ad.VocabConfig(vocab_size=2000))\n"
-        "examples = ad.ExampleConfig(max_seq_len=64)\n"
-        "config = ad.BuildConfig(examples=examples, validation_fraction=0.1)\n"
-        f"ad.build({str(ROOT / 'sample_corpus')!r}, 'shards', tokenizer='vocab', config=config)\n",
-        folder,
-    )
+    corpus, vocab = str(ROOT / "sample_corpus"), folder / "vocab"
+    train_vocab(corpus, vocab, config=VocabConfig(vocab_size=2000))
+    config = BuildConfig(examples=ExampleConfig(max_seq_len=64), validation_fraction=0.1)
+    build(corpus, folder / "shards", tokenizer=vocab, config=config)
     return folder
 
 
@@ -192,6 +191,7 @@ def test_every_public_name_is_documented_and_loaded_only_when_it_is_used():
         "assert set(albert_data.__all__) <= set(dir(albert_data))\n"
         "print(*albert_data.__all__)"
     )
-    for name in run_python(code, ROOT).split():
+    shown = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    for name in shown.split():
         assert name == "__version__" or re.search(rf"\b{name}\b", page), f"docs/python.md does not mention {name}"
     assert (ROOT / "albert_data" / "py.typed").exists()

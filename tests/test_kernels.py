@@ -18,15 +18,6 @@ from albert_data import kernel_cache, kernels
 from albert_data.files import find_cache_folder
 from albert_data.tokenizer.chunks.table import fill_in
 
-FILL_IN = """
-import numpy as np
-from albert_data.tokenizer.chunks.table import fill_in
-lengths = np.array([1, -1])
-out = fill_in(np.array([7], np.uint16), lengths, np.array([8, 9], np.uint16), np.array([2]))
-assert out.tolist() == [7, 8, 9], out
-print(sum(fill_in.compiled.stats.cache_hits.values()))
-"""
-
 BUILD = """
 import sys
 from pathlib import Path
@@ -71,27 +62,28 @@ print({name for name, _ in list_compiled() - before})
 """
 
 
-def count_hits(cache: Path) -> int:
-    """Call a kernel in a process of its own. Returns how often it was loaded from the disk."""
-    done = subprocess.run(
-        [sys.executable, "-c", FILL_IN],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return int(done.stdout)
+def decorate_again() -> Any:
+    """Return a kernel of the package as a new process has it, after it was called."""
+    made: Any = kernels.kernel(fill_in.__wrapped__)  # type: ignore[attr-defined]
+    ids = made(np.array([7], np.uint16), np.array([1, -1]), np.array([8, 9], np.uint16), np.array([2]))
+    assert ids.tolist() == [7, 8, 9]
+    return made
 
 
-def test_a_kernel_whose_file_is_cut_short_is_compiled_again_and_kept(tmp_path: Path):
-    assert count_hits(tmp_path) == 0
-    assert count_hits(tmp_path) == 1
+def test_a_kernel_whose_file_is_cut_short_is_compiled_again_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))  # Numba reads it again before it compiles
+
+    def count_hits() -> int:
+        return sum(decorate_again().compiled.stats.cache_hits.values())
+
+    assert [count_hits(), count_hits()] == [0, 1]
     for ending in ("nbi", "nbc"):
         for change in (lambda data: data[: len(data) // 2], lambda data: b"", lambda data: bytes(1000)):
-            (file,) = tmp_path.rglob(f"*fill_in*.{ending}")
+            (file,) = tmp_path.rglob(f"*.{ending}")
             file.write_bytes(change(file.read_bytes()))
-            assert count_hits(tmp_path) == 0
-    assert count_hits(tmp_path) == 1
+            assert count_hits() == 0
+    assert count_hits() == 1
 
 
 def test_kernels_are_kept_anew_where_a_file_changes_that_their_module_imports(monkeypatch: pytest.MonkeyPatch):
@@ -109,24 +101,26 @@ def test_kernels_are_kept_anew_where_a_file_changes_that_their_module_imports(mo
     assert utf8 == before[1], "it does not"
 
 
-def test_an_edited_helper_of_another_file_changes_what_a_kernel_computes(tmp_path: Path):
-    """Numba itself compares the kernel's own file alone, and would load the kernel of the older helper."""
-    package, env = tmp_path / "albert_data", {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    package.mkdir()
-    for name in ("__init__", "kernels", "kernel_cache", "files", "errors", "interrupts"):
-        (package / f"{name}.py").write_bytes(Path(kernels.__file__).with_name(f"{name}.py").read_bytes())
+def test_equal_sources_share_their_kernels_and_an_edited_helper_of_another_file_changes_them(tmp_path: Path):
+    """Numba alone would compile again in another checkout, and load the kernel of the older helper in the same one."""
+    env, package = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}, tmp_path / "first" / "albert_data"
     shutil.copytree(Path(kernels.__file__).with_name("storage"), package / "storage")
+    for name in ("__init__", "kernels", "kernel_cache", "files", "errors", "interrupts"):
+        shutil.copy(Path(kernels.__file__).with_name(f"{name}.py"), package)
     (package / "kern.py").write_text(
         "from albert_data.kernels import kernel\nfrom albert_data.help import add\n\n@kernel\ndef double(value):\n"
         "    return add(value, value)\n"
     )
+    helper = "from albert_data.kernels import helper\n\n@helper\ndef add(a, b):\n    return a {} b\n"
+    (package / "help.py").write_text(helper.format("+"))
+    shutil.copytree(tmp_path / "first", tmp_path / "second", copy_function=shutil.copyfile)  # with other dates
+    shutil.copytree(tmp_path / "second", tmp_path / "edited")
+    (tmp_path / "edited" / "albert_data" / "help.py").write_text(helper.format("*"))
+    program = "from albert_data.kern import double; print(double(3), *double.compiled.stats.cache_hits.values())"
     found = []
-    for operator in "++*":
-        (package / "help.py").write_text(
-            f"from albert_data.kernels import helper\n\n@helper\ndef add(a, b):\n    return a {operator} b\n"
-        )
-        program = "from albert_data.kern import double; print(double(3), *double.compiled.stats.cache_hits.values())"
-        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=env, capture_output=True, text=True)
+    for place in ("first", "second", "edited"):
+        folder = tmp_path / place
+        done = subprocess.run([sys.executable, "-c", program], cwd=folder, env=env, capture_output=True, text=True)
         found.append(done.stdout.split())
     assert found == [["6"], ["6", "1"], ["9"]]
 
@@ -139,7 +133,7 @@ def test_only_the_newest_folders_of_a_module_are_kept(tmp_path: Path, monkeypatc
         folder.mkdir()
         os.utime(folder, (10**9 - age, 10**9 - age))
     new = kernel_cache.find_folder(module)
-    assert set(tmp_path.iterdir()) == {new, other, *old[: kernel_cache.MAX_FOLDERS - 1]}
+    assert set(tmp_path.glob("*-*")) == {new, other, *old[: kernel_cache.MAX_FOLDERS - 1]}
     assert kernel_cache.find_folder(module) == new
 
 
@@ -149,9 +143,7 @@ def test_without_a_folder_that_can_be_written_kernels_are_compiled_and_not_kept(
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path / "file"))
     assert kernel_cache.find_folder("albert_data.draws") is None
-    made: Any = kernels.kernel(fill_in.__wrapped__)  # type: ignore[attr-defined]
-    arguments = np.array([7], np.uint16), np.array([1, -1]), np.array([8, 9], np.uint16), np.array([2])
-    assert made(*arguments).tolist() == [7, 8, 9]
+    decorate_again()
 
 
 def test_a_helper_is_the_same_in_python_and_in_a_kernel():

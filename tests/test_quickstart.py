@@ -56,12 +56,8 @@ def resumed(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each training have two steps, of few rows, and one thread, since several tests run at once."""
-    import torch
-
+    """Let each training have two steps, of few rows."""
     from albert_data.train.run import loop
-
-    torch.set_num_threads(1)
 
     def train(shards: Path, output: Path, config: Any, **options: Any) -> Path | None:
         config = dataclasses.replace(config, minutes=None, steps=2, batch_tokens=256, eval_rows=4, eval_every=2)

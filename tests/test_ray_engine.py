@@ -34,8 +34,8 @@ pytest.importorskip("ray")  # CI installs it: see the Makefile
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[ray_engine.RayEngine]:
-    """A Ray of this machine: its workers are two processes."""
+def engine(s3_server: Any) -> Iterator[ray_engine.RayEngine]:
+    """A Ray of this machine: its workers are two processes, which find the store by the environment."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.delenv("RAY_ADDRESS", raising=False)
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
@@ -170,6 +170,19 @@ def test_a_build_has_the_same_bytes_and_a_vocabulary_too(
         for place, shared in ((engine, tmp_path / "shared"), (fixtures.InlineEngine(), None))
     )
     assert one == other
+
+
+def test_a_build_in_a_store_goes_on(engine: ray_engine.RayEngine, stored: Any, corpus: fixtures.Corpus):
+    """The workers write runs, receipts and shards into the store."""
+    from test_store_builds import build, check
+
+    class Interrupted(InterruptedEngine):
+        spans_machines = True
+
+    with pytest.raises(KeyboardInterrupt):
+        build(stored, corpus, Interrupted(5))
+    assert build(stored, corpus, engine).resumed_tasks >= 3
+    check(stored, corpus)
 
 
 @pytest.mark.parametrize("results", [3, fixtures.CORPUS_TASKS + 1])

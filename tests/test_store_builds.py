@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import random
 import shutil
-import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from store_fixtures import SECRET, Bucket, Server, other_process, times
 from albert_data.cli.main import run
 from albert_data.errors import AlbertDataError, OutputError
 from albert_data.jobs.engine import MultiprocessEngine
-from albert_data.jobs.ray_engine import RayEngine
 from albert_data.pipeline.build import BuildReport
 from albert_data.shards.reader import open_shards
 from albert_data.storage import make_path, retries
@@ -35,15 +32,6 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name, seconds in (("EXPIRY_SECONDS", 1.5), ("RENEW_SECONDS", 0.2), ("_POLL_SECONDS", 0.1)):
         monkeypatch.setattr(f"albert_data.storage.locks.{name}", seconds)
-
-
-@pytest.fixture
-def stored(corpus: Corpus, bucket: Bucket) -> Bucket:
-    """The corpus, in a bucket."""
-    for path in corpus.path.rglob("*"):
-        if path.is_file():
-            bucket.put(f"in/{path.relative_to(corpus.path)}", path.read_bytes())
-    return bucket
 
 
 def build(stored: Bucket, corpus: Corpus, engine: Any = None, **settings: Any) -> BuildReport:
@@ -91,22 +79,6 @@ def test_an_interrupted_build_resumes_even_on_another_machine(
     check(stored, corpus)
 
 
-def test_a_build_goes_on_on_ray(stored: Bucket, corpus: Corpus, monkeypatch: pytest.MonkeyPatch):
-    """The workers of Ray find the store by the environment, and write runs, receipts and shards into it."""
-    pytest.importorskip("ray", reason="the ray extra is not installed")
-
-    class Interrupted(InterruptedEngine):
-        spans_machines = True
-
-    with pytest.raises(KeyboardInterrupt):
-        build(stored, corpus, Interrupted(5))
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
-    with RayEngine("local", 2) as engine:
-        assert build(stored, corpus, engine).resumed_tasks >= 3
-    check(stored, corpus)
-
-
 def test_near_duplicates_are_dropped_in_a_store_as_on_a_disk(bucket: Bucket, corpus: Corpus, tmp_path: Path):
     class Spanning(PicklingEngine):
         spans_machines = True
@@ -129,9 +101,8 @@ class Died(BaseException):
     """What a process does that is killed: nothing more."""
 
 
-@pytest.mark.parametrize("from_end", [1, 10, 24])  # cleaning up, publishing, shards
 def test_a_build_that_dies_at_a_request_resumes_to_the_same_bytes(
-    from_end: int, stored: Bucket, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+    stored: Bucket, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ):
     changing = ("put_object", "delete_object", "copy_object", "upload_part", "complete_multipart_upload")
     call, left = S3._call, [1 << 30]
@@ -145,14 +116,17 @@ def test_a_build_that_dies_at_a_request_resumes_to_the_same_bytes(
 
     monkeypatch.setattr(S3, "_call", count)
     build(stored, corpus, seed=5)
-    changes = (1 << 30) - left[0]
-    left[0] = changes - from_end
-    with pytest.raises(Died):
-        build(stored, corpus, overwrite=True)
-    left[0] = 1 << 30
-    is_older = b'"seed": 5' in stored.files("out/").get("manifest.json", b"")
-    build(stored, corpus, overwrite=is_older)
-    check(stored, corpus)
+    changes, older = (1 << 30) - left[0], stored.files("out/")
+    for from_end in (1, 10, 24):  # cleaning up, publishing, shards
+        for name, data in older.items():
+            stored.put(f"out/{name}", data)
+        left[0] = changes - from_end
+        with pytest.raises(Died):
+            build(stored, corpus, overwrite=True)
+        left[0] = 1 << 30
+        is_older = b'"seed": 5' in stored.files("out/").get("manifest.json", b"")
+        build(stored, corpus, overwrite=is_older)
+        check(stored, corpus)
 
 
 @both

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from shard_fixtures import describe_folder
 from toy_rows import CLS, FIRST_ORDINARY, MASK, SEP, FakeShards
 
@@ -96,12 +95,3 @@ def use_shards(monkeypatch):
         monkeypatch.setattr("albert_data.train.data.loader.open_shards", lambda path, split: splits[split])
 
     return use
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """Use one thread, in fixtures of modules too: toys are too small for two, and several tests run at once."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)

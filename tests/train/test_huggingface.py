@@ -297,7 +297,7 @@ def run_example(name: str, *arguments: str) -> str:
         "runpy.run_path(sys.argv[0], run_name='__main__')"
     )
     command = [sys.executable, "-c", code, str(EXAMPLES / name), *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(EXAMPLES)}  # as `python EXAMPLE` has
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES)}  # as `python EXAMPLE` has
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ import torch
 from build_fixtures import make_documents, to_txt
 from click.testing import CliRunner
 
+from albert_data.cli.main import run as run_command
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.shards.rows import restore_ids
 from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
@@ -31,6 +34,7 @@ from benchmarks.lab.page import Sample, judge, write_page
 from benchmarks.lab.probing import fit_classifier, read_features
 from benchmarks.lab.running import Laboratory, Settings
 from benchmarks.lab.tables import PROBE, Measure, make_tables
+from benchmarks.training_command import PROGRAM
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 
@@ -41,16 +45,20 @@ OPTIONS = ["--preset", "tiny", "--steps", "4", "--max-seq-len", "64", "--validat
 
 @pytest.fixture(scope="module", autouse=True)
 def jobs() -> Iterator[list[str]]:
-    """A small preset, and jobs in this process instead of others; the names of those that were done."""
+    """A small preset, and jobs and builds in this process instead of others; the names of jobs that were done."""
     names: list[str] = []
 
     def work(self: Laboratory, job: Job, name: str) -> None:
         names.append(name)
         assert training.work(job) == 0
 
+    def build(words: list[str], **options: Any) -> SimpleNamespace:
+        return SimpleNamespace(returncode=run_command([*words[len(PROGRAM) :], "--workers", "1"]))
+
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setitem(MODEL_PRESETS, "tiny", SMALL)
         monkeypatch.setattr(Laboratory, "_work", work)
+        monkeypatch.setattr(running, "subprocess", SimpleNamespace(**vars(subprocess) | {"run": build}))
         yield names
 
 
@@ -264,20 +272,20 @@ def test_a_damaged_result_is_named(content: bytes, tmp_path: Path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_saves_the_trainings_and_writes_the_page(number: int, corpus: Path, vocab: Path, tmp_path: Path):
-    options = ["--preset", "tiny", "--steps", "100000", "--max-seq-len", "64", "--validation-fraction", "0.3"]
-    given = ["masks", "--seeds", "1", "--corpus", str(corpus), "--tokenizer", str(vocab), "-o", str(tmp_path / "lab")]
+    options = ["--preset", "tiny", "--steps", "100", "--max-seq-len", "64", "--validation-fraction", "0.3"]
+    given = ["sharing", "--seeds", "1", "--corpus", str(corpus), "--tokenizer", str(vocab), "-o", str(tmp_path / "lab")]
     with subprocess.Popen([sys.executable, "-m", "benchmarks", "lab", *given, *options], stderr=subprocess.PIPE) as lab:
         log, deadline = tmp_path / "lab/logs/plain-0.log", time.monotonic() + 120
         while not (log.is_file() and b"\nstep " in log.read_bytes()) and time.monotonic() < deadline:
             assert lab.poll() is None
             time.sleep(0.1)
-        lab.send_signal(number)  # in any case: it would train for hours
+        lab.send_signal(number)  # in any case: it would train for minutes
         assert lab.wait(60) == 128 + number
     assert "\nstep " in log.read_text()
     assert "is saved" in log.read_text()
     assert len(list_checkpoints(tmp_path / "lab/runs/plain-0")) == 1
-    assert "What is masked" in (tmp_path / "lab/report.html").read_text(encoding="utf-8")
-    assert not (tmp_path / "lab/logs/masking=word-0.log").exists()
+    assert "Shared parameters" in (tmp_path / "lab/report.html").read_text(encoding="utf-8")
+    assert not (tmp_path / "lab/logs/share=none-0.log").exists()
 
 
 def test_vocabulary_and_shards_are_of_the_language_that_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 import sys
 
 import pytest
@@ -11,7 +10,7 @@ import torch
 from click.testing import CliRunner
 
 from albert_data.cli.train import train
-from albert_data.errors import CheckpointError, OutputError
+from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.train.config import RECIPES, TrainConfig
 from albert_data.train.run import loop
 
@@ -196,22 +195,7 @@ def test_the_help_shows_the_defaults_of_the_settings():
     assert "Example:" in text
 
 
-def python(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-
-def test_the_help_loads_no_torch():
-    code = (
-        "import sys; from albert_data.cli.train import train; train(['--help'], standalone_mode=False); "
-        "sys.exit('torch' in sys.modules)"
-    )
-    assert python(code).returncode == 0
-
-
-def test_without_torch_the_error_names_the_command_that_installs_it():
-    code = (
-        "import sys; sys.modules['torch'] = None; from albert_data.cli.train import train; "
-        "train(['out', '-o', 'run'], standalone_mode=False)"
-    )
-    told = python(code).stderr.splitlines()[-1]
-    assert told.endswith("ConfigError: train needs torch; install it with: pip install 'albert-data[train]'")
+def test_without_torch_the_error_names_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ConfigError, match=r"^train needs torch; install it with: pip install 'albert-data\[train\]'$"):
+        run("out", "-o", "run")

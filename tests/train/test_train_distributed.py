@@ -60,7 +60,7 @@ def start(num_ranks: int, *arguments: str | Path, last: tuple[str | Path, ...] =
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    base = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    base = {**os.environ, "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
     more: list[tuple[str | Path, ...]] = [(), last]
     return [
         subprocess.Popen(

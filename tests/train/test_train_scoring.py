@@ -9,7 +9,6 @@ import json
 import math
 import os
 import shutil
-import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
@@ -474,8 +473,8 @@ def test_other_models_that_transformers_cannot_load_are_refused(foreign, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
-def test_the_code_of_a_folder_is_never_run_and_nothing_is_asked(foreign, tmp_path, name):
-    """As a command: transformers would ask on stdin, where somebody answers "y" to everything."""
+def test_the_code_of_a_folder_is_never_run_and_nothing_is_asked(foreign, tmp_path, name, monkeypatch, capfd):
+    """transformers would ask on stdin, where somebody answers "y" to everything."""
     folder = shutil.copytree(foreign, tmp_path / "model")
     (folder / "code.py").write_text(f"open({str(tmp_path / 'attacked')!r}, 'w')\n")
     names = {"AutoConfig": "code.C", "AutoModelForMaskedLM": "code.M", "AutoTokenizer": ["code.T", "code.T"]}
@@ -487,13 +486,13 @@ def test_the_code_of_a_folder_is_never_run_and_nothing_is_asked(foreign, tmp_pat
         (folder / "config.json").write_text(json.dumps(config | {"tokenizer_class": None}))
     (folder / name).write_text(json.dumps(settings))
     write_pairs(tmp_path / "pairs.jsonl")
-    arguments = [sys.executable, "-m", "albert_data", "score", folder, tmp_path / "pairs.jsonl"]
-    done = subprocess.run(arguments, input="y\n" * 9, capture_output=True, text=True, timeout=120, check=False)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
+    code, shown = run_command(["score", str(folder), str(tmp_path / "pairs.jsonl")]), capfd.readouterr()
     assert not (tmp_path / "attacked").exists()
-    assert "custom code" not in done.stdout + done.stderr
+    assert "custom code" not in shown.out + shown.err
     if is_config:
-        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-        assert "its auto_map names code of the folder, which is never run" in done.stderr
+        assert (code, shown.err.count("\n")) == (1, 1)
+        assert "its auto_map names code of the folder, which is never run" in shown.err
 
 
 @pytest.mark.parametrize("longest", ["1000", [], 0, -1, float("nan"), {}])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import signal
 import subprocess
 import sys
@@ -174,8 +173,7 @@ OPTIONS = ("--preset", "tiny", "--device", "cpu", "--static-masks", "--log-every
 
 def start(*arguments: object, **how) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "albert_data", "train", *map(str, arguments)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, **how)
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **how)
 
 
 @pytest.mark.slow  # processes that load torch
@@ -214,7 +212,6 @@ def test_torchrun_that_is_stopped_saves_and_ends(out, tmp_path, number):
     command = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "albert_data", "train"]
     process = subprocess.Popen(
         [sys.executable, "-m", *command, str(out), "-o", str(run), *OPTIONS, "--steps", "3000"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,
     )
