@@ -35,7 +35,7 @@ from albert_data.inspect.statistics import measure
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
-NEED_CORPUS = {"unknown_by_source", "largest_source", "lost_characters"}
+NEED_CORPUS = {"unknown_by_source", "largest_source", "lost_characters", "near_duplicates"}
 NEED_RANDOM = {"label_shares", "random_from_lengths", "random_from_topic"}  # segments of another document
 NEED_BYTES = {"byte_pieces"}  # a tokenizer with byte pieces
 RULES = [rule for rule in ALL_RULES if rule.name not in NEED_RANDOM | NEED_BYTES]
@@ -134,6 +134,7 @@ FAULTS: dict[str, Callable[[Documents], Documents]] = {
     "equal_segments": repeat_sentences,
     "duplicate_documents": give_some_twice,
     "duplicate_rows": change_last_lines,
+    "near_duplicates": change_last_lines,
     "near_empty_rows": add_shorts,
     "unpaired_rows": add_words,
     "segments_inside_word": add_endless_words,
@@ -151,6 +152,22 @@ def test_a_fault_of_the_corpus_is_found(name: str, tmp_path: Path, tokenizer: To
     audit = build_and_audit(tmp_path, tokenizer, files, with_corpus=name in NEED_CORPUS, **settings)
     assert get_check(audit, name).verdict in (LOOK, BAD), audit.to_text()
     assert "To do: " in audit.to_text()
+
+
+def test_similar_documents_are_named_with_their_files(tmp_path: Path, tokenizer: Tokenizer):
+    files = {"a.txt": CLEAN, "copies.txt": [f"{document}\nRead by me." for document in CLEAN[:20]]}
+    check = get_check(build_and_audit(tmp_path, tokenizer, files, with_corpus=True), "near_duplicates")
+    assert (check.details["count"], check.details["of"]) == (20, 170)
+    dropped, kept = check.details["pairs"][0]["documents"]
+    assert dropped.endswith("a.txt")
+    assert kept.endswith("copies.txt")
+    assert dropped in check.finding
+
+
+def test_a_build_without_similar_documents_has_none_though_its_corpus_has(tmp_path: Path, tokenizer: Tokenizer):
+    files = {"a.txt": [*CLEAN, *(f"{document}\nRead by me." for document in CLEAN[:20])]}
+    audit = build_and_audit(tmp_path, tokenizer, files, with_corpus=True, drop_near_duplicates=True)
+    assert get_check(audit, "near_duplicates").figure == 0
 
 
 def test_a_file_of_another_script_and_one_with_nearly_all_text_are_named(tmp_path: Path, tokenizer: Tokenizer):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
-from albert_data.data import Documents, Lines
+from albert_data.data import Lines
 from albert_data.dedup import near_duplicates, parts, sorted_columns
 from albert_data.dedup.near_duplicates import NearDuplicates, find_near_duplicates
 from albert_data.dedup.parts import PartWriter
@@ -190,18 +190,11 @@ def find(folder: Path, tasks: list[list[str]], similarity: float, places: list[i
         keys = np.array([xxh3_64_intdigest(f"{text}\n".encode()) for text in texts], np.uint64)
         at = np.arange(len(texts) + 1)
         lines = Lines(utf8=utf8, line_offsets=bounds, document_offsets=at, document_keys=keys)
-        documents = Documents(
-            ids=np.zeros(len(texts), np.uint16),
-            sentence_offsets=at,
-            is_heading=np.zeros(len(texts), bool),
-            document_offsets=at,
-            document_keys=keys,
-        )
         with ExitStack() as files:
             place = places[number] if places else 0
             writer = PartWriter(folder, f"task-{number}", place, choose_bands(similarity), files)
             for row in range(len(texts)):
-                writer.add(_take(lines, row), _take_tokens(documents, row))
+                writer.add(_take(lines, row))
             signed += writer.finish()
     return find_near_duplicates(folder, signed, similarity, folder)
 
@@ -213,16 +206,6 @@ def _take(lines: Lines, row: int) -> Lines:
         line_offsets=np.array([0, end - begin]),
         document_offsets=np.array([0, 1]),
         document_keys=lines.document_keys[row : row + 1],
-    )
-
-
-def _take_tokens(documents: Documents, row: int) -> Documents:
-    return Documents(
-        ids=documents.ids[row : row + 1],
-        sentence_offsets=np.array([0, 1]),
-        is_heading=documents.is_heading[row : row + 1],
-        document_offsets=np.array([0, 1]),
-        document_keys=documents.document_keys[row : row + 1],
     )
 
 

@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from albert_data.data import Documents, Lines
+from albert_data.data import Lines
 from albert_data.dedup.shingles import hash_shingles
 from albert_data.dedup.signatures import Bands, make_signatures
 from albert_data.dedup.sorted_columns import SortedFile, map_u64, write_columns
@@ -78,18 +78,17 @@ class PartWriter:
         self._signatures: list[np.ndarray] = []
         self._num_shingles = 0
 
-    def add(self, lines: Lines, documents: Documents) -> None:
-        """Sign the documents that have tokens; lines and documents hold the same ones."""
-        tokens = np.diff(documents.sentence_offsets[documents.document_offsets])
+    def add(self, lines: Lines, tokens: np.ndarray | None = None, source_codes: np.ndarray | None = None) -> None:
+        """Sign documents. tokens: int64, of each, where only those with tokens count; source_codes: see `Lines`."""
+        tokens = np.ones(len(lines.document_keys), np.int64) if tokens is None else tokens
         bounds = lines.line_offsets[lines.document_offsets]
         shingles, offsets = hash_shingles(lines.utf8, bounds)
-        codes = documents.source_codes
         columns = SignedDocuments(
-            keys=documents.document_keys,
+            keys=lines.document_keys,
             ranks=np.uint64(self._place + 1 << _LENGTH_BITS) - np.diff(bounds).astype(np.uint64),
             begins=(offsets[:-1] + self._num_shingles).astype(np.uint64),
             counts=np.diff(offsets).astype(np.uint64),
-            source_codes=np.zeros(len(tokens), np.uint64) if codes is None else codes.astype(np.uint64),
+            source_codes=np.broadcast_to(0 if source_codes is None else source_codes, len(tokens)).astype(np.uint64),
             tokens=tokens.astype(np.uint64),
         )
         if self._file is None:

@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from albert_data.config import TextConfig
+from albert_data.config import BuildConfig, TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.tasks import read_tasks
+from albert_data.data import Lines
+from albert_data.dedup.near_duplicates import NearDuplicates, find_near_duplicates
+from albert_data.dedup.parts import PartWriter
+from albert_data.dedup.signatures import choose_bands
+from albert_data.dedup.sorted_columns import map_u64
 from albert_data.errors import InputError
 from albert_data.escaping import escape_controls, name_as_text
 from albert_data.inspect.audit.rows import Subject
 from albert_data.inspect.terminal import count_columns
+from albert_data.storage.scratch import machine_scratch
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.wording import count_of, format_share
@@ -41,6 +48,8 @@ class CorpusFiles:
     keys: np.ndarray  # uint64, sorted, of all documents
     files: np.ndarray  # int32, the index in `names` of the first file that has each key
     characters: np.ndarray  # int64 [all code points], how often each occurs
+    near_duplicates: NearDuplicates | None = None  # None where they were not looked for
+    similar_keys: np.ndarray | None = None  # uint64, sorted: of the documents that are similar to another one
 
     def find_files(self, keys: np.ndarray) -> np.ndarray:
         """The file of each document: int32, -1 where no file has it."""
@@ -50,8 +59,13 @@ class CorpusFiles:
         return owners
 
 
-def read_corpus(inputs: list[Input], text: TextConfig) -> CorpusFiles:
-    """Read all documents once, as a build with these settings does. Raises InputError as a build does."""
+def read_corpus(
+    inputs: list[Input], text: TextConfig, use: Callable[[Lines], object] = lambda lines: None
+) -> CorpusFiles:
+    """Read all documents once, as a build with these settings does. Raises InputError as a build does.
+
+    use: is called with all documents, some at a time.
+    """
     names = [name_as_text(item.path) for item in inputs]
     numbers = {item.path: number for number, item in reversed(list(enumerate(inputs)))}  # the first, if one comes twice
     characters = np.zeros(_NUM_CHARACTERS, np.int64)
@@ -60,6 +74,7 @@ def read_corpus(inputs: list[Input], text: TextConfig) -> CorpusFiles:
     tasks = read_tasks(inputs, text, damage)
     for block, task_text in ((block, task.text) for task in tasks for block in task.read(damage)):
         lines = clean_documents(block, task_text, damage)
+        use(lines)
         codes = np.frombuffer(lines.utf8.tobytes().decode().encode("utf-32-le"), np.uint32)
         counts = np.bincount(codes)
         characters[: len(counts)] += counts
@@ -67,6 +82,17 @@ def read_corpus(inputs: list[Input], text: TextConfig) -> CorpusFiles:
         files.append(np.full(len(lines.document_keys), numbers[block.path], np.int32))
     all_keys, first = np.unique(np.concatenate(keys), return_index=True)
     return CorpusFiles(names=names, keys=all_keys, files=np.concatenate(files)[first], characters=characters)
+
+
+def read_similar(inputs: list[Input], text: TextConfig) -> CorpusFiles:
+    """The same, with the near-duplicates that a build could drop. They take about as much disk as the text."""
+    similarity = BuildConfig.similarity
+    with machine_scratch() as scratch, ExitStack() as files:
+        writer = PartWriter(scratch, "corpus", 0, choose_bands(similarity), files)
+        contents = read_corpus(inputs, text, writer.add)
+        found = find_near_duplicates(scratch, writer.finish(), similarity, scratch)
+        keys = np.zeros(0, np.uint64) if found.path is None else map_u64(found.path).copy()
+    return replace(contents, near_duplicates=found, similar_keys=keys)
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,8 @@ class MapJob:
                     listed.append(list_documents(documents))
                 if signing:
                     with receipt.seconds.time("sign"):
-                        signing.add(lines, documents)
+                        tokens = np.diff(documents.sentence_offsets[documents.document_offsets])
+                        signing.add(lines, tokens, documents.source_codes)
                 for chosen, pass_index in choose_passes(documents, task.source, self.config.examples):
                     held.append(self.make_rows(chosen, pass_index, receipt.seconds))
                     if sum(part.examples.input_ids.nbytes for part in held) >= RUN_BYTES:

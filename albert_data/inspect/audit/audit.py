@@ -30,7 +30,7 @@ from albert_data.inspect.input_files import (
     attribute,
     attribute_sources,
     find_lost,
-    read_corpus,
+    read_similar,
 )
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.pair_tasks import RANDOM_B, SWAPPED
@@ -99,7 +99,7 @@ def audit_folder(folder: Path, corpus: list[Input] | None = None) -> Audit:
     """
     splits = open_splits(folder)
     opened = [splits[name] for name in SPLITS if name in splits and len(splits[name]) > 0]
-    contents = read_corpus(corpus, opened[0].manifest.config.text) if opened and corpus is not None else None
+    contents = read_similar(corpus, opened[0].manifest.config.text) if opened and corpus is not None else None
     return audit_splits(folder, opened, contents)
 
 
@@ -131,7 +131,7 @@ def audit_splits(folder: Path, opened: list[Shards], corpus: CorpusFiles | None)
         return Audit(folder=folder, checks=[])
     subject = gather_subject(opened)
     checks = [*_check_pairs(subject), *_check_copies(subject), *_check_text(subject)]
-    checks += [*_check_files(subject, corpus), _check_characters(subject, corpus)]
+    checks += [*_check_files(subject, corpus), _check_characters(subject, corpus), _check_similar(subject, corpus)]
     advice = [one.text for one in advise_on(opened[0].manifest)]  # the likely cause, if the layout was misread
     for number, check in enumerate(checks):
         if advice and check.rule in _CAUSED_BY_LAYOUT and check.verdict in (LOOK, BAD):
@@ -327,6 +327,24 @@ def _check_bytes(subject: Subject, input_files: InputFiles | None) -> Check:
     worst = max(input_files.files, key=lambda file: file.byte_rate)
     finding = f"{check.finding}; {format_share(worst.byte_rate)} of {worst.name}" if worst.num_bytes else check.finding
     return dataclasses.replace(check, figure=max(check.figure, worst.byte_rate), finding=finding)
+
+
+def _check_similar(subject: Subject, corpus: CorpusFiles | None) -> Check:
+    """Documents of the shards that are similar to another one of the corpus."""
+    rule = rules.NEAR_DUPLICATES
+    if corpus is None or corpus.near_duplicates is None or corpus.similar_keys is None:
+        return Check(rule, None, "shards hold rows, not documents; give the build's inputs with --corpus")
+    count, total = int(np.isin(subject.documents, corpus.similar_keys).sum()), len(subject.documents)
+    finding = f"{format_share(_share(count, total))}, {count:,} of {count_of(total, 'different document')}"
+    pairs = [one for one in corpus.near_duplicates.examples if one.dropped in subject.documents][:_SHOWN]
+    listed = []
+    for one in pairs:
+        keys = np.array([one.dropped, one.kept], np.uint64)
+        files = [corpus.names[number] for number in corpus.find_files(keys).tolist()]
+        named = [f"{key:016x} in {file}" for key, file in zip(keys.tolist(), files, strict=True)]
+        listed.append({"documents": named, "similarity": one.similarity})
+        finding += f"; {' and '.join(named)}: similarity {one.similarity:.2f}"
+    return Check(rule, _share(count, total), finding, {"count": count, "of": total, "pairs": listed})
 
 
 def _check_characters(subject: Subject, corpus: CorpusFiles | None) -> Check:

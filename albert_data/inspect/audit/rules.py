@@ -152,6 +152,14 @@ DUPLICATE_ROWS = Rule(
     why="as for documents: near copies share some of their rows; prose has none",
     advice="deduplicate the corpus by passages; near copies differ in a line or two",
 )
+NEAR_DUPLICATES = Rule(
+    name="near_duplicates",
+    title="documents similar to another one of the corpus",
+    limits=(0.01, 0.1),
+    why="similar are documents that share four in five of their shingles of five words. Chapters of books have none; "
+    "what is crawled or collected by several people has copies with another header or footer",
+    advice="build with --drop-near-duplicates",
+)
 NEAR_EMPTY_ROWS = Rule(
     name="near_empty_rows",
     title="near-empty rows, more than short_seq_prob asks for",
