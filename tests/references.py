@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 
 from xxhash import xxh3_64_intdigest
 
@@ -193,32 +192,69 @@ def make_rows(
 
     orders: those of the sentence task. Pairs that are to get a random segment still have their own.
     """
+    earlier: set[tuple[int, int]] = set()  # the first and the last sentence of each row of the passes to avoid
+    for number in range(pass_index - pass_index % 8, pass_index + 1):
+        config = PassConfig(max_tokens, short_seq_prob, seed, number, orders)
+        rows, spans = make_pass(join_headings(document, is_heading), key, vocabulary, config, earlier)
+        earlier |= spans
+    return rows
+
+
+@dataclass
+class PassConfig:
+    """What decides how one pass is cut. is_later: whether it avoids the rows of earlier ones."""
+
+    max_tokens: int
+    short_seq_prob: float
+    seed: int
+    pass_index: int
+    orders: Sequence[str]
+
+    @property
+    def is_later(self) -> bool:
+        return self.pass_index % 8 > 0
+
+
+def make_pass(
+    sentences: list[list[int]], key: int, vocabulary: Vocabulary, config: PassConfig, earlier: set[tuple[int, int]]
+) -> tuple[list[Row], set[tuple[int, int]]]:
+    """The rows of a pass, and the first and the last sentence of each; earlier: those of the passes to avoid."""
     rows: list[Row] = []
-    for block in find_blocks(join_headings(document, is_heading), max_tokens):
-        if len(block[0]) > max_tokens:
-            for part in cut_long_sentence(block[0], max_tokens, vocabulary):
+    spans: set[tuple[int, int]] = set()
+    stop = 0
+    for block in find_blocks(sentences, config.max_tokens):
+        first, stop = stop, stop + len(block)
+        if len(block[0]) > config.max_tokens:
+            for part in cut_long_sentence(block[0], config.max_tokens, vocabulary):
                 rows.append(lay_out(part, [], 0, len(rows), vocabulary))
             continue
-        is_backward = draw(stream(seed, PAIRING, key, pass_index, len(rows)), 4) >= 2**63
-        left, is_first = block[::-1] if is_backward else block, True
-        while left:
-            state = stream(seed, PAIRING, key, pass_index, len(rows))
-            target = max_tokens
-            if draw(state, 0) < threshold(short_seq_prob):
-                target = 2 + below(draw(state, 1), max_tokens - 1)
-            number = choose_number(left, target, max_tokens, wants_pairs=bool(orders))
-            chunk = left[:number][::-1] if is_backward else left[:number]
-            left = left[number:]
-            if not orders:
+        is_backward = draw(stream(config.seed, PAIRING, key, config.pass_index, len(rows)), 4) >= 2**63
+        numbers = list(range(first, stop))[:: -1 if is_backward else 1]
+        had_room = True
+        while numbers:
+            state = stream(config.seed, PAIRING, key, config.pass_index, len(rows))
+            target = config.max_tokens
+            is_short = draw(state, 0) < threshold(config.short_seq_prob)
+            if is_short:
+                target = 2 + below(draw(state, 1), config.max_tokens - 1)
+            left = [sentences[number] for number in numbers]
+            seen = {tuple(sorted(map(numbers.index, span))) for span in earlier if set(span) <= set(numbers)}
+            number = choose_number(left, target, config, seen, is_short=is_short)
+            has_room = config.is_later and not is_short and number < len(left)
+            has_room = has_room and sum(map(len, left[: number + 1])) <= config.max_tokens
+            taken, numbers = sorted(numbers[:number]), numbers[number:]
+            chunk = [sentences[number] for number in taken]
+            spans.add((taken[0], taken[-1]))
+            if not config.orders:
                 rows.append(lay_out(sum(chunk, []), [], 0, len(rows), vocabulary))
                 continue
-            split, is_first = choose_split(state, chunk, is_first=is_first), False
-            first, second = (sum(part, []) for part in (chunk[:split], chunk[split:]))
-            label = below(draw(state, 3), len(orders))
-            if second and orders[label] == "swapped":
-                first, second = second, first
-            rows.append(lay_out(first, second, label, len(rows), vocabulary))
-    return rows
+            split, had_room = choose_split(state, chunk, is_even=had_room or has_room), has_room
+            first_part, second_part = (sum(part, []) for part in (chunk[:split], chunk[split:]))
+            label = below(draw(state, 3), len(config.orders))
+            if second_part and config.orders[label] == "swapped":
+                first_part, second_part = second_part, first_part
+            rows.append(lay_out(first_part, second_part, label, len(rows), vocabulary))
+    return rows, spans
 
 
 def join_headings(document: list[list[int]], is_heading: Sequence[bool] | None) -> list[list[int]]:
@@ -242,42 +278,48 @@ def find_blocks(sentences: list[list[int]], max_tokens: int) -> list[list[list[i
     return blocks
 
 
-def find_best(lengths: tuple[int, ...], max_tokens: int) -> tuple[int, int]:
-    """The fewest (rows of one sentence, rows) that take whole sentences of these lengths: all ways are tried."""
+def find_best(
+    lengths: Sequence[int], max_tokens: int, seen: set[tuple[int, int]] | None = None, *, wants_pairs: bool = True
+) -> list[tuple[int, int]]:
+    """The fewest (rows of one sentence, rows) that take the sentences from each one on: all ways are tried.
 
-    @cache
-    def best(first: int) -> tuple[int, int]:
-        ways = [(0, 0)] if first == len(lengths) else []
-        for end in range(first + 1, len(lengths) + 1):
-            if sum(lengths[first:end]) <= max_tokens:
-                singles, rows = best(end)
-                ways.append((singles + (end == first + 1), rows + 1))
-        return min(ways)
+    seen: None in pass 0. In a later pass the first and the last sentence of each row that an earlier one has: these
+    cost a row more, and only the eight farthest ends of a row are tried.
+    """
+    found = [(0, 0)]
+    for first in range(len(lengths) - 1, -1, -1):
+        ends = [end for end in range(first + 1, len(lengths) + 1) if sum(lengths[first:end]) <= max_tokens]
+        ways = []
+        for end in ends if seen is None else ends[-8:]:
+            singles, rows = found[end - first - 1]
+            is_single = wants_pairs and end == first + 1
+            ways.append((singles + is_single, rows + 1 + ((first, end - 1) in (seen or ()))))
+        found.insert(0, min(ways))
+    return found
 
-    return best(0)
 
-
-def choose_number(left: list[list[int]], target: int, max_tokens: int, *, wants_pairs: bool) -> int:
+def choose_number(
+    left: list[list[int]], target: int, config: PassConfig, seen: set[tuple[int, int]], *, is_short: bool
+) -> int:
     """How many of the sentences that are left go into a row.
 
     The most of those numbers that keep the fewest single rows, then the fewest rows. Of a short row only the single
     rows count: the most that fit its target, or if none does, the fewest. Without pairs single rows do not count.
     """
-    lengths = [len(sentence) for sentence in left]
-    fitting = [number for number in range(1, len(left) + 1) if sum(lengths[:number]) <= max_tokens]
-    after = {number: find_best(tuple(lengths[number:]), max_tokens) for number in fitting}
-    costs = {number: (after[number][0] + (number == 1), after[number][1] + 1) for number in fitting}
-    if not wants_pairs:  # as many sentences as fit is best
-        costs = {number: (0, -number) for number in fitting}
-    full = max(number for number in fitting if costs[number] == min(costs.values()))
-    singles = min(costs.values())[0]
-    short = [number for number in fitting if number <= full and costs[number][0] == singles]
-    if target == max_tokens:
+    lengths, wants_pairs = [len(sentence) for sentence in left], bool(config.orders)
+    best = find_best(lengths, config.max_tokens, seen if config.is_later else None, wants_pairs=wants_pairs)
+    fitting = [number for number in range(1, len(left) + 1) if sum(lengths[:number]) <= config.max_tokens]
+    singles = {number: best[number][0] + (wants_pairs and number == 1) for number in fitting}
+    costs = {number: (singles[number], best[number][1] + 1 + ((0, number - 1) in seen)) for number in fitting}
+    tried = fitting[-8:] if config.is_later else fitting
+    full = max(number for number in tried if costs[number] == min(costs[way] for way in tried))
+    if not is_short:
         return full
+    short = [number for number in fitting if number <= full and singles[number] == best[0][0]]
     return max((number for number in short if sum(lengths[:number]) <= target), default=short[0])
 
 
-def choose_split(state: int, chunk: list[list[int]], *, is_first: bool) -> int:
+def choose_split(state: int, chunk: list[list[int]], *, is_even: bool) -> int:
     """How many sentences stand before the split: the boundary that owns a point on a circle.
 
     Each boundary owns as many points as the sentences beside it have tokens; the first points are those of the row's
@@ -285,7 +327,7 @@ def choose_split(state: int, chunk: list[list[int]], *, is_first: bool) -> int:
     """
     if len(chunk) == 1:
         return 1
-    if is_first:
+    if is_even:
         return 1 + below(draw(state, 2), len(chunk) - 1)
     owners = [number for number in range(len(chunk)) for _ in range(len(chunk[number - 1]) + len(chunk[number]))]
     most = max(map(owners.count, owners))

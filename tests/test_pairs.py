@@ -102,11 +102,23 @@ def choose(keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int = 
     return np.stack([cuts.owners, cuts.begins, cuts.splits, cuts.ends], axis=1)
 
 
-@given(toy_documents.documents, configs | unpaired)
-def test_every_token_is_in_one_row_and_in_order(keyed: list[KeyedDocument], config: ExampleConfig):
-    chosen = choose(keyed, config)
+many_sentences = st.lists(st.lists(st.sampled_from([5, 6, 10]), min_size=1, max_size=3), max_size=40)
+
+
+@given(many_sentences, configs | unpaired, st.integers(1, 7))
+def test_rows_of_many_sentences_in_later_passes_equal_the_plain_reference(
+    document: list[list[int]], config: ExampleConfig, pass_index: int
+):
+    assert plain_rows(make([(1, document)], config, pass_index)) == expect([(1, document)], config, pass_index)
+
+
+@given(toy_documents.documents, configs | unpaired, passes)
+def test_every_token_is_in_one_row_of_each_pass_and_in_order(
+    keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int
+):
+    chosen = choose(keyed, config, pass_index)
     tokens = [token for _, document in keyed for sentence in document for token in sentence]
-    for row, (_, begin, split, end) in zip(plain_rows(make(keyed, config)), chosen, strict=True):
+    for row, (_, begin, split, end) in zip(plain_rows(make(keyed, config, pass_index)), chosen, strict=True):
         assert segments(row, config) == (tokens[begin:split], tokens[split:end])
     bounds = np.cumsum([0, *(sum(map(len, document)) for _, document in keyed)])
     at = 0
@@ -147,8 +159,8 @@ def test_single_rows_are_whole_sentences_or_parts_of_those_longer_than_a_row(
             assert is_whole or offsets[sentence + 1] - offsets[sentence] > config.max_tokens
 
 
-@given(toy_documents.documents, configs)
-def test_single_rows_are_as_few_as_possible(keyed: list[KeyedDocument], config: ExampleConfig):
+@given(toy_documents.documents, configs, passes)
+def test_single_rows_are_as_few_as_possible(keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int):
     """Whatever the share of short rows. The fewest are found by trying all ways to make rows of whole sentences."""
     fewest = 0
     for _, document in keyed:
@@ -156,8 +168,8 @@ def test_single_rows_are_as_few_as_possible(keyed: list[KeyedDocument], config: 
             if len(block[0]) > config.max_tokens:
                 fewest += len(references.cut_long_sentence(block[0], config.max_tokens, plain_vocabulary()))
             else:
-                fewest += references.find_best(tuple(map(len, block)), config.max_tokens)[0]
-    assert (make(keyed, config).sop_label == -1).sum() == fewest
+                fewest += references.find_best(list(map(len, block)), config.max_tokens)[0][0]
+    assert (make(keyed, config, pass_index).sop_label == -1).sum() == fewest
 
 
 @given(toy_documents.documents, configs)
@@ -362,11 +374,13 @@ def test_the_first_row_of_a_document_is_split_at_any_boundary_with_equal_probabi
         (2, 1, 25, 3, 4, 3, 25, 1, 2),  # some longer than a row
     ],
 )
-def test_lengths_do_not_show_which_segment_is_the_earlier_one(lengths: tuple[int, ...]):
+@pytest.mark.parametrize("pass_index", [0, 2])
+def test_lengths_do_not_show_which_segment_is_the_earlier_one(lengths: tuple[int, ...], pass_index: int):
     """A document whose sentences read backwards are as long has every row as often as its mirror image."""
     config = ExampleConfig(max_seq_len=13, short_seq_prob=0.3)
     size, num_documents = sum(lengths), 40_000
-    chosen = choose([(key, [[THE] * length for length in lengths]) for key in range(num_documents)], config)
+    keyed = [(key, [[THE] * length for length in lengths]) for key in range(num_documents)]
+    chosen = choose(keyed, config, pass_index)
     chosen = chosen[chosen[:, 2] < chosen[:, 3]]
     begins, splits, ends = (chosen[:, 1:] - size * chosen[:, :1]).T
     counts = np.zeros((size + 1,) * 3)
@@ -381,3 +395,17 @@ def test_another_seed_or_pass_makes_other_rows(change: dict[str, int]):
     config = ExampleConfig(max_seq_len=32)
     other = make([(1, [[THE]] * 500)], replace(config, **change), 0 if change else 1)
     assert plain_rows(make([(1, [[THE]] * 500)], config)) != plain_rows(other)
+
+
+@pytest.mark.parametrize(("per_row", "limit"), [(5, 0.3), (20, 0.03)])
+def test_few_rows_of_a_later_pass_are_those_of_an_earlier_one(per_row: int, limit: float):
+    """Sentences have log-normal lengths, and about `per_row` fit a row. A pass takes at most 10 % more rows."""
+    lengths = np.random.default_rng(1).lognormal(2.8, 0.7, 5000).astype(int).clip(2, 20 * per_row)
+    keyed = [(key, [[THE] * length for length in part]) for key, part in enumerate(lengths.reshape(50, 100).tolist())]
+    config, made = ExampleConfig(max_seq_len=3 + 20 * per_row), []
+    for pass_index in range(5):
+        chosen = choose(keyed, config, pass_index)
+        made.append(set(map(tuple, chosen[:, [1, 3]].tolist())))
+    repeated = [len(rows & set().union(*made[:number])) for number, rows in enumerate(made)]
+    assert sum(repeated) < limit * sum(map(len, made[1:]))
+    assert max(map(len, made)) < 1.1 * len(made[0])

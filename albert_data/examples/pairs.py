@@ -3,7 +3,8 @@
 In: token ids with the offsets of sentences and documents. Out: rows `[CLS] A [SEP] B [SEP]`.
 Whole consecutive sentences fill a row; a boundary between two of them splits A from B; half of the pairs are swapped.
 Every token is in exactly one row per pass, and both segments are always of one document. A row of one sentence has no
-order: it is `[CLS] A [SEP]`, with label -1. A heading and the sentence after it count as one sentence.
+order: it is `[CLS] A [SEP]`, with label -1. A heading and the sentence after it count as one sentence. A later pass
+avoids the rows of earlier ones.
 
 For next sentence prediction no pair is swapped. The label says in which pairs B is to be exchanged: the reduce step
 does that (exchange.py), when it has the rows of all documents. Without a sentence task every row is `[CLS] A [SEP]`.
@@ -27,7 +28,15 @@ import numpy as np
 from albert_data.config import ExampleConfig
 from albert_data.data import Documents, Pairs, Specials
 from albert_data.draws import PAIRING, below, draw, stream, threshold
-from albert_data.examples.row_plan import PlanScratch, cut_long_sentence, end_short_row, fill_table
+from albert_data.examples.row_plan import (
+    GROUP_SIZE,
+    Passage,
+    PlanScratch,
+    cut_long_sentence,
+    end_short_row,
+    fill_table,
+    locate,
+)
 from albert_data.kernels import copy_items, helper, kernel, pointer
 from albert_data.pair_tasks import NO_LABEL, SWAPPED
 from albert_data.tokenizer.words import WordRule
@@ -61,18 +70,6 @@ class DocumentArrays(NamedTuple):
     is_heading: np.ndarray
     document_offsets: np.ndarray
     document_keys: np.ndarray
-
-
-class Passage(NamedTuple):
-    """The sentences `first` to `stop` - 1 of a document, none of which is longer than a row.
-
-    key: the document's; first_row: the number of the passage's first row in its document and pass.
-    """
-
-    first: int
-    stop: int
-    key: np.uint64
-    first_row: int
 
 
 class PairRule(NamedTuple):
@@ -136,7 +133,9 @@ def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, 
     capacity = num_offsets + 8 * (len(documents.ids) // config.max_tokens)
     begins, splits, ends, owners = (np.empty(capacity, np.int64) for _ in range(4))
     rows = RowCuts(begins, splits, ends, owners, np.empty(capacity, np.int8), np.empty(capacity, np.uint32))
-    scratch = PlanScratch(*(np.empty(num_offsets, np.int64) for _ in PlanScratch._fields))
+    edges, bounds, cost, row_ends = (np.empty(num_offsets, np.int64) for _ in range(4))
+    earlier = np.empty((pass_index % GROUP_SIZE, num_offsets), np.int64)
+    scratch = PlanScratch(edges, bounds, cost, row_ends, earlier)
     num_rows = choose_pairs(arrays, rule, scratch, rows)
     return RowCuts(*(array[:num_rows] for array in rows))
 
@@ -159,7 +158,7 @@ def copy_edges(documents: DocumentArrays, first: int, stop: int, edges: np.ndarr
 
 
 @helper
-def draw_split(state: np.uint64, edges: np.ndarray, first: int, stop: int, is_first: bool) -> int:
+def draw_split(state: np.uint64, edges: np.ndarray, first: int, stop: int, is_even: bool) -> int:
     """Draw the boundary between A and B, one of those between the sentences `first` to `stop` - 1.
 
     The aim: P(row) P(split | row) is the same for a row and its swapped twin, so that no length tells the order. On a
@@ -175,10 +174,10 @@ def draw_split(state: np.uint64, edges: np.ndarray, first: int, stop: int, is_fi
     the product, which is then proportional to the number of moves from one arc to the other. Each of them can be
     reversed, so the twin has as many.
 
-    In the first row of a passage no sentence is there because it did not fit before (`is_first`), so all boundaries are
-    equally likely.
+    In the first row of a passage no sentence is there because it did not fit before, nor where a row of a later pass
+    ended earlier than it had to. There all boundaries are equally likely (`is_even`).
     """
-    if is_first:  # n sentences have n - 1 inner boundaries
+    if is_even:  # n sentences have n - 1 inner boundaries
         return int(edges[first + 1 + below(draw(state, _SPLIT), stop - first - 1)])
     # The arc of the outer edge is [0, outer) of the circle, and those of the inner boundaries follow in order.
     outer = edges[first + 1] - edges[first] + edges[stop] - edges[stop - 1]
@@ -211,50 +210,59 @@ def draws_backward(state: np.uint64) -> bool:
 @helper
 def cut_passage(passage: Passage, row: int, rule: PairRule, scratch: PlanScratch, rows: RowCuts) -> int:
     """Write the rows of a passage, from number `row` on. Returns the number of the row after them."""
-    first, stop, key, first_row = passage
+    first, stop, key, pass_index, first_row = passage
     edges, bounds, num_sentences = scratch.edges, scratch.bounds, stop - first
-    wants_pairs = rule.num_labels > 0
-    state = stream(rule.seed, PAIRING, key, rule.pass_index, first_row)
+    wants_pairs, is_later = rule.num_labels > 0, pass_index % GROUP_SIZE > 0
+    state = stream(rule.seed, PAIRING, key, pass_index, first_row)
     # A passage that is filled from its back is planned in reverse: bounds[i] counts from its end.
     is_backward = draws_backward(state)
     for i in range(num_sentences + 1):
         bounds[i] = edges[stop] - edges[stop - i] if is_backward else edges[first + i] - edges[first]
-    fill_table(scratch, num_sentences, rule.max_tokens, wants_pairs)
+    fill_table(scratch, passage, is_backward, rule.max_tokens, wants_pairs)
     taken = num_rows = 0
+    had_room = True  # at the beginning of the passage, too, no sentence is there because it did not fit before
     while taken < num_sentences:
         # Each row has its own draws, so that neither the workers nor the other documents decide about it.
-        state = stream(rule.seed, PAIRING, key, rule.pass_index, first_row + num_rows)
+        state = stream(rule.seed, PAIRING, key, pass_index, first_row + num_rows)
         end = scratch.row_ends[taken]
+        # In a later pass a row may end earlier so that it is another one.
+        has_room = is_later and end < num_sentences and bounds[end + 1] - bounds[taken] <= rule.max_tokens
         if draw(state, _IS_SHORT) < rule.short_threshold:
             # At least two tokens, one for each segment.
             target = 2 + int(below(draw(state, _SHORT_LEN), rule.max_tokens - 1))
-            end = end_short_row(scratch, taken, target, wants_pairs)
-        # Sentences taken .. end - 1 of the plan, as they are numbered in the document.
-        low, high = (stop - end, stop - taken) if is_backward else (first + taken, first + end)
+            end, has_room = end_short_row(scratch, taken, target, wants_pairs), False
+        low, high = locate(passage, is_backward, taken, end)
         split, label = edges[high], SOP_NONE
         if wants_pairs and high - low > 1:  # a single sentence has no boundary to split at
-            split = draw_split(state, edges, low, high, taken == 0)
+            split = draw_split(state, edges, low, high, had_room or has_room)
             label = int(below(draw(state, _LABEL), rule.num_labels))
         put_row(rows, row + num_rows, edges[low], split, edges[high], label)
-        taken, num_rows = end, num_rows + 1
+        if pass_index < rule.pass_index:
+            scratch.earlier[pass_index % GROUP_SIZE, low] = high
+        taken, num_rows, had_room = end, num_rows + 1, has_room
     return row + num_rows
 
 
-@kernel
-def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch, rows: RowCuts) -> int:
-    """Fill in all rows. Returns how many there are."""
-    row, edges = 0, scratch.edges
-    for document in range(len(documents.document_offsets) - 1):
-        low, first_row = 0, row
-        num_sentences = copy_edges(
-            documents, documents.document_offsets[document], documents.document_offsets[document + 1], edges
-        )
+@helper
+def cut_document(
+    documents: DocumentArrays, document: int, rule: PairRule, scratch: PlanScratch, rows: RowCuts, first_row: int
+) -> int:
+    """Write the rows of a document, from number `first_row` on. Returns the number of the row after them."""
+    edges, key = scratch.edges, documents.document_keys[document]
+    num_sentences = copy_edges(
+        documents, documents.document_offsets[document], documents.document_offsets[document + 1], edges
+    )
+    scratch.earlier[:, :num_sentences] = 0
+    row = first_row
+    # The passes that this one avoids come first, and their rows are overwritten.
+    for pass_index in range(rule.pass_index - rule.pass_index % GROUP_SIZE, rule.pass_index + 1):
+        row, low = first_row, 0
         while low < num_sentences:
             high = low  # the next sentences that are no longer than a row are a passage
             while high < num_sentences and edges[high + 1] - edges[high] <= rule.max_tokens:
                 high += 1
             if high > low:
-                passage = Passage(low, high, documents.document_keys[document], row - first_row)
+                passage = Passage(low, high, key, pass_index, row - first_row)
                 row, low = cut_passage(passage, row, rule, scratch, rows), high
                 continue
             begin = edges[low]
@@ -265,6 +273,16 @@ def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch
                 put_row(rows, row, begin, end, end, SOP_NONE)  # B is empty
                 row, begin = row + 1, end
             low += 1
+    return row
+
+
+@kernel
+def choose_pairs(documents: DocumentArrays, rule: PairRule, scratch: PlanScratch, rows: RowCuts) -> int:
+    """Fill in all rows. Returns how many there are."""
+    row = 0
+    for document in range(len(documents.document_offsets) - 1):
+        first_row = row
+        row = cut_document(documents, document, rule, scratch, rows, first_row)
         # All rows of the document, of passages and of long sentences, are numbered consecutively.
         for i in range(first_row, row):
             rows.owners[i], rows.indices[i] = document, i - first_row

@@ -6,8 +6,13 @@ has no order to learn, and a greedy choice makes more of these than necessary: 2
 English books at length 128.
 
 The table is filled from the end: cost[i] is the smallest (single rows, rows) from sentence i on, compared in that
-order. A row that begins at sentence i may end at any of the next sentences that fit. As i falls, the nearest and
-the farthest possible end fall too, so a monotonic queue gives the cheapest one, in linear time.
+order. A row that begins at sentence i ends as far off as fits, or one sentence before that. No other end is better: if
+the next row ends farther off than this one could, it can leave to this one all but its last two sentences; if not, one
+row can hold both.
+
+In a later pass a row that an earlier pass has, too, counts as two rows, and more ends are tried. So most rows are new,
+for few rows more, and no single row more. A pass that began elsewhere, by a random offset, would not do: after a few
+rows, which end as far off as fits, it meets the rows of the pass before.
 
 Sentences that are longer than a row are cut here too, into rows of nearly equal lengths.
 """
@@ -22,6 +27,9 @@ from albert_data.kernels import helper
 from albert_data.tokenizer.words import begins_word
 
 _SINGLE = 1 << 32  # a row costs 1, and this much more if it holds a single sentence, which makes no pair
+_NUM_ENDS, _NUM_LATER_ENDS = 2, 8  # how many ends of a row are tried: in pass 0, in a later one
+# A pass avoids the rows of the passes before it in its group. Their planning is repeated, so a group is small.
+GROUP_SIZE = 8
 
 
 class PlanScratch(NamedTuple):
@@ -30,40 +38,61 @@ class PlanScratch(NamedTuple):
     edges: where each sentence of the document begins, and, as the last item, where the last one ends
     bounds: the same of the passage, from 0
     cost, row_ends: the table, for each sentence of the passage
-    queue: ends of a row
+    earlier: [passes, S], for each pass that is avoided, and each sentence of the document with which one of its rows
+        begins, the number of the sentence after that row; 0 for other sentences
     """
 
     edges: np.ndarray
     bounds: np.ndarray
     cost: np.ndarray
     row_ends: np.ndarray
-    queue: np.ndarray
+    earlier: np.ndarray
+
+
+class Passage(NamedTuple):
+    """The sentences `first` to `stop` - 1 of a document, none of which is longer than a row.
+
+    key: the document's; first_row: the number of the passage's first row in its document and pass
+    """
+
+    first: int
+    stop: int
+    key: np.uint64
+    pass_index: int
+    first_row: int
 
 
 @helper
-def fill_table(scratch: PlanScratch, num_sentences: int, max_tokens: int, wants_pairs: bool) -> None:
+def locate(passage: Passage, is_backward: bool, begin: int, end: int) -> tuple[int, int]:
+    """The sentences begin .. end - 1 of the plan, as they are numbered in the document."""
+    if is_backward:
+        return passage.stop - end, passage.stop - begin
+    return passage.first + begin, passage.first + end
+
+
+@helper
+def fill_table(scratch: PlanScratch, passage: Passage, is_backward: bool, max_tokens: int, wants_pairs: bool) -> None:
     """Fill in `cost` from each sentence on, and `row_ends`: the cheapest end of a row from there.
 
     Of equally cheap ends that is the farthest. wants_pairs: whether a row of a single sentence costs more.
     """
-    bounds, cost, row_ends, queue = scratch.bounds, scratch.cost, scratch.row_ends, scratch.queue
-    cost[num_sentences] = 0
-    head = tail = 0
-    for i in range(num_sentences - 1, -1, -1):
-        # From here on a row may end at i + 2. An end that is farther off and costs more is never the best again.
-        if i + 2 <= num_sentences:
-            while tail > head and cost[queue[tail - 1]] > cost[i + 2]:
-                tail -= 1
-            queue[tail] = i + 2
-            tail += 1
-        # Too far off, now and for all lower i.
-        while head < tail and bounds[queue[head]] - bounds[i] > max_tokens:
-            head += 1
-        # A row of sentence i alone is always possible.
-        row_ends[i], cost[i] = i + 1, cost[i + 1] + _SINGLE * wants_pairs + 1
-        # The queue is ordered by cost, the cheapest end first; of equally cheap ones that is the farthest.
-        if head < tail and cost[queue[head]] + 1 <= cost[i]:
-            row_ends[i], cost[i] = queue[head], cost[queue[head]] + 1
+    bounds, cost, row_ends, earlier = scratch.bounds, scratch.cost, scratch.row_ends, scratch.earlier
+    num_earlier = passage.pass_index % GROUP_SIZE
+    num_ends = _NUM_LATER_ENDS if num_earlier > 0 else _NUM_ENDS
+    farthest = passage.stop - passage.first
+    cost[farthest] = 0
+    for i in range(farthest - 1, -1, -1):
+        while bounds[farthest] - bounds[i] > max_tokens:
+            farthest -= 1
+        for end in range(farthest, max(farthest - num_ends, i), -1):
+            found = cost[end] + 1 + _SINGLE * (wants_pairs and end == i + 1)
+            low, high = locate(passage, is_backward, i, end)
+            for other in range(num_earlier):
+                if earlier[other, low] == high:
+                    found += 1
+                    break
+            if end == farthest or found < cost[i]:
+                cost[i], row_ends[i] = found, end
 
 
 @helper
