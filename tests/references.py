@@ -195,7 +195,7 @@ def make_rows(
     earlier: set[tuple[int, int]] = set()  # the first and the last sentence of each row of the passes to avoid
     for number in range(pass_index - pass_index % 8, pass_index + 1):
         config = PassConfig(max_tokens, short_seq_prob, seed, number, orders)
-        rows, spans = make_pass(join_headings(document, is_heading), key, vocabulary, config, earlier)
+        rows, spans = make_pass(join_headings(document, is_heading, max_tokens), key, vocabulary, config, earlier)
         earlier |= spans
     return rows
 
@@ -216,15 +216,23 @@ class PassConfig:
 
 
 def make_pass(
-    sentences: list[list[int]], key: int, vocabulary: Vocabulary, config: PassConfig, earlier: set[tuple[int, int]]
+    joined: tuple[list[list[int]], set[int]],
+    key: int,
+    vocabulary: Vocabulary,
+    config: PassConfig,
+    earlier: set[tuple[int, int]],
 ) -> tuple[list[Row], set[tuple[int, int]]]:
-    """The rows of a pass, and the first and the last sentence of each; earlier: those of the passes to avoid."""
+    """The rows of a pass, and the first and the last sentence of each.
+
+    joined: as `join_headings` gives it. earlier: the first and last sentences of rows to avoid.
+    """
+    sentences, alone = joined
     rows: list[Row] = []
     spans: set[tuple[int, int]] = set()
     stop = 0
-    for block in find_blocks(sentences, config.max_tokens):
+    for block in find_blocks(sentences, config.max_tokens, alone):
         first, stop = stop, stop + len(block)
-        if len(block[0]) > config.max_tokens:
+        if len(block[0]) > config.max_tokens or first in alone:
             for part in cut_long_sentence(block[0], config.max_tokens, vocabulary):
                 rows.append(lay_out(part, [], 0, len(rows), vocabulary))
             continue
@@ -257,22 +265,37 @@ def make_pass(
     return rows, spans
 
 
-def join_headings(document: list[list[int]], is_heading: Sequence[bool] | None) -> list[list[int]]:
-    """Sentences, each with the headings before it; empty ones are left out."""
-    joined: list[list[int]] = [[]]
+def join_headings(
+    document: list[list[int]], is_heading: Sequence[bool] | None, max_tokens: int
+) -> tuple[list[list[int]], set[int]]:
+    """Sentences, each with the headings before it, and the numbers of those that are headings alone.
+
+    Where a sentence fits a row, but not with all its headings, the first ones are alone. Empty sentences are left out.
+    """
+    joined: list[list[int]] = []
+    alone: set[int] = set()
+    headings: list[list[int]] = []
     for number, sentence in enumerate(document):
-        joined[-1] = joined[-1] + sentence
-        if not (is_heading and is_heading[number]):
-            joined.append([])
-    return [sentence for sentence in joined if sentence]
+        if is_heading and is_heading[number] and number + 1 < len(document):
+            headings.append(sentence)
+            continue
+        kept = [sum([*headings[at:], sentence], []) for at in range(len(headings) + 1)]
+        fitting = [at for at in range(len(kept)) if len(kept[at]) <= max_tokens]
+        at = fitting[0] if fitting else 0
+        if taken_off := sum(headings[:at], []):
+            alone.add(len(joined))
+            joined.append(taken_off)
+        joined += [kept[at]] if kept[at] else []
+        headings = []
+    return joined, alone
 
 
-def find_blocks(sentences: list[list[int]], max_tokens: int) -> list[list[list[int]]]:
-    """Runs of sentences that fit a row, and each longer one by itself."""
+def find_blocks(sentences: list[list[int]], max_tokens: int, alone: set[int] | None = None) -> list[list[list[int]]]:
+    """Runs of sentences that fit a row, and each longer one and each heading alone by itself."""
     blocks: list[list[list[int]]] = []
+    apart = {number for number, sentence in enumerate(sentences) if len(sentence) > max_tokens} | (alone or set())
     for number, sentence in enumerate(sentences):
-        is_long = len(sentence) > max_tokens
-        if is_long or number == 0 or len(sentences[number - 1]) > max_tokens:
+        if number == 0 or number in apart or number - 1 in apart:
             blocks.append([])
         blocks[-1].append(sentence)
     return blocks

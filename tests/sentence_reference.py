@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sentence_words_reference import LETTERS_AND_DIGITS, SINGLES, Line, closes_by_shape, group_of, opens_by_shape
+from sentence_words_reference import LETTERS_AND_DIGITS, ROMAN, SINGLES, Line, closes_by_shape, group_of, opens_by_shape
 
 from albert_data.sentences import segmenting as k
 from albert_data.sentences import words as w
@@ -48,10 +48,11 @@ class Run:
 
 @dataclass
 class Segmenter(Line):
-    """Finds the sentences of a line. item: the number and style of the last list item."""
+    """Finds the sentences of a line. item: the number and style of the last list item; last_stop: where it ends."""
 
     marks: list[Open] = field(default_factory=list)
     item: tuple[int, str, bool] | None = None
+    last_stop: int = -1
 
     # ---- marks ----
 
@@ -270,6 +271,7 @@ class Segmenter(Line):
             if run.end > at:
                 run.end = self.skip_notes(run.end)
                 self.pass_closing(run)
+                self.last_stop = run.end
                 if run.end < len(self.text) and self.can_end(run) and self.is_end(run):
                     self.ends.append(run.end)
                 at = run.end
@@ -296,3 +298,42 @@ class Segmenter(Line):
 def segment_line(text: str, language: str) -> list[str]:
     """The sentences of a canonical line."""
     return Segmenter(text, language).segment()
+
+
+def describe_line(text: str, language: str) -> int:
+    """The kind of a canonical line, as bits."""
+    line = Segmenter(text, language)
+    line.segment()
+    last, before = line.class_at(len(text) - 1), line.class_at(len(text) - 2)
+    kind = k.HAS_STOP * (line.last_stop == len(text) or is_broken_off(line))
+    kind |= k.HAS_COLON * (last == k.COMMA and text[-1] in ":：")
+    kind |= (k.HAS_COMMA | k.LEADS_IN) * (last == k.COMMA and text[-1] not in ":：")
+    kind |= k.LEADS_IN * (last == k.DASH or (last == k.JOIN and before == k.COMMA))
+    return kind | k.IS_QUOTED * line.is_quote(line.class_at(0)) | k.IS_NUMBERED * is_numbered(line)
+
+
+def is_broken_off(line: Segmenter) -> bool:
+    """Whether a dash, then up to three quotation marks or brackets end the line."""
+    classes = line.char_classes[-4:]
+    while classes and classes[-1] >= k.STRAIGHT_SINGLE and len(classes) > 1:
+        classes.pop()
+    return classes[-1] == k.DASH
+
+
+def is_numbered(line: Segmenter) -> bool:
+    """Whether the line is one number and at most one word."""
+    if line.size(0, len(line.text)) > 48 or line.class_at(len(line.text) - 1) in (k.EXCLAIM, k.ELLIPSIS):
+        return False
+    if any(map(line.is_quote, line.char_classes)):
+        return False
+    is_part = [char_class in (*LETTERS_AND_DIGITS, k.ACCENT) for char_class in line.char_classes]
+    words: list[list[int]] = [[]]
+    for at, belongs in enumerate(is_part):
+        if belongs:
+            words[-1].append(at)
+        elif words[-1]:
+            words.append([])
+    found = [word for word in words if word]
+    with_digits = [word for word in found if any(line.class_at(at) == k.DIGIT for at in word)]
+    is_roman = bool(found) and {line.text[at] for at in found[-1]} <= ROMAN
+    return len(with_digits) + is_roman == 1 and len(found) <= 2

@@ -19,7 +19,7 @@ from albert_data.corpus.blocks import Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.lines.long_documents import cut_lines
-from albert_data.sentences.segmenting import make_rule
+from albert_data.sentences.segmenting import Segmented, make_rule
 from albert_data.sentences.text import find_sentences
 
 KINDS = {
@@ -196,6 +196,6 @@ def run_kernels(raw: np.ndarray, modules: dict[str, Any]) -> None:
     assert modules["valid_utf8"].check_all(raw, np.zeros(65, np.uint8))
     modules["line_ends"].has_breaks(raw, np.zeros(130, np.uint8))
     utf8, offsets, *_ = modules["documents"].strip_lines(raw, np.zeros(0, np.int64), True)
-    source, counts = make_rule("en")._replace(utf8=utf8), np.zeros(len(offsets) - 1, np.int64)
-    begins = np.zeros(len(utf8), np.int64)
-    assert modules["segmenting"].segment_lines(source, offsets, begins, begins.copy(), counts, 0) >= len(counts)
+    source, begins, counts = make_rule("en")._replace(utf8=utf8), np.zeros(len(utf8), np.int64), np.zeros_like(offsets)
+    segmented = Segmented(begins, begins.copy(), counts, np.zeros(len(counts), np.uint8))
+    assert modules["segmenting"].segment_lines(source, offsets, segmented, 0) >= len(offsets) - 1

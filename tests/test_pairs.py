@@ -299,6 +299,26 @@ def test_the_rows_of_literal_documents(document: list[list[int]], expected: set[
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ((2, 3), [(0, 5)]),
+        ((2, 4), [(0, 2), (2, 6)]),
+        ((1, 1, 4), [(0, 1), (1, 6)]),
+        ((1, 2, 4), [(0, 3), (3, 7)]),
+        ((2, 6), [(0, 4), (4, 8)]),  # longer than a row without the heading, too
+    ],
+)
+def test_headings_are_taken_off_a_sentence_that_fits_a_row_without_them(
+    lengths: tuple[int, ...], expected: list[tuple[int, int]]
+):
+    """Rows of up to 5 tokens; all sentences but the last are headings."""
+    documents = as_documents([(1, [[THE] * length for length in lengths])], is_heading=[True] * len(lengths))
+    cuts = cut_documents(documents, RULE, ExampleConfig(max_seq_len=8), 0)
+    assert list(zip(cuts.begins.tolist(), cuts.ends.tolist(), strict=True)) == expected
+    assert set(cuts.labels.tolist()) == {-1}
+
+
 def read(ids: list[int]) -> str:
     return " ".join(toy_documents.PIECES[token].removeprefix("▁") for token in ids)
 

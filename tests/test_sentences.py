@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sentence_reference import segment_line
+from sentence_reference import describe_line, segment_line
 
 from albert_data import split_sentences
 from albert_data.config import TextConfig
@@ -17,6 +17,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import clean_documents
 from albert_data.data import Lines, slice_sentences
 from albert_data.languages import pack_source
+from albert_data.sentences.segmenting import Segmented, make_rule, segment_lines
 from albert_data.sentences.text import find_sentences
 
 LANGUAGES = ("en", "de", "fr", "ru", "el", "hy", "am", "hi", "ar", "ur", "zh", "ja", "ko", "th", "my", "und")
@@ -39,6 +40,8 @@ was. it. is. he said x.y. o'clock. é ə. 中 문.
 PIECES = [*WORDS.split(), *5 * [" "], "  ", "\t", "\u00a0", "\u3000", "\u2009", "\u200b"]
 lines = st.lists(st.sampled_from(PIECES) | st.sampled_from(" .A"), max_size=40).map("".join)
 lower_lines = st.lists(st.sampled_from([*LOWER_WORDS.split(), *10 * [" "]]), max_size=40).map("".join)
+NUMBERED = ["Article", "ARTIGO", "5", "27", "XII.", "V", "1º", "२५", "第24条", "-", ".", ",", "§"]
+numbered = st.lists(st.sampled_from(NUMBERED), max_size=4).map(" ".join)
 anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
@@ -125,6 +128,16 @@ def test_sentences_are_those_of_the_reference(language: str, texts: list[str]):
     assert not found.is_heading.any(), "each document is one line"
 
 
+@settings(max_examples=400)
+@given(st.sampled_from(LANGUAGES), st.lists((lines | anything | numbered).map(canonical), min_size=1, max_size=8))
+def test_the_kinds_of_lines_are_those_of_the_reference(language: str, texts: list[str]):
+    source = read(texts)
+    kinds = np.zeros(len(texts), np.uint8)
+    found = Segmented(np.zeros(9999, np.int64), np.zeros(9999, np.int64), np.zeros(len(texts), np.int64), kinds)
+    segment_lines(make_rule(language)._replace(utf8=source.utf8), source.line_offsets, found, 0)
+    assert kinds.tolist() == [describe_line(text, language) for text in texts]
+
+
 # ---- any text ----
 
 
@@ -186,6 +199,21 @@ def test_each_document_is_segmented_by_the_rule_of_its_language(documents: list[
         (["“But if—”", "“No.”"], [False, False]),
         (["Is it?", "It is!", "“Yes.”", "(No.)", "Or…", "So"], [False] * 6),
         (["第一章", "今天很冷。"], [True, False]),
+        (["Artikulo 27.", "It was old."], [True, False]),
+        (["24.", "It was old.", "२५.", "It was cold.", "Chapter XII.", "It was so."], [True, False] * 3),
+        (["Article 1º", "All are equal", "Article 2", "All are free"], [True, False, True, False]),
+        (["One:", "1", "2", "3", "4", "Five"], [False, False, False, False, True, False]),
+        (["Is it 5?", "No."], [False, False]),
+        (["“24.”", "“No.”"], [False, False]),
+        (["The Farm", "It was " + 66 * "old "], [True, False]),
+        (["The Farm", "Its name", "was old,", "and so on, ", "and so on"], [True, True, False, False, False]),
+        (["He, " + 66 * "who " + "said,", "“No.”"], [True, False]),
+        (["He, " + 66 * "who " + "went on:—", "“No.”"], [True, False]),
+        (["He, " + 66 * "who " + "said:-", "“No.”"], [True, False]),
+        (["He, " + 66 * "who " + "said—", "“No.”"], [True, False]),
+        (["He, " + 66 * "who " + "said,", "and so on."], [False, False]),
+        (["“He, " + 66 * "who " + "said—”", "“No.”"], [False, False]),
+        (["“He, " + 66 * "who " + "said,", "“or who had said,", "“No.”"], [False, True, False]),
         (["ปฏิญญา", "สิทธิ", "มนุษยชน", "ทั้งหลาย"], [False] * 4),
     ],
 )

@@ -3,8 +3,8 @@
 In: token ids with the offsets of sentences and documents. Out: rows `[CLS] A [SEP] B [SEP]`.
 Whole consecutive sentences fill a row; a boundary between two of them splits A from B; half of the pairs are swapped.
 Every token is in exactly one row per pass, and both segments are always of one document. A row of one sentence has no
-order: it is `[CLS] A [SEP]`, with label -1. A heading and the sentence after it count as one sentence. A later pass
-avoids the rows of earlier ones.
+order: it is `[CLS] A [SEP]`, with label -1. A heading and the sentence after it count as one sentence, unless each fits
+a row and both do not. A later pass avoids the rows of earlier ones.
 
 For next sentence prediction no pair is swapped. The label says in which pairs B is to be exchanged: the reduce step
 does that (exchange.py), when it has the rows of all documents. Without a sentence task every row is `[CLS] A [SEP]`.
@@ -135,25 +135,42 @@ def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, 
     rows = RowCuts(begins, splits, ends, owners, np.empty(capacity, np.int8), np.empty(capacity, np.uint32))
     edges, bounds, cost, row_ends = (np.empty(num_offsets, np.int64) for _ in range(4))
     earlier = np.empty((pass_index % GROUP_SIZE, num_offsets), np.int64)
-    scratch = PlanScratch(edges, bounds, cost, row_ends, earlier)
+    scratch = PlanScratch(edges, np.empty(num_offsets, bool), bounds, cost, row_ends, earlier)
     num_rows = choose_pairs(arrays, rule, scratch, rows)
     return RowCuts(*(array[:num_rows] for array in rows))
 
 
 @helper
-def copy_edges(documents: DocumentArrays, first: int, stop: int, edges: np.ndarray) -> int:
-    """Write where the sentences `first` to `stop` - 1 begin and end; returns how many there are.
+def copy_edges(documents: DocumentArrays, document: int, max_tokens: int, scratch: PlanScratch) -> int:
+    """Write where the sentences of a document begin and end; returns how many there are.
 
-    Empty sentences are left out, and a heading counts as one with the sentence after it.
+    Empty sentences are left out, and a heading counts as one with the sentence after it. But where only both together
+    are longer than a row, as few headings as possible are taken off, the first ones, to a row of their own.
     """
-    edges[0] = documents.sentence_offsets[first]
-    num_sentences = 0
+    offsets, is_heading, edges, is_alone = (
+        documents.sentence_offsets,
+        documents.is_heading,
+        scratch.edges,
+        scratch.is_alone,
+    )
+    first, stop = documents.document_offsets[document], documents.document_offsets[document + 1]
+    num_sentences, heading = 0, first  # heading: the first sentence of those that are one with the present one
+    edges[0] = offsets[first]
     for sentence in range(first, stop):
-        if documents.is_heading[sentence] and sentence + 1 < stop:
+        if is_heading[sentence] and sentence + 1 < stop:
             continue  # no edge after it: it belongs to the next sentence
-        if documents.sentence_offsets[sentence + 1] > edges[num_sentences]:
+        end = offsets[sentence + 1]
+        while heading < sentence and end - offsets[heading] > max_tokens:
+            heading += 1
+        if edges[num_sentences] < offsets[heading] < end and end - offsets[heading] <= max_tokens:
+            is_alone[num_sentences] = True
             num_sentences += 1
-            edges[num_sentences] = documents.sentence_offsets[sentence + 1]
+            edges[num_sentences] = offsets[heading]
+        if end > edges[num_sentences]:
+            is_alone[num_sentences] = False
+            num_sentences += 1
+            edges[num_sentences] = end
+        heading = sentence + 1
     return num_sentences
 
 
@@ -248,28 +265,25 @@ def cut_document(
     documents: DocumentArrays, document: int, rule: PairRule, scratch: PlanScratch, rows: RowCuts, first_row: int
 ) -> int:
     """Write the rows of a document, from number `first_row` on. Returns the number of the row after them."""
-    edges, key = scratch.edges, documents.document_keys[document]
-    num_sentences = copy_edges(
-        documents, documents.document_offsets[document], documents.document_offsets[document + 1], edges
-    )
+    edges, is_alone = scratch.edges, scratch.is_alone
+    key, max_tokens = documents.document_keys[document], rule.max_tokens
+    num_sentences = copy_edges(documents, document, max_tokens, scratch)
     scratch.earlier[:, :num_sentences] = 0
     row = first_row
     # The passes that this one avoids come first, and their rows are overwritten.
     for pass_index in range(rule.pass_index - rule.pass_index % GROUP_SIZE, rule.pass_index + 1):
         row, low = first_row, 0
         while low < num_sentences:
-            high = low  # the next sentences that are no longer than a row are a passage
-            while high < num_sentences and edges[high + 1] - edges[high] <= rule.max_tokens:
+            high = low  # the next sentences that are neither longer than a row nor alone are a passage
+            while high < num_sentences and edges[high + 1] - edges[high] <= max_tokens and not is_alone[high]:
                 high += 1
             if high > low:
                 passage = Passage(low, high, key, pass_index, row - first_row)
                 row, low = cut_passage(passage, row, rule, scratch, rows), high
                 continue
             begin = edges[low]
-            while begin < edges[low + 1]:  # a sentence that is longer than a row
-                end = cut_long_sentence(
-                    documents.ids, begin, edges[low + 1], rule.max_tokens, rule.starts, rule.standalone
-                )
+            while begin < edges[low + 1]:  # a sentence that is longer than a row, or alone
+                end = cut_long_sentence(documents.ids, begin, edges[low + 1], max_tokens, rule.starts, rule.standalone)
                 put_row(rows, row, begin, end, end, SOP_NONE)  # B is empty
                 row, begin = row + 1, end
             low += 1

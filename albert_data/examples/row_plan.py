@@ -33,9 +33,10 @@ GROUP_SIZE = 8
 
 
 class PlanScratch(NamedTuple):
-    """Scratch buffers for the sentences of a document or passage, all int64.
+    """Scratch buffers for the sentences of a document or passage, all int64 but is_alone, which is bool.
 
     edges: where each sentence of the document begins, and, as the last item, where the last one ends
+    is_alone: whether the sentence has a row of its own, because it is a heading that was taken off the next sentence
     bounds: the same of the passage, from 0
     cost, row_ends: the table, for each sentence of the passage
     earlier: [passes, S], for each pass that is avoided, and each sentence of the document with which one of its rows
@@ -43,6 +44,7 @@ class PlanScratch(NamedTuple):
     """
 
     edges: np.ndarray
+    is_alone: np.ndarray
     bounds: np.ndarray
     cost: np.ndarray
     row_ends: np.ndarray
@@ -50,7 +52,7 @@ class PlanScratch(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """The sentences `first` to `stop` - 1 of a document, none of which is longer than a row.
+    """The sentences `first` to `stop` - 1 of a document, none of which is longer than a row or alone.
 
     key: the document's; first_row: the number of the passage's first row in its document and pass
     """

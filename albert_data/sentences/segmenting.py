@@ -1,7 +1,7 @@
 """The rule that segments a line into sentences, compiled: it is written down here from the characters up.
 
-In: lines and a language's rule (`SentenceRule`). Out: where sentences begin and end, and how many each line has. Time
-is linear in the text, whatever it holds: the loop passes each position once, and from a stop it looks at most some
+In: lines and a language's rule (`SentenceRule`). Out: where sentences begin and end, and of what kind each line is.
+Time is linear in the text, whatever it holds: the loop passes each position once, and from a stop it looks at most some
 words back and ahead. (`is_lower_text` reads a whole line, but only once.)
 
 The sections: the class of each character; words; quotation marks and brackets, which hold text together; whether a full
@@ -149,6 +149,20 @@ class SentenceRule(NamedTuple):
     hashes: np.ndarray
     word_classes: np.ndarray
     settings: np.ndarray
+
+
+class Segmented(NamedTuple):
+    """What is found.
+
+    begins, ends: int64 [capacity], of the sentences of all lines
+    counts: int64 [lines], how many sentences each has
+    kinds: uint8 [lines], what is known of each, the bits from HAS_STOP on
+    """
+
+    begins: np.ndarray
+    ends: np.ndarray
+    counts: np.ndarray
+    kinds: np.ndarray
 
 
 class Line(NamedTuple):
@@ -917,6 +931,12 @@ def is_end(line: Line, run: Run, closing: Closing) -> bool:
 
 # ---- lines ----
 
+# What is known of a line, as bits. HAS_STOP: at its end, or a dash. HAS_COMMA, HAS_COLON: at its end. LEADS_IN: its end
+# may lead in what is quoted on the next line. IS_QUOTED: it begins with a quotation mark. IS_NUMBERED: it is a number,
+# with one word at most, as in "Article 5" and "24."
+HAS_STOP, HAS_COMMA, HAS_COLON, LEADS_IN, IS_QUOTED, IS_NUMBERED = (1 << i for i in range(6))
+_MAX_NUMBERED = 48  # bytes of such a line
+_COLONS = (ord(":"), "：".encode()[-1])  # the last bytes of both; those of no other comma
 _CLOSE = ord(")")
 
 
@@ -1065,30 +1085,63 @@ def is_broken_off(line: Line) -> bool:
     return False
 
 
+@helper
+def is_numbered(line: Line) -> bool:
+    """Whether a line is a number and at most one word: Article 5, 24., Chapter XII. No word follows a Roman numeral."""
+    at, num_words, num_numbers, is_roman = line.begin, 0, 0, False  # is_roman: the last word is a numeral
+    if line.end - at > _MAX_NUMBERED or class_before(line, line.end) in (EXCLAIM, ELLIPSIS):
+        return False
+    while at < line.end:
+        char_class, has_digit, begin = read_class(line.rule, at), False, at
+        if is_quote(char_class):
+            return False
+        while is_letter_or_digit(char_class) or char_class == ACCENT:
+            has_digit |= char_class == DIGIT
+            at = step(line.rule, at)
+            char_class = class_at(line, at)
+        if at == begin:
+            at = step(line.rule, at)
+            continue
+        num_words += is_roman
+        is_roman = has_only_numerals(line, begin, at, 0)
+        num_numbers += has_digit
+        num_words += not has_digit and not is_roman
+    return num_numbers + is_roman == 1 and num_words <= 1
+
+
+@helper
+def describe_line(line: Line) -> int:
+    """What is known of a line that is segmented: the bits above."""
+    last, is_quoted = class_before(line, line.end), is_quote(read_class(line.rule, line.begin))
+    found = HAS_STOP * (item(line.state, LAST_STOP) == line.end or is_broken_off(line))
+    if last == COMMA:
+        found |= HAS_COLON if item(line.rule.utf8, line.end - 1) in _COLONS else HAS_COMMA | LEADS_IN
+    elif last == DASH or (last == JOIN and class_before(line, line.end - 1) == COMMA):  # — and :-
+        found |= LEADS_IN
+    return int(found | IS_QUOTED * is_quoted | IS_NUMBERED * is_numbered(line))
+
+
 @kernel
-def segment_lines(
-    rule: SentenceRule, line_offsets: np.ndarray, begins: np.ndarray, ends: np.ndarray, counts: np.ndarray, filled: int
-) -> int:
+def segment_lines(rule: SentenceRule, line_offsets: np.ndarray, segmented: Segmented, filled: int) -> int:
     """Write where sentences begin and end, from index `filled` on, and return how many there are then.
 
-    line_offsets: of the lines to segment, and the end of the last one; counts: int64, the number of sentences of each
-    line, negative where the line ends with neither a stop nor a dash.
+    line_offsets: of the lines to segment, and the end of the last one.
     """
     size = len(rule.utf8)
     words = pointer(rule.hashes), pointer(rule.word_classes), pointer(rule.settings)
     found = SentenceRule(pointer(rule.utf8), pointer(rule.ascii_classes), pointer(rule.classes), *words)
     states = np.zeros(STATE_SIZE, np.int64)
-    state, offsets, all_begins, all_ends = pointer(states), pointer(line_offsets), pointer(begins), pointer(ends)
+    state, offsets = pointer(states), pointer(line_offsets)
+    begins, ends = pointer(segmented.begins), pointer(segmented.ends)
     put(state, NUM_ENDS, filled)
     for i in range(len(line_offsets) - 1):
         begin, end = item(offsets, i), item(offsets, i + 1) - 1
         first = item(state, NUM_ENDS)
-        line = Line(found, begin, end, state, all_ends, first)
+        line = Line(found, begin, end, state, ends, first)
         segment_line(line, size)
         for sentence in range(first, item(state, NUM_ENDS)):
-            put(all_begins, sentence, begin)
-            begin = item(all_ends, sentence)
+            put(begins, sentence, begin)
+            begin = item(ends, sentence)
             begin += begin < end and item(found.utf8, begin) == SPACE  # a canonical line has no other white space
-        count = item(state, NUM_ENDS) - first
-        counts[i] = count if item(state, LAST_STOP) == end or is_broken_off(line) else -count
+        segmented.counts[i], segmented.kinds[i] = item(state, NUM_ENDS) - first, describe_line(line)
     return int(item(state, NUM_ENDS))

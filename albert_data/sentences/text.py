@@ -16,12 +16,21 @@ from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.lines.line_ends import break_lines
 from albert_data.data import Lines, Text, slice_sentences
 from albert_data.languages import unpack_language
-from albert_data.sentences.segmenting import make_rule, segment_lines
+from albert_data.sentences.segmenting import (
+    HAS_COLON,
+    HAS_COMMA,
+    HAS_STOP,
+    IS_NUMBERED,
+    IS_QUOTED,
+    LEADS_IN,
+    Segmented,
+    make_rule,
+    segment_lines,
+)
 
 _MAX_HEADING = 200  # bytes
 _MAX_SHORT_HEADING = 100  # bytes; all sentences of a heading up to this size are marked, of a longer one only its last
 _MAX_HEADINGS = 3  # lines in a row; more without a stop are verse, a list, or text of a language without stops
-_WIDE_COLON = "：".encode()
 _MIN_SENTENCE = 2  # the fewest bytes of a sentence that is not the last of its line: a letter and a stop
 
 
@@ -31,9 +40,8 @@ def find_sentences(lines: Lines, config: TextConfig) -> Text:
         begins, ends = lines.line_offsets[:-1], lines.line_offsets[1:] - 1
         counts, is_heading = np.ones(len(begins), np.int64), np.zeros(len(begins), bool)
     else:
-        begins, ends, signed_counts = _segment(lines, config.language)
-        counts = np.abs(signed_counts)
-        is_heading = _mark_headings(lines, signed_counts)
+        begins, ends, counts, kinds = _segment(lines, config.language)
+        is_heading = _mark_headings(lines, counts, kinds)
     line_sentences = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     return Text(
         utf8=lines.utf8,
@@ -56,16 +64,18 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     return [part.decode() for part in slice_sentences(found.utf8, found.sentence_begins, found.sentence_ends)]
 
 
-def _segment(lines: Lines, language: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where sentences begin and end, and how many each line has, negative if it ends with neither stop nor dash."""
+def _segment(lines: Lines, language: str) -> Segmented:
+    """Where sentences begin and end, and of what kind each line is."""
     num_lines = len(lines.line_offsets) - 1
     capacity = len(lines.utf8) // _MIN_SENTENCE + num_lines + 1
-    begins, ends, counts = np.empty(capacity, np.int64), np.empty(capacity, np.int64), np.empty(num_lines, np.int64)
+    begins, ends = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+    counts, kinds = np.empty(num_lines, np.int64), np.empty(num_lines, np.uint8)
     filled = 0
     for code, first, last in _group_by_language(lines, language):
         rule = make_rule(code)._replace(utf8=lines.utf8)
-        filled = segment_lines(rule, lines.line_offsets[first : last + 1], begins, ends, counts[first:last], filled)
-    return begins[:filled], ends[:filled], counts
+        part = Segmented(begins, ends, counts[first:last], kinds[first:last])
+        filled = segment_lines(rule, lines.line_offsets[first : last + 1], part, filled)
+    return Segmented(begins[:filled], ends[:filled], counts, kinds)
 
 
 def _group_by_language(lines: Lines, language: str) -> list[tuple[str, int, int]]:
@@ -79,44 +89,47 @@ def _group_by_language(lines: Lines, language: str) -> list[tuple[str, int, int]
     return list(zip(codes, bounds[:-1], bounds[1:], strict=True))
 
 
-def _mark_headings(lines: Lines, signed_counts: np.ndarray) -> np.ndarray:
+def _mark_headings(lines: Lines, counts: np.ndarray, kinds: np.ndarray) -> np.ndarray:
     """Which sentences belong with the next one: bool."""
-    counts, are_headings = np.abs(signed_counts), _find_headings(lines, signed_counts > 0)
+    are_headings = _find_headings(lines, kinds)
     are_short = are_headings & (np.diff(lines.line_offsets) <= _MAX_SHORT_HEADING)
     is_heading: np.ndarray = np.repeat(are_short, counts)
     is_heading[np.cumsum(counts)[are_headings] - 1] = True
     return is_heading
 
 
-def _find_headings(lines: Lines, has_stop: np.ndarray) -> np.ndarray:
-    """Which lines are headings: bool.
+def _find_headings(lines: Lines, kinds: np.ndarray) -> np.ndarray:
+    """Which lines belong with the next one: bool.
 
-    Each ends without a stop, and is short or ends in a colon; at most three stand in a row, before a line with a stop.
-    A line that ends in a colon is a heading also before a line without a stop, unless that one ends in a colon, too.
+    A title: it is short and ends without a stop; at most three stand in a row, before a line with a stop. At most three
+    that end without a comma, too, may also stand before a line that is long or ends in a comma. A number, a line that
+    ends in a colon, and one that leads in the quotation on the next line: these before any line except another one.
 
-    has_stop: bool, of each line, whether it ends with a stop or is broken off.
+    kinds: uint8, see `Segmented`.
     """
-    introduces = _end_in_colons(lines)
-    candidates = ~has_stop & (introduces | (np.diff(lines.line_offsets) <= _MAX_HEADING))
-    is_first, is_last = np.zeros(len(has_stop), bool), np.zeros(len(has_stop), bool)  # of their documents
+    has_stop, has_colon, is_numbered = kinds & HAS_STOP > 0, kinds & HAS_COLON > 0, kinds & IS_NUMBERED > 0
+    is_first, is_last = np.zeros(len(kinds), bool), np.zeros(len(kinds), bool)  # of their documents
     is_first[lines.document_offsets[:-1]] = is_last[lines.document_offsets[1:] - 1] = True
-    run_firsts = np.flatnonzero(candidates & (is_first | ~np.roll(candidates, 1)))
-    run_lasts = np.flatnonzero(candidates & (is_last | ~np.roll(candidates, -1)))
-    is_followed = ~is_last[run_lasts] & np.roll(has_stop, -1)[run_lasts]
-    are_headings = is_followed & (run_lasts - run_firsts < _MAX_HEADINGS)
-    # +1 at the first line of each run of headings, -1 after its last: the cumulative sum is 1 inside of them.
-    steps = np.zeros(len(has_stop) + 1, np.int64)
-    steps[run_firsts[are_headings]] = 1
-    steps[run_lasts[are_headings] + 1] -= 1
-    introduces &= ~has_stop & ~is_last & ~np.roll(introduces, -1)
-    found: np.ndarray = introduces | (np.cumsum(steps[:-1]) > 0)
+    leads_in = (kinds & LEADS_IN > 0) & (np.roll(kinds, -1) & IS_QUOTED > 0)
+    introduces = has_colon | is_numbered | leads_in
+    introduces &= ~is_last & ~np.roll(introduces, -1)
+    is_short = np.diff(lines.line_offsets) <= _MAX_HEADING
+    is_title = is_numbered | (~has_stop & (is_short | has_colon))
+    is_text = ~is_title | (kinds & HAS_COMMA > 0)
+    found: np.ndarray = _find_runs(is_title, ~is_title & has_stop, is_first, is_last)
+    found |= _find_runs(~is_text, is_text, is_first, is_last) | introduces
     return found
 
 
-def _end_in_colons(lines: Lines) -> np.ndarray:
-    """Which lines end in a colon, narrow or wide: bool."""
-    utf8, ends = lines.utf8, lines.line_offsets[1:] - 1
-    found: np.ndarray = utf8[ends - 1] == ord(":")
-    for i in np.flatnonzero((utf8[ends - 1] == _WIDE_COLON[-1]) & (np.diff(lines.line_offsets) > len(_WIDE_COLON))):
-        found[i] = utf8[ends[i] - len(_WIDE_COLON) : ends[i]].tobytes() == _WIDE_COLON
+def _find_runs(is_title: np.ndarray, is_text: np.ndarray, is_first: np.ndarray, is_last: np.ndarray) -> np.ndarray:
+    """Which lines are among at most _MAX_HEADINGS titles in a row before a text of the same document: bool."""
+    run_firsts = np.flatnonzero(is_title & (is_first | ~np.roll(is_title, 1)))
+    run_lasts = np.flatnonzero(is_title & (is_last | ~np.roll(is_title, -1)))
+    is_followed = ~is_last[run_lasts] & np.roll(is_text, -1)[run_lasts]
+    are_headings = is_followed & (run_lasts - run_firsts < _MAX_HEADINGS)
+    # +1 at the first line of each run of headings, -1 after its last: the cumulative sum is 1 inside of them.
+    steps = np.zeros(len(is_title) + 1, np.int64)
+    steps[run_firsts[are_headings]] = 1
+    steps[run_lasts[are_headings] + 1] -= 1
+    found: np.ndarray = np.cumsum(steps[:-1]) > 0
     return found
