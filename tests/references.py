@@ -141,7 +141,7 @@ def document_key(document: bytes) -> int:
 
 @dataclass
 class Vocabulary:
-    """What the rules need to know of each piece: lists over the vocabulary, the first two of 1, 0 or -2 (never).
+    """What the rules need to know of each piece: lists over the vocabulary, of 1, 0 or -2 (never); 2 after a clause.
 
     joined: pairs of pieces that are one word by a word list.
     """
@@ -161,6 +161,10 @@ def begins_word(segment: Sequence[int], at: int, vocabulary: Vocabulary) -> bool
     after, before = vocabulary.starts[segment[at]], vocabulary.standalone[segment[at - 1]]
     is_joined = (segment[at - 1], segment[at]) in vocabulary.joined
     return (after > 0 or before > 0) and after >= 0 and before >= 0 and not is_joined
+
+
+def begins_clause(segment: Sequence[int], at: int, vocabulary: Vocabulary) -> bool:
+    return vocabulary.starts[segment[at]] > 0 and vocabulary.standalone[segment[at - 1]] == 2
 
 
 # ---- examples/pairs.py ----
@@ -359,15 +363,18 @@ def choose_split(state: int, chunk: list[list[int]], *, is_even: bool) -> int:
 
 
 def cut_long_sentence(sentence: list[int], max_tokens: int, vocabulary: Vocabulary) -> list[list[int]]:
-    """Parts of nearly equal lengths, cut between words where a word is not longer than a row."""
+    """Parts of similar lengths, cut between clauses if there are any, or else between words that fit a row."""
     parts = []
     while sentence:
         num_rows = -(-len(sentence) // max_tokens)
         ideal = len(sentence) // num_rows
         cuts = [at for at in range(1, max_tokens + 1) if at < len(sentence) and begins_word(sentence, at, vocabulary)]
         enough = [at for at in cuts if len(sentence) - at <= (num_rows - 1) * max_tokens]
+        clauses = [at for at in enough if begins_clause(sentence, at, vocabulary) and abs(at - ideal) <= ideal // 2]
         if num_rows == 1:
             cut = len(sentence)
+        elif clauses:
+            cut = min(clauses, key=lambda at: (abs(at - ideal), at))
         elif enough:
             cut = min(enough, key=lambda at: (abs(at - ideal), at))
         else:

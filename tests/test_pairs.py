@@ -204,6 +204,25 @@ def test_a_long_sentence_makes_rows_of_nearly_equal_lengths():
     assert max(parts) - min(parts) <= 1
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("the , the the the the the the", "the , the the / the the the the"),  # farther than half of a share away
+        ("the the , the the the the the", "the the , / the the the the the"),
+        ("the the the the the , the the", "the the the the / the , the the"),  # beyond a row
+        ("the the , the , the the the", "the the , / the , the the the"),
+        ("the the , s the the the the", "the the , s / the the the the"),  # as in 1,000
+        ("the 中 、 中 the the the the", "the 中 、 / 中 the the the the"),
+    ],
+)
+def test_a_long_sentence_is_cut_at_the_clause_nearest_to_an_equal_share(words: str, expected: str):
+    """In rows of up to 5 tokens."""
+    pieces = [piece.removeprefix("▁") for piece in toy_documents.PIECES]
+    document = [[pieces.index(word) for word in words.replace("、", ",").split()]]
+    rows = plain_rows(make([(1, document)], ExampleConfig(max_seq_len=8)))
+    assert " / ".join(read(ids[1:-1]) for ids, *_ in rows) == expected.replace("、", ",")
+
+
 @given(toy_documents.documents, configs, passes)
 def test_rows_do_not_depend_on_the_other_documents(keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int):
     together = plain_rows(make(keyed, config, pass_index))

@@ -19,7 +19,7 @@ from albert_data.data import Text
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
-from albert_data.tokenizer.words import WordRule, find_word_starts, is_standalone
+from albert_data.tokenizer.words import CLAUSE, WordRule, find_word_starts, is_standalone
 
 ODD = "the of<b> walking ,.!?\"'()中国我们天气。，é e\u0301▁😀\u3000\u00a0\u200b\x00\t[MASK]<pad><0x41>ﬁİß9"
 
@@ -275,8 +275,16 @@ def test_a_path_that_leads_nowhere_is_refused(tmp_path: Path):
 )
 def test_which_words_a_piece_begins_and_ends(piece: str, starts: bool, standalone: bool):
     rule = WordRule.from_pieces([piece])
-    assert (rule.starts.tolist(), rule.standalone.tolist()) == ([int(starts)], [int(standalone)])
+    assert (rule.starts.tolist(), (rule.standalone > 0).tolist()) == ([int(starts)], [standalone])
     assert is_standalone(piece) == standalone
+
+
+@pytest.mark.parametrize(
+    ("piece", "expected"),
+    [(",", True), ("▁;", True), ("，", True), ("”,", True), (".", False), ("▁the", False), ("a,", False), ("", False)],
+)
+def test_after_which_pieces_a_clause_may_end(piece: str, expected: bool):
+    assert (WordRule.from_pieces([piece]).standalone[0] == CLAUSE) == expected
 
 
 def test_words_of_a_literal_sentence():

@@ -124,11 +124,11 @@ def cut_documents(documents: Documents, words: WordRule, config: ExampleConfig, 
         threshold(config.short_seq_prob),
         len(config.task.orders),
     )
-    # Each row of whole sentences has a sentence that no other row has. Of a longer sentence, any two successive rows
-    # hold over max_tokens / 2 together (cut_long_sentence): an equal share of what is left is max_tokens / 2 or more,
-    # and a row that is shorter than it ends before a word that reaches beyond it. The next row then ends after that
-    # word, or is an equal share itself, or all of the rest. So a sentence of x max_tokens tokens, x > 1, has fewer than
-    # 4 x + 1 rows: at most 4 floor(x) + 4, which is at most 8 floor(x).
+    # Each row of whole sentences has a sentence that no other row has. Of a longer sentence an equal share of what is
+    # left is max_tokens / 2 or more, and a row that ends at a clause is half of that or more. Other rows are a share or
+    # more; or they end before a word that reaches beyond it, and hold a share together with the next one, which ends
+    # after that word, is an equal share itself, or is all of the rest. So a sentence of x max_tokens tokens, x > 1, has
+    # fewer than 4 x + 1 rows: at most 4 floor(x) + 4, which is at most 8 floor(x).
     num_offsets = len(documents.sentence_offsets)
     capacity = num_offsets + 8 * (len(documents.ids) // config.max_tokens)
     begins, splits, ends, owners = (np.empty(capacity, np.int64) for _ in range(4))

@@ -14,7 +14,7 @@ In a later pass a row that an earlier pass has, too, counts as two rows, and mor
 for few rows more, and no single row more. A pass that began elsewhere, by a random offset, would not do: after a few
 rows, which end as far off as fits, it meets the rows of the pass before.
 
-Sentences that are longer than a row are cut here too, into rows of nearly equal lengths.
+Sentences that are longer than a row are cut here too, into rows of similar lengths, at clauses where they have any.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.kernels import helper
-from albert_data.tokenizer.words import begins_word
+from albert_data.tokenizer.words import begins_clause, begins_word
 
 _SINGLE = 1 << 32  # a row costs 1, and this much more if it holds a single sentence, which makes no pair
 _NUM_ENDS, _NUM_LATER_ENDS = 2, 8  # how many ends of a row are tried: in pass 0, in a later one
@@ -124,17 +124,22 @@ def end_short_row(scratch: PlanScratch, first: int, target: int, wants_pairs: bo
 def cut_long_sentence(
     ids: np.ndarray, begin: int, end: int, max_tokens: int, starts: np.ndarray, standalone: np.ndarray
 ) -> int:
-    """The end of the first row of what is left of a long sentence, such that its rows have nearly equal lengths.
+    """The end of the first row of what is left of a long sentence, such that its rows have similar lengths.
 
-    `low` is the first end after which the rest fits the other rows. The row ends at the word boundary from `low` on
-    that is nearest to an equal share. If a row can reach none of these, it ends at the last boundary before `low`, and
-    the rest takes one more row. Without any boundary, it ends at the equal share, inside a word.
+    `low` is the first end after which the rest fits the other rows. The row ends at the clause from `low` on that is
+    nearest to an equal share, and at most half of a share away from it; without one, at the nearest word boundary. If a
+    row can reach none of these, it ends at the last boundary before `low`, and the rest takes one more row. Without any
+    boundary, it ends at the equal share, inside a word.
     """
     num_rows = -(-(end - begin) // max_tokens)
     if num_rows == 1:
         return end
-    ideal = begin + (end - begin) // num_rows
-    low = max(begin + 1, end - (num_rows - 1) * max_tokens)
+    share = (end - begin) // num_rows
+    ideal, low = begin + share, max(begin + 1, end - (num_rows - 1) * max_tokens)
+    for distance in range(share // 2 + 1):
+        for at in (ideal - distance, ideal + distance):
+            if low <= at <= begin + max_tokens and begins_clause(ids, at, starts, standalone):
+                return at
     for distance in range(max_tokens):  # outwards from the equal share, on both sides
         for at in (ideal - distance, ideal + distance):
             if low <= at <= begin + max_tokens and begins_word(ids, at, begin, starts, standalone):

@@ -24,7 +24,9 @@ from albert_data.tokenizer.lexicon import Lexicon
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, is_unspaced
 from albert_data.unicode_tables import category, script
 
-NEVER = -2  # outweighs the 1 of the neighbour: no word begins between them
+NEVER = -2  # outweighs the 1 of the neighbour, and the 2 of a clause: no word begins between them
+CLAUSE = 2  # `standalone` of a mark after which a clause may end
+_CLAUSE_MARKS = frozenset(",;:、，；：،؛")
 
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 # First bytes of U+3000 to U+9FFF, emoji and rare ideographs; nearly all these characters are words of their own.
@@ -47,8 +49,8 @@ class WordRule:
     """Which pieces begin words: a word begins where `standalone` of a piece + `starts` of the next one is above 0.
 
     starts: int8 [vocabulary], 1 if a word begins at the piece, 0 if only after a standalone one, NEVER if not even so
-    standalone: int8 [vocabulary], 1 if a word begins after the piece, 0 if only where the next piece's `starts` is 1,
-        NEVER if not even so
+    standalone: int8 [vocabulary], 1 if a word begins after the piece, and CLAUSE if a clause may end there, too; 0 if
+        only where the next piece's `starts` is 1, NEVER if not even so
     lexicon: no word begins at a token that the word list joins to the one before; None without a list
     """
 
@@ -63,7 +65,7 @@ class WordRule:
 
     @classmethod
     def every_piece(cls, vocab_size: int) -> WordRule:
-        """Each piece is a word, as with `--pieces`."""
+        """Each piece is a word, as with `--pieces`; which of them end clauses is not known."""
         return cls(starts=np.ones(vocab_size, np.int8), standalone=np.ones(vocab_size, np.int8))
 
     def find_joined(self, ids: np.ndarray) -> np.ndarray:
@@ -77,8 +79,8 @@ class WordRule:
 def judge_piece(piece: str) -> tuple[int, int]:
     """The two numbers of a piece, see WordRule.
 
-    >>> [judge_piece(piece) for piece in ("▁go", "ing", ",", "中", "\u0301")]
-    [(1, 0), (0, 0), (1, 1), (1, 1), (-2, 0)]
+    >>> [judge_piece(piece) for piece in ("▁go", "ing", "!", ",", "中", "\u0301")]
+    [(1, 0), (0, 0), (1, 1), (1, 2), (1, 1), (-2, 0)]
     """
     if found := _BYTE_PIECE.fullmatch(piece):
         byte = int(found[1], 16)
@@ -87,8 +89,9 @@ def judge_piece(piece: str) -> tuple[int, int]:
         return 1, NEVER
     alone = is_standalone(piece)
     starts = 1 if alone or piece.startswith(VISIBLE_SPACE) else 0
+    ends = CLAUSE if alone and piece[-1:] in _CLAUSE_MARKS else int(alone)
     # An empty piece has no first character; VISIBLE_SPACE stands in for it, which continues nothing.
-    return NEVER if continues(piece[:1] or VISIBLE_SPACE) else starts, NEVER if joins_next(piece[-1:]) else int(alone)
+    return NEVER if continues(piece[:1] or VISIBLE_SPACE) else starts, NEVER if joins_next(piece[-1:]) else ends
 
 
 def is_standalone(piece: str) -> bool:
@@ -116,6 +119,12 @@ def is_symbol(character: str) -> bool:
 def begins_word(ids: np.ndarray, at: int, segment_begin: int, starts: np.ndarray, standalone: np.ndarray) -> bool:
     """Whether a word begins at token `at` of the segment that begins at token `segment_begin`."""
     return at == segment_begin or starts[ids[at]] + standalone[ids[at - 1]] > 0
+
+
+@helper
+def begins_clause(ids: np.ndarray, at: int, starts: np.ndarray, standalone: np.ndarray) -> bool:
+    """Whether token `at` of a sentence, not its first, begins a word after a comma or the like. Not in 1,000."""
+    return bool(starts[ids[at]] > 0 and standalone[ids[at - 1]] == CLAUSE)
 
 
 def find_word_starts(ids: np.ndarray, rule: WordRule) -> np.ndarray:
