@@ -210,7 +210,8 @@ class Segmenter(Line):
             return run.where == "elsewhere" and not "\u3040" <= self.text[word] <= "\u309f"
         if run.is_full:
             return self.text[run.stop] != "۔" or self.ends_at_dot(run.stop, word)
-        if first == k.LOWER and not (is_quoted and run.only_dots and run.dots == 1):
+        is_lower = first == k.LOWER and not self.is_starter(word)
+        if is_lower and not (is_quoted and run.only_dots and run.dots == 1):
             if run.is_quoted or (run.only_dots and run.dots > 1) or not self.is_lower_text():
                 return False
             if run.only_dots and not self.is_ordinary(run.stop):
@@ -222,15 +223,30 @@ class Segmenter(Line):
             return is_spaced and first != k.DIGIT and (run.dots > 3 or not self.is_i(word))
         return not run.only_dots or run.is_quoted or self.ends_at_dot(run.stop, word)
 
+    def skip_appendix(self, at: int) -> int:
+        """Skip footnote numbers or a smiley between spaces."""
+        end = self.skip_notes(at + 1) if self.text[at + 1 : at + 2] == "[" else at + 1
+        for smiley in (":)", ";)", ":-)", ";-)"):
+            end += len(smiley) * self.text.startswith(smiley, at + 1)
+        is_alone = end > at + 1 and self.text[end : end + 1] in (" ", "")
+        return end if self.text[at : at + 1] == " " and is_alone else at
+
     def is_lower_text(self) -> bool:
-        """Whether the line has no capital letter, and two full stops after ordinary words."""
-        stops = []
+        """Whether the line has the English word i; begins in lower case, but has capitals; or has none and two full
+        stops after ordinary words, or one inside of it and another stop.
+        """
+        if self.language == "en" and " i " in self.text:
+            return True
+        if k.UPPER in self.char_classes:
+            return self.char_classes[0] == k.LOWER
+        dots = []
         for at in range(len(self.text)):
             then = self.class_at(at + 1)
             is_before_end = then in (k.BLANK, k.STRAIGHT_DOUBLE) or closes_by_shape(then)
             if self.class_at(at) == k.DOT and self.class_at(at - 1) != k.DOT and is_before_end and self.is_ordinary(at):
-                stops.append(at)
-        return len(stops) >= 2 and k.UPPER not in self.char_classes
+                dots.append(at)
+        has_inner = bool(dots) and dots[0] + 1 < len(self.text)
+        return len(dots) >= 2 or (has_inner and k.EXCLAIM in self.char_classes)
 
     # ---- lists ----
 
@@ -271,6 +287,7 @@ class Segmenter(Line):
             if run.end > at:
                 run.end = self.skip_notes(run.end)
                 self.pass_closing(run)
+                run.end = self.skip_appendix(run.end)
                 self.last_stop = run.end
                 if run.end < len(self.text) and self.can_end(run) and self.is_end(run):
                     self.ends.append(run.end)

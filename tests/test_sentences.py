@@ -25,13 +25,13 @@ WITHOUT_SPACES = ("zh", "ja", "my", "km")
 # What the rule looks at, words of every word class, and letters of every character class.
 WORDS = """
 . .. ... …  ! ? ?! 。 ！ ？ ． । ۔ ؟ ։ ። ፡ ; : , | 、 - – — * / · • ⁃
-" ' “ ” ‘ ’ „ ‚ « » ‹ › 「 」 『 』 《 》 ( ) （ ） [ ] 【 】 ¿ ¡ [1] [12] ² \u0301 😀 \U00011047
+" ' “ ” ‘ ’ „ ‚ « » ‹ › 「 」 『 』 《 》 ( ) （ ） [ ] 【 】 ¿ ¡ [1] [12] :) ;-) :-( ² \u0301 😀 \U00011047
 a b i I A B x X é É z 5 12 1999 1. 2. 3. 1) 2) a. b. II. IV. 3rd it's I'm don’t ’Twas
 Mr. Dr. No. no. Vol. p. etc. Inc. U.S. U. S. p.m. a.m. e.g. Ph.D. Co. J. R. z. B. z.B. Nr.
 The He It At And and or you said cried Tom Smith Januar usw. г. т. е. Он д. Хлеб хлеб τι κ. Ο
 中 文 他说 说 と あ ア 가 그는 네. د. محمد है डॉ. वह ए. پی۔ ها ბ. ნა ა ሀ ት Ա ա ກ ก ကာ
 ft. ii. Will. Robt. was. it. is. rep.
-www.a.com a@b.c file.txt 3.14 ３．１４ 1,000.5 (a.) “A.” “A!” ‘A?’ 'A.' "A." «A.» 「A。」 (A. B.)
+www.a.com http://a.com a@b.c file.txt 3.14 ３．１４ 1,000.5 (a.) “A.” “A!” ‘A?’ 'A.' "A." «A.» 「A。」 (A. B.)
 """
 LOWER_WORDS = """
 . ! ? " ' “ ” ( ) [ ] ... - , a b i ii. ft. no. p. etc. p.m. e.g. u. s. 5. 1. 2.

@@ -130,7 +130,7 @@ _ASCII_STOPS |= dict.fromkeys(("hi", "mr", "ne", "sa", "bho", "mai", "bn", "as",
 _ASCII_STOPS |= dict.fromkeys(("am", "ti"), (":", DOUBLE))
 # Languages in which a full stop after a number makes it an ordinal.
 _WITH_ORDINALS = "az bs cs da de dsb et eu fi fo hr hsb hu is kk ky lb lv nb nn no sh sk sl sr tk tr"
-LAST_SLOT, HAS_ORDINALS = 0, 1  # indices of the settings of a rule
+LAST_SLOT, HAS_ORDINALS, HAS_PRONOUN_I = range(3)  # indices of the settings of a rule
 
 
 class SentenceRule(NamedTuple):
@@ -140,7 +140,8 @@ class SentenceRule(NamedTuple):
     ascii_classes: uint8 [128], the classes of the ASCII characters in this language
     classes: uint8 [0x110000], those of all characters
     hashes, word_classes: uint64, uint16 [slots], see words.py
-    settings: int64 [2], at LAST_SLOT the last slot, at HAS_ORDINALS whether "5." may be an ordinal
+    settings: int64 [3], at LAST_SLOT the last slot, at HAS_ORDINALS whether "5." may be an ordinal, at HAS_PRONOUN_I
+        whether the word i has a capital
     """
 
     utf8: np.ndarray
@@ -210,7 +211,7 @@ def make_rule(language: str) -> SentenceRule:
         character, char_class = _ASCII_STOPS[language]
         ascii_classes[ord(character)] = char_class
     hashes, word_classes = make_table(language)
-    settings = np.array([len(hashes) - 1, language in _WITH_ORDINALS.split()], np.int64)
+    settings = np.array([len(hashes) - 1, language in _WITH_ORDINALS.split(), language == "en"], np.int64)
     return SentenceRule(np.zeros(0, np.uint8), ascii_classes, make_classes(), hashes, word_classes, settings)
 
 
@@ -296,6 +297,13 @@ def find_others(eight: U64) -> U64:
     letters = ((folded + _FROM_A) ^ (folded + _BEYOND_Z)) & ~eight
     not_spaces = (spaces & _LOW_BITS) + _LOW_BITS | spaces  # a space became zero, whose sum is 0x7F
     return ~letters & not_spaces & _HIGH_BIT
+
+
+@helper
+def find_equal(eight: U64, wanted: U64) -> U64:
+    """The high bit of each of eight bytes that is equal to the one of `wanted`."""
+    different = eight ^ wanted
+    return ~((different & _LOW_BITS) + _LOW_BITS | different) & _HIGH_BIT
 
 
 @helper
@@ -489,7 +497,11 @@ ABBREVIATIONS = TITLE | VOLUME | MAYBE | ENDS | TIME | NAME
 # rest.
 ORDINARY, INITIAL, ACRONYM, DIGITS = range(4)
 _MAX_LEAD = 32  # bytes from the beginning of a sentence to its time, as in "At half past 5 a.m."
-_I, _NUMERALS = ord("I"), tuple(b"IVXLC")  # without D and M, which are initials; numerals above 399 are rare
+_I, _SMALL_I, _NUMERALS = (
+    ord("I"),
+    ord("i"),
+    tuple(b"IVXLC"),
+)  # without D and M, which are initials; numerals above 399 are rare
 
 
 @helper
@@ -713,6 +725,8 @@ def is_quote(char_class: int) -> bool:
 
 IS_EXCLAIM, IS_FULL = 1, 2
 _URDU = 0xDB  # the first byte of "۔", which stands after abbreviations, too; no other stop begins with it
+_SMALL_I = ord("i")
+_SPACES, _SMALL_IS = U64(SPACE * _EACH_BYTE), U64(_SMALL_I * _EACH_BYTE)
 _MAX_SKIPPED = 8  # marks before a word
 _MAX_NOTE = 5  # bytes from the bracket of a footnote number to its last digit
 
@@ -871,18 +885,43 @@ def is_hiragana(line: Line, at: int) -> bool:
 def is_lower_text(line: Line) -> bool:
     """Whether lower case does not show in this line that a sentence continues.
 
-    So it is in text without capitals: the line has none, and two full stops after ordinary words.
+    So it is in English with the word i; in a line that begins in lower case, but has capitals; and in text without
+    capitals: the line has none, and two full stops after ordinary words, or one inside of it and another stop.
     """
     if item(line.state, CASE) == UNKNOWN:
-        at, num_stops = line.begin, 0
+        at, num_dots, num_inner, has_other = line.begin, 0, 0, False
         while at < line.end and read_class(line.rule, at) != UPPER:
-            if read_class(line.rule, at) == DOT and num_stops < 2:
+            char_class = read_class(line.rule, at)
+            if char_class == DOT and num_dots < 2:
                 following = class_at(line, at + 1)
                 is_before_end = following in (BLANK, STRAIGHT_DOUBLE) or is_closing(following)
-                num_stops += is_before_end and class_before(line, at) != DOT and is_ordinary(line, at)
+                is_whole = is_before_end and class_before(line, at) != DOT and is_ordinary(line, at)
+                num_dots += is_whole
+                num_inner += is_whole and at + 1 < line.end
+            has_other |= char_class == EXCLAIM
             at = step(line.rule, at)
-        put(line.state, CASE, YES if at >= line.end and num_stops == 2 else NO)
+        is_without = num_dots == 2 or (num_inner > 0 and has_other)
+        is_lower = is_without if at >= line.end else read_class(line.rule, line.begin) == LOWER
+        is_lower |= item(line.rule.settings, HAS_PRONOUN_I) != 0 and has_small_i(line)
+        put(line.state, CASE, YES if is_lower else NO)
     return bool(item(line.state, CASE) == YES)
+
+
+@helper
+def has_small_i(line: Line) -> bool:
+    """Whether the word i stands between two spaces."""
+    utf8, at = line.rule.utf8, line.begin
+    while at + 8 <= line.end:  # the three bytes may begin at any of the first six of eight
+        eight = load_u64(utf8, at)
+        spaces, letters = find_equal(eight, _SPACES), find_equal(eight, _SMALL_IS)
+        if spaces & (letters >> U64(8)) & (spaces >> U64(16)) != U64(0):
+            return True
+        at += 6
+    while at + 2 < line.end:
+        if item(utf8, at) == SPACE and item(utf8, at + 1) == _SMALL_I and item(utf8, at + 2) == SPACE:
+            return True
+        at += 1
+    return False
 
 
 @helper
@@ -918,7 +957,8 @@ def is_end(line: Line, run: Run, closing: Closing) -> bool:
     if run.kinds & IS_FULL != 0:
         return item(line.rule.utf8, run.begin) != _URDU or ends_at_dot(line, run.begin, next_word)
     # After one full stop a quotation in lower case may begin a sentence: 'it is so.' 'is it?'
-    if first == LOWER and not (is_quoted and is_one_dot) and continues_in_lower_case(line, run, is_quotation):
+    is_lower = first == LOWER and not is_starter(line, next_word)  # “http” is a starter
+    if is_lower and not (is_quoted and is_one_dot) and continues_in_lower_case(line, run, is_quotation):
         return False
     is_speech = is_quotation or class_at(line, item(line.state, SENTENCE)) == DASH  # — Go! Tom cried.
     if is_speech and not is_one_dot and names_speaker(line, next_word):
@@ -937,7 +977,7 @@ def is_end(line: Line, run: Run, closing: Closing) -> bool:
 HAS_STOP, HAS_COMMA, HAS_COLON, LEADS_IN, IS_QUOTED, IS_NUMBERED = (1 << i for i in range(6))
 _MAX_NUMBERED = 48  # bytes of such a line
 _COLONS = (ord(":"), "：".encode()[-1])  # the last bytes of both; those of no other comma
-_CLOSE = ord(")")
+_CLOSE, _HYPHEN, _APPENDICES = ord(")"), ord("-"), tuple(b"[:;")
 
 
 @helper
@@ -960,6 +1000,20 @@ def pass_closing(line: Line, at: int) -> Closing:
 
 
 @helper
+def skip_appendix(line: Line, closing: Closing) -> Closing:
+    """Skip the numbers of footnotes or a smiley after a space, as in "So it is. [12]" and "So it is. :-)"."""
+    utf8, at = line.rule.utf8, closing.end + 1
+    if at >= line.end or item(utf8, at - 1) != SPACE or item(utf8, at) not in _APPENDICES:
+        return closing
+    end = skip_notes(line, at)
+    if end == at:
+        end += 1 + (item(utf8, at + 1) == _HYPHEN)
+        end = end + 1 if item(utf8, end) == _CLOSE else at
+    is_appendix = end > at and (end == line.end or item(utf8, end) == SPACE)
+    return Closing(end, closing.group, closing.context) if is_appendix else closing
+
+
+@helper
 def add_end(line: Line, at: int) -> None:
     """End the sentence at a position, and begin the next one."""
     num_ends = item(line.state, NUM_ENDS)
@@ -974,7 +1028,7 @@ def pass_stop(line: Line, at: int) -> int:
     run = read_run(line, at)
     if run.end == at:  # no stop here, although its class is one: a wide dot before a digit, for example
         return step(line.rule, at)
-    closing = pass_closing(line, skip_notes(line, run.end))
+    closing = skip_appendix(line, pass_closing(line, skip_notes(line, run.end)))
     put(line.state, LAST_STOP, closing.end)
     if closing.end < line.end and can_end(line, run, closing) and is_end(line, run, closing):
         add_end(line, closing.end)
