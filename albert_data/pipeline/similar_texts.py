@@ -2,7 +2,7 @@
 
 In: pairs of documents, and the sorted runs with their rows. Out: of each pair the words around the first difference.
 The rows of a document are read by their shuffle keys, and put in the order of the text; only if a sentence is longer
-than a row, some may be in another order.
+than a row, alone or with its heading, some may be in another order.
 """
 
 from __future__ import annotations
