@@ -8,7 +8,7 @@ is similar to one that stays, and the result depends on the set of documents alo
 2. Buckets with the same documents, which most pairs of similar documents have many of, become one.
 3. Documents in buckets are read in the order of their ranks, and compared exactly with those that stayed (staying.py).
 
-Steps 1 and 2 sort on the disk. What is held for step 3 is a few numbers for each document in a bucket.
+Steps 1 and 2 sort on the disk. What is held for step 3 is a few numbers for each document in a bucket that stays.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from albert_data.storage import find_storage
 
 NUM_EXAMPLES, EXAMPLE_TOKENS = 20, 4000
 _BATCH_SHINGLES = 4 << 20
-_DROPPED, _SETS = "near-duplicates.keys", "sets.scratch"
+_DROPPED = "near-duplicates.keys"
 # A place is the number of a part, then that of a document in it.
 _NUMBER_BITS, _NUMBER_MASK = np.uint64(32), np.uint64(2**32 - 1)
 
@@ -69,7 +70,7 @@ class NearDuplicates:
 
 
 class _Columns:
-    """Rows that are sorted on the disk, in files of about a million."""
+    """Rows that are sorted on the disk."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder, self._name = folder, name
@@ -113,12 +114,11 @@ def find_near_duplicates(folder: Path, parts: Sequence[SignedPart], similarity: 
         by_rank.add(joined)
         num_buckets += count
     found = NearDuplicates()
-    with (scratch / _SETS).open("w+b") as sets:
+    with TemporaryFile(dir=scratch) as sets:
         comparing = _Comparing(folder, parts, similarity, Buckets.empty(num_buckets, by_rank.num_rows), sets)
         for rows in by_rank.take():
             for keys in comparing.compare(rows, found):
                 dropped.add(keys[None])
-    (scratch / _SETS).unlink()
     if dropped.num_rows:
         found.path = folder / _DROPPED
         with find_storage(folder).create(found.path, sync=False) as file:
@@ -178,10 +178,8 @@ def _divide_places(places: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.nda
     """For each part: its number, which of the places are in it, and the numbers of their documents there (int64)."""
     order = np.argsort(places, kind="stable")
     parts, numbers = places[order] >> _NUMBER_BITS, (places[order] & _NUMBER_MASK).astype(np.int64)
-    bounds = (
-        np.flatnonzero(np.concatenate([[True], np.diff(parts) > 0, [True]])) if len(places) else np.zeros(0, np.int64)
-    )
-    for begin, end in pairwise(bounds.tolist()):
+    begins = np.flatnonzero(_find_changes(parts[None])).tolist()
+    for begin, end in pairwise([*begins, len(places)]):
         yield int(parts[begin]), order[begin:end], numbers[begin:end]
 
 
@@ -203,7 +201,7 @@ class _Comparing:
     """Compares documents with those that stayed. sets: a file for the shingles of the latter."""
 
     def __init__(
-        self, folder: Path, parts: Sequence[SignedPart], similarity: float, buckets: Buckets, sets: BinaryIO
+        self, folder: Path, parts: Sequence[SignedPart], similarity: float, buckets: Buckets, sets: IO[bytes]
     ) -> None:
         self._folder, self._parts, self._similarity = folder, parts, similarity
         self._reader = ShingleReader(folder, parts)
