@@ -178,6 +178,8 @@ def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig
     check_encoding(inputs, config)
     check_reach(inputs, spans_machines=spans_machines(engine))
     check_language_field(inputs, config.text)
+    if config.text.group_field is not None and any(item.is_validation for item in inputs):
+        raise ConfigError("--validation names the documents of validation, so leave out --group-field")
     check_passes(list_sources(inputs), config)
     if tokenizer is not None and tokenizer.words is not None and not config.examples.masks_words:
         raise ConfigError("a word list is for masks of whole words; leave it out, or mask whole words")
