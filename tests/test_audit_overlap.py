@@ -16,6 +16,7 @@ from inspect_fixtures import configs, make_examples, text_documents
 from test_audit import CLEAN, get_check, write_documents
 
 from albert_data.corpus.mixtures import find_sources
+from albert_data.dedup.gram_index import index_grams, sort_grams
 from albert_data.draws import mix
 from albert_data.inspect.audit import overlap
 from albert_data.inspect.audit.audit import audit_folder
@@ -102,9 +103,10 @@ def to_grams(rows: Rows) -> RowGrams:
 @given(training=some_rows, validation=some_rows, num_documents=st.integers(1, 4))
 def test_seen_grams_are_counted_as_in_plain_python(training: Rows, validation: Rows, num_documents: int):
     owners = np.arange(len(training)) % num_documents
-    seen = overlap.index_grams(to_grams(validation).hashes)
-    overlap.mark_seen(seen, to_grams(training), 0)
-    num_grams, num_seen, most, rows = overlap.count_seen(seen, to_grams(validation), owners)
+    index = index_grams(sort_grams(to_grams(validation).hashes))
+    last_seen = np.full(len(index.hashes), -1)
+    overlap.mark_seen(index, last_seen, to_grams(training), 0)
+    num_grams, num_seen, most, rows = overlap.count_seen(index, last_seen, to_grams(validation), owners)
     last_rows = {gram: number for number, row in enumerate(training) for gram in row}
     for number, row in enumerate(validation):
         found = [last_rows[gram] for gram in row if gram in last_rows]

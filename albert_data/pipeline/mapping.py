@@ -16,6 +16,7 @@ from albert_data.config import BuildConfig, TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import batch_documents, clean_documents
+from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.tasks import ReadTask
 from albert_data.data import Documents, Lines
 from albert_data.dedup.parts import PartWriter
@@ -25,6 +26,7 @@ from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.jobs.receipts import write_receipt
+from albert_data.pipeline.benchmarks import Benchmarks, count_contaminated, is_benchmark
 from albert_data.pipeline.document_lists import (
     choose_passes,
     find_place,
@@ -73,9 +75,10 @@ class MapJob:
         plan_hash: str = "",
         syncs: bool = False,
         merges: bool = False,
+        benchmarks: Benchmarks | None = None,
     ) -> None:
         self.config, self._tokenizer, self._syncs, self._merges = config, tokenizer, syncs, merges
-        self._plan_hash = plan_hash
+        self._plan_hash, self._benchmarks = plan_hash, benchmarks
         self._runs, self._receipts = runs, receipts
         self._scratch = RowScratch(tokenizer.id_dtype)
         self._word_rule = tokenizer.word_rule(config.examples)  # how pieces form words, the units of masking
@@ -94,7 +97,7 @@ class MapJob:
         listed: list[np.ndarray] = []
         grouped: list[np.ndarray] = []
         for block in receipt.seconds.time_each("read", task.read(damage)):
-            for lines, documents in self.read(block, damage, receipt, task.text):
+            for lines, documents in self.read(block, damage, receipt, task.text, task.source):
                 if task.source is not None:
                     documents = name_source(documents, task.source)
                 if task.source is not None or task.is_validation or signing:
@@ -131,17 +134,28 @@ class MapJob:
         return receipt
 
     def read(
-        self, block: Block, damage: Damage, receipt: TaskReceipt, config: TextConfig | None = None
+        self,
+        block: Block,
+        damage: Damage,
+        receipt: TaskReceipt,
+        config: TextConfig | None = None,
+        source: MixtureSource | None = None,
     ) -> Iterator[tuple[Lines, Documents]]:
         """Tokenise the documents of a block, a part at a time, and count them.
 
-        config: how its task is read; None for the settings of the build.
+        config: how its task is read; None for the settings of the build. source: of a mixture.
         """
         config = config or self.config.text
         stages = receipt.seconds
         with stages.time("clean"):
             cleaned = clean_documents(block, config, damage)
         for lines in batch_documents(cleaned):
+            if self._benchmarks is not None and source is not None and not is_benchmark(source):
+                with stages.time("clean"):
+                    lines, num_out = self._benchmarks.leave_out(lines)
+                receipt.counts.update({"contaminated_documents": num_out, count_contaminated(source): num_out})
+                if not len(lines.document_keys):
+                    continue
             with stages.time("segment"):
                 text = find_sentences(lines, config)
             with stages.time("tokenise"):

@@ -28,6 +28,7 @@ from albert_data.files import to_json
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.jobs.progress import Progress
+from albert_data.pipeline.benchmarks import Benchmarks, write_benchmarks
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.choosing import Choice, UsedSizes, choose_documents
 from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, VALIDATION_PLACE, find_keys, read_lists, write_left_out
@@ -108,8 +109,16 @@ def map_documents(build: Build, tokenizer: Tokenizer, exchange: Exchange | None)
     """Make the sorted runs of all documents. Returns the sum of all receipts."""
     work, sources, text = build.work, list_sources(build.inputs), build.config.text
     several = spans_machines(build.engine)
+    benchmarks = write_benchmarks(work.runs, build.inputs, text)
     job = MapJob(
-        build.config, tokenizer, work.runs, work.receipts, plan_hash=build.plan_hash, syncs=build.syncs, merges=several
+        build.config,
+        tokenizer,
+        work.runs,
+        work.receipts,
+        plan_hash=build.plan_hash,
+        syncs=build.syncs,
+        merges=several,
+        benchmarks=Benchmarks(benchmarks) if benchmarks else None,
     )
     warming = Warming(job, tokenizer, tuple(source.text for source in sources), exchange)
     compile_with_notice(warming, build.progress)

@@ -17,9 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.data import ExampleArrays, Examples
+from albert_data.dedup.gram_index import GramIndex, find_gram, index_grams, sort_grams
 from albert_data.draws import mix
 from albert_data.inspect.audit.rows import Subject, read_batches
-from albert_data.kernels import U64, helper, kernel
+from albert_data.kernels import U64, kernel
 from albert_data.pair_tasks import RANDOM_B, SWAPPED
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
@@ -29,7 +30,6 @@ SEEN_SHARE, ALTERED_SHARE = 0.5, 0.2
 MIN_GRAMS = 12  # long ones: a row of under 24 tokens is not judged, as it may be one idiom
 MAX_TOKENS = 4_000_000  # of validation, about; rows are shuffled, so its first ones are a random sample
 _BASE = U64(0x9E3779B97F4A7C15)  # of the polynomial that hashes a gram
-_FILTER_BITS = 3  # eight or more bytes of filter a gram
 
 
 class Overlap(NamedTuple):
@@ -53,22 +53,6 @@ class RowGrams(NamedTuple):
     offsets: np.ndarray
 
 
-class SeenGrams(NamedTuple):
-    """The distinct grams of validation.
-
-    hashes: uint64, ascending; rows: int64, the last row of training that has each, -1 where none has
-    begins: int64, the first hash with each value of the bits from `shift` on, and the end
-    filter: bool, whether any hash has these bits from `filter_shift` on
-    """
-
-    hashes: np.ndarray
-    rows: np.ndarray
-    begins: np.ndarray
-    shift: np.uint64
-    filter: np.ndarray
-    filter_shift: np.uint64
-
-
 def find_overlap(subject: Subject) -> Overlap:
     """Compare the rows of validation with those of training. subject: of both splits."""
     num_long, num_seen, *_ = _count_seen(subject, LONG)
@@ -84,12 +68,14 @@ def _count_seen(subject: Subject, gram_len: int) -> tuple[np.ndarray, ...]:
     """What `count_seen` returns, for the rows of validation."""
     train, validation = subject.shards
     grams = [part.hashes.copy() for part in _read_grams(subject, _take_first(validation), gram_len)]
-    seen, row = index_grams(np.concatenate(grams)), 0
+    index, row = index_grams(sort_grams(np.concatenate(grams))), 0
+    last_rows = np.full(len(index.hashes), -1)
     for part in _read_grams(subject, read_batches([train]), gram_len):
-        mark_seen(seen, part, row)
+        mark_seen(index, last_rows, part, row)
         row += len(part.offsets) - 1
     counts = [
-        count_seen(seen, part, subject.owners) for part in _read_grams(subject, _take_first(validation), gram_len)
+        count_seen(index, last_rows, part, subject.owners)
+        for part in _read_grams(subject, _take_first(validation), gram_len)
     ]
     return tuple(map(np.concatenate, zip(*counts, strict=True)))
 
@@ -107,18 +93,6 @@ def _read_grams(subject: Subject, batches: Iterable[Examples], gram_len: int) ->
     swapped, random = (subject.config.task.label_of(order) for order in (SWAPPED, RANDOM_B))
     for batch in batches:
         yield RowGrams(*hash_grams(batch.arrays, restore_ids(batch), swapped, random, gram_len))
-
-
-def index_grams(hashes: np.ndarray) -> SeenGrams:
-    """Prepare to look grams up. hashes: uint64, in any order."""
-    hashes = np.sort(hashes)
-    hashes = hashes[np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]]  # np.unique takes twenty times as long
-    shift = U64(64 - max(1, len(hashes).bit_length()))
-    begins = np.searchsorted(hashes >> shift, np.arange((1 << (64 - int(shift))) + 1, dtype=np.uint64))
-    filter_shift = shift - U64(_FILTER_BITS)
-    is_there = np.zeros(1 << (64 - int(filter_shift)), np.bool_)
-    is_there[hashes >> filter_shift] = True
-    return SeenGrams(hashes, np.full(len(hashes), -1), begins, shift, is_there, filter_shift)
 
 
 @kernel
@@ -156,30 +130,22 @@ def hash_grams(
     return hashes[:count], offsets
 
 
-@helper
-def find_gram(seen: SeenGrams, value: np.uint64) -> int:
-    """The place of a gram; -1 if validation lacks it."""
-    if seen.filter[value >> seen.filter_shift]:  # mostly not, so the processor loads many of these at once
-        bucket = value >> seen.shift
-        for at in range(seen.begins[bucket], seen.begins[bucket + U64(1)]):
-            if seen.hashes[at] == value:
-                return at
-    return -1
-
-
 @kernel
-def mark_seen(seen: SeenGrams, grams: RowGrams, first_row: int) -> None:
-    """Enter the rows of training that have grams of validation. first_row: the number of the first."""
+def mark_seen(index: GramIndex, last_rows: np.ndarray, grams: RowGrams, first_row: int) -> None:
+    """Enter the rows of training that have grams of validation. first_row: the number of the first.
+
+    last_rows: int64, of each gram of the index, the last row that has it, -1 where none has.
+    """
     for row in range(len(grams.offsets) - 1):
         for i in range(grams.offsets[row], grams.offsets[row + 1]):
-            at = find_gram(seen, grams.hashes[i])
+            at = find_gram(index, grams.hashes[i])
             if at >= 0:
-                seen.rows[at] = first_row + row
+                last_rows[at] = first_row + row
 
 
 @kernel
 def count_seen(
-    seen: SeenGrams, grams: RowGrams, owners: np.ndarray
+    index: GramIndex, last_rows: np.ndarray, grams: RowGrams, owners: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """For each row of validation: its grams, those seen, the most seen last in one document, and a row of that.
 
@@ -191,9 +157,9 @@ def count_seen(
     for row in range(num_rows):
         found = np.empty(num_grams[row], np.int64)
         for i in range(num_grams[row]):
-            at = find_gram(seen, grams.hashes[grams.offsets[row] + i])
-            if seen.rows[at] >= 0:
-                found[num_seen[row]] = seen.rows[at]
+            at = find_gram(index, grams.hashes[grams.offsets[row] + i])
+            if last_rows[at] >= 0:
+                found[num_seen[row]] = last_rows[at]
                 num_seen[row] += 1
         found = found[: num_seen[row]]
         found = found[np.argsort(owners[found])]
