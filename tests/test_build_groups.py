@@ -197,6 +197,12 @@ def test_a_field_that_no_record_has_is_one_line(field: str, tmp_path: Path, toke
         run(write(tmp_path / "in", BOOKS), tmp_path / "out", tokenizer, field=field)
 
 
+def test_inputs_without_fields_are_refused_before_they_are_read(tmp_path: Path, tokenizer: Tokenizer):
+    (tmp_path / "in.txt").write_text(BOOKS[0][0])
+    with pytest.raises(InputError, match="^all inputs are .txt files or articles, which have no fields such as 'book'"):
+        run(tmp_path / "in.txt", tmp_path / "out", tokenizer)
+
+
 def test_options_that_contradict_it_are_refused(tmp_path: Path, tokenizer: Tokenizer):
     with pytest.raises(ConfigError, match="leave out keep_duplicates"):
         fixtures.make_config(group_field="book", keep_duplicates=True)
