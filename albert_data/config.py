@@ -54,6 +54,8 @@ class TextConfig:
     encoding: the encoding of all inputs, by any name that Python knows. None: each file is UTF-8, or it begins with the
     byte order mark of UTF-16 or UTF-32. AUTO: each file is read once more to find its encoding.
     language_field: the field that names the language of a record. None: all records are in `language`.
+    group_field: the field that names the group of a record, as a string or a whole number. Documents of one group lie
+    in one split.
     word_separator: what another program put between words; it is removed (corpus/lines/separators.py).
     """
 
@@ -65,6 +67,7 @@ class TextConfig:
     unwrap: bool = False
     encoding: str | None = None
     language_field: str | None = None
+    group_field: str | None = None
     word_separator: str | None = None
 
     def __post_init__(self) -> None:
@@ -79,7 +82,9 @@ class TextConfig:
             raise ConfigError(
                 f"language_field is {self.language_field!r}; name the field that holds the language of a record"
             )
-        for field in (self.text_field, self.language_field or ""):
+        if self.group_field == "":
+            raise ConfigError("group_field is ''; name the field that holds the group of a record")
+        for field in (self.text_field, self.language_field or "", self.group_field or ""):
             if any(name.count(".") > _MAX_POINTS for name in field.split(",")):
                 raise ConfigError(f"the field {field!r:.80} has over {_MAX_POINTS} points; name another field")
         if self.encoding is not None:
@@ -282,6 +287,8 @@ class BuildConfig:
     def __post_init__(self) -> None:
         check_range("validation_fraction", self.validation_fraction, 0.0, 0.5)
         check_range("similarity", self.similarity, 0.5, 1.0)
+        if self.text.group_field is not None and self.keep_duplicates:
+            raise ConfigError("group_field puts all copies of a document into one group, so leave out keep_duplicates")
         if self.similarity != BuildConfig.similarity and not self.drop_near_duplicates:
             raise ConfigError(f"similarity is {self.similarity:g}, which only drop_near_duplicates uses; give both")
         if self.drop_near_duplicates and self.keep_duplicates:

@@ -26,6 +26,8 @@ class Lines:
     document_keys: uint64 [D], hashes of the documents' text
     source_codes: uint32 [D], what `pack_source` makes of each document's language; None where the build has one
         language. In a mixture the number of the source takes its place after tokenising (pipeline/document_lists.py)
+    groups: uint64 [D], what decides each document's split: a hash of its group, or its key where it names none; None
+        where the settings name no field
     """
 
     utf8: np.ndarray
@@ -33,6 +35,7 @@ class Lines:
     document_offsets: np.ndarray
     document_keys: np.ndarray
     source_codes: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +47,7 @@ class Text:
     document_offsets: int64 [D + 1], in sentences
     document_keys: uint64 [D]
     is_heading: bool [S], whether the sentence belongs with the next one
-    source_codes: uint32 [D], see `Lines`
+    source_codes: uint32 [D], groups: uint64 [D], see `Lines`
     """
 
     utf8: np.ndarray
@@ -54,6 +57,7 @@ class Text:
     document_keys: np.ndarray
     is_heading: np.ndarray
     source_codes: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
 
 def slice_sentences(utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[bytes]:
@@ -71,7 +75,7 @@ class Documents:
     is_heading: bool [S], see `Text`
     document_offsets: int64 [D + 1], in sentences
     document_keys: uint64 [D]
-    source_codes: uint32 [D], see `Lines`
+    source_codes: uint32 [D], groups: uint64 [D], see `Lines`
     """
 
     ids: np.ndarray
@@ -80,6 +84,7 @@ class Documents:
     document_offsets: np.ndarray
     document_keys: np.ndarray
     source_codes: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +121,7 @@ class Pairs:
     sop_label: int8 [R], -1 for no second segment; what else it means depends on the task (pair_tasks.py)
     document_keys: uint64 [R], the key of the document that the row was made from
     indices: uint32 [R], the row's number in its document and pass
-    source_codes: uint32 [R], see `Lines`
+    source_codes: uint32 [R], groups: uint64 [R], see `Lines`
     """
 
     ids: np.ndarray
@@ -126,6 +131,7 @@ class Pairs:
     document_keys: np.ndarray
     indices: np.ndarray
     source_codes: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.segment_a_len)

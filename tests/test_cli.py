@@ -348,8 +348,8 @@ def test_build_writes_a_folder_and_says_what_is_in_it(here: Path, capsys: pytest
 @pytest.mark.parametrize(
     "duplicates",
     [
-        {"keep_duplicates": True, "drop_near_duplicates": False, "similarity": 0.8},
-        {"keep_duplicates": False, "drop_near_duplicates": True, "similarity": 0.75},
+        {"keep_duplicates": True, "drop_near_duplicates": False, "similarity": 0.8, "group_field": None},
+        {"keep_duplicates": False, "drop_near_duplicates": True, "similarity": 0.75, "group_field": "book"},
     ],
     ids=["copies kept", "similar dropped"],
 )
@@ -363,9 +363,9 @@ def test_every_option_of_build_reaches_the_manifest(duplicates: dict[str, Any], 
         **duplicates,
     }
     assert settings.keys() == BUILD_SETTINGS.keys()
-    Path("in.jsonl").write_text('{"body": "Eins zwei.\\nDrei vier.", "lang": "de"}\n')
+    Path("in.jsonl").write_text('{"body": "Eins zwei.\\nDrei vier.", "lang": "de", "book": 1}\n')
     options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    options = [option for option in options if not option.endswith(("=True", "=False"))]
+    options = [option for option in options if not option.endswith(("=True", "=False", "=None"))]
     options += [f"--{name.replace('_', '-')}" for name, value in duplicates.items() if value is True]
     arguments = ["in.jsonl", "--tokenizer", "model.model", "-o", "out", "--workers", "1"]
     assert run(["build", *arguments, "--strict", "--unwrap", "--pieces", *options]) == 0

@@ -30,7 +30,7 @@ def read_lines(records: list[Any], field: str, *, large: bool) -> tuple[list[byt
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_lines, "LARGE_LINE", 0 if large else 1 << 20)
         block = Block(data=data, format="jsonl", path="p", start=0)
-        texts, _ = json_lines.parse_lines(block, TextConfig(text_field=field), damage)
+        texts, *_ = json_lines.parse_lines(block, TextConfig(text_field=field), damage)
     return texts, damage.counts
 
 

@@ -16,6 +16,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import batch_documents, clean_documents
+from albert_data.corpus.fields import hash_group
 from albert_data.corpus.formats import json_lines
 from albert_data.errors import ConfigError, InputError
 from albert_data.languages import unpack_language
@@ -91,6 +92,21 @@ def test_every_part_of_a_cut_document_has_its_language(documents: list[tuple[str
             assert [code for at, code in enumerate(order) if at == 0 or order[at - 1] != code] == [
                 code for at, (_, code) in enumerate(documents) if at == 0 or documents[at - 1][1] != code
             ]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b " * 30, "c\n\n" * 40]), st.sampled_from(["x", "y", 7])), max_size=6))
+def test_every_part_of_a_cut_document_has_its_group(documents: list[tuple[str, str | int]]):
+    data = b"".join(record(text, book=group) for text, group in documents) + record("d")
+    groups = {text[0]: {hash_group(group) for other, group in documents if other == text} for text, _ in documents}
+    damage = Damage()
+    with small_sizes():
+        for config in (TextConfig(group_field="book"), TextConfig(group_field="book", unwrap=True)):
+            for block in read_blocks(io.BytesIO(data), Origin("p", "jsonl"), damage, text=config):
+                for lines in batch_documents(clean_documents(block, config, damage)):
+                    starts = lines.line_offsets[lines.document_offsets[:-1]]
+                    for at, key, group in zip(starts, lines.document_keys, lines.groups, strict=True):
+                        letter = chr(lines.utf8[at])
+                        assert group == key if letter == "d" else group in groups[letter]
 
 
 @pytest.mark.parametrize("name", ["", "text"])

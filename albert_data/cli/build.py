@@ -20,7 +20,7 @@ from albert_data.cli.options import (
     validation_option,
 )
 from albert_data.cli.output import show
-from albert_data.config import COMPRESSIONS, MASKING_LAWS, BuildConfig, ExampleConfig, VocabConfig
+from albert_data.config import COMPRESSIONS, MASKING_LAWS, BuildConfig, ExampleConfig, TextConfig, VocabConfig
 from albert_data.interrupts import say_when_interrupted
 from albert_data.pair_tasks import PAIR_TASKS
 
@@ -72,6 +72,12 @@ from albert_data.pair_tasks import PAIR_TASKS
     BuildConfig,
     "--validation-fraction",
     "Share of the documents to keep for validation. Small corpora give up to 30, at most a tenth; 0 gives none.",
+)
+@setting(
+    TextConfig,
+    "--group-field",
+    "Field of a record that names its group, such as a book; documents of one group lie in one split.  [default: none]",
+    metavar="NAME",
 )
 @validation_option
 @setting(BuildConfig, "--keep-duplicates", "Keep all copies of equal documents. By default one is kept.", is_flag=True)

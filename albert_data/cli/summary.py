@@ -24,7 +24,7 @@ from albert_data.wording import count_of, format_duration, format_share
 
 _WIDTH = 80  # columns of the list of settings
 # How None is shown; for all other settings, auto.
-_UNSET = {"encoding": "UTF-8", "language_field": "none", "word_separator": "none"}
+_UNSET = {"encoding": "UTF-8", "language_field": "none", "group_field": "none", "word_separator": "none"}
 
 
 def describe_vocabulary(report: VocabReport, model: Path) -> str:
@@ -129,6 +129,9 @@ def describe_build(report: BuildReport, out: Path) -> str:
         left_out = count_of(counts.left_out_documents, "training document")
         tokens = count_of(counts.left_out_tokens or 0, "token")
         lines.append(f"left out   {left_out}, {tokens}, that validation has too")
+    if counts.contaminated_documents is not None:
+        contaminated = count_of(counts.contaminated_documents, "other document")
+        lines.append(f"left out   {contaminated} with text of a source of weight 0")
     if counts.near_duplicate_documents:
         similar = count_of(counts.near_duplicate_documents, "near-duplicate")
         lines.append(f"dropped    {similar}, {count_of(counts.near_duplicate_tokens or 0, 'token')}")

@@ -34,11 +34,12 @@ BlockBytes = Callable[[int], int]  # gives, for the position of a block, the siz
 
 
 class Origin(NamedTuple):
-    """The file that documents come from. format, language: as in Input."""
+    """The file that documents come from. format, language: as in Input; group: of all of them, 0 for none."""
 
     path: str
     format: str
     language: str | None = None
+    group: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,8 @@ class Block:
         was read), or the number of the first record
     ends: where each document ends in `data`; None if blank lines (text) or line feeds (JSON lines) end them
     language: as in Origin
-    source_codes: of each record; None if the settings name no language field
+    source_codes, groups: of each record; None if the settings name no field for them
+    group: of all documents, as in Origin
     unit: what records are numbered by
     """
 
@@ -60,6 +62,8 @@ class Block:
     ends: tuple[int, ...] | None = None
     language: str | None = None
     source_codes: tuple[int, ...] | None = None
+    groups: tuple[int, ...] | None = None
+    group: int = 0
     unit: str = "byte"
 
     def find_place(self, offset: int) -> int | str:
@@ -121,7 +125,7 @@ class _Buffer:
     """
 
     def __init__(self, stream: BufferedIOBase, origin: Origin, damage: Damage, start: int, length: int | None) -> None:
-        self.path, self.format, self._language = origin
+        self.path, self.format, self._language, self._group = origin
         self.start, self.ended = start, False
         self.pending = b""
         self._unfinished = b""  # the last bytes read, held back because they may begin a line end or white space
@@ -188,7 +192,15 @@ class _Buffer:
         return data
 
     def make_block(self, data: bytes, start: int, ends: tuple[int, ...] | None) -> Block:
-        return Block(data=data, format=self.format, path=self.path, start=start, ends=ends, language=self._language)
+        return Block(
+            data=data,
+            format=self.format,
+            path=self.path,
+            start=start,
+            ends=ends,
+            language=self._language,
+            group=self._group,
+        )
 
     def find_end(self) -> int:
         """Where the last document ends that is surely complete, or 0."""

@@ -55,12 +55,14 @@ class _Texts(NamedTuple):
 
     ends: int64 [documents], where each ends, after a line feed; empty where blank lines end them
     source_codes: as in Lines; None where blank lines end documents
+    groups: uint64 [documents], 0 where one names none; None likewise
     """
 
     data: bytes
     ends: np.ndarray
     ends_at_blank: bool = False
     source_codes: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
 
 def clean_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
@@ -94,7 +96,14 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
         document_offsets=document_offsets,
         document_keys=keys,
         source_codes=source_codes,
+        groups=None if config.group_field is None else _find_groups(texts, numbers, keys, block.group),
     )
+
+
+def _find_groups(texts: _Texts, numbers: np.ndarray, keys: np.ndarray, group: int) -> np.ndarray:
+    """The groups of documents, see `Lines`. numbers: which of the texts each is; group: where these have none."""
+    groups = np.full(len(keys), group, np.uint64) if texts.groups is None else texts.groups[numbers]
+    return np.where(groups == 0, keys, groups)
 
 
 def batch_documents(lines: Lines) -> Iterator[Lines]:
@@ -116,6 +125,7 @@ def batch_documents(lines: Lines) -> Iterator[Lines]:
             document_offsets=document_offsets - document_offsets[0],
             document_keys=lines.document_keys[begin:end],
             source_codes=None if lines.source_codes is None else lines.source_codes[begin:end],
+            groups=None if lines.groups is None else lines.groups[begin:end],
         )
         begin = end
 
@@ -129,7 +139,8 @@ def _read_texts(block: Block, config: TextConfig, damage: Damage) -> _Texts:
 def _repair(block: Block, damage: Damage) -> _Texts:
     """A text block as valid UTF-8; each document with invalid bytes counts once."""
     source_codes = None if block.source_codes is None else np.array(block.source_codes, np.uint32)
-    texts = _Texts(block.data, np.array(block.ends or (), np.int64), block.ends is None, source_codes)
+    groups = None if block.groups is None else np.array(block.groups, np.uint64)
+    texts = _Texts(block.data, np.array(block.ends or (), np.int64), block.ends is None, source_codes, groups)
     if is_utf8(np.frombuffer(block.data, np.uint8)):
         return texts
     cuts = block.ends or [*(separator.end() for separator in BLANK_LINE.finditer(block.data)), len(block.data)]
@@ -141,10 +152,10 @@ def _repair(block: Block, damage: Damage) -> _Texts:
     return texts._replace(data=b"".join(documents), ends=ends)
 
 
-def _join(documents: list[bytes], source_codes: np.ndarray | None) -> _Texts:
+def _join(documents: list[bytes], source_codes: np.ndarray | None, groups: np.ndarray | None) -> _Texts:
     """Concatenate documents, a line feed after each."""
     ends = np.cumsum([len(document) + 1 for document in documents], dtype=np.int64)
-    return _Texts(b"\n".join([*documents, b""]), ends, source_codes=source_codes)
+    return _Texts(b"\n".join([*documents, b""]), ends, source_codes=source_codes, groups=groups)
 
 
 def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _Texts:
@@ -160,7 +171,8 @@ def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _
             damage.add("long_document_cut", block.path, block.find_place(0))
         parts += cut
         counts.append(len(cut))
-    return _join(parts, None if texts.source_codes is None else np.repeat(texts.source_codes, counts))
+    columns = (None if column is None else np.repeat(column, counts) for column in (texts.source_codes, texts.groups))
+    return _join(parts, *columns)
 
 
 def _find_lines(texts: _Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:

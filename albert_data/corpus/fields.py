@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from xxhash import xxh3_64_intdigest
+
 from albert_data.escaping import escape_controls
 from albert_data.wording import list_some
 
@@ -39,6 +41,16 @@ def look_up(record: Mapping[str, Any], name: str) -> tuple[Any, bool]:
             return None, False
         value = value[part]
     return value, True
+
+
+def hash_group(value: Any) -> int:
+    """A hash of the group that a field names, 64 bits; 0 where it names none.
+
+    >>> hash_group(7) == hash_group("7"), hash_group(["7"])
+    (True, 0)
+    """
+    is_named = isinstance(value, str | int) and not isinstance(value, bool)
+    return xxh3_64_intdigest(str(value).encode(errors="replace")) if is_named else 0
 
 
 # ---- the fields of records without a wanted one, to suggest another ----

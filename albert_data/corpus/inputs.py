@@ -283,6 +283,15 @@ def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
         )
 
 
+def check_group_field(inputs: Sequence[Input], text: TextConfig) -> None:
+    """Raise InputError if the settings name a group field, and no input can have fields."""
+    if text.group_field is not None and not any(has_fields(item.format) for item in inputs):
+        raise InputError(
+            f"all inputs are .txt files or articles, which have no fields such as {text.group_field!r}; leave out "
+            "--group-field, or give records (.jsonl, .csv, .parquet) with one"
+        )
+
+
 def count_bytes(inputs: list[Input]) -> int | None:
     """Bytes on the disk; None if an input is a pipe, whose size nobody knows."""
     return None if any(item.is_stream for item in inputs) else sum(item.size for item in inputs)

@@ -316,12 +316,14 @@ def read_stream_tasks(
 
 
 def _hash_block(block: Block) -> str:
-    """SHA-256 of a block's bytes and, where the block lists them, of the ends and source codes of its documents."""
+    """SHA-256 of a block's bytes and, where the block lists them, of its documents' ends, source codes and groups."""
     digest = sha256(block.data)
     if block.ends is not None:
         digest.update(repr(block.ends).encode())
     if block.source_codes is not None:
         digest.update(repr(block.source_codes).encode())
+    if block.groups or block.group:
+        digest.update(repr((block.groups, block.group)).encode())
     return digest.hexdigest()
 
 

@@ -45,9 +45,14 @@ _FACTOR, _STEP = U64(0x9E3779B97F4A7C15), U64(0xD6E8FEB86659FD93)  # odd, with a
 
 
 @cache
-def _find_unspaced() -> np.ndarray:
+def find_unspaced() -> np.ndarray:
     """Whether each code point belongs to a script without spaces: bool."""
     return (character_properties() & UNSPACED).astype(bool)
+
+
+def pad_text(utf8: np.ndarray) -> np.ndarray:
+    """The text with as many bytes behind it as `find_words` may read."""
+    return np.append(utf8, np.zeros(_PADDING, np.uint8))
 
 
 def hash_shingles(utf8: np.ndarray, document_bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -60,12 +65,12 @@ def hash_shingles(utf8: np.ndarray, document_bounds: np.ndarray) -> tuple[np.nda
     >>> len(shingles), len(set(shingles.tolist()))  # "a rose is a rose" stands there twice
     (4, 3)
     """
-    padded = np.append(utf8, np.zeros(_PADDING, np.uint8))
+    padded = pad_text(utf8)
     # A word has a byte at least, and white space after it; a character that counts as a word has three.
     most = int(np.diff(document_bounds).max(initial=0)) // 2 + 1
     values = np.empty(len(utf8) // 2 + len(document_bounds), np.uint32)
     offsets = fill_shingles(
-        padded, document_bounds, _find_unspaced(), np.empty(most, np.uint64), np.empty(most, np.bool_), values
+        padded, document_bounds, find_unspaced(), np.empty(most, np.uint64), np.empty(most, np.bool_), values
     )
     return values[: offsets[-1]], offsets
 

@@ -109,6 +109,7 @@ def make_pairs(
         document_keys=documents.document_keys[rows.owners],
         indices=rows.indices,
         source_codes=None if documents.source_codes is None else documents.source_codes[rows.owners],
+        groups=None if documents.groups is None else documents.groups[rows.owners],
     )
 
 

@@ -219,6 +219,8 @@ def _list_counts(manifest: Manifest) -> list[str]:
     parts += [f"{format_bytes(counts.text_bytes)} of text", count_of(counts.tokens, "token")]
     if counts.duplicate_documents:
         parts.append(f"{count_of(counts.duplicate_documents, 'equal document')} dropped")
+    if counts.contaminated_documents:
+        parts.append(f"{count_of(counts.contaminated_documents, 'other document')} with text of a benchmark left out")
     if counts.near_duplicate_documents:
         parts.append(f"{count_of(counts.near_duplicate_documents, 'near-duplicate')} dropped")
     if counts.left_out_documents:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from albert_data.config import BuildConfig, TextConfig, VocabConfig
-from albert_data.corpus.inputs import Input, check_language_field, check_reach
+from albert_data.corpus.inputs import Input, check_group_field, check_language_field, check_reach
 from albert_data.corpus.mixtures import Names, find_sources
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.jobs.engine import Engine, MultiprocessEngine, explain_disk_error, spans_machines
@@ -178,6 +178,9 @@ def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig
     check_encoding(inputs, config)
     check_reach(inputs, spans_machines=spans_machines(engine))
     check_language_field(inputs, config.text)
+    check_group_field(inputs, config.text)
+    if config.text.group_field is not None and any(item.is_validation for item in inputs):
+        raise ConfigError("--validation names the documents of validation, so leave out --group-field")
     check_passes(list_sources(inputs), config)
     if tokenizer is not None and tokenizer.words is not None and not config.examples.masks_words:
         raise ConfigError("a word list is for masks of whole words; leave it out, or mask whole words")

@@ -4,7 +4,7 @@ OUT/.build/lock         see jobs/work_folder.py
     plan.json           what is being built: config, tokenizer, inputs, versions
     boot                the boot id of the machine when the build began (see `_boot_id`), or "synced"
     runs/ receipts/     sorted runs and receipts of map tasks; of a mixture, also the lists of its documents; where
-                        near-duplicates are dropped, also signatures and shingles (dedup/parts.py)
+                        near-duplicates are dropped, also signatures and shingles (dedup/parts.py); with groups, these
     shards/             finished shards, until they are published
     shards/receipts/    the receipts of these shards
     shards/basis        what the shards are made of: digest, counts, names of the runs
@@ -48,7 +48,17 @@ _SHARD_FILES = {
     "shards": (_BASIS_NAME, CARD_NAME),
 }
 _WORK_FILES = {
-    "runs": ("*.run", "*.documents", "*.sources", "*.signed", "*.bands", "*.shingles", "*.keys", "*.scratch"),
+    "runs": (
+        "*.run",
+        "*.documents",
+        "*.sources",
+        "*.signed",
+        "*.bands",
+        "*.shingles",
+        "*.groups",
+        "*.keys",
+        "*.scratch",
+    ),
     "receipts": ("*.json",),
     **_SHARD_FILES,
     "tokenizer": VOCABULARY_FILES,

@@ -22,6 +22,7 @@ _DROPPED = {
     "duplicate_documents": "equal to another document; of each text one is kept",
     "near_duplicate_documents": "similar to another document, which is kept",
     "left_out_documents": "training documents that validation has too",
+    "contaminated_documents": "they contain text of a source of weight 0; counted nowhere else",
 }
 _CARD = """\
 ---

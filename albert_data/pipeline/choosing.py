@@ -13,11 +13,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_data.config import SPECIALS_PER_PAIR, BuildConfig
+from albert_data.config import SPECIALS_PER_PAIR, BuildConfig, ExampleConfig
 from albert_data.corpus.sources import ONE_PASS, MixtureSource
 from albert_data.dedup.sorted_columns import map_u64
 from albert_data.draws import choice_keys, split_keys, threshold
@@ -88,6 +88,14 @@ def find_kept(choice: Choice, shared: Shared | None, keys: RowKeys, sources: np.
     return kept
 
 
+def estimate_bytes(tokens: np.ndarray, passes: Any, config: ExampleConfig, id_bytes: int) -> np.ndarray:
+    """About how many bytes the rows of documents have. tokens: int64, of each; passes: over each."""
+    rows = -(-tokens // config.max_tokens)  # as few as the tokens fill
+    masked = (tokens * config.mask_prob).astype(np.int64)
+    sizes: np.ndarray = passes * measure_rows(rows, tokens + rows * SPECIALS_PER_PAIR, masked, id_bytes)
+    return sizes
+
+
 class UsedSizes:
     """About how many bytes the rows of documents have, by what is known of them before they are read again.
 
@@ -104,11 +112,8 @@ class UsedSizes:
         self, keys: np.ndarray, tokens: np.ndarray, passes: np.ndarray | int, is_given: np.ndarray | bool = False
     ) -> None:
         """Add documents, each once. tokens, passes: int64; is_given: whether they are for validation in any case."""
-        config = self._config.examples
-        rows = -(-tokens // config.max_tokens)  # as few as the tokens fill: an estimate, as that of the bytes
-        masked = (tokens * config.mask_prob).astype(np.int64)
-        sizes = passes * measure_rows(rows, tokens + rows * SPECIALS_PER_PAIR, masked, self._id_bytes)
-        bits = split_keys(np.uint64(config.seed), keys)
+        sizes = estimate_bytes(tokens, passes, self._config.examples, self._id_bytes)
+        bits = split_keys(np.uint64(self._config.examples.seed), keys)
         is_validation = (bits < threshold(self._config.validation_fraction)) | is_given
         np.add.at(self.num_bytes, is_validation.astype(np.int64), sizes)  # in the order of SPLITS
         self.digest = (self.digest + int(keys.sum(dtype=np.uint64))) % _KEYS

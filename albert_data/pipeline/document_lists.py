@@ -56,6 +56,14 @@ def list_documents(documents: Documents) -> np.ndarray:
     return np.stack([documents.document_keys[has_rows], tokens[has_rows].astype(np.uint64)])
 
 
+def list_groups(documents: Documents, place: int) -> np.ndarray:
+    """The documents that give rows: uint64, keys, groups, tokens of text and places, [4, num_documents]."""
+    keys, tokens = list_documents(documents)
+    assert documents.groups is not None, "the settings name a field"
+    groups = documents.groups[np.diff(documents.sentence_offsets[documents.document_offsets]) > 0]
+    return np.stack([keys, groups, tokens, np.full_like(keys, place)])
+
+
 def write_list(folder: Path, task: str, source: int, parts: Sequence[np.ndarray]) -> DocumentList:
     """Write the list of a task. parts: of its blocks, as `list_documents` returns them."""
     file = write_columns(folder, f"{task}.documents", np.concatenate(parts, axis=1))
@@ -149,6 +157,7 @@ def _take_documents(documents: Documents, is_taken: np.ndarray) -> Documents:
         document_offsets=_sum_up(num_sentences[is_taken]),
         document_keys=documents.document_keys[is_taken],
         source_codes=None if source_codes is None else source_codes[is_taken],
+        groups=None if documents.groups is None else documents.groups[is_taken],
     )
 
 

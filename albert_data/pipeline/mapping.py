@@ -16,15 +16,25 @@ from albert_data.config import BuildConfig, TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import batch_documents, clean_documents
+from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.tasks import ReadTask
 from albert_data.data import Documents, Lines
 from albert_data.dedup.parts import PartWriter
 from albert_data.dedup.signatures import choose_bands
+from albert_data.dedup.sorted_columns import write_columns
 from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.jobs.receipts import write_receipt
-from albert_data.pipeline.document_lists import choose_passes, find_place, list_documents, name_source, write_list
+from albert_data.pipeline.benchmarks import Benchmarks, count_contaminated, is_benchmark
+from albert_data.pipeline.document_lists import (
+    choose_passes,
+    find_place,
+    list_documents,
+    list_groups,
+    name_source,
+    write_list,
+)
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.row_buffer import RowKeys, RowScratch
 from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, merge_runs, sort_rows, write_sorted_run
@@ -65,9 +75,10 @@ class MapJob:
         plan_hash: str = "",
         syncs: bool = False,
         merges: bool = False,
+        benchmarks: Benchmarks | None = None,
     ) -> None:
         self.config, self._tokenizer, self._syncs, self._merges = config, tokenizer, syncs, merges
-        self._plan_hash = plan_hash
+        self._plan_hash, self._benchmarks = plan_hash, benchmarks
         self._runs, self._receipts = runs, receipts
         self._scratch = RowScratch(tokenizer.id_dtype)
         self._word_rule = tokenizer.word_rule(config.examples)  # how pieces form words, the units of masking
@@ -84,12 +95,15 @@ class MapJob:
         damage = Damage(strict=self.config.text.strict)
         held: list[KeyedRows] = []
         listed: list[np.ndarray] = []
+        grouped: list[np.ndarray] = []
         for block in receipt.seconds.time_each("read", task.read(damage)):
-            for lines, documents in self.read(block, damage, receipt, task.text):
+            for lines, documents in self.read(block, damage, receipt, task.text, task.source):
                 if task.source is not None:
                     documents = name_source(documents, task.source)
                 if task.source is not None or task.is_validation or signing:
                     listed.append(list_documents(documents))
+                if documents.groups is not None:
+                    grouped.append(list_groups(documents, find_place(task)))
                 if signing:
                     with receipt.seconds.time("sign"):
                         tokens = np.diff(documents.sentence_offsets[documents.document_offsets])
@@ -106,6 +120,9 @@ class MapJob:
             self._merge_runs(task, receipt, folder)
         if any(part.size for part in listed):
             receipt.lists.append(write_list(self._runs, self._name(task), find_place(task), listed))
+        if any(part.size for part in grouped):
+            name = f"{self._name(task)}.groups"
+            receipt.groups.append(write_columns(self._runs, name, np.concatenate(grouped, axis=1)))
         if signing:
             receipt.parts = signing.finish()
         receipt.damage = damage
@@ -117,17 +134,28 @@ class MapJob:
         return receipt
 
     def read(
-        self, block: Block, damage: Damage, receipt: TaskReceipt, config: TextConfig | None = None
+        self,
+        block: Block,
+        damage: Damage,
+        receipt: TaskReceipt,
+        config: TextConfig | None = None,
+        source: MixtureSource | None = None,
     ) -> Iterator[tuple[Lines, Documents]]:
         """Tokenise the documents of a block, a part at a time, and count them.
 
-        config: how its task is read; None for the settings of the build.
+        config: how its task is read; None for the settings of the build. source: of a mixture.
         """
         config = config or self.config.text
         stages = receipt.seconds
         with stages.time("clean"):
             cleaned = clean_documents(block, config, damage)
         for lines in batch_documents(cleaned):
+            if self._benchmarks is not None and source is not None and not is_benchmark(source):
+                with stages.time("clean"):
+                    lines, num_out = self._benchmarks.leave_out(lines)
+                receipt.counts.update({"contaminated_documents": num_out, count_contaminated(source): num_out})
+                if not len(lines.document_keys):
+                    continue
             with stages.time("segment"):
                 text = find_sentences(lines, config)
             with stages.time("tokenise"):
@@ -153,7 +181,7 @@ class MapJob:
             indices=pairs.indices,
         )
         source_codes = np.zeros(len(pairs), np.uint32) if pairs.source_codes is None else pairs.source_codes
-        return KeyedRows(examples=examples, keys=keys, source_codes=source_codes)
+        return KeyedRows(examples=examples, keys=keys, source_codes=source_codes, groups=pairs.groups)
 
     def _name(self, task: ReadTask) -> str:
         return f"{task.name}-{self._plan_hash[:16]}" if self._syncs else task.name
@@ -170,7 +198,9 @@ class MapJob:
     def _write_run(self, task: ReadTask, held: list[KeyedRows], receipt: TaskReceipt, folder: Path) -> None:
         with receipt.seconds.time("sort"):
             keys = join_keys(held)
-            row_split_keys = split_keys(np.uint64(self.config.examples.seed), keys.document_keys)
+            groups = [part.groups for part in held if part.groups is not None]
+            deciding = np.concatenate(groups) if groups else keys.document_keys
+            row_split_keys = split_keys(np.uint64(self.config.examples.seed), deciding)
             is_validation = (row_split_keys < threshold(self.config.validation_fraction)) | task.is_validation
             rows = sort_rows(held, keys, is_validation, self._scratch, keep_copies=self.config.keep_duplicates)
         if len(keys.indices):
@@ -218,6 +248,8 @@ def _count_documents(lines: Lines, documents: Documents, receipt: TaskReceipt) -
         tokens=len(documents.ids),
     )
     has_rows = np.diff(documents.sentence_offsets[documents.document_offsets]) > 0
+    if documents.groups is not None:
+        receipt.counts["grouped_documents"] += int(np.count_nonzero(documents.groups != documents.document_keys))
     digest = int(documents.document_keys[has_rows].sum(dtype=np.uint64))
     receipt.documents_digest = (receipt.documents_digest + digest) % 2**64
     if documents.source_codes is not None:

@@ -10,6 +10,7 @@ from albert_data.corpus.inputs import Input
 from albert_data.corpus.mixtures import TEXT_KEYS
 from albert_data.corpus.sources import MAX_PASSES, ONE_PASS, MixtureSource
 from albert_data.errors import ConfigError, InputError
+from albert_data.pipeline.benchmarks import count_contaminated
 from albert_data.pipeline.choosing import Choice
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.shards.manifest import SourceEntry
@@ -54,7 +55,7 @@ def check_lists(sources: Sequence[MixtureSource], total: TaskReceipt) -> None:
     """Raise InputError if a source has no document with a token: its settings are mostly wrong then."""
     listed = {item.source for item in total.lists}
     for source in sources:
-        if source.number not in listed:
+        if source.number not in listed and not total.counts[count_contaminated(source)]:
             fields = f"; {total.damage.fields.describe()}" if total.damage.fields.describe() else ""
             raise InputError(
                 f"source {source.name!r} of the mixture holds no document with a token{fields}; "

@@ -58,6 +58,7 @@ def make_manifest(
     names = [field.name for field in dataclasses.fields(Counts)]
     missing = set(_DROPPED_COUNTS if config.keep_duplicates else ())
     missing |= set() if config.drop_near_duplicates else set(_NEAR_DUPLICATE_COUNTS)
+    missing |= set() if any(source.weight == 0 for source in plan.mixture or ()) else {"contaminated_documents"}
     missing |= set() if any(item.split for item in plan.inputs) else set(_LEFT_OUT_COUNTS)
     manifest = Manifest(
         albert_data_version=plan.version,

@@ -15,6 +15,7 @@ from albert_data.config import MIN_VALIDATION
 from albert_data.corpus.damage import Damage
 from albert_data.dedup.near_duplicates import NearDuplicates
 from albert_data.dedup.parts import SignedPart
+from albert_data.dedup.sorted_columns import SortedFile
 from albert_data.jobs.receipts import read_receipt
 from albert_data.languages import name_sources
 from albert_data.pipeline.document_lists import DocumentList
@@ -38,7 +39,8 @@ def make_nearest(text: str = "") -> SizeSample:
 class TaskReceipt:
     """What one map task made, or several together.
 
-    runs: file names of sorted runs; lists: of lists of documents (see document_lists.py); parts: of signed documents.
+    runs: file names of sorted runs; lists: of lists of documents (see document_lists.py); parts: of signed documents;
+    groups: of the columns of `list_groups`.
     counts: documents, sentences, text_bytes, tokens; the counts of corpus/layout.py; rows, tokens and masked of each
     split, under names like train_rows.
     documents_digest: the sum of the keys of documents with rows, modulo 2**64. A sum does not depend on the order.
@@ -55,6 +57,7 @@ class TaskReceipt:
     runs: list[str] = field(default_factory=list)
     lists: list[DocumentList] = field(default_factory=list)
     parts: list[SignedPart] = field(default_factory=list)
+    groups: list[SortedFile] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     damage: Damage = field(default_factory=Damage)
     documents_digest: int = 0
@@ -69,12 +72,14 @@ class TaskReceipt:
     @property
     def files(self) -> list[str]:
         """The names of all files in the folder of the runs."""
-        return [*self.runs, *(item.name for item in self.lists), *(name for part in self.parts for name in part.files)]
+        columns = [*(item.name for item in self.lists), *(item.name for item in self.groups)]
+        return [*self.runs, *columns, *(name for part in self.parts for name in part.files)]
 
     def add(self, other: TaskReceipt) -> None:
         self.runs += other.runs
         self.lists += other.lists
         self.parts += other.parts
+        self.groups += other.groups
         self.counts += other.counts
         self.damage.merge(other.damage)
         self.documents_digest = (self.documents_digest + other.documents_digest) % 2**64
@@ -129,6 +134,7 @@ class TaskReceipt:
             "source_codes": set(values["source_codes"]),
             "lists": [DocumentList(*item) for item in values["lists"]],
             "parts": [SignedPart(*item) for item in values["parts"]],
+            "groups": [SortedFile(*item) for item in values["groups"]],
             "dropped": Dropped(*values["dropped"]),
             "seconds": Stages(values["seconds"]),
         }

@@ -203,6 +203,8 @@ class _Merge:
         self._shared = None if rules.choice is None else read_shared(rules.choice)
         self._left_out = None if rules.left_out is None or split != "train" else map_u64(rules.left_out)
         self._removed = None if rules.removed is None else map_u64(rules.removed)
+        held_out = rules.grouping.held_out if rules.grouping and split == "train" else None
+        self._held_out = None if held_out is None else map_u64(held_out)
         self.dropped = self.left_out = Dropped()
 
     def read(self, bounds: list[int]) -> Iterator[Slice]:
@@ -213,6 +215,10 @@ class _Merge:
         records, found = self._find_rows(bounds[0], bounds[-1] - 1)
         order, is_copy = order_rows(records, found)
         if is_copy.any() and not self._rules.keep_duplicates:
+            self.dropped = self.dropped.add(count_dropped(records, found.starts[order[is_copy]]))
+            order = order[~is_copy]
+        if self._held_out is not None:  # copies too, of documents of validation
+            is_copy, _ = find_keys(found.keys.document_keys[order], self._held_out)
             self.dropped = self.dropped.add(count_dropped(records, found.starts[order[is_copy]]))
             order = order[~is_copy]
         if self._left_out is not None:  # after the copies: so both counts depend on the documents alone

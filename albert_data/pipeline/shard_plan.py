@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from albert_data.config import MIN_VALIDATION, BuildConfig
+from albert_data.dedup.sorted_columns import map_u64
 from albert_data.draws import split_keys
 from albert_data.pipeline.choosing import Choice
+from albert_data.pipeline.document_lists import find_keys
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.shards.manifest import SPLITS
@@ -77,7 +79,8 @@ class Move:
     """Documents change their split: those of validation are now all with split keys below `bound`.
 
     In the sorted runs, the rows of those that change lie under `from_split`, and only in `runs`, by their names.
-    num_documents: of validation; num_bytes: of their rows of one pass, in a mixture of all passes.
+    num_documents: of validation; num_bytes: of their rows of one pass, in a mixture and with groups of all passes.
+    keys: with groups, the file of the keys of all documents of validation, in place of `bound`.
     """
 
     seed: int
@@ -87,11 +90,30 @@ class Move:
     runs: frozenset[str]
     num_documents: int
     num_bytes: int
+    keys: Path | None = None
 
     def find_rows(self, document_keys: np.ndarray, split: str) -> np.ndarray:
         """Which rows belong to a split: bool."""
-        is_validation = split_keys(np.uint64(self.seed), document_keys) < np.uint64(self.bound)
+        if self.keys is None:
+            is_validation = split_keys(np.uint64(self.seed), document_keys) < np.uint64(self.bound)
+        else:
+            is_validation, _ = find_keys(document_keys, map_u64(self.keys))
         return is_validation if split == "validation" else ~is_validation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouping:
+    """The splits where documents of one group lie in one, see grouping.py.
+
+    sizes: about the bytes of each split; num_validation: its documents
+    move: the documents that change their split; held_out: where none do, the file with the keys of those of validation
+        that have copies under train, None if there are none
+    """
+
+    sizes: dict[str, int]
+    num_validation: int
+    move: Move | None = None
+    held_out: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +122,7 @@ class ReduceRules:
 
     sources: source codes, in the order of the manifest's `sources`.
     choice: which rows of a mixture are kept; None for other builds. removed, left_out: the files with the keys of the
-    documents that no split gets, and that training does not get; None if there are none.
+    documents that no split gets, and that training does not get; None if there are none. grouping: None without groups.
     """
 
     id_dtype: type[Any]
@@ -111,6 +133,7 @@ class ReduceRules:
     choice: Choice | None = None
     left_out: Path | None = None
     removed: Path | None = None
+    grouping: Grouping | None = None
 
 
 def find_move(total: TaskReceipt, config: BuildConfig) -> Move | None:
@@ -142,6 +165,7 @@ def find_move(total: TaskReceipt, config: BuildConfig) -> Move | None:
 def describe_validation(total: TaskReceipt, rules: ReduceRules) -> list[str]:
     """A line if validation has few documents."""
     num_documents = rules.move.num_documents if rules.move else total.samples["validation"].count()
+    num_documents = rules.grouping.num_validation if rules.grouping else num_documents
     if not 0 < num_documents < MIN_VALIDATION:
         return []
     more = "" if rules.left_out else ", a larger --validation-fraction, or text of your own by --validation"
@@ -156,7 +180,9 @@ def plan_reduce(total: TaskReceipt, config: BuildConfig, rules: ReduceRules) -> 
     move, choice, passes = rules.move, rules.choice, config.examples.dupe_factor
     id_bytes = np.dtype(rules.id_dtype).itemsize
     held = {split: _measure_section(total, split, id_bytes) for split in SPLITS}
-    if choice:
+    if rules.grouping:
+        sizes, passes = rules.grouping.sizes, 1
+    elif choice:
         sizes, passes = choice.num_bytes, 1
     elif config.keep_duplicates:
         sizes = held

@@ -51,11 +51,16 @@ _OPENING_U64 = 8192  # read at once when a run is opened: the coarse index of fo
 
 @dataclass(frozen=True, kw_only=True)
 class KeyedRows:
-    """Rows with their sort keys. source_codes: uint32, see `Lines`; 0 where the build has one language."""
+    """Rows with their sort keys.
+
+    source_codes: uint32, see `Lines`; 0 where the build has one language
+    groups: uint64, what decides each row's split; None in a sorted run, which has the splits apart
+    """
 
     examples: Examples
     keys: RowKeys
     source_codes: np.ndarray
+    groups: np.ndarray | None = None
 
 
 class Section(NamedTuple):

@@ -17,6 +17,7 @@ import numpy as np
 
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.damage import Damage
+from albert_data.corpus.fields import name_field
 from albert_data.corpus.inputs import STDIN, Input, count_bytes, list_samples
 from albert_data.corpus.tasks import ReadTask, read_tasks
 from albert_data.dedup.near_duplicates import find_near_duplicates
@@ -27,16 +28,18 @@ from albert_data.files import to_json
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.jobs.progress import Progress
+from albert_data.pipeline.benchmarks import Benchmarks, write_benchmarks
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.choosing import Choice, UsedSizes, choose_documents
 from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, VALIDATION_PLACE, find_keys, read_lists, write_left_out
 from albert_data.pipeline.exchanging import Exchange
+from albert_data.pipeline.grouping import group_documents
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.mixed_sources import check_lists, describe_budgets, list_sources
 from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
 from albert_data.pipeline.reducing import GroupJob, ReduceJob, ReduceReceipt, read_reduce_receipt
 from albert_data.pipeline.row_buffer import Dropped
-from albert_data.pipeline.shard_plan import ReduceRules, ReduceTask, find_move, group_tasks, plan_reduce
+from albert_data.pipeline.shard_plan import Grouping, ReduceRules, ReduceTask, find_move, group_tasks, plan_reduce
 from albert_data.pipeline.similar_texts import TextReader
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.warming import Warming
@@ -106,8 +109,16 @@ def map_documents(build: Build, tokenizer: Tokenizer, exchange: Exchange | None)
     """Make the sorted runs of all documents. Returns the sum of all receipts."""
     work, sources, text = build.work, list_sources(build.inputs), build.config.text
     several = spans_machines(build.engine)
+    benchmarks = write_benchmarks(work.runs, build.inputs, text)
     job = MapJob(
-        build.config, tokenizer, work.runs, work.receipts, plan_hash=build.plan_hash, syncs=build.syncs, merges=several
+        build.config,
+        tokenizer,
+        work.runs,
+        work.receipts,
+        plan_hash=build.plan_hash,
+        syncs=build.syncs,
+        merges=several,
+        benchmarks=Benchmarks(benchmarks) if benchmarks else None,
     )
     warming = Warming(job, tokenizer, tuple(source.text for source in sources), exchange)
     compile_with_notice(warming, build.progress)
@@ -186,16 +197,31 @@ def decide(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> ReduceRule
     left_out = _leave_out(build, total) if any(item.is_validation for item in build.inputs) else None
     if removed and not sources:
         _count_again(build, total, tokenizer, removed)
+    grouping = _group(build, total, tokenizer, choice, removed) if build.config.text.group_field is not None else None
     return ReduceRules(
         id_dtype=tokenizer.id_dtype,
         compression=build.config.compression,
         keep_duplicates=build.config.keep_duplicates,
-        move=find_move(total, build.config),
+        move=grouping.move if grouping else find_move(total, build.config),
         sources=tuple(total.sources.values()) if choice is None else tuple(range(len(sources))),
         choice=choice,
         left_out=left_out,
         removed=removed,
+        grouping=grouping,
     )
+
+
+def _group(
+    build: Build, total: TaskReceipt, tokenizer: Tokenizer, choice: Choice | None, removed: Path | None
+) -> Grouping:
+    """The splits of documents of groups."""
+    if not total.counts["grouped_documents"]:
+        raise InputError(
+            f"no record has the field {name_field(build.config.text.group_field or '')} with a group in it; pass "
+            "--group-field NAME with the one that names the group, or leave it out"
+        )
+    id_bytes = np.dtype(tokenizer.id_dtype).itemsize
+    return group_documents(build.work.runs, total, build.config, id_bytes, choice, removed)
 
 
 def _drop_near_duplicates(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> Path | None:

@@ -51,6 +51,7 @@ def find_sentences(lines: Lines, config: TextConfig) -> Text:
         document_keys=lines.document_keys,
         is_heading=is_heading,
         source_codes=lines.source_codes,
+        groups=lines.groups,
     )
 
 

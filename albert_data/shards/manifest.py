@@ -162,6 +162,7 @@ class Counts:
     duplicate_documents, duplicate_tokens: dropped as copies, None where copies were kept
     left_out_documents, left_out_tokens: that training lacks because validation has them, None without such inputs
     near_duplicate_documents, near_duplicate_tokens: dropped as similar, None where these are not looked for
+    contaminated_documents: left out before all other counts because they contain text of a benchmark; None without one
     """
 
     documents: Count
@@ -177,6 +178,7 @@ class Counts:
     left_out_tokens: Count | None = None
     near_duplicate_documents: Count | None = None
     near_duplicate_tokens: Count | None = None
+    contaminated_documents: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

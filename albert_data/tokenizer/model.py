@@ -157,6 +157,7 @@ class Tokenizer:
             document_offsets=text.document_offsets,
             document_keys=text.document_keys,
             source_codes=text.source_codes,
+            groups=text.groups,
         )
 
     def normalise(self, text: str) -> str:

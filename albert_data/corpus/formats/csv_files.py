@@ -50,15 +50,17 @@ def _read_records(decoded: io.TextIOWrapper, origin: Origin, text: TextConfig, d
     if not header:
         return
     columns = [_find_column(header, name, origin.path) for name in split_names(text.text_field, header)]
-    label = None
-    if text.language_field is not None and text.language_field in header:
-        label = _find_column(header, text.language_field, origin.path)
+    label, group = (
+        _find_column(header, name, origin.path) if name in header else None
+        for name in (text.language_field, text.group_field)
+    )
     yield Records(
         rows=(
             (
                 number,
                 "\n".join([row[i] for i in columns]).encode(errors="surrogateescape"),
                 None if label is None else row[label],
+                None if group is None else row[group],
             )
             for number, row in rows
         ),

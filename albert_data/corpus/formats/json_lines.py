@@ -20,7 +20,7 @@ import numpy as np
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.fields import list_names, look_up, split_names
+from albert_data.corpus.fields import hash_group, list_names, look_up, split_names
 from albert_data.corpus.lines.valid_utf8 import is_utf8, repair_parts
 from albert_data.corpus.lines.white_space import has_text
 from albert_data.corpus.sources import Labels
@@ -34,34 +34,42 @@ _STRING_OR_BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{]++|[\]}]++')
 _Array = msgspec.defstruct("list", [], array_like=True)  # stands for any array, whose items are skipped
 
 
-def parse_lines(block: blocks.Block, config: TextConfig, damage: Damage) -> tuple[list[bytes], np.ndarray | None]:
-    """The text of every line that has one, and if `config.language_field` is set, its source code (uint32).
+def parse_lines(
+    block: blocks.Block, config: TextConfig, damage: Damage
+) -> tuple[list[bytes], np.ndarray | None, np.ndarray | None]:
+    """The text of every line that has one, and if the settings name fields, its source code (uint32), group (uint64).
 
     Lines without text are counted.
     """
-    reader, begin, texts, source_codes = _LineReader(block, config, damage), 0, [], []
+    reader, begin, texts, source_codes, groups = _LineReader(block, config, damage), 0, [], [], []
     while begin < len(block.data):
         end = block.data.find(b"\n", begin) + 1 or len(block.data)
         text = reader.read(begin, end)
         if text is not None:
             texts.append(text)
             source_codes.append(reader.source_code)
+            groups.append(reader.group)
         begin = end
-    return texts, np.array(source_codes, np.uint32) if config.language_field else None
+    return (
+        texts,
+        np.array(source_codes, np.uint32) if config.language_field else None,
+        np.array(groups, np.uint64) if config.group_field else None,
+    )
 
 
 class _LineReader:
     """Reads the texts of the lines of a block, and counts the lines without one.
 
-    source_code: of the last line that had a text.
+    source_code, group: of the last line that had a text.
     """
 
     def __init__(self, block: blocks.Block, config: TextConfig, damage: Damage) -> None:
         self._block, self._data, self._damage = block, memoryview(block.data), damage
         self._is_utf8 = is_utf8(np.frombuffer(block.data, np.uint8))
         self._text_field, self._language_field = config.text_field, config.language_field
+        self._group_field, self.group = config.group_field, 0
         self._names = split_names(config.text_field)
-        wanted = (config.text_field, *self._names, config.language_field or config.text_field)
+        wanted = (config.text_field, *self._names, *filter(None, (config.language_field, config.group_field)))
         self._decoder = make_decoder(wanted)
         self._labels = Labels(config, block.language, damage)
         self.source_code = self._labels.default
@@ -133,6 +141,8 @@ class _LineReader:
             self.source_code = self._labels.read(value, is_there, self._block.path, self._start)
             if not is_there:
                 self._damage.unlabelled.add(self._find_fields(record))
+        if self._group_field is not None:
+            self.group = hash_group(look_up(record, self._group_field)[0])
         return found
 
     def _join(self, record: dict[str, Any]) -> str | None:

@@ -1,8 +1,8 @@
 """Texts of records into blocks of whole documents, in bounded memory.
 
-In: the values of the text field and of the language field, as a reader of a format yields them. Out: `Block`s. Records
-without text are counted, as for JSON lines. A text of over 16 MiB is read as a text file that is one document, so it is
-cut in the same places.
+In: the values of the text field, and of the fields of language and group, as a reader of a format yields them. Out:
+`Block`s. Records without text are counted, as for JSON lines. A text of over 16 MiB is read as a text file that is one
+document, so it is cut in the same places.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.blocks import RECORDS, Block, Origin
 from albert_data.corpus.damage import Damage
+from albert_data.corpus.fields import hash_group
 from albert_data.corpus.lines.white_space import has_text
 from albert_data.corpus.sources import Labels
 from albert_data.corpus.streams import join_parts
@@ -28,7 +29,7 @@ _CHUNK = 1 << 20
 class Records:
     """Records of a file.
 
-    rows: number, text (None for null) and language of each; None if no record has a text: then they are
+    rows: number, text (None for null), language and group of each; None if no record has a text: then they are
         counted without being visited
     first, num_rows: the number of the first record, and how many they are; 0 where nobody asks
     has_languages: whether the records have the language field that the settings name
@@ -36,7 +37,7 @@ class Records:
     unit: what records are numbered by, such as "row"
     """
 
-    rows: Iterable[tuple[int, Value, Any]] | None
+    rows: Iterable[tuple[int, Value, Any, Any]] | None
     first: int = 0
     num_rows: int = 0
     has_languages: bool = False
@@ -53,11 +54,12 @@ def make_blocks(
 ) -> Iterator[Block]:
     """Yield the texts of all records as blocks, whose positions are counted in bytes of text."""
     labels, has_labels = Labels(text, origin.language, damage), text.language_field is not None
-    data, ends, codes, first_unit, first, num_bytes = bytearray(), list[int](), list[int](), "", 0, 0
+    data, ends, codes, groups = bytearray(), list[int](), list[int](), list[int]()
+    first_unit, first, num_bytes = "", 0, 0
     want = block_bytes(num_bytes)
 
     def take() -> Block:
-        nonlocal data, ends, codes, num_bytes, want
+        nonlocal data, ends, codes, groups, num_bytes, want
         block = Block(
             data=bytes(data),
             format=RECORDS,
@@ -66,19 +68,20 @@ def make_blocks(
             ends=tuple(ends),
             language=origin.language,
             source_codes=tuple(codes) if has_labels else None,
+            groups=tuple(groups) if text.group_field is not None else None,
             unit=first_unit,
         )
         num_bytes += len(data)
         want = block_bytes(num_bytes)
-        data, ends, codes = bytearray(), [], []
+        data, ends, codes, groups = bytearray(), [], [], []
         return block
 
-    for unit, number, value, code in _find_texts(parts, origin.path, labels if has_labels else None, damage):
+    for unit, number, value, code, group in _find_texts(parts, origin.path, labels if has_labels else None, damage):
         if len(value) >= blocks.GIANT_BYTES:
             if data:
                 yield take()
             language = labels.names[code] if has_labels else origin.language
-            yield from _read_giant(value, origin._replace(language=language), text, damage)
+            yield from _read_giant(value, origin._replace(language=language, group=hash_group(group)), text, damage)
             continue
         if not data:
             first_unit, first = unit, number
@@ -86,6 +89,8 @@ def make_blocks(
         data += b"\n"
         ends.append(len(data))
         codes.append(code)
+        if text.group_field is not None:
+            groups.append(hash_group(group))
         if len(data) >= want:
             yield take()
     if data:
@@ -94,23 +99,23 @@ def make_blocks(
 
 def _find_texts(
     parts: Iterable[Records], path: str, labels: Labels | None, damage: Damage
-) -> Iterator[tuple[str, int, bytes | memoryview, int]]:
-    """Unit, number, text and source code of each record that has text; the others are counted."""
+) -> Iterator[tuple[str, int, bytes | memoryview, int, Any]]:
+    """Unit, number, text, source code and group of each record that has text; the others are counted."""
     for records in parts:
         if records.rows is None:
             _count_nulls(records, records.first, records.num_rows, path, damage)
-        for number, value, language in records.rows or ():
+        for number, value, language, group in records.rows or ():
             if value is None:
                 _count_nulls(records, number, 1, path, damage)
             elif not _has_text(value):
                 damage.add("empty_document", path, f"{records.unit} {number}")
             elif labels is None:
-                yield records.unit, number, value, 0
+                yield records.unit, number, value, 0, group
             else:
                 if not records.has_languages:
                     damage.unlabelled.add(dict.fromkeys(records.names))
                 code = labels.read(language, records.has_languages, path, f"{records.unit} {number}")
-                yield records.unit, number, value, code
+                yield records.unit, number, value, code, group
 
 
 def _count_nulls(records: Records, number: int, count: int, path: str, damage: Damage) -> None:

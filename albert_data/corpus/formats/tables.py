@@ -81,15 +81,18 @@ def read_table(
 def _read_batch(batch: pyarrow.RecordBatch, wanted: _Wanted, unit: str, first: int) -> Iterator[Records]:
     """Some rows at a time, because a value as an object of Python takes more than its bytes."""
     texts = [take_column(batch, column) for column in wanted.texts]
-    labels = None if wanted.label is None else take_column(batch, wanted.label)
+    labels, groups = (None if one is None else take_column(batch, one) for one in (wanted.label, wanted.group))
     is_null = all(column.null_count == len(batch) for column in texts)
     num_rows = max(len(batch), 1) if is_null else _SLICE_ROWS  # a column of nulls may have 2**40 rows in a few bytes
     for at in range(0, len(batch), num_rows):
         rows = None
         if not is_null:
             values = join_texts([read_texts(column.slice(at, num_rows)) for column in texts])
-            languages = repeat(None) if labels is None else decode_labels(labels.slice(at, num_rows))
-            rows = zip(count(first + at), values, languages, strict=False)
+            named = (
+                repeat(None) if column is None else decode_labels(column.slice(at, num_rows))
+                for column in (labels, groups)
+            )
+            rows = zip(count(first + at), values, *named, strict=False)
         yield Records(
             rows=rows,
             first=first + at,
@@ -115,7 +118,7 @@ def _select(parts: Iterator[Records], path: str) -> Iterator[Records]:
         raise refuse_indices(path, f"they name row {indices[-1]}, and the data has {first} rows")
 
 
-# ---- the columns of the text and of the language: where a schema has them ----
+# ---- the columns of the text, of the language and of the group: where a schema has them ----
 #
 # A name is that of a column, or a path through structs: `article.text`. Text is a string column of any kind (large,
 # view, dictionary), or one of nulls alone.
@@ -125,27 +128,30 @@ Column = tuple[str, ...]  # the names of a column and of fields in its structs
 
 
 class _Wanted(NamedTuple):
-    """The columns of the text and of the language, and the names of all."""
+    """The columns of the text, of the language and of the group, and the names of all."""
 
     texts: list[Column]
     label: Column | None
+    group: Column | None
     names: tuple[str, ...]
 
     @property
     def all(self) -> list[Column]:
-        return self.texts if self.label is None else [*self.texts, self.label]
+        return [*self.texts, *filter(None, (self.label, self.group))]
 
 
 def _find_columns(schema: pyarrow.Schema, path: str, text: TextConfig) -> _Wanted:
     """Raises InputError, with the fields that there are, for a text field that is missing, or a field of no text."""
-    label = None if text.language_field is None else _find_column(schema, text.language_field, path)
+    label, group = (
+        None if name is None else _find_column(schema, name, path) for name in (text.language_field, text.group_field)
+    )
     texts = []
     for name in split_names(text.text_field, schema.names):
         column = _find_column(schema, name, path)
         if column is None:
             raise InputError(f"input {path} has no field {name_field(name)}; {_describe_fields(schema)}")
         texts.append(column)
-    return _Wanted(texts, label, tuple(schema.names[:MAX_NAMES]))
+    return _Wanted(texts, label, group, tuple(schema.names[:MAX_NAMES]))
 
 
 def _find_column(schema: pyarrow.Schema, name: str, path: str) -> Column | None:

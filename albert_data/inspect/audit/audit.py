@@ -21,6 +21,7 @@ from albert_data.corpus.inputs import Input, check_reach, list_samples
 from albert_data.escaping import escape_controls, name_as_text
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.guesses import check_lengths, check_random, check_surface
+from albert_data.inspect.audit.overlap import Overlap, find_overlap
 from albert_data.inspect.audit.rows import WINDOW, Subject, choose_documents, gather_subject, gather_windows
 from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule
 from albert_data.inspect.decoding import find_byte_pieces
@@ -44,6 +45,7 @@ MANY_DOCUMENTS, MANY_SHARE = 5, 0.01  # a window in at least as many documents, 
 EMPTY_PART, EMPTY_TOKENS = 16, 4  # a near-empty row has under a sixteenth of the possible tokens, or under four
 _MANY_UNKNOWN = 0.05  # documents with a larger share of unknown tokens are counted
 _SHOWN = 5  # examples in a finding
+_SHOWN_TOKENS = 24  # of a row
 # Checks whose verdict can be look or bad because the layout was misread, for example lines taken for documents.
 _CAUSED_BY_LAYOUT = (rules.ORDER_FROM_FRAGMENTS, rules.UNPAIRED_ROWS, rules.NEAR_EMPTY_ROWS)
 _NEEDS_CORPUS = "shards don't say which file a row comes from; give the build's inputs with --corpus"
@@ -193,6 +195,7 @@ def _check_near_empty(subject: Subject) -> Check:
 
 def _check_copies(subject: Subject) -> Iterator[Check]:
     yield _check_shared(subject)
+    yield _check_seen(subject)
     num_copied = int(np.count_nonzero(_find_copied(subject)))
     yield _check_share(rules.DUPLICATE_DOCUMENTS, num_copied, len(subject.documents), "different document")
     has_twin = _count_documents(subject.facts.texts, subject.owners) >= 2
@@ -240,6 +243,31 @@ def _check_shared(subject: Subject) -> Check:
     finding = f"{len(shared):,} of the {count_of(len(parts[1]), 'document')} of validation are in training too"
     details = {"count": len(shared), "document_keys": [f"{key:016x}" for key in shared[:_SHOWN].tolist()]}
     return Check(rules.SHARED_DOCUMENTS, len(shared), finding, details)
+
+
+def _check_seen(subject: Subject) -> Check:
+    rule = rules.SEEN_ROWS
+    if len(subject.shards) < 2:
+        return Check(rule, None, "one split alone has rows")
+    overlap = find_overlap(subject)
+    num_judged, num_seen, num_altered = (int(np.count_nonzero(is_so)) for is_so in overlap[:3])
+    if not num_judged:
+        return Check(rule, None, "every row of validation is too short")
+    examples = list(_show_seen(subject, overlap))
+    details = {"num_seen": num_seen, "num_altered": num_altered, "examples": examples}
+    check = _check_share(rule, num_seen + num_altered, num_judged, "row", **details)
+    for one in examples[:1]:
+        where = f"row {one['row']:,} is in training row {one['training_row']:,}"
+        finding = f'{check.finding}, {num_altered:,} of them changed; {where}: "{one["text"]}"'
+        check = dataclasses.replace(check, finding=finding)
+    return check
+
+
+def _show_seen(subject: Subject, overlap: Overlap) -> Iterator[dict[str, Any]]:
+    for row in np.flatnonzero(overlap.is_seen | overlap.is_altered)[:_SHOWN].tolist():
+        text = subject.tokenizer.decode(subject.shards[1][row].original_ids[1 : 1 + _SHOWN_TOKENS])
+        share, training_row = float(overlap.shares[row]), int(overlap.training_rows[row])
+        yield {"row": row, "training_row": training_row, "share": share, "text": text}
 
 
 def _count_documents(hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:

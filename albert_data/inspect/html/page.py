@@ -96,6 +96,8 @@ def _list_tiles(report: ShardReport) -> Iterable[tuple[str, str]]:
     yield "tokens", f"{counts.tokens:,}"
     if counts.duplicate_documents:
         yield "equal documents dropped", f"{counts.duplicate_documents:,}"
+    if counts.contaminated_documents:
+        yield "documents with text of a benchmark, left out", f"{counts.contaminated_documents:,}"
     if counts.near_duplicate_documents:
         yield "near-duplicates dropped", f"{counts.near_duplicate_documents:,}"
     if counts.left_out_documents:

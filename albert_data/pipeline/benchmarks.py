@@ -1,0 +1,102 @@
+"""Benchmarks: the sources of a mixture with the weight 0, whose texts no other source may contain.
+
+Before map, the n-grams of their documents are gathered and written to a file, which workers map into memory. Map leaves
+out each document of another source that has one of them. So it is decided before all else, and only the benchmarks are
+read twice. To list the n-grams of all documents, and decide between map and reduce, would write eight bytes for each
+word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from albert_data.config import TextConfig
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import batch_documents, clean_documents
+from albert_data.corpus.inputs import Input
+from albert_data.corpus.sources import MixtureSource
+from albert_data.corpus.tasks import read_tasks
+from albert_data.data import Lines
+from albert_data.dedup.contamination import find_contaminated, hash_grams
+from albert_data.dedup.gram_index import GramIndex, index_grams, sort_grams
+from albert_data.dedup.sorted_columns import map_u64
+from albert_data.errors import InputError
+from albert_data.storage import find_storage
+
+_FILE = "benchmarks.keys"
+
+
+def is_benchmark(source: MixtureSource | None) -> bool:
+    return source is not None and source.weight == 0
+
+
+def count_contaminated(source: MixtureSource) -> str:
+    """The name under which a receipt counts the documents that a source loses."""
+    return f"contaminated_of_{source.number}"
+
+
+def write_benchmarks(folder: Path, inputs: list[Input], text: TextConfig) -> Path | None:
+    """Write the n-grams of all benchmarks; None if there are none. Raises InputError if one has no text."""
+    grams, names = np.zeros(0, np.uint64), dict[str, int]()
+    for item in inputs:
+        if item.source is not None and is_benchmark(item.source):
+            found = [
+                hash_grams(lines.utf8, lines.line_offsets[lines.document_offsets])[0] for lines in _read(item, text)
+            ]
+            names[item.source.name] = names.get(item.source.name, 0) + sum(map(len, found))
+            grams = sort_grams(np.concatenate([grams, *found]))
+    for name, num_grams in names.items():
+        if not num_grams:
+            raise InputError(
+                f"source {name!r} has the weight 0, so documents with its texts are left out, but it holds no text; "
+                "check its paths and its text_field, or leave it out"
+            )
+    if not names:
+        return None
+    with find_storage(folder).create(folder / _FILE, sync=False) as file:
+        file.write(grams.data)
+    return folder / _FILE
+
+
+def _read(item: Input, text: TextConfig) -> Iterator[Lines]:
+    """What is damaged is counted by map."""
+    damage = Damage()
+    for task in read_tasks([item], text, damage):
+        for block in task.read(damage):
+            yield from batch_documents(clean_documents(block, task.text, damage))
+
+
+class Benchmarks:
+    """The n-grams that `write_benchmarks` wrote. It can be pickled: each process maps the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._index: GramIndex | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"_path": self._path, "_index": None}
+
+    def leave_out(self, lines: Lines) -> tuple[Lines, int]:
+        """The documents without these n-grams, and how many have one."""
+        self._index = self._index or index_grams(map_u64(self._path))
+        is_out = find_contaminated(lines.utf8, lines.line_offsets[lines.document_offsets], self._index)
+        return (_take_documents(lines, ~is_out), int(np.count_nonzero(is_out))) if is_out.any() else (lines, 0)
+
+
+def _take_documents(lines: Lines, is_taken: np.ndarray) -> Lines:
+    """Some of the documents. is_taken: bool, of each."""
+    num_lines, line_lens = np.diff(lines.document_offsets), np.diff(lines.line_offsets)
+    has_line = np.repeat(is_taken, num_lines)
+    return replace(
+        lines,
+        utf8=lines.utf8[np.repeat(has_line, line_lens)],
+        line_offsets=np.append(0, np.cumsum(line_lens[has_line])),
+        document_offsets=np.append(0, np.cumsum(num_lines[is_taken])),
+        document_keys=lines.document_keys[is_taken],
+        source_codes=None if lines.source_codes is None else lines.source_codes[is_taken],
+        groups=None if lines.groups is None else lines.groups[is_taken],
+    )

@@ -1,0 +1,214 @@
+"""`--group-field`: documents of one group lie in one split, and hashes of the groups alone decide in which."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import pyarrow
+import pyarrow.parquet
+import pytest
+from build_fixtures import InlineEngine, InterruptedEngine, digest_shards, keys_of
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from references import split_key
+from xxhash import xxh3_64_intdigest
+
+from albert_data.cli.main import cli
+from albert_data.corpus.mixtures import find_sources
+from albert_data.errors import ConfigError, InputError
+from albert_data.inspect.verify import verify
+from albert_data.jobs.engine import Engine, MultiprocessEngine
+from albert_data.pipeline.build import BuildReport, build_shards
+from albert_data.shards.manifest_file import read_manifest
+from albert_data.shards.reader import open_shards
+from albert_data.tokenizer.model import Tokenizer
+
+Record = tuple[str, str | None]  # text and group
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tasks() -> Iterator[None]:
+    with fixtures.small_tasks(1 << 11):
+        yield
+
+
+def write(folder: Path, records: Sequence[Record], seed: int = 0) -> Path:
+    """In several files and formats, in any order."""
+    rng, records = random.Random(seed), list(records)
+    rng.shuffle(records)
+    folder.mkdir(parents=True)
+    parts = [records[number::4] for number in range(4)]
+    lines = [
+        [json.dumps({"book": group, "text": text} if group else {"text": text}) for text, group in p] for p in parts
+    ]
+    (folder / "a.jsonl").write_text("\n".join(lines[0]) + "\n")
+    (folder / "b.jsonl.gz").write_bytes(gzip.compress(("\n".join(lines[1]) + "\n").encode()))
+    with (folder / "c.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["text", "book"], *((text, group) for text, group in parts[2] if group)])
+    left = [*parts[3], *((text, None) for text, group in parts[2] if not group)]
+    table = {"text": [text for text, _ in left], "book": pyarrow.array([group for _, group in left], pyarrow.string())}
+    pyarrow.parquet.write_table(pyarrow.table(table), folder / "d.parquet")
+    return folder
+
+
+def run(
+    names: Path, out: Path, tokenizer: Tokenizer, engine: Engine | None = None, field: str = "book", **options: Any
+) -> BuildReport:
+    config = fixtures.make_config(group_field=field, **options)
+    return build_shards(find_sources([str(names)], text=config.text), out, tokenizer, config, engine or InlineEngine())
+
+
+def choose(records: Sequence[Record], fraction: float, seed: int) -> set[int]:
+    """The documents of validation: the rule of docs/format.md, over the set of all documents."""
+    bits: dict[int, int] = {}
+    for text, group in records:
+        key = fixtures.document_key(text)
+        found = split_key(xxh3_64_intdigest(group.encode()) if group else key, seed)
+        bits[key] = min(found, bits.get(key, found))
+    drawn = {key for key, found in bits.items() if found < fraction * 2**64}
+    wanted = min(30, len(bits) // 10) or int(len(bits) > 1)
+    if not fraction or (len(drawn) >= wanted and len(drawn) < len(bits)):
+        return drawn
+    chosen: set[int] = set()
+    for found in sorted(set(bits.values()))[:-1]:  # training keeps a group
+        if len(chosen) >= wanted:
+            break
+        chosen |= {key for key in bits if bits[key] == found}
+    return chosen
+
+
+some_records = st.lists(
+    st.tuples(
+        st.integers(0, 60).map(lambda number: f"Document {number}.\nThe water."), st.sampled_from("abcdef") | st.none()
+    ),
+    min_size=1,
+    max_size=80,
+).filter(lambda records: any(group for _, group in records))
+
+
+@settings(max_examples=25)
+@given(
+    records=some_records,
+    fraction=st.sampled_from((0.0, 1e-9, 0.1, 0.5)),
+    seed=st.integers(0, 2**63 - 1),
+    options=st.sampled_from(
+        ({}, {"pairs": "nsp"}, {"dupe_factor": 2, "num_shards": 3}, {"drop_near_duplicates": True})
+    ),
+)
+def test_the_groups_alone_decide_who_is_validation(
+    records: list[Record],
+    fraction: float,
+    seed: int,
+    options: dict[str, Any],
+    tokenizer: Tokenizer,
+    tmp_path_factory: pytest.TempPathFactory,
+):
+    folder = tmp_path_factory.mktemp("groups")
+    names = write(folder / "in", records, seed)
+    run(names, folder / "out", tokenizer, seed=seed, validation_fraction=fraction, **options)
+    validation = choose(records, fraction, seed)
+    found, keys = keys_of(folder / "out"), {fixtures.document_key(text) for text, _ in records}
+    if not options.get("drop_near_duplicates"):
+        assert found == (keys - validation, validation)
+        assert read_manifest(folder / "out").counts.duplicate_documents == len(records) - len(keys)
+    verify(folder / "out")
+
+
+BOOKS = [(text, f"book {number % 9}") for number, text in enumerate(fixtures.make_documents(60, seed=13))]
+BOOKS += [(text, "book 20") for text, _ in BOOKS[:12]]
+
+
+@pytest.mark.parametrize("fraction", [1e-9, 0.3])
+def test_layout_order_workers_and_kills_change_no_byte(fraction: float, tmp_path: Path, tokenizer: Tokenizer):
+    run(write(tmp_path / "a", BOOKS), tmp_path / "out", tokenizer, validation_fraction=fraction)
+    wanted = digest_shards(tmp_path / "out")
+    other = write(tmp_path / "b", BOOKS, seed=7)
+    run(other, tmp_path / "two", tokenizer, MultiprocessEngine(2), validation_fraction=fraction)
+    assert digest_shards(tmp_path / "two") == wanted
+    for stop in (1, 4, 9):
+        out = tmp_path / f"killed-{stop}"
+        with pytest.raises(KeyboardInterrupt):
+            run(other, out, tokenizer, InterruptedEngine(stop), validation_fraction=fraction)
+        run(other, out, tokenizer, validation_fraction=fraction)
+        assert digest_shards(out) == wanted
+    assert keys_of(tmp_path / "out")[1] == choose(BOOKS, fraction, 0)
+
+
+def test_the_chapters_of_a_book_lie_in_one_split(tmp_path: Path, tokenizer: Tokenizer):
+    books = BOOKS[:60]
+    run(write(tmp_path / "in", books), tmp_path / "out", tokenizer, validation_fraction=0.3)
+    train, validation = keys_of(tmp_path / "out")
+    of_books = [{fixtures.document_key(text) for text, group in books if group == f"book {i}"} for i in range(9)]
+    assert {keys <= train for keys in of_books} == {keys <= validation for keys in of_books} == {False, True}
+    assert all(keys <= train or keys <= validation for keys in of_books)
+
+
+def test_only_the_splits_differ_from_a_build_without_groups(tmp_path: Path, tokenizer: Tokenizer):
+    names, rows = write(tmp_path / "in", BOOKS), []
+    for field in ("book", None):
+        config, out = fixtures.make_config(group_field=field, validation_fraction=0.2), tmp_path / str(field)
+        build_shards(find_sources([str(names)], text=config.text), out, tokenizer, config, InlineEngine())
+        splits = (open_shards(out, split) for split in ("train", "validation"))
+        rows.append(Counter(row.input_ids.tobytes() for split in splits for row in split))
+    assert rows[0] == rows[1]
+
+
+MIXTURE = """
+[[source]]
+name = "one"
+paths = ["one"]
+weight = 0.6
+
+[[source]]
+name = "two"
+paths = ["two"]
+weight = 2
+"""
+
+
+@pytest.mark.parametrize("fraction", [1e-9, 0.3])
+def test_a_document_of_two_sources_has_the_groups_of_its_own(fraction: float, tmp_path: Path, tokenizer: Tokenizer):
+    one, two = BOOKS[:40], [*BOOKS[45:], *((text, "book 30") for text, _ in BOOKS[:10])]
+    write(tmp_path / "one", one)
+    write(tmp_path / "two", two, seed=3)
+    (tmp_path / "mix.toml").write_text(MIXTURE)
+    run(tmp_path / "mix.toml", tmp_path / "out", tokenizer, validation_fraction=fraction)
+    train, validation = keys_of(tmp_path / "out")
+    in_one = {text for text, _ in one}
+    own = [*one, *(record for record in two if record[0] not in in_one)]
+    used = train | validation
+    assert not train & validation
+    assert validation == choose([record for record in own if fixtures.document_key(record[0]) in used], fraction, 0)
+    verify(tmp_path / "out")
+
+
+@pytest.mark.parametrize("field", ["bok", "text.book"])
+def test_a_field_that_no_record_has_is_one_line(field: str, tmp_path: Path, tokenizer: Tokenizer):
+    with pytest.raises(InputError, match=f'^no record has the field "{field}" with a group in it; pass --group-field'):
+        run(write(tmp_path / "in", BOOKS), tmp_path / "out", tokenizer, field=field)
+
+
+def test_inputs_without_fields_are_refused_before_they_are_read(tmp_path: Path, tokenizer: Tokenizer):
+    (tmp_path / "in.txt").write_text(BOOKS[0][0])
+    with pytest.raises(InputError, match="^all inputs are .txt files or articles, which have no fields such as 'book'"):
+        run(tmp_path / "in.txt", tmp_path / "out", tokenizer)
+
+
+def test_options_that_contradict_it_are_refused(tmp_path: Path, tokenizer: Tokenizer):
+    with pytest.raises(ConfigError, match="leave out keep_duplicates"):
+        fixtures.make_config(group_field="book", keep_duplicates=True)
+    with pytest.raises(ConfigError, match="group_field is ''"):
+        fixtures.make_config(group_field="")
+    names = write(tmp_path / "in", BOOKS)
+    arguments = ["build", str(names), "--validation", str(names / "a.jsonl"), "--group-field", "book"]
+    result = CliRunner().invoke(cli, [*arguments, "-o", str(tmp_path / "out"), "--workers", "1"])
+    assert "leave out --group-field" in str(result.exception)
