@@ -3,7 +3,7 @@
 In: a `Block` of any format. Out: `Lines`: the canonical text, which is the same for a document however it is stored.
 Damage is repaired, long documents are cut, and each line becomes `" ".join(line.split())` and a line feed; lines that
 are empty then are dropped. Before that, separators of words are removed (separators.py), and with `unwrap` the lines of
-hard-wrapped paragraphs are joined (unwrapping.py).
+hard-wrapped paragraphs are joined, without page numbers and running heads (unwrapping.py).
 
 A document's key is the XXH3 of its canonical text, 64 bits, seed 0. It is ten times as fast as SHA-256, which took half
 of the time of this module. An attacker can write texts that share a key, as XXH3 is not cryptographic: they get the
@@ -31,6 +31,7 @@ from albert_data.corpus.lines.separators import remove_separators
 from albert_data.corpus.lines.unwrapping import unwrap
 from albert_data.corpus.lines.valid_utf8 import is_utf8, repair
 from albert_data.corpus.lines.white_space import BLANK_LINE, find_odd_white, skip_white
+from albert_data.corpus.removed_lines import PAGE_FURNITURE
 from albert_data.data import Lines
 from albert_data.kernels import (
     U64,
@@ -77,7 +78,8 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
             texts = _cut(texts, block, damage, keep_layout=True)
             joined = unwrap(texts.data, texts.ends, texts.ends_at_blank)
             assert joined is not None, "a cut document fits"
-        texts = texts._replace(data=joined[0], ends=joined[1])
+        damage.remove(PAGE_FURNITURE, joined.furniture)
+        texts = texts._replace(data=joined.data, ends=joined.ends)
     found = _find_lines(texts)
     if found is None:
         texts = _cut(texts, block, damage, keep_layout=False)

@@ -225,6 +225,7 @@ def learn_vocabulary(
         num_documents=corpus.num_documents,
         text_bytes=corpus.text_bytes,
         damage=dict(corpus.damage.counts),
+        removed=corpus.damage.removed,
         advice=reader.advise(corpus),
     )
 

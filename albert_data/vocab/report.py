@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from albert_data.config import WORDPIECE, VocabConfig
+from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.vocab.alphabet import Alphabet
 from albert_data.vocab.training import TrainedModel
 
@@ -17,6 +18,7 @@ class VocabReport:
     """A trained vocabulary, and what it was learnt from.
 
     unspaced_share: of the corpus' letters, the share in scripts without spaces.
+    removed: lines that settings removed, by reason.
     advice: options that would read the corpus better, a sentence each.
     """
 
@@ -27,6 +29,7 @@ class VocabReport:
     num_documents: int
     text_bytes: int
     damage: dict[str, int]
+    removed: dict[str, RemovedLines]
     advice: list[str]
 
     def describe_choices(self) -> list[str]:
