@@ -24,7 +24,10 @@ from albert_data.wording import count_of, format_duration, format_share
 
 _WIDTH = 80  # columns of the list of settings
 # How None is shown; for all other settings, auto.
-_UNSET = {"encoding": "UTF-8", "language_field": "none", "group_field": "none", "word_separator": "none"}
+_UNSET = {
+    "encoding": "UTF-8",
+    **dict.fromkeys(("language_field", "group_field", "word_separator", "drop_repeated_lines"), "none"),
+}
 
 
 def describe_vocabulary(report: VocabReport, model: Path) -> str:

@@ -16,19 +16,21 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
-PAGE_FURNITURE = "page_furniture"
-REMOVALS = {PAGE_FURNITURE: "page numbers and running heads, removed by --unwrap"}
+PAGE_FURNITURE, REPEATED_LINES = "page_furniture", "repeated_lines"
+REMOVALS = {
+    PAGE_FURNITURE: "page numbers and running heads, removed by --unwrap",
+    REPEATED_LINES: "in many documents, removed by --drop-repeated-lines",
+}
 _KEPT = 20
 _SHOWN_BYTES = 160
 _DIGITS = re.compile(rb"[0-9]+")
-_SPACE = re.compile(r"\s+")
 
 
 @dataclass(kw_only=True)
 class RemovedLines:
     """Lines removed for one reason.
 
-    num_bytes: without the white space around the lines
+    num_bytes: of canonical text, without line feeds
     examples: the least text of each example, and how many lines are like it
     """
 
@@ -40,10 +42,10 @@ class RemovedLines:
         """Count lines of valid UTF-8."""
         counts = Counter(lines)
         self.num_lines += counts.total()
-        self.num_bytes += sum(len(line) * count for line, count in counts.items())
         for line, count in counts.items():
-            text = _SPACE.sub(" ", line[:_SHOWN_BYTES].decode(errors="ignore")).strip()
-            self._add_example(text, count)
+            text = " ".join(line.decode().split()).encode()
+            self.num_bytes += len(text) * count
+            self._add_example(text[:_SHOWN_BYTES].decode(errors="ignore").strip(), count)
         self._drop_others()
 
     def merge(self, other: RemovedLines) -> None:
