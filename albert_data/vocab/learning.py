@@ -38,6 +38,7 @@ from albert_data.sentences.text import find_sentences
 from albert_data.shards.advice import advise_inputs, list_damaged
 from albert_data.storage import find_storage, make_path
 from albert_data.storage.scratch import machine_scratch
+from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.sentencepiece.albert import normalise_text_of
 from albert_data.vocab.alphabet import Alphabet, choose_alphabet, measure_unspaced
 from albert_data.vocab.candidates import lock_folder, sweep, take_candidates, write_candidates
@@ -53,6 +54,7 @@ from albert_data.vocab.folder import claim_folder, save_vocabulary
 from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
 from albert_data.vocab.report import VocabReport
 from albert_data.vocab.sampling import SentenceSample, select_sentences
+from albert_data.vocab.scripts import advise_scripts
 from albert_data.vocab.trainer import TrainerProcess
 from albert_data.vocab.training import TrainedModel, VocabularyTooLarge, train_model
 
@@ -220,17 +222,18 @@ def learn_vocabulary(
     corpus = reader.read()
     sentences, characters = corpus.sample.sentences(), CharacterCounts.of(corpus.totals)
     unspaced_share = measure_unspaced(characters)
+    normalise = None if rule is None else rule.normalise
     if rule is not None:
-        alphabet = choose_alphabet(rule.apply(characters), config, rule.normalise)
-    else:
-        alphabet = choose_alphabet(characters, config)
-        if config.dummy_prefix is None:
-            config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST_UNSPACED)
+        characters = rule.apply(characters)
+    elif config.dummy_prefix is None:
+        config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST_UNSPACED)
+    alphabet = choose_alphabet(characters, config, normalise)
     size = sum(map(len, sentences)) / 1e6
     progress.say(
         f"training a {config.model_type} vocabulary of {config.vocab_size:,} pieces on {size:,.1f} MB of sentences"
     )
     trained, config = _train(sentences, config, alphabet, progress, shrink)
+    pieces = Tokenizer(trained.model, "the vocabulary").pieces
     return VocabReport(
         trained=trained,
         config=config,
@@ -241,6 +244,7 @@ def learn_vocabulary(
         damage=dict(corpus.damage.counts),
         removed=corpus.damage.removed,
         advice=reader.advise(corpus),
+        scripts=advise_scripts(pieces, characters, config, normalise),
     )
 
 
