@@ -23,6 +23,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import find_inputs
 from albert_data.corpus.lines.repetition import drop_lines, hash_lines
+from albert_data.corpus.mixtures import find_sources
 from albert_data.corpus.tasks import ReadTask
 from albert_data.dedup import repeated_lines
 from albert_data.dedup.repeated_lines import LineJob, write_repeated
@@ -30,6 +31,7 @@ from albert_data.dedup.sorted_columns import map_u64
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.inspect.input_files import read_corpus
 from albert_data.jobs.engine import MultiprocessEngine
+from albert_data.pipeline.benchmarks import write_benchmarks
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.learning import train_vocab
 
@@ -174,6 +176,20 @@ def test_a_corpus_given_to_inspect_has_the_documents_of_its_build(tmp_path: Path
         (tmp_path / f"{name}.jsonl").write_bytes(fixtures.to_jsonl(documents))
     full = read_corpus(find_inputs([str(tmp_path / "full.jsonl")]), TextConfig(drop_repeated_lines=10))
     assert full.keys.tolist() == read_corpus(find_inputs([str(tmp_path / "plain.jsonl")]), TextConfig()).keys.tolist()
+
+
+def test_a_benchmark_is_compared_without_the_lines(tmp_path: Path):
+    footer, text = " ".join(f"word{i}" for i in range(20)), " ".join(f"other{i}" for i in range(20))
+    (tmp_path / "mix.toml").write_text('[[source]]\nname = "b"\npaths = "b.txt"\nweight = 0\n')
+    repeated = np.unique(np.append(np.zeros(1, np.uint64), hash_lines(np.frombuffer(footer.encode(), np.uint8))[1]))
+    found = []
+    for lines in ([text, footer], [text]):
+        (tmp_path / "b.txt").write_text("\n".join(lines))
+        inputs = find_sources(str(tmp_path / "mix.toml"), None, TextConfig())
+        path = write_benchmarks(tmp_path, inputs, TextConfig(), repeated)
+        assert path is not None
+        found.append(path.read_bytes())
+    assert found[0] == found[1] != b""
 
 
 @pytest.mark.parametrize("command", ["build", "vocab"])

@@ -118,7 +118,8 @@ def map_documents(build: Build, tokenizer: Tokenizer, exchange: Exchange | None)
     """Make the sorted runs of all documents. Returns the sum of all receipts."""
     work, sources, text = build.work, list_sources(build.inputs), build.config.text
     several = spans_machines(build.engine)
-    benchmarks = write_benchmarks(work.runs, build.inputs, text)
+    repeated = None if build.repeated is None else map_u64(build.repeated)
+    benchmarks = write_benchmarks(work.runs, build.inputs, text, repeated)
     job = MapJob(
         build.config,
         tokenizer,
