@@ -56,6 +56,7 @@ class TextConfig:
     language_field: the field that names the language of a record. None: all records are in `language`.
     group_field: the field that names the group of a record, as a string or a whole number. Documents of one group lie
     in one split.
+    drop_repeated_lines: remove lines that stand in so many distinct documents or more. None: remove none.
     word_separator: what another program put between words; it is removed (corpus/lines/separators.py).
     """
 
@@ -69,6 +70,7 @@ class TextConfig:
     language_field: str | None = None
     group_field: str | None = None
     word_separator: str | None = None
+    drop_repeated_lines: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("sentences", self.sentences, SENTENCE_RULES)
@@ -87,6 +89,8 @@ class TextConfig:
         for field in (self.text_field, self.language_field or "", self.group_field or ""):
             if any(name.count(".") > _MAX_POINTS for name in field.split(",")):
                 raise ConfigError(f"the field {field!r:.80} has over {_MAX_POINTS} points; name another field")
+        if self.drop_repeated_lines is not None:
+            check_range("drop_repeated_lines", self.drop_repeated_lines, 2, 10**9)
         if self.encoding is not None:
             object.__setattr__(self, "encoding", _normalise_encoding(self.encoding))
         if self.word_separator is not None:

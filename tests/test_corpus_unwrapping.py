@@ -9,8 +9,9 @@ import pytest
 import unwrapping_reference as reference
 from callable_helpers import around
 from corpus_fixtures import as_jsonl, block_sizes, read, small_sizes
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from paged_books import PARAGRAPHS, PROSE, STYLES, paginate
 
 from albert_data.config import TextConfig
 from albert_data.corpus.lines import unwrapping
@@ -38,7 +39,14 @@ any_text = st.one_of(any_lines, wrapped, st.lists(wrapped | any_lines, max_size=
 def join(text: str) -> str:
     found = unwrap(text.encode(), np.array([len(text.encode())]))
     assert found is not None
-    return found[0].decode()
+    return found.data.decode()
+
+
+def remove(text: str) -> list[str]:
+    """The page furniture that is removed, line by line."""
+    found = unwrap(text.encode(), np.array([len(text.encode())]))
+    assert found is not None
+    return [line.decode() for line in found.furniture]
 
 
 # ---- the rule ----
@@ -72,13 +80,6 @@ def test_lines_of_any_characters_are_joined_as_the_reference_joins_them(text: st
 
 def fill(text: str, width: int = 72, **options: str) -> str:
     return textwrap.fill(text, width, **options)
-
-
-PROSE = (
-    "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness. Mr. "
-    "Lorry said that it was the epoch of belief, the epoch of incredulity, the season of Light, and the season of "
-    "Darkness. We had everything before us! Had we nothing before us? We were all going direct to Heaven."
-)
 
 
 @pytest.mark.parametrize("width", [40, 55, 72, 79, 100])
@@ -149,6 +150,79 @@ def test_what_stands_between_joined_lines(text: str, expected: str | None):
     found = join(text).rstrip("\n")
     expected = text.replace("\n", "") if expected is None else expected
     assert found.endswith(expected.removeprefix("..")) if expected.startswith("..") else found == expected
+
+
+# ---- page furniture ----
+
+BOOK = [fill(paragraph) for paragraph in PARAGRAPHS]
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_page_numbers_and_running_heads_are_removed_between_the_lines_of_paragraphs(style: str):
+    text, furniture = paginate(style)
+    assert furniture == remove(text)
+    assert join(text).split() == " ".join(PARAGRAPHS).split()[: len(join(text).split())]
+
+
+@pytest.mark.parametrize("style", STYLES)
+@given(st.data())
+@settings(max_examples=15)
+def test_furniture_is_found_as_the_reference_finds_it(style: str, data: st.DataObject):
+    lines = paginate(style)[0].split("\n")
+    for _ in range(data.draw(st.integers(0, 12))):
+        at = data.draw(st.integers(0, len(lines)))
+        lines[at : at + data.draw(st.integers(0, 3))] = data.draw(st.lists(any_line | furniture_lines, max_size=3))
+    assert (join(text := "\n".join(lines)).strip("\n"), remove(text)) == check_reference(text)
+
+
+furniture_lines = st.sampled_from(
+    ["", "12", "- 7 -", "xiv", "CHAPTER 3", "CHAPTER XII", "BLEAK HOUSE", "9 BLEAK HOUSE.", "Page 8", "1914", "so it"]
+)
+short_pages = st.lists(
+    st.one_of(
+        st.just("and so he went on to tell them of the things that had come to pass in"), furniture_lines, any_line
+    ),
+    min_size=24,
+    max_size=90,
+).map("\n".join)
+
+
+def check_reference(text: str) -> tuple[str, list[str]]:
+    joined, furniture = reference.unwrap_and_list(text)
+    return joined.strip("\n"), furniture
+
+
+@given(short_pages)
+def test_furniture_of_short_pages_is_found_as_the_reference_finds_it(text: str):
+    assert (join(text).strip("\n"), remove(text)) == check_reference(text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["1914", "12", "* * *", "CHAPTER {}", "{}", "{}.", "London.", "him.", "CHAPTER XII", "Table {}", "[{}]", "Yes!"],
+)
+def test_numbers_and_headings_between_paragraphs_stay(line: str):
+    """Also where they stand on every page, and count up."""
+    text = "\n\n".join(f"{line.format(number)}\n\n{paragraph}" for number, paragraph in enumerate(BOOK * 3, 1))
+    assert not remove(text)
+
+
+def test_a_number_of_the_text_among_page_numbers_stays():
+    text, furniture = paginate("number")
+    lines = text.split("\n")
+    lines[40:40] = ["", "CHAPTER 2", "", "1853", ""]
+    assert remove("\n".join(lines)) == furniture
+
+
+def test_capitals_with_a_page_number_inside_a_sentence_are_removed():
+    heads = [("1", "AB"), ("2", "CD"), ("3", "EF"), ("4", "GH"), ("5", "IJ")]
+    pages = [f"{fill(PROSE[:-1])} and\n\n{number}\n\n{head}\n\nso on. {PROSE[:60]}" for number, head in heads]
+    assert remove("\n".join([*pages, PROSE])) == [line for head in heads for line in head]
+
+
+def test_a_title_that_equals_the_running_head_stays():
+    text, furniture = paginate("head without number")
+    assert remove(f"BLEAK HOUSE\n\n{text}") == furniture
 
 
 # ---- every layout ----

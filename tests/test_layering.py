@@ -56,7 +56,7 @@ COMMON = (
 )
 MAY_IMPORT = {
     "corpus": (),
-    "dedup": (),
+    "dedup": ("corpus",),
     "sentences": ("corpus",),
     "tokenizer": (),
     "examples": ("tokenizer",),

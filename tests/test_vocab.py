@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import build_fixtures as fixtures
+import numpy as np
 import pytest
 from build_fixtures import LAYOUTS, InlineEngine
 from hypothesis import given
@@ -20,10 +21,12 @@ from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import ConfigError, InputError, OutputError, TokenizerError
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+from albert_data.vocab.counting import NUM_CODES, CharacterCounts
 from albert_data.vocab.folder import save_vocabulary
 from albert_data.vocab.learning import learn_vocabulary
 from albert_data.vocab.report import VocabReport
 from albert_data.vocab.sampling import SentenceSample
+from albert_data.vocab.scripts import advise_scripts
 from albert_data.vocab.training import VocabularyTooLarge
 
 DOCUMENTS = fixtures.make_documents(80, seed=4)
@@ -213,6 +216,23 @@ def test_lost_characters_are_reported_with_counts_and_are_unknown(model_type: st
     assert "3 others are lost, 4 times" in told
     assert "é 2, ï 1, ▅ 1" in told
     assert "--character-coverage 0.99999 keeps 2 of them; --required-chars keeps those that you name" in told
+
+
+def test_scripts_of_few_letters_and_many_pieces_are_named_with_the_option():
+    han, latin, greek = ([chr(first + number) for number in range(20)] for first in (0x4E00, 0x61, 0x3B1))
+    totals = np.zeros(NUM_CODES, np.int64)
+    for characters, count in ((latin, 49_500), (han, 495), (greek, 5)):
+        totals[list(map(ord, characters))] = count
+    totals[ord("1")] = 10**6
+    counts, pieces = CharacterCounts.of(totals), ["[MASK]", "▁12", *latin, *(f"{one}s" for one in latin)] * 4
+    [advice] = advise_scripts([*pieces, *han, *greek[:2]], counts, VocabConfig())
+    assert advice == (
+        "11.58 % of the pieces are of scripts that have 1.00 % of the letters (Cjk 20, Greek 2): leave that text out, "
+        "or pass --character-coverage 0.995, which keeps 0 of their characters; the others become unknown tokens"
+    )
+    assert not advise_scripts([*pieces, *han[:18]], counts, VocabConfig())
+    totals[ord(han[0])] = 30_000  # over 2 % of the letters
+    assert not advise_scripts([*pieces, *han, *greek[:2]], CharacterCounts.of(totals), VocabConfig())
 
 
 def test_characters_are_chosen_from_the_whole_corpus_and_not_from_the_sample(tmp_path: Path):

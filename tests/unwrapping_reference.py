@@ -64,7 +64,7 @@ class Line:
         self.text = self.raw.strip()
         indent = 0
         stripped = self.raw.rstrip()
-        for character in stripped[: len(stripped) - len(self.text)]:
+        for character in stripped[: len(stripped) - len(self.text)].rpartition("\f")[2]:
             indent = (indent // 8 + 1) * 8 if character == "\t" else indent + (2 if character == "\u3000" else 1)
         self.indent = min(indent, 60)
         self.is_blank = not self.text
@@ -238,10 +238,181 @@ def resolve(lines: list[Line], places: list[int]) -> dict[int, str]:
     return {place: found.get(place, "drop" if votes > 0 else "") for place in places}
 
 
+# ---- page furniture ----
+
+NUMBERED, REPEATED, CAPITALS = "numbered", "repeated", "capitals"
+
+
+@dataclass
+class Mark:
+    """A line that may be furniture.
+
+    words: its letters and digits; rest: those beside its number; times: of its words
+    """
+
+    line: Line
+    number: int | None = None
+    words: str = ""
+    rest: str = ""
+    kind: str | None = None
+    times: int = 0
+
+    def __post_init__(self) -> None:
+        text = self.line.text
+        self.words = "".join(filter(is_word, text))
+        parts = [(found.start(), found.end()) for found in find_runs(text)]
+        numbers = [(parse_number(text[begin:end]), begin, end) for begin, end in [*parts[:1], *parts[1:][-1:]]]
+        found = [one for one in numbers if one[0] is not None]
+        digits = [one for one in found if "0" <= text[one[1]] <= "9"]
+        for self.number, begin, end in (digits or found)[:1]:
+            self.rest = "".join(filter(is_word, text[:begin] + text[end:]))
+
+    @property
+    def own(self) -> str:
+        """Its words without the number, if it has one."""
+        return self.words if self.number is None else self.rest
+
+    @property
+    def group(self) -> tuple[bool, str]:
+        """What it shares with its like."""
+        return self.kind == NUMBERED, self.rest if self.kind == NUMBERED else self.words
+
+
+def find_runs(text: str) -> list[re.Match[str]]:
+    shape = "".join("w" if is_word(character) else " " for character in text)
+    return list(re.finditer("w+", shape))
+
+
+def parse_number(word: str) -> int | None:
+    if re.fullmatch("[0-9]{1,4}", word):
+        return int(word)
+    if not re.fullmatch("[ivxlcIVXLC]{1,12}", word):
+        return None
+    total, most = 0, 0
+    for letter in reversed(word.lower()):
+        value = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}[letter]
+        total, most = total + (value if value >= most else -value), max(value, most)
+    return total if total >= 0 else None
+
+
+def mark_lines(lines: list[Line], width: int) -> dict[int, Mark]:
+    marks = {}
+    for place, (line, after) in enumerate(zip(lines, lines[1:], strict=False)):
+        if not line.is_blank and (line.is_odd or 5 * (safe_reach(line, after) - line.indent) <= 4 * width):
+            mark = Mark(line)
+            if mark.number is not None or (any(map(is_alpha, mark.words)) and not line.is_lower):
+                marks[place] = mark
+    times = Counter(mark.words for mark in marks.values())
+    rests = Counter(mark.rest for mark in marks.values() if mark.number is not None)
+    for mark in marks.values():
+        mark.times = times[mark.words]
+        has_lower = any(category(character) == "Ll" for character in mark.own)
+        if any(map(is_alpha, mark.own)) and mark.times >= 3 and not mark.line.is_lower:
+            mark.kind, mark.number = REPEATED, None
+        elif mark.number is not None and (not has_lower or rests[mark.rest] >= 3):
+            mark.kind = NUMBERED
+        elif any(category(c) in ("Lu", "Lt") for c in mark.own) and not has_lower:
+            mark.kind, mark.number = CAPITALS, None
+    return {place: mark for place, mark in marks.items() if mark.kind}
+
+
+@dataclass(eq=False)
+class Break:
+    """Lines that may be furniture between two lines of text, by their places."""
+
+    before: int
+    after: int
+    marks: list[Mark]
+    lines: list[Line]
+    width: int
+
+    @property
+    def page(self) -> int:
+        return next((mark.number for mark in reversed(self.marks) if mark.number is not None), -1)
+
+    @property
+    def continues(self) -> bool:
+        before, after = self.lines[self.before], self.lines[self.after]
+        return not before.has_stop and continues(before, after, self.width, False, False)
+
+    @property
+    def interrupts(self) -> bool:
+        before, after = self.lines[self.before], self.lines[self.after]
+        if before.is_odd or after.is_odd or after.is_upper or 2 * after.width <= self.width:
+            return False
+        return self.continues and (after.is_lower or not any(mark.line.has_stop for mark in self.marks))
+
+
+def find_breaks(lines: list[Line], marks: dict[int, Mark], width: int) -> list[Break]:
+    found = []
+    is_text = [not line.is_blank and place not in marks for place, line in enumerate(lines)]
+    texts = [place for place, is_here in enumerate(is_text) if is_here]
+    for before, after in zip(texts, texts[1:], strict=False):
+        inside = [marks[place] for place in range(before, after) if place in marks]
+        if 0 < len(inside) <= 4 and any(mark.kind != CAPITALS for mark in inside):
+            found.append(Break(before, after, inside, lines, width))
+    return found
+
+
+def find_anchors(breaks: list[Break]) -> list[Break]:
+    numbered = [one for one in breaks if one.interrupts and one.page >= 0]
+    pairs = list(zip(numbered, numbered[1:], strict=False))
+    near = [(a, b) for a, b in pairs if 0 < b.page - a.page <= 16 and b.before - a.before >= 8 * (b.page - a.page)]
+    anchors: list[Break] = []
+    for one in numbered:
+        if any(one in pair for pair in near) and (not anchors or anchors[-1].page < one.page):
+            anchors.append(one)
+    if len(anchors) < 3:
+        return []
+    pitches = [(b.before - a.before) / (b.page - a.page) for a, b in zip(anchors, anchors[1:], strict=False)]
+    median = sorted(pitches)[len(pitches) // 2]
+    even = [pitch for pitch in pitches if 0.8 * median <= pitch <= 1.25 * median]
+    return anchors if 2 * len(even) >= len(pitches) else []
+
+
+def find_furniture(lines: list[Line], width: int) -> tuple[list[Line], list[str]]:
+    """The lines without furniture, and the furniture."""
+    if not width or len(lines) < 24:
+        return lines, []
+    marks = mark_lines(lines, width)
+    breaks = find_breaks(lines, marks, width)
+    anchors = find_anchors(breaks)
+    known = {mark.group for one in anchors for mark in one.marks}
+    inside = Counter(mark.group for one in breaks for mark in one.marks if mark.kind == REPEATED and one.interrupts)
+    removed, blank, seen = set(), set(), set()
+    for one in breaks:
+        earlier = [anchor.page for anchor in anchors if anchor.before < one.before]
+        later = [anchor.page for anchor in anchors if anchor.before >= one.before]
+        gone = []
+        for mark in one.marks:
+            if mark.kind == NUMBERED and anchors and mark.group in known and mark.number is not None:
+                low = earlier[-1] if earlier else later[0] - 16
+                high = later[0] if later else earlier[-1] + 16
+                gone += [mark] if low <= mark.number <= high else []
+            if mark.kind == REPEATED:
+                is_head = inside[mark.group] >= 2 and 5 * inside[mark.group] >= mark.times
+                gone += [mark] if is_head and (mark.group in seen or one.interrupts) else []
+                seen.add(mark.group)
+        if gone and one.interrupts:
+            gone += [mark for mark in one.marks if mark.kind == CAPITALS]
+        removed |= {id(mark.line) for mark in gone}
+        if one.continues and len(gone) == len(one.marks):
+            blank |= {id(line) for line in lines[one.before + 1 : one.after] if line.is_blank}
+    kept = [line for line in lines if id(line) not in removed | blank]
+    return kept, [line.text for line in lines if id(line) in removed]
+
+
 def unwrap(text: str) -> str:
     """One document, its paragraphs a line each, blank lines left out."""
-    lines = [Line(raw) for raw in text.split("\n")]
-    width, by_indent = find_width(lines), indents_paragraphs(lines)
+    return unwrap_and_list(text)[0]
+
+
+def unwrap_and_list(text: str) -> tuple[str, list[str]]:
+    """The same, and the page furniture that was removed."""
+    lines = [Line(raw) for raw in text.removesuffix("\n").split("\n")]
+    width = find_width(lines)
+    lines, furniture = find_furniture(lines, width)
+    by_indent = indents_paragraphs(lines)
     joins: dict[int, str] = {}
     begin = 0
     while begin < len(lines):
@@ -268,7 +439,7 @@ def unwrap(text: str) -> str:
             continue
         join = joins.get(place, "\n")
         out += line.text[:-1] if join == "drop" else line.text + join
-    return out
+    return out, furniture
 
 
 def choose_join(line: Line, after: Line) -> str:

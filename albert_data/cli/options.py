@@ -128,6 +128,14 @@ _TEXT_OPTIONS = (  # in the order of --help
     setting(TextConfig, "--unwrap", "Join the lines of hard-wrapped paragraphs.", is_flag=True),
     setting(
         TextConfig,
+        "--drop-repeated-lines",
+        "Remove lines that stand in N distinct documents or more, digits counted as one: footers, licences, templates. "
+        "The text is read once more for that.  [default: none]",
+        type=int,
+        metavar="N",
+    ),
+    setting(
+        TextConfig,
         "--language-field",
         "Field of a record that names its language.  [default: none; all text is in --language]",
         metavar="NAME",

@@ -15,7 +15,7 @@ from albert_data.examples.spans import span_shares
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.estimate import BuildEstimate
 from albert_data.pipeline.mixed_sources import describe_sources
-from albert_data.shards.advice import advise_on, advise_on_parts
+from albert_data.shards.advice import advise_on, advise_on_parts, describe_removed, list_removed
 from albert_data.shards.manifest import SourceEntry
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.report import VocabReport
@@ -24,7 +24,10 @@ from albert_data.wording import count_of, format_duration, format_share
 
 _WIDTH = 80  # columns of the list of settings
 # How None is shown; for all other settings, auto.
-_UNSET = {"encoding": "UTF-8", "language_field": "none", "group_field": "none", "word_separator": "none"}
+_UNSET = {
+    "encoding": "UTF-8",
+    **dict.fromkeys(("language_field", "group_field", "word_separator", "drop_repeated_lines"), "none"),
+}
 
 
 def describe_vocabulary(report: VocabReport, model: Path) -> str:
@@ -41,7 +44,9 @@ def describe_vocabulary(report: VocabReport, model: Path) -> str:
             f"  left out {count_of(trained.num_skipped, 'sentence')} of over {MAX_SENTENCE_BYTES:,} bytes, "
             f"{format_share(trained.skipped_bytes / total)} of the sample"
         )
-    return "\n".join([*lines, *_describe_damage(report.damage), *_describe_advice(report.advice)])
+    removed = {reason: describe_removed(found) for reason, found in report.removed.items()}
+    lines += _describe_damage(report.damage) + _describe_removed(list_removed(removed))
+    return "\n".join([*lines, *_describe_advice(report.advice)])
 
 
 def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, config: BuildConfig) -> str:
@@ -145,6 +150,7 @@ def describe_build(report: BuildReport, out: Path) -> str:
     if not splits["validation"].num_rows and manifest.config.validation_fraction:
         lines.append("           there is only one distinct document, so none is left for validation; give two or more")
     lines += _describe_damage(manifest.damage)
+    lines += _describe_removed(list_removed(manifest.removed))
     lines += _describe_advice([*(one.text for one in advise_on(manifest)), *advise_on_parts(manifest)])
     lines += _describe_config(manifest.config, manifest.ngram_shares)
     lines += [f"next       albert-data inspect {out}", f"           albert-data audit {out}"]
@@ -159,6 +165,10 @@ def _rate(report: BuildReport) -> str:
 
 def _describe_damage(damage: Mapping[str, int]) -> list[str]:
     return [f"{'damage':<10} {reason} {count:,}: {REASONS[reason]}" for reason, count in sorted(damage.items())]
+
+
+def _describe_removed(sentences: list[str]) -> list[str]:
+    return [f"{'removed':<10} {sentence}" for sentence in sentences]
 
 
 def _describe_advice(sentences: list[str]) -> list[str]:

@@ -8,12 +8,13 @@ depend on how the work was split.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from albert_data.corpus.fields import Fields, list_names
+from albert_data.corpus.removed_lines import RemovedLines, merge_removed, removed_from_dict
 from albert_data.errors import InputError
 from albert_data.escaping import name_as_text
 from albert_data.languages import MAX_NAMES
@@ -181,6 +182,7 @@ class Damage:
     unlabelled: of records without the language field
     num_labelled: records that have the language field
     names: those in it that are no languages
+    removed: lines that settings removed, by reason; they are no damage
     """
 
     strict: bool = False
@@ -191,6 +193,7 @@ class Damage:
     unlabelled: Fields = field(default_factory=Fields)
     num_labelled: int = 0
     names: set[str] = field(default_factory=set)
+    removed: dict[str, RemovedLines] = field(default_factory=dict)
 
     def add(self, reason: str, path: str, place: int | str, detail: str = "", count: int = 1) -> None:
         """Count some cases, or raise InputError under --strict.
@@ -228,11 +231,19 @@ class Damage:
         self.unlabelled.merge(other.unlabelled)
         self.num_labelled += other.num_labelled
         self.add_names(other.names)
+        merge_removed(self.removed, other.removed)
+
+    def remove(self, reason: str, lines: Sequence[bytes]) -> None:
+        """Count lines that were removed from documents."""
+        if lines:
+            self.removed.setdefault(reason, RemovedLines()).add(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """For a receipt in JSON."""
         fields = {"fields": vars(self.fields), "unlabelled": vars(self.unlabelled)}
-        return {**vars(self), **fields, "inputs": self.inputs.to_dict(), "names": sorted(self.names)}
+        removed = {reason: vars(lines) for reason, lines in self.removed.items()}
+        lists = {"inputs": self.inputs.to_dict(), "names": sorted(self.names), "removed": removed}
+        return {**vars(self), **fields, **lists}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Damage:
@@ -243,5 +254,6 @@ class Damage:
             "fields": Fields.from_dict(values["fields"]),
             "unlabelled": Fields.from_dict(values["unlabelled"]),
             "names": set(values["names"]),
+            "removed": removed_from_dict(values["removed"]),
         }
         return cls(**{**values, **made})

@@ -2,8 +2,9 @@
 
 In: a `Block` of any format. Out: `Lines`: the canonical text, which is the same for a document however it is stored.
 Damage is repaired, long documents are cut, and each line becomes `" ".join(line.split())` and a line feed; lines that
-are empty then are dropped. Before that, separators of words are removed (separators.py), and with `unwrap` the lines of
-hard-wrapped paragraphs are joined (unwrapping.py).
+are empty then are dropped. Before that, in this order: separators of words are removed (separators.py), and lines that
+stand in many documents (repetition.py); with `unwrap` the lines of hard-wrapped paragraphs are joined, without page
+numbers and running heads (unwrapping.py).
 
 A document's key is the XXH3 of its canonical text, 64 bits, seed 0. It is ten times as fast as SHA-256, which took half
 of the time of this module. An attacker can write texts that share a key, as XXH3 is not cryptographic: they get the
@@ -27,10 +28,12 @@ from albert_data.corpus.formats.json_lines import parse_lines
 from albert_data.corpus.layout import count_layout
 from albert_data.corpus.lines.line_ends import break_lines
 from albert_data.corpus.lines.long_documents import MAX_DOCUMENT, MAX_LINE, cut_document
+from albert_data.corpus.lines.repetition import drop_lines
 from albert_data.corpus.lines.separators import remove_separators
 from albert_data.corpus.lines.unwrapping import unwrap
 from albert_data.corpus.lines.valid_utf8 import is_utf8, repair
 from albert_data.corpus.lines.white_space import BLANK_LINE, find_odd_white, skip_white
+from albert_data.corpus.removed_lines import PAGE_FURNITURE, REPEATED_LINES
 from albert_data.data import Lines
 from albert_data.kernels import (
     U64,
@@ -65,11 +68,18 @@ class _Texts(NamedTuple):
     groups: np.ndarray | None = None
 
 
-def clean_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
-    """Make canonical text of the documents of a block, and count in `damage` what was repaired or skipped."""
+def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: np.ndarray | None = None) -> Lines:
+    """Make canonical text of the documents of a block, and count in `damage` what was repaired, skipped or removed.
+
+    repeated: hashes of the lines to remove, see `drop_lines`
+    """
     texts = _read_texts(block, config, damage)
     if config.word_separator is not None:
         data, ends = remove_separators(texts.data, texts.ends, config.word_separator)
+        texts = texts._replace(data=data, ends=ends)
+    if repeated is not None:
+        data, ends, dropped = drop_lines(texts.data, texts.ends, repeated)
+        damage.remove(REPEATED_LINES, dropped)
         texts = texts._replace(data=data, ends=ends)
     if config.unwrap:  # a long document is cut first, because unwrapping holds the facts of all its lines
         joined = unwrap(texts.data, texts.ends, texts.ends_at_blank)
@@ -77,7 +87,8 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage) -> Lines:
             texts = _cut(texts, block, damage, keep_layout=True)
             joined = unwrap(texts.data, texts.ends, texts.ends_at_blank)
             assert joined is not None, "a cut document fits"
-        texts = texts._replace(data=joined[0], ends=joined[1])
+        damage.remove(PAGE_FURNITURE, joined.furniture)
+        texts = texts._replace(data=joined.data, ends=joined.ends)
     found = _find_lines(texts)
     if found is None:
         texts = _cut(texts, block, damage, keep_layout=False)

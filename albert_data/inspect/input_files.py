@@ -24,6 +24,7 @@ from albert_data.corpus.tasks import read_tasks
 from albert_data.data import Lines
 from albert_data.dedup.near_duplicates import NearDuplicates, find_near_duplicates
 from albert_data.dedup.parts import PartWriter
+from albert_data.dedup.repeated_lines import count_here
 from albert_data.dedup.signatures import choose_bands
 from albert_data.dedup.sorted_columns import map_u64
 from albert_data.errors import InputError
@@ -71,9 +72,10 @@ def read_corpus(
     characters = np.zeros(_NUM_CHARACTERS, np.int64)
     keys, files = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
     damage = Damage(strict=False)
+    repeated = count_here(inputs, text)
     tasks = read_tasks(inputs, text, damage)
     for block, task_text in ((block, task.text) for task in tasks for block in task.read(damage)):
-        lines = clean_documents(block, task_text, damage)
+        lines = clean_documents(block, task_text, damage, repeated)
         use(lines)
         codes = np.frombuffer(lines.utf8.tobytes().decode().encode("utf-32-le"), np.uint32)
         counts = np.bincount(codes)

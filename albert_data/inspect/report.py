@@ -31,7 +31,7 @@ from albert_data.inspect.input_files import (
 from albert_data.inspect.similar_pairs import mark_differences
 from albert_data.inspect.statistics import EDGE, QUANTILES, Figure, Statistics, choose_scripts, count_scripts, measure
 from albert_data.inspect.terminal import count_columns
-from albert_data.shards.advice import describe_losses
+from albert_data.shards.advice import describe_losses, list_removed
 from albert_data.shards.manifest import DamagedInputs, Manifest
 from albert_data.shards.reader import Shards, check_split, open_splits
 from albert_data.wording import count_of, format_share
@@ -102,7 +102,7 @@ class ShardReport:
             "folder": name_as_text(self.shards.folder),
             **{key: values[key] for key in kept},
             "splits": splits,
-            **{key: values[key] for key in ("mixture", "damaged_inputs") if key in values},
+            **{key: values[key] for key in ("mixture", "damaged_inputs", "removed") if key in values},
             "statistics": {name: measured.to_dict() for name, measured in self.statistics.items()},
             "most_frequent_pieces": {
                 name: [{"id": i, "piece": pieces[i], "num_tokens": tokens} for i, tokens in measured.most_frequent()]
@@ -177,6 +177,8 @@ def _list_sections(report: ShardReport) -> Iterator[Iterable[str]]:
     yield _list_damage(manifest.damage)
     yield _list_near_duplicates(manifest)
     yield _list_damaged_inputs(manifest.damaged_inputs)
+    if lines := list_removed(manifest.removed):
+        yield ["Removed", *(part for line in lines for part in _fill(line, "  "))]
 
 
 def _tabulate(widths: Sequence[int], head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

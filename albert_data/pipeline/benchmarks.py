@@ -39,13 +39,19 @@ def count_contaminated(source: MixtureSource) -> str:
     return f"contaminated_of_{source.number}"
 
 
-def write_benchmarks(folder: Path, inputs: list[Input], text: TextConfig) -> Path | None:
-    """Write the n-grams of all benchmarks; None if there are none. Raises InputError if one has no text."""
+def write_benchmarks(
+    folder: Path, inputs: list[Input], text: TextConfig, repeated: np.ndarray | None = None
+) -> Path | None:
+    """Write the n-grams of all benchmarks; None if there are none. Raises InputError if one has no text.
+
+    repeated: hashes of the lines to remove first, see `clean_documents`
+    """
     grams, names = np.zeros(0, np.uint64), dict[str, int]()
     for item in inputs:
         if item.source is not None and is_benchmark(item.source):
             found = [
-                hash_grams(lines.utf8, lines.line_offsets[lines.document_offsets])[0] for lines in _read(item, text)
+                hash_grams(lines.utf8, lines.line_offsets[lines.document_offsets])[0]
+                for lines in _read(item, text, repeated)
             ]
             names[item.source.name] = names.get(item.source.name, 0) + sum(map(len, found))
             grams = sort_grams(np.concatenate([grams, *found]))
@@ -62,12 +68,12 @@ def write_benchmarks(folder: Path, inputs: list[Input], text: TextConfig) -> Pat
     return folder / _FILE
 
 
-def _read(item: Input, text: TextConfig) -> Iterator[Lines]:
+def _read(item: Input, text: TextConfig, repeated: np.ndarray | None) -> Iterator[Lines]:
     """What is damaged is counted by map."""
     damage = Damage()
     for task in read_tasks([item], text, damage):
         for block in task.read(damage):
-            yield from batch_documents(clean_documents(block, task.text, damage))
+            yield from batch_documents(clean_documents(block, task.text, damage, repeated))
 
 
 class Benchmarks:

@@ -33,6 +33,7 @@ from albert_data.storage import make_path
 from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.vocab.folder import check_normalization
+from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +182,7 @@ def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig
     check_group_field(inputs, config.text)
     if config.text.group_field is not None and any(item.is_validation for item in inputs):
         raise ConfigError("--validation names the documents of validation, so leave out --group-field")
+    check_rereadable(inputs, config.text)
     check_passes(list_sources(inputs), config)
     if tokenizer is not None and tokenizer.words is not None and not config.examples.masks_words:
         raise ConfigError("a word list is for masks of whole words; leave it out, or mask whole words")
@@ -188,6 +190,9 @@ def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig
 
 def _make(build: Build, tokenizer: Tokenizer | None, license: str | None) -> Manifest:
     """Do all steps of a build, and say what the user should know of them."""
+    build.repeated = find_repeated_lines(
+        build.inputs, build.config.text, build.work.lines, build.engine, build.progress
+    )
     tokenizer, task = tokenizer or learn_tokenizer(build), build.config.examples.task
     notes = [tokenizer.note] if tokenizer.note else []
     if tokenizer.slow_reason:

@@ -23,6 +23,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from albert_data.dedup.repeated_lines import LINE_FILES
 from albert_data.errors import OutputError, ShardError, StorageError
 from albert_data.files import is_regular, is_there, read_bytes, read_json, write_bytes, write_json
 from albert_data.jobs.work_folder import WorkFolder
@@ -63,6 +64,7 @@ _WORK_FILES = {
     **_SHARD_FILES,
     "tokenizer": VOCABULARY_FILES,
     "candidates": ("*.candidates",),
+    "lines": LINE_FILES,
 }
 _MANIFEST_FILES = {"manifests": ("*.json",)}
 _PLAN_FILES = {"": (PLAN_NAME, _BOOT_NAME)}
@@ -77,7 +79,7 @@ class BuildFolder:
         self.out, root = out, self._folder.path
         self.runs, self.receipts = root / "runs", root / "receipts"
         self.shards, self.tokenizer = root / "shards", root / "tokenizer"
-        self.candidates, self._manifests = root / "candidates", root / "manifests"
+        self.candidates, self.lines, self._manifests = root / "candidates", root / "lines", root / "manifests"
         self.plan_path, self._boot, self._basis = root / PLAN_NAME, root / _BOOT_NAME, self.shards / _BASIS_NAME
         self._replaced: Manifest | None = None  # of the finished build that was in OUT when this one began
         self.check_lock, self.close = self._folder.check_lock, self._folder.unlock

@@ -21,7 +21,7 @@ from albert_data.corpus.tasks import ReadTask
 from albert_data.data import Documents, Lines
 from albert_data.dedup.parts import PartWriter
 from albert_data.dedup.signatures import choose_bands
-from albert_data.dedup.sorted_columns import write_columns
+from albert_data.dedup.sorted_columns import map_u64, write_columns
 from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
@@ -63,6 +63,7 @@ class MapJob:
     the names of files too, so that they replace none of the next build's.
     syncs: whether a receipt waits until all that it names is safe from a crash of the machine; merges: whether a task
     makes one sorted run, however large it is.
+    repeated: the file with the hashes of lines to remove, None to remove none.
     """
 
     def __init__(
@@ -76,9 +77,10 @@ class MapJob:
         syncs: bool = False,
         merges: bool = False,
         benchmarks: Benchmarks | None = None,
+        repeated: Path | None = None,
     ) -> None:
         self.config, self._tokenizer, self._syncs, self._merges = config, tokenizer, syncs, merges
-        self._plan_hash, self._benchmarks = plan_hash, benchmarks
+        self._plan_hash, self._benchmarks, self._repeated = plan_hash, benchmarks, repeated
         self._runs, self._receipts = runs, receipts
         self._scratch = RowScratch(tokenizer.id_dtype)
         self._word_rule = tokenizer.word_rule(config.examples)  # how pieces form words, the units of masking
@@ -148,7 +150,8 @@ class MapJob:
         config = config or self.config.text
         stages = receipt.seconds
         with stages.time("clean"):
-            cleaned = clean_documents(block, config, damage)
+            repeated = None if self._repeated is None else map_u64(self._repeated)
+            cleaned = clean_documents(block, config, damage, repeated)
         for lines in batch_documents(cleaned):
             if self._benchmarks is not None and source is not None and not is_benchmark(source):
                 with stages.time("clean"):

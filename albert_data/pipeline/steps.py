@@ -58,6 +58,7 @@ class Build:
     vocab: settings of a vocabulary that is trained first
     syncs: whether each file is synced before its receipt
     stages: seconds of each stage, over all workers
+    repeated: the file with the hashes of lines to remove, None to remove none
     num_resumed: map tasks that an earlier, killed build had finished
     """
 
@@ -71,6 +72,7 @@ class Build:
     syncs: bool = False
     stages: Stages = field(default_factory=Stages)
     num_resumed: int = 0
+    repeated: Path | None = None
 
     @cached_property
     def plan_hash(self) -> str:
@@ -95,7 +97,14 @@ def learn_tokenizer(build: Build) -> Tokenizer:
         build.progress.say("no --tokenizer given: a vocabulary is trained on the corpus first")
         shared = build.work.candidates if several else None
         report = learn_vocabulary(
-            inputs, build.config.text, build.vocab, build.engine, build.progress, shrink=True, shared=shared
+            inputs,
+            build.config.text,
+            build.vocab,
+            build.engine,
+            build.progress,
+            shrink=True,
+            shared=shared,
+            repeated=build.repeated,
         )
         save_vocabulary(folder, report)
         build.tell(report.describe_choices())
@@ -109,7 +118,8 @@ def map_documents(build: Build, tokenizer: Tokenizer, exchange: Exchange | None)
     """Make the sorted runs of all documents. Returns the sum of all receipts."""
     work, sources, text = build.work, list_sources(build.inputs), build.config.text
     several = spans_machines(build.engine)
-    benchmarks = write_benchmarks(work.runs, build.inputs, text)
+    repeated = None if build.repeated is None else map_u64(build.repeated)
+    benchmarks = write_benchmarks(work.runs, build.inputs, text, repeated)
     job = MapJob(
         build.config,
         tokenizer,
@@ -119,6 +129,7 @@ def map_documents(build: Build, tokenizer: Tokenizer, exchange: Exchange | None)
         syncs=build.syncs,
         merges=several,
         benchmarks=Benchmarks(benchmarks) if benchmarks else None,
+        repeated=build.repeated,
     )
     warming = Warming(job, tokenizer, tuple(source.text for source in sources), exchange)
     compile_with_notice(warming, build.progress)

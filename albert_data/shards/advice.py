@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Mapping
 
 from albert_data.corpus.damage import CountsByInput
 from albert_data.corpus.fields import list_names
 from albert_data.corpus.layout import Advice, advise
+from albert_data.corpus.removed_lines import REMOVALS, RemovedLines
 from albert_data.corpus.sources import advise_names
 from albert_data.escaping import escape_controls
-from albert_data.shards.manifest import DamagedInput, DamagedInputs, Manifest
+from albert_data.shards.manifest import DamagedInput, DamagedInputs, Manifest, RemovedEntry, RemovedLine
 from albert_data.wording import count_of, list_some
 
 _LISTED, _SHOWN, _FIELDS = 20, 3, 8  # inputs in a manifest, inputs in a sentence, fields of an input
@@ -48,6 +50,21 @@ def list_damaged(inputs: CountsByInput) -> DamagedInputs | None:
     if not worst:
         return None
     return DamagedInputs(num_without_documents=num_empty, num_damaged=num_damaged, worst=tuple(worst))
+
+
+def describe_removed(lines: RemovedLines) -> RemovedEntry:
+    """The lines that were removed for one reason, as a manifest has them."""
+    examples = tuple(RemovedLine(text=text, num_lines=count) for text, count in lines.rank())
+    return RemovedEntry(num_lines=lines.num_lines, num_bytes=lines.num_bytes, examples=examples)
+
+
+def list_removed(removed: Mapping[str, RemovedEntry] | None) -> list[str]:
+    """A sentence for each reason: how much was removed, and examples."""
+    return [
+        f"{count_of(entry.num_lines, 'line')} of {entry.num_bytes:,} bytes, {REMOVALS.get(reason, reason)}: "
+        + list_some([escape_controls(repr(one.text)) for one in entry.examples], _SHOWN)
+        for reason, entry in (removed or {}).items()
+    ]
 
 
 def advise_inputs(damaged: DamagedInputs | None, text_field: str | None) -> list[str]:

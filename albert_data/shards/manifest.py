@@ -228,6 +228,23 @@ class DamagedInputs:
     worst: tuple[DamagedInput, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class RemovedLine:
+    """A line that was removed, and how many are like it; they may differ in digits."""
+
+    text: str
+    num_lines: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemovedEntry:
+    """Lines that were removed for one reason, copies of documents included. num_bytes: of their text."""
+
+    num_lines: Count
+    num_bytes: Count
+    examples: tuple[RemovedLine, ...]
+
+
 TOTALS = tuple(field.name for field in dataclasses.fields(Totals))
 
 
@@ -250,6 +267,7 @@ class Manifest(Versions):
     """All that is known about a build.
 
     documents_digest: the sum of the documents' keys, in hexadecimal
+    removed: lines that settings removed, by reason, None where there are none
     splits: by name; SPLITS are the names that are allowed
     digest: `hash_content` of the shards' hashes
     sources: the languages and other names, or a mixture's sources, that the column `source` refers to by index; None
@@ -276,6 +294,7 @@ class Manifest(Versions):
     counts: Counts
     damage: Mapping[str, Count]
     damaged_inputs: DamagedInputs | None = None
+    removed: Mapping[str, RemovedEntry] | None = None
     splits: Annotated[Mapping[str, SplitEntry], SPLITS]
     digest: str
     sources: tuple[str, ...] | None = None

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pyarrow
 
+from albert_data.dedup.repeated_lines import LINE_FILES
 from albert_data.errors import OutputError, StorageError
 from albert_data.files import read_bytes, write_bytes
 from albert_data.jobs.work_folder import WorkFolder
@@ -71,4 +72,4 @@ def sweep(parent: Path) -> None:
 
 
 def _work_folder(parent: Path) -> WorkFolder:
-    return WorkFolder(parent, ".vocab", "`vocab`", {"": (_NAME,)})
+    return WorkFolder(parent, ".vocab", "`vocab`", {"": (_NAME, *LINE_FILES)})

@@ -119,6 +119,7 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
         },
         "unspaced_share": round(report.unspaced_share, 6),
         "damage": report.damage,
+        "removed": {reason: vars(lines) for reason, lines in sorted(report.removed.items())},
         "files": {name: sha256(data).hexdigest() for name, data in files.items()},
     }
     settings[_SEAL] = _seal(settings)

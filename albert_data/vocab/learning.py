@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from albert_data.corpus.tasks import (
     compile_reading,
     read_tasks,
 )
+from albert_data.dedup.sorted_columns import map_u64
 from albert_data.errors import InputError
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, MultiprocessEngine, PreparedJob, explain_disk_error, spans_machines
@@ -36,6 +37,8 @@ from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.sentences.text import find_sentences
 from albert_data.shards.advice import advise_inputs, list_damaged
 from albert_data.storage import find_storage, make_path
+from albert_data.storage.scratch import machine_scratch
+from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.sentencepiece.albert import normalise_text_of
 from albert_data.vocab.alphabet import Alphabet, choose_alphabet, measure_unspaced
 from albert_data.vocab.candidates import lock_folder, sweep, take_candidates, write_candidates
@@ -48,8 +51,10 @@ from albert_data.vocab.counting import (
     RawCounter,
 )
 from albert_data.vocab.folder import claim_folder, save_vocabulary
+from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
 from albert_data.vocab.report import VocabReport
 from albert_data.vocab.sampling import SentenceSample, select_sentences
+from albert_data.vocab.scripts import advise_scripts
 from albert_data.vocab.trainer import TrainerProcess
 from albert_data.vocab.training import TrainedModel, VocabularyTooLarge, train_model
 
@@ -88,10 +93,13 @@ class SampleJob:
     """Reads the documents of a task, and returns the sentences whose hashes are within its limit.
 
     folder: where a file with them is written; None to return the sentences themselves.
+    repeated: the file with the hashes of lines to remove, None to remove none.
     """
 
-    def __init__(self, text: TextConfig, config: VocabConfig, folder: Path | None = None) -> None:
-        self._text, self._config, self._folder = text, config, folder
+    def __init__(
+        self, text: TextConfig, config: VocabConfig, folder: Path | None = None, repeated: Path | None = None
+    ) -> None:
+        self._text, self._config, self._folder, self._repeated = text, config, folder, repeated
 
     def __call__(self, task: SampleTask) -> Candidates:
         damage, config = Damage(strict=self._text.strict), self._config
@@ -100,7 +108,8 @@ class SampleJob:
         sentences: dict[bytes, int] = {}
         num_documents = text_bytes = 0
         for block in task.task.read(damage):
-            for lines in batch_documents(clean_documents(block, task.task.text, damage)):
+            repeated = None if self._repeated is None else map_u64(self._repeated)
+            for lines in batch_documents(clean_documents(block, task.task.text, damage, repeated)):
                 text = find_sentences(lines, task.task.text)
                 if config.normalization != "none":
                     text = normalise_text_of(text)
@@ -174,8 +183,13 @@ def train_vocab(
         is_shared = spans_machines(engine)
         if not is_shared:
             sweep(folder)
-        with lock_folder(folder) if is_shared else nullcontext() as shared:
-            report = learn_vocabulary(found, text, config, engine, progress, shared=shared)
+        check_rereadable(found, text)
+        with lock_folder(folder) if is_shared else nullcontext() as shared, ExitStack() as stack:
+            place = shared
+            if place is None and text.drop_repeated_lines is not None:
+                place = stack.enter_context(machine_scratch())
+            repeated = place and find_repeated_lines(found, text, place, engine, progress)
+            report = learn_vocabulary(found, text, config, engine, progress, shared=shared, repeated=repeated)
             save_vocabulary(folder, report)
     except OSError as error:
         raise explain_disk_error(error) from error
@@ -191,32 +205,35 @@ def learn_vocabulary(
     *,
     shrink: bool = False,
     shared: Path | None = None,
+    repeated: Path | None = None,
 ) -> VocabReport:
     """Sample the sentences of a corpus and train a model on them.
 
     shrink: if the text supports fewer pieces than asked for, train as many as it supports.
     shared: a folder that every machine sees, in which tasks leave their candidates. Without it they are returned.
+    repeated: the file with the hashes of lines to remove, None to remove none.
     Raises InputError for a corpus without documents, TokenizerError if the training fails.
     """
     check_language_field(inputs, text)
     check_reach(inputs, spans_machines=spans_machines(engine))
     progress = progress or NullProgress()
     rule = BertNormalRule(config.cased) if config.model_type == WORDPIECE else None
-    reader = _CorpusReader(inputs, text, config, engine, progress, shared)
+    reader = _CorpusReader(inputs, text, config, engine, progress, shared, repeated)
     corpus = reader.read()
     sentences, characters = corpus.sample.sentences(), CharacterCounts.of(corpus.totals)
     unspaced_share = measure_unspaced(characters)
+    normalise = None if rule is None else rule.normalise
     if rule is not None:
-        alphabet = choose_alphabet(rule.apply(characters), config, rule.normalise)
-    else:
-        alphabet = choose_alphabet(characters, config)
-        if config.dummy_prefix is None:
-            config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST_UNSPACED)
+        characters = rule.apply(characters)
+    elif config.dummy_prefix is None:
+        config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST_UNSPACED)
+    alphabet = choose_alphabet(characters, config, normalise)
     size = sum(map(len, sentences)) / 1e6
     progress.say(
         f"training a {config.model_type} vocabulary of {config.vocab_size:,} pieces on {size:,.1f} MB of sentences"
     )
     trained, config = _train(sentences, config, alphabet, progress, shrink)
+    pieces = Tokenizer(trained.model, "the vocabulary").pieces
     return VocabReport(
         trained=trained,
         config=config,
@@ -225,13 +242,15 @@ def learn_vocabulary(
         num_documents=corpus.num_documents,
         text_bytes=corpus.text_bytes,
         damage=dict(corpus.damage.counts),
+        removed=corpus.damage.removed,
         advice=reader.advise(corpus),
+        scripts=advise_scripts(pieces, characters, config, normalise),
     )
 
 
 @dataclass(frozen=True)
 class _CorpusReader:
-    """Reads a corpus. shared: see `learn_vocabulary`."""
+    """Reads a corpus. shared, repeated: see `learn_vocabulary`."""
 
     inputs: list[Input]
     text: TextConfig
@@ -239,6 +258,7 @@ class _CorpusReader:
     engine: Engine
     progress: Progress
     shared: Path | None
+    repeated: Path | None
 
     def read(self) -> SampledCorpus:
         num_bytes, sample_bytes = count_bytes(self.inputs), self.config.sample_bytes
@@ -254,13 +274,13 @@ class _CorpusReader:
         corpus = SampledCorpus(
             sample=sample, damage=Damage(strict=self.text.strict), totals=np.zeros(NUM_CODES, np.int64)
         )
-        warming = SampleWarming(SampleJob(self.text, self.config), self.text)
+        warming = SampleWarming(SampleJob(self.text, self.config, repeated=self.repeated), self.text)
         compile_with_notice(warming, self.progress)
         places = list_samples(self.inputs)
         if self.shared is not None:
             find_storage(self.shared).make_folder(self.shared)
             places += [str(write_candidates(self.shared, "begin", {}))]  # a file that every machine has to see
-        job = SampleJob(self.text, self.config, self.shared)
+        job = SampleJob(self.text, self.config, self.shared, self.repeated)
         prepared = PreparedJob(job=job, prepare=warming, places=tuple(places))
         self.progress.start("reading", count_bytes(self.inputs))
         # Tasks are made while others run: later ones get a lower limit, since the sample fills.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from albert_data.config import WORDPIECE, VocabConfig
+from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.vocab.alphabet import Alphabet
 from albert_data.vocab.training import TrainedModel
 
@@ -17,7 +18,9 @@ class VocabReport:
     """A trained vocabulary, and what it was learnt from.
 
     unspaced_share: of the corpus' letters, the share in scripts without spaces.
+    removed: lines that settings removed, by reason.
     advice: options that would read the corpus better, a sentence each.
+    scripts: whether rare scripts take many pieces, see `advise_scripts`.
     """
 
     trained: TrainedModel
@@ -27,19 +30,22 @@ class VocabReport:
     num_documents: int
     text_bytes: int
     damage: dict[str, int]
+    removed: dict[str, RemovedLines]
     advice: list[str]
+    scripts: list[str]
 
     def describe_choices(self) -> list[str]:
         """Lines of 80 columns about what the corpus decided: the characters with a piece, and the dummy prefix."""
+        lines = [*_label("characters", self.alphabet.describe()), *_label("scripts", self.scripts)]
         if self.config.model_type == WORDPIECE:
-            return _label("characters", self.alphabet.describe())
+            return lines
         if self.config.dummy_prefix:
             choice, option = "a sentence begins with a space", "--no-dummy-prefix"
         else:
             choice, option = "a sentence begins without a space", "--dummy-prefix"
         share = f"{100 * self.unspaced_share:.3g} % of the letters are in scripts without spaces"
         prefix = f"{choice} ({share}); {option} changes that"
-        return [*_label("characters", self.alphabet.describe()), *_label("prefix", [prefix])]
+        return [*lines, *_label("prefix", [prefix])]
 
 
 def _label(name: str, sentences: list[str]) -> list[str]:

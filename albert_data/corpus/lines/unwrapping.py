@@ -26,13 +26,16 @@ document alone.
    a dash without a space between it and the text of its line, and after a hyphen (`decide_hyphens`). A soft hyphen
    at the end, before a letter or digit, is dropped and its line joined, whatever rules 1, 2 and 4, the indentation and
    the mark of a list say: it marks a broken word.
+6. Page numbers and running heads are removed before rules 3 to 5, by their place and their repetition (section 2).
 
-Four steps: measure the facts of each line, choose how it continues, decide what becomes of hyphens, write the text.
+Five steps: measure the facts of each line, find page furniture, choose how each line continues, decide what becomes of
+hyphens, write the text.
 """
 
 from __future__ import annotations
 
 import secrets
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,7 +71,15 @@ from albert_data.kernels import I64, U64, Pointer, copy_items, helper, item, ker
 from albert_data.utf8 import read_character, step_back
 
 
-def unwrap(data: bytes, ends: np.ndarray, ends_at_blank: bool = False) -> tuple[bytes, np.ndarray] | None:
+class Unwrapped(NamedTuple):
+    """Text with its lines joined, where documents end in it, and the page furniture that was removed, line by line."""
+
+    data: bytes
+    ends: np.ndarray
+    furniture: list[bytes]
+
+
+def unwrap(data: bytes, ends: np.ndarray, ends_at_blank: bool = False) -> Unwrapped | None:
     """Join the lines of wrapped paragraphs; None if a document or line is so long that it must be cut first.
 
     ends: int64, where documents end, each after a line feed; empty if blank lines end them, as they are in the result
@@ -80,10 +91,17 @@ def unwrap(data: bytes, ends: np.ndarray, ends_at_blank: bool = False) -> tuple[
     facts, document_lines, longest_line, longest_document = measure_lines(raw, ends, ends_at_blank, properties)
     if longest_line > MAX_LINE or longest_document > MAX_DOCUMENT:
         return None
-    joins = choose_joins(facts, document_lines)
+    widths = find_widths(facts, document_lines)
+    removed = find_furniture(raw, facts, document_lines, widths, properties, _SEED)
+    furniture = [data[begin:end] for begin, end in facts[removed == FURNITURE, TEXT : END + 1].tolist()]
+    if furniture:
+        is_kept = removed == KEPT
+        document_lines = np.append(0, np.cumsum(is_kept))[document_lines]
+        facts = facts[is_kept]
+    joins = choose_joins(facts, document_lines, widths)
     decide_hyphens(raw, facts, document_lines, joins, properties)
     joined, new_ends = write_paragraphs(raw, facts, document_lines, joins, ends_at_blank)
-    return joined.tobytes(), ends if ends_at_blank else new_ends
+    return Unwrapped(joined.tobytes(), ends if ends_at_blank else new_ends, furniture)
 
 
 # ---- 1. the facts of a line: how wide it is, how it begins and how it ends ----
@@ -118,21 +136,25 @@ UNSPACED_MARK_END, UNSPACED_MARK_START = 4096, 8192  # the last or first charact
 LOWER_FIRST, WORD_FIRST = 16384, 32768  # the first character is a lower-case letter; is a letter or digit
 
 UNICODE_HYPHEN, _SOFT_HYPHEN, _EM_DASH, _HORIZONTAL_BAR = 0x2010, 0xAD, 0x2014, 0x2015
-_IDEOGRAPHIC_SPACE = 0x3000
+_IDEOGRAPHIC_SPACE, _FORM_FEED = 0x3000, 0x0C
 
 
 @helper
 def measure_indent(raw: Pointer, start: int, end: int) -> int:
-    """The columns of white space, at most MAX_INDENT."""
+    """The columns of white space, at most MAX_INDENT; after a form feed, if there is one."""
     at, indent = start, 0
     while at < end:
         code, at = read_character(raw, at)
+        if code == _FORM_FEED:  # it begins a page
+            indent = 0
+            continue
         indent = (indent // 8 + 1) * 8 if code == TAB else indent + (2 if code == _IDEOGRAPHIC_SPACE else 1)
     return min(indent, MAX_INDENT)
 
 
 _NUMERALS = tuple(b"ivxlc")
 _OPEN, _CLOSE = b"()"
+_ZERO = ord("0")
 _MAX_MARKS = 8  # quotes, brackets and dashes that may stand before the first letter
 _LIST_MARKS = tuple(ord(character) for character in "-*+·•‣▪◦‒–—―")
 
@@ -342,7 +364,358 @@ def measure_lines(
     return facts[:row], document_lines[: num_documents + 1], longest_line, longest_document
 
 
-# ---- 2. how each line continues in the next one ----
+# ---- 2. page furniture: page numbers and running heads between the lines of a paragraph ----
+#
+#     ... acquaintance with Miss     The first and the last line are text, with a *break* between: one to four lines
+#                                    that may be furniture, and blank ones. The break interrupts a sentence: the line
+#     - 203 -                        before has no stop and continues in the line after (rules 2 and 3), which begins in
+#     204 BLEAK HOUSE.               lower case and is over half of the width. (In scripts without case: which has no
+#     who came in ...                capital, and no line of the break ends in a stop.)
+#
+# What may be furniture is not full (over 0.8 W in rule 2, without its indentation), or has a gap. It is one of
+# - NUMBERED: its first or last word is a number of one to four digits, or a roman one. Its other words have no letter
+#   in lower case, or are those of three such lines or more ("Page 12"), or there are none;
+# - REPEATED: it has letters, does not begin in lower case, and stands in the document three times or more;
+# - CAPITALS: it has capitals, but no letter in lower case.
+#
+# Numbers of breaks that interrupt are page numbers if they rise, by at most 16 and by at most one in eight lines, if
+# there are three or more, and if half of their pages have 0.8 to 1.25 times the lines of the median. Then these are
+# anchors, and a numbered line is removed if its number lies between those of the anchors around it, and its words are
+# those of a line at an anchor. A repeated line is removed if two of its places, and a fifth of them, interrupt; the
+# first stays if it does not interrupt: it may be the title. Capitals go with others in a break that interrupts.
+
+NUMBERED, REPEATED, CAPITALS = 1, 2, 3
+KEPT, FURNITURE, BLANK_OF_BREAK = 0, 1, 2  # what becomes of a line
+_LEAST_LINES = 24  # of a document with three pages
+_MOST_IN_BREAK = 4
+_LEAST_TIMES, _LEAST_ANCHORS = 3, 3
+_MOST_STEPS, _LEAST_PITCH = 16, 8  # pages between two anchors; lines of a page
+_NUMBERED_WORDS = U64(0x5851F42D4C957F2D)  # words beside a number are counted apart from others
+
+# An int64 row for each line that may be furniture.
+LINE = 0  # in the document
+KIND = 1
+NUMBER = 2  # -1 for none
+SLOT = 3  # of its words in the table of a document
+WORDS, OTHER_WORDS = 4, 5  # hashes: of all its letters and digits; of those beside the number, 0 without one
+CASES = 6  # of the letters beside the number, see _LETTERS
+NUM_MARKS = 7
+
+# An int64 row for each break.
+BEFORE, AFTER = 0, 1  # the lines of text around it
+FIRST, LAST = 2, 3  # the first of its rows above, and the one after the last
+PAGE = 4  # its last number, -1 for none
+INTERRUPTS = 5
+NUM_BREAK_FACTS = 6
+
+_LETTERS = LOWER_LETTER | UPPER_LETTER | ALPHA
+
+_NUMERAL_VALUES = np.zeros(128, np.int64)
+for _numeral, _value in zip("ivxlc", (1, 5, 10, 50, 100), strict=True):
+    _NUMERAL_VALUES[ord(_numeral)] = _NUMERAL_VALUES[ord(_numeral.upper())] = _value
+
+
+@helper
+def read_number(raw: Pointer, at: int, end: int, values: np.ndarray) -> int:
+    """The number that a word is, in digits or a roman one; -1 if it is another word."""
+    number, size = 0, end - at
+    if size > 0 and is_digit(item(raw, at)):
+        while at < end and is_digit(item(raw, at)):
+            number, at = 10 * number + I64(item(raw, at)) - _ZERO, at + 1
+        return number if at == end and size <= 4 else -1
+    last = 0
+    while end > at and is_numeral(item(raw, end - 1)):
+        end -= 1
+        value = values[I64(item(raw, end))]
+        number, last = number + (value if value >= last else -value), max(value, last)
+    return number if at == end and 0 < size <= 12 else -1
+
+
+@helper
+def find_number(raw: Pointer, begin: int, end: int, table: Pointer, values: np.ndarray) -> tuple[int, int, int]:
+    """The number that the first or last word of a line is, and its bytes; -1 if there is none. Digits go first."""
+    first = begin
+    while first < end and I64(item(table, read_character(raw, first)[0])) & WORD_CHARACTER == 0:
+        first = read_character(raw, first)[1]
+    after = first
+    while after < end and I64(item(table, read_character(raw, after)[0])) & WORD_CHARACTER:
+        after = read_character(raw, after)[1]
+    last = end
+    while last > after and I64(item(table, read_character(raw, step_back(raw, last))[0])) & WORD_CHARACTER == 0:
+        last = step_back(raw, last)
+    start = last
+    while start > after and I64(item(table, read_character(raw, step_back(raw, start))[0])) & WORD_CHARACTER:
+        start = step_back(raw, start)
+    number = read_number(raw, first, after, values)
+    other = read_number(raw, start, last, values) if start > after else -1
+    if number >= 0 and (other < 0 or is_digit(item(raw, first)) or not is_digit(item(raw, start))):
+        return number, first, after
+    return other, start, last
+
+
+@helper
+def hash_words(raw: Pointer, begin: int, end: int, number: int, after: int, table: Pointer) -> tuple[U64, int]:
+    """The hash of the letters and digits of a line without those of its number, and the cases of these letters."""
+    hashed, cases, at = FNV_BASIS, 0, begin
+    while at < end:
+        if at == number:
+            at = after
+            continue
+        byte = I64(item(raw, at))
+        if is_letter(byte):  # most characters, so they skip the table
+            hashed, cases, at = (
+                add_byte(hashed, byte),
+                cases | (UPPER_LETTER if is_capital(byte) else LOWER_LETTER),
+                at + 1,
+            )
+            continue
+        code, following = read_character(raw, at)
+        properties = I64(item(table, code))
+        if properties & WORD_CHARACTER:
+            cases |= properties & _LETTERS
+            for i in range(at, following):
+                hashed = add_byte(hashed, I64(item(raw, i)))
+        at = following
+    return hashed, cases
+
+
+@helper
+def is_full(fact: np.ndarray, following: np.ndarray, width: int) -> bool:
+    """Whether the next word would not have fitted into a line without indentation, and there is no gap inside."""
+    if fact[FLAGS] & NOT_PROSE:
+        return False
+    indent = int(fact[INDENT])
+    return 5 * (fact[WIDTH] - indent) > 4 * width or 5 * (reach(fact, following) - indent) > 4 * width
+
+
+@helper
+def list_short_lines(
+    raw: Pointer, facts: np.ndarray, width: int, table: Pointer, values: np.ndarray, marks: np.ndarray
+) -> int:
+    """Write the rows of lines that may be furniture by their length, and return how many there are.
+
+    facts: of the lines of a document
+    """
+    count = 0
+    for i in range(len(facts) - 1):
+        if facts[i, FLAGS] & BLANK or is_full(facts[i], facts[i + 1], width):
+            continue
+        begin, end, row = facts[i, TEXT], facts[i, END], marks[count]
+        number, first, after = find_number(raw, begin, end, table, values)
+        if number < 0 and facts[i, FLAGS] & LOWER:  # the last lines of most paragraphs
+            continue
+        words, cases = hash_words(raw, begin, end, -1, -1, table)
+        others = U64(0)
+        if number >= 0:
+            others, cases = hash_words(raw, begin, end, first, after, table)
+            others ^= _NUMBERED_WORDS
+        row[LINE], row[NUMBER], row[WORDS], row[OTHER_WORDS], row[CASES] = i, number, I64(words), I64(others), cases
+        count += number >= 0 or cases != 0
+    return count
+
+
+@helper
+def count_marks(marks: np.ndarray, seed: np.uint64) -> tuple[np.ndarray, np.ndarray]:
+    """A hash table of the words of all rows, and of those beside numbers: keys and counts."""
+    size = 8
+    while size < 4 * len(marks):  # at most half full
+        size *= 2
+    keys, counts = np.zeros(size, np.uint64), np.zeros(size, np.int64)
+    for row in marks:
+        for column in range(WORDS, CASES):
+            if row[column] != 0:
+                key = U64(row[column]) | U64(1)
+                slot = find_slot(keys, key, seed)
+                keys[slot] = key
+                counts[slot] += 1
+    return keys, counts
+
+
+@helper
+def choose_kinds(facts: np.ndarray, marks: np.ndarray, seed: np.uint64) -> tuple[int, np.ndarray]:
+    """Keep the rows of lines that may be furniture, with their kinds; how many, and how often words occur, by slot."""
+    (keys, counts), num_kept = count_marks(marks, seed), 0
+    for row in marks:
+        cases, has_lower = row[CASES], row[CASES] & LOWER_LETTER != 0
+        slot, kind = find_slot(keys, U64(row[WORDS]) | U64(1), seed), 0
+        if cases and counts[slot] >= _LEAST_TIMES and facts[row[LINE], FLAGS] & LOWER == 0:
+            kind = REPEATED
+        elif row[NUMBER] >= 0:
+            others = find_slot(keys, U64(row[OTHER_WORDS]) | U64(1), seed)
+            if not has_lower or counts[others] >= _LEAST_TIMES:
+                kind, slot = NUMBERED, others
+        if kind == 0 and cases & UPPER_LETTER and not has_lower:
+            kind = CAPITALS
+        if kind:
+            kept = marks[num_kept]
+            kept[:] = row
+            kept[KIND], kept[SLOT], kept[NUMBER] = kind, slot, row[NUMBER] if kind == NUMBERED else -1
+            num_kept += 1
+    return num_kept, counts
+
+
+@helper
+def interrupts(facts: np.ndarray, row: np.ndarray, marks: np.ndarray, width: int) -> bool:
+    """Whether a break stands inside a sentence. row: of the break."""
+    before, after = facts[row[BEFORE]], facts[row[AFTER]]
+    flags = after[FLAGS]
+    if (before[FLAGS] | flags) & NOT_PROSE or before[FLAGS] & STOP or flags & UPPER or 2 * after[WIDTH] <= width:
+        return False
+    if not flags & LOWER:
+        for i in range(row[FIRST], row[LAST]):
+            if facts[marks[i, LINE], FLAGS] & STOP:
+                return False
+    return continues(before, after, width, False, False)
+
+
+@helper
+def find_breaks(facts: np.ndarray, marks: np.ndarray, width: int, breaks: np.ndarray) -> int:
+    """Write the rows of a document's breaks, and return how many there are. marks: of its lines."""
+    count, mark = 0, 0
+    while mark < len(marks):
+        first, line, page, is_break = mark, marks[mark, LINE], -1, False
+        after = line
+        while after < len(facts):
+            if mark < len(marks) and marks[mark, LINE] == after:
+                is_break = is_break or marks[mark, KIND] != CAPITALS
+                page = marks[mark, NUMBER] if marks[mark, NUMBER] >= 0 else page
+                mark += 1
+            elif facts[after, FLAGS] & BLANK == 0:
+                break
+            after += 1
+        before = line - 1
+        while before >= 0 and facts[before, FLAGS] & BLANK:
+            before -= 1
+        if is_break and mark - first <= _MOST_IN_BREAK and before >= 0 and after < len(facts):
+            row = breaks[count]
+            row[BEFORE], row[AFTER], row[FIRST], row[LAST], row[PAGE] = before, after, first, mark, page
+            row[INTERRUPTS] = interrupts(facts, row, marks, width)
+            count += 1
+    return count
+
+
+@helper
+def is_next_page(row: np.ndarray, following: np.ndarray) -> bool:
+    """Whether the number of one break may be that of a page soon after that of another."""
+    steps, num_lines = int(following[PAGE] - row[PAGE]), int(following[BEFORE] - row[BEFORE])
+    return 0 < steps <= _MOST_STEPS and num_lines >= _LEAST_PITCH * steps
+
+
+@helper
+def find_anchors(breaks: np.ndarray) -> np.ndarray:
+    """Which breaks have numbers that are page numbers by each other: int64, ascending; empty if that is not sure."""
+    numbered = np.flatnonzero((breaks[:, INTERRUPTS] > 0) & (breaks[:, PAGE] >= 0))
+    anchors, count = np.empty(len(numbered), np.int64), 0
+    for i in range(len(numbered)):
+        has_next = i + 1 < len(numbered) and is_next_page(breaks[numbered[i]], breaks[numbered[i + 1]])
+        follows = i > 0 and is_next_page(breaks[numbered[i - 1]], breaks[numbered[i]])
+        if (has_next or follows) and (count == 0 or breaks[anchors[count - 1], PAGE] < breaks[numbered[i], PAGE]):
+            anchors[count] = numbered[i]
+            count += 1
+    if count < _LEAST_ANCHORS:
+        return anchors[:0]
+    found = breaks[anchors[:count]]
+    pitches = (found[1:, BEFORE] - found[:-1, BEFORE]) / (found[1:, PAGE] - found[:-1, PAGE])
+    median = np.sort(pitches)[(count - 1) // 2]
+    num_even = np.count_nonzero((pitches >= 0.8 * median) & (pitches <= 1.25 * median))
+    return anchors[:count] if 2 * num_even >= count - 1 else anchors[:0]
+
+
+@helper
+def choose_numbered(marks: np.ndarray, breaks: np.ndarray, anchors: np.ndarray, in_anchors: np.ndarray) -> None:
+    """Take KIND from the numbered lines of breaks that are no page numbers, and from those of other lines.
+
+    in_anchors: scratch, zeros, a slot for each words
+    """
+    for anchor in anchors:
+        for i in range(breaks[anchor, FIRST], breaks[anchor, LAST]):
+            in_anchors[marks[i, SLOT]] = 1
+    following = 0
+    for number in range(len(breaks)):
+        while following < len(anchors) and anchors[following] < number:
+            following += 1
+        for i in range(breaks[number, FIRST], breaks[number, LAST]):
+            if marks[i, KIND] != NUMBERED:
+                continue
+            page, is_page = marks[i, NUMBER], len(anchors) > 0 and in_anchors[marks[i, SLOT]] > 0
+            if is_page:
+                after = breaks[anchors[min(following, len(anchors) - 1)], PAGE]
+                before = breaks[anchors[max(following - 1, 0)], PAGE]
+                low = before if following > 0 else after - _MOST_STEPS
+                high = after if following < len(anchors) else before + _MOST_STEPS
+                is_page = low <= page <= high
+            marks[i, KIND] = NUMBERED if is_page else 0
+
+
+@helper
+def choose_repeated(marks: np.ndarray, breaks: np.ndarray, counts: np.ndarray) -> None:
+    """Take KIND from the repeated lines of breaks that are no running heads. counts: of each slot, in the document."""
+    num_interrupting, is_seen = np.zeros_like(counts), np.zeros_like(counts)
+    for row in breaks:
+        for i in range(row[FIRST], row[LAST]):
+            num_interrupting[marks[i, SLOT]] += row[INTERRUPTS] * (marks[i, KIND] == REPEATED)
+    for row in breaks:
+        for i in range(row[FIRST], row[LAST]):
+            slot = marks[i, SLOT]
+            if marks[i, KIND] == REPEATED:
+                is_head = num_interrupting[slot] >= 2 and 5 * num_interrupting[slot] >= counts[slot]
+                marks[i, KIND] = REPEATED if is_head and (is_seen[slot] or row[INTERRUPTS]) else 0
+                is_seen[slot] = 1
+
+
+@helper
+def remove_break(facts: np.ndarray, marks: np.ndarray, row: np.ndarray, width: int, removed: np.ndarray) -> None:
+    """Write what becomes of the lines of a break. Its blank lines go with it if the paragraph continues after it."""
+    num_removed = 0
+    for i in range(row[FIRST], row[LAST]):
+        num_removed += marks[i, KIND] in (NUMBERED, REPEATED)
+    takes_capitals = num_removed > 0 and row[INTERRUPTS] > 0
+    for i in range(row[FIRST], row[LAST]):
+        if marks[i, KIND] in (NUMBERED, REPEATED) or takes_capitals and marks[i, KIND] == CAPITALS:
+            removed[marks[i, LINE]] = FURNITURE
+    before, after = facts[row[BEFORE]], facts[row[AFTER]]
+    if before[FLAGS] & STOP or not continues(before, after, width, False, False):
+        return
+    for i in range(row[BEFORE] + 1, row[AFTER]):
+        if facts[i, FLAGS] & BLANK == 0 and removed[i] != FURNITURE:
+            return
+    for i in range(row[BEFORE] + 1, row[AFTER]):
+        removed[i] = FURNITURE if removed[i] == FURNITURE else BLANK_OF_BREAK
+
+
+@kernel
+def find_furniture(
+    raw: np.ndarray,
+    facts: np.ndarray,
+    document_lines: np.ndarray,
+    widths: np.ndarray,
+    properties: np.ndarray,
+    seed: np.uint64,
+) -> np.ndarray:
+    """What becomes of each line: uint8, KEPT, FURNITURE or BLANK_OF_BREAK.
+
+    widths: of documents; seed: see `find_slot`
+    """
+    removed = np.zeros(len(facts), np.uint8)
+    source, table, values = pointer(raw), pointer(properties), _NUMERAL_VALUES
+    for document in range(len(widths)):
+        begin, end, width = document_lines[document], document_lines[document + 1], widths[document]
+        if width == 0 or end - begin < _LEAST_LINES:
+            continue
+        lines, marks = facts[begin:end], np.zeros((end - begin, NUM_MARKS), np.int64)
+        marks = marks[: list_short_lines(source, lines, width, table, values, marks)]
+        num_marks, counts = choose_kinds(lines, marks, seed)
+        marks = marks[:num_marks]
+        breaks = np.zeros((num_marks, NUM_BREAK_FACTS), np.int64)
+        breaks = breaks[: find_breaks(lines, marks, width, breaks)]
+        choose_numbered(marks, breaks, find_anchors(breaks), np.zeros_like(counts))
+        choose_repeated(marks, breaks, counts)
+        for row in breaks:
+            remove_break(lines, marks, row, width, removed[begin:end])
+    return removed
+
+
+# ---- 3. how each line continues in the next one ----
 
 _LONGEST = 160  # columns of a line that a program has wrapped
 _LEAST_WIDTH, _USUAL_WIDTH = 32, 60
@@ -465,13 +838,21 @@ def choose_join(flags: int, after: int) -> int:
 
 
 @kernel
-def choose_joins(facts: np.ndarray, document_lines: np.ndarray) -> np.ndarray:
-    """How each line continues in the next one: uint8, ENDS, WITH_SPACE and so on."""
+def find_widths(facts: np.ndarray, document_lines: np.ndarray) -> np.ndarray:
+    """The width that each document is wrapped at: int64, 0 if it does not look wrapped."""
+    counts, widths = np.zeros(_LONGEST + 1, np.int64), np.zeros(len(document_lines) - 1, np.int64)
+    for document in range(len(widths)):
+        widths[document] = find_width(facts, document_lines[document], document_lines[document + 1], counts)
+    return widths
+
+
+@kernel
+def choose_joins(facts: np.ndarray, document_lines: np.ndarray, widths: np.ndarray) -> np.ndarray:
+    """How each line continues in the next one: uint8, ENDS, WITH_SPACE and so on. widths: see `find_widths`."""
     joins = np.zeros(len(facts), np.uint8)
-    counts = np.zeros(_LONGEST + 1, np.int64)
     for document in range(len(document_lines) - 1):
         i, end = document_lines[document], document_lines[document + 1]
-        width, by_indent = find_width(facts, i, end, counts), indents_paragraphs(facts, i, end)
+        width, by_indent = widths[document], indents_paragraphs(facts, i, end)
         while i < end:
             block_end = i
             while block_end < end and facts[block_end, FLAGS] & BLANK == 0:
@@ -492,7 +873,7 @@ def choose_joins(facts: np.ndarray, document_lines: np.ndarray) -> np.ndarray:
     return joins
 
 
-# ---- 3. hyphens at the ends of lines: dropped in a broken word, kept in a compound ----
+# ---- 4. hyphens at the ends of lines: dropped in a broken word, kept in a compound ----
 #
 #     ... of an ex-        The break has two halves, the head "ex" and the tail "ample", and two possible words:
 #     ample that ...       joined, "example", and hyphenated, "ex-ample". The other lines of the document decide.
@@ -687,7 +1068,7 @@ def decide_breaks(
     return joins
 
 
-# ---- 4. the text with its lines joined ----
+# ---- 5. the text with its lines joined ----
 
 
 @kernel

@@ -22,6 +22,7 @@ from albert_data.escaping import escape_controls, name_as_text
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.guesses import check_lengths, check_random, check_surface
 from albert_data.inspect.audit.overlap import Overlap, find_overlap
+from albert_data.inspect.audit.row_texts import check_texts
 from albert_data.inspect.audit.rows import WINDOW, Subject, choose_documents, gather_subject, gather_windows
 from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule
 from albert_data.inspect.decoding import find_byte_pieces
@@ -321,6 +322,7 @@ def _check_text(subject: Subject) -> Iterator[Check]:
     largest = int(np.argmax(lens))
     key = f"{int(subject.documents[largest]):016x}"
     yield _check_share(rules.LARGEST_DOCUMENT, int(lens[largest]), total, "token", document_key=key)
+    yield from check_texts(subject)
 
 
 def _check_files(subject: Subject, corpus: CorpusFiles | None) -> Iterator[Check]:

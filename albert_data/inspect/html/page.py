@@ -41,7 +41,7 @@ from albert_data.report.page import (
     render_table,
     render_tiles,
 )
-from albert_data.shards.advice import describe_losses
+from albert_data.shards.advice import describe_losses, list_removed
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Example, Shards
 from albert_data.storage import find_storage, make_path
@@ -119,6 +119,8 @@ def _render_figures(report: ShardReport) -> Iterator[str]:
     damage = ([REASONS.get(reason, reason), f"{count:,}"] for reason, count in sorted(manifest.damage.items()))
     table = render_table(["what was dropped or repaired", "number"], damage)
     yield table if manifest.damage else "<p>No document was dropped or repaired.</p>"
+    if removed := list_removed(manifest.removed):
+        yield render_table(["lines that were removed"], ([line] for line in removed), kind="prose")
     if damaged := manifest.damaged_inputs:
         inputs = ([item.path, f"{item.num_documents:,}", describe_losses(item)] for item in damaged.worst)
         yield render_table([describe_damaged(damaged), "documents", "damage"], inputs, kind="prose")

@@ -1,0 +1,84 @@
+"""Lines that were removed from documents: how many, for which reason, and some of them.
+
+Examples are those with the least hashes, where runs of digits count as one digit, so that page numbers are one example.
+So they depend on the removed lines alone, and each has its exact count: a line among the least of a whole corpus is
+among the least of every part that has it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from xxhash import xxh3_64_intdigest
+
+PAGE_FURNITURE, REPEATED_LINES = "page_furniture", "repeated_lines"
+REMOVALS = {
+    PAGE_FURNITURE: "page numbers and running heads, removed by --unwrap",
+    REPEATED_LINES: "in many documents, removed by --drop-repeated-lines",
+}
+_KEPT = 20
+_SHOWN_BYTES = 160
+_DIGITS = re.compile(rb"[0-9]+")
+
+
+@dataclass(kw_only=True)
+class RemovedLines:
+    """Lines removed for one reason.
+
+    num_bytes: of canonical text, without line feeds
+    examples: the least text of each example, and how many lines are like it
+    """
+
+    num_lines: int = 0
+    num_bytes: int = 0
+    examples: dict[str, int] = field(default_factory=dict)
+
+    def add(self, lines: Iterable[bytes]) -> None:
+        """Count lines of valid UTF-8."""
+        counts = Counter(lines)
+        self.num_lines += counts.total()
+        for line, count in counts.items():
+            text = " ".join(line.decode().split()).encode()
+            self.num_bytes += len(text) * count
+            self._add_example(text[:_SHOWN_BYTES].decode(errors="ignore").strip(), count)
+        self._drop_others()
+
+    def merge(self, other: RemovedLines) -> None:
+        self.num_lines += other.num_lines
+        self.num_bytes += other.num_bytes
+        for text, count in other.examples.items():
+            self._add_example(text, count)
+        self._drop_others()
+
+    def rank(self) -> list[tuple[str, int]]:
+        """The examples, the most frequent first."""
+        return sorted(self.examples.items(), key=lambda item: (-item[1], item[0]))
+
+    def _add_example(self, text: str, count: int) -> None:
+        self.examples[text] = self.examples.get(text, 0) + count
+
+    def _drop_others(self) -> None:
+        """Make one example of each group of lines that differ in digits alone, and keep those with the least hashes."""
+        groups: dict[bytes, tuple[str, int]] = {}
+        for text, count in self.examples.items():
+            form = _DIGITS.sub(b"0", text.encode())
+            least, total = groups.get(form, (text, 0))
+            groups[form] = min(least, text), total + count
+        kept = heapq.nsmallest(_KEPT, groups, key=lambda form: (xxh3_64_intdigest(form), form))
+        self.examples = dict(map(groups.__getitem__, sorted(kept)))
+
+
+def merge_removed(mine: dict[str, RemovedLines], others: Mapping[str, RemovedLines]) -> None:
+    """Add the counts of other parts of a corpus."""
+    for reason, lines in others.items():
+        mine.setdefault(reason, RemovedLines()).merge(lines)
+
+
+def removed_from_dict(values: Mapping[str, Mapping[str, Any]]) -> dict[str, RemovedLines]:
+    """What a receipt in JSON holds."""
+    return {reason: RemovedLines(**lines) for reason, lines in values.items()}

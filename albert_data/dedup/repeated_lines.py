@@ -1,0 +1,119 @@
+"""Find the lines that stand in many documents, by sorting on the disk.
+
+A task writes the hash of each of its lines with the key of its document, sorted. These files are merged, and a line is
+repeated if it has enough distinct documents. So equal documents count once, and the result depends on the set of
+documents alone. A file holds no more documents of a line than are asked for, so no merge takes more of one line.
+
+    NAME-000.lines      sorted columns: hash of a line, key of a document
+    repeated.hashes     uint64, ascending: 0, then the hashes of repeated lines
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from albert_data.config import TextConfig
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import clean_documents
+from albert_data.corpus.inputs import Input
+from albert_data.corpus.lines.repetition import hash_lines
+from albert_data.corpus.tasks import ReadTask, read_tasks
+from albert_data.data import Lines
+from albert_data.dedup.sorted_columns import (
+    ROWS_AT_ONCE,
+    SortedFile,
+    map_u64,
+    merge_columns,
+    sort_columns,
+    write_columns,
+)
+from albert_data.storage import find_storage
+from albert_data.storage.scratch import machine_scratch
+
+LINE_FILES = ("*.lines", "*.hashes")
+_NAME = "repeated.hashes"
+
+
+class LineJob:
+    """Writes the lines of a task with their documents, as they are before any line is removed or joined.
+
+    least: documents that a repeated line has
+    folder: where the files are written
+    """
+
+    def __init__(self, strict: bool, least: int, folder: Path) -> None:
+        self._strict, self._least, self._folder = strict, least, folder
+
+    def __call__(self, task: ReadTask) -> list[SortedFile]:
+        text = dataclasses.replace(task.text, unwrap=False, drop_repeated_lines=None)
+        damage, files, held = Damage(strict=self._strict), list[SortedFile](), np.zeros((2, 0), np.uint64)
+        for block in task.read(damage):
+            found = self._keep_least(list_lines(clean_documents(block, text, damage)))
+            held = np.concatenate([held, found], axis=1)
+            if held.shape[1] >= ROWS_AT_ONCE:
+                files.append(self._write(task, len(files), held))
+                held = held[:, :0]
+        return [*files, self._write(task, len(files), held)] if held.size else files
+
+    def _write(self, task: ReadTask, number: int, columns: np.ndarray) -> SortedFile:
+        return write_columns(self._folder, f"{task.name}-{number:03d}.lines", self._keep_least(columns))
+
+    def _keep_least(self, columns: np.ndarray) -> np.ndarray:
+        """Sorted and distinct rows, of each line those of its first documents."""
+        columns = drop_equal(sort_columns(columns))
+        return columns[:, rank_inside(columns[0]) < self._least]
+
+
+def list_lines(lines: Lines) -> np.ndarray:
+    """The hash of each line and the key of its document: uint64 [2, lines]."""
+    _, hashes = hash_lines(lines.utf8)
+    return np.stack([hashes, np.repeat(lines.document_keys, np.diff(lines.document_offsets))])
+
+
+def drop_equal(columns: np.ndarray) -> np.ndarray:
+    """Sorted rows without those that equal the one before."""
+    is_new = np.append(True, (columns[:, 1:] != columns[:, :-1]).any(axis=0))[: columns.shape[1]]
+    return columns[:, is_new]
+
+
+def rank_inside(values: np.ndarray) -> np.ndarray:
+    """The number of each of some sorted values among its equals, from 0 on: int64."""
+    begins = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
+    return np.arange(len(values)) - np.repeat(begins, np.diff(begins, append=len(values)))
+
+
+def write_repeated(folder: Path, files: Iterable[SortedFile], least: int) -> Path:
+    """Merge what all tasks wrote, remove it, and write the hashes of repeated lines. Returns the path of these."""
+    files, storage, path = sorted(files), find_storage(folder), find_place(folder)
+    with storage.create(path) as out:
+        out.write(np.zeros(1, np.uint64).data)  # no hash of a line: an empty file can't be mapped
+        for hashes in _merge(folder, files, least):
+            out.write(hashes.data)
+    for file in files:
+        storage.remove(folder / file.name)
+    return path
+
+
+def _merge(folder: Path, files: list[SortedFile], least: int) -> Iterator[np.ndarray]:
+    for columns in merge_columns(folder, files):
+        hashes = drop_equal(columns[:2])[0]
+        yield np.ascontiguousarray(hashes[rank_inside(hashes) == least - 1])
+
+
+def find_place(folder: Path) -> Path:
+    """The path of the hashes in a folder."""
+    return folder / _NAME
+
+
+def count_here(inputs: list[Input], text: TextConfig) -> np.ndarray | None:
+    """The hashes of repeated lines, found in this process as a build finds them; None if the settings remove none."""
+    if text.drop_repeated_lines is None:
+        return None
+    with machine_scratch() as folder:
+        job = LineJob(False, text.drop_repeated_lines, folder)
+        files = [file for task in read_tasks(inputs, text, Damage()) for file in job(task)]
+        return map_u64(write_repeated(folder, files, text.drop_repeated_lines)).copy()

@@ -1,0 +1,210 @@
+"""`--drop-repeated-lines N` removes the lines of N documents, and the rest is built as if they never stood there."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import build_fixtures as fixtures
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert_data.cli.main import run as run_command
+from albert_data.config import TextConfig, VocabConfig
+from albert_data.corpus.blocks import Block
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import clean_documents
+from albert_data.corpus.inputs import find_inputs
+from albert_data.corpus.lines.repetition import drop_lines, hash_lines
+from albert_data.corpus.mixtures import find_sources
+from albert_data.corpus.tasks import ReadTask
+from albert_data.dedup import repeated_lines
+from albert_data.dedup.repeated_lines import LineJob, write_repeated
+from albert_data.dedup.sorted_columns import map_u64
+from albert_data.errors import AlbertDataError, ConfigError
+from albert_data.inspect.input_files import read_corpus
+from albert_data.jobs.engine import MultiprocessEngine
+from albert_data.pipeline.benchmarks import write_benchmarks
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.vocab.learning import train_vocab
+
+FOOTERS = ["All rights reserved.", "Page 7 of 12", "Page 13 of 12", "See also: other pages"]
+any_line = st.sampled_from(["a", "b 1", "b  22", "b\u30003", "c", "", " ", "\u2003a", "1", "22", "é 5 5", "d" * 9])
+any_document = st.lists(any_line, min_size=1, max_size=6).map("\n".join)
+
+
+def fold(line: str) -> str:
+    return re.sub("[0-9]+", "0", " ".join(line.split()))
+
+
+def drop(documents: list[str], least: int) -> list[str]:
+    """The documents without repeated lines, slowly."""
+    distinct = {"\n".join(" ".join(line.split()) for line in text.split("\n") if line.strip()) for text in documents}
+    counts = Counter(form for text in distinct for form in {fold(line) for line in text.split("\n")} if form)
+    return ["\n".join(line for line in text.split("\n") if counts[fold(line)] < least) for text in documents]
+
+
+def clean(documents: list[str], repeated: np.ndarray | None = None) -> list[int]:
+    """The keys of documents."""
+    return clean_documents(block_of(documents), TextConfig(), Damage(), repeated).document_keys.tolist()
+
+
+def block_of(documents: list[str]) -> Block:
+    return Block(data=fixtures.to_jsonl(documents), format="jsonl", path="in", start=0)
+
+
+@given(st.lists(st.lists(any_document, min_size=1, max_size=6), min_size=1, max_size=4), st.integers(2, 4))
+def test_lines_of_enough_distinct_documents_are_removed_however_these_are_read(tasks: list[list[str]], least: int):
+    documents = [text for task in tasks for text in task]
+    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repeated_lines, "ROWS_AT_ONCE", 3)
+        job, folder = LineJob(True, least, Path(name)), Path(name)
+        found = [job(ReadTask(name=f"t{i}", block=block_of(task))) for i, task in enumerate(tasks)]
+        path = write_repeated(folder, [file for files in found for file in files], least)
+        assert list(folder.iterdir()) == [path]
+        repeated = map_u64(path).copy()
+    assert clean(documents, repeated) == clean(drop(documents, least))
+    assert clean(documents[::-1], repeated) == clean(drop(documents, least)[::-1])
+
+
+@given(st.lists(any_document, min_size=1, max_size=5), st.sets(any_line))
+def test_only_whole_lines_of_a_document_are_removed(documents: list[str], lines: set[str]):
+    data = "".join(f"{text}\n" for text in documents).encode()
+    ends = np.cumsum([len(text.encode()) + 1 for text in documents])
+    _, hashes = hash_lines(np.frombuffer("\n".join(sorted(lines)).encode(), np.uint8))
+    repeated = np.unique(np.append(np.zeros(1, np.uint64), hashes))
+    left, new_ends, dropped = drop_lines(data, ends, repeated)
+    forms = {fold(line) for line in lines if line.strip()}
+    kept = [[line for line in text.split("\n") if fold(line) not in forms] for text in documents]
+    found = [part.tobytes().decode() for part in np.split(np.frombuffer(left, np.uint8), new_ends[:-1])]
+    assert found == ["".join(f"{line}\n" for line in text) or "\n" for text in kept]
+    assert [line.decode().rstrip("\n") for line in dropped] == [
+        line for text in documents for line in text.split("\n") if fold(line) in forms
+    ]
+
+
+# ---- builds ----
+
+
+def with_footers(documents: list[str]) -> list[str]:
+    return [f"{text}\n{FOOTERS[i % 2]}\n{FOOTERS[2 + i % 2]}" for i, text in enumerate(documents)]
+
+
+FULL = with_footers(fixtures.make_documents(60, seed=4))
+DOCUMENTS = [text for text in drop(FULL, 10) if text.strip()]
+
+
+@pytest.fixture
+def plain(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The digest of a build of the text without the lines. Tasks are small."""
+    fixtures.make_tasks_small(monkeypatch, 1 << 12)
+    (tmp_path / "plain.jsonl").write_bytes(fixtures.to_jsonl(DOCUMENTS))
+    return str(fixtures.run_build(tmp_path / "plain.jsonl", tmp_path / "plain", tokenizer).manifest.digest)
+
+
+@pytest.mark.parametrize("layout", ["mixed", "jsonl", "txt"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_build_is_that_of_the_text_without_the_lines(
+    layout: str, workers: int, plain: str, tmp_path: Path, tokenizer: Tokenizer
+):
+    engine = MultiprocessEngine(workers) if workers else fixtures.InlineEngine()
+    fixtures.write_corpus(tmp_path / "in", FULL, layout, random.Random(1))
+    made = fixtures.run_build(tmp_path / "in", tmp_path / "out", tokenizer, engine, drop_repeated_lines=10).manifest
+    assert made.digest == plain
+    assert made.removed is not None
+    entry = made.removed["repeated_lines"]
+    lines = Counter(line for text in FULL for line in text.split("\n") if line.strip())
+    lines -= Counter(line for text in DOCUMENTS for line in text.split("\n"))
+    assert (entry.num_lines, entry.num_bytes) == (lines.total(), sum(map(len, lines.elements())))
+    assert {one.text: one.num_lines for one in entry.examples} == {
+        min(like): sum(lines[line] for line in like)
+        for like in ([line for line in lines if fold(line) == form] for form in map(fold, lines))
+    }
+    assert not (tmp_path / "out" / ".build").exists()
+
+
+class KilledEngine(fixtures.InlineEngine):
+    """Ends after a number of results, whatever they are of, and remembers what jobs it ran."""
+
+    def __init__(self, results: int) -> None:
+        self.left, self.jobs = results, list[str]()
+
+    def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        self.jobs.append(type(getattr(job, "job", job)).__name__)
+        for found in super().run(job, tasks):
+            if self.left == 0:
+                raise KeyboardInterrupt
+            self.left -= 1
+            yield found
+
+
+@pytest.mark.parametrize("results", [1, 12])
+def test_a_killed_build_resumes_and_counts_no_lines_again(
+    results: int, plain: str, tmp_path: Path, tokenizer: Tokenizer
+):
+    fixtures.write_corpus(tmp_path / "in", FULL, "jsonl", random.Random(1))
+    with pytest.raises(KeyboardInterrupt):
+        fixtures.run_build(tmp_path / "in", tmp_path / "out", tokenizer, KilledEngine(results), drop_repeated_lines=10)
+    has_counted = (tmp_path / "out/.build/lines/repeated.hashes").exists()
+    engine = KilledEngine(-1)
+    made = fixtures.run_build(tmp_path / "in", tmp_path / "out", tokenizer, engine, drop_repeated_lines=10).manifest
+    assert made.digest == plain
+    assert ("LineJob" in engine.jobs) != has_counted
+    assert has_counted == (results > 1)
+
+
+def test_a_vocabulary_is_that_of_the_text_without_the_lines(tmp_path: Path):
+    for name, documents in (("plain", DOCUMENTS), ("full", FULL)):
+        (tmp_path / f"{name}.jsonl").write_bytes(fixtures.to_jsonl(documents))
+        text = TextConfig(drop_repeated_lines=10 if name == "full" else None)
+        train_vocab(
+            tmp_path / f"{name}.jsonl", tmp_path / name, config=VocabConfig(vocab_size=150), text=text, workers=1
+        )
+    assert (tmp_path / "full/spiece.model").read_bytes() == (tmp_path / "plain/spiece.model").read_bytes()
+    assert '"repeated_lines"' in (tmp_path / "full/vocab.json").read_text()
+
+
+def test_a_corpus_given_to_inspect_has_the_documents_of_its_build(tmp_path: Path):
+    for name, documents in (("plain", DOCUMENTS), ("full", FULL)):
+        (tmp_path / f"{name}.jsonl").write_bytes(fixtures.to_jsonl(documents))
+    full = read_corpus(find_inputs([str(tmp_path / "full.jsonl")]), TextConfig(drop_repeated_lines=10))
+    assert full.keys.tolist() == read_corpus(find_inputs([str(tmp_path / "plain.jsonl")]), TextConfig()).keys.tolist()
+
+
+def test_a_benchmark_is_compared_without_the_lines(tmp_path: Path):
+    footer, text = " ".join(f"word{i}" for i in range(20)), " ".join(f"other{i}" for i in range(20))
+    (tmp_path / "mix.toml").write_text('[[source]]\nname = "b"\npaths = "b.txt"\nweight = 0\n')
+    repeated = np.unique(np.append(np.zeros(1, np.uint64), hash_lines(np.frombuffer(footer.encode(), np.uint8))[1]))
+    found = []
+    for lines in ([text, footer], [text]):
+        (tmp_path / "b.txt").write_text("\n".join(lines))
+        inputs = find_sources(str(tmp_path / "mix.toml"), None, TextConfig())
+        path = write_benchmarks(tmp_path, inputs, TextConfig(), repeated)
+        assert path is not None
+        found.append(path.read_bytes())
+    assert found[0] == found[1] != b""
+
+
+@pytest.mark.parametrize("command", ["build", "vocab"])
+def test_stdin_is_refused_with_the_way_out(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    fixtures.set_stdin(monkeypatch, b"Some text.\n")
+    assert run_command([command, "-", "--drop-repeated-lines", "5", "-o", str(tmp_path / "out")]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "Error: --drop-repeated-lines reads the corpus twice, and stdin can be read only once; write it to a file, and "
+        "give that"
+    )
+
+
+def test_a_line_of_one_document_is_no_repetition():
+    with pytest.raises(ConfigError, match="drop_repeated_lines is 1; allowed are 2 to"):
+        TextConfig(drop_repeated_lines=1)
+    assert issubclass(ConfigError, AlbertDataError)
