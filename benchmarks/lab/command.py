@@ -78,9 +78,8 @@ def lab(tables: tuple[str, ...], output: Path, seeds: int | None, jobs: int, pre
         laboratory.stop()
         sys.exit(128 + number)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, end)
+    handled = [one for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]
+    before = [signal.signal(number, end) for number in handled]
     try:
         laboratory.run(chosen, seeds)
     finally:  # what was interrupted shows the figures so far
@@ -88,4 +87,6 @@ def lab(tables: tuple[str, ...], output: Path, seeds: int | None, jobs: int, pre
         counts = {name: max(laboratory.count_seeds(table), asked.get(name, 0)) for name, table in every.items()}
         page = write_page(laboratory, [(every[name], count) for name, count in counts.items() if count])
         write_output(output / PAGE, page.encode())
+        for number, handler in zip(handled, before, strict=True):
+            signal.signal(number, handler)
     click.echo(f"{output / PAGE}")
