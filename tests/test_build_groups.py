@@ -128,6 +128,22 @@ BOOKS += [(text, "book 20") for text, _ in BOOKS[:12]]
 
 
 @pytest.mark.parametrize("fraction", [1e-9, 0.3])
+@pytest.mark.parametrize("seed", range(4))
+def test_copies_of_a_near_duplicate_in_several_groups_are_counted_as_copies(
+    seed: int, fraction: float, tmp_path: Path, tokenizer: Tokenizer
+):
+    similar = [(f"{text}\nRead by me.", group) for text, group in BOOKS[:30]]
+    records = [*BOOKS, *similar, *((text, f"other {number % 3}") for number, (text, _) in enumerate(BOOKS[:30]))]
+    names = write(tmp_path / "in", records, seed)
+    report = run(names, tmp_path / "out", tokenizer, validation_fraction=fraction, drop_near_duplicates=True, seed=seed)
+    counts, kept = report.manifest.counts, set().union(*keys_of(tmp_path / "out"))
+    keys = {fixtures.document_key(text) for text, _ in records}
+    assert counts.near_duplicate_documents == len(keys) - len(kept) > 20
+    assert counts.duplicate_documents == len(records) - len(keys)
+    assert report.manifest.documents_digest == f"{sum(kept) % 2**64:016x}"
+
+
+@pytest.mark.parametrize("fraction", [1e-9, 0.3])
 def test_layout_order_workers_and_kills_change_no_byte(fraction: float, tmp_path: Path, tokenizer: Tokenizer):
     run(write(tmp_path / "a", BOOKS), tmp_path / "out", tokenizer, validation_fraction=fraction)
     wanted = digest_shards(tmp_path / "out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,6 +23,14 @@ from albert_data.dedup.signatures import Bands, choose_bands, make_signatures
 from albert_data.dedup.sorted_columns import merge_columns, write_columns
 from albert_data.dedup.staying import MOST_STAYING, BucketedDocuments, Buckets, HashSet, choose_staying
 from albert_data.errors import OutputError
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_rows_of_a_file() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_columns, "_ROWS_OF_FILE", 1)
+        yield
+
 
 # ---- shingles ----
 

@@ -5,7 +5,7 @@ that of the first source stays, then the longest, then the one with the least ke
 is similar to one that stays, and the result depends on the set of documents alone.
 
 1. All bands are merged by their hashes: documents with an equal hash form a bucket. Copies of a text are one document.
-2. Buckets with the same documents, which most pairs of similar documents have many of, become one.
+2. Buckets with the same documents become one: two similar documents mostly share many.
 3. Documents in buckets are read in the order of their ranks, and compared exactly with those that stayed (staying.py).
 
 Steps 1 and 2 sort on the disk. What is held for step 3 is a few numbers for each document in a bucket that stays.

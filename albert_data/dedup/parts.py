@@ -1,6 +1,6 @@
 """What map tasks write of each document, so that similar ones can be found when all are known.
 
-A task writes parts of about 131,072 documents, each of them three files:
+A task writes a part, or several of about 131,072 documents, each of them three files:
 
     NAME.signed      uint64: the columns of `SignedDocuments`, one after another
     NAME.bands       sorted columns: the hash of a band, and which of the documents it is of
@@ -25,7 +25,7 @@ from albert_data.storage import find_storage, is_remote
 
 PART_DOCUMENTS = 1 << 17
 SHINGLE_BYTES = 4
-_LENGTH_BITS = 48  # of a rank
+_MOST_BYTES = (1 << 24) - 1  # of a document; none is longer than 4 MiB (corpus/lines/long_documents.py)
 
 
 class SignedPart(NamedTuple):
@@ -47,8 +47,8 @@ class SignedPart(NamedTuple):
 class SignedDocuments(NamedTuple):
     """Documents of a part: uint64 [N] each.
 
-    ranks: of two similar documents, that of the lower rank stays: the place of its source << 48, plus what is lower
-        for longer texts
+    ranks: of two similar documents, that of the lower rank stays: 16 bits of the place of its source, 24 that are lower
+        for longer texts, and the upper 24 of the key
     begins, counts: of its shingles in the part
     source_codes: see `Lines`; tokens: of its text
     """
@@ -59,6 +59,14 @@ class SignedDocuments(NamedTuple):
     counts: np.ndarray
     source_codes: np.ndarray
     tokens: np.ndarray
+
+
+def rank_documents(place: int, sizes: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """The ranks of documents of one source: uint64. sizes: int64, bytes of text."""
+    assert sizes.max(initial=0) <= _MOST_BYTES, "a longer document is cut"
+    lengths = (np.uint64(place) << np.uint64(24)) + (_MOST_BYTES - sizes).astype(np.uint64)
+    ranks: np.ndarray = lengths << np.uint64(24) | keys >> np.uint64(40)
+    return ranks
 
 
 class PartWriter:
@@ -85,7 +93,7 @@ class PartWriter:
         shingles, offsets = hash_shingles(lines.utf8, bounds)
         columns = SignedDocuments(
             keys=lines.document_keys,
-            ranks=np.uint64(self._place + 1 << _LENGTH_BITS) - np.diff(bounds).astype(np.uint64),
+            ranks=rank_documents(self._place, np.diff(bounds), lines.document_keys),
             begins=(offsets[:-1] + self._num_shingles).astype(np.uint64),
             counts=np.diff(offsets).astype(np.uint64),
             source_codes=np.broadcast_to(0 if source_codes is None else source_codes, len(tokens)).astype(np.uint64),

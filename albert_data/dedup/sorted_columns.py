@@ -1,4 +1,4 @@
-"""Sorting on the disk: files of sorted columns, and their merge in bounded memory.
+"""Sorting on the disk: files of sorted columns, and their merge, a range at a time.
 
 A file holds uint64 columns, one after another, whose rows are sorted by the first column, and where that is equal by
 the next ones. Several files are merged a range of the first column after another.
@@ -20,6 +20,7 @@ from albert_data.storage import find_storage
 
 ROWS_AT_ONCE = 1 << 19
 _SAMPLES = 64  # of each range: by them its bounds are chosen
+_ROWS_OF_FILE = 512  # in a range, on average at least
 _U64_BYTES = 8
 
 
@@ -71,10 +72,13 @@ def merge_columns(folder: Path, files: Sequence[SortedFile], rows_at_once: int =
     """The rows of all files, sorted, a range of the first column after another: uint64 [columns + 1, rows].
 
     The last column is the number of the row's file. A range has about `rows_at_once` rows, or more where the first
-    column is equal in more: these rows are never divided.
+    column is equal in more: these rows are never divided. With very many files a range has more rows, so that not
+    all of the time goes into opening them.
     """
-    bounds = _choose_bounds(folder, files, rows_at_once)
-    cuts = [[0, *np.searchsorted(map_columns(folder, file)[0], bounds), file.num_rows] for file in files]
+    bounds = _choose_bounds(folder, files, max(rows_at_once, _ROWS_OF_FILE * len(files)))
+    cuts = [
+        np.concatenate(([0], np.searchsorted(map_columns(folder, file)[0], bounds), [file.num_rows])) for file in files
+    ]
     for number in range(len(bounds) + 1):
         parts = []
         for at, (file, cut) in enumerate(zip(files, cuts, strict=True)):

@@ -1,8 +1,8 @@
 """Which documents stay: the kernels that compare each with those that stayed before it.
 
-Documents come in the order of their ranks, each with its buckets and shingles. A document stays unless it is similar to
-one in a bucket of it that stayed. A bucket holds the first 16 that stayed, so that time is linear however many
-documents share a template: those that are similar to each other mostly meet in other buckets too.
+Documents come in the order of their ranks, each with its buckets and shingles. A document is dropped if it is similar
+to one that stayed and shares a bucket with it. A bucket holds the first 16 that stayed, so that time is linear however
+many documents share a template: those that are similar to each other mostly meet in other buckets too.
 """
 
 from __future__ import annotations

@@ -69,7 +69,9 @@ def group_documents(
         nearest = nearest.add(some)
     num_moved = _count_moved(nearest.counts, *num_documents.tolist()) if config.validation_fraction else None
     if num_moved is None:
-        path = _write_keys(folder, (some.keys[(some.least < drawn) & (some.most >= drawn)] for some in reader.read()))
+        path = _write_keys(
+            folder, (some.keys[(some.least < drawn) & (some.most >= drawn)] for some in reader.read(all_used=True))
+        )
         sizes = dict(zip(SPLITS, num_bytes.tolist(), strict=True))
         return Grouping(sizes=sizes, num_validation=int(num_documents[1]), held_out=path)
     bound, moved_bytes = nearest.bits[num_moved], int(nearest.sizes[:num_moved].sum())
@@ -77,7 +79,7 @@ def group_documents(
     move = Move(
         seed=config.examples.seed,
         bound=int(bound) if num_moved else 0,  # where `keys` is None
-        keys=_write_keys(folder, (some.keys[some.least < bound] for some in reader.read())),
+        keys=_write_keys(folder, (some.keys[some.least < bound] for some in reader.read(all_used=True))),
         from_split=from_split,
         to_split=to_split,
         runs=frozenset(total.runs),
@@ -124,7 +126,8 @@ class _Reader:
         self._choice, self._seed = choice, np.uint64(config.examples.seed)
         self._removed = None if removed is None else map_u64(removed)
 
-    def read(self) -> Iterator[_Grouped]:
+    def read(self, *, all_used: bool = False) -> Iterator[_Grouped]:
+        """all_used: also those that are removed, whose rows must be found in the split that they would be in."""
         for keys, groups, tokens, places, _ in merge_columns(self._folder, self._files):
             bits = split_keys(self._seed, groups)
             order = np.lexsort((bits, places, keys))
@@ -136,7 +139,7 @@ class _Reader:
             passes = self._count_passes(keys, places)
             sizes = estimate_bytes(tokens.astype(np.int64), passes, self._config.examples, self._id_bytes)
             is_used = passes > 0
-            if self._removed is not None:
+            if self._removed is not None and not all_used:
                 is_used &= ~find_keys(keys, self._removed)[0]
             yield _Grouped(keys[is_used], least[is_used], most[is_used], sizes[is_used])
 
