@@ -39,7 +39,7 @@ from albert_data.pipeline.mixed_sources import check_lists, describe_budgets, li
 from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
 from albert_data.pipeline.reducing import GroupJob, ReduceJob, ReduceReceipt, read_reduce_receipt
 from albert_data.pipeline.row_buffer import Dropped
-from albert_data.pipeline.shard_plan import Grouping, ReduceRules, ReduceTask, find_move, group_tasks, plan_reduce
+from albert_data.pipeline.shard_plan import ReduceRules, ReduceTask, find_move, group_tasks, plan_reduce
 from albert_data.pipeline.similar_texts import TextReader
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.warming import Warming
@@ -202,13 +202,21 @@ def decide(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> ReduceRule
     total: of all map tasks. It is changed in this order, and read last by `make_manifest`: what a mixture uses, the
     sizes without left-out documents, then in `reduce_rows` the copies and rows that the merge dropped.
     """
-    sources = list_sources(build.inputs)
+    sources, field = list_sources(build.inputs), build.config.text.group_field
+    if field is not None and not total.counts["grouped_documents"]:
+        raise InputError(
+            f"no record has the field {name_field(field)} with a group in it; pass --group-field NAME with the one "
+            "that names the group, or leave it out"
+        )
     removed = _drop_near_duplicates(build, total, tokenizer) if build.config.drop_near_duplicates else None
     choice = _choose(build, total, tokenizer, removed) if sources else None
     left_out = _leave_out(build, total) if any(item.is_validation for item in build.inputs) else None
     if removed and not sources:
         _count_again(build, total, tokenizer, removed)
-    grouping = _group(build, total, tokenizer, choice, removed) if build.config.text.group_field is not None else None
+    id_bytes = np.dtype(tokenizer.id_dtype).itemsize
+    grouping = None
+    if field is not None:
+        grouping = group_documents(build.work.runs, total, build.config, id_bytes, choice, removed)
     return ReduceRules(
         id_dtype=tokenizer.id_dtype,
         compression=build.config.compression,
@@ -220,19 +228,6 @@ def decide(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> ReduceRule
         removed=removed,
         grouping=grouping,
     )
-
-
-def _group(
-    build: Build, total: TaskReceipt, tokenizer: Tokenizer, choice: Choice | None, removed: Path | None
-) -> Grouping:
-    """The splits of documents of groups."""
-    if not total.counts["grouped_documents"]:
-        raise InputError(
-            f"no record has the field {name_field(build.config.text.group_field or '')} with a group in it; pass "
-            "--group-field NAME with the one that names the group, or leave it out"
-        )
-    id_bytes = np.dtype(tokenizer.id_dtype).itemsize
-    return group_documents(build.work.runs, total, build.config, id_bytes, choice, removed)
 
 
 def _drop_near_duplicates(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> Path | None:
@@ -327,8 +322,8 @@ def reduce_rows(build: Build, total: TaskReceipt, rules: ReduceRules, exchange: 
         total.leave_out(reduce(Dropped.add, (receipt.left_out for receipt in made)))
         if not any(receipt.shard.num_rows for receipt in made if receipt.task.split == "train"):
             raise InputError(
-                "every document of the training inputs is one of validation too, so none is left for training; "
-                "give other inputs, and --overwrite"
+                f"every document of the training inputs is {'similar to ' if rules.removed else ''}one of validation "
+                "too, so none is left for training; give other inputs, and --overwrite"
             )
     return made
 
