@@ -27,9 +27,16 @@ import numpy as np
 from albert_data.dedup.parts import SHINGLE_BYTES, ShingleReader, SignedPart, map_documents
 from albert_data.dedup.shingles import hash_shingles
 from albert_data.dedup.signatures import Bands, make_signatures
-from albert_data.dedup.sorted_columns import ROWS_AT_ONCE, SortedFile, merge_columns, sort_columns, write_columns
+from albert_data.dedup.sorted_columns import (
+    ROWS_AT_ONCE,
+    SortedFile,
+    find_changes,
+    merge_columns,
+    sort_columns,
+    write_columns,
+    write_u64,
+)
 from albert_data.dedup.staying import BucketedDocuments, Buckets, HashSet, choose_staying
-from albert_data.storage import find_storage
 
 NUM_EXAMPLES, EXAMPLE_TOKENS = 20, 4000
 _BATCH_SHINGLES = 4 << 20
@@ -119,11 +126,7 @@ def find_near_duplicates(folder: Path, parts: Sequence[SignedPart], similarity: 
         for rows in by_rank.take():
             for keys in comparing.compare(rows, found):
                 dropped.add(keys[None])
-    if dropped.num_rows:
-        found.path = folder / _DROPPED
-        with find_storage(folder).create(found.path, sync=False) as file:
-            for (keys,) in dropped.take():
-                file.write(keys.data)
+    found.path = write_u64(folder / _DROPPED, (keys for (keys,) in dropped.take()))
     return found
 
 
@@ -142,10 +145,10 @@ def _find_buckets(folder: Path, parts: Sequence[SignedPart]) -> Iterator[np.ndar
             codes[rows] = documents.source_codes[inside]
         # Of copies of a text, the first one counts.
         rows = sort_columns(np.stack([hashes[is_shared], keys, ranks, codes, places]))
-        rows = rows[:, _find_changes(rows[:2])]
+        rows = rows[:, find_changes(rows[:2])]
         hashes, keys, ranks, codes, places = rows[:, _find_shared(rows[0])]
         if len(keys):
-            begins = np.flatnonzero(_find_changes(hashes[None]))
+            begins = np.flatnonzero(find_changes(hashes[None]))
             sums = np.repeat(np.add.reduceat(keys, begins), np.diff(begins, append=len(keys)))
             yield np.stack([sums, ranks, keys, codes, places])
 
@@ -156,15 +159,9 @@ def _join_equal(rows: np.ndarray, num_before: int) -> tuple[np.ndarray, int]:
     rows: as `_find_buckets` yields them, sorted. Returns rank, key, bucket, source code and place of each row, and how
     many buckets there are.
     """
-    sums, ranks, keys, codes, places = rows[:, _find_changes(rows[:3])]
-    numbers = np.cumsum(_find_changes(sums[None])).astype(np.uint64)
+    sums, ranks, keys, codes, places = rows[:, find_changes(rows[:3])]
+    numbers = np.cumsum(find_changes(sums[None])).astype(np.uint64)
     return np.stack([ranks, keys, numbers + np.uint64(num_before) - np.uint64(1), codes, places]), int(numbers[-1])
-
-
-def _find_changes(columns: np.ndarray) -> np.ndarray:
-    """Which rows differ from the one before: bool. columns: [columns, rows]."""
-    changes: np.ndarray = np.append(True, (columns[:, 1:] != columns[:, :-1]).any(axis=0))[: columns.shape[1]]
-    return changes
 
 
 def _find_shared(values: np.ndarray) -> np.ndarray:
@@ -178,7 +175,7 @@ def _divide_places(places: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.nda
     """For each part: its number, which of the places are in it, and the numbers of their documents there (int64)."""
     order = np.argsort(places, kind="stable")
     parts, numbers = places[order] >> _NUMBER_BITS, (places[order] & _NUMBER_MASK).astype(np.int64)
-    begins = np.flatnonzero(_find_changes(parts[None])).tolist()
+    begins = np.flatnonzero(find_changes(parts[None])).tolist()
     for begin, end in pairwise([*begins, len(places)]):
         yield int(parts[begin]), order[begin:end], numbers[begin:end]
 
@@ -211,7 +208,7 @@ class _Comparing:
 
     def compare(self, rows: np.ndarray, found: NearDuplicates) -> Iterator[np.ndarray]:
         """Add what is dropped to `found`, and yield its keys. rows: as `_join_equal` returns them, sorted."""
-        begins = np.flatnonzero(_find_changes(rows[:2]))
+        begins = np.flatnonzero(find_changes(rows[:2]))
         bounds, buckets = np.append(begins, rows.shape[1]), rows[2].astype(np.int64)
         documents = self._find_documents(rows[:, begins])
         for first, end in _make_batches(documents.counts):

@@ -26,6 +26,7 @@ from albert_data.data import Lines
 from albert_data.dedup.sorted_columns import (
     ROWS_AT_ONCE,
     SortedFile,
+    find_changes,
     map_u64,
     merge_columns,
     sort_columns,
@@ -64,7 +65,8 @@ class LineJob:
 
     def _keep_least(self, columns: np.ndarray) -> np.ndarray:
         """Sorted and distinct rows, of each line those of its first documents."""
-        columns = drop_equal(sort_columns(columns))
+        columns = sort_columns(columns)
+        columns = columns[:, find_changes(columns)]
         return columns[:, rank_inside(columns[0]) < self._least]
 
 
@@ -74,15 +76,9 @@ def list_lines(lines: Lines) -> np.ndarray:
     return np.stack([hashes, np.repeat(lines.document_keys, np.diff(lines.document_offsets))])
 
 
-def drop_equal(columns: np.ndarray) -> np.ndarray:
-    """Sorted rows without those that equal the one before."""
-    is_new = np.append(True, (columns[:, 1:] != columns[:, :-1]).any(axis=0))[: columns.shape[1]]
-    return columns[:, is_new]
-
-
 def rank_inside(values: np.ndarray) -> np.ndarray:
     """The number of each of some sorted values among its equals, from 0 on: int64."""
-    begins = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
+    begins = np.flatnonzero(find_changes(values[None]))
     return np.arange(len(values)) - np.repeat(begins, np.diff(begins, append=len(values)))
 
 
@@ -100,7 +96,7 @@ def write_repeated(folder: Path, files: Iterable[SortedFile], least: int) -> Pat
 
 def _merge(folder: Path, files: list[SortedFile], least: int) -> Iterator[np.ndarray]:
     for columns in merge_columns(folder, files):
-        hashes = drop_equal(columns[:2])[0]
+        hashes = columns[0, find_changes(columns[:2])]
         yield np.ascontiguousarray(hashes[rank_inside(hashes) == least - 1])
 
 

@@ -9,7 +9,7 @@ the next ones. Several files are merged a range of the first column after anothe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,6 +66,26 @@ def map_u64(path: Path) -> np.ndarray:
     """A file as uint64, mapped into memory."""
     content = find_storage(path).map(path)
     return np.frombuffer(content, np.uint64, len(content) // _U64_BYTES)
+
+
+def write_u64(path: Path, parts: Iterable[np.ndarray]) -> Path | None:
+    """Write uint64 arrays one after another. Returns the path, or None if they are all empty: that can't be mapped."""
+    num_values = 0
+    with find_storage(path).create(path, sync=False) as file:
+        for values in parts:
+            file.write(np.ascontiguousarray(values).data)
+            num_values += len(values)
+    return path if num_values else None
+
+
+def find_changes(columns: np.ndarray) -> np.ndarray:
+    """Which rows differ from the one before: bool. columns: [columns, rows].
+
+    >>> find_changes(np.array([[3, 3, 4], [0, 0, 0]])).tolist()
+    [True, False, True]
+    """
+    changes: np.ndarray = np.append(True, (columns[:, 1:] != columns[:, :-1]).any(axis=0))[: columns.shape[1]]
+    return changes
 
 
 def merge_columns(folder: Path, files: Sequence[SortedFile], rows_at_once: int = ROWS_AT_ONCE) -> Iterator[np.ndarray]:

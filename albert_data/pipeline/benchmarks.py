@@ -23,9 +23,8 @@ from albert_data.corpus.tasks import read_tasks
 from albert_data.data import Lines
 from albert_data.dedup.contamination import find_contaminated, hash_grams
 from albert_data.dedup.gram_index import GramIndex, index_grams, sort_grams
-from albert_data.dedup.sorted_columns import map_u64
+from albert_data.dedup.sorted_columns import map_u64, write_u64
 from albert_data.errors import InputError
-from albert_data.storage import find_storage
 
 _FILE = "benchmarks.keys"
 
@@ -46,7 +45,7 @@ def write_benchmarks(
 
     repeated: hashes of the lines to remove first, see `clean_documents`
     """
-    grams, names = np.zeros(0, np.uint64), dict[str, int]()
+    grams, held, names = np.zeros(0, np.uint64), list[np.ndarray](), dict[str, int]()
     for item in inputs:
         if item.source is not None and is_benchmark(item.source):
             found = [
@@ -54,7 +53,9 @@ def write_benchmarks(
                 for lines in _read(item, text, repeated)
             ]
             names[item.source.name] = names.get(item.source.name, 0) + sum(map(len, found))
-            grams = sort_grams(np.concatenate([grams, *found]))
+            held += found
+            if sum(map(len, held)) > len(grams):  # so all are sorted a few times, not once for each file
+                grams, held = sort_grams(np.concatenate([grams, *held])), []
     for name, num_grams in names.items():
         if not num_grams:
             raise InputError(
@@ -63,9 +64,7 @@ def write_benchmarks(
             )
     if not names:
         return None
-    with find_storage(folder).create(folder / _FILE, sync=False) as file:
-        file.write(grams.data)
-    return folder / _FILE
+    return write_u64(folder / _FILE, [sort_grams(np.concatenate([grams, *held]))])
 
 
 def _read(item: Input, text: TextConfig, repeated: np.ndarray | None) -> Iterator[Lines]:

@@ -20,9 +20,8 @@ from albert_data.config import ExampleConfig
 from albert_data.corpus.sources import ONE_PASS, MixtureSource
 from albert_data.corpus.tasks import ReadTask
 from albert_data.data import Documents
-from albert_data.dedup.sorted_columns import SortedFile, merge_columns, write_columns
+from albert_data.dedup.sorted_columns import SortedFile, merge_columns, write_columns, write_u64
 from albert_data.draws import choice_keys
-from albert_data.storage import find_storage
 
 RANGE_DOCUMENTS = 1 << 20  # read at once: keys are random, so lists are read by ranges of keys, in bounded memory
 VALIDATION_PLACE = 0
@@ -87,10 +86,8 @@ def read_lists(folder: Path, lists: Sequence[DocumentList]) -> Iterator[Listed]:
 
 def write_left_out(folder: Path, lists: Sequence[DocumentList]) -> Path:
     """Write the keys of all listed documents, ascending, each once. Returns the path of the file."""
-    path = folder / _LEFT_OUT
-    with find_storage(folder).create(path, sync=False) as file:
-        for listed in read_lists(folder, lists):
-            file.write(np.unique(listed.keys).data)
+    path = write_u64(folder / _LEFT_OUT, (np.unique(listed.keys) for listed in read_lists(folder, lists)))
+    assert path is not None, "documents of validation have rows"
     return path
 
 

@@ -9,21 +9,20 @@ keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from albert_data.config import MIN_VALIDATION, BuildConfig
-from albert_data.dedup.sorted_columns import map_u64, merge_columns
+from albert_data.dedup.sorted_columns import find_changes, map_u64, merge_columns, write_u64
 from albert_data.draws import choice_keys, split_keys, threshold
 from albert_data.pipeline.choosing import Choice, estimate_bytes
 from albert_data.pipeline.document_lists import find_keys
 from albert_data.pipeline.receipts import TaskReceipt
-from albert_data.pipeline.shard_plan import Grouping, Move
+from albert_data.pipeline.shard_plan import Grouping, Move, count_wanted
 from albert_data.shards.manifest import SPLITS
-from albert_data.storage import find_storage
 
 _FILE = "grouped.keys"
 
@@ -69,9 +68,8 @@ def group_documents(
         nearest = nearest.add(some)
     num_moved = _count_moved(nearest.counts, *num_documents.tolist()) if config.validation_fraction else None
     if num_moved is None:
-        path = _write_keys(
-            folder, (some.keys[(some.least < drawn) & (some.most >= drawn)] for some in reader.read(all_used=True))
-        )
+        used = reader.read(all_used=True)
+        path = write_u64(folder / _FILE, (some.keys[(some.least < drawn) & (some.most >= drawn)] for some in used))
         sizes = dict(zip(SPLITS, num_bytes.tolist(), strict=True))
         return Grouping(sizes=sizes, num_validation=int(num_documents[1]), held_out=path)
     bound, moved_bytes = nearest.bits[num_moved], int(nearest.sizes[:num_moved].sum())
@@ -79,7 +77,7 @@ def group_documents(
     move = Move(
         seed=config.examples.seed,
         bound=int(bound) if num_moved else 0,  # where `keys` is None
-        keys=_write_keys(folder, (some.keys[some.least < bound] for some in reader.read(all_used=True))),
+        keys=write_u64(folder / _FILE, (some.keys[some.least < bound] for some in reader.read(all_used=True))),
         from_split=from_split,
         to_split=to_split,
         runs=frozenset(total.runs),
@@ -93,21 +91,11 @@ def group_documents(
 def _count_moved(counts: np.ndarray, num_train: int, num_validation: int) -> int | None:
     """How many of the nearest groups make validation; None if it stays as it was drawn. counts: their documents."""
     num_documents = num_train + num_validation
-    wanted = min(MIN_VALIDATION, num_documents // 10) or int(num_documents > 1)
+    wanted = count_wanted(num_documents)
     if num_train and num_validation >= wanted:
         return None
     num_moved = min(int(np.searchsorted(np.cumsum(counts), wanted)) + 1, len(counts) - 1)  # training keeps a group
     return None if num_train and not num_moved else num_moved
-
-
-def _write_keys(folder: Path, parts: Iterable[np.ndarray]) -> Path | None:
-    """Write keys, ascending; None if there are none."""
-    path, num_keys = folder / _FILE, 0
-    with find_storage(folder).create(path, sync=False) as file:
-        for keys in parts:
-            file.write(keys.data)
-            num_keys += len(keys)
-    return path if num_keys else None
 
 
 class _Reader:
@@ -132,7 +120,7 @@ class _Reader:
             bits = split_keys(self._seed, groups)
             order = np.lexsort((bits, places, keys))
             keys, bits, tokens, places = (column[order] for column in (keys, bits, tokens, places))
-            firsts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+            firsts = np.flatnonzero(find_changes(keys[None]))
             is_own = places == np.repeat(places[firsts], np.diff(firsts, append=len(keys)))
             most = np.maximum.reduceat(np.where(is_own, bits, np.uint64(0)), firsts)
             keys, least, tokens, places = (column[firsts] for column in (keys, bits, tokens, places))

@@ -136,6 +136,15 @@ class ReduceRules:
     grouping: Grouping | None = None
 
 
+def count_wanted(num_documents: int) -> int:
+    """How many documents validation gets at least: MIN_VALIDATION, or a tenth of all, or one of several.
+
+    >>> [count_wanted(number) for number in (1, 2, 100, 1000)]
+    [0, 1, 10, 30]
+    """
+    return min(MIN_VALIDATION, num_documents // 10) or int(num_documents > 1)
+
+
 def find_move(total: TaskReceipt, config: BuildConfig) -> Move | None:
     """The documents that must change their split; None where none must.
 
@@ -145,7 +154,7 @@ def find_move(total: TaskReceipt, config: BuildConfig) -> Move | None:
     """
     num_train, num_validation = (total.samples[split].count() for split in SPLITS)
     num_documents = num_train + num_validation
-    wanted = min(MIN_VALIDATION, num_documents // 10) or int(num_documents > 1)
+    wanted = count_wanted(num_documents)
     if not config.validation_fraction or (num_train and num_validation >= wanted):
         return None
     nearest, keys = total.nearest, np.unique(total.nearest.hashes)
