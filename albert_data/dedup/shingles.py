@@ -65,35 +65,58 @@ def hash_shingles(utf8: np.ndarray, document_bounds: np.ndarray) -> tuple[np.nda
     >>> len(shingles), len(set(shingles.tolist()))  # "a rose is a rose" stands there twice
     (4, 3)
     """
-    padded = pad_text(utf8)
+    grams, offsets = hash_grams(utf8, document_bounds, SHINGLE_WORDS, SHINGLE_CHARACTERS)
+    return (grams >> _32).astype(np.uint32), offsets
+
+
+def hash_grams(
+    utf8: np.ndarray, document_bounds: np.ndarray, num_words: int, num_characters: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same with any number of words, and of characters where an n-gram begins with one: uint64, int64."""
+    sizes = np.array([num_words, num_characters])
+    powers = np.array([pow(int(_FACTOR), int(size), 2**64) for size in sizes], np.uint64)
     # A word has a byte at least, and white space after it; a character that counts as a word has three.
     most = int(np.diff(document_bounds).max(initial=0)) // 2 + 1
-    values = np.empty(len(utf8) // 2 + len(document_bounds), np.uint32)
-    offsets = fill_shingles(
-        padded, document_bounds, find_unspaced(), np.empty(most, np.uint64), np.empty(most, np.bool_), values
-    )
+    values = np.empty(len(utf8) // 2 + len(document_bounds), np.uint64)
+    words, is_character = np.empty(most, np.uint64), np.empty(most, np.bool_)
+    offsets = fill_grams(pad_text(utf8), document_bounds, find_unspaced(), sizes, powers, words, is_character, values)
     return values[: offsets[-1]], offsets
 
 
 @kernel
-def fill_shingles(
+def fill_grams(
     utf8: np.ndarray,
     document_bounds: np.ndarray,
     is_unspaced: np.ndarray,
+    sizes: np.ndarray,
+    powers: np.ndarray,
     words: np.ndarray,
     is_character: np.ndarray,
     values: np.ndarray,
 ) -> np.ndarray:
-    """Write the shingles of all documents to `values`, and return their offsets.
+    """Write the n-grams of all documents to `values`, and return their offsets.
 
+    sizes, powers: of n-grams that begin with a word, and with a character: n, and _FACTOR to the power of n
     words, is_character: scratch buffers for the words of one document, and whether each is a lone character.
     """
-    text, offsets = pointer(utf8), np.zeros(len(document_bounds), np.int64)
+    text, offsets, count = pointer(utf8), np.zeros(len(document_bounds), np.int64), 0
     for document in range(len(document_bounds) - 1):
-        num_words = find_words(
-            text, document_bounds[document], document_bounds[document + 1], is_unspaced, words, is_character
-        )
-        offsets[document + 1] = join_words(words[:num_words], is_character, values, offsets[document])
+        begin, end = document_bounds[document], document_bounds[document + 1]
+        num_words = find_words(text, begin, end, is_unspaced, words, is_character)
+        for word in range(1, num_words):  # now each holds the hash of all words up to it
+            words[word] += words[word - 1] * _FACTOR
+        first = count
+        for word in range(num_words):
+            kind = int(is_character[word])
+            stop = word + sizes[kind]
+            if stop <= num_words:
+                before = words[word - 1] * powers[kind] if word > 0 else _0
+                values[count] = mix(words[stop - 1] - before + U64(stop - word))
+                count += 1
+        if count == first and num_words:
+            values[count] = mix(words[num_words - 1] + U64(num_words))
+            count += 1
+        offsets[document + 1] = count
     return offsets
 
 
@@ -159,26 +182,3 @@ def hash_text(text: Pointer, begin: int, end: int) -> U64:
         rest = load_u64(text, begin) & ((_1 << U64(8 * (end - begin))) - _1)
         state = multiply_and_fold(state ^ rest, _STEP)
     return state
-
-
-@helper
-def join_words(words: np.ndarray, is_character: np.ndarray, values: np.ndarray, count: int) -> int:
-    """Write the shingles of a document behind `count` others, and return how many there are then."""
-    num_words, first = len(words), count
-    for begin in range(num_words):
-        end = begin + (SHINGLE_CHARACTERS if is_character[begin] else SHINGLE_WORDS)
-        if end <= num_words:
-            values[count] = hash_words(words, begin, end)
-            count += 1
-    if count == first and num_words:
-        values[count] = hash_words(words, 0, num_words)
-        count += 1
-    return count
-
-
-@helper
-def hash_words(words: np.ndarray, begin: int, end: int) -> np.uint32:
-    state = _0
-    for word in range(begin, end):
-        state = state * _FACTOR + words[word]
-    return np.uint32(mix(state) >> _32)

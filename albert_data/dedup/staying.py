@@ -155,7 +155,7 @@ def find_similar(
                 continue
             buckets.compared[document] = stamp
             begin, count = buckets.set_begins[document], buckets.set_counts[document]
-            # The share cannot be higher than that of the shorter set in the longer one.
+            # Two sets are at most as similar as the smaller is large beside the larger.
             if min(count, num_distinct) / max(count, num_distinct) < similarity:
                 continue
             is_old = begin < len(old_sets)
