@@ -26,6 +26,7 @@ MASKING_LAWS = ("ngram", "span", "word", "token")
 LONGEST_SPAN = 10  # of masking "span", as in SpanBERT
 MIN_VALIDATION = 30  # documents: figures of fewer say little, so small corpora give more than --validation-fraction
 SPECIALS_PER_PAIR, SPECIALS_PER_SINGLE = 3, 2  # [CLS] A [SEP] B [SEP], and [CLS] A [SEP]
+MASK_PROB_RANGE = 0.01, 0.5
 
 
 def check_range(name: str, value: float, low: float, high: float) -> None:
@@ -219,7 +220,7 @@ class ExampleConfig:
         if self.masking == "word" and not self.whole_word:
             raise ConfigError("masking is 'word', but whole_word is off; masking 'token' masks single pieces")
         object.__setattr__(self, "replace", _normalise_shares(self.replace))
-        check_range("mask_prob", self.mask_prob, 0.01, 0.5)
+        check_range("mask_prob", self.mask_prob, *MASK_PROB_RANGE)
         check_range("dupe_factor", self.dupe_factor, 1, 1000)
         check_range("seed", self.seed, 0, 2**63 - 1)
 

@@ -109,8 +109,10 @@ def parse_sample(data: bytes, shard: Mapping[str, Any]) -> dict[str, Any]:
             assert value[0] >> 2 == 1, "one dimension"
             length = int.from_bytes(value[1 : 1 + width], "little")
             dtype = encoding.partition(":")[2]
-            item = {"uint16": "H", "uint32": "I"}[dtype]
+            item = {"uint16": "H", "uint32": "I", "int64": "q"}[dtype]
             sample[name] = (dtype, list(struct.unpack(f"<{length}{item}", value[1 + width :])))
+        elif encoding == "str":
+            sample[name] = value.decode()
         else:
             sample[name] = int.from_bytes(value, "little", signed=encoding.startswith("int"))
     assert at == len(data)
@@ -217,6 +219,18 @@ def mds_sample(row: Row, dtype: str = "uint16") -> dict[str, Any]:
         "segment_a_len": a_len,
         "sop_label": label,
     }
+
+
+def original_ids(row: Row) -> list[int]:
+    """The ids of a row before masking."""
+    masked = dict(row[3])
+    return [masked.get(position, piece) for position, piece in enumerate(row[0])]
+
+
+def unmasked_sample(row: Row) -> dict[str, Any]:
+    """A row without masks as `read_mds` gives it."""
+    ids = original_ids(row)
+    return {"id": f"{row[4]:016x}", "input_ids": ("int64", ids), "len": len(ids)}
 
 
 def read_parquet(folder: Path, split: str) -> list[Row]:

@@ -426,6 +426,20 @@ def test_wrong_options_are_usage_errors(
     assert not out.exists()
 
 
+def test_a_format_whose_trainer_draws_no_masks_is_not_written_without_them(
+    shards: Path, out: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert run(["convert", str(shards), "-o", str(out), "--to", "tfrecord", "--unmasked"]) == 1
+    assert "--to tfrecord needs masks" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_rows_with_masks_and_without_do_not_share_a_folder(shards: Path, out: Path):
+    convert(shards, out, "mds")
+    with pytest.raises(OutputError):
+        convert(shards, out, "mds", unmasked=True)
+
+
 def test_the_command_reminds_of_license_and_language(shards: Path, out: Path, capsys: pytest.CaptureFixture[str]):
     command = ["convert", str(shards), "-o", str(out), "--to", "parquet", "--workers", "1"]
     assert run(command) == 0

@@ -8,7 +8,7 @@ from typing import Any
 import convert_fixtures as fixtures
 import numpy as np
 import pytest
-from convert_fixtures import MAX_SEQ_LEN, convert, mds_sample, rows_of, write_folder
+from convert_fixtures import MAX_SEQ_LEN, convert, mds_sample, rows_of, unmasked_sample, write_folder
 from row_fixtures import Row
 
 SPLITS = ("train", "validation")
@@ -82,6 +82,20 @@ def test_an_mds_folder_is_byte_for_byte_that_of_mdswriter(tmp_path: Path, dtype:
             sample = mds_sample(row, name)
             arrays = {column: np.array(sample[column][1], sample[column][0]) for column in lists}
             writer.write({**sample, **arrays})
+    for file in ("index.json", "shard.00000.mds"):
+        assert (tmp_path / "out" / "train" / file).read_bytes() == (tmp_path / "theirs" / file).read_bytes()
+
+
+def test_an_unmasked_mds_folder_is_byte_for_byte_that_of_mdswriter(tmp_path: Path, dtype: Any):
+    streaming = pytest.importorskip("streaming", reason="mosaicml-streaming is not installed")
+    rows: list[Row] = [([9] * (2 + n), 0, -1, [(n % 2, 2 * n)], 2**63 + n) for n in range(12)]
+    shards = write_folder(tmp_path / "long", {"train": [[rows]]}, dtype=dtype)
+    convert(shards, tmp_path / "out", "mds", unmasked=True)
+    columns = {"id": "str", "input_ids": "ndarray:int64", "len": "int"}
+    with streaming.MDSWriter(out=str(tmp_path / "theirs"), columns=columns, hashes=["xxh3_128"]) as writer:
+        for row in rows:
+            sample = unmasked_sample(row)
+            writer.write({**sample, "input_ids": np.array(sample["input_ids"][1])})
     for file in ("index.json", "shard.00000.mds"):
         assert (tmp_path / "out" / "train" / file).read_bytes() == (tmp_path / "theirs" / file).read_bytes()
 

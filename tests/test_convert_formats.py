@@ -176,6 +176,20 @@ def test_wider_ids_than_the_vocabulary_needs_are_narrowed(tmp_path: Path):
     assert fixtures.read_mds(tmp_path / "out" / "train") == [mds_sample(row) for row in rows_of("train")]
 
 
+@pytest.mark.parametrize("dtype", KINDS)
+@given(data=st.data())
+def test_an_unmasked_mds_sample_holds_the_original_ids(
+    dtype: Any, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+):
+    folder = write_folder(tmp_path_factory.mktemp("mds") / "shards", {"train": []}, dtype=dtype)
+    writer = MDSWriter(ShardFolder(folder, read_manifest(folder)), unmasked=True)
+    rows = data.draw(rows_of_kind(dtype))
+    samples, ends = writer.encode(make_examples(rows, dtype))
+    spans = pairwise([0, *ends.tolist()])
+    found = [fixtures.parse_sample(samples[begin:end].tobytes(), writer._config) for begin, end in spans]
+    assert found == [fixtures.unmasked_sample(row) for row in rows]
+
+
 # ---- Parquet ----
 
 
@@ -216,6 +230,29 @@ def test_the_card_names_what_is_there(shards: Path, out: Path):
     for entry in card["configs"][0]["data_files"]:
         assert list(out.glob(entry["path"])), entry
     assert "38 examples" in text
+
+
+def test_unmasked_parquet_has_the_columns_of_a_tokenizer_and_the_original_ids(shards: Path, out: Path):
+    convert(shards, out, "parquet", unmasked=True)
+    tables = [pyarrow.parquet.read_table(path) for path in sorted((out / "data").glob("train-*"))]
+    assert [str(column.type) for column in tables[0].schema] == [
+        "list<element: int32>",
+        "list<element: int8>",
+        "list<element: int8>",
+        "int64",
+    ]
+    assert [row for table in tables for row in table.to_pylist()] == [
+        {
+            "input_ids": fixtures.original_ids(row),
+            "attention_mask": [1] * len(row[0]),
+            "token_type_ids": [int(position >= row[1] + 2) for position in range(len(row[0]))],
+            "sop_label": row[2],
+        }
+        for row in rows_of("train")
+    ]
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "No token is masked" in card
+    assert "masked_ids" not in card
 
 
 def test_names_of_languages_can_not_leave_their_place_in_the_card(tmp_path: Path, out: Path):

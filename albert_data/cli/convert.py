@@ -39,6 +39,11 @@ def _check_code(context: click.Context, parameter: click.Parameter, value: Any) 
 )
 @click.option("--split", type=click.Choice(("train", "validation")), help="Convert only this split.")
 @click.option(
+    "--unmasked",
+    is_flag=True,
+    help="Write the original tokens, for a trainer that draws the masks itself. Not with tfrecord.",
+)
+@click.option(
     "--license",
     metavar="ID",
     callback=_check_code,
@@ -58,6 +63,7 @@ def convert(
     output: Path,
     to: str,
     split: str | None,
+    unmasked: bool,
     license: str | None,
     languages: tuple[str, ...],
     workers: int,
@@ -71,7 +77,7 @@ def convert(
     \b
     Example:
       albert-data convert shards -o dataset --to parquet --license mit
-      albert-data convert shards -o streams --to mds
+      albert-data convert shards -o streams --to mds --unmasked
       albert-data convert shards -o records --to tfrecord
     """
     if to != "parquet" and (license or languages):
@@ -84,7 +90,7 @@ def convert(
     card = {key: value for key, value in (("license", license), ("language", list(languages))) if value}
     with Bar(tells_stages=False) as bar, open_engine(engine, address, workers) as place:
         splits = (split,) if split else ()
-        done = convert_shards(shards, output, to, place, splits=splits, card=card, progress=bar)
+        done = convert_shards(shards, output, to, place, splits=splits, unmasked=unmasked, card=card, progress=bar)
     show(_describe(done, output))
     show(_describe_next(done, output, to))
     if to == "parquet" and not (license and languages):

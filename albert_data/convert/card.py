@@ -29,49 +29,60 @@ _CARD = """\
 
 | column | meaning |
 |---|---|
-| `input_ids` | the tokens, with the masks applied |
-| `segment_a_len` | tokens of segment A, without [CLS] and [SEP] |
-| `sop_label` | {labels} |
-| `masked_positions` | the positions to predict, counted from [CLS] |
-| `masked_ids` | the original tokens there |
-| `document_key` | a hash of the document that the example comes from |
-{source}{key_b}
+{columns}
+
 Ids of special tokens: {special_ids}. The vocabulary has {vocab_size:,} pieces (SHA-256 of its {model}:
 `{tokenizer}`).
 
     import datasets
     examples = datasets.load_dataset(".", split="{split}")
 
-{percent:g} % of the maskable tokens are masked, in spans of 1 to {ngram} words.
+{masks}
 """
-_KEY_B = "| `document_key_b` | the same for segment B; another one where the label is `random` |\n"
-_SOURCE = "| `source` | the {} of the document |\n"
+_MEANINGS = {
+    "input_ids": "the tokens, with the masks applied",
+    "attention_mask": "1 for each token: nothing is padded",
+    "token_type_ids": "0 for `[CLS] A [SEP]`, 1 for `B [SEP]`",
+    "segment_a_len": "tokens of segment A, without [CLS] and [SEP]",
+    "masked_positions": "the positions to predict, counted from [CLS]",
+    "masked_ids": "the original tokens there",
+    "document_key": "a hash of the document that the example comes from",
+    "document_key_b": "the same for segment B; another one where the label is `random`",
+}
+_MASKS = "{:g} % of the maskable tokens are masked, in spans of 1 to {} words."
+_NO_MASKS = "No token is masked: who trains on the examples draws masks, as `DataCollatorForLanguageModeling` does."
 _SPECIALS = ("pad", "unk", "cls", "sep", "mask")
 
 
 def make_card(manifest: Manifest, features: Features, files: SplitFiles, metadata: Mapping[str, Any]) -> bytes:
     """The bytes of README.md. files: of each split that was converted; metadata: what the user says of the data."""
     examples, tokenizer = manifest.config.examples, manifest.tokenizer
+    origin = "source" if manifest.mixture else "language"
+    meanings = {
+        **_MEANINGS,
+        "source": f"the {origin} of the document",
+        "sop_label": _describe_labels(examples.task.orders),
+    }
+    masks = _MASKS.format(100 * examples.mask_prob, examples.ngram)
+    if "masked_ids" not in dict(features):
+        masks, meanings["input_ids"] = _NO_MASKS, "the tokens"
     values = {**metadata, **_make_metadata(features, files, examples.task.tags)}
     text = _CARD.format(
         metadata=to_yaml(values),
         num_rows=sum(entry.num_rows for entries in files.values() for entry in entries),
         task="".join(f" and {tag.replace('-', ' ')}" for tag in examples.task.tags),
         segments="A [SEP] B" if examples.task.orders else "A",
-        labels=_describe_labels(examples.task.orders),
-        key_b=_KEY_B if examples.task.has_random else "",
+        columns="\n".join(f"| `{name}` | {meanings[name]} |" for name, _ in features),
         max_seq_len=examples.max_seq_len,
         documents=manifest.counts.documents,
         built_by=manifest.albert_data_version,
         version=__version__,
-        source=_SOURCE.format("source" if manifest.mixture else "language") if manifest.sources else "",
         special_ids=", ".join(f"{name} {getattr(tokenizer, f'{name}_id')}" for name in _SPECIALS),
         vocab_size=tokenizer.vocab_size,
         tokenizer=tokenizer.sha256,
         model="SentencePiece model" if tokenizer.file.endswith(MODEL_NAME) else Path(tokenizer.file).name,
         split=next(iter(files)),
-        percent=100 * examples.mask_prob,
-        ngram=examples.ngram,
+        masks=masks,
     )
     return text.encode()
 

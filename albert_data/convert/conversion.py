@@ -21,7 +21,7 @@ from albert_data.convert.folder import ConversionFolder
 from albert_data.convert.mds import MDSWriter
 from albert_data.convert.tfrecord import Shape, TFRecordWriter
 from albert_data.convert.writers import ConvertTask, ShardFolder, Writer, WrittenFile, find_place
-from albert_data.errors import OutputError, ShardError
+from albert_data.errors import ConfigError, OutputError, ShardError
 from albert_data.files import sync_path
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, PreparedJob
@@ -51,29 +51,36 @@ def convert_shards(
     engine: Engine,
     *,
     splits: tuple[str, ...] = (),
+    unmasked: bool = False,
     card: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Conversion:
     """Write the rows of a shard folder to the folder `out`.
 
     to: one of convert.FORMATS; splits: those to convert, or all that have rows.
+    unmasked: write the original ids, for a trainer that draws masks itself; not for "tfrecord".
     card: "license" (an identifier of the Hugging Face Hub) and "language" (codes), for the card of "parquet".
-    Raises ShardError, OutputError, WorkerError, or OSError if the disk fails. Finished shards are kept then, so the
-    same call resumes.
+    Raises ConfigError, ShardError, OutputError, WorkerError, or OSError if the disk fails. Finished shards are kept
+    then, so the same call resumes.
     """
+    if unmasked and to == "tfrecord":
+        raise ConfigError(
+            "--to tfrecord needs masks: Google's trainer draws none; leave out --unmasked, or use --to mds"
+        )
     read, card = load_manifest(shards), card or {}
     source = ShardFolder(shards, read.manifest)
     if make_path(find_storage(out).resolve(out)).is_relative_to(find_storage(shards).resolve(shards)):
         raise OutputError(f"output {out} lies inside the shard folder {shards}; name a folder outside it")
     tasks = _list_tasks(source, splits)
-    folder = ConversionFolder(out, _make_plan(read.manifest, to, tasks, card))
+    settings = {**({"unmasked": True} if unmasked else {}), **(card if to == "parquet" else {})}
+    folder = ConversionFolder(out, _make_plan(read.manifest, to, tasks, settings))
     if (record := folder.read_finished()) is not None:
         folder.sweep()
         return Conversion(record=record, was_finished=True)
     try:
         folder.begin()
         if folder.read_sealed() is None:
-            writer = _make_writer(source, to, card, engine)
+            writer = _make_writer(source, to, unmasked, card, engine)
             files = _convert(ConvertJob(source, folder, writer), tasks, engine, progress or NullProgress())
             read.check_current()
             _seal(folder, writer, files)
@@ -102,7 +109,7 @@ def _list_tasks(source: ShardFolder, splits: tuple[str, ...]) -> list[ConvertTas
     return tasks
 
 
-def _make_plan(manifest: Manifest, to: str, tasks: list[ConvertTask], card: Mapping[str, Any]) -> dict[str, Any]:
+def _make_plan(manifest: Manifest, to: str, tasks: list[ConvertTask], settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "to": to,
         "albert_data": __version__,
@@ -110,17 +117,18 @@ def _make_plan(manifest: Manifest, to: str, tasks: list[ConvertTask], card: Mapp
         "tokenizer": manifest.tokenizer.sha256,
         "max_seq_len": manifest.config.examples.max_seq_len,
         "splits": sorted({task.split for task in tasks}),
-        **({"pyarrow": pyarrow.__version__, **card} if to == "parquet" else {}),
+        **({"pyarrow": pyarrow.__version__} if to == "parquet" else {}),
+        **settings,
     }
 
 
-def _make_writer(source: ShardFolder, to: str, card: Mapping[str, Any], engine: Engine) -> Writer:
+def _make_writer(source: ShardFolder, to: str, unmasked: bool, card: Mapping[str, Any], engine: Engine) -> Writer:
     if to == "mds":
-        return MDSWriter(source)
+        return MDSWriter(source, unmasked=unmasked)
     if to == "parquet":
         from albert_data.convert.parquet import ParquetWriter  # pyarrow.parquet loads in a tenth of a second
 
-        return ParquetWriter(source, card)
+        return ParquetWriter(source, card, unmasked=unmasked)
     # Over all splits, even if one is converted: a trainer has one number for training and evaluation.
     counter = PreparedJob(job=partial(_count_masks, source), places=(str(source.folder / MANIFEST_NAME),))
     largest = max(largest for _, largest in engine.run(counter, _list_tasks(source, ())))

@@ -29,10 +29,12 @@ from albert_data.convert.writers import (
 )
 from albert_data.data import ExampleArrays, Examples
 from albert_data.kernels import I64, U64, Pointer, copy_items, helper, kernel, pointer, put, store_u64
+from albert_data.shards.rows import restore_ids
 
 INDEX_NAME = "index.json"
 SIZE_LIMIT = 1 << 26  # bytes; MDSWriter's default
 _PART_BYTES = 16 << 20
+_KEY_DIGITS = 16  # of a document key in hexadecimal
 # All of a sample without the values of its arrays, at most: lengths, heads, offset and the other columns, and room for
 # the last store of eight bytes.
 _ROW_BYTES = 64
@@ -41,7 +43,8 @@ _ROW_BYTES = 64
 class MDSWriter(Writer):
     """SPLIT/shard.00000.mds for each shard; shard.00000.1.mds and so on if one has more than SIZE_LIMIT bytes."""
 
-    def __init__(self, source: ShardFolder) -> None:
+    def __init__(self, source: ShardFolder, *, unmasked: bool = False) -> None:
+        """unmasked: write the original ids, in the columns that ModernBERT's loaders read."""
         ids = f"ndarray:{np.dtype(source.id_dtype).name}"
         columns = {  # in the order of their names, as MDSWriter sorts them
             "document_key": ("uint64", 8),
@@ -53,6 +56,9 @@ class MDSWriter(Writer):
             "sop_label": ("int8", 1),
             **({"source": ("uint16", 2)} if source.manifest.sources is not None else {}),
         }
+        if unmasked:
+            columns = {"id": ("str", None), "input_ids": ("ndarray:int64", None), "len": ("int", 8)}
+        self._unmasked = unmasked
         self._config = {
             "column_encodings": [encoding for encoding, _ in columns.values()],
             "column_names": list(columns),
@@ -68,6 +74,8 @@ class MDSWriter(Writer):
 
     def encode(self, rows: Examples) -> tuple[np.ndarray, np.ndarray]:
         """The samples of these rows, one after another (uint8), and where each ends (int64)."""
+        if self._unmasked:
+            return _encode_unmasked(rows)
         values = (rows.input_ids, rows.masked_ids, rows.masked_positions)
         out = np.empty(len(rows) * _ROW_BYTES + sum(array.nbytes for array in values), np.uint8)
         ids, originals, positions = (np.ascontiguousarray(array).view(np.uint8) for array in values)
@@ -117,6 +125,13 @@ class MDSWriter(Writer):
     def _list_shard(self, entry: WrittenFile) -> dict[str, Any]:
         data = {"basename": Path(entry.name).name, "bytes": entry.num_bytes, "hashes": {HASH: entry.hash}}
         return {**self._config, "raw_data": data, "samples": entry.num_rows, "zip_data": None}
+
+
+def _encode_unmasked(rows: Examples) -> tuple[np.ndarray, np.ndarray]:
+    ids = restore_ids(rows).astype(np.int64)
+    out, ends = np.empty(len(rows) * _ROW_BYTES + ids.nbytes, np.uint8), np.empty(len(rows), np.int64)
+    encode_unmasked(rows.document_keys, rows.offsets, ids.view(np.uint8), out, ends)
+    return out[: ends[-1] if len(ends) else 0], ends
 
 
 @helper
@@ -169,4 +184,26 @@ def encode_samples(
         if len(rows.sources) > 0:
             store_u64(data, at, U64(rows.sources[row]))
             at += 2
+        ends[row] = at
+
+
+@kernel
+def encode_unmasked(
+    document_keys: np.ndarray, offsets: np.ndarray, input_ids: np.ndarray, out: np.ndarray, ends: np.ndarray
+) -> None:
+    """Write the sample of each row to `out`, and where it ends to `ends` (int64).
+
+    Its id is the document's key in hexadecimal. input_ids: the bytes of the ids (int64); out: uint8.
+    """
+    data, at, ids = pointer(out), I64(0), pointer(input_ids)
+    for row in range(len(document_keys)):
+        num_ids = offsets[row + 1] - offsets[row]
+        begin, end = at + 8, at + 8 + _KEY_DIGITS
+        for digit in range(_KEY_DIGITS):
+            value = (document_keys[row] >> U64(4 * (_KEY_DIGITS - 1 - digit))) & U64(15)
+            put(data, begin + digit, np.uint8(value + U64(48 if value < 10 else 87)))  # 0 to 9, a to f
+        ids_end = put_array(data, end, ids, offsets[row], num_ids, 8)
+        store_u64(data, at, U64(_KEY_DIGITS) | U64(ids_end - end) << U64(32))
+        store_u64(data, ids_end, U64(num_ids))
+        at = ids_end + 8
         ends[row] = at

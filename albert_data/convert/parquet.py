@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 
 from albert_data.convert.card import Features, make_card
 from albert_data.convert.writers import ConvertTask, ShardFolder, SplitFiles, Writer, WrittenFile, make_entry, new_file
 from albert_data.data import Examples
+from albert_data.shards.rows import mark_segment_b, restore_ids
 from albert_data.shards.schema import SOURCE, shard_schema, to_record_batch
 
 CARD_NAME = "README.md"
@@ -24,19 +26,28 @@ _PART_BYTES = 64 << 20
 # Of what pyarrow 15 writes and every reader of Parquet reads, this keeps ids in about as many bits as they need, at 1.4
 # times the speed of a dictionary. Compressing the result saves 3 to 8 % of its bytes and takes longer.
 _BATCH_VALUES = 1 << 16  # encoded at once: 6 % faster than pyarrow's 1,024
+# The types that datasets itself chooses for what a tokenizer of transformers returns.
+_UNMASKED = [
+    pyarrow.field(name, pyarrow.list_(type))
+    for name, type in (("input_ids", pyarrow.int32()), ("attention_mask", pyarrow.int8()))
+]
+_SEGMENTS = [pyarrow.field("token_type_ids", pyarrow.list_(pyarrow.int8())), pyarrow.field("sop_label", pyarrow.int8())]
 _PACKED = "DELTA_BINARY_PACKED"
 
 
 class ParquetWriter(Writer):
     """One file for each shard, under the names of the Hugging Face Hub: data/train-00000-of-00012.parquet."""
 
-    def __init__(self, source: ShardFolder, metadata: Mapping[str, Any]) -> None:
+    def __init__(self, source: ShardFolder, metadata: Mapping[str, Any], *, unmasked: bool = False) -> None:
+        """unmasked: write the original ids, in the columns that transformers' collators read."""
         manifest = source.manifest
-        self._manifest, self._metadata = manifest, metadata
+        self._manifest, self._metadata, self._unmasked = manifest, metadata, unmasked
         task = manifest.config.examples.task
         self._shard_schema = shard_schema(
             source.id_dtype, has_source=manifest.sources is not None, has_key_b=task.has_random
         )
+        if unmasked:
+            self._shard_schema = pyarrow.schema(_UNMASKED + (_SEGMENTS if task.orders else []))
         names = {"sop_label": tuple(order.replace(" ", "_") for order in task.orders), SOURCE: manifest.sources}
         labels = {column: found for column, found in names.items() if found}
         self._features: Features = [(field.name, _describe(field, labels)) for field in self._shard_schema]
@@ -69,13 +80,28 @@ class ParquetWriter(Writer):
         return [make_entry(name, num_rows, file, row_bytes)]
 
     def encode(self, rows: Examples) -> pyarrow.RecordBatch:
-        batch = to_record_batch(rows, self._shard_schema)
+        batch = _to_unmasked(rows, self._shard_schema) if self._unmasked else to_record_batch(rows, self._shard_schema)
         columns = [column.cast(field.type) for column, field in zip(batch.columns, self._schema, strict=True)]
         return pyarrow.record_batch(columns, schema=self._schema)
 
     def describe(self, files: SplitFiles) -> dict[str, bytes]:
         """The dataset card."""
         return {CARD_NAME: make_card(self._manifest, self._features, files, self._metadata)}
+
+
+def _to_unmasked(rows: Examples, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+    """The rows with their original ids, in the columns of `schema`."""
+    offsets, ids = rows.offsets.astype(np.int32), restore_ids(rows)
+    values = {
+        "input_ids": ids.astype(np.int32),
+        "attention_mask": np.ones(len(ids), np.int8),
+        "token_type_ids": mark_segment_b(rows).astype(np.int8),
+    }
+    columns = [
+        rows.sop_label if field.name == "sop_label" else pyarrow.ListArray.from_arrays(offsets, values[field.name])
+        for field in schema
+    ]
+    return pyarrow.record_batch(columns, schema=schema)
 
 
 def _describe(field: pyarrow.Field, labels: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:

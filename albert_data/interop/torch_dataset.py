@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -21,18 +21,19 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
-from albert_data.config import check_range
+from albert_data.config import MASK_PROB_RANGE, check_range
 from albert_data.errors import ConfigError, ShardError
 from albert_data.interop.huggingface import NUM_LABELS
 from albert_data.interop.masked_lm import count_positions
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards, to_row_number
-from albert_data.shards.rows import locate_masks
+from albert_data.shards.rows import locate_masks, mark_segment_b
 from albert_data.train.data.remasking import Remasker
 
 IGNORED = -100  # the label that the losses of transformers, and torch's cross entropy, leave out
 LEN_MULTIPLE = 8  # tensor cores need sizes that are multiples of 8
 _IDS, _TYPES, _VALID, _LABELS = "input_ids", "token_type_ids", "attention_mask", "labels"
+_CONVERTED = {_IDS, _TYPES, "segment_a_len", "sop_label", "masked_positions", "masked_ids"}  # columns of Parquet
 _SENTENCE_LABELS = ("sentence_order_label", "next_sentence_label")  # of ALBERT; of BERT and models like it
 Row = dict[str, Tensor]
 
@@ -63,8 +64,9 @@ class ShardDataset(Dataset[Row]):
     order, 1 swapped. Labels are -100 where nothing is to be predicted, and where a row has no pair. Inputs that the
     model does not take are left out.
 
-    With `remask` epoch 0 has the stored masks, and each later one new masks, a function of (seed, epoch, row).
-    `set_epoch` begins an epoch. Workers of a DataLoader see the epoch in shared memory, also persistent ones.
+    With `remask` epoch 0 has the stored masks, and each later one new masks, a function of (seed, epoch, row). With
+    `mask_prob` all epochs have new masks. `set_epoch` begins an epoch. Workers of a DataLoader see the epoch in shared
+    memory, also persistent ones.
 
     It can be pickled, and then opens its folder again.
     """
@@ -76,11 +78,15 @@ class ShardDataset(Dataset[Row]):
         *,
         split: str = "train",
         remask: bool | None = None,
+        mask_prob: float | tuple[float, float] | None = None,
+        epochs: int | None = None,
         seed: int = 0,
     ) -> None:
         """Open a split. model: decides which inputs a row has; without one they are those of AlbertForPreTraining.
 
         remask: by default only in the training split, so that all evaluations have the same masks.
+        mask_prob: the share of tokens to mask, instead of the build's. Two shares are those of the first and the last
+        of `epochs` epochs (2 or more), between which it changes evenly.
         Raises ShardError if the split is missing, empty or damaged, ConfigError if the model can't learn from it.
         """
         self._shards = open_shards(folder, split)
@@ -101,7 +107,8 @@ class ShardDataset(Dataset[Row]):
         if why:
             advice = "train a masked language model without this label, such as AlbertForMaskedLM"
             raise ConfigError(f"{folder}: {why}; {advice}")
-        remask = split == "train" if remask is None else remask
+        self._mask_probs = _check_mask_prob(mask_prob, epochs, remask)
+        remask = mask_prob is not None or split == "train" if remask is None else remask
         self._remask = Remasker(manifest, self._shards.tokenizer, seed=seed) if remask else None
         # In shared memory: workers copy the data set when they start, and persistent ones start only once.
         self._epoch = torch.tensor(-1)  # -1: `set_epoch` was not called yet
@@ -143,15 +150,14 @@ class ShardDataset(Dataset[Row]):
 
     def _read(self, numbers: np.ndarray, epoch: int) -> list[Row]:
         examples = self._shards.rows(numbers)
-        if epoch and self._remask is not None:
-            examples = self._remask(examples, numbers, epoch)
+        if self._remask is not None and (epoch or self._mask_probs):
+            mask_prob = self._mask_probs[min(epoch, len(self._mask_probs) - 1)] if self._mask_probs else None
+            examples = self._remask(examples, numbers, epoch, mask_prob)
         lengths = np.diff(examples.offsets)
         flat = {_IDS: examples.input_ids.astype(np.int64), _LABELS: np.full(len(examples.input_ids), IGNORED, np.int64)}
         flat[_LABELS][locate_masks(examples)] = examples.masked_ids
         if self._inputs.has_types:
-            positions = np.arange(len(examples.input_ids)) - np.repeat(examples.offsets[:-1], lengths)
-            # [CLS] A [SEP] is two tokens longer than A, and a row without B ends there.
-            flat[_TYPES] = (positions >= np.repeat(examples.segment_a_len + 2, lengths)).astype(np.int64)
+            flat[_TYPES] = mark_segment_b(examples).astype(np.int64)
         columns: dict[str, Sequence[Tensor]] = {
             name: torch.split(torch.from_numpy(values), lengths.tolist()) for name, values in flat.items()
         }
@@ -165,8 +171,10 @@ class ShardDataset(Dataset[Row]):
 
         Where no row has a pair, or no token is masked, the batch gets one more row. It has labels of that task only,
         so the mean loss of the other task is that of the given rows. Which row that is depends on the tokens given.
+
+        Rows that `albert-data convert --to parquet` wrote are taken too. Those of `--unmasked` get no labels.
         """
-        rows = self._complete(list(rows))
+        rows = self._complete([row if _LABELS in row else self._adapt(row) for row in rows])
         lengths = torch.tensor([len(row[_IDS]) for row in rows])
         longest = int(lengths.max())
         padded = max(longest, min(-(-longest // LEN_MULTIPLE) * LEN_MULTIPLE, self._inputs.max_len))
@@ -182,9 +190,22 @@ class ShardDataset(Dataset[Row]):
             batch[_VALID] = (torch.arange(padded) < lengths[:, None]).long()
         return batch
 
+    def _adapt(self, row: Mapping[str, Any]) -> Row:
+        """A converted row, of tensors or lists, as this data set returns it."""
+        row = {name: torch.as_tensor(row[name]).long() for name in _CONVERTED & row.keys()}
+        found, length = {_IDS: row[_IDS]}, len(row[_IDS])
+        if "masked_ids" in row:
+            found[_LABELS] = torch.full((length,), IGNORED).scatter(0, row["masked_positions"], row["masked_ids"])
+        if self._inputs.has_types:
+            has_types = _TYPES in row
+            found[_TYPES] = row[_TYPES] if has_types else (torch.arange(length) >= row["segment_a_len"] + 2).long()
+        if self._inputs.sentence_label is not None:
+            found[self._inputs.sentence_label] = torch.where(row["sop_label"] < 0, IGNORED, row["sop_label"])
+        return found
+
     def _complete(self, rows: list[Row]) -> list[Row]:
         """Add a row if the loss of a task would be the mean over no label: 0 / 0."""
-        tasks = [name for name in (_LABELS, self._inputs.sentence_label) if name is not None]
+        tasks = [name for name in (_LABELS, self._inputs.sentence_label) if name in rows[0]]
         lacking = [name for name in tasks if not any(_has_label(row, name) for row in rows)]
         if not lacking:
             return rows
@@ -196,6 +217,24 @@ class ShardDataset(Dataset[Row]):
                 others = {name: torch.full_like(found[name], IGNORED) for name in tasks if name not in lacking}
                 return [*rows, {**found, **others}]
         raise ShardError(f"no row of the split has {' and '.join(lacking)}; build the shards from more text")
+
+
+def _check_mask_prob(
+    mask_prob: float | tuple[float, float] | None, epochs: int | None, remask: bool | None
+) -> list[float]:
+    """The shares of the epochs; the last one holds for all later epochs. Empty: that of the build."""
+    if mask_prob is None:
+        return []
+    if remask is False:
+        raise ConfigError(f"mask_prob is {mask_prob}, but remask=False keeps the stored masks; leave one of them out")
+    first, last = mask_prob if isinstance(mask_prob, tuple) else (mask_prob, mask_prob)
+    for value in (first, last):
+        check_range("mask_prob", value, *MASK_PROB_RANGE)
+    if first == last:
+        return [first]
+    if epochs is None or epochs < 2:
+        raise ConfigError(f"mask_prob changes from {first} to {last}, but epochs is {epochs}; give 2 or more")
+    return [float(value) for value in np.linspace(first, last, epochs)]
 
 
 def _share(tensor: Any) -> None:

@@ -58,6 +58,15 @@ def locate_masks(rows: Examples) -> np.ndarray:
     return indices
 
 
+def mark_segment_b(rows: Examples) -> np.ndarray:
+    """Whether each token belongs to `B [SEP]`: bool, one for each of `rows.input_ids`."""
+    lengths = np.diff(rows.offsets)
+    positions = np.arange(len(rows.input_ids)) - np.repeat(rows.offsets[:-1], lengths)
+    # [CLS] A [SEP] is two tokens longer than A, and a row without B ends there.
+    in_b: np.ndarray = positions >= np.repeat(rows.segment_a_len + 2, lengths)
+    return in_b
+
+
 def join_rows(parts: Sequence[Examples]) -> Examples:
     """The rows of one or more parts with the same columns, one part after another."""
     joined = {}

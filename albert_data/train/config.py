@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from albert_data.config import check_choice, check_range
+from albert_data.config import MASK_PROB_RANGE, check_choice, check_range
 from albert_data.errors import ConfigError
 from albert_data.pair_tasks import PAIR_TASKS, PairTask
 
@@ -26,7 +26,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (  # of settings of TrainConfig 
     ("lr epsilon", 1e-12, 1.0),
     ("warmup_share weight_decay", 0.0, 1.0),
     ("beta1 beta2 dropout", 0.0, 0.9999),
-    ("mask_prob last_mask_prob", 0.01, 0.5),
+    ("mask_prob last_mask_prob", *MASK_PROB_RANGE),
     ("max_grad_norm", 1e-6, 1e6),
 )
 

@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import torch
+from convert_fixtures import convert
 from inspect_fixtures import SMALL, get_tokenizer, make_examples, write_folder, write_sentences
 from torch.utils.data import DataLoader
 from toy_rows import mean_loss
@@ -24,6 +26,7 @@ from albert_data.train.data.batch import collate
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
 huggingface = pytest.importorskip("albert_data.interop.huggingface")
+tokenizers = pytest.importorskip("tokenizers", reason="the huggingface extra is not installed")
 
 IGNORED = -100
 SIZES = {
@@ -294,6 +297,67 @@ def test_evaluation_has_the_stored_masks_in_every_epoch(folder):
         before = read_masks(rows)
         rows.set_epoch(3)
         assert read_masks(rows) == before
+
+
+def test_the_share_of_masks_changes_from_the_first_epoch_to_the_last(folder):
+    rows = ShardDataset(folder, mask_prob=(0.4, 0.1), epochs=4)
+    num_masks = []
+    for epoch, mask_prob in enumerate((0.4, 0.3, 0.2, 0.1, 0.1)):
+        rows.set_epoch(epoch)
+        same = ShardDataset(folder, mask_prob=mask_prob)
+        same.set_epoch(epoch)
+        masks = read_masks(rows)
+        assert masks == read_masks(same)
+        num_masks.append(sum(len(labels) for _, labels in masks.values()))
+    assert num_masks[0] > num_masks[1] > num_masks[2] > num_masks[3]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mask_prob": 0.9}, "mask_prob is 0.9; allowed are 0.01 to 0.5"),
+        ({"mask_prob": (0.3, 0.05)}, "epochs is None; give 2 or more"),
+        ({"mask_prob": (0.3, 0.05), "epochs": 1}, "epochs is 1; give 2 or more"),
+        ({"mask_prob": 0.3, "remask": False}, "keeps the stored masks"),
+    ],
+)
+def test_a_wrong_share_of_masks_is_named(folder, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        ShardDataset(folder, **settings)
+
+
+@pytest.mark.parametrize("unmasked", [False, True])
+@pytest.mark.parametrize("name", ["ALBERT", "BERT without NSP", "ModernBERT"])
+def test_converted_rows_go_through_collate(folder, name, unmasked, tmp_path):
+    model, shards = MODELS[name][0](), ShardDataset(folder, remask=False)
+    rows = ShardDataset(folder, model, remask=False)
+    convert(folder, tmp_path / "out", "parquet", unmasked=unmasked, splits=("train",))
+    files = sorted((tmp_path / "out" / "data").iterdir())
+    converted = [row for file in files for row in pyarrow.parquet.read_table(file).to_pylist()]
+    assert len(converted) == len(shards)
+    for numbers in ([0, 1, 2, 3], list(range(5, 25))):
+        wanted, found = rows.collate(rows.__getitems__(numbers)), rows.collate([converted[i] for i in numbers])
+        if unmasked:
+            labels = wanted.pop("labels")
+            wanted["input_ids"] = torch.where(labels == IGNORED, wanted["input_ids"], labels)
+        assert to_lists(found) == to_lists(wanted)
+
+
+def test_unmasked_rows_go_through_the_collator_of_transformers_that_draws_masks(folder, tmp_path):
+    convert(folder, tmp_path / "out", "parquet", unmasked=True, splits=("train",))
+    columns, files = ["input_ids", "attention_mask"], sorted((tmp_path / "out" / "data").iterdir())
+    rows = [row for file in files for row in pyarrow.parquet.read_table(file, columns=columns).to_pylist()]
+    vocab = {piece: number for number, piece in enumerate(get_tokenizer().pieces)}
+    theirs = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>")),
+        **{"pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "[CLS]", "sep_token": "[SEP]"},
+        mask_token="[MASK]",
+    )
+    batch = transformers.DataCollatorForLanguageModeling(theirs, mlm_probability=0.3)(rows[:16])
+    originals = torch.where(batch["labels"] == IGNORED, batch["input_ids"], batch["labels"])
+    for row, ids in zip(rows[:16], originals.tolist(), strict=True):
+        assert ids[: len(row["input_ids"])] == row["input_ids"]
+    assert make_modernbert()(**batch).loss.isfinite()
 
 
 @pytest.mark.parametrize("copy_it", [copy.deepcopy, lambda rows: pickle.loads(pickle.dumps(rows))])
