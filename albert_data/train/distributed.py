@@ -11,11 +11,15 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
-from albert_data.errors import ConfigError
+from albert_data.errors import ConfigError, WorkerError
+
+# Of an exchange: the first process may evaluate, save and write the page meanwhile.
+TIMEOUT = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +84,25 @@ def join_ranks(device_type: str) -> Iterator[Ranks]:
         yield ranks
         return
     try:
-        dist.init_process_group("cpu:gloo,cuda:nccl" if device_type == "cuda" else "gloo")
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device_type == "cuda" else "gloo", timeout=TIMEOUT)
     except (ValueError, RuntimeError) as error:
         raise ConfigError(
-            f"WORLD_SIZE is {ranks.num_ranks}, but the processes can't connect: {error}; start them with torchrun"
+            f"WORLD_SIZE is {ranks.num_ranks}, but the processes can't connect: {error}; start them with torchrun; on "
+            "several machines set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to the network interface between them"
         ) from error
     try:
         yield ranks
-    finally:
-        dist.destroy_process_group()
+    except RuntimeError as error:
+        if not _is_lost(error):
+            raise
+        raise WorkerError(
+            f"process {ranks.rank} of {ranks.num_ranks} lost the connection to another one, whose message says why; "
+            "start all of them again with --resume"
+        ) from error
+    # Not after an error: it may wait for ever for a process that is gone.
+    dist.destroy_process_group()
+
+
+def _is_lost(error: RuntimeError) -> bool:
+    """Whether an exchange failed because of another process. gloo has no class of errors of its own."""
+    return isinstance(error, dist.DistBackendError) or "gloo" in str(error)

@@ -145,7 +145,7 @@ def test_processes_that_cannot_connect_are_an_error_of_one_line(monkeypatch):
     monkeypatch.setenv("RANK", "0")
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ConfigError, match="WORLD_SIZE is 2.*torchrun"), join_ranks("cpu"):
+    with pytest.raises(ConfigError, match="WORLD_SIZE is 2.*torchrun.*GLOO_SOCKET_IFNAME"), join_ranks("cpu"):
         pass
 
 
@@ -164,6 +164,22 @@ def test_a_signal_to_one_process_saves_and_stops_all(out, tmp_path):
     step = int(list_checkpoints(run)[-1].name.removeprefix("step-"))
     assert 3 <= step < 3000
     assert [line[0] for line in read_losses(run)] == list(range(1, step + 1))
+
+
+@pytest.mark.slow  # two processes that train until one is killed
+def test_a_process_whose_neighbour_is_killed_ends_with_one_line(out, tmp_path):
+    run = tmp_path / "run"
+    processes = start(2, out, "-o", run, *OPTIONS, "--steps", "3000")
+    deadline = time.monotonic() + 60
+    while not (run / "metrics.jsonl").exists() or len((run / "metrics.jsonl").read_text().splitlines()) < 3:
+        assert time.monotonic() < deadline, [process.poll() for process in processes]
+        time.sleep(0.05)
+    processes[1].kill()
+    processes[1].communicate(timeout=60)
+    said = processes[0].communicate(timeout=60)[1]
+    assert processes[0].returncode == 1
+    assert "process 0 of 2 lost the connection" in said.splitlines()[-1]
+    assert "--resume" in said.splitlines()[-1]
 
 
 @pytest.mark.slow  # six processes, each of which loads torch
