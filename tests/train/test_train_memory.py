@@ -203,6 +203,19 @@ def test_the_fewest_micro_batches_that_fit_are_chosen(tmp_path, gpu, num_paramet
     assert all(map(torch.equal, weights(chosen).values(), weights(by_hand).values())), "measuring changes nothing"
 
 
+@pytest.mark.parametrize(("tokens", "elements"), [(512, 2**31), (2048, 380 * 150)], ids=["tokens", "logits"])
+def test_a_batch_is_cut_where_kernels_can_not_count_its_elements(
+    tmp_path, gpu, num_parameters, monkeypatch, tokens, elements
+):
+    monkeypatch.setattr(memory, "MAX_TOKENS", tokens)
+    monkeypatch.setattr(memory, "MAX_ELEMENTS", elements)
+    gpu.make_room(10**6, num_parameters=num_parameters)
+    model = load_model(loop.train(tmp_path, tmp_path / "run", LARGE))
+    most = max(gpu.num_cells[4:])
+    assert tokens // 4 < most <= tokens
+    assert 0.15 * most * model.config.vocab_size <= elements
+
+
 def test_a_resumed_run_has_the_state_of_its_optimiser(tmp_path, gpu, num_parameters, capsys):
     gpu.make_room(1024, num_parameters=0)
     loop.train(tmp_path, tmp_path / "run", dataclasses.replace(LARGE, micro_tokens=1024))

@@ -19,6 +19,8 @@ from albert_data.train.run.state import Session
 from albert_data.wording import count_of
 
 PROBE_TOKENS = 2048
+MAX_TOKENS = 131_072  # at once: more make an update no faster
+MAX_ELEMENTS = 2**31 - 1  # of a tensor: many kernels count elements in 32 bits
 USED_SHARE = 0.9  # of the free memory; the rest is for fragments, and for the rare batches with many masks
 
 
@@ -56,12 +58,19 @@ def fit_batches(session: Session, loader: ShardLoader) -> list[str]:
     session.optimizer.zero_grad()
     counts = range(1, -(-whole // longest) + 1)
     limit = (USED_SHARE * free - constant) / per_token
+    limit = min(limit, _most_tokens(loader, session.model.config.vocab_size))
     num_batches = next((count for count in counts if loader.count_micro_tokens(count) <= limit), counts[-1])
     num_batches = int(max(session.ranks.gather(num_batches)))
     tokens = loader.micro_tokens = loader.count_micro_tokens(num_batches)
     need = "an unknown part" if math.isinf(per_token) else f"{(constant + per_token * tokens) / 1e9:.1f}"
     parts = count_of(num_batches, "micro-batch", "micro-batches")
     return [f"memory      {parts} a step, of {tokens:,} tokens: {need} of {free / 1e9:.1f} GB that are free on the GPU"]
+
+
+def _most_tokens(loader: ShardLoader, vocab_size: int) -> int:
+    """The most tokens of a micro-batch whose logits, one for each masked token and piece, a kernel can count."""
+    per_masked = MAX_TOKENS / loader.shape(MAX_TOKENS // loader.longest, loader.longest).mask_capacity
+    return int(min(MAX_TOKENS, per_masked * (MAX_ELEMENTS // vocab_size)))
 
 
 def _measure_peak(session: Session, batch: Batch) -> int:
