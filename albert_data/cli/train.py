@@ -13,7 +13,16 @@ import click
 from albert_data.cli.options import PATH, require_packages, shards_argument
 from albert_data.cli.output import tell
 from albert_data.storage import is_remote
-from albert_data.train.config import BUDGETS, DEFAULT_PRESETS, OPTIMIZERS, PRECISIONS, RECIPES, TrainConfig, fit_cpu
+from albert_data.train.config import (
+    BUDGETS,
+    DEFAULT_PRESETS,
+    OPTIMIZERS,
+    PRECISIONS,
+    RECIPES,
+    TrainConfig,
+    fit_cpu,
+    get_recipe,
+)
 from albert_data.train.folder import load_config
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -100,7 +109,8 @@ def _parse_mask_prob(
     type=click.Choice(list(RECIPES)),
     default=None,
     show_default=RECIPE,
-    help="Settings to start from: quick is for a short run, paper has those of ALBERT.",
+    help="Settings to start from: quick is for a short run, muon has those of mini for larger models, "
+    "paper those of ALBERT.",
 )
 @_setting("--steps", int, "N", "Number of updates. The learning rate falls to 0 at the last one.")
 @_setting("--epochs", float, "N", "Instead of --steps: number of epochs.")
@@ -153,7 +163,7 @@ def _parse_mask_prob(
 @_setting("--eval-rows", int, "ROWS", "Most validation rows that an evaluation reads.", "by the length of the run")
 @_setting("--save-every", int, "STEPS", "Steps from one checkpoint to the next.", "1000, or less for 10 in a run")
 @_switch("--tensorboard", "tensorboard", "Also write the metrics as TensorBoard events.", value=True)
-@_switch("--profile", "profile", "Write a trace of five steps by PyTorch's profiler to RUN/trace.json.", value=True)
+@_switch("--profile", "profile", "Write a trace of five steps by PyTorch's profiler to RUN/trace.json.gz.", value=True)
 @_setting("--keep", int, "N", "How many of the newest checkpoints to keep.")
 def train(
     shards: Path,
@@ -203,7 +213,7 @@ def train(
         config = dataclasses.replace(stored, preset=preset or stored.preset, **{"profile": False, **given})
     else:
         small = choose_preset(given.get("device", TrainConfig.device))
-        config = RECIPES[recipe or RECIPE][preset or (TrainConfig.preset if init_from else small)]
+        config = get_recipe(recipe or RECIPE, preset or (TrainConfig.preset if init_from else small))
         if init_from and not recipe and small == DEFAULT_PRESETS["cpu"] and "batch_tokens" not in given:
             config, large = fit_cpu(config), config
             if config != large:

@@ -220,6 +220,12 @@ _MINI = TrainConfig(
 RECIPES = {
     "quick": {name: TrainConfig(preset=name, lr=3e-4 if name.startswith("base") else 1e-4) for name in MODEL_PRESETS}
     | {"tiny": _TINY, "mini": _MINI},
+    # The settings of mini for larger models. Nobody has compared them with quick on a GPU yet.
+    "muon": {"mini": _MINI}
+    | {
+        name: replace(_MINI, preset=name, steps=TrainConfig.steps, minutes=None, batch_tokens=TrainConfig.batch_tokens)
+        for name in ("base", "large", "xlarge", "xxlarge")
+    },
     "paper": {
         name: TrainConfig(
             preset=name,
@@ -234,6 +240,14 @@ RECIPES = {
         for name in MODEL_PRESETS
     },
 }
+
+
+def get_recipe(recipe: str, preset: str) -> TrainConfig:
+    """Raises ConfigError if the recipe has no settings for the preset."""
+    if preset not in RECIPES[recipe]:
+        known = ", ".join(RECIPES[recipe])
+        raise ConfigError(f"the recipe {recipe} has no settings for the preset {preset}; it has them for {known}")
+    return RECIPES[recipe][preset]
 
 
 def fit_cpu(config: TrainConfig) -> TrainConfig:

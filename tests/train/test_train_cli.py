@@ -28,6 +28,12 @@ def run(*arguments: str):
     return CliRunner().invoke(train, [str(a) for a in arguments], catch_exceptions=False)
 
 
+def test_a_recipe_without_settings_for_a_preset_is_an_error_of_one_line(calls, tmp_path):
+    with pytest.raises(ConfigError, match="muon has no settings for the preset tiny; it has them for mini, base, "):
+        run(tmp_path, "-o", tmp_path / "run", "--preset", "tiny", "--recipe", "muon")
+    assert not calls
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_each_preset_gives_all_settings(calls, tmp_path, recipe):
     for preset in RECIPES[recipe]:

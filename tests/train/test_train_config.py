@@ -8,9 +8,13 @@ from albert_data.errors import ConfigError
 from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig, TrainConfig
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", ["quick", "paper"])
 def test_every_model_has_its_settings(recipe):
     assert set(RECIPES[recipe]) == set(MODEL_PRESETS)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_settings_of_a_preset_are_for_its_model(recipe):
     assert all(config.preset == name for name, config in RECIPES[recipe].items())
 
 

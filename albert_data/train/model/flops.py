@@ -13,11 +13,15 @@ from albert_data.train.config import AlbertConfig
 FORWARD_AND_BACKWARD = 3  # each product of the forward pass has two of its size in the backward pass
 
 # Published peaks of dense matrix products in 10^12 FLOPs a second, accumulated in float32, from NVIDIA's data sheets
-# (H100, H200, GH200, HGX B200, A100, A30, A10, L40S, L40, L4, V100, T4, RTX A6000, RTX 6000 Ada) and its whitepapers of
-# the GA102 and Ada architectures (GeForce). If a sheet gives figures "with sparsity", half of them.
+# (H100, H200, GH200, HGX B200 and B300, GB200 and GB300 NVL72, A100, A40, A30, A10, L40S, L40, L4, V100, T4, RTX A6000,
+# RTX 6000 Ada) and its whitepapers of the GA102, Ada and RTX Blackwell architectures (GeForce). If a sheet gives
+# figures "with sparsity", half of them.
 # fp32 is TF32 if the tensor cores have it, since precision.py enables it; otherwise the figure of the CUDA cores.
 # A GPU belongs to the first line whose words are all in its name, so special cases come before general ones.
 PEAK_TFLOPS: tuple[tuple[str, dict[str, float]], ...] = (
+    ("gb300", {"bf16": 2500, "fp16": 2500, "fp32": 1250}),
+    ("gb200", {"bf16": 2500, "fp16": 2500, "fp32": 1250}),
+    ("b300", {"bf16": 2250, "fp16": 2250, "fp32": 1125}),
     ("b200", {"bf16": 2250, "fp16": 2250, "fp32": 1125}),
     ("gh200", {"bf16": 990, "fp16": 990, "fp32": 494}),
     ("h200 nvl", {"bf16": 835.5, "fp16": 835.5, "fp32": 417.5}),
@@ -26,6 +30,7 @@ PEAK_TFLOPS: tuple[tuple[str, dict[str, float]], ...] = (
     ("h100 pcie", {"bf16": 756, "fp16": 756, "fp32": 378}),
     ("h100", {"bf16": 989.4, "fp16": 989.4, "fp32": 494.7}),
     ("a100", {"bf16": 312, "fp16": 312, "fp32": 156}),
+    ("a40", {"bf16": 149.7, "fp16": 149.7, "fp32": 74.8}),
     ("a30", {"bf16": 165, "fp16": 165, "fp32": 82}),
     ("a10", {"bf16": 125, "fp16": 125, "fp32": 62.5}),
     ("l40s", {"bf16": 362, "fp16": 362, "fp32": 183}),
@@ -33,6 +38,7 @@ PEAK_TFLOPS: tuple[tuple[str, dict[str, float]], ...] = (
     ("l4", {"bf16": 121, "fp16": 121, "fp32": 60}),
     ("rtx 6000 ada", {"bf16": 364.2, "fp16": 364.2, "fp32": 182.1}),
     ("rtx a6000", {"bf16": 154.8, "fp16": 154.8, "fp32": 77.4}),
+    ("rtx 5090", {"bf16": 209.5, "fp16": 209.5, "fp32": 104.8}),
     ("rtx 4090", {"bf16": 165.2, "fp16": 165.2, "fp32": 82.6}),
     ("rtx 4080", {"bf16": 97.5, "fp16": 97.5, "fp32": 48.7}),
     ("rtx 3090", {"bf16": 71, "fp16": 71, "fp32": 35.6}),
