@@ -1,13 +1,13 @@
 """The folder of a training run: checks whether a run may start or resume in it. Imports no torch.
 
 ```
-RUN/ run.json  metrics.jsonl  metrics.old-N.jsonl  report.html  trace.json  tokenizer/spiece.model or
+RUN/ run.json  metrics.jsonl  metrics.old-N.jsonl  report.html  trace.json.gz  tokenizer/spiece.model or
      tokenizer/tokenizer.json  checkpoints/step-*/  tensorboard/  .lock
 ```
 run.json holds the settings, the model's shape, and the run's identity (everything that decides its weights).
 The number of steps is part of the identity, because the learning rate of each step depends on it. So a finished run
 can't be made longer.
-If RUN has a run.json, these files belong to the run. If it has none, a metrics.jsonl, report.html, trace.json,
+If RUN has a run.json, these files belong to the run. If it has none, a metrics.jsonl, report.html, trace.json.gz,
 checkpoints/ or another tokenizer there belongs to the user, and the run does not start. All other files stay. None of
 these files and folders may be a link, nor what lies in the folders: RUN itself may be one.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # it imports Arrow, which no --help needs
 RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
 PAGE_FILE = "report.html"
-TRACE_FILE = "trace.json"
+TRACE_FILE = "trace.json.gz"
 CHECKPOINTS_FOLDER = "checkpoints"
 EVENTS_FOLDER = "tensorboard"
 LOCK_FILE = ".lock"

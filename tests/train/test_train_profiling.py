@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 
 import pytest
@@ -25,11 +26,11 @@ def shards(toys, use_shards):
 
 def test_the_trace_has_five_steps_after_five_of_warm_up(shards, tmp_path, capsys):
     loop.train(tmp_path, tmp_path / "run", CONFIG)
-    events = json.loads((tmp_path / "run/trace.json").read_text())["traceEvents"]
+    events = json.loads(gzip.decompress((tmp_path / "run/trace.json.gz").read_bytes()))["traceEvents"]
     names = {event["name"] for event in events}
     assert {name for name in names if name.startswith("ProfilerStep")} == {f"ProfilerStep#{n}" for n in range(5, 10)}
     assert "aten::addmm" in names
-    assert f"{tmp_path / 'run/trace.json'} is written" in capsys.readouterr().err
+    assert f"{tmp_path / 'run/trace.json.gz'} is written" in capsys.readouterr().err
 
 
 def test_a_profiled_run_has_the_weights_of_another(shards, tmp_path):
@@ -37,13 +38,13 @@ def test_a_profiled_run_has_the_weights_of_another(shards, tmp_path):
         loop.train(tmp_path, tmp_path / name, dataclasses.replace(CONFIG, profile=is_profiled))
     first, second = (list_checkpoints(tmp_path / name)[-1] / "model.safetensors" for name in ("with", "without"))
     assert first.read_bytes() == second.read_bytes()
-    assert not (tmp_path / "without/trace.json").exists()
+    assert not (tmp_path / "without/trace.json.gz").exists()
 
 
 @pytest.mark.parametrize(("steps", "is_written"), [(4, False), (7, True)])
 def test_a_run_that_ends_early_has_the_trace_until_then(shards, tmp_path, steps, is_written):
     loop.train(tmp_path, tmp_path / "run", dataclasses.replace(CONFIG, steps=steps))
-    assert (tmp_path / "run/trace.json").exists() == is_written
+    assert (tmp_path / "run/trace.json.gz").exists() == is_written
 
 
 def test_a_trace_that_can_not_be_written_does_not_stop_the_run(shards, tmp_path, monkeypatch, capsys):
@@ -55,7 +56,7 @@ def test_a_trace_that_can_not_be_written_does_not_stop_the_run(shards, tmp_path,
 
 def test_a_trace_of_the_user_stays(shards, tmp_path):
     (tmp_path / "run").mkdir()
-    (tmp_path / "run/trace.json").write_text("mine")
-    with pytest.raises(OutputError, match=r"holds trace\.json, which is not of this run"):
+    (tmp_path / "run/trace.json.gz").write_text("mine")
+    with pytest.raises(OutputError, match=r"holds trace\.json\.gz, which is not of this run"):
         loop.train(tmp_path, tmp_path / "run", CONFIG)
-    assert (tmp_path / "run/trace.json").read_text() == "mine"
+    assert (tmp_path / "run/trace.json.gz").read_text() == "mine"

@@ -7,6 +7,7 @@ whether all of that is there.
 from __future__ import annotations
 
 import textwrap
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,8 @@ def find_obstacle(device: torch.device) -> str | None:
 
 def compile_model(model: Albert) -> None:
     """Compile what takes most of the time, for each BatchShape: a shared layer is one graph for all layers."""
+    # Products of float32 stay exact beside bf16 ones: they are few.
+    warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
     limits: Any = torch._dynamo.config  # PyTorch documents the setting under this name and has no public one
     limits.optimize_ddp = False  # it divides graphs where a bucket of gradients ends
     num_pairs = len(set(model.encoder.inner_layers))

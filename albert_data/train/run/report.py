@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from itertools import islice, pairwise
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from textwrap import wrap
 from typing import Any, TypeVar
 
@@ -250,10 +251,12 @@ def profile_steps(steps: Iterator[Item], path: Path, report: Report) -> Iterator
 
     def write(profiler: profile) -> None:
         try:
-            with replace_file(path) as file:
-                profiler.export_chrome_trace(file.name)
-                if not os.stat(file.name).st_size:  # the profiler reports no error
+            with TemporaryDirectory() as folder, replace_file(path) as file:
+                trace = Path(folder, path.name)  # gzipped by its name
+                profiler.export_chrome_trace(str(trace))
+                if not trace.exists():  # the profiler reports no error
                     raise OSError("the profiler wrote nothing")
+                file.write(trace.read_bytes())
         except OSError as error:
             return report.say(f"{path}: the trace can't be written: {explain(error)}")
         report.say(f"{path} is written: open it at ui.perfetto.dev or chrome://tracing")
