@@ -237,7 +237,7 @@ def make_pass(
     for block in find_blocks(sentences, config.max_tokens, alone):
         first, stop = stop, stop + len(block)
         if len(block[0]) > config.max_tokens or first in alone:
-            for part in cut_long_sentence(block[0], config.max_tokens, vocabulary):
+            for part in cut_long_sentence(block[0], config.max_tokens, vocabulary, config.pass_index % 8):
                 rows.append(lay_out(part, [], 0, len(rows), vocabulary))
             continue
         is_backward = draw(stream(config.seed, PAIRING, key, config.pass_index, len(rows)), 4) >= 2**63
@@ -362,8 +362,13 @@ def choose_split(state: int, chunk: list[list[int]], *, is_even: bool) -> int:
     return owners[start + distance]
 
 
-def cut_long_sentence(sentence: list[int], max_tokens: int, vocabulary: Vocabulary) -> list[list[int]]:
-    """Parts of similar lengths, cut between clauses if there are any, or else between words that fit a row."""
+def cut_long_sentence(
+    sentence: list[int], max_tokens: int, vocabulary: Vocabulary, num_earlier: int = 0
+) -> list[list[int]]:
+    """Parts of similar lengths, cut between clauses if there are any, or else between words that fit a row.
+
+    num_earlier: for each earlier pass, the next clause after an eighth of the ideal length, in a circle.
+    """
     parts = []
     while sentence:
         num_rows = -(-len(sentence) // max_tokens)
@@ -375,6 +380,8 @@ def cut_long_sentence(sentence: list[int], max_tokens: int, vocabulary: Vocabula
             cut = len(sentence)
         elif clauses:
             cut = min(clauses, key=lambda at: (abs(at - ideal), at))
+            for _ in range(num_earlier):
+                cut = next((at for at in clauses if at > cut + ideal // 8), clauses[0])
         elif enough:
             cut = min(enough, key=lambda at: (abs(at - ideal), at))
         else:

@@ -103,10 +103,11 @@ def choose(keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int = 
 
 
 many_sentences = st.lists(st.lists(st.sampled_from([5, 6, 10]), min_size=1, max_size=3), max_size=40)
+long_sentences = st.lists(st.lists(st.sampled_from([5, 6, 10, 15]), min_size=1, max_size=99), max_size=4)  # 15: a comma
 
 
-@given(many_sentences, configs | unpaired, st.integers(1, 7))
-def test_rows_of_many_sentences_in_later_passes_equal_the_plain_reference(
+@given(many_sentences | long_sentences, configs | unpaired, st.integers(1, 7))
+def test_rows_of_many_or_long_sentences_in_later_passes_equal_the_plain_reference(
     document: list[list[int]], config: ExampleConfig, pass_index: int
 ):
     assert plain_rows(make([(1, document)], config, pass_index)) == expect([(1, document)], config, pass_index)
@@ -166,7 +167,8 @@ def test_single_rows_are_as_few_as_possible(keyed: list[KeyedDocument], config: 
     for _, document in keyed:
         for block in references.find_blocks([sentence for sentence in document if sentence], config.max_tokens):
             if len(block[0]) > config.max_tokens:
-                fewest += len(references.cut_long_sentence(block[0], config.max_tokens, plain_vocabulary()))
+                parts = references.cut_long_sentence(block[0], config.max_tokens, plain_vocabulary(), pass_index % 8)
+                fewest += len(parts)
             else:
                 fewest += references.find_best(list(map(len, block)), config.max_tokens)[0][0]
     assert (make(keyed, config, pass_index).sop_label == -1).sum() == fewest
@@ -221,6 +223,15 @@ def test_a_long_sentence_is_cut_at_the_clause_nearest_to_an_equal_share(words: s
     document = [[pieces.index(word) for word in words.replace("、", ",").split()]]
     rows = plain_rows(make([(1, document)], ExampleConfig(max_seq_len=8)))
     assert " / ".join(read(ids[1:-1]) for ids, *_ in rows) == expected.replace("、", ",")
+
+
+def test_later_passes_cut_a_long_sentence_at_other_clauses():
+    """In rows of up to 24 tokens. Equal shares are of 16, an eighth is 2: after 16 tokens, 17 and 18 are too near."""
+    sentence, config = [THE] * 32, ExampleConfig(max_seq_len=27)
+    for end in (7, 10, 16, 17, 19, 22):
+        sentence[end - 1] = COMMA
+    ends = [choose([(1, [sentence])], config, pass_index)[0, 3] for pass_index in range(9)]
+    assert ends == [16, 19, 22, 10, 16, 19, 22, 10, 16]  # the ninth begins a new group
 
 
 @given(toy_documents.documents, configs, passes)

@@ -30,6 +30,7 @@ from albert_data.data import Documents, Pairs, Specials
 from albert_data.draws import PAIRING, below, draw, stream, threshold
 from albert_data.examples.row_plan import (
     GROUP_SIZE,
+    PairRule,
     Passage,
     PlanScratch,
     cut_long_sentence,
@@ -70,24 +71,6 @@ class DocumentArrays(NamedTuple):
     is_heading: np.ndarray
     document_offsets: np.ndarray
     document_keys: np.ndarray
-
-
-class PairRule(NamedTuple):
-    """What decides how documents are cut.
-
-    starts, standalone: see WordRule
-    max_tokens: of text in a row
-    short_threshold: 64 random bits below it make a row short
-    num_labels: of the sentence task, 0 without one
-    """
-
-    starts: np.ndarray
-    standalone: np.ndarray
-    seed: np.uint64
-    pass_index: int
-    max_tokens: int
-    short_threshold: np.uint64
-    num_labels: int
 
 
 def make_pairs(
@@ -284,7 +267,7 @@ def cut_document(
                 continue
             begin = edges[low]
             while begin < edges[low + 1]:  # a sentence that is longer than a row, or alone
-                end = cut_long_sentence(documents.ids, begin, edges[low + 1], max_tokens, rule.starts, rule.standalone)
+                end = cut_long_sentence(documents.ids, begin, edges[low + 1], rule, pass_index % GROUP_SIZE)
                 put_row(rows, row, begin, end, end, SOP_NONE)  # B is empty
                 row, begin = row + 1, end
             low += 1

@@ -14,7 +14,8 @@ In a later pass a row that an earlier pass has, too, counts as two rows, and mor
 for few rows more, and no single row more. A pass that began elsewhere, by a random offset, would not do: after a few
 rows, which end as far off as fits, it meets the rows of the pass before.
 
-Sentences that are longer than a row are cut here too, into rows of similar lengths, at clauses where they have any.
+Sentences that are longer than a row are cut here too, into rows of similar lengths, at clauses where they have any, in
+a later pass at others.
 """
 
 from __future__ import annotations
@@ -49,6 +50,24 @@ class PlanScratch(NamedTuple):
     cost: np.ndarray
     row_ends: np.ndarray
     earlier: np.ndarray
+
+
+class PairRule(NamedTuple):
+    """What decides how documents are cut.
+
+    starts, standalone: see WordRule
+    max_tokens: of text in a row
+    short_threshold: 64 random bits below it make a row short
+    num_labels: of the sentence task, 0 without one
+    """
+
+    starts: np.ndarray
+    standalone: np.ndarray
+    seed: np.uint64
+    pass_index: int
+    max_tokens: int
+    short_threshold: np.uint64
+    num_labels: int
 
 
 class Passage(NamedTuple):
@@ -121,24 +140,31 @@ def end_short_row(scratch: PlanScratch, first: int, target: int, wants_pairs: bo
 
 
 @helper
-def cut_long_sentence(
-    ids: np.ndarray, begin: int, end: int, max_tokens: int, starts: np.ndarray, standalone: np.ndarray
-) -> int:
+def cut_long_sentence(ids: np.ndarray, begin: int, end: int, rule: PairRule, num_earlier: int) -> int:
     """The end of the first row of what is left of a long sentence, such that its rows have similar lengths.
 
     `low` is the first end after which the rest fits the other rows. The row ends at the clause from `low` on that is
-    nearest to an equal share, and at most half of a share away from it; without one, at the nearest word boundary. If a
-    row can reach none of these, it ends at the last boundary before `low`, and the rest takes one more row. Without any
-    boundary, it ends at the equal share, inside a word.
+    nearest to an equal share, and at most half of a share away from it; each later pass goes on by an eighth of a share
+    to the next such clause, in a circle. Without a clause it ends at the nearest word boundary. If a row can reach none
+    of these, it ends at the last boundary before `low`, and the rest takes one more row. Without any boundary, it ends
+    at the equal share, inside a word.
     """
+    starts, standalone, max_tokens = rule.starts, rule.standalone, rule.max_tokens
     num_rows = -(-(end - begin) // max_tokens)
     if num_rows == 1:
         return end
     share = (end - begin) // num_rows
     ideal, low = begin + share, max(begin + 1, end - (num_rows - 1) * max_tokens)
+    first, last = max(low, ideal - share // 2), min(begin + max_tokens, ideal + share // 2)
+    step = share // 8 + 1  # after fewer tokens a row would be nearly that of an earlier pass
     for distance in range(share // 2 + 1):
-        for at in (ideal - distance, ideal + distance):
-            if low <= at <= begin + max_tokens and begins_clause(ids, at, starts, standalone):
+        for nearest in (ideal - distance, ideal + distance):
+            if first <= nearest <= last and begins_clause(ids, nearest, starts, standalone):
+                at = nearest
+                for _ in range(num_earlier):
+                    at = at + step if at + step <= last else first
+                    while not begins_clause(ids, at, starts, standalone):
+                        at = at + 1 if at < last else first
                 return at
     for distance in range(max_tokens):  # outwards from the equal share, on both sides
         for at in (ideal - distance, ideal + distance):
