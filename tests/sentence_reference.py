@@ -323,9 +323,10 @@ def describe_line(text: str, language: str) -> int:
     line.segment()
     last, before = line.class_at(len(text) - 1), line.class_at(len(text) - 2)
     kind = k.HAS_STOP * (line.last_stop == len(text) or is_broken_off(line))
-    kind |= k.HAS_COLON * (last == k.COMMA and text[-1] in ":：")
+    is_dash = last == k.DASH or (last == k.JOIN and before == k.COMMA)
+    kind |= k.HAS_COLON * (last == k.COMMA and text[-1] in ":：" or is_dash and text[-2:-1] in (":", "："))
     kind |= (k.HAS_COMMA | k.LEADS_IN) * (last == k.COMMA and text[-1] not in ":：")
-    kind |= k.LEADS_IN * (last == k.DASH or (last == k.JOIN and before == k.COMMA))
+    kind |= k.LEADS_IN * (is_dash and text[-2:-1] not in (":", "："))
     return kind | k.IS_QUOTED * line.is_quote(line.class_at(0)) | k.IS_NUMBERED * is_numbered(line)
 
 
@@ -338,7 +339,7 @@ def is_broken_off(line: Segmenter) -> bool:
 
 
 def is_numbered(line: Segmenter) -> bool:
-    """Whether the line is one number and at most one word."""
+    """Whether the line is one number and at most two words."""
     if line.size(0, len(line.text)) > 48 or line.class_at(len(line.text) - 1) in (k.EXCLAIM, k.ELLIPSIS):
         return False
     if any(map(line.is_quote, line.char_classes)):
@@ -353,4 +354,4 @@ def is_numbered(line: Segmenter) -> bool:
     found = [word for word in words if word]
     with_digits = [word for word in found if any(line.class_at(at) == k.DIGIT for at in word)]
     is_roman = bool(found) and {line.text[at] for at in found[-1]} <= ROMAN
-    return len(with_digits) + is_roman == 1 and len(found) <= 2
+    return len(with_digits) + is_roman == 1 and len(found) <= 3

@@ -201,6 +201,8 @@ def test_each_document_is_segmented_by_the_rule_of_its_language(documents: list[
         (["第一章", "今天很冷。"], [True, False]),
         (["Artikulo 27.", "It was old."], [True, False]),
         (["24.", "It was old.", "२५.", "It was cold.", "Chapter XII.", "It was so."], [True, False] * 3),
+        (["Yang ni 3.", "It was old.", "Tsabchíl tsalap (art. 2).", "So it is."], [True, False, False, False]),
+        (["Here is his letter:—", "My dear Roger, come.", "It is:-", "No."], [True, False, True, False]),
         (["Article 1º", "All are equal", "Article 2", "All are free"], [True, False, True, False]),
         (["One:", "1", "2", "3", "4", "Five"], [False, False, False, False, True, False]),
         (["Is it 5?", "No."], [False, False]),

@@ -971,9 +971,9 @@ def is_end(line: Line, run: Run, closing: Closing) -> bool:
 
 # ---- lines ----
 
-# What is known of a line, as bits. HAS_STOP: at its end, or a dash. HAS_COMMA, HAS_COLON: at its end. LEADS_IN: its end
-# may lead in what is quoted on the next line. IS_QUOTED: it begins with a quotation mark. IS_NUMBERED: it is a number,
-# with one word at most, as in "Article 5" and "24."
+# What is known of a line, as bits. HAS_STOP: at its end, or a dash. HAS_COMMA, HAS_COLON: at its end, a colon also
+# before a dash. LEADS_IN: its end may lead in what is quoted on the next line. IS_QUOTED: it begins with a quotation
+# mark. IS_NUMBERED: it is a number, with two words at most, as in "Article 5" and "24."
 HAS_STOP, HAS_COMMA, HAS_COLON, LEADS_IN, IS_QUOTED, IS_NUMBERED = (1 << i for i in range(6))
 _MAX_NUMBERED = 48  # bytes of such a line
 _COLONS = (ord(":"), "：".encode()[-1])  # the last bytes of both; those of no other comma
@@ -1141,7 +1141,7 @@ def is_broken_off(line: Line) -> bool:
 
 @helper
 def is_numbered(line: Line) -> bool:
-    """Whether a line is a number and at most one word: Article 5, 24., Chapter XII. No word follows a Roman numeral."""
+    """Whether a line is a number and at most two words: Yang ni 3., 24., Chapter XII. Roman numerals stand last."""
     at, num_words, num_numbers, is_roman = line.begin, 0, 0, False  # is_roman: the last word is a numeral
     if line.end - at > _MAX_NUMBERED or class_before(line, line.end) in (EXCLAIM, ELLIPSIS):
         return False
@@ -1160,7 +1160,7 @@ def is_numbered(line: Line) -> bool:
         is_roman = has_only_numerals(line, begin, at, 0)
         num_numbers += has_digit
         num_words += not has_digit and not is_roman
-    return num_numbers + is_roman == 1 and num_words <= 1
+    return num_numbers + is_roman == 1 and num_words <= 2
 
 
 @helper
@@ -1171,7 +1171,9 @@ def describe_line(line: Line) -> int:
     if last == COMMA:
         found |= HAS_COLON if item(line.rule.utf8, line.end - 1) in _COLONS else HAS_COMMA | LEADS_IN
     elif last == DASH or (last == JOIN and class_before(line, line.end - 1) == COMMA):  # — and :-
-        found |= LEADS_IN
+        at = step_back(line.rule.utf8, line.end)
+        is_after_colon = class_before(line, at) == COMMA and item(line.rule.utf8, at - 1) in _COLONS
+        found |= HAS_COLON if is_after_colon else LEADS_IN
     return int(found | IS_QUOTED * is_quoted | IS_NUMBERED * is_numbered(line))
 
 
