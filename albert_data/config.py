@@ -10,6 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from albert_data.conditions import Condition, parse_conditions
 from albert_data.errors import ConfigError
 from albert_data.languages import normalise_language
 from albert_data.pair_tasks import PAIR_TASKS, PairTask
@@ -58,6 +59,7 @@ class TextConfig:
     group_field: the field that names the group of a record, as a string or a whole number. Documents of one group lie
     in one split.
     drop_repeated_lines: remove lines that stand in so many distinct documents or more. None: remove none.
+    where: conditions on fields that a record must meet, as conditions.py has them. None: all records are read.
     word_separator: what another program put between words; it is removed (corpus/lines/separators.py).
     """
 
@@ -72,6 +74,7 @@ class TextConfig:
     group_field: str | None = None
     word_separator: str | None = None
     drop_repeated_lines: int | None = None
+    where: str | None = None
 
     def __post_init__(self) -> None:
         check_choice("sentences", self.sentences, SENTENCE_RULES)
@@ -87,7 +90,8 @@ class TextConfig:
             )
         if self.group_field == "":
             raise ConfigError("group_field is ''; name the field that holds the group of a record")
-        for field in (self.text_field, self.language_field or "", self.group_field or ""):
+        compared = (condition.field for condition in self.conditions)
+        for field in (self.text_field, self.language_field or "", self.group_field or "", *compared):
             if any(name.count(".") > _MAX_POINTS for name in field.split(",")):
                 raise ConfigError(f"the field {field!r:.80} has over {_MAX_POINTS} points; name another field")
         if self.drop_repeated_lines is not None:
@@ -96,6 +100,11 @@ class TextConfig:
             object.__setattr__(self, "encoding", _normalise_encoding(self.encoding))
         if self.word_separator is not None:
             _check_separator(self.word_separator)
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Those of `where`. Raises ConfigError if it is none."""
+        return () if self.where is None else parse_conditions(self.where)
 
 
 DEFAULT_TEXT = TextConfig()

@@ -14,6 +14,7 @@ from corpus_fixtures import any_bytes, as_jsonl, block_sizes, read, small_sizes
 from hypothesis import given
 from hypothesis import strategies as st
 
+from albert_data.conditions import EXCLUSIONS
 from albert_data.corpus.damage import REASONS
 from albert_data.corpus.inputs import find_inputs, open_input
 from albert_data.errors import InputError
@@ -68,6 +69,7 @@ def test_every_reason_of_reading_has_a_test_here():
         "malformed_row",
         "malformed_article",
         "row_too_long",
+        *EXCLUSIONS,
     } == set(REASONS)  # the last are tested elsewhere
 
 

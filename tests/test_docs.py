@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 import shlex
 import subprocess
@@ -10,6 +12,8 @@ from contextlib import chdir, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from albert_data import BuildConfig, ExampleConfig, VocabConfig, build, open_shards, train_vocab
@@ -141,6 +145,27 @@ def test_the_example_of_the_page_on_mixtures_runs(tmp_path: Path, capsys: pytest
     assert (articles.passes, chinese.tokens) == (2.0, 500)
     assert 0 < chinese.num_used_documents < chinese.num_documents
     assert "Rows of train by source" in capsys.readouterr().out
+
+
+def test_the_recipe_of_the_page_on_cleaning_reads_what_datatrove_writes(tmp_path: Path):
+    """The files are as JsonlWriter and ParquetWriter of datatrove 0.10.1 write them."""
+    page = (ROOT / "sample_corpus" / "english-1.txt").read_text(encoding="utf-8")
+    texts = list(filter(None, page.split("\n")))
+    metadata = [{"language": "en", "language_score": number % 20 / 20} for number in range(len(texts))]
+    records = [
+        {"text": text, "id": f"<urn:{number}>", "metadata": one}
+        for number, (text, one) in enumerate(zip(texts, metadata, strict=True))
+    ]
+    (tmp_path / "filtered").mkdir()
+    lines = "".join(json.dumps(record) + "\n" for record in records[::2])
+    (tmp_path / "filtered" / "00000.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records[1::2]), tmp_path / "filtered" / "000_00000.parquet")
+    (commands,) = blocks("sh", ROOT / "docs" / "cleaning.md")
+    for command in commands.splitlines():
+        run_command(command.replace("2000", "300"), tmp_path)
+    manifest = open_shards(tmp_path / "shards").manifest
+    assert manifest.counts.documents == sum(one["language_score"] >= 0.65 for one in metadata) > 10
+    assert manifest.damage == {"excluded": len(texts) - manifest.counts.documents}
 
 
 @pytest.fixture(scope="module")

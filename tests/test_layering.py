@@ -37,6 +37,7 @@ COMMON = (
     "errors",
     "languages",
     "pair_tasks",
+    "conditions",
     "config",
     "interrupts",
     "sharing",

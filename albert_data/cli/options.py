@@ -142,6 +142,15 @@ _TEXT_OPTIONS = (  # in the order of --help
     ),
     setting(
         TextConfig,
+        "--where",
+        "Read the records alone for which this holds, such as 'metadata.language_score >= 0.65', by ==, !=, <, <=, >, "
+        ">= or in. May be repeated: all must hold.",
+        metavar="CONDITION",
+        multiple=True,
+        callback=lambda context, parameter, value: " and ".join(value) or None,
+    ),
+    setting(
+        TextConfig,
         "--encoding",
         "Encoding of all inputs, or auto to find that of each file.  [default: UTF-8, or UTF-16 or UTF-32 with a "
         "byte order mark]",

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from albert_data.conditions import EXCLUSIONS
 from albert_data.config import BuildConfig
 from albert_data.corpus.damage import REASONS
 from albert_data.corpus.inputs import Input
@@ -26,7 +27,7 @@ _WIDTH = 80  # columns of the list of settings
 # How None is shown; for all other settings, auto.
 _UNSET = {
     "encoding": "UTF-8",
-    **dict.fromkeys(("language_field", "group_field", "word_separator", "drop_repeated_lines"), "none"),
+    **dict.fromkeys(("language_field", "group_field", "word_separator", "drop_repeated_lines", "where"), "none"),
 }
 
 
@@ -164,7 +165,10 @@ def _rate(report: BuildReport) -> str:
 
 
 def _describe_damage(damage: Mapping[str, int]) -> list[str]:
-    return [f"{'damage':<10} {reason} {count:,}: {REASONS[reason]}" for reason, count in sorted(damage.items())]
+    return [
+        f"{'left out' if reason in EXCLUSIONS else 'damage':<10} {reason} {count:,}: {REASONS[reason]}"
+        for reason, count in sorted(damage.items())
+    ]
 
 
 def _describe_removed(sentences: list[str]) -> list[str]:

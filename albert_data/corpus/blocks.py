@@ -91,6 +91,8 @@ def read_blocks(
     start: the stream's position.
     """
     source = _Buffer(stream, origin, damage, start, length)
+    if text.where is not None and source.format == "txt":
+        raise InputError(f"input {origin.path} is text without fields, which --where needs; leave --where out")
     is_one = source.format == "txt" and text.documents == "file"  # the file is one document
     want = block_bytes(start)
     while source.fill(want):

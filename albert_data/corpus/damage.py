@@ -8,11 +8,12 @@ depend on how the work was split.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from albert_data.conditions import EXCLUDED, EXCLUSIONS, WITHOUT_FIELD, Condition
 from albert_data.corpus.fields import Fields, list_names
 from albert_data.corpus.removed_lines import RemovedLines, merge_removed, removed_from_dict
 from albert_data.errors import InputError
@@ -25,7 +26,7 @@ from albert_data.languages import MAX_NAMES
 # these only the worst.
 
 # Many corpora hold these, so they are no error under --strict, and an input with no other reason is sound.
-HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut"})
+HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut", *EXCLUSIONS})
 _LOSES_NOTHING = HARMLESS | {"missing_part"}
 _KEPT = 100  # of the worst inputs that were read to their end
 
@@ -150,6 +151,7 @@ def rank(inputs: Mapping[str, InputCounts]) -> list[tuple[str, InputCounts]]:
 
 # ---- damage ----
 
+_FIELDS = ("fields", "unlabelled", "unmatched")  # of Damage
 REASONS = {
     "invalid_utf8": "documents with bytes that can't be decoded (these become U+FFFD)",
     "lone_surrogate": "documents with an escaped lone surrogate (it becomes U+FFFD)",
@@ -165,6 +167,8 @@ REASONS = {
     "row_too_long": "files with a row over 32 MiB (a quote may not be closed), the rest of each lost",
     "line_too_long": "JSON lines over 128 MiB, skipped",  # blocks.MAX_JSON_LINE
     "damaged_compression": "compressed files cut short or damaged, the rest of each lost",
+    EXCLUDED: "records for which --where does not hold",
+    WITHOUT_FIELD: "records without a field that --where names, or with null in it",
     "empty_document": "documents without text, skipped",
     "no_tokens": "documents that the tokenizer leaves empty, skipped",
     "long_document_cut": "cuts in documents over 4 MiB, each read as several",  # long_documents.MAX_DOCUMENT
@@ -181,6 +185,8 @@ class Damage:
     fields: of records without text
     unlabelled: of records without the language field
     num_labelled: records that have the language field
+    unmatched: of the records that lack a field of `--where` before one of the same reader has it
+    matched: those of these fields that a record has
     names: those in it that are no languages
     removed: lines that settings removed, by reason; they are no damage
     """
@@ -192,6 +198,8 @@ class Damage:
     fields: Fields = field(default_factory=Fields)
     unlabelled: Fields = field(default_factory=Fields)
     num_labelled: int = 0
+    unmatched: Fields = field(default_factory=Fields)
+    matched: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     removed: dict[str, RemovedLines] = field(default_factory=dict)
 
@@ -208,6 +216,22 @@ class Damage:
             )
         self.counts[reason] += count
         self.inputs.of(path).damage[reason] += count
+
+    def find_exclusion(
+        self, conditions: Sequence[Condition], values: Sequence[Any], find_fields: Callable[[], Mapping[str, object]]
+    ) -> str | None:
+        """The reason for which `--where` excludes a record, None for none; `add` counts it.
+
+        values: of the fields of the conditions, None for none. find_fields: returns all fields of the record.
+        """
+        for condition, value in zip(conditions, values, strict=True):
+            if value is not None:
+                self.matched.add(condition.field)
+            elif condition.field not in self.matched:
+                self.unmatched.add(find_fields())
+        if any(value is None for value in values):
+            return WITHOUT_FIELD
+        return None if all(map(Condition.holds, conditions, values)) else EXCLUDED
 
     def fields_of(self, path: str) -> tuple[Fields, Fields]:
         """Where the fields of a record without text are counted: those of its input, and of all."""
@@ -230,6 +254,8 @@ class Damage:
         self.fields.merge(other.fields)
         self.unlabelled.merge(other.unlabelled)
         self.num_labelled += other.num_labelled
+        self.unmatched.merge(other.unmatched)
+        self.matched |= other.matched
         self.add_names(other.names)
         merge_removed(self.removed, other.removed)
 
@@ -240,10 +266,10 @@ class Damage:
 
     def to_dict(self) -> dict[str, Any]:
         """For a receipt in JSON."""
-        fields = {"fields": vars(self.fields), "unlabelled": vars(self.unlabelled)}
+        fields = {name: vars(getattr(self, name)) for name in _FIELDS}
         removed = {reason: vars(lines) for reason, lines in self.removed.items()}
-        lists = {"inputs": self.inputs.to_dict(), "names": sorted(self.names), "removed": removed}
-        return {**vars(self), **fields, **lists}
+        lists = {"inputs": self.inputs.to_dict(), "names": sorted(self.names), "matched": sorted(self.matched)}
+        return {**vars(self), **fields, **lists, "removed": removed}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Damage:
@@ -251,9 +277,9 @@ class Damage:
             "counts": Counter(values["counts"]),
             "inputs": CountsByInput.from_dict(values["inputs"]),
             "layout": Counter(values["layout"]),
-            "fields": Fields.from_dict(values["fields"]),
-            "unlabelled": Fields.from_dict(values["unlabelled"]),
+            **{name: Fields.from_dict(values[name]) for name in _FIELDS},
             "names": set(values["names"]),
+            "matched": set(values["matched"]),
             "removed": removed_from_dict(values["removed"]),
         }
         return cls(**{**values, **made})

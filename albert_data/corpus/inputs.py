@@ -17,12 +17,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from typing import cast
 
 from albert_data.config import AUTO, DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import Origin
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.fields import name_field
 from albert_data.corpus.formats.recognition import (
     ALLOWED_NAMES,
     COMPRESSIONS,
@@ -234,6 +237,8 @@ def find_inputs(
     items += [replace(item, is_validation=True) for item in held_out]
     if text.encoding is not None and items and all(item.format in TABLES for item in items):
         raise InputError("--encoding is for text, and all inputs are Parquet or Arrow files; leave it out")
+    if text.where is not None and (bare := [item.path for item in items if not has_fields(item.format)]):
+        raise InputError(f"input {bare[0]} has no fields, which --where {text.where!r:.80} needs; leave one out")
     if any(item.language for item in items):
         items = [replace(item, language=item.language or text.language) for item in items]
     return items
@@ -290,6 +295,17 @@ def check_group_field(inputs: Sequence[Input], text: TextConfig) -> None:
             f"all inputs are .txt files or articles, which have no fields such as {text.group_field!r}; leave out "
             "--group-field, or give records (.jsonl, .csv, .parquet) with one"
         )
+
+
+def check_where(inputs: Sequence[Input], text: TextConfig, damage: Damage) -> None:
+    """Raise InputError if no record has a field that the settings compare. damage: of all inputs."""
+    texts = {item.source.text if item.source else text for item in inputs}
+    for field in sorted({one.field for text in texts for one in text.conditions} - damage.matched):
+        if names := damage.unmatched.counts:
+            close = get_close_matches(field, names, n=1)
+            fields = f"the fields are {damage.unmatched.describe_names()}"
+            hint = f"did you mean {name_field(close[0])}?" if close else fields
+            raise InputError(f"no record has the field {name_field(field)} that --where names; {hint}")
 
 
 def count_bytes(inputs: list[Input]) -> int | None:

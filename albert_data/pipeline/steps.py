@@ -18,7 +18,7 @@ import numpy as np
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import name_field
-from albert_data.corpus.inputs import STDIN, Input, count_bytes, list_samples
+from albert_data.corpus.inputs import STDIN, Input, check_where, count_bytes, list_samples
 from albert_data.corpus.tasks import ReadTask, read_tasks
 from albert_data.dedup.near_duplicates import find_near_duplicates
 from albert_data.dedup.sorted_columns import map_u64
@@ -157,6 +157,7 @@ def map_documents(build: Build, tokenizer: Tokenizer, exchange: Exchange | None)
     total.damage.merge(damage)
     build.stages.add(total.seconds)
     build.num_resumed = len(done)
+    check_where(build.inputs, text, total.damage)
     if not total.counts["documents"]:
         raise no_document(total.damage)
     if total.damage.unlabelled.num_records and not total.damage.num_labelled:

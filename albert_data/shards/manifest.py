@@ -97,7 +97,7 @@ class SourceEntry:
     paths: as the mixture names them
     num_inputs: how many of the build's inputs are of this source; they are listed source by source
     weight, tokens: either a weight, or a budget of tokens
-    language .. word_separator: as in TextConfig
+    language .. where: as in TextConfig
     """
 
     name: str
@@ -112,6 +112,7 @@ class SourceEntry:
     unwrap: bool
     encoding: str | None = None
     word_separator: str | None = None
+    where: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from albert_data.config import WORDPIECE, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import batch_documents, clean_documents
 from albert_data.corpus.fields import Fields, name_field
-from albert_data.corpus.inputs import Input, check_language_field, check_reach, count_bytes, list_samples
+from albert_data.corpus.inputs import Input, check_language_field, check_reach, check_where, count_bytes, list_samples
 from albert_data.corpus.layout import advise
 from albert_data.corpus.mixtures import Names, find_sources
 from albert_data.corpus.sources import advise_names
@@ -291,6 +291,7 @@ class _CorpusReader:
             corpus.add(found)
             self.progress.advance(task.task.num_bytes, found.text_bytes)
         corpus.damage.merge(here)
+        check_where(self.inputs, self.text, corpus.damage)
         if not corpus.num_documents:
             raise no_document(corpus.damage)
         if corpus.damage.unlabelled.num_records and not corpus.damage.num_labelled:

@@ -17,7 +17,7 @@ from albert_data.corpus import blocks
 from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import MAX_NAMES, list_names, name_field, split_names
-from albert_data.corpus.formats.records import Records, make_blocks
+from albert_data.corpus.formats.records import Records, Value, make_blocks
 from albert_data.corpus.streams import STREAM_ERRORS
 from albert_data.errors import InputError
 
@@ -54,11 +54,19 @@ def _read_records(decoded: io.TextIOWrapper, origin: Origin, text: TextConfig, d
         _find_column(header, name, origin.path) if name in header else None
         for name in (text.language_field, text.group_field)
     )
+    conditions, fields = text.conditions, dict.fromkeys(header)
+    compared = [_find_column(header, one.field, origin.path) if one.field in fields else None for one in conditions]
+
+    def read_text(row: list[str]) -> Value | str:
+        values = [None if i is None else row[i] for i in compared]
+        excluded = damage.find_exclusion(conditions, values, lambda: fields) if conditions else None
+        return excluded or "\n".join([row[i] for i in columns]).encode(errors="surrogateescape")
+
     yield Records(
         rows=(
             (
                 number,
-                "\n".join([row[i] for i in columns]).encode(errors="surrogateescape"),
+                read_text(row),
                 None if label is None else row[label],
                 None if group is None else row[group],
             )

@@ -69,8 +69,9 @@ class _LineReader:
         self._text_field, self._language_field = config.text_field, config.language_field
         self._group_field, self.group = config.group_field, 0
         self._names = split_names(config.text_field)
-        wanted = (config.text_field, *self._names, *filter(None, (config.language_field, config.group_field)))
-        self._decoder = make_decoder(wanted)
+        self._conditions = config.conditions
+        others = (config.language_field, config.group_field, *(one.field for one in self._conditions))
+        self._decoder = make_decoder((config.text_field, *self._names, *filter(None, others)))
         self._labels = Labels(config, block.language, damage)
         self.source_code = self._labels.default
 
@@ -128,6 +129,8 @@ class _LineReader:
         return json.loads(line, parse_int=float)  # int refuses more than 4,300 digits
 
     def _take_text(self, record: dict[str, Any]) -> bytes | None:
+        if self._conditions and (reason := self._find_exclusion(record)):
+            return self._count(reason)
         text = record.get(self._text_field)
         if not isinstance(text, str):
             text = self._join(record)
@@ -144,6 +147,10 @@ class _LineReader:
         if self._group_field is not None:
             self.group = hash_group(look_up(record, self._group_field)[0])
         return found
+
+    def _find_exclusion(self, record: dict[str, Any]) -> str | None:
+        values = [look_up(record, condition.field)[0] for condition in self._conditions]
+        return self._damage.find_exclusion(self._conditions, values, lambda: self._find_fields(record))
 
     def _join(self, record: dict[str, Any]) -> str | None:
         """The text of several or of nested fields; None, which is counted, if there is none."""

@@ -29,15 +29,15 @@ _CHUNK = 1 << 20
 class Records:
     """Records of a file.
 
-    rows: number, text (None for null), language and group of each; None if no record has a text: then they are
-        counted without being visited
+    rows: number, text (None for null; a str says why `--where` excludes it), language and group of each; None if no
+        record has a text: then they are counted without being visited
     first, num_rows: the number of the first record, and how many they are; 0 where nobody asks
     has_languages: whether the records have the language field that the settings name
     names: of the first 100 fields
     unit: what records are numbered by, such as "row"
     """
 
-    rows: Iterable[tuple[int, Value, Any, Any]] | None
+    rows: Iterable[tuple[int, Value | str, Any, Any]] | None
     first: int = 0
     num_rows: int = 0
     has_languages: bool = False
@@ -107,6 +107,8 @@ def _find_texts(
         for number, value, language, group in records.rows or ():
             if value is None:
                 _count_nulls(records, number, 1, path, damage)
+            elif isinstance(value, str):
+                damage.add(value, path, f"{records.unit} {number}")
             elif not _has_text(value):
                 damage.add("empty_document", path, f"{records.unit} {number}")
             elif labels is None:
@@ -128,7 +130,7 @@ def _read_giant(value: bytes | memoryview, origin: Origin, text: TextConfig, dam
     view = memoryview(value)
     stream = join_parts(view[at : at + _CHUNK] for at in range(0, len(view), _CHUNK))
     # A start of 1, because a byte order mark belongs to the text of a record.
-    text = replace(text, documents="file")
+    text = replace(text, documents="file", where=None)
     yield from blocks.read_blocks(stream, origin._replace(format="txt"), damage, start=1, text=text)
 
 

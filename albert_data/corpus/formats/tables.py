@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow
 import pyarrow.ipc
 
+from albert_data.conditions import Condition
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
@@ -66,7 +67,7 @@ def read_table(
             first = 0
             try:
                 for batch in batches:
-                    for records in _read_batch(batch, wanted, unit, first):
+                    for records in _read_batch(batch, wanted, unit, first, damage):
                         yield records
                         first = records.first + records.num_rows
             except _ERRORS as error:
@@ -78,16 +79,23 @@ def read_table(
     return make_blocks(read() if indices is None else _select(read(), indices), origin, text, damage)
 
 
-def _read_batch(batch: pyarrow.RecordBatch, wanted: _Wanted, unit: str, first: int) -> Iterator[Records]:
+def _read_batch(
+    batch: pyarrow.RecordBatch, wanted: _Wanted, unit: str, first: int, damage: Damage
+) -> Iterator[Records]:
     """Some rows at a time, because a value as an object of Python takes more than its bytes."""
     texts = [take_column(batch, column) for column in wanted.texts]
-    labels, groups = (None if one is None else take_column(batch, one) for one in (wanted.label, wanted.group))
-    is_null = all(column.null_count == len(batch) for column in texts)
+    labels, groups, *compared = (
+        None if one is None else take_column(batch, one) for one in (wanted.label, wanted.group, *wanted.compared)
+    )
+    is_null = not compared and all(column.null_count == len(batch) for column in texts)
     num_rows = max(len(batch), 1) if is_null else _SLICE_ROWS  # a column of nulls may have 2**40 rows in a few bytes
     for at in range(0, len(batch), num_rows):
         rows = None
         if not is_null:
-            values = join_texts([read_texts(column.slice(at, num_rows)) for column in texts])
+            values: Iterator[Value | str] = join_texts([read_texts(column.slice(at, num_rows)) for column in texts])
+            if compared:
+                others = [None if column is None else column.slice(at, num_rows) for column in compared]
+                values = _exclude(values, others, wanted, damage)
             named = (
                 repeat(None) if column is None else decode_labels(column.slice(at, num_rows))
                 for column in (labels, groups)
@@ -101,6 +109,17 @@ def _read_batch(batch: pyarrow.RecordBatch, wanted: _Wanted, unit: str, first: i
             names=wanted.names,
             unit=unit,
         )
+
+
+def _exclude(
+    texts: Iterator[Value | str], compared: list[pyarrow.Array | None], wanted: _Wanted, damage: Damage
+) -> Iterator[Value | str]:
+    """The texts of rows, or the reasons for which `--where` excludes them. compared: None for a missing column."""
+    rows, names = zip(*map(_read_compared, compared), strict=False), dict.fromkeys(wanted.names)
+    return (
+        damage.find_exclusion(wanted.conditions, values, lambda: names) or text
+        for text, values in zip(texts, rows, strict=False)
+    )
 
 
 def _select(parts: Iterator[Records], path: str) -> Iterator[Records]:
@@ -128,16 +147,18 @@ Column = tuple[str, ...]  # the names of a column and of fields in its structs
 
 
 class _Wanted(NamedTuple):
-    """The columns of the text, of the language and of the group, and the names of all."""
+    """The columns of the text, of the language, of the group and of each condition, and the names of all."""
 
     texts: list[Column]
     label: Column | None
     group: Column | None
     names: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+    compared: list[Column | None]
 
     @property
     def all(self) -> list[Column]:
-        return [*self.texts, *filter(None, (self.label, self.group))]
+        return [*self.texts, *filter(None, (self.label, self.group, *self.compared))]
 
 
 def _find_columns(schema: pyarrow.Schema, path: str, text: TextConfig) -> _Wanted:
@@ -151,14 +172,16 @@ def _find_columns(schema: pyarrow.Schema, path: str, text: TextConfig) -> _Wante
         if column is None:
             raise InputError(f"input {path} has no field {name_field(name)}; {_describe_fields(schema)}")
         texts.append(column)
-    return _Wanted(texts, label, group, tuple(schema.names[:MAX_NAMES]))
+    compared = [_find_column(schema, one.field, path, is_text=False) for one in text.conditions]
+    names = [name for name, _ in _list_fields("", schema)] if compared else schema.names
+    return _Wanted(texts, label, group, tuple(names[:MAX_NAMES]), text.conditions, compared)
 
 
-def _find_column(schema: pyarrow.Schema, name: str, path: str) -> Column | None:
-    """The column of a name; None if there is none. Raises InputError if it is no text, or there are two."""
+def _find_column(schema: pyarrow.Schema, name: str, path: str, *, is_text: bool = True) -> Column | None:
+    """The column of a name; None if there is none. Raises InputError if there are two, or it should be text."""
     for column in ((name,), tuple(name.split("."))):
         kind = _find_type(schema, column, path)
-        if kind is not None and not _is_text(kind):
+        if kind is not None and is_text and not _is_text(kind):
             raise InputError(
                 f"input {path}: the field {name_field(name)} is of the type {str(kind):.60}, no text; "
                 f"{_describe_fields(schema)}"
@@ -243,6 +266,14 @@ def join_texts(columns: list[Iterator[Value]]) -> Iterator[Value]:
 def decode_labels(array: pyarrow.Array) -> Iterator[str | None]:
     """The values of a short column as str."""
     return (None if value is None else str(value, "utf-8", "replace") for value in read_texts(array))
+
+
+def _read_compared(array: pyarrow.Array | None) -> Iterator[Any]:
+    """The values of a column of any type as objects of Python, None for nulls and without a column."""
+    if array is None or _is_text(array.type):
+        return repeat(None) if array is None else decode_labels(array)
+    array.validate(full=True)
+    return iter(array.to_pylist())
 
 
 def read_texts(array: pyarrow.Array) -> Iterator[Value]:

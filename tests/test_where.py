@@ -1,0 +1,354 @@
+"""`--where`: which records it selects, alike in all formats, and that a build has the rows of these alone."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import build_fixtures as fixtures
+import pyarrow
+import pytest
+from build_fixtures import InterruptedEngine, digest_shards, run_build
+from corpus_fixtures import small_sizes
+from format_fixtures import write_arrow, write_parquet, write_stream
+from hypothesis import given
+from hypothesis import strategies as st
+from mixture_fixtures import build_mixture
+from test_corpus_formats import read_all
+from test_corpus_saved_datasets import save
+
+from albert_data.cli.main import run
+from albert_data.conditions import parse_conditions
+from albert_data.config import TextConfig
+from albert_data.corpus.formats import json_lines
+from albert_data.errors import AlbertDataError, ConfigError, InputError
+from albert_data.jobs.engine import MultiprocessEngine
+from albert_data.tokenizer.model import Tokenizer
+
+Record = dict[str, Any]
+SCHEMA = pyarrow.schema(
+    {
+        "text": pyarrow.string(),
+        "id": pyarrow.string(),
+        "metadata": pyarrow.struct(
+            {
+                **{"score": pyarrow.float64(), "year": pyarrow.int64()},
+                **{"lang": pyarrow.dictionary(pyarrow.int32(), pyarrow.string()), "kept": pyarrow.bool_()},
+            }
+        ),
+    }
+)
+
+
+def write_lines(path: Path, records: Sequence[Record]) -> None:
+    data = "".join(json.dumps(record) + "\n" for record in records).encode()
+    path.write_bytes(gzip.compress(data) if path.name.endswith(".gz") else data)
+
+
+def to_table(records: Sequence[Record]) -> pyarrow.Table:
+    return pyarrow.Table.from_pylist(list(records), SCHEMA)
+
+
+FORMATS: dict[str, Callable[[Path, Sequence[Record]], object]] = {
+    "a.jsonl": write_lines,
+    "a.jsonl.gz": write_lines,
+    "a.json": lambda path, records: path.write_text(json.dumps(records)),
+    "a.parquet": lambda path, records: write_parquet(path, to_table(records), row_group_size=3),
+    "file.arrow": lambda path, records: write_arrow(path, to_table(records), rows=3),
+    "stream.arrow": lambda path, records: write_stream(path, to_table(records), rows=3),
+}
+
+
+# ---- a slow rule that says the same ----
+
+
+def find(record: Record, field: str) -> Any:
+    value: Any = record
+    for part in field.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def compare(value: Any, symbol: str, wanted: Any) -> bool:
+    if symbol == "in":
+        return any(compare(value, "==", one) for one in wanted)
+    if symbol == "!=":
+        return not compare(value, "==", wanted)
+    kinds = (bool, str) if isinstance(wanted, (bool, str)) else (float,)
+    same = type(value) is type(wanted) if kinds != (float,) else type(value) in (int, float)
+    if not same:
+        return False
+    return {"==": value == wanted, "<": value < wanted, "<=": value <= wanted, ">": value > wanted}.get(
+        symbol, value >= wanted
+    )
+
+
+def judge(record: Record, conditions: Sequence[tuple[str, str, Any]]) -> str:
+    if any(find(record, field) is None for field, _, _ in conditions):
+        return "excluded_without_field"
+    if not all(compare(find(record, field), symbol, wanted) for field, symbol, wanted in conditions):
+        return "excluded"
+    return "text"
+
+
+scores = st.sampled_from([0.0, 0.65, 0.649, -1.5, 1e300])
+langs = st.sampled_from(["en", "de", "zh-Hans", "it's", 'a "b"', "]"])
+some_records = st.lists(
+    st.builds(
+        lambda text, metadata: {"text": text, "id": "x", **metadata},
+        st.integers(0, 99).map(lambda number: f"Document {number}."),
+        st.just({})
+        | st.fixed_dictionaries(
+            {}, optional={"score": scores, "year": st.integers(1900, 2020), "lang": langs, "kept": st.booleans()}
+        ).map(lambda metadata: {"metadata": metadata}),
+    ),
+    min_size=1,
+    max_size=12,
+)
+order = st.sampled_from(["==", "!=", "<", "<=", ">", ">="])
+some_conditions = st.lists(
+    st.tuples(st.just("metadata.score"), order, scores | st.just(1))
+    | st.tuples(st.just("metadata.year"), order, st.integers(1900, 2020) | st.just(1950.5))
+    | st.tuples(st.just("metadata.lang"), order, langs)
+    | st.tuples(st.just("metadata.lang"), st.just("in"), st.lists(langs | st.just(3), min_size=1, max_size=3))
+    | st.tuples(st.just("metadata.kept"), st.sampled_from(["==", "!="]), st.booleans() | st.just(1))
+    | st.tuples(st.sampled_from(["id", "metadata.missing", "id.x"]), order, st.just("x")),
+    min_size=1,
+    max_size=3,
+)
+
+
+@given(records=some_records, conditions=some_conditions, name=st.sampled_from(list(FORMATS)), large=st.booleans())
+def test_all_formats_give_the_records_for_which_the_conditions_hold(
+    records: list[Record],
+    conditions: list[tuple[str, str, Any]],
+    name: str,
+    large: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+):
+    path = tmp_path_factory.mktemp("where") / name
+    FORMATS[name](path, records)
+    where = " and ".join(f"{field} {symbol} {json.dumps(wanted)}" for field, symbol, wanted in conditions)
+    verdicts = [judge(record, conditions) for record in records]
+    wanted = [record["text"].encode() + b"\n" for record, one in zip(records, verdicts, strict=True) if one == "text"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_lines, "LARGE_LINE", 0 if large else 1 << 20)
+        found, counts = read_all(path, TextConfig(where=where, strict=True))
+    assert found == sorted(wanted)
+    assert counts == Counter(one for one in verdicts if one != "text")
+
+
+def test_strings_of_csv_are_compared_as_numbers_with_numbers(tmp_path: Path):
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        rows = [("One.", "0.7", "True", "2"), ("Two.", "", "true", "10"), ("Three.", ".5", "False", "x")]
+        csv.writer(file).writerows([("text", "score", "kept", "n"), *rows])
+
+    def read(where: str) -> list[str]:
+        return [text.decode().strip() for text in read_all(tmp_path / "a.csv", TextConfig(where=where))[0]]
+
+    assert read("score >= 0.65") == ["One."]
+    assert read("score != 0.5") == ["One.", "Two."]
+    assert read("kept == true") == ["One.", "Two."]
+    assert read("n > 2") == ["Two."]
+    assert read("n > '2'") == ["Three."]
+    assert read("missing == 1") == []
+
+
+def test_records_are_selected_before_anything_else_of_them_is_judged(tmp_path: Path):
+    write_lines(
+        tmp_path / "a.jsonl", [{"kind": "index"}, {"kind": "page", "text": "A page."}, {"kind": "no", "text": 3}]
+    )
+    for config in (TextConfig(where="kind == 'page'", strict=True), TextConfig(where="kind == 'page'", unwrap=True)):
+        assert read_all(tmp_path / "a.jsonl", config) == ([b"A page.\n"], Counter(excluded=2))
+    table = pyarrow.table({"text": pyarrow.array([None, None], pyarrow.string()), "kind": ["a", "page"]})
+    write_parquet(tmp_path / "b.parquet", table)
+    counts = Counter(excluded=1, field_not_text=1)
+    assert read_all(tmp_path / "b.parquet", TextConfig(where="kind == 'page'")) == ([], counts)
+
+
+def test_a_field_of_the_whole_name_comes_first_and_may_be_quoted(tmp_path: Path):
+    write_lines(
+        tmp_path / "a.jsonl", [{"text": "One.", "a.b": 1, "a": {"b": 2}}, {"text": "Two.", "a": {"b": 1}, "a b": 3}]
+    )
+    assert len(read_all(tmp_path / "a.jsonl", TextConfig(where="a.b == 1"))[0]) == 2
+    assert read_all(tmp_path / "a.jsonl", TextConfig(where="'a b' == 3"))[0] == [b"Two.\n"]
+
+
+def test_rows_of_a_saved_data_set_are_selected_after_its_indices(tmp_path: Path):
+    folder = save(tmp_path / "set", ["a", "b", "c", "d", "e"], indices=[4, 0, 4, 2])
+    assert read_all(folder, TextConfig(where="id >= 2"))[0] == [b"c\n", b"e\n", b"e\n"]
+
+
+def test_a_text_of_many_megabytes_is_selected_like_others(tmp_path: Path):
+    texts = ["long words " * 20, "short", "long words " * 30]
+    write_parquet(tmp_path / "a.parquet", pyarrow.table({"text": texts, "n": [1, 2, 3]}))
+    with small_sizes(max_line=1 << 10, max_document=1 << 12):
+        assert len(read_all(tmp_path / "a.parquet", TextConfig(where="n != 3"))[0]) == 2
+
+
+def test_decimals_are_numbers_and_lists_are_equal_to_nothing(tmp_path: Path):
+    column = pyarrow.array(["0.65", "0.64"]).cast(pyarrow.decimal128(5, 2))
+    table = pyarrow.table({"text": ["One.", "Two."], "score": column, "tags": [["x"], None]})
+    write_parquet(tmp_path / "a.parquet", table)
+    assert read_all(tmp_path / "a.parquet", TextConfig(where="score >= 0.65"))[0] == [b"One.\n"]
+    counts = Counter(excluded=1, excluded_without_field=1)
+    assert read_all(tmp_path / "a.parquet", TextConfig(where="tags == 'x'")) == ([], counts)
+
+
+def test_damage_in_a_compared_column_is_counted_as_in_any_other(tmp_path: Path):
+    values, indices = pyarrow.array(["a", "b"]), pyarrow.array([0, 9], pyarrow.int32())
+    column = pyarrow.DictionaryArray.from_arrays(indices, values, safe=False)
+    write_arrow(tmp_path / "a.arrow", pyarrow.table({"text": ["One.", "Two."], "label": column}))
+    assert read_all(tmp_path / "a.arrow", TextConfig(where="label == 'a'")) == ([], Counter(damaged_table=1))
+
+
+# ---- builds ----
+
+
+def make_records(count: int) -> list[Record]:
+    rng = random.Random(3)
+    metadata = [
+        {"score": rng.random(), "lang": rng.choice(["en", "de"])} if rng.random() < 0.9 else {} for _ in range(count)
+    ]
+    texts = fixtures.make_documents(count, seed=21)
+    return [{"text": text, "id": "x", "metadata": one} for text, one in zip(texts, metadata, strict=True)]
+
+
+RECORDS = make_records(90)
+WHERE = "metadata.score >= 0.3 and metadata.lang == 'en'"
+
+
+def write_all(folder: Path, records: Sequence[Record], seed: int) -> Path:
+    rng, folder = random.Random(seed), folder / "in"
+    records = rng.sample(records, len(records))
+    folder.mkdir(parents=True)
+    for number, name in enumerate(FORMATS):
+        FORMATS[name](folder / name, records[number :: len(FORMATS)])
+    return folder
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tasks() -> Iterator[None]:
+    with fixtures.small_tasks(1 << 11):
+        yield
+
+
+def test_a_build_has_the_shards_of_the_selected_records_alone(tokenizer: Tokenizer, tmp_path: Path):
+    conditions = [("metadata.score", ">=", 0.3), ("metadata.lang", "==", "en")]
+    chosen = [record for record in RECORDS if judge(record, conditions) == "text"]
+    run_build(write_all(tmp_path / "chosen", chosen, 0), tmp_path / "wanted", tokenizer)
+    wanted = digest_shards(tmp_path / "wanted")
+    names = write_all(tmp_path / "all", RECORDS, 1)
+    report = run_build(names, tmp_path / "out", tokenizer, MultiprocessEngine(2), where=WHERE)
+    assert digest_shards(tmp_path / "out") == wanted
+    verdicts = Counter(judge(record, conditions) for record in RECORDS)
+    assert report.manifest.damage == {name: count for name, count in sorted(verdicts.items()) if name != "text"}
+    assert report.manifest.config.text.where == WHERE
+    for stop in (1, 5):
+        out = tmp_path / f"killed-{stop}"
+        with pytest.raises(KeyboardInterrupt):
+            run_build(names, out, tokenizer, InterruptedEngine(stop), where=WHERE)
+        run_build(names, out, tokenizer, where=WHERE)
+        assert digest_shards(out) == wanted
+    with pytest.raises(AlbertDataError, match="another kind: where is .* there and None here"):
+        run_build(names, tmp_path / "out", tokenizer)
+
+
+def test_a_source_of_a_mixture_selects_for_itself(tokenizer: Tokenizer, tmp_path: Path):
+    write_lines(tmp_path / "a.jsonl", RECORDS)
+    table = '[[source]]\nname = "{0}"\npaths = "a.jsonl"\nlanguage = "{0}"\nwhere = "metadata.lang == \'{0}\'"\n'
+    (tmp_path / "mix.toml").write_text(table.format("en") + table.format("de"))
+    report = build_mixture(tmp_path / "mix.toml", tmp_path / "out", tokenizer)
+    counts = Counter(record["metadata"].get("lang") for record in RECORDS)
+    assert [one.num_documents for one in report.manifest.mixture or ()] == [counts["en"], counts["de"]]
+
+
+# ---- mistakes ----
+
+MISTAKES = {
+    "metadata.scroe > 1": 'no record has the field "metadata.scroe" that --where names; did you mean "metadata.score"?',
+    "qqq == 1": 'no record has the field "qqq" that --where names; the fields are .*"metadata.score"',
+    "id == 'x' and metadata == 1 and zzz == 2": 'no record has the field "zzz"',
+    "id = 'x'": r"in which \"id = 'x'\" is no condition; write FIELD OPERATOR VALUE with ==, !=, <, <=, > or",
+    **dict.fromkeys(
+        (
+            *("id => 'x'", "id contains 'x'", "id not in ['x']", "id == x", "id == 1x", "id == 0x10", "id ==", "id"),
+            *(
+                "id in 'x'",
+                "id in []",
+                "id in ['x'",
+                "id in ['x',]",
+                "id == ['x']",
+                "id == 'x",
+                'id == "\\q"',
+                " ",
+                "id ==",
+            ),
+            *(
+                "id == 1and id == 2",
+                "__import__('os') == 1",
+                "1 < id",
+                "id == 'x' 'y'",
+                "id == .5",
+                "id == 01",
+                "id == ٣",
+            ),
+        ),
+        "is no condition; write FIELD OPERATOR VALUE with ==, !=, <, <=, > or >= and a number, true, false or a string",
+    ),
+    "id == 1 or id == 2": "in which 'id == 1 or id == 2' is no condition",
+    "id == 1 and": "in which 'id == 1 and' is no condition",
+    "id == 1 and or == 2 and no": "in which 'no' is no condition",
+    "a" + ".a" * 101 + " == 1": "has over 100 points",
+}
+
+
+@pytest.mark.parametrize("where", MISTAKES)
+def test_each_mistake_is_one_clear_line(where: str, tmp_path: Path, tokenizer: Tokenizer):
+    write_lines(tmp_path / "a.jsonl", [{**record, "metadata": {"score": 1.0}} for record in RECORDS[:5]])
+    with pytest.raises((ConfigError, InputError), match=MISTAKES[where]) as raised:
+        run_build(tmp_path / "a.jsonl", tmp_path / "out", tokenizer, where=where)
+    assert "\n" not in str(raised.value)
+
+
+def test_text_without_fields_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write_lines(tmp_path / "a.jsonl", RECORDS[:5])
+    (tmp_path / "b.txt").write_text("A text.\n")
+    with pytest.raises(InputError, match=r"b\.txt has no fields, which --where \"id == 'x'\" needs; leave one out"):
+        read_all(tmp_path, TextConfig(where="id == 'x'"))
+    fixtures.set_stdin(monkeypatch, b"A text.\n")
+    with pytest.raises(InputError, match="input - is text without fields, which --where needs"):
+        read_all(Path("-"), TextConfig(where="id == 'x'"))
+
+
+@given(st.text(st.sampled_from("ab.=!<>\"'[], \\1-e\n") | st.characters(), max_size=30) | st.text(max_size=20))
+def test_any_text_is_conditions_or_one_line(text: str):
+    try:
+        found = bool(parse_conditions(text))
+    except ConfigError as error:
+        found = "\n" not in str(error)
+    assert found
+
+
+def test_vocab_reads_the_selected_records_and_names_a_typo(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    write_lines(tmp_path / "a.jsonl", RECORDS)
+    arguments = [
+        "vocab",
+        str(tmp_path / "a.jsonl"),
+        "-o",
+        str(tmp_path / "vocab"),
+        "--vocab-size",
+        "150",
+        "--workers",
+        "1",
+    ]
+    assert run([*arguments, "--where", "metadata.score >= 0.3", "--where", "metadata.lang == 'en'"]) == 0
+    assert "left out   excluded " in capsys.readouterr().out
+    assert run([*arguments, "--where", "metadata.scor >= 0.3"]) == 1
+    assert 'did you mean "metadata.score"?' in capsys.readouterr().err
