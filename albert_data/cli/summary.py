@@ -108,7 +108,8 @@ def _time(seconds: float) -> str:
 
 def _list_sources(sources: Sequence[SourceEntry]) -> Iterator[str]:
     for number, one in enumerate(sources):
-        amount = f"weight {one.weight:g}" if one.tokens is None else f"budget of {count_of(one.tokens, 'token')}"
+        amount = f"weight {one.weight:g}" if one.weight is not None else f"alpha {one.alpha}"
+        amount = amount if one.tokens is None else f"budget of {count_of(one.tokens, 'token')}"
         inputs = count_of(one.num_inputs, "input")
         yield f"{'' if number else 'sources':<10} {one.name}: {amount}, {one.language}, {inputs}"
 

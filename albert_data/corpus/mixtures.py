@@ -15,10 +15,10 @@ from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any
 
-from albert_data.config import DEFAULT_TEXT, TextConfig
+from albert_data.config import DEFAULT_TEXT, TextConfig, check_range
 from albert_data.corpus.inputs import STDIN, Input, find_inputs, place_name
 from albert_data.corpus.lines.encodings import WrongEncoding, WrongEncodings
-from albert_data.corpus.sources import MixtureSource
+from albert_data.corpus.sources import MAX_PASSES, MixtureSource
 from albert_data.errors import AlbertDataError, InputError
 from albert_data.storage import FILE, find_kind, find_storage, make_path
 
@@ -38,6 +38,7 @@ _KINDS: dict[str, tuple[type[Any], str]] = {
     **dict.fromkeys(TEXT_KEYS, (str, "a string")),
     "unwrap": (bool, "true or false"),
 }
+_SHARING = {"alpha": (0, 1), "max_passes": (1, MAX_PASSES)}  # keys of the file, with their range
 
 
 def is_mixture(name: str) -> bool:
@@ -90,10 +91,7 @@ def _list_names(names: Names) -> list[str]:
 def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[MixtureSource]:
     """The sources that a file names. text: the settings that a source does not name. Raises InputError."""
     values = _read_toml(path)
-    for key in values:
-        if key != _TABLE:
-            raise InputError(f"{path}: {_refuse_key(key, (_TABLE,))}")
-    tables = values.get(_TABLE, [])
+    tables, sharing = values.pop(_TABLE, []), _read_sharing(path, values)
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise InputError(f"{path} names no source; begin each with a line [[{_TABLE}]]")
     sources: dict[str, MixtureSource] = {}
@@ -102,13 +100,29 @@ def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[MixtureSour
         if isinstance(table.get("name"), str):
             where = f"{path}, source {table['name']!r:.80}"
         try:
-            source = _read_source(number, table, text)
+            source = _read_source(number, table, text, {} if table.get("weight") == 0 else sharing)
         except AlbertDataError as error:
             raise InputError(f"{where}: {error}") from error
         if source.name in sources:
             raise InputError(f"{path} has two sources named {source.name!r}; give each a name of its own")
         sources[source.name] = source
     return list(sources.values())
+
+
+def _read_sharing(path: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of the file that hold for all sources."""
+    for key in values:
+        if key not in _SHARING:
+            raise InputError(f"{path}: {_refuse_key(key, (_TABLE, *_SHARING))}")
+    if "max_passes" in values and "alpha" not in values:
+        raise InputError(f"{path}: max_passes limits what alpha gives, and there is no alpha; give both")
+    try:
+        found = {key: _convert(key, value, dict.fromkeys(_SHARING, _KINDS["weight"])) for key, value in values.items()}
+        for key, value in found.items():
+            check_range(key, value, *_SHARING[key])
+    except AlbertDataError as error:
+        raise InputError(f"{path}: {error}") from error
+    return found
 
 
 def _read_toml(path: str) -> dict[str, Any]:
@@ -137,23 +151,23 @@ def _refuse_key(key: str, allowed: Sequence[str]) -> str:
     return f"{key!r:.80} is no known key; {hint}"
 
 
-def _read_source(number: int, table: Mapping[str, Any], text: TextConfig) -> MixtureSource:
+def _read_source(number: int, table: Mapping[str, Any], text: TextConfig, sharing: Mapping[str, Any]) -> MixtureSource:
     """Raises InputError or ConfigError."""
     values = dict(table)
     for key, value in table.items():
         if key not in _KINDS:
             raise InputError(_refuse_key(key, tuple(_KINDS)))
-        values[key] = _convert(key, value)
+        values[key] = _convert(key, value, _KINDS)
     for key in ("name", "paths"):
         if key not in values:
             raise InputError(f"{key} is missing; every source has a name and paths")
     settings = {key: values.pop(key) for key in TEXT_KEYS if key in values}
-    return MixtureSource(number=number, text=dataclasses.replace(text, **settings), **values)
+    return MixtureSource(number=number, text=dataclasses.replace(text, **settings), **values, **sharing)
 
 
-def _convert(key: str, value: Any) -> Any:
+def _convert(key: str, value: Any, kinds: Mapping[str, tuple[type[Any], str]]) -> Any:
     """The value of a key, of its type. One path may stand without a list, and 1e9 is a whole number."""
-    kind, words = _KINDS[key]
+    kind, words = kinds[key]
     if key == "paths" and isinstance(value, str):
         value = [value]
     if kind is int and isinstance(value, float) and value.is_integer():

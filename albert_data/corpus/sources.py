@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -30,6 +30,8 @@ class MixtureSource:
     text: how they are read
     weight: passes over the documents, for each pass of --dupe-factor; 0.5 is one pass over half of them
     tokens: a budget in place of a weight: as large a share of the documents as has about so many tokens of text
+    alpha, max_passes: in place of a weight, the share by size, see `share_tokens`
+    limit: of a share by size, once it is known, see `count_limit`
     """
 
     number: int
@@ -38,6 +40,9 @@ class MixtureSource:
     text: TextConfig
     weight: float | None = None
     tokens: int | None = None
+    alpha: float | None = None
+    max_passes: float = 4.0
+    limit: int | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -46,6 +51,8 @@ class MixtureSource:
             )
         if self.weight is not None and self.tokens is not None:
             raise ConfigError("has both a weight and a budget of tokens; leave one out")
+        if self.alpha is not None and (self.weight is not None or self.tokens is not None):
+            raise ConfigError("has a weight or tokens, but alpha gives each source its share; leave one of them out")
         if self.weight is not None:
             check_range("weight", self.weight, 0, MAX_PASSES)
         if self.tokens is not None:
@@ -55,10 +62,30 @@ class MixtureSource:
         """How often documents are used, as a limit: pass p uses those with p * ONE_PASS + choice key < limit.
 
         So a limit of 2.5 * ONE_PASS is two passes over all documents, and one over those with the lower half of the
-        keys. The limit of a budget is not known before the tokens are counted: here it is that of a weight of 1.
+        keys. That of a budget or share is not known before the tokens are counted: here it is the largest that is
+        possible.
         """
-        weight = 1 if self.weight is None else self.weight
+        if self.limit is not None:
+            return self.limit
+        weight = self.weight if self.weight is not None else 1 if self.alpha is None else self.max_passes
         return int(Fraction(str(weight)) * dupe_factor * ONE_PASS)
+
+
+def share_tokens(sizes: Mapping[MixtureSource, float]) -> dict[MixtureSource, int]:
+    """How many tokens each source gives, in one pass as many as all have: its share is as size ** alpha.
+
+    No source gives more than max_passes times its size; the others share what it leaves. sizes: of sources with one
+    alpha, in tokens. Source: UniMax (Chung et al. 2023), with alpha in place of equal shares.
+    """
+    left, wanted = sum(sizes.values()), dict[MixtureSource, int]()
+    powers = {source: size ** (source.alpha or 0.0) if size else 0.0 for source, size in sizes.items()}
+    power = sum(powers.values())
+    # The smallest have the most passes, as alpha is at most 1.
+    for source, size in sorted(sizes.items(), key=lambda item: (item[1], item[0].number)):
+        share = left * powers[source] / power if power > 0 else 0.0
+        wanted[source] = round(min(share, source.max_passes * size))
+        left, power = left - wanted[source], power - powers[source]
+    return wanted
 
 
 # ---- the sources that records name in the language field, as source codes (albert_data.languages) ----

@@ -27,7 +27,7 @@ from albert_data.pipeline.ownership import read_our_manifest
 from albert_data.pipeline.publish import finish_manifest, make_manifest, publish, publish_license
 from albert_data.pipeline.shard_plan import describe_validation
 from albert_data.pipeline.stages import Stages
-from albert_data.pipeline.steps import Build, decide, learn_tokenizer, map_documents, reduce_rows
+from albert_data.pipeline.steps import Build, decide, learn_tokenizer, map_documents, reduce_rows, share_sources
 from albert_data.shards.manifest import Manifest, Plan
 from albert_data.storage import make_path
 from albert_data.tokenizer.lexicon import NO_WORDS
@@ -201,6 +201,7 @@ def _make(build: Build, tokenizer: Tokenizer | None, license: str | None) -> Man
         )
     build.tell(notes)
     exchange = Exchange(build.config.examples, tokenizer) if task.has_random else None
+    share_sources(build, tokenizer)
     total = map_documents(build, tokenizer, exchange)
     rules = decide(build, total, tokenizer)
     shards = reduce_rows(build, total, rules, exchange)

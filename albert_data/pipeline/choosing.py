@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_data.config import SPECIALS_PER_PAIR, BuildConfig, ExampleConfig
-from albert_data.corpus.sources import ONE_PASS, MixtureSource
+from albert_data.corpus.sources import ONE_PASS, MixtureSource, share_tokens
 from albert_data.dedup.sorted_columns import map_u64
 from albert_data.draws import choice_keys, split_keys, threshold
 from albert_data.errors import InputError
@@ -194,19 +194,22 @@ class _Counting:
         return _Listed(keys, sources, tokens, owners, (sources == owners) & ~is_copy)
 
     def find_limits(self) -> list[int]:
-        """The limit of each source; that of a budget is the one that comes nearest to it."""
+        """The limit of each source; that of a budget or share is the one that comes nearest to it."""
         dupe_factor = self._config.examples.dupe_factor
         limits = [source.count_limit(dupe_factor) for source in self._sources]
-        budgets = {source.number: source.tokens for source in self._sources if source.tokens is not None}
-        counts = {number: np.zeros(1 << _BUCKET_BITS, np.int64) for number in budgets}
-        for listed in self.read() if budgets else ():
+        sharing = [source for source in self._sources if source.alpha is not None and source.limit is None]
+        wanted = {source: source.tokens for source in self._sources if source.tokens is not None}
+        counts = {source.number: np.zeros(1 << _BUCKET_BITS, np.int64) for source in (*wanted, *sharing)}
+        for listed in self.read() if counts else ():
             choices, own = choice_keys(self._seed, listed.keys), listed.is_own & ~self._find_removed(listed.keys)
             for number, buckets in counts.items():
                 is_here = own & (listed.sources == number)
                 rows = (choices[is_here] >> np.uint64(64 - _BUCKET_BITS)).astype(np.int64)
                 np.add.at(buckets, rows, listed.tokens[is_here].astype(np.int64))
-        for number, tokens in budgets.items():
-            limits[number] = _find_limit(counts[number], tokens, dupe_factor)
+        wanted |= share_tokens({source: int(counts[source.number].sum()) for source in sharing})
+        for source, tokens in wanted.items():
+            number = source.number
+            limits[number] = _find_limit(counts[number], tokens, dupe_factor, limits[number])
         return limits
 
     def count_all(self, limits: Limits) -> None:
@@ -257,16 +260,16 @@ class _Counting:
         )
 
 
-def _find_limit(counts: np.ndarray, budget: int, dupe_factor: int) -> int:
-    """The limit at which the passes have nearest to `budget` * `dupe_factor` tokens, but at most `dupe_factor` passes.
+def _find_limit(counts: np.ndarray, budget: int, dupe_factor: int, most: int) -> int:
+    """The limit at which the passes have nearest to `budget` * `dupe_factor` tokens, but at most `most`.
 
     counts: tokens of the documents by their choice keys, in 2**16 ranges of equal size.
     """
     sums: list[int] = np.append(0, np.cumsum(counts)).tolist()
-    if sums[-1] <= budget:
-        return dupe_factor * ONE_PASS
+    if most * sums[-1] <= budget * dupe_factor * ONE_PASS:
+        return most
     whole, rest = divmod(budget * dupe_factor, sums[-1])
     at = bisect_left(sums, rest)
     if at > 0 and rest - sums[at - 1] < sums[at] - rest:
         at -= 1
-    return whole * ONE_PASS + (at << (64 - _BUCKET_BITS))
+    return min(whole * ONE_PASS + (at << (64 - _BUCKET_BITS)), most)

@@ -18,7 +18,7 @@ from albert_data.config import BuildConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.samples import Sample, read_samples
-from albert_data.corpus.sources import ONE_PASS, MixtureSource
+from albert_data.corpus.sources import ONE_PASS, MixtureSource, share_tokens
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.progress import Progress
 from albert_data.pipeline.exchanging import Exchange
@@ -124,8 +124,13 @@ def _sum(
 ) -> BuildEstimate:
     """Add up the sources, each with the passes that it gets. scale: from what was measured to the corpus."""
     total, rows, shard_bytes, work_bytes, seconds = _Measured(), 0.0, 0.0, 0.0, 0.0
+    sizes = {source: scale * one.tokens for source, one in by_source.items() if source and source.alpha is not None}
+    shares = share_tokens(sizes)
     for source, measured in by_source.items():
         made = dupe_factor if source is None else source.count_limit(dupe_factor) / ONE_PASS
+        if source in shares:
+            made = dupe_factor * shares[source] / max(sizes[source], 1.0)
+            seconds += scale * measured.read_seconds  # tokens are counted first
         budget = source.tokens if source else None
         kept = made if budget is None else made * min(1.0, budget / max(scale * measured.tokens, 1.0))
         total.add(measured, scale)

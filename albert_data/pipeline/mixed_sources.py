@@ -14,7 +14,7 @@ from albert_data.pipeline.benchmarks import count_contaminated
 from albert_data.pipeline.choosing import Choice
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.shards.manifest import SourceEntry
-from albert_data.wording import count_of
+from albert_data.wording import count_of, format_share
 
 
 def list_sources(inputs: Sequence[Input]) -> list[MixtureSource]:
@@ -31,8 +31,10 @@ def describe_sources(inputs: Sequence[Input]) -> tuple[SourceEntry, ...] | None:
             name=source.name,
             paths=source.paths,
             num_inputs=counts[source.number],
-            weight=1.0 if source.weight is None and source.tokens is None else source.weight,
+            weight=1.0 if (source.weight, source.tokens, source.alpha) == (None, None, None) else source.weight,
             tokens=source.tokens,
+            alpha=source.alpha,
+            max_passes=None if source.alpha is None else source.max_passes,
             **{key: getattr(source.text, key) for key in TEXT_KEYS},
         )
         for source in list_sources(inputs)
@@ -46,7 +48,8 @@ def check_passes(sources: Sequence[MixtureSource], config: BuildConfig) -> None:
     for source in sources:
         if source.count_limit(dupe_factor) > MAX_PASSES * ONE_PASS:
             raise ConfigError(
-                f"source {source.name!r} has the weight {source.weight:g}, times dupe_factor {dupe_factor}; "
+                f"source {source.name!r} has the weight {source.count_limit(1) / ONE_PASS:g}, times dupe_factor "
+                f"{dupe_factor}; "
                 f"at most {MAX_PASSES:,} passes are allowed"
             )
 
@@ -61,6 +64,18 @@ def check_lists(sources: Sequence[MixtureSource], total: TaskReceipt) -> None:
                 f"source {source.name!r} of the mixture holds no document with a token{fields}; "
                 "check its paths and its text_field"
             )
+
+
+def describe_shares(sources: Sequence[MixtureSource], choice: Choice) -> list[str]:
+    """How many tokens a mixture gives by alpha, and a line for each source that has a share of them."""
+    total = sum(counts.used_tokens for counts in choice.counts)
+    shares = [
+        f"  {source.name}: {format_share(counts.used_tokens / total)}, {counts.limit / ONE_PASS:.3g} passes over "
+        f"{count_of(counts.tokens, 'token')}"
+        for source, counts in zip(sources, choice.counts, strict=True)
+        if source.alpha is not None
+    ]
+    return [f"by alpha the mixture gives {count_of(total, 'token')} of text:", *shares]
 
 
 def describe_budgets(sources: Sequence[MixtureSource], choice: Choice) -> list[str]:

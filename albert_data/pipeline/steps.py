@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from hashlib import sha256
 from pathlib import Path
@@ -28,6 +28,7 @@ from albert_data.files import to_json
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.jobs.progress import Progress
+from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.pipeline.benchmarks import Benchmarks, write_benchmarks
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.choosing import Choice, UsedSizes, choose_documents
@@ -35,7 +36,7 @@ from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, VALIDATION_PLAC
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.grouping import group_documents
 from albert_data.pipeline.mapping import MapJob
-from albert_data.pipeline.mixed_sources import check_lists, describe_budgets, list_sources
+from albert_data.pipeline.mixed_sources import check_lists, describe_budgets, describe_shares, list_sources
 from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
 from albert_data.pipeline.reducing import GroupJob, ReduceJob, ReduceReceipt, read_reduce_receipt
 from albert_data.pipeline.row_buffer import Dropped
@@ -49,6 +50,8 @@ from albert_data.storage.scratch import machine_scratch
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.vocab.folder import is_saved, save_vocabulary
 from albert_data.vocab.learning import learn_vocabulary, missing_labels, no_document
+
+_LIMITS = "limits.json"  # the receipt of `share_sources`
 
 
 @dataclass(kw_only=True)
@@ -114,7 +117,38 @@ def learn_tokenizer(build: Build) -> Tokenizer:
 # ---- map ----
 
 
-def map_documents(build: Build, tokenizer: Tokenizer, exchange: Exchange | None) -> TaskReceipt:
+def share_sources(build: Build, tokenizer: Tokenizer) -> None:
+    """Give each source of a mixture with an alpha its limit, after a reading of its own in which tokens are counted.
+
+    That is a map of no pass over any document, so all that decides whose a document is, and whether it stays, is as in
+    the map of the build, which then makes the rows that are wanted and no others.
+    """
+    sources, path = list_sources(build.inputs), build.work.receipts / _LIMITS
+    if not any(source.alpha is not None for source in sources):
+        return
+    found = read_receipt(path)
+    if not found or found["plan"] != build.plan_hash:
+        # Its receipts are those of another plan.
+        counting = replace(build, plan=replace(build.plan, mixture=None))
+        counting.inputs = _set_limits(build.inputs, [0] * len(sources))
+        total = map_documents(counting, tokenizer, None, "counting tokens")
+        removed = _drop_near_duplicates(counting, total, tokenizer) if build.config.drop_near_duplicates else None
+        choice = _choose(build, total, tokenizer, removed)
+        limits, lines = [counts.limit for counts in choice.counts], describe_shares(sources, choice)
+        found = {"plan": build.plan_hash, "limits": limits, "lines": lines}
+        write_receipt(path, found, sync=build.syncs)
+    build.tell(found["lines"])
+    build.inputs = _set_limits(build.inputs, found["limits"])
+
+
+def _set_limits(inputs: list[Input], limits: list[int]) -> list[Input]:
+    sources = {source: replace(source, limit=limit) for source, limit in zip(list_sources(inputs), limits, strict=True)}
+    return [replace(item, source=sources[item.source]) for item in inputs if item.source is not None]
+
+
+def map_documents(
+    build: Build, tokenizer: Tokenizer, exchange: Exchange | None, title: str = "tokenising, pairing, masking"
+) -> TaskReceipt:
     """Make the sorted runs of all documents. Returns the sum of all receipts."""
     work, sources, text = build.work, list_sources(build.inputs), build.config.text
     several = spans_machines(build.engine)
@@ -145,7 +179,7 @@ def map_documents(build: Build, tokenizer: Tokenizer, exchange: Exchange | None)
         lambda task: several or finished.read(task) is not None,
         is_slow=tokenizer.slow_reason is not None,
     )
-    build.progress.start("tokenising, pairing, masking", count_bytes(build.inputs))
+    build.progress.start(title, count_bytes(build.inputs))
     total = TaskReceipt()
     for task, receipt in build.engine.run(prepared, finished.skip(tasks, done)):
         work.check_lock(asks=False)

@@ -96,7 +96,7 @@ class SourceEntry:
 
     paths: as the mixture names them
     num_inputs: how many of the build's inputs are of this source; they are listed source by source
-    weight, tokens: either a weight, or a budget of tokens
+    weight, tokens, alpha: a weight, or a budget of tokens, or a share by size with at most max_passes
     language .. where: as in TextConfig
     """
 
@@ -105,6 +105,8 @@ class SourceEntry:
     num_inputs: Count
     weight: float | None = None
     tokens: Count | None = None
+    alpha: float | None = None
+    max_passes: float | None = None
     language: str
     text_field: str
     documents: str
