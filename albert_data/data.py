@@ -28,6 +28,7 @@ class Lines:
         language. In a mixture the number of the source takes its place after tokenising (pipeline/document_lists.py)
     groups: uint64 [D], what decides each document's split: a hash of its group, or its key where it names none; None
         where the settings name no field
+    wholes: uint64 [D], its key, or for the parts of one that was cut what they share; None where none was cut
     """
 
     utf8: np.ndarray
@@ -36,6 +37,7 @@ class Lines:
     document_keys: np.ndarray
     source_codes: np.ndarray | None = None
     groups: np.ndarray | None = None
+    wholes: np.ndarray | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from albert_data.corpus import blocks, documents
 from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import clean_documents
-from albert_data.corpus.lines import long_documents, unwrapping
+from albert_data.corpus.lines import long_documents, repetition, unwrapping
 from albert_data.corpus.tasks import read_stream
 
 MAX_LINE, MAX_DOCUMENT = 16, 48
@@ -70,7 +70,7 @@ def small_sizes(*, max_line: int = MAX_LINE, max_document: int = MAX_DOCUMENT, *
     with pytest.MonkeyPatch.context() as patch:
         for name, size in sizes.items():
             patch.setattr(blocks, name, size)
-        for module in (documents, long_documents, unwrapping):
+        for module in (documents, long_documents, repetition, unwrapping):
             patch.setattr(module, "MAX_LINE", max_line)
             patch.setattr(module, "MAX_DOCUMENT", max_document)
         yield

@@ -97,7 +97,7 @@ def test_a_giant_file_is_cut_at_the_same_places_in_every_format(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     for name, size in (("MAX_DOCUMENT", 3000), ("MAX_LINE", 700)):
-        for module in ("documents", "lines.long_documents", "lines.unwrapping"):
+        for module in ("documents", "lines.long_documents", "lines.repetition", "lines.unwrapping"):
             monkeypatch.setattr(f"albert_data.corpus.{module}.{name}", size)
     monkeypatch.setattr("albert_data.corpus.blocks.GIANT_BYTES", 9000)
     monkeypatch.setattr("albert_data.corpus.blocks.BLOCK_BYTES", 4000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import re
 from collections import Counter
@@ -13,7 +14,9 @@ from typing import Any
 import build_fixtures as fixtures
 import numpy as np
 import pytest
-from hypothesis import given
+import references
+from corpus_fixtures import MAX_DOCUMENT, MAX_LINE, small_sizes
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from albert_data.cli.main import run as run_command
@@ -22,11 +25,12 @@ from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import find_inputs
+from albert_data.corpus.lines import long_documents
 from albert_data.corpus.lines.repetition import drop_lines, hash_lines
 from albert_data.corpus.mixtures import find_sources
 from albert_data.corpus.tasks import ReadTask
 from albert_data.dedup import repeated_lines
-from albert_data.dedup.repeated_lines import LineJob, write_repeated
+from albert_data.dedup.repeated_lines import LineJob, count_here, write_repeated
 from albert_data.dedup.sorted_columns import map_u64
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.inspect.input_files import read_corpus
@@ -80,14 +84,64 @@ def test_only_whole_lines_of_a_document_are_removed(documents: list[str], lines:
     ends = np.cumsum([len(text.encode()) + 1 for text in documents])
     _, hashes = hash_lines(np.frombuffer("\n".join(sorted(lines)).encode(), np.uint8))
     repeated = np.unique(np.append(np.zeros(1, np.uint64), hashes))
-    left, new_ends, dropped = drop_lines(data, ends, repeated)
+    found = drop_lines(data, ends, repeated)
+    assert found is not None
+    left, new_ends, dropped = found
     forms = {fold(line) for line in lines if line.strip()}
     kept = [[line for line in text.split("\n") if fold(line) not in forms] for text in documents]
-    found = [part.tobytes().decode() for part in np.split(np.frombuffer(left, np.uint8), new_ends[:-1])]
-    assert found == ["".join(f"{line}\n" for line in text) or "\n" for text in kept]
+    parts = [part.tobytes().decode() for part in np.split(np.frombuffer(left, np.uint8), new_ends[:-1])]
+    assert parts == ["".join(f"{line}\n" for line in text) or "\n" for text in kept]
     assert [line.decode().rstrip("\n") for line in dropped] == [
         line for text in documents for line in text.split("\n") if fold(line) in forms
     ]
+
+
+# ---- documents that are cut ----
+
+LONG_TEXT = st.lists(st.sampled_from(["again", "  once  more", "one line", "two", "w" * 21]), min_size=1, max_size=60)
+
+
+@pytest.mark.parametrize("unwraps", [False, True])
+@given(texts=st.lists(LONG_TEXT.map("\n".join), min_size=1, max_size=4), least=st.integers(2, 3))
+@example(texts=["\n".join(["again", "x" * 15] * 30), "again"], least=2)  # what is removed moves the cuts of the rest
+def test_a_long_document_counts_once_and_is_cut_alike_wherever_it_lies(texts: list[str], least: int, unwraps: bool):
+    settings = TextConfig(documents="file", drop_repeated_lines=least, unwrap=unwraps)
+    with TemporaryDirectory() as name, small_sizes(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(long_documents, "_BEGINNING", 4)
+        folders = [Path(name) / kind for kind in ("jsonl", "txt", "gz")]
+        for folder in folders:
+            folder.mkdir()
+        (folders[0] / "in.jsonl").write_bytes(fixtures.to_jsonl(texts))
+        for number, text in enumerate(texts):
+            (folders[1] / f"{number}.txt").write_text(text)
+            (folders[2] / f"{number}.txt.gz").write_bytes(gzip.compress(text.encode()))
+        found, keys = [], []
+        for folder in folders:
+            inputs = find_inputs([str(folder)], text=settings)
+            repeated = count_here(inputs, settings)
+            assert repeated is not None
+            found.append(repeated.tolist())
+            keys.append(sorted(read_corpus(inputs, settings).keys.tolist()))
+        beginnings = {text: beginning_of(text) for text in texts}
+    assert found[1:] == found[:1] * 2
+    assert keys[1:] == keys[:1] * 2
+    counts = Counter(
+        line
+        for beginning in set(beginnings.values())
+        for line in {fold(line) for text in texts if beginnings[text] == beginning for line in text.split("\n")}
+    )
+    short = [line for line in counts if len(line) < 16]
+    _, hashes = hash_lines(np.frombuffer("\n".join(short).encode(), np.uint8))
+    assert {int(one) for one in hashes} & set(found[0]) == {
+        int(one) for line, one in zip(short, hashes, strict=True) if counts[line] >= least
+    }
+
+
+def beginning_of(text: str) -> str:
+    """What identifies a document: its first characters if it is cut, else all of it."""
+    canonical = "".join(f"{' '.join(line.split())}\n" for line in text.split("\n"))
+    parts = references.cut_document(canonical.encode(), MAX_LINE, MAX_DOCUMENT)
+    return "".join(text.split())[:4] if len(parts) > 1 else canonical
 
 
 # ---- builds ----

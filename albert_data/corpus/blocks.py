@@ -9,14 +9,14 @@ become line feeds here (line_ends.py); the lines of a JSON lines file end at lin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BufferedIOBase
 from typing import NamedTuple
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.lines.line_ends import break_lines, count_unfinished
-from albert_data.corpus.lines.long_documents import cut_document
+from albert_data.corpus.lines.long_documents import cut_document, hash_beginning
 from albert_data.corpus.lines.valid_utf8 import repair_parts
 from albert_data.corpus.lines.white_space import BLANK_LINE, REST_OF_BLANK_LINE, has_text
 from albert_data.corpus.streams import STREAM_ERRORS
@@ -52,6 +52,7 @@ class Block:
     language: as in Origin
     source_codes, groups: of each record; None if the settings name no field for them
     group: of all documents, as in Origin
+    whole: what identifies the document of which all are parts; 0 if they are none
     unit: what records are numbered by
     """
 
@@ -64,6 +65,7 @@ class Block:
     source_codes: tuple[int, ...] | None = None
     groups: tuple[int, ...] | None = None
     group: int = 0
+    whole: int = 0
     unit: str = "byte"
 
     def find_place(self, offset: int) -> int | str:
@@ -231,18 +233,21 @@ def _find_last_blank_line(data: bytes) -> int:
 
 def _read_giant(source: _Buffer, parts: Iterator[bytes], damage: Damage, *, keep_layout: bool) -> Iterator[Block]:
     """Cut a document given as parts. keep_layout: keep its indentation and blank lines, for unwrapping."""
-    start, out, ends = source.start, bytearray(), []
+    start, out, ends, first, whole = source.start, bytearray(), list[int](), 0, 0
     cut = cut_document(repair_parts(parts, source.path, start, damage), keep_layout=keep_layout)
     for number, document in enumerate(cut):
-        if number:
-            damage.add("long_document_cut", source.path, start)
         out += b"\n".join(document) + b"\n"
         ends.append(len(out))
-        if len(out) >= BLOCK_BYTES:
-            yield source.make_block(bytes(out), start, tuple(ends))
+        if number:
+            damage.add("long_document_cut", source.path, start)
+            whole = first
+        else:
+            first = hash_beginning(out)
+        if number and len(out) >= BLOCK_BYTES:  # only when the second part shows that it is cut
+            yield replace(source.make_block(bytes(out), start, tuple(ends)), whole=whole)
             start, out, ends = source.start, bytearray(), []
     if out:
-        yield source.make_block(bytes(out), start, tuple(ends))
+        yield replace(source.make_block(bytes(out), start, tuple(ends)), whole=whole)
 
 
 def _take_all(source: _Buffer) -> Iterator[bytes]:

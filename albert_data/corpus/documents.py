@@ -27,7 +27,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats.json_lines import parse_lines
 from albert_data.corpus.layout import count_layout
 from albert_data.corpus.lines.line_ends import break_lines
-from albert_data.corpus.lines.long_documents import MAX_DOCUMENT, MAX_LINE, cut_document
+from albert_data.corpus.lines.long_documents import MAX_DOCUMENT, MAX_LINE, cut_document, hash_beginning
 from albert_data.corpus.lines.repetition import drop_lines
 from albert_data.corpus.lines.separators import remove_separators
 from albert_data.corpus.lines.unwrapping import unwrap
@@ -59,6 +59,7 @@ class _Texts(NamedTuple):
     ends: int64 [documents], where each ends, after a line feed; empty where blank lines end them
     source_codes: as in Lines; None where blank lines end documents
     groups: uint64 [documents], 0 where one names none; None likewise
+    wholes: uint64 [documents], what identifies the one of which each is a part, 0 if it is whole; None if none is cut
     """
 
     data: bytes
@@ -66,6 +67,7 @@ class _Texts(NamedTuple):
     ends_at_blank: bool = False
     source_codes: np.ndarray | None = None
     groups: np.ndarray | None = None
+    wholes: np.ndarray | None = None
 
 
 def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: np.ndarray | None = None) -> Lines:
@@ -78,7 +80,12 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
         data, ends = remove_separators(texts.data, texts.ends, config.word_separator)
         texts = texts._replace(data=data, ends=ends)
     if repeated is not None:
-        data, ends, dropped = drop_lines(texts.data, texts.ends, repeated)
+        left = drop_lines(texts.data, texts.ends, repeated)
+        if left is None:
+            texts = _cut(texts, block, damage, keep_layout=config.unwrap)
+            left = drop_lines(texts.data, texts.ends, repeated)
+            assert left is not None, "a cut document fits"
+        data, ends, dropped = left
         damage.remove(REPEATED_LINES, dropped)
         texts = texts._replace(data=data, ends=ends)
     if config.unwrap:  # a long document is cut first, because unwrapping holds the facts of all its lines
@@ -107,14 +114,15 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
         document_offsets=document_offsets,
         document_keys=keys,
         source_codes=source_codes,
-        groups=None if config.group_field is None else _find_groups(texts, numbers, keys, block.group),
+        groups=None if config.group_field is None else _fill(texts.groups, numbers, keys, block.group),
+        wholes=_fill(texts.wholes, numbers, keys, block.whole) if block.whole or texts.wholes is not None else None,
     )
 
 
-def _find_groups(texts: _Texts, numbers: np.ndarray, keys: np.ndarray, group: int) -> np.ndarray:
-    """The groups of documents, see `Lines`. numbers: which of the texts each is; group: where these have none."""
-    groups = np.full(len(keys), group, np.uint64) if texts.groups is None else texts.groups[numbers]
-    return np.where(groups == 0, keys, groups)
+def _fill(column: np.ndarray | None, numbers: np.ndarray, keys: np.ndarray, of_all: int) -> np.ndarray:
+    """A column of the texts as one of documents, with their keys in place of 0. numbers: which of the texts each is."""
+    values = np.full(len(keys), of_all, np.uint64) if column is None else column[numbers]
+    return np.where(values == 0, keys, values)
 
 
 def batch_documents(lines: Lines) -> Iterator[Lines]:
@@ -174,7 +182,7 @@ def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _
         documents = BLANK_LINE.split(texts.data)
     else:
         documents = [texts.data[begin:end] for begin, end in pairwise([0, *texts.ends.tolist()])]
-    parts, counts = [], []
+    parts, counts, wholes = [], [], []
     for text in documents:
         slices = (text[at : at + MAX_LINE] for at in range(0, len(text), MAX_LINE))
         cut = [b"\n".join(lines) for lines in cut_document(slices, keep_layout=keep_layout)]
@@ -182,8 +190,9 @@ def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _
             damage.add("long_document_cut", block.path, block.find_place(0))
         parts += cut
         counts.append(len(cut))
+        wholes += [hash_beginning(cut[0])] * len(cut) if cut[1:] else [0] * len(cut)
     columns = (None if column is None else np.repeat(column, counts) for column in (texts.source_codes, texts.groups))
-    return _join(parts, *columns)
+    return _join(parts, *columns)._replace(wholes=np.array(wholes, np.uint64) if any(wholes) else None)
 
 
 def _find_lines(texts: _Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:

@@ -51,6 +51,7 @@ class LineJob:
 
     def __call__(self, task: ReadTask) -> list[SortedFile]:
         text = dataclasses.replace(task.text, unwrap=False, drop_repeated_lines=None)
+        task = dataclasses.replace(task, text=text)
         damage, files, held = Damage(strict=self._strict), list[SortedFile](), np.zeros((2, 0), np.uint64)
         for block in task.read(damage):
             found = self._keep_least(list_lines(clean_documents(block, text, damage)))
@@ -71,9 +72,10 @@ class LineJob:
 
 
 def list_lines(lines: Lines) -> np.ndarray:
-    """The hash of each line and the key of its document: uint64 [2, lines]."""
+    """The hash of each line and the key of its document, the same for all parts of a long one: uint64 [2, lines]."""
     _, hashes = hash_lines(lines.utf8)
-    return np.stack([hashes, np.repeat(lines.document_keys, np.diff(lines.document_offsets))])
+    keys = lines.document_keys if lines.wholes is None else lines.wholes
+    return np.stack([hashes, np.repeat(keys, np.diff(lines.document_offsets))])
 
 
 def rank_inside(values: np.ndarray) -> np.ndarray:

@@ -10,10 +10,13 @@ import re
 from codecs import iterdecode
 from collections.abc import Iterable, Iterator
 
+from xxhash import xxh3_64_intdigest
+
 MAX_LINE = 1 << 20
 MAX_DOCUMENT = 4 << 20
 _MAX_INDENT = 60  # characters of an indentation that are kept; unwrapping counts no more than 60 columns
 _NO_WHITE = re.compile(r"\S")
+_BEGINNING = 1 << 14  # characters without white space; the first part has more, however its white space is kept
 
 
 def cut_document(parts: Iterable[bytes], *, keep_layout: bool = False) -> Iterator[list[bytes]]:
@@ -32,6 +35,11 @@ def cut_document(parts: Iterable[bytes], *, keep_layout: bool = False) -> Iterat
         size += len(line) + 1
     if group:
         yield group
+
+
+def hash_beginning(part: bytes | bytearray) -> int:
+    """What identifies a document that is cut, by its first part: a hash that white space does not change."""
+    return xxh3_64_intdigest("".join(part.decode().split())[:_BEGINNING].encode())
 
 
 def cut_lines(parts: Iterable[bytes], *, keep_layout: bool = False) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from albert_data.ascii import LINE_FEED, SPACE, is_digit
+from albert_data.corpus.lines.long_documents import MAX_DOCUMENT, MAX_LINE
 from albert_data.corpus.lines.white_space import skip_white
 from albert_data.draws import mix
 from albert_data.fnv import FNV_BASIS, add_byte
@@ -17,15 +18,22 @@ from albert_data.kernels import I64, U64, Pointer, copy_items, helper, item, ker
 _ZERO = ord("0")
 
 
-def drop_lines(data: bytes, ends: np.ndarray, repeated: np.ndarray) -> tuple[bytes, np.ndarray, list[bytes]]:
+def drop_lines(data: bytes, ends: np.ndarray, repeated: np.ndarray) -> tuple[bytes, np.ndarray, list[bytes]] | None:
     """Text without the lines whose hashes are in `repeated`, where its documents end, and these lines.
 
+    None if a line or document is so long that it may be cut. It must be cut before, as it is where a file is read that
+    is too long to hold.
     ends: int64, where documents end, each after a line feed; empty if blank lines end them. A document of which no line
     is left becomes a blank line.
     repeated: uint64, ascending, not empty
     """
     raw = np.frombuffer(data, np.uint8)
     offsets, hashes = hash_lines(raw)
+    bounds = ends if len(ends) else offsets[1:][hashes == 0]
+    line_lens = np.diff(offsets) - (raw[offsets[1:] - 1] == LINE_FEED)
+    document_lens = np.diff(bounds, prepend=0, append=len(raw) + 1)
+    if line_lens.max(initial=0) > MAX_LINE or document_lens.max() > MAX_DOCUMENT:
+        return None
     places = np.minimum(np.searchsorted(repeated, hashes), len(repeated) - 1)
     is_dropped = (repeated[places] == hashes) & (hashes > 0)
     dropped = [data[offsets[line] : offsets[line + 1]] for line in np.flatnonzero(is_dropped).tolist()]
