@@ -29,9 +29,9 @@ from albert_data.corpus.lines import long_documents
 from albert_data.corpus.lines.repetition import drop_lines, hash_lines
 from albert_data.corpus.mixtures import find_sources
 from albert_data.corpus.tasks import ReadTask
-from albert_data.dedup import repeated_lines
+from albert_data.dedup import repeated_lines, sorted_columns
 from albert_data.dedup.repeated_lines import LineJob, count_here, write_repeated
-from albert_data.dedup.sorted_columns import map_u64
+from albert_data.dedup.sorted_columns import map_u64, write_columns
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.inspect.input_files import read_corpus
 from albert_data.jobs.engine import MultiprocessEngine
@@ -69,6 +69,7 @@ def test_lines_of_enough_distinct_documents_are_removed_however_these_are_read(t
     documents = [text for task in tasks for text in task]
     with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(repeated_lines, "ROWS_AT_ONCE", 3)
+        patch.setattr(sorted_columns, "_ROWS_OF_FILE", 1)
         job, folder = LineJob(True, least, Path(name)), Path(name)
         found = [job(ReadTask(name=f"t{i}", block=block_of(task))) for i, task in enumerate(tasks)]
         path = write_repeated(folder, [file for files in found for file in files], least)
@@ -76,6 +77,22 @@ def test_lines_of_enough_distinct_documents_are_removed_however_these_are_read(t
         repeated = map_u64(path).copy()
     assert clean(documents, repeated) == clean(drop(documents, least))
     assert clean(documents[::-1], repeated) == clean(drop(documents, least)[::-1])
+
+
+def test_a_line_of_very_many_documents_in_very_many_files_takes_no_more_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(repeated_lines, "ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(sorted_columns, "_ROWS_OF_FILE", 1)
+    held, sort = list[int](), sorted_columns.sort_columns
+    monkeypatch.setattr(sorted_columns, "sort_columns", lambda rows: held.append(rows.shape[1]) or sort(rows))
+    least, rng = 300, np.random.default_rng(3)
+    keys = rng.integers(0, 2**63, (60, 200), np.uint64)  # of the documents of each file
+    lines = np.repeat(np.array([5, 7], np.uint64), [199, 1])  # line 5 stands in 11,940 documents, line 7 in 60
+    files = [write_columns(tmp_path, f"{i}.lines", np.stack([lines, some])) for i, some in enumerate(keys)]
+    held.clear()
+    assert map_u64(write_repeated(tmp_path, files, least)).tolist() == [0, 5]
+    assert max(held) <= 2 * least + 200
 
 
 @given(st.lists(any_document, min_size=1, max_size=5), st.sets(any_line))

@@ -2,7 +2,7 @@
 
 A task writes the hash of each of its lines with the key of its document, sorted. These files are merged, and a line is
 repeated if it has enough distinct documents. So equal documents count once, and the result depends on the set of
-documents alone. A file holds no more documents of a line than are asked for, so no merge takes more of one line.
+documents alone. A file holds no more documents of a line than are asked for, and a merge holds twice as many.
 
     NAME-000.lines      sorted columns: hash of a line, key of a document
     repeated.hashes     uint64, ascending: 0, then the hashes of repeated lines
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,7 @@ class LineJob:
         task = dataclasses.replace(task, text=text)
         damage, files, held = Damage(strict=self._strict), list[SortedFile](), np.zeros((2, 0), np.uint64)
         for block in task.read(damage):
-            found = self._keep_least(list_lines(clean_documents(block, text, damage)))
+            found = _keep_first(list_lines(clean_documents(block, text, damage)), self._least)
             held = np.concatenate([held, found], axis=1)
             if held.shape[1] >= ROWS_AT_ONCE:
                 files.append(self._write(task, len(files), held))
@@ -62,13 +63,14 @@ class LineJob:
         return [*files, self._write(task, len(files), held)] if held.size else files
 
     def _write(self, task: ReadTask, number: int, columns: np.ndarray) -> SortedFile:
-        return write_columns(self._folder, f"{task.name}-{number:03d}.lines", self._keep_least(columns))
+        return write_columns(self._folder, f"{task.name}-{number:03d}.lines", _keep_first(columns, self._least))
 
-    def _keep_least(self, columns: np.ndarray) -> np.ndarray:
-        """Sorted and distinct rows, of each line those of its first documents."""
-        columns = sort_columns(columns)
-        columns = columns[:, find_changes(columns)]
-        return columns[:, rank_inside(columns[0]) < self._least]
+
+def _keep_first(columns: np.ndarray, least: int) -> np.ndarray:
+    """Sorted rows, of each line those of its `least` documents with the least keys. columns: line, key, any others."""
+    columns = sort_columns(columns)
+    columns = columns[:, find_changes(columns[:2])]
+    return columns[:, rank_inside(columns[0]) < least]
 
 
 def list_lines(lines: Lines) -> np.ndarray:
@@ -97,7 +99,7 @@ def write_repeated(folder: Path, files: Iterable[SortedFile], least: int) -> Pat
 
 
 def _merge(folder: Path, files: list[SortedFile], least: int) -> Iterator[np.ndarray]:
-    for columns in merge_columns(folder, files):
+    for columns in merge_columns(folder, files, ROWS_AT_ONCE, partial(_keep_first, least=least)):
         hashes = columns[0, find_changes(columns[:2])]
         yield np.ascontiguousarray(hashes[rank_inside(hashes) == least - 1])
 

@@ -9,7 +9,7 @@ the next ones. Several files are merged a range of the first column after anothe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,24 +88,38 @@ def find_changes(columns: np.ndarray) -> np.ndarray:
     return changes
 
 
-def merge_columns(folder: Path, files: Sequence[SortedFile], rows_at_once: int = ROWS_AT_ONCE) -> Iterator[np.ndarray]:
+def merge_columns(
+    folder: Path,
+    files: Sequence[SortedFile],
+    rows_at_once: int = ROWS_AT_ONCE,
+    thin_out: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> Iterator[np.ndarray]:
     """The rows of all files, sorted, a range of the first column after another: uint64 [columns + 1, rows].
 
     The last column is the number of the row's file. A range has about `rows_at_once` rows, or more where the first
     column is equal in more: these rows are never divided. With very many files a range has more rows, so that not
     all of the time goes into opening them.
+
+    thin_out: takes sorted rows of some of the files, and leaves out those that can't matter whatever the others hold.
+    It is called where a range has over twice as many rows, and again when what is left has doubled.
     """
-    bounds = _choose_bounds(folder, files, max(rows_at_once, _ROWS_OF_FILE * len(files)))
+    rows_at_once = max(rows_at_once, _ROWS_OF_FILE * len(files))
+    bounds = _choose_bounds(folder, files, rows_at_once)
     cuts = [
         np.concatenate(([0], np.searchsorted(map_columns(folder, file)[0], bounds), [file.num_rows])) for file in files
     ]
     for number in range(len(bounds) + 1):
-        parts = []
+        parts, num_rows, most_rows = list[np.ndarray](), 0, 2 * rows_at_once
         for at, (file, cut) in enumerate(zip(files, cuts, strict=True)):
             begin, end = cut[number : number + 2]
             if end > begin:
                 part = map_columns(folder, file)[:, begin:end]
                 parts.append(np.concatenate([part, np.full((1, end - begin), at, np.uint64)]))
+                num_rows += part.shape[1]
+            if thin_out is not None and num_rows > most_rows:
+                parts = [thin_out(sort_columns(np.concatenate(parts, axis=1)))]
+                num_rows = parts[0].shape[1]
+                most_rows = 2 * max(rows_at_once, num_rows)
         if parts:
             yield sort_columns(np.concatenate(parts, axis=1))
 
