@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -11,10 +13,12 @@ import build_fixtures as fixtures
 import dedup_reference
 import mixture_fixtures as mixtures
 import pytest
+import references
 from build_fixtures import InlineEngine, InterruptedEngine, PicklingEngine, digest_shards, run_build
 from mixture_fixtures import Mixed
 
 from albert_data.config import BuildConfig
+from albert_data.corpus.fields import hash_group
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import ConfigError
 from albert_data.jobs.engine import Engine, MultiprocessEngine
@@ -156,6 +160,34 @@ def test_documents_for_validation_stay_and_training_lacks_what_is_similar(tokeni
     assert keys["train"] == set(map(fixtures.document_key, train)) - keys["validation"] - set(
         map(fixtures.document_key, similar)
     )
+
+
+def is_similar(one: str, other: str) -> bool:
+    return dedup_reference.measure_similarity(one, other) >= 0.8
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_copies_of_what_is_dropped_are_counted_where_one_document_stays(
+    grouped: bool, tokenizer: Tokenizer, tmp_path: Path
+):
+    longer, dropped = next((longer, one) for one in ORIGINALS if is_similar(one, longer := f"{one}\nRead by me."))
+    keys = [hash_group(one) if grouped else fixtures.document_key(one) for one in (longer, dropped)]
+    seed = next(
+        seed for seed in range(99) if [references.split_key(key, seed) < 0.3 * 2**64 for key in keys] == [False, True]
+    )  # only what is dropped is drawn for validation
+    for number, text in enumerate([longer, longer, *[dropped] * 5]):
+        (tmp_path / f"in/{number}").mkdir(parents=True)
+        data = json.dumps({"text": text, "group": text} if grouped else {"text": text})
+        (tmp_path / f"in/{number}/in.jsonl.gz").write_bytes(gzip.compress(data.encode()))  # a task of its own
+    settings = {"drop_near_duplicates": True, "validation_fraction": 0.3, "seed": seed}
+    if grouped:
+        settings["group_field"] = "group"
+    made = run_build(tmp_path / "in", tmp_path / "out", tokenizer, **settings).manifest
+    assert made.documents_digest == f"{fixtures.document_key(longer):016x}"
+    counts = made.counts
+    assert (counts.documents, counts.duplicate_documents, counts.near_duplicate_documents) == (7, 5, 1)
+    run_build(tmp_path / "in/0", tmp_path / "alone", tokenizer, validation_fraction=0.3, seed=seed)
+    assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "alone")
 
 
 def test_nothing_similar_changes_nothing(tokenizer: Tokenizer, tmp_path: Path):

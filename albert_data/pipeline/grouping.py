@@ -21,7 +21,7 @@ from albert_data.draws import choice_keys, split_keys, threshold
 from albert_data.pipeline.choosing import Choice, estimate_bytes
 from albert_data.pipeline.document_lists import find_keys
 from albert_data.pipeline.receipts import TaskReceipt
-from albert_data.pipeline.shard_plan import Grouping, Move, count_wanted
+from albert_data.pipeline.shard_plan import Grouping, Move, count_wanted, is_validation_emptied
 from albert_data.shards.manifest import SPLITS
 
 _FILE = "grouped.keys"
@@ -67,16 +67,18 @@ def group_documents(
         np.add.at(num_bytes, is_drawn, some.sizes)
         nearest = nearest.add(some)
     num_moved = _count_moved(nearest.counts, *num_documents.tolist()) if config.validation_fraction else None
-    if num_moved is None:
+    if num_moved is None and not is_validation_emptied(total, num_documents[1]):
         used = reader.read(all_used=True)
         path = write_u64(folder / _FILE, (some.keys[(some.least < drawn) & (some.most >= drawn)] for some in used))
         sizes = dict(zip(SPLITS, num_bytes.tolist(), strict=True))
         return Grouping(sizes=sizes, num_validation=int(num_documents[1]), held_out=path)
-    bound, moved_bytes = nearest.bits[num_moved], int(nearest.sizes[:num_moved].sum())
-    from_split, to_split = SPLITS if num_documents[0] else reversed(SPLITS)
+    num_moved = num_moved or 0
+    bound = nearest.bits[num_moved] if num_moved else np.uint64(0)  # no document is below it, not even a dropped one
+    moved_bytes = int(nearest.sizes[:num_moved].sum())
+    from_split, to_split = SPLITS if num_documents[0] and num_moved else reversed(SPLITS)
     move = Move(
         seed=config.examples.seed,
-        bound=int(bound) if num_moved else 0,  # where `keys` is None
+        bound=int(bound),
         keys=write_u64(folder / _FILE, (some.keys[some.least < bound] for some in reader.read(all_used=True))),
         from_split=from_split,
         to_split=to_split,

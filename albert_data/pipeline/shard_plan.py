@@ -145,6 +145,11 @@ def count_wanted(num_documents: int) -> int:
     return min(MIN_VALIDATION, num_documents // 10) or int(num_documents > 1)
 
 
+def is_validation_emptied(total: TaskReceipt, num_validation: int) -> bool:
+    """Whether all that was drawn for validation is dropped. If none follows, training reads it: copies are counted."""
+    return not num_validation and total.counts["validation_rows"] > 0
+
+
 def find_move(total: TaskReceipt, config: BuildConfig) -> Move | None:
     """The documents that must change their split; None where none must.
 
@@ -154,17 +159,19 @@ def find_move(total: TaskReceipt, config: BuildConfig) -> Move | None:
     """
     num_train, num_validation = (total.samples[split].count() for split in SPLITS)
     num_documents = num_train + num_validation
-    wanted = count_wanted(num_documents)
-    if not config.validation_fraction or (num_train and num_validation >= wanted):
+    wanted, is_emptied = count_wanted(num_documents), is_validation_emptied(total, num_validation)
+    if not config.validation_fraction or (num_train and num_validation >= wanted and not is_emptied):
         return None
     nearest, keys = total.nearest, np.unique(total.nearest.hashes)
-    bound = int(keys[min(wanted, len(keys) - 1)])  # the last has a part if the keys of many documents collide
-    runs = (run for run, least in total.least.items() if least < bound) if num_train else total.runs
+    # The last key has a part if the keys of many documents collide. Those of dropped documents may be below all.
+    bound = int(keys[min(wanted, len(keys) - 1)]) if wanted else 0
+    to_training = not num_train or not wanted
+    runs = total.runs if to_training else (run for run, least in total.least.items() if least < bound)
     return Move(
         seed=config.examples.seed,
         bound=bound,
-        from_split="train" if num_train else "validation",
-        to_split="validation" if num_train else "train",
+        from_split="validation" if to_training else "train",
+        to_split="train" if to_training else "validation",
         runs=frozenset(runs),
         num_documents=int(np.count_nonzero(keys < bound)),
         num_bytes=int(nearest.sizes[nearest.hashes < bound].sum()),
