@@ -162,6 +162,34 @@ def test_documents_for_validation_stay_and_training_lacks_what_is_similar(tokeni
     )
 
 
+def write_languages(path: Path, documents: Sequence[tuple[str, str]]) -> Path:
+    path.write_text("".join(json.dumps({"text": text, "lang": language}) + "\n" for text, language in documents))
+    return path
+
+
+def test_one_text_of_two_languages_counts_for_each_when_it_is_dropped(tokenizer: Tokenizer, tmp_path: Path):
+    longer = [f"{one}\nRead by me." for one in ORIGINALS[:8]]
+    assert all(map(is_similar, longer, ORIGINALS))
+    english = [(one, "en") for one in [*ORIGINALS[:8], *ORIGINALS[3:6], *longer, *ORIGINALS[20:30]]]
+    german = [(one, "de") for one in [*ORIGINALS[2:6], *ORIGINALS[28:32]]]
+    kept = [(one, "en") for one in [*longer, *ORIGINALS[20:30]]] + german[4:]
+    path = write_languages(tmp_path / "in.jsonl", random.Random(3).sample(found := english + german, len(found)))
+    settings = {"drop_near_duplicates": True, "language_field": "lang"}
+    made = run_build(path, tmp_path / "out", tokenizer, **settings).manifest
+    wanted = run_build(
+        write_languages(tmp_path / "kept.jsonl", kept), tmp_path / "kept", tokenizer, **settings
+    ).manifest
+    assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "kept")
+    assert made.documents_digest == wanted.documents_digest
+    assert made.near_duplicates
+    assert made.near_duplicates.sources == {"de": 4, "en": 8}
+    counts = made.counts
+    assert (counts.duplicate_documents, counts.near_duplicate_documents) == (3, 12)
+    assert counts.documents - 3 - 12 == wanted.counts.documents == len(kept)
+    dropped_tokens = (counts.duplicate_tokens or 0) + (counts.near_duplicate_tokens or 0)
+    assert counts.tokens - dropped_tokens == wanted.counts.tokens
+
+
 def is_similar(one: str, other: str) -> bool:
     return dedup_reference.measure_similarity(one, other) >= 0.8
 

@@ -31,6 +31,8 @@ from albert_data.dedup.sorted_columns import (
     ROWS_AT_ONCE,
     SortedFile,
     find_changes,
+    find_keys,
+    map_u64,
     merge_columns,
     sort_columns,
     write_columns,
@@ -64,7 +66,7 @@ class NearDuplicates:
     """What was found.
 
     path: of the keys of all documents to drop, ascending; None if there are none
-    digest: the sum of these keys modulo 2**64
+    digest: the sum of these keys modulo 2**64, of one key for each language
     documents, tokens: by source code
     examples: those with the least keys, and of 4,000 tokens or less if there are enough
     """
@@ -127,13 +129,35 @@ def find_near_duplicates(folder: Path, parts: Sequence[SignedPart], similarity: 
             for keys in comparing.compare(rows, found):
                 dropped.add(keys[None])
     found.path = write_u64(folder / _DROPPED, (keys for (keys,) in dropped.take()))
+    if found.path is not None:
+        _count(found, folder, parts, map_u64(found.path), scratch)
     return found
+
+
+def _count(
+    found: NearDuplicates, folder: Path, parts: Sequence[SignedPart], dropped: np.ndarray, scratch: Path
+) -> None:
+    """Count the documents to drop by their keys. What is left of copies counts: in the first source, one a language."""
+    columns = _Columns(scratch, "counted")
+    for part in parts:
+        documents = map_documents(folder, part)
+        is_dropped, _ = find_keys(documents.keys, dropped)
+        kept = documents.keys, documents.ranks, documents.source_codes, documents.tokens
+        columns.add(np.stack([column[is_dropped] for column in kept]))
+    for rows in columns.take():
+        begins = np.flatnonzero(find_changes(rows[:1]))
+        is_first = rows[1] == np.repeat(rows[1, begins], np.diff(begins, append=rows.shape[1]))
+        keys, _, codes, tokens = rows[:, find_changes(rows) & is_first]
+        found.digest = (found.digest + int(keys.sum(dtype=np.uint64))) % 2**64
+        for code, num_tokens in zip(codes.tolist(), tokens.tolist(), strict=True):
+            found.documents[code] += 1
+            found.tokens[code] += num_tokens
 
 
 def _find_buckets(folder: Path, parts: Sequence[SignedPart]) -> Iterator[np.ndarray]:
     """Yield the rows of buckets with several documents.
 
-    A row has a hash of the bucket's documents, and rank, key, source code and place of one of them.
+    A row has a hash of the bucket's documents, and rank, key and place of one of them.
     """
     for hashes, numbers, at in merge_columns(folder, [part.bands for part in parts]):
         is_shared = _find_shared(hashes)
@@ -146,22 +170,22 @@ def _find_buckets(folder: Path, parts: Sequence[SignedPart]) -> Iterator[np.ndar
         # Of copies of a text, the first one counts.
         rows = sort_columns(np.stack([hashes[is_shared], keys, ranks, codes, places]))
         rows = rows[:, find_changes(rows[:2])]
-        hashes, keys, ranks, codes, places = rows[:, _find_shared(rows[0])]
+        hashes, keys, ranks, _, places = rows[:, _find_shared(rows[0])]
         if len(keys):
             begins = np.flatnonzero(find_changes(hashes[None]))
             sums = np.repeat(np.add.reduceat(keys, begins), np.diff(begins, append=len(keys)))
-            yield np.stack([sums, ranks, keys, codes, places])
+            yield np.stack([sums, ranks, keys, places])
 
 
 def _join_equal(rows: np.ndarray, num_before: int) -> tuple[np.ndarray, int]:
     """Number the buckets from `num_before` on, and those of the same documents alike.
 
-    rows: as `_find_buckets` yields them, sorted. Returns rank, key, bucket, source code and place of each row, and how
-    many buckets there are.
+    rows: as `_find_buckets` yields them, sorted. Returns rank, key, bucket and place of each row, and how many buckets
+    there are.
     """
-    sums, ranks, keys, codes, places = rows[:, find_changes(rows[:3])]
+    sums, ranks, keys, places = rows[:, find_changes(rows[:3])]
     numbers = np.cumsum(find_changes(sums[None])).astype(np.uint64)
-    return np.stack([ranks, keys, numbers + np.uint64(num_before) - np.uint64(1), codes, places]), int(numbers[-1])
+    return np.stack([ranks, keys, numbers + np.uint64(num_before) - np.uint64(1), places]), int(numbers[-1])
 
 
 def _find_shared(values: np.ndarray) -> np.ndarray:
@@ -184,7 +208,6 @@ class _Located(NamedTuple):
     """Documents in the order of their ranks: uint64 each, see `SignedDocuments`."""
 
     keys: np.ndarray
-    codes: np.ndarray
     places: np.ndarray
     begins: np.ndarray
     counts: np.ndarray
@@ -223,17 +246,13 @@ class _Comparing:
             now = slice(self._buckets.counts[1] - len(staying.keys), self._buckets.counts[1])
             self._kept_keys[now], self._kept_places[now] = staying.keys, staying.places
             dropped = some.take(is_dropped)
-            self._count(found, dropped, similar_to[is_dropped], similarities[is_dropped])
+            found.examples = self._choose(found.examples, dropped, similar_to[is_dropped], similarities[is_dropped])
             yield dropped.keys
 
-    def _count(
-        self, found: NearDuplicates, dropped: _Located, similar_to: np.ndarray, similarities: np.ndarray
-    ) -> None:
-        """Count dropped documents, and keep the first as examples."""
-        for code, tokens in zip(dropped.codes.tolist(), dropped.tokens.tolist(), strict=True):
-            found.documents[code] += 1
-            found.tokens[code] += tokens
-        found.digest = (found.digest + int(dropped.keys.sum(dtype=np.uint64))) % 2**64
+    def _choose(
+        self, examples: list[SimilarPair], dropped: _Located, similar_to: np.ndarray, similarities: np.ndarray
+    ) -> list[SimilarPair]:
+        """The first of the examples and of some dropped documents."""
         is_long = dropped.tokens > EXAMPLE_TOKENS
         first = np.lexsort((dropped.keys, is_long))[:NUM_EXAMPLES]
         kept = similar_to[first]
@@ -243,7 +262,7 @@ class _Comparing:
             for places in (dropped.places[first], self._kept_places[kept])
         )
         pairs = map(SimilarPair, *(column.tolist() for column in columns), *parts)
-        found.examples = heapq.nsmallest(NUM_EXAMPLES, [*found.examples, *pairs])
+        return heapq.nsmallest(NUM_EXAMPLES, [*examples, *pairs])
 
     def _decide(self, documents: BucketedDocuments) -> tuple[np.ndarray, np.ndarray]:
         """See `choose_staying`."""
@@ -261,14 +280,14 @@ class _Comparing:
 
     def _find_documents(self, rows: np.ndarray) -> _Located:
         """rows: one of each document."""
-        _, keys, _, codes, places = rows
+        _, keys, _, places = rows
         begins, counts, tokens = (np.empty_like(places) for _ in range(3))
         for part, at, inside in _divide_places(places):
             documents = map_documents(self._folder, self._parts[part])
             begins[at], counts[at], tokens[at] = (
                 column[inside] for column in (documents.begins, documents.counts, documents.tokens)
             )
-        return _Located(keys, codes, places, begins, counts, tokens)
+        return _Located(keys, places, begins, counts, tokens)
 
 
 def _make_batches(counts: np.ndarray) -> Iterator[tuple[int, int]]:

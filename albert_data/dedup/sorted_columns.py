@@ -88,6 +88,12 @@ def find_changes(columns: np.ndarray) -> np.ndarray:
     return changes
 
 
+def find_keys(keys: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which keys are among others (bool), and where (int64). among: ascending, at least one."""
+    at = np.minimum(np.searchsorted(among, keys), len(among) - 1)
+    return among[at] == keys, at
+
+
 def merge_columns(
     folder: Path,
     files: Sequence[SortedFile],

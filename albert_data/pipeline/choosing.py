@@ -19,10 +19,10 @@ import numpy as np
 
 from albert_data.config import SPECIALS_PER_PAIR, BuildConfig, ExampleConfig
 from albert_data.corpus.sources import ONE_PASS, MixtureSource, share_tokens
-from albert_data.dedup.sorted_columns import map_u64
+from albert_data.dedup.sorted_columns import find_keys, map_u64
 from albert_data.draws import choice_keys, split_keys, threshold
 from albert_data.errors import InputError
-from albert_data.pipeline.document_lists import DocumentList, Limits, find_keys, read_lists
+from albert_data.pipeline.document_lists import DocumentList, Limits, read_lists
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.receipts import TaskReceipt, make_nearest
 from albert_data.pipeline.row_buffer import RowKeys

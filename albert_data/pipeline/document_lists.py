@@ -91,12 +91,6 @@ def write_left_out(folder: Path, lists: Sequence[DocumentList]) -> Path:
     return path
 
 
-def find_keys(keys: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which keys are among others (bool), and where (int64). among: ascending, at least one."""
-    at = np.minimum(np.searchsorted(among, keys), len(among) - 1)
-    return among[at] == keys, at
-
-
 class Limits(NamedTuple):
     """Limits as `MixtureSource.count_limit` has them, in two parts.
 

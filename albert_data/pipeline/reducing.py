@@ -19,11 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.data import Examples
-from albert_data.dedup.sorted_columns import map_u64
+from albert_data.dedup.sorted_columns import find_keys, map_u64
 from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.pipeline import shard_plan
 from albert_data.pipeline.choosing import find_kept, read_shared
-from albert_data.pipeline.document_lists import find_keys
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.row_buffer import (
     Dropped,

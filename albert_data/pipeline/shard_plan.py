@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from albert_data.config import MIN_VALIDATION, BuildConfig
-from albert_data.dedup.sorted_columns import map_u64
+from albert_data.dedup.sorted_columns import find_keys, map_u64
 from albert_data.draws import split_keys
 from albert_data.pipeline.choosing import Choice
-from albert_data.pipeline.document_lists import find_keys
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.shards.manifest import SPLITS

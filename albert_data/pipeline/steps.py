@@ -21,7 +21,7 @@ from albert_data.corpus.fields import name_field
 from albert_data.corpus.inputs import STDIN, Input, check_where, count_bytes, list_samples
 from albert_data.corpus.tasks import ReadTask, read_tasks
 from albert_data.dedup.near_duplicates import find_near_duplicates
-from albert_data.dedup.sorted_columns import map_u64
+from albert_data.dedup.sorted_columns import find_keys, map_u64
 from albert_data.draws import shuffle_keys
 from albert_data.errors import InputError
 from albert_data.files import to_json
@@ -32,7 +32,7 @@ from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.pipeline.benchmarks import Benchmarks, write_benchmarks
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.choosing import Choice, UsedSizes, choose_documents
-from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, VALIDATION_PLACE, find_keys, read_lists, write_left_out
+from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, VALIDATION_PLACE, read_lists, write_left_out
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.grouping import group_documents
 from albert_data.pipeline.mapping import MapJob
