@@ -6,8 +6,9 @@ import gzip
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import build_fixtures as fixtures
 import dedup_reference
@@ -22,7 +23,9 @@ from albert_data.corpus.fields import hash_group
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import ConfigError
 from albert_data.jobs.engine import Engine, MultiprocessEngine
+from albert_data.pipeline import steps
 from albert_data.pipeline.build import build_shards
+from albert_data.pipeline.reducing import GroupJob
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
@@ -103,6 +106,27 @@ def test_a_killed_build_resumes_to_the_same_manifest(results: int, tokenizer: To
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, **settings)
     assert (tmp_path / "out/manifest.json").read_bytes() == (tmp_path / "whole/manifest.json").read_bytes()
     assert not (tmp_path / "out/.build").exists()
+
+
+class EngineThatEndsInReduce(InlineEngine):
+    def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        for found in super().run(job, tasks):
+            yield found
+            if isinstance(job, GroupJob):
+                raise KeyboardInterrupt
+
+
+def test_a_build_killed_while_it_writes_shards_compares_no_documents_again(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(5))
+    settings = {"drop_near_duplicates": True, "num_shards": 6}
+    run_build(tmp_path / "in", tmp_path / "whole", tokenizer, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        run_build(tmp_path / "in", tmp_path / "out", tokenizer, EngineThatEndsInReduce(), **settings)
+    monkeypatch.delattr(steps, "find_near_duplicates")
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, **settings)
+    assert (tmp_path / "out/manifest.json").read_bytes() == (tmp_path / "whole/manifest.json").read_bytes()
 
 
 def test_examples_show_where_two_documents_differ(tokenizer: Tokenizer, tmp_path: Path):

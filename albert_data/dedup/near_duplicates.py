@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -76,6 +76,20 @@ class NearDuplicates:
     documents: Counter[int] = field(default_factory=Counter)
     tokens: Counter[int] = field(default_factory=Counter)
     examples: list[SimilarPair] = field(default_factory=list)
+
+    def to_values(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**vars(self), "path": self.path and self.path.name}
+
+    @classmethod
+    def from_values(cls, values: dict[str, Any], folder: Path) -> NearDuplicates:
+        return cls(
+            path=values["path"] and folder / values["path"],
+            digest=values["digest"],
+            documents=Counter({int(code): count for code, count in values["documents"].items()}),
+            tokens=Counter({int(code): count for code, count in values["tokens"].items()}),
+            examples=[SimilarPair(*pair) for pair in values["examples"]],
+        )
 
 
 class _Columns:

@@ -4,7 +4,8 @@ OUT/.build/lock         see jobs/work_folder.py
     plan.json           what is being built: config, tokenizer, inputs, versions
     boot                the boot id of the machine when the build began (see `_boot_id`), or "synced"
     runs/ receipts/     sorted runs and receipts of map tasks; of a mixture, also the lists of its documents; where
-                        near-duplicates are dropped, also signatures and shingles (dedup/parts.py); with groups, these
+                        near-duplicates are dropped, also signatures and shingles (dedup/parts.py), and when they are
+                        compared the keys of those to drop, with a receipt; with groups, these
     shards/             finished shards, until they are published
     shards/receipts/    the receipts of these shards
     shards/basis        what the shards are made of: digest, counts, names of the runs

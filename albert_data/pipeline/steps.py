@@ -20,7 +20,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import name_field
 from albert_data.corpus.inputs import STDIN, Input, check_where, count_bytes, list_samples
 from albert_data.corpus.tasks import ReadTask, read_tasks
-from albert_data.dedup.near_duplicates import find_near_duplicates
+from albert_data.dedup.near_duplicates import NearDuplicates, find_near_duplicates
 from albert_data.dedup.sorted_columns import find_keys, map_u64
 from albert_data.draws import shuffle_keys
 from albert_data.errors import InputError
@@ -267,19 +267,33 @@ def decide(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> ReduceRule
 
 def _drop_near_duplicates(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> Path | None:
     """Find and count the documents that are similar to one that stays. Returns the file of their keys."""
-    runs, config = build.work.runs, build.config
-    build.progress.start("comparing documents", None, "")
-    place = machine_scratch() if is_remote(runs) else nullcontext(runs)
-    with place as scratch, build.stages.time("compare"):
-        found = find_near_duplicates(runs, total.parts, config.similarity, scratch)
+    found = _compare(build, total)
     total.remove(found)
-    reader, sources = TextReader(runs, total.runs, tokenizer, config.examples), list_sources(build.inputs)
+    reader = TextReader(build.work.runs, total.runs, tokenizer, build.config.examples)
+    sources = list_sources(build.inputs)
     names = {source.number: source.name for source in sources} or {code: name for name, code in total.sources.items()}
     total.near_duplicates = NearDuplicateEntry(
         sources={name: found.documents[code] for code, name in sorted(names.items())} or None,
         examples=tuple(map(reader.describe, found.examples)),
     )
     return found.path
+
+
+def _compare(build: Build, total: TaskReceipt) -> NearDuplicates:
+    """Compare all documents, unless a killed build has."""
+    runs, receipt = build.work.runs, build.work.receipts / "near-duplicates.json"
+    basis = sha256(repr((build.plan_hash, total.documents_digest, sorted(total.parts))).encode()).hexdigest()
+    values = read_receipt(receipt)
+    if values and values["basis"] == basis:
+        return NearDuplicates.from_values(values, runs)
+    build.progress.start("comparing documents", None, "")
+    place = machine_scratch() if is_remote(runs) else nullcontext(runs)
+    with place as scratch, build.stages.time("compare"):
+        found = find_near_duplicates(runs, total.parts, build.config.similarity, scratch)
+    if build.syncs and found.path:
+        find_storage(runs).sync(found.path)
+    write_receipt(receipt, {"basis": basis, **found.to_values()}, sync=build.syncs)
+    return found
 
 
 def _count_again(build: Build, total: TaskReceipt, tokenizer: Tokenizer, removed: Path) -> None:
