@@ -21,6 +21,7 @@ from albert_data.dedup.contamination import find_contaminated, hash_grams
 from albert_data.dedup.gram_index import index_grams, sort_grams
 from albert_data.errors import InputError
 from albert_data.jobs.engine import MultiprocessEngine
+from albert_data.pipeline import benchmarks
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.tokenizer.model import Tokenizer
 
@@ -129,6 +130,18 @@ def test_the_rest_is_a_build_without_the_documents(settings: dict[str, Any], tmp
     build_mixture(write_mixture(tmp_path / "b", kept), tmp_path / "other", tokenizer, **settings)
     assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "other")
     assert read_manifest(tmp_path / "other").counts.contaminated_documents == 0
+
+
+def test_a_resumed_build_reads_no_benchmark_again(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
+    path = write_mixture(tmp_path / "in", make_sources(0)[0])
+    build_mixture(path, tmp_path / "whole", tokenizer)
+    with pytest.raises(KeyboardInterrupt):
+        build_mixture(path, tmp_path / "out", tokenizer, InterruptedEngine(1))
+    monkeypatch.delattr(benchmarks, "hash_grams")
+    build_mixture(path, tmp_path / "out", tokenizer)
+    assert (tmp_path / "out/manifest.json").read_bytes() == (tmp_path / "whole/manifest.json").read_bytes()
 
 
 def test_without_a_benchmark_nothing_is_counted(tmp_path: Path, tokenizer: Tokenizer):

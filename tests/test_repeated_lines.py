@@ -257,7 +257,8 @@ def test_a_benchmark_is_compared_without_the_lines(tmp_path: Path):
     for lines in ([text, footer], [text]):
         (tmp_path / "b.txt").write_text("\n".join(lines))
         inputs = find_sources(str(tmp_path / "mix.toml"), None, TextConfig())
-        path = write_benchmarks(tmp_path, inputs, TextConfig(), repeated)
+        (folder := tmp_path / str(len(lines))).mkdir()
+        path = write_benchmarks(folder, inputs, TextConfig(), repeated)
         assert path is not None
         found.append(path.read_bytes())
     assert found[0] == found[1] != b""

@@ -68,10 +68,10 @@ def map_u64(path: Path) -> np.ndarray:
     return np.frombuffer(content, np.uint64, len(content) // _U64_BYTES)
 
 
-def write_u64(path: Path, parts: Iterable[np.ndarray]) -> Path | None:
+def write_u64(path: Path, parts: Iterable[np.ndarray], *, sync: bool = False) -> Path | None:
     """Write uint64 arrays one after another. Returns the path, or None if they are all empty: that can't be mapped."""
     num_values = 0
-    with find_storage(path).create(path, sync=False) as file:
+    with find_storage(path).create(path, sync=sync) as file:
         for values in parts:
             file.write(np.ascontiguousarray(values).data)
             num_values += len(values)

@@ -1,6 +1,6 @@
 """Benchmarks: the sources of a mixture with the weight 0, whose texts no other source may contain.
 
-Before map, the n-grams of their documents are gathered and written to a file, which workers map into memory. Map leaves
+Before map, an index of the n-grams of their documents is written to a file, which workers map into memory. Map leaves
 out each document of another source that has one of them. So it is decided before all else, and only the benchmarks are
 read twice. To list the n-grams of all documents, and decide between map and reduce, would write eight bytes for each
 word.
@@ -22,9 +22,10 @@ from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.tasks import read_tasks
 from albert_data.data import Lines
 from albert_data.dedup.contamination import find_contaminated, hash_grams
-from albert_data.dedup.gram_index import GramIndex, index_grams, sort_grams
+from albert_data.dedup.gram_index import GramIndex, make_index, sort_grams
 from albert_data.dedup.sorted_columns import map_u64, write_u64
 from albert_data.errors import InputError
+from albert_data.storage import FILE, find_kind
 
 _FILE = "benchmarks.keys"
 
@@ -41,10 +42,14 @@ def count_contaminated(source: MixtureSource) -> str:
 def write_benchmarks(
     folder: Path, inputs: list[Input], text: TextConfig, repeated: np.ndarray | None = None
 ) -> Path | None:
-    """Write the n-grams of all benchmarks; None if there are none. Raises InputError if one has no text.
+    """Write an index of the n-grams of all benchmarks; None if there are none. Raises InputError if one has no text.
 
+    folder: if the file is there, a killed build has written it for the same inputs
     repeated: hashes of the lines to remove first, see `clean_documents`
     """
+    path = folder / _FILE
+    if find_kind(path) == FILE:
+        return path
     grams, held, names = np.zeros(0, np.uint64), list[np.ndarray](), dict[str, int]()
     for item in inputs:
         if item.source is not None and is_benchmark(item.source):
@@ -64,7 +69,7 @@ def write_benchmarks(
             )
     if not names:
         return None
-    return write_u64(folder / _FILE, [sort_grams(np.concatenate([grams, *held]))])
+    return write_u64(path, [make_index(sort_grams(np.concatenate([grams, *held])))], sync=True)
 
 
 def _read(item: Input, text: TextConfig, repeated: np.ndarray | None) -> Iterator[Lines]:
@@ -87,7 +92,7 @@ class Benchmarks:
 
     def leave_out(self, lines: Lines) -> tuple[Lines, int]:
         """The documents without these n-grams, and how many have one."""
-        self._index = self._index or index_grams(map_u64(self._path))
+        self._index = self._index or GramIndex.take(map_u64(self._path))
         is_out = find_contaminated(lines.utf8, lines.line_offsets[lines.document_offsets], self._index)
         return (_take_documents(lines, ~is_out), int(np.count_nonzero(is_out))) if is_out.any() else (lines, 0)
 
