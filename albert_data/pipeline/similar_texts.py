@@ -16,6 +16,7 @@ import numpy as np
 from albert_data.config import ExampleConfig
 from albert_data.data import Examples
 from albert_data.dedup.near_duplicates import SimilarPair
+from albert_data.dedup.shingles import divide_text
 from albert_data.draws import PAIRING, shuffle_keys, stream
 from albert_data.examples.pairs import draws_backward
 from albert_data.pair_tasks import SWAPPED
@@ -26,6 +27,7 @@ from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
 
 _MOST_ROWS = 64  # read of a document
+_MOST_WORDS = 4000  # compared of a text, because time is the square of its length
 _WORDS_BEFORE, _WORDS = 12, 60  # shown: before the first difference, and in all
 _MOST_CHARACTERS = 600  # of a text that is shown: it may have no spaces
 
@@ -81,11 +83,12 @@ def cut_around_difference(text: str, other: str) -> tuple[str, str]:
     >>> cut_around_difference("one two three", "one two four")
     ('one two three', 'one two four')
     """
-    mine, its = text.split(), other.split()
-    same = SequenceMatcher(None, mine, its, autojunk=False).find_longest_match()
+    mine, its = divide_text(text)[:_MOST_WORDS], divide_text(other)[:_MOST_WORDS]
+    letters, others = ([word.strip() for word in words] for words in (mine, its))
+    same = SequenceMatcher(None, letters, others, autojunk=False).find_longest_match()
     begins = (same.a, same.b) if same.a or same.b else (same.size, same.size)
     first, second = (
-        " ".join(words[max(0, begin - _WORDS_BEFORE) :][:_WORDS])[:_MOST_CHARACTERS]
+        "".join(words[max(0, begin - _WORDS_BEFORE) :][:_WORDS]).strip()[:_MOST_CHARACTERS]
         for words, begin in zip((mine, its), begins, strict=True)
     )
     return first, second
