@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inspect_fixtures import configs, make_examples, text_documents
 from test_audit import CLEAN, get_check, write_documents
+from toy_language import CHINESE, chinese_sentence
 
 from albert_data.corpus.mixtures import find_sources
 from albert_data.dedup.gram_index import index_grams, sort_grams
@@ -29,9 +30,11 @@ from albert_data.tokenizer.model import Tokenizer
 OTHERS = write_documents(20, seed=31)
 
 
-def audit_validation(folder: Path, tokenizer: Tokenizer, validation: list[str], **changes: Any) -> Check:
+def audit_validation(
+    folder: Path, tokenizer: Tokenizer, validation: list[str], training: list[str] = CLEAN, **changes: Any
+) -> Check:
     config = fixtures.make_config(max_seq_len=64, validation_fraction=0.0, **changes)
-    for name, documents in (("train.txt", CLEAN), ("validation.txt", validation)):
+    for name, documents in (("train.txt", training), ("validation.txt", validation)):
         (folder / name).write_bytes(fixtures.to_txt(documents))
     inputs = find_sources([str(folder / "train.txt")], text=config.text, validation=[str(folder / "validation.txt")])
     build_shards(inputs, folder / "out", tokenizer, config, fixtures.InlineEngine())
@@ -63,6 +66,25 @@ def test_texts_with_a_tenth_of_their_words_changed_are_found(tmp_path: Path, tok
     assert found.finding.count(f"{example['training_row']:,}") == 1
 
 
+def write_chinese(count: int, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return ["\n".join(chinese_sentence(rng) for _ in range(60)) for _ in range(count)]
+
+
+def test_chinese_with_a_tenth_of_its_characters_changed_is_found(tmp_path: Path, tokenizer: Tokenizer):
+    texts, rng, letters = write_chinese(30, seed=1), random.Random(2), "".join(CHINESE.split())
+    altered = [
+        "".join(rng.choice(letters) if rng.random() < 0.1 and one != "\n" else one for one in text)
+        for text in texts[:9]
+    ]
+    found = audit_validation(tmp_path, tokenizer, altered, texts, language="zh")
+    assert found.verdict == BAD
+    assert (found.figure or 0) > 0.9
+    (tmp_path / "other").mkdir()
+    found = audit_validation(tmp_path / "other", tokenizer, write_chinese(9, seed=3), texts, language="zh")
+    assert (found.verdict, found.figure) == (OK, 0.0)
+
+
 def test_other_texts_are_not(tmp_path: Path, tokenizer: Tokenizer):
     found = audit_validation(tmp_path, tokenizer, OTHERS)
     assert (found.verdict, found.figure, found.details["examples"]) == (OK, 0.0, [])
@@ -71,11 +93,20 @@ def test_other_texts_are_not(tmp_path: Path, tokenizer: Tokenizer):
 # ---- kernels against plain Python ----
 
 
-@given(documents=text_documents(), config=configs(), gram_len=st.integers(1, 5), random_label=st.sampled_from((-2, 0)))
-def test_grams_are_those_of_the_original_text_in_the_order_of_the_document(documents, config, gram_len, random_label):
+@given(
+    documents=text_documents(),
+    config=configs(),
+    gram_lens=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    unspaced=st.lists(st.booleans(), min_size=1, max_size=3),
+    random_label=st.sampled_from((-2, 0)),
+)
+def test_grams_are_those_of_the_original_text_in_the_order_of_the_document(
+    documents, config, gram_lens, unspaced, random_label
+):
     examples = make_examples(documents, config)
     ids, offsets = restore_ids(examples), examples.offsets.tolist()
-    hashes, begins = overlap.hash_grams(examples.arrays, ids, 1, random_label, gram_len)
+    is_unspaced = np.resize(unspaced, ids.max(initial=0) + 1)
+    hashes, begins = overlap.hash_grams(examples.arrays, ids, 1, random_label, gram_lens, is_unspaced)
     wanted = []
     for row, (begin, end) in enumerate(zip(offsets, offsets[1:], strict=False)):
         sep = begin + 1 + int(examples.segment_a_len[row])
@@ -84,6 +115,7 @@ def test_grams_are_those_of_the_original_text_in_the_order_of_the_document(docum
         if label == 1:
             parts.reverse()
         texts = parts if label == random_label else [parts[0] + parts[1]]
+        gram_len = gram_lens[sum(is_unspaced[sum(parts, [])].tolist()) * 2 > len(sum(parts, []))]
         grams = [tuple(text[i : i + gram_len]) for text in texts for i in range(len(text) - gram_len + 1)]
         assert begins[row + 1] - begins[row] == len(grams)
         wanted += grams

@@ -6,7 +6,8 @@ only the row in which each gram of validation was seen last is kept.
 
 A row is seen if half of its 13-grams stand in training. Where a tenth of the words were changed, only a third of these
 are left. But half of the 8-grams are, and in one document, while those of idioms and quotations are in many. So a row
-is altered if a fifth of its 8-grams were seen last in one document.
+is altered if a fifth of its 8-grams were seen last in one document. In a row mostly of scripts without spaces 5-grams
+take their place, which hold about eight characters: a longer one would rarely have none that was changed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from albert_data.data import ExampleArrays, Examples
 from albert_data.dedup.gram_index import GramIndex, find_gram, index_grams, sort_grams
+from albert_data.dedup.shingles import find_unspaced
 from albert_data.draws import mix
 from albert_data.inspect.audit.rows import Subject, read_batches
 from albert_data.kernels import U64, kernel
@@ -25,7 +27,7 @@ from albert_data.pair_tasks import RANDOM_B, SWAPPED
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 
-LONG, SHORT = 13, 8  # tokens of a gram
+LONG, SHORT, SHORT_UNSPACED = 13, 8, 5  # tokens of a gram
 SEEN_SHARE, ALTERED_SHARE = 0.5, 0.2
 MIN_GRAMS = 12  # long ones: a row of under 24 tokens is not judged, as it may be one idiom
 MAX_TOKENS = 4_000_000  # of validation, about; rows are shuffled, so its first ones are a random sample
@@ -55,8 +57,10 @@ class RowGrams(NamedTuple):
 
 def find_overlap(subject: Subject) -> Overlap:
     """Compare the rows of validation with those of training. subject: of both splits."""
-    num_long, num_seen, *_ = _count_seen(subject, LONG)
-    num_short, _, most, training_rows = _count_seen(subject, SHORT)
+    pieces, is_unspaced = subject.tokenizer.piece_texts, find_unspaced()
+    has_unspaced = np.array([any(is_unspaced[ord(letter)] for letter in piece) for piece in pieces])
+    num_long, num_seen, *_ = _count_seen(subject, (LONG, LONG), has_unspaced)
+    num_short, _, most, training_rows = _count_seen(subject, (SHORT, SHORT_UNSPACED), has_unspaced)
     is_judged = num_long >= MIN_GRAMS
     seen_shares, altered_shares = num_seen / np.maximum(num_long, 1), most / np.maximum(num_short, 1)
     is_seen = is_judged & (seen_shares >= SEEN_SHARE)
@@ -64,18 +68,18 @@ def find_overlap(subject: Subject) -> Overlap:
     return Overlap(is_judged, is_seen, is_altered, np.where(is_seen, seen_shares, altered_shares), training_rows)
 
 
-def _count_seen(subject: Subject, gram_len: int) -> tuple[np.ndarray, ...]:
-    """What `count_seen` returns, for the rows of validation."""
+def _count_seen(subject: Subject, gram_lens: tuple[int, int], is_unspaced: np.ndarray) -> tuple[np.ndarray, ...]:
+    """What `count_seen` returns, for the rows of validation. gram_lens, is_unspaced: see `hash_grams`."""
     train, validation = subject.shards
-    grams = [part.hashes.copy() for part in _read_grams(subject, _take_first(validation), gram_len)]
+    grams = [part.hashes.copy() for part in _read_grams(subject, _take_first(validation), gram_lens, is_unspaced)]
     index, row = index_grams(sort_grams(np.concatenate(grams))), 0
     last_rows = np.full(len(index.hashes), -1)
-    for part in _read_grams(subject, read_batches([train]), gram_len):
+    for part in _read_grams(subject, read_batches([train]), gram_lens, is_unspaced):
         mark_seen(index, last_rows, part, row)
         row += len(part.offsets) - 1
     counts = [
         count_seen(index, last_rows, part, subject.owners)
-        for part in _read_grams(subject, _take_first(validation), gram_len)
+        for part in _read_grams(subject, _take_first(validation), gram_lens, is_unspaced)
     ]
     return tuple(map(np.concatenate, zip(*counts, strict=True)))
 
@@ -89,43 +93,50 @@ def _take_first(shards: Shards) -> Iterator[Examples]:
         num_tokens += len(batch.input_ids)
 
 
-def _read_grams(subject: Subject, batches: Iterable[Examples], gram_len: int) -> Iterator[RowGrams]:
+def _read_grams(
+    subject: Subject, batches: Iterable[Examples], gram_lens: tuple[int, int], is_unspaced: np.ndarray
+) -> Iterator[RowGrams]:
     swapped, random = (subject.config.task.label_of(order) for order in (SWAPPED, RANDOM_B))
     for batch in batches:
-        yield RowGrams(*hash_grams(batch.arrays, restore_ids(batch), swapped, random, gram_len))
+        yield RowGrams(*hash_grams(batch.arrays, restore_ids(batch), swapped, random, gram_lens, is_unspaced))
 
 
 @kernel
 def hash_grams(
-    batch: ExampleArrays, original: np.ndarray, swapped: int, random: int, gram_len: int
+    batch: ExampleArrays,
+    original: np.ndarray,
+    swapped: int,
+    random: int,
+    gram_lens: tuple[int, int],
+    is_unspaced: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The fields of `RowGrams`. original: the ids before masking; swapped, random: labels of pairs.
 
-    A gram may lie in both segments, except of a pair whose B is of another document.
+    gram_lens: of most rows, and of those whose tokens are mostly of scripts without spaces, by `is_unspaced` (bool, of
+    each piece). A gram may lie in both segments, except of a pair whose B is of another document.
     """
     num_rows, count = len(batch.sop_label), 0
     hashes, offsets = np.empty(len(original), np.uint64), np.zeros(num_rows + 1, np.int64)
-    text = np.empty(len(original), np.uint64)  # of the row
-    leaving = U64(1)  # the factor of the token that leaves a gram
-    for _ in range(gram_len):
-        leaving *= _BASE
+    sums = np.zeros(len(original) + 1, np.uint64)  # of the row's text so far, as polynomials
     for row in range(num_rows):
         begin, end = batch.offsets[row], batch.offsets[row + 1]
         sep = begin + 1 + batch.segment_a_len[row]
-        value, num_tokens = U64(0), 0
+        num_tokens, first_len, num_unspaced = 0, 0, 0
         for part in range(2):
             is_b = (part == 0) == (batch.sop_label[row] == swapped)
-            if batch.sop_label[row] == random:
-                value, num_tokens = U64(0), 0
             for at in range(sep + 1 if is_b else begin + 1, end - 1 if is_b else sep):
-                text[num_tokens] = U64(original[at]) + U64(1)
-                value = value * _BASE + text[num_tokens]
-                if num_tokens >= gram_len:
-                    value -= text[num_tokens - gram_len] * leaving
+                sums[num_tokens + 1] = sums[num_tokens] * _BASE + U64(original[at]) + U64(1)
+                num_unspaced += is_unspaced[original[at]]
                 num_tokens += 1
-                if num_tokens >= gram_len:
-                    hashes[count] = mix(value)
-                    count += 1
+            first_len = num_tokens if part == 0 and batch.sop_label[row] == random else first_len
+        gram_len = gram_lens[1] if 2 * num_unspaced > num_tokens else gram_lens[0]
+        leaving = U64(1)  # the factor of what stands before a gram
+        for _ in range(gram_len):
+            leaving *= _BASE
+        for at in range(num_tokens - gram_len + 1):
+            if not first_len - gram_len < at < first_len:  # not in both
+                hashes[count] = mix(sums[at + gram_len] - sums[at] * leaving)
+                count += 1
         offsets[row + 1] = count
     return hashes[:count], offsets
 
