@@ -1,17 +1,21 @@
-"""The audit finds pages and tables in the text of rows, and none in prose with years, capitals and footnotes."""
+"""The audit finds pages, tables, other scripts and misread words in the text of rows, and none of them in prose."""
 
 from __future__ import annotations
 
+import itertools
 import random
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from paged_books import PARAGRAPHS, paginate
+from toy_language import ENGLISH as ENGLISH_WORDS
 
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.inspect.audit.audit import audit_folder
-from albert_data.inspect.audit.row_texts import find_furniture, find_table
-from albert_data.inspect.audit.rules import BAD, OK, Check
+from albert_data.inspect.audit.row_texts import find_furniture, find_other_scripts, find_table
+from albert_data.inspect.audit.rules import BAD, LOOK, OK, Check
 from albert_data.pipeline.build import build
 from albert_data.vocab.learning import train_vocab
 
@@ -49,6 +53,34 @@ def test_a_table_is_a_text_of_which_half_of_the_words_are_numbers():
     assert find_table("a 1 " * 10 + "b") is None
 
 
+ENGLISH, CHINESE = "The cat sat on the mat and looked.", "猫坐在垫子上看着我们，一句话也没有说，后来它走了。"
+GREEK = "Η γάτα κάθισε στο χαλάκι."
+
+
+def find_scripts(texts: list[str], sources: list[int] | None = None) -> list[str | None]:
+    return list(find_other_scripts(texts, np.array(sources or [0] * len(texts), np.uint16)))
+
+
+def test_a_row_in_a_script_that_the_rest_hardly_uses_shows_its_beginning():
+    assert find_scripts([ENGLISH] * 99 + [CHINESE]) == [None] * 99 + [CHINESE[:40]]
+    assert find_scripts([CHINESE] * 99 + [ENGLISH]) == [None] * 99 + [ENGLISH[:40]]
+
+
+def test_a_few_letters_of_another_script_are_no_other_row():
+    texts = [ENGLISH] * 99 + [f"{ENGLISH} {GREEK}"[:-1], "Ελλάδα"]
+    assert find_scripts(texts) == [None] * 101
+
+
+def test_a_script_with_a_twentieth_of_the_letters_belongs_to_the_set():
+    assert find_scripts([ENGLISH] * 90 + [GREEK] * 10) == [None] * 100
+
+
+def test_each_source_has_its_own_scripts():
+    texts = [ENGLISH] * 99 + [CHINESE] * 2
+    assert find_scripts(texts, [0] * 99 + [1, 1]) == [None] * 101
+    assert find_scripts([*texts, ENGLISH], [0] * 99 + [1, 0, 1])[99:] == [None, CHINESE[:40], None]
+
+
 def audit(folder: Path, text: str, **settings: object) -> dict[str, Check]:
     (folder / "in.txt").write_text(text)
     train_vocab(folder / "in.txt", folder / "vocab", config=VocabConfig(vocab_size=130), workers=1)
@@ -71,3 +103,24 @@ def test_tables_are_bad(tmp_path: Path):
     check = audit(tmp_path, "\n".join([*PARAGRAPHS, *lines]))["number_tables"]
     assert check.verdict == BAD
     assert check.details["examples"]
+
+
+@pytest.mark.parametrize(("added", "verdict"), [([], OK), ([CHINESE * 9], LOOK)])
+def test_a_chinese_paragraph_among_english_ones_is_to_be_looked_at(tmp_path: Path, added: list[str], verdict: str):
+    check = audit(tmp_path, "\n".join([*PARAGRAPHS, *added]))["other_scripts"]
+    assert check.verdict == verdict, check.finding
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0, OK), (0.1, BAD)])
+def test_a_bad_scan_is_bad_and_the_same_text_without_errors_is_not(tmp_path: Path, share: float, verdict: str):
+    rng = random.Random(0)
+
+    def scan(word: str) -> str:
+        at = rng.choice([found.start() for found in re.finditer("[hmel]", word)] or [0])
+        return word[:at] + {"h": "li", "m": "rn", "e": "c", "l": "1"}.get(word[at], word[at]) + word[at + 1 :]
+
+    words = [*map("".join, itertools.pairwise(ENGLISH_WORDS.split()))]
+    text = [word if rng.random() > share else scan(word) for word in rng.choices(words, k=20_000)]
+    lines = [" ".join(text[at : at + 10]) + "." for at in range(0, len(text), 10)]
+    check = audit(tmp_path, "\n".join(lines))["misread_words"]
+    assert check.verdict == verdict, check.finding

@@ -1,20 +1,23 @@
-"""What is no prose in the text of rows: page furniture inside sentences, and tables of numbers.
+"""What is no prose in the text of rows: page furniture in sentences, tables of numbers, other scripts, misread words.
 
-In: a sample of the rows, decoded. Rows have no line ends, so only what interrupts lower-case text is counted: a number
-with capitals or between dashes, as in `acquaintance with - 203 - 204 BLEAK HOUSE. the`. That is fewer than there are.
+In: a sample of the rows, decoded. Rows have no line ends, so only what interrupts lower-case text counts as page
+furniture: a number with capitals or between dashes, as in `acquaintance with - 203 - 204 BLEAK HOUSE. the`. That is
+fewer than there are. misread.py finds misread words.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from albert_data.escaping import escape_controls
 from albert_data.inspect.audit import rules
+from albert_data.inspect.audit.misread import MIN_TEXTS, find_misread
 from albert_data.inspect.audit.rows import Subject
 from albert_data.inspect.audit.rules import Check, Rule
+from albert_data.unicode_tables import categories, scripts
 from albert_data.wording import count_of, format_share
 
 MAX_ROWS = 4000
@@ -23,13 +26,26 @@ _DASHED, _CAPITALS = r"[-–—] ?\d{1,4} ?[-–—]", r"[A-Z][A-Z'’&-]+[.,:]?
 _BETWEEN = re.compile(rf"(?<=[a-z,;] )(?:(?:{_DASHED}|\d{{1,4}}|{_CAPITALS}) ){{1,8}}(?=[a-z])")
 _HEAD = re.compile(r"[A-Z]{6}|[A-Z]{2}\S* (?:\d{1,4} )?[A-Z]{2}")  # not "in 1999 NASA was"
 _LEAST_WORDS, _MANY_NUMBERS = 20, 0.5  # of a table
+_FROM_DIGIT = re.compile(r"[0-9]\S*")  # once in each word that holds a digit
+_LEAST_LETTERS, _FEW_LETTERS, _BEGINNING = 20, 0.05, 40  # of a row in another script
+_MAX_CHARACTERS = 2_000_000  # in which words are compared: 0.4 s
 
 
 def check_texts(subject: Subject) -> Iterator[Check]:
     """Look for what is no prose in rows that lie evenly over all splits."""
-    texts = list(_decode_sample(subject))
-    yield _check(rules.PAGE_FURNITURE, texts, find_furniture)
-    yield _check(rules.NUMBER_TABLES, texts, find_table)
+    total = subject.begins[-1]
+    rows = np.unique(np.linspace(0, total - 1, min(total, MAX_ROWS)).astype(np.int64))
+    texts = [_decode(subject, row) for row in rows.tolist()]
+    yield _check(rules.PAGE_FURNITURE, map(find_furniture, texts))
+    yield _check(rules.NUMBER_TABLES, map(find_table, texts))
+    yield _check(rules.OTHER_SCRIPTS, find_other_scripts(texts, subject.facts.sources[rows]))
+    misread = find_misread(texts[:: 1 + sum(map(len, texts)) // _MAX_CHARACTERS])
+    if misread is None:
+        yield Check(
+            rules.MISREAD_WORDS, None, f"too few words stand in {MIN_TEXTS} rows; they need spaces between them"
+        )
+    else:
+        yield _check(rules.MISREAD_WORDS, misread)
 
 
 def find_furniture(text: str) -> str | None:
@@ -47,25 +63,47 @@ def find_furniture(text: str) -> str | None:
 def find_table(text: str) -> str | None:
     """The beginning of a text of which half of the words or more hold digits."""
     words = text.split()
-    num_numbers = sum(any("0" <= character <= "9" for character in word) for word in words)
+    num_numbers = len(_FROM_DIGIT.findall(text))
     is_table = len(words) >= _LEAST_WORDS and num_numbers >= _MANY_NUMBERS * len(words)
     return " ".join(words[:10]) if is_table else None
 
 
-def _decode_sample(subject: Subject) -> Iterator[str]:
-    total = subject.begins[-1]
-    for row in np.unique(np.linspace(0, total - 1, min(total, MAX_ROWS)).astype(np.int64)).tolist():
-        number = int(np.searchsorted(subject.begins, row, side="right")) - 1
-        example = subject.shards[number][row - subject.begins[number]]
-        ids = example.original_ids
-        middle = 1 + example.segment_a_len
-        yield f"{subject.tokenizer.decode(ids[1:middle])} {subject.tokenizer.decode(ids[middle + 1 : -1])}"
+def find_other_scripts(texts: Sequence[str], sources: np.ndarray) -> Iterator[str | None]:
+    """The beginning of each text whose letters are mostly of scripts that its source hardly uses.
+
+    These have under a twentieth of the letters of the most frequent script, in all texts of the source.
+    """
+    counts = _count_letters(texts)
+    totals = np.zeros((int(sources.max()) + 1, counts.shape[1]), np.int64)
+    np.add.at(totals, sources, counts)
+    is_rare = totals < _FEW_LETTERS * totals.max(axis=1, keepdims=True)
+    others = (counts * is_rare[sources]).sum(axis=1)
+    is_other = (others >= _LEAST_LETTERS) & (2 * others > counts.sum(axis=1))
+    return (text[:_BEGINNING] if is_so else None for text, is_so in zip(texts, is_other.tolist(), strict=True))
 
 
-def _check(rule: Rule, texts: list[str], find: Callable[[str], str | None]) -> Check:
-    found = [example for example in map(find, texts) if example is not None]
-    share = len(found) / len(texts)
-    finding = f"{format_share(share)}, {len(found):,} of {count_of(len(texts), 'sampled row')}"
-    if found:
-        finding += "; " + ", ".join(f'"{escape_controls(example)}"' for example in found[:_SHOWN])
-    return Check(rule, share, finding, {"count": len(found), "of": len(texts), "examples": found[:_SHOWN]})
+def _count_letters(texts: Sequence[str]) -> np.ndarray:
+    """The letters of each script in each text: int64 [texts, scripts]."""
+    (numbers, names), (kinds, kind_names) = scripts(), categories()
+    is_letter = np.array([name[0] == "L" for name in kind_names])[kinds]
+    columns = np.where(is_letter, numbers, len(names))
+    codes = (np.frombuffer(text.encode("utf-32-le"), np.uint32) for text in texts)
+    return np.array([np.bincount(columns[code], minlength=len(names) + 1)[:-1] for code in codes])
+
+
+def _decode(subject: Subject, row: int) -> str:
+    number = int(np.searchsorted(subject.begins, row, side="right")) - 1
+    example = subject.shards[number][row - subject.begins[number]]
+    ids, middle = example.original_ids, 1 + example.segment_a_len
+    return f"{subject.tokenizer.decode(ids[1:middle])} {subject.tokenizer.decode(ids[middle + 1 : -1])}"
+
+
+def _check(rule: Rule, found: Iterable[str | None]) -> Check:
+    """found: for each row an example, None where it is sound."""
+    rows = list(found)
+    examples = [example for example in rows if example is not None]
+    share = len(examples) / len(rows)
+    finding = f"{format_share(share)}, {len(examples):,} of {count_of(len(rows), 'sampled row')}"
+    if examples:
+        finding += "; " + ", ".join(f'"{escape_controls(example)}"' for example in examples[:_SHOWN])
+    return Check(rule, share, finding, {"count": len(examples), "of": len(rows), "examples": examples[:_SHOWN]})
