@@ -1,13 +1,14 @@
-"""What is no prose in the text of rows: page furniture in sentences, tables of numbers, other scripts, misread words.
+"""What is no prose in the text of rows: page furniture, tables of numbers, repeated lines, other scripts and OCR.
 
 In: a sample of the rows, decoded. Rows have no line ends, so only what interrupts lower-case text counts as page
 furniture: a number with capitals or between dashes, as in `acquaintance with - 203 - 204 BLEAK HOUSE. the`. That is
-fewer than there are. misread.py finds misread words.
+fewer than there are. Words are compared among rows, so they need spaces between them.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -27,6 +28,8 @@ _BETWEEN = re.compile(rf"(?<=[a-z,;] )(?:(?:{_DASHED}|\d{{1,4}}|{_CAPITALS}) ){{
 _HEAD = re.compile(r"[A-Z]{6}|[A-Z]{2}\S* (?:\d{1,4} )?[A-Z]{2}")  # not "in 1999 NASA was"
 _LEAST_WORDS, _MANY_NUMBERS = 20, 0.5  # of a table
 _FROM_DIGIT = re.compile(r"[0-9]\S*")  # once in each word that holds a digit
+# Of a repeated line: words, documents, share of all windows of four words, of the windows that share three of them.
+_REPEATED_WORDS, _REPEATED_DOCUMENTS, _REPEATED_SHARE, _REPEATED_WHOLE = 4, 20, 1e-4, 0.95
 _LEAST_LETTERS, _FEW_LETTERS, _BEGINNING = 20, 0.05, 40  # of a row in another script
 _MAX_CHARACTERS = 2_000_000  # in which words are compared: 0.4 s
 
@@ -39,11 +42,11 @@ def check_texts(subject: Subject) -> Iterator[Check]:
     yield _check(rules.PAGE_FURNITURE, map(find_furniture, texts))
     yield _check(rules.NUMBER_TABLES, map(find_table, texts))
     yield _check(rules.OTHER_SCRIPTS, find_other_scripts(texts, subject.facts.sources[rows]))
-    misread = find_misread(texts[:: 1 + sum(map(len, texts)) // _MAX_CHARACTERS])
+    some = slice(None, None, 1 + sum(map(len, texts)) // _MAX_CHARACTERS)
+    yield _check(rules.REPEATED_LINES, find_repeated(texts[some], subject.owners[rows[some]].tolist()))
+    misread = find_misread(texts[some])
     if misread is None:
-        yield Check(
-            rules.MISREAD_WORDS, None, f"too few words stand in {MIN_TEXTS} rows; they need spaces between them"
-        )
+        yield Check(rules.MISREAD_WORDS, None, f"too few words, between spaces, stand in {MIN_TEXTS} rows")
     else:
         yield _check(rules.MISREAD_WORDS, misread)
 
@@ -66,6 +69,35 @@ def find_table(text: str) -> str | None:
     num_numbers = len(_FROM_DIGIT.findall(text))
     is_table = len(words) >= _LEAST_WORDS and num_numbers >= _MANY_NUMBERS * len(words)
     return " ".join(words[:10]) if is_table else None
+
+
+def find_repeated(texts: Sequence[str], owners: Sequence[int]) -> list[str | None]:
+    """For each text its first four words that are of a line of many documents; numbers count as equal, and show as 0.
+
+    They are frequent, and of three of them the fourth is hardly ever missing, as it is in "for the purpose of".
+    owners: the number of each text's document.
+    """
+    words = [re.sub(r"\d+", "0", text).split() for text in texts]
+    grams = [_list_grams(found, _REPEATED_WORDS) for found in words]
+    counts = Counter(gram for found in grams for gram in found)
+    least = max(_REPEATED_DOCUMENTS, _REPEATED_SHARE * sum(map(len, words)))
+    documents: dict[tuple[str, ...], set[int]] = {gram: set() for gram, count in counts.items() if count >= least}
+    wanted = {part for gram in documents for part in (gram[1:], gram[:-1])}
+    parts = Counter(part for found in words for part in _list_grams(found, _REPEATED_WORDS - 1) if part in wanted)
+    for found, owner in zip(grams, owners, strict=True):
+        for gram in documents.keys() & found:
+            documents[gram].add(owner)
+    repeated = {
+        gram
+        for gram, found in documents.items()
+        if len(found) >= _REPEATED_DOCUMENTS
+        and counts[gram] >= _REPEATED_WHOLE * max(parts[gram[1:]], parts[gram[:-1]])
+    }
+    return [next((" ".join(gram) for gram in found if gram in repeated), None) for found in grams]
+
+
+def _list_grams(words: Sequence[str], size: int) -> dict[tuple[str, ...], None]:
+    return dict.fromkeys(zip(*(words[at:] for at in range(size)), strict=False))
 
 
 def find_other_scripts(texts: Sequence[str], sources: np.ndarray) -> Iterator[str | None]:
@@ -101,9 +133,10 @@ def _decode(subject: Subject, row: int) -> str:
 def _check(rule: Rule, found: Iterable[str | None]) -> Check:
     """found: for each row an example, None where it is sound."""
     rows = list(found)
-    examples = [example for example in rows if example is not None]
-    share = len(examples) / len(rows)
-    finding = f"{format_share(share)}, {len(examples):,} of {count_of(len(rows), 'sampled row')}"
+    count = sum(example is not None for example in rows)
+    examples = [example for example in dict.fromkeys(rows) if example is not None][:_SHOWN]
+    share = count / len(rows)
+    finding = f"{format_share(share)}, {count:,} of {count_of(len(rows), 'sampled row')}"
     if examples:
-        finding += "; " + ", ".join(f'"{escape_controls(example)}"' for example in examples[:_SHOWN])
-    return Check(rule, share, finding, {"count": len(examples), "of": len(rows), "examples": examples[:_SHOWN]})
+        finding += "; " + ", ".join(f'"{escape_controls(example)}"' for example in examples)
+    return Check(rule, share, finding, {"count": count, "of": len(rows), "examples": examples})
