@@ -219,7 +219,7 @@ class ExampleConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_range("max_seq_len", self.max_seq_len, 8, 8192)
+        check_range("max_seq_len", self.max_seq_len, 8, 32_768)
         check_range("short_seq_prob", self.short_seq_prob, 0.0, 1.0)
         check_choice("pairs", self.pairs, tuple(PAIR_TASKS))
         check_choice("masking", self.masking, MASKING_LAWS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import random
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +14,16 @@ from typing import Any
 import build_fixtures as fixtures
 import pytest
 
+from albert_data import split_sentences
 from albert_data.cli.main import run as run_command
 from albert_data.config import VocabConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError, InputError
 from albert_data.files import read_json
+from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.pipeline.build import build, build_shards
+from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.learning import learn_vocabulary
 
@@ -114,6 +118,24 @@ def test_a_giant_file_is_cut_at_the_same_places_in_every_format(
 
 
 # ---- what is recorded, and what is said ----
+
+
+@pytest.mark.parametrize("pairs", ["none", "sop"])
+def test_rows_of_up_to_32768_tokens_hold_all_of_long_documents(tokenizer: Tokenizer, tmp_path: Path, pairs: str):
+    rng = random.Random(1)
+    texts = [fixtures.make_lines(rng, 3000), fixtures.make_lines(rng, 1), "x" * 400_000]
+    (tmp_path / "in.jsonl").write_bytes(fixtures.to_jsonl(texts))
+    settings = {"max_seq_len": 32_768, "short_seq_prob": 0.0, "validation_fraction": 0.0, "mask_prob": 0.3}
+    run([tmp_path / "in.jsonl"], tmp_path / "out", tokenizer, pairs=pairs, **settings)
+    assert list(verify(tmp_path / "out")) == []
+    rows = list(open_shards(tmp_path / "out"))
+    specials = 2 if pairs == "none" else 3
+    assert 32_700 < max(len(row.input_ids) for row in rows) <= 32_768
+    assert max(int(row.masked_positions.max(initial=0)) for row in rows) > 32_600
+    for text in texts:
+        own = [row for row in rows if row.document_key == fixtures.document_key(text)]
+        ids = tokenizer.encode(split_sentences(text))[0]
+        assert sum(len(row.input_ids) - (2 if row.sop_label < 0 else specials) for row in own) == len(ids)
 
 
 def test_the_manifest_names_the_language_of_each_input(tokenizer: Tokenizer, tmp_path: Path):

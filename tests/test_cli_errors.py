@@ -171,8 +171,8 @@ def test_stdin_without_a_tokenizer_is_refused(monkeypatch: pytest.MonkeyPatch, c
 @pytest.mark.parametrize(
     ("option", "name", "allowed"),
     [
-        ("--max-seq-len=7", "max_seq_len is 7", "8 to 8192"),
-        ("--max-seq-len=8193", "max_seq_len is 8193", "8 to 8192"),
+        ("--max-seq-len=7", "max_seq_len is 7", "8 to 32768"),
+        ("--max-seq-len=32769", "max_seq_len is 32769", "8 to 32768"),
         ("--short-seq-prob=-0.1", "short_seq_prob is -0.1", "0.0 to 1.0"),
         ("--short-seq-prob=1.1", "short_seq_prob is 1.1", "0.0 to 1.0"),
         ("--short-seq-prob=nan", "short_seq_prob is nan", "0.0 to 1.0"),
@@ -226,7 +226,7 @@ def test_a_setting_of_vocab_out_of_range_names_what_is_allowed(
 def test_the_limits_themselves_are_allowed():
     limits = "--max-seq-len 8 --short-seq-prob 1 --ngram 10 --mask-prob 0.5 --validation-fraction 0.5"
     assert run(f"build in.txt --tokenizer model.model -o low {limits}".split()) == 0
-    limits = "--max-seq-len 8192 --short-seq-prob 0 --ngram 1 --mask-prob 0.01 --validation-fraction 0"
+    limits = "--max-seq-len 32768 --short-seq-prob 0 --ngram 1 --mask-prob 0.01 --validation-fraction 0"
     assert run(f"build in.txt --tokenizer model.model -o high {limits} --seed {2**63 - 1}".split()) == 0
 
 

@@ -66,15 +66,15 @@ def test_a_tfrecord_is_what_googles_code_writes(dtype: Any, data: st.DataObject)
 
 
 def test_a_record_needs_no_more_room_than_is_kept_for_it():
-    """The longest row: every id needs five bytes, most positions two, and the label ten."""
+    """The longest row: every id needs five bytes, half of the positions three, and the label ten."""
     last = 2**32 - 1
-    row = ([last] * 8192, 4000, -1, [(at, last) for at in range(8192)], 0)
-    writer = TFRecordWriter(Shape(8192, 8192, last))
+    row = ([last] * 32_768, 4000, -1, [(at, last) for at in range(32_768)], 0)
+    writer = TFRecordWriter(Shape(32_768, 32_768, last))
     encoded = writer.encode(make_examples([row], np.uint32))
-    kept = tfrecord._ROW_BYTES + 8192 * (tfrecord._TOKEN_BYTES + tfrecord._MASK_BYTES)
-    assert kept - 500 < len(encoded) + 8 <= kept  # 8: the last store
+    kept = tfrecord._ROW_BYTES + 32_768 * (tfrecord._TOKEN_BYTES + tfrecord._MASK_BYTES)
+    assert kept - 500 < len(encoded) + 16_384 + 8 <= kept  # positions below 16,384 need two bytes; 8: the last store
     [found] = fixtures.parse_tfrecord(encoded.tobytes())
-    assert found == fixtures.google_features(row, 8192, 8192, last)
+    assert found == fixtures.google_features(row, 32_768, 32_768, last)
 
 
 def test_no_mask_is_dropped_and_the_lengths_are_those_of_the_largest_row_of_all_splits(tmp_path: Path, out: Path):

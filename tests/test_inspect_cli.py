@@ -166,7 +166,7 @@ def test_colour_needs_a_terminal_and_no_no_color(built, monkeypatch, capsys) -> 
     [
         (lambda m: m.pop("config"), "config is missing; an object is needed"),
         (lambda m: m["config"].update(ngram="3"), "config.ngram is '3'; a whole number is needed"),
-        (lambda m: m["config"].update(max_seq_len=-1), "max_seq_len is -1; allowed are 8 to 8192"),
+        (lambda m: m["config"].update(max_seq_len=-1), "max_seq_len is -1; allowed are 8 to 32768"),
         (lambda m: m["splits"].update(test={}), "splits holds 'test'; allowed are train, validation"),
         (lambda m: m["splits"]["train"]["shards"][0].pop("file"), r"shards\[0\].file is missing"),
         (lambda m: m["splits"].update(train=[]), r"splits.train is \[\]; an object is needed"),

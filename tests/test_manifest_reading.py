@@ -105,7 +105,7 @@ def test_a_value_of_another_type_is_refused_or_read_but_never_a_traceback(folder
         (lambda m: m["splits"]["train"]["shards"].append(7), "splits.train.shards[1] is 7; an object is needed"),
         (lambda m: m["splits"].update(test={}), "splits holds 'test'; allowed are train, validation"),
         (lambda m: m["config"].update(language=7), "config.language is 7; a string is needed"),
-        (lambda m: m["config"].update(max_seq_len=7), "config.max_seq_len is 7; allowed are 8 to 8192"),
+        (lambda m: m["config"].update(max_seq_len=7), "config.max_seq_len is 7; allowed are 8 to 32768"),
         (lambda m: m["plan"].pop("inputs"), "plan.inputs is missing; a list is needed"),
         (lambda m: m["plan"].update(config=[]), "plan.config is []; an object is needed"),
         (lambda m: m["plan"].update(inputs=[{}]), "plan.inputs[0].path is missing; a string is needed"),

@@ -9,7 +9,7 @@ import pytest
 
 from albert_data.examples.spans import MAX_ENDS, choose_bounds, correct_distribution, span_shares, span_tables
 
-ALL_WORDS = np.array([*range(1, 61), 100, 127, 256, 509, 1000, 8189])
+ALL_WORDS = np.array([*range(1, 61), 100, 127, 256, 509, 1000, 8189, 32_766])
 
 
 def part_everywhere(law: list[float], num_words: int, words_a: int | None) -> list[float]:

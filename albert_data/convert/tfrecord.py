@@ -24,7 +24,7 @@ from albert_data.errors import ShardError
 from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, load_u64, pointer, put, store_u64
 
 _BUFFER_BYTES = 2 << 20  # stays in the processor's cache until it is written
-_ROW_BYTES, _TOKEN_BYTES, _MASK_BYTES = 512, 7, 11  # the most that a record, a token and a mask can need
+_ROW_BYTES, _TOKEN_BYTES, _MASK_BYTES = 512, 7, 12  # the most that a record, a token and a mask can need
 _NAMES = (
     b"input_ids",
     b"input_mask",

@@ -106,23 +106,24 @@ def correct_distribution(
 
 def choose_bounds(distributions: np.ndarray, budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each distribution the bound b, and the threshold for b + 1, that make the expected sum `budget`."""
-    ngram, rows = distributions.shape[1], np.arange(len(distributions))
-    # m(b), the expected sum of lengths drawn until it is >= b: after a first length n, m(b - n) more is expected.
-    sums = np.zeros((_EXACT_BOUNDS + 1, len(distributions)))
-    for bound in range(1, _EXACT_BOUNDS + 1):
-        for n in range(1, ngram + 1):
-            sums[bound] += distributions[:, n - 1] * (n + sums[max(0, bound - n)])
+    ngram = distributions.shape[1]
     # No matrix product: its order of additions, and so the last bit, depends on the machine.
     mean, square = (sum(n**power * distributions[:, n - 1] for n in range(1, ngram + 1)) for power in (1, 2))
     overshoot = (square / mean - 1) / 2  # the limit of m(b) - b, by renewal theory
     # b, the largest bound with m(b) <= budget: by the table where that holds b + 1 too, else by the limit.
     low = np.maximum(np.floor(budget - overshoot), 0).astype(np.int64)
-    exact = np.count_nonzero(sums <= budget, axis=0) - 1
-    low = np.where(low < _EXACT_BOUNDS - 1, exact, low)
-    floor, ceiling = (
-        np.where(bound <= _EXACT_BOUNDS, sums[np.minimum(bound, _EXACT_BOUNDS), rows], bound + overshoot)
-        for bound in (low, low + 1)
-    )
+    near = np.flatnonzero(low <= _EXACT_BOUNDS)  # the others need no table, which would take 340 MB at 32,768 words
+    # m(b), the expected sum of lengths drawn until it is >= b: after a first length n, m(b - n) more is expected.
+    sums = np.zeros((_EXACT_BOUNDS + 1, len(near)))
+    for bound in range(1, _EXACT_BOUNDS + 1):
+        for n in range(1, ngram + 1):
+            sums[bound] += distributions[near, n - 1] * (n + sums[max(0, bound - n)])
+    exact = np.count_nonzero(sums <= budget[near], axis=0) - 1
+    low[near] = np.where(low[near] < _EXACT_BOUNDS - 1, exact, low[near])
+    floor, ceiling = low + overshoot, low + 1 + overshoot
+    for found, bounds in ((floor, low[near]), (ceiling, low[near] + 1)):
+        exact = sums[np.minimum(bounds, _EXACT_BOUNDS), np.arange(len(near))]
+        found[near] = np.where(bounds <= _EXACT_BOUNDS, exact, found[near])
     return low.astype(np.int32), _to_thresholds((budget - floor) / (ceiling - floor))
 
 
