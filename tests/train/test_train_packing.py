@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import shutil
-from itertools import islice
+from collections import Counter
+from itertools import islice, pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
+import inspect_fixtures
 import numpy as np
 import pytest
 import torch
@@ -16,13 +19,15 @@ from hypothesis import strategies as st
 from toy_rows import mean_loss
 
 from albert_data.data import Examples
-from albert_data.errors import ConfigError
+from albert_data.errors import CheckpointError, ConfigError
+from albert_data.shards.reader import Shards, open_shards
 from albert_data.train import ShardLoader
 from albert_data.train.config import RECIPES, AlbertConfig
 from albert_data.train.data import order
 from albert_data.train.data.batch import Batch, BatchShape, collate, empty_batch
 from albert_data.train.data.loader import Splits
 from albert_data.train.data.order import BatchOrder, Pack, Position, choose_pack, pack_batches
+from albert_data.train.data.remasking import Remasker
 from albert_data.train.distributed import Ranks
 from albert_data.train.model import attention
 from albert_data.train.model.attention import PackedRows, attend_packed, explain_padding, try_varlen
@@ -256,6 +261,102 @@ def test_micro_batches_smaller_than_a_pack_are_refused(toys):
     shards = toys.make_shards(45, max_seq_len=64)
     with pytest.raises(ConfigError, match="micro_tokens is 256, but rows are packed into 512 tokens; allowed are 512"):
         ShardLoader(shards, batch_tokens=1024, micro_tokens=256, packed=True)
+
+
+# ---- cut rows ----
+
+SINGLES = dataclasses.replace(inspect_fixtures.SMALL, pairs="none")
+
+
+@pytest.fixture
+def cut_rows(tmp_path, monkeypatch, small_windows) -> Shards:
+    """Rows without a sentence task. A pack has 64 tokens, the length of the longest row, and half of it stays empty."""
+    monkeypatch.setattr(order, "PACK_ROWS", 1)
+    documents = inspect_fixtures.draw_sentences(150, 1) + inspect_fixtures.write_sentences(60, 1)
+    rows = inspect_fixtures.make_examples(documents, dataclasses.replace(SINGLES, max_seq_len=64))
+    config = dataclasses.replace(SINGLES, max_seq_len=64)
+    return open_shards(inspect_fixtures.write_folder(tmp_path / "shards", {"train": [rows]}, config))
+
+
+def texts_of(batches: list[Batch]) -> Counter:
+    """How often each token of text comes, with its original or -1, by the number of its row."""
+    found: Counter = Counter()
+    for batch in batches:
+        ids, offsets = batch.input_ids_BT.flatten().tolist(), batch.row_offsets_R.tolist()
+        pairs = zip(batch.masked_indices_N.tolist(), batch.masked_labels_N.tolist(), strict=True)
+        labels = {cell: label for cell, label in pairs if label != -1}
+        real = [(begin, end) for begin, end in pairwise(offsets) if batch.valid_BT.flatten()[begin:end].sum() > 1]
+        for row, (begin, end) in zip(batch.rows.tolist(), real, strict=True):
+            assert (ids[begin], ids[end - 1]) == (2, 3), "a part has special pieces of its own"
+            found.update((row, ids[cell], labels.get(cell, -1)) for cell in range(begin + 1, end - 1))
+    return found
+
+
+@pytest.mark.parametrize(("num_ranks", "micro_tokens", "epoch"), [(1, None, 0), (3, 64, 0), (2, None, 1)])
+def test_every_token_of_cut_rows_comes_once_an_epoch(cut_rows, num_ranks, micro_tokens, epoch):
+    kind = {"batch_tokens": 256, "seed": 5, "packed": True, "micro_tokens": micro_tokens, "num_ranks": num_ranks}
+    batches: list[Batch] = []
+    for rank in range(num_ranks):
+        loader = ShardLoader(cut_rows, **kind, rank=rank)
+        epochs = [list(loader) for _ in range(epoch + 1)]
+        batches += epochs[-1]
+    numbers = np.arange(len(cut_rows))
+    rows = cut_rows.rows(numbers)
+    if epoch:
+        rows = Remasker(cut_rows.manifest, cut_rows.tokenizer, seed=5)(rows, numbers, epoch)
+    wanted: Counter = Counter()
+    for row in range(len(cut_rows)):
+        tokens, masks = (slice(*offsets[row : row + 2]) for offsets in (rows.offsets, rows.mask_offsets))
+        originals = dict(zip(rows.masked_positions[masks].tolist(), rows.masked_ids[masks].tolist(), strict=True))
+        cells = enumerate(rows.input_ids[tokens].tolist()[1:-1], start=1)
+        wanted.update((row, token, originals.get(at, -1)) for at, token in cells)
+    assert texts_of(batches) == wanted
+    assert max(Counter(row for batch in batches for row in batch.rows.tolist()).values()) > 1, "some row is cut"
+
+
+def test_packs_of_cut_rows_are_nearly_full_though_words_have_three_tokens(cut_rows, monkeypatch):
+    monkeypatch.setattr(order, "WINDOW_BATCHES", 1000)
+    loader = ShardLoader(cut_rows, batch_tokens=64, seed=5, packed=True)
+    tokens = [batch.num_tokens for batch in loader]
+    assert sum(sorted(tokens)[1:]) >= 0.97 * 64 * (len(tokens) - 1)
+    whole = BatchOrder(cut_rows.lengths, batch_tokens=64, seed=5, packed=True).window(0, 0)
+    assert sum(cut_rows.lengths) < 0.75 * 64 * len(whole)
+
+
+def test_a_loader_of_cut_rows_resumes_exactly_and_can_be_pickled(cut_rows):
+    loader = ShardLoader(cut_rows, batch_tokens=256, seed=5, packed=True)
+    steps_of(loader, 7)
+    late = ShardLoader(cut_rows, batch_tokens=256, seed=5, packed=True)
+    late.load_state_dict(loader.state_dict())
+    copied = pickle.loads(pickle.dumps(loader))
+    for (one,), (other,), (third,) in zip(*(steps_of(each, 20) for each in (loader, late, copied)), strict=True):
+        assert torch.equal(one.input_ids_BT, other.input_ids_BT)
+        assert torch.equal(one.input_ids_BT, third.input_ids_BT)
+        assert torch.equal(one.masked_labels_N, other.masked_labels_N)
+
+
+def test_a_state_of_packs_that_were_not_cut_is_refused_where_rows_are_cut(cut_rows):
+    loader = ShardLoader(cut_rows, batch_tokens=256, seed=5, packed=True)
+    state = {**loader.state_dict(), "order": order.ORDER_VERSION}
+    with pytest.raises(CheckpointError, match="its order of rows is number 2, here it is 3"):
+        loader.load_state_dict(state)
+    assert ShardLoader(cut_rows, batch_tokens=256, seed=5).state_dict()["order"] == order.ORDER_VERSION
+
+
+def test_the_loss_of_a_row_has_no_gradient_by_the_tokens_of_another(cut_rows):
+    ((batch,),) = steps_of(ShardLoader(cut_rows, batch_tokens=128, seed=5, packed=True), 1)
+    model, embedded = small_model(vocab_size=380, max_positions=64), []
+    model.embeddings.token.register_forward_hook(lambda *found: embedded.append(found[2]) or found[2].retain_grad())
+    x_NH = model.encode(batch).flatten(0, 1)
+    ends = batch.row_offsets_R.tolist()
+    rows = [(begin, end) for begin, end in pairwise(ends) if end > begin]
+    assert len(rows) > 4
+    for begin, end in rows:
+        (gradient_BTE,) = torch.autograd.grad(x_NH[begin:end].square().sum(), embedded, retain_graph=True)
+        reached = gradient_BTE.flatten(0, 1).abs().sum(-1)
+        assert (reached[begin:end] > 0).all()
+        assert not reached[:begin].any()
+        assert not reached[end:].any()
 
 
 # ---- attention and the model ----

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any, Generic, TypeVar, cast
@@ -28,11 +29,13 @@ from albert_data.config import check_range
 from albert_data.data import Examples
 from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, ShardError
 from albert_data.examples.spans import measure_span_len
+from albert_data.shards.packing import cut_rows, find_words
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.rows import slice_rows
 from albert_data.train.data.batch import Batch, BatchShape, choose_mask_capacity, collate
 from albert_data.train.data.order import (
+    CUTTING_VERSION,
     ORDER_VERSION,
     BatchOrder,
     Pack,
@@ -110,6 +113,8 @@ class RowReader:
         is_new = epoch > 0 or mask_prob is not None
         if self._remask is not None and is_new and len(rows):  # a rank may get no row of a short batch
             examples = self._remask(examples, rows, epoch, mask_prob)
+        if row_batch.begins is not None and row_batch.ends is not None:
+            examples = cut_rows(examples, row_batch.begins[begin:end], row_batch.ends[begin:end])
         size, last = shape.num_rows, len(offsets) - 1
         parts = [offsets[np.minimum(np.arange(size + 1) + i * size, last)] for i in range(num_batches)]
         return [
@@ -157,7 +162,8 @@ class ShardLoader:
     rank, num_ranks: this process reads its share of each batch; all shares of a batch have the same shapes.
     remask: whether to draw new masks from the second epoch on.
     packed: batches are packs of rows without padding, of one shape (see Batch), for kernels that know where rows begin.
-    A pack holds up to eight of the longest rows.
+    A pack holds up to eight of the longest rows. Without a sentence task rows may be cut to fill it: see
+    shards/packing.py.
 
     A loader can be pickled and copied if its shards can; a copy continues at the same position, independently.
     """
@@ -193,7 +199,13 @@ class ShardLoader:
 
     def _set_order(self, *, packed: bool) -> None:
         """Order the rows. longest: the tokens of the longest row, padded, or of a pack; micro_tokens is no less."""
-        order = BatchOrder(self._shards.lengths, batch_tokens=self._batch_tokens, seed=self._seed, packed=packed)
+        order = BatchOrder(
+            self._shards.lengths,
+            batch_tokens=self._batch_tokens,
+            seed=self._seed,
+            packed=packed,
+            find_words=partial(find_words, self._shards) if packed and self._can_cut else None,
+        )
         self.longest = order.row_lens()[-1]
         if self.micro_tokens is not None and self.micro_tokens < self.longest:
             what = "rows are packed into" if packed else "the longest row is padded to"
@@ -216,6 +228,11 @@ class ShardLoader:
         return self.order.pack is not None
 
     @property
+    def _can_cut(self) -> bool:
+        """Whether rows that are packed may be cut: a label of a pair is one of the whole row."""
+        return not self._shards.manifest.config.examples.task.orders
+
+    @property
     def epochs_read(self) -> float:
         """How often all rows were read, as 2.25: whole epochs, and the share of this one in windows and batches."""
         epoch, window, batch = self._position
@@ -231,7 +248,10 @@ class ShardLoader:
         num_tokens, num_cells, most = 0, 0, min(self.steps_per_epoch, PADDING_SAMPLE_BATCHES)
         for row_batch, _, _ in islice(self.order.batches_from(Position(0, 0, 0)), most):
             num_batches, num_rows = self._split(row_batch.row_len)
-            num_tokens += int(self._shards.lengths[row_batch.rows].sum())
+            lengths = self._shards.lengths[row_batch.rows]
+            if row_batch.begins is not None and row_batch.ends is not None:
+                lengths = row_batch.ends - row_batch.begins + 2
+            num_tokens += int(lengths.sum())
             num_cells += self._num_ranks * num_batches * num_rows * row_batch.row_len
         return 1 - num_tokens / num_cells
 
@@ -351,9 +371,12 @@ class ShardLoader:
     def _identity(self) -> dict[str, int]:
         return {"num_rows": len(self._shards), "batch_tokens": self._batch_tokens, "seed": self._seed}
 
+    def _find_version(self, packed: bool) -> int:
+        return CUTTING_VERSION if packed and self._can_cut else ORDER_VERSION
+
     def state_dict(self) -> dict[str, int]:
         """The position of the next step; the same for every rank."""
-        kind = {"order": ORDER_VERSION, "packed": int(self.is_packed)}
+        kind = {"order": self._find_version(self.is_packed), "packed": int(self.is_packed)}
         return {**kind, **self._position._asdict(), **self._identity()}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
@@ -363,16 +386,16 @@ class ShardLoader:
         Raises CheckpointError if the loader of `state` had other rows, another batch_tokens or another seed, or ordered
         rows by the rule of another version.
         """
-        if (version := state.get("order")) != ORDER_VERSION:
+        if (version := state.get("order")) != (here := self._find_version(bool(state.get("packed")))):
             raise CheckpointError(
                 f"can't resume: another version of albert-data saved the state: its order of rows is number "
-                f"{show(version)}, here it is {ORDER_VERSION}; resume with the version that saved it, or start another "
+                f"{show(version)}, here it is {here}; resume with the version that saved it, or start another "
                 "run from its weights with --init-from"
             )
-        for name, here in self._identity().items():
-            if state[name] != here:
+        for name, own in self._identity().items():
+            if state[name] != own:
                 raise CheckpointError(
-                    f"can't resume: the loader's {name} is {here}, but the state has {show(state[name])}; "
+                    f"can't resume: the loader's {name} is {own}, but the state has {show(state[name])}; "
                     "make the loader with the value of the state"
                 )
         was_packed, packed = self.is_packed, bool(state["packed"])

@@ -7,16 +7,18 @@ as the token budget allows at its length. The rows that are left over go into th
 of a window, cut from the longest bucket, may be short. Then the batches are shuffled. So each row comes exactly once
 per epoch, batches have few shapes, and memory and the time to reach any position are those of one window. Ranks take
 their rows from the same batches.
-Packed batches have rows without padding: the rows of a window fill packs of one size, and a batch is a number of packs.
+Packed batches have rows without padding: the rows of a window fill packs of one size (shards/packing.py), and a batch
+is a number of packs. Without a sentence task some rows are cut: then the order depends on where words begin, too.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+
+from albert_data.shards.packing import FindWords, pack_rows
 
 BUCKET = 64
 # English books in rows of up to 512 tokens and batches of 16,384: rounding up to multiples of 64 adds 4.8 % of padding.
@@ -30,6 +32,7 @@ BLOCK_ROWS = 4096
 # packs of 4 and 16 rows it is 1.5 and 0.3 %. A micro-batch can't be smaller than a pack.
 PACK_ROWS = 8
 ORDER_VERSION = 2  # raised whenever the same lengths, batch tokens and seed give other batches
+CUTTING_VERSION = 3  # the same of packs with cut rows
 # The last part of a key is its purpose. It is never 0, as SeedSequence ignores zeros at the end. remasking.py uses 2;
 # the seeds of dropout have the three parts (seed, step, rank).
 _BATCHES, _BLOCKS, _ROWS = 1, 3, 4
@@ -61,11 +64,14 @@ class RowBatch(NamedTuple):
     rows: int64 [rows], their numbers in the split.
     row_len: the length that they are padded to, or of a pack.
     offsets: int64 [packs + 1]; pack i holds rows[offsets[i] : offsets[i + 1]]. A row that is not packed is a pack.
+    begins, ends: int64 [rows], which part of a row it is, as in shards/packing.py; None for whole rows.
     """
 
     rows: np.ndarray
     row_len: int
     offsets: np.ndarray
+    begins: np.ndarray | None = None
+    ends: np.ndarray | None = None
 
 
 class Pack(NamedTuple):
@@ -130,26 +136,22 @@ def choose_pack(lengths: np.ndarray, batch_tokens: int) -> Pack:
     return Pack(pack_len, int(2 * pack_len / lengths.mean()) + 1, longest)
 
 
-def pack_batches(rows: np.ndarray, lengths: np.ndarray, pack: Pack, batch_tokens: int) -> list[RowBatch]:
+def pack_batches(
+    rows: np.ndarray, lengths: np.ndarray, pack: Pack, batch_tokens: int, find_words: FindWords | None = None
+) -> list[RowBatch]:
     """Divide rows into packs, and these into batches. Each row is in one batch; only the last may have fewer packs.
 
-    Best fit: a row goes into the pack that then has the least room, or into a new one where none has enough.
+    find_words: as in `pack_rows`; with it the parts of a cut row may be in several batches.
     """
-    packs: list[list[int]] = []
-    rooms: list[tuple[int, int]] = []  # room and number of the packs that may take another row; the least room first
-    for row, length in zip(rows.tolist(), lengths.tolist(), strict=True):
-        place = bisect_left(rooms, (length, 0))
-        if place == len(rooms):
-            packs.append([])
-            rooms.append((pack.pack_len, len(packs) - 1))
-        room, number = rooms.pop(place)
-        packs[number].append(row)
-        if len(packs[number]) < pack.max_rows:
-            insort(rooms, (room - length, number))
+    packs = pack_rows(rows, lengths, pack.pack_len, max_rows=pack.max_rows, find_words=find_words)
     size = rows_per_batch(pack.pack_len, batch_tokens)
-    parts = [packs[i : i + size] for i in range(0, len(packs), size)]
-    offsets = [np.cumsum([0, *map(len, part)]) for part in parts]
-    return [RowBatch(np.concatenate(part), pack.pack_len, ends) for part, ends in zip(parts, offsets, strict=True)]
+    batches, is_whole = [], len(packs.rows) == len(rows)
+    for first in range(0, len(packs.offsets) - 1, size):
+        offsets = packs.offsets[first : first + size + 1]
+        part = slice(offsets[0], offsets[-1])
+        begins, ends = (None, None) if is_whole else (packs.begins[part], packs.ends[part])
+        batches.append(RowBatch(packs.rows[part], pack.pack_len, offsets - offsets[0], begins, ends))
+    return batches
 
 
 def cut_share(offsets: np.ndarray, *, rank: int, num_ranks: int) -> np.ndarray:
@@ -162,11 +164,20 @@ class BatchOrder:
     """The endless sequence of batches of row numbers. lengths: tokens of each row; there is at least one row.
 
     packed: fill packs instead of padding rows to the length of their bucket; `pack` is then their size.
+    find_words: cut rows before words, so that packs get full; see `pack_rows`.
     If two threads need another window at once, both cut it.
     """
 
-    def __init__(self, lengths: np.ndarray, *, batch_tokens: int, seed: int, packed: bool = False) -> None:
-        self._lengths, self._batch_tokens, self._seed = lengths, batch_tokens, seed
+    def __init__(
+        self,
+        lengths: np.ndarray,
+        *,
+        batch_tokens: int,
+        seed: int,
+        packed: bool = False,
+        find_words: FindWords | None = None,
+    ) -> None:
+        self._lengths, self._batch_tokens, self._seed, self._find_words = lengths, batch_tokens, seed, find_words
         self.pack = choose_pack(lengths, batch_tokens) if packed else None
         cells = lengths if packed else padded_len(lengths)
         num_cells = int(cells.sum(dtype=np.int64))
@@ -193,7 +204,7 @@ class BatchOrder:
         if self.pack is None:
             batches = cut_batches(rows, self._lengths[rows], self._batch_tokens)
         else:
-            batches = pack_batches(rows, self._lengths[rows], self.pack, self._batch_tokens)
+            batches = pack_batches(rows, self._lengths[rows], self.pack, self._batch_tokens, self._find_words)
         return [batches[i] for i in shuffle(len(batches), self._seed, epoch, window, _BATCHES)]
 
     def _read_rows(self, epoch: int, window: int) -> np.ndarray:

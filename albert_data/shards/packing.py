@@ -1,0 +1,259 @@
+"""Fills packs, lines of a fixed number of tokens, with finished rows; where rows are long, some are cut before a word.
+
+In: the lengths of rows in an order. Out: which rows, or parts of rows, are in which pack; a pure function of the
+lengths and of where words begin. Rows go into packs by best fit, a window of rows at a time. Then, while the packs are
+less than FILL full, the emptiest one is taken apart, and its rows fill the room of the others: whole where they fit,
+otherwise cut, the largest room first. A part has a [CLS] and a [SEP] of its own, and the masks of its tokens.
+Of a window whose rows are on average shorter than a quarter of a pack, at most one row in twenty is cut: there best fit
+alone leaves little room. Rows with a sentence task are never cut.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_data.config import check_range
+from albert_data.data import Examples
+from albert_data.errors import ConfigError
+from albert_data.kernels import I64, kernel
+from albert_data.shards.manifest import Manifest
+from albert_data.shards.reader import Shards
+from albert_data.shards.rows import restore_ids
+from albert_data.tokenizer.words import find_word_starts
+
+WINDOW_PACKS = 1024
+MAX_PACK_LEN = 1 << 16  # masked_positions of a pack are uint16
+FILL = 0.992  # of all packs of a window but one, so that all of them are 99 % full
+_SHORT_ROWS, _ROWS_PER_CUT = 4, 20
+_LEAST_TOKENS, _LEAST_SHARE = 8, 128  # of a part: 8 tokens, and a 128th of a pack
+_MOST_KEPT = 64  # packs of rows that can't be cut: more are not tried
+FindWords = Callable[[int], np.ndarray]
+Part = tuple[int, int, int]  # the number of a row, and where the part begins and ends, as in `Packs`
+
+
+class Packs(NamedTuple):
+    """Which rows, or parts of rows, are in which pack.
+
+    rows: int64 [parts], the number of each row
+    begins, ends: int64 [parts]; a part is [CLS], the row's tokens `begin` to `end` - 1, [SEP]. A whole row of n tokens
+        has 1 and n - 1
+    offsets: int64 [packs + 1]; pack i has the parts offsets[i] to offsets[i + 1] - 1
+    num_uncut: how many packs the rows would fill uncut
+    """
+
+    rows: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
+    offsets: np.ndarray
+    num_uncut: int
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The tokens of each part."""
+        lengths: np.ndarray = self.ends - self.begins + 2
+        return lengths
+
+    def take(self, numbers: np.ndarray) -> Packs:
+        """These packs, in this order."""
+        counts = np.diff(self.offsets)[numbers]
+        offsets = np.append(0, np.cumsum(counts))
+        parts = np.repeat(self.offsets[numbers] - offsets[:-1], counts) + np.arange(offsets[-1])
+        return Packs(self.rows[parts], self.begins[parts], self.ends[parts], offsets, len(numbers))
+
+
+def check_pack(pack_len: int, manifest: Manifest, folder: object) -> None:
+    """Raise ConfigError unless the rows of a folder may be packed, and each fits into a pack."""
+    if type(pack_len) is not int:
+        raise ConfigError(f"pack is {pack_len!r}; give the tokens of a pack as a whole number, such as 8192")
+    examples = manifest.config.examples
+    if examples.task.orders:
+        raise ConfigError(
+            f"{folder} was built with --pairs {examples.pairs}, whose rows have a label each; leave out pack, or build "
+            "with --pairs none"
+        )
+    if pack_len < examples.max_seq_len:
+        raise ConfigError(
+            f"pack is {pack_len}, but rows of {folder} have up to {examples.max_seq_len} tokens; give "
+            f"{examples.max_seq_len} or more, or build with --max-seq-len {pack_len}"
+        )
+    check_range("pack", pack_len, 8, MAX_PACK_LEN)
+
+
+def pack_split(shards: Shards, pack_len: int) -> Packs:
+    """Pack all rows of a split, in the order of the shards."""
+    lengths, finder = shards.lengths, partial(find_words, shards)
+    num_windows = max(1, min(len(lengths), round(lengths.sum(dtype=np.int64) / (WINDOW_PACKS * pack_len))))
+    edges = [len(lengths) * i // num_windows for i in range(num_windows + 1)]
+    windows = [
+        pack_rows(np.arange(begin, end), lengths[begin:end], pack_len, find_words=finder)
+        for begin, end in zip(edges, edges[1:], strict=False)
+    ]
+    rows, begins, ends = (np.concatenate([packs[column] for packs in windows]) for column in range(3))
+    counts = np.concatenate([np.diff(packs.offsets) for packs in windows])
+    return Packs(rows, begins, ends, np.append(0, np.cumsum(counts)), sum(packs.num_uncut for packs in windows))
+
+
+def pack_rows(
+    rows: np.ndarray,
+    lengths: np.ndarray,
+    pack_len: int,
+    *,
+    max_rows: int | None = None,
+    find_words: FindWords | None = None,
+) -> Packs:
+    """Fill packs with the rows of one window, none of which is longer than a pack.
+
+    rows: their numbers, int64; max_rows: the most rows and parts of a pack; find_words: returns the tokens of a row, by
+    number, that begin words: int64, rising. Without it no row is cut.
+
+    >>> pack_rows(np.array([70, 71, 72]), np.array([6, 7, 4]), 10).rows
+    array([70, 72, 71])
+    """
+    most = len(rows) if max_rows is None else max_rows
+    numbers = best_fit(lengths.astype(np.int64), pack_len, most)
+    order = np.argsort(numbers, kind="stable")
+    ends = lengths[order].astype(np.int64) - 1
+    offsets = np.append(0, np.cumsum(np.bincount(numbers)))
+    packs = Packs(rows[order], np.ones(len(rows), np.int64), ends, offsets, len(offsets) - 1)
+    room = pack_len - np.bincount(numbers, lengths)
+    if find_words is None or room.sum() - room.max(initial=0) <= (1 - FILL) * pack_len * (len(room) - 1):
+        return packs
+    return _Filling(packs, pack_len, most, find_words).fill()
+
+
+@kernel
+def best_fit(lengths: np.ndarray, pack_len: int, max_rows: int) -> np.ndarray:
+    """The pack of each row: the one that then has the least room, or a new one where none has enough."""
+    packs, counts = np.empty(len(lengths), np.int64), np.zeros(len(lengths), np.int64)
+    # The packs that may take another row, least room first: the room in the high 32 bits, the number in the low ones.
+    rooms = np.empty(len(lengths), np.int64)
+    least, num_open, num_packs = lengths.min() if len(lengths) else 0, 0, 0
+    for row in range(len(lengths)):
+        at = np.searchsorted(rooms[:num_open], lengths[row] << 32)
+        if at == num_open:
+            rooms[at] = (I64(pack_len) << 32) | num_packs
+            num_open, num_packs = num_open + 1, num_packs + 1
+        left, number = rooms[at] - (lengths[row] << 32), rooms[at] & 0xFFFFFFFF
+        packs[row] = number
+        counts[number] += 1
+        if counts[number] < max_rows and left >> 32 >= least:
+            while at > 0 and rooms[at - 1] > left:  # the room got smaller, so its place is further to the front
+                rooms[at] = rooms[at - 1]
+                at -= 1
+            rooms[at] = left
+        else:
+            num_open -= 1
+            for i in range(at, num_open):
+                rooms[i] = rooms[i + 1]
+    return packs
+
+
+def _measure(part: Part) -> int:
+    """The tokens of a part."""
+    return part[2] - part[1] + 2
+
+
+class _Filling:
+    """Packs of a window, while the emptiest ones are taken apart to fill the others."""
+
+    def __init__(self, packs: Packs, pack_len: int, max_rows: int, find_words: FindWords) -> None:
+        self._pack_len, self._max_rows, self._find_words = pack_len, max_rows, find_words
+        self._least = max(_LEAST_TOKENS, pack_len // _LEAST_SHARE) - 2  # tokens of text in a part
+        parts: list[Part] = list(zip(*(column.tolist() for column in packs[:3]), strict=True))
+        self._packs = [parts[begin:end] for begin, end in zip(packs.offsets, packs.offsets[1:], strict=False)]
+        rooms = [pack_len - sum(map(_measure, pack)) for pack in self._packs]
+        self._rooms = sorted((room, number) for number, room in enumerate(rooms))  # the least room first
+        self._num_packs, self._room = len(rooms), sum(rooms)
+        is_short = (pack_len * len(rooms) - self._room) * _SHORT_ROWS < pack_len * len(parts)
+        self._cuts_left = len(parts) // _ROWS_PER_CUT if is_short else len(parts)
+        self._cut = set[int]()  # the numbers of rows that are cut
+
+    def fill(self) -> Packs:
+        """Return the packs; the one with the most room comes last."""
+        num_uncut, kept = len(self._packs), set[int]()  # kept: packs that were taken apart in vain, or in part
+        while self._cuts_left and self._is_open() and len(kept) < _MOST_KEPT:
+            at = next((at for at in reversed(range(len(self._rooms))) if self._rooms[at][1] not in kept), None)
+            if at is None:
+                break
+            room, donor = self._rooms.pop(at)
+            self._num_packs, self._room = self._num_packs - 1, self._room - room
+            parts = sorted(self._packs[donor], key=_measure, reverse=True)
+            self._packs[donor] = [left for part in parts if (left := self._place(*part)) is not None]
+            if self._packs[donor]:
+                room = self._pack_len - sum(map(_measure, self._packs[donor]))
+                self._num_packs, self._room = self._num_packs + 1, self._room + room
+                insort(self._rooms, (room, donor))
+                kept.add(donor)
+        packs = [pack for pack in self._packs if pack]
+        packs.append(packs.pop(min(range(len(packs)), key=lambda i: sum(map(_measure, packs[i])))))
+        rows, begins, ends = np.array([part for pack in packs for part in pack], np.int64).reshape(-1, 3).T
+        return Packs(rows, begins, ends, np.cumsum([0, *map(len, packs)]), num_uncut)
+
+    def _is_open(self) -> bool:
+        """Whether all packs together, without the emptiest, have more room than they may."""
+        room = self._room - (self._rooms[-1][0] if self._rooms else 0)
+        return room > (1 - FILL) * self._pack_len * (self._num_packs - 1)
+
+    def _place(self, row: int, begin: int, end: int) -> Part | None:
+        """Put a part of a row into packs, in one piece or cut. Returns what there is no room for."""
+        words: np.ndarray | None = None
+        while self._rooms:
+            at = bisect_left(self._rooms, (end - begin + 2, 0))
+            if at < len(self._rooms):
+                self._put(at, (row, begin, end))
+                return None
+            if row not in self._cut and not self._cuts_left:
+                break
+            words = self._find_words(row) if words is None else words
+            latest = min(begin + self._rooms[-1][0] - 2, end - self._least)  # that the next part may begin
+            found = words[: np.searchsorted(words, latest, side="right")][-1:].tolist()
+            if not found or found[0] < begin + self._least:
+                break
+            self._cuts_left -= row not in self._cut
+            self._cut.add(row)
+            self._put(-1, (row, begin, found[0]))
+            begin = found[0]
+        return row, begin, end
+
+    def _put(self, at: int, part: Part) -> None:
+        room, number = self._rooms.pop(at)
+        self._packs[number].append(part)
+        self._room -= _measure(part)
+        if len(self._packs[number]) < self._max_rows:
+            insort(self._rooms, (room - _measure(part), number))
+
+
+def find_words(shards: Shards, row: int) -> np.ndarray:
+    """The tokens of a row that begin words: int64, rising. Raises ShardError as `Shards.rows` does."""
+    text = restore_ids(shards.rows([row]))[1:-1]
+    starts: np.ndarray = np.flatnonzero(find_word_starts(text, shards.tokenizer.word_rule())) + 1
+    return starts
+
+
+def cut_rows(rows: Examples, begins: np.ndarray, ends: np.ndarray) -> Examples:
+    """Of each row the part from `begin` to `end`, see `Packs`, with its masks. The rows have one segment."""
+    lengths = ends - begins + 2
+    if np.array_equal(lengths, np.diff(rows.offsets)):
+        return rows
+    offsets = np.append(0, np.cumsum(lengths))
+    tokens = np.repeat(rows.offsets[:-1] + begins - 1 - offsets[:-1], lengths) + np.arange(offsets[-1])
+    input_ids = rows.input_ids[tokens]
+    input_ids[offsets[:-1]], input_ids[offsets[1:] - 1] = rows.input_ids[0], rows.input_ids[-1]  # [CLS] and [SEP]
+    owners = np.repeat(np.arange(len(rows)), np.diff(rows.mask_offsets))
+    is_kept = (begins[owners] <= rows.masked_positions) & (rows.masked_positions < ends[owners])
+    owners = owners[is_kept]
+    return replace(
+        rows,
+        input_ids=input_ids,
+        offsets=offsets,
+        segment_a_len=(lengths - 2).astype(np.int32),
+        masked_positions=(rows.masked_positions[is_kept] - (begins[owners] - 1)).astype(np.uint16),
+        masked_ids=rows.masked_ids[is_kept],
+        mask_offsets=np.append(0, np.cumsum(np.bincount(owners, minlength=len(rows)))),
+    )
