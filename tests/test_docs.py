@@ -181,7 +181,7 @@ def sample_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_trainer_of_the_hugging_face_page_learns_and_saves_a_model(sample_shards: Path):
     pytest.importorskip("accelerate", reason="the huggingface extra is not installed")
-    code, _ = blocks("python", HUGGINGFACE_PAGE)
+    code, *_ = blocks("python", HUGGINGFACE_PAGE)
     code += "from transformers import pipeline\nprint(pipeline('fill-mask', model='model')('今天[MASK]'))"
     shown = run_python(code, sample_shards)
     losses = [float(loss) for loss in re.findall(r"'loss': '?([\d.]+)", shown)]
@@ -192,8 +192,18 @@ def test_the_trainer_of_the_hugging_face_page_learns_and_saves_a_model(sample_sh
 
 def test_the_data_loader_of_the_hugging_face_page_runs(sample_shards: Path):
     pytest.importorskip("torch", reason="the train extra is not installed")
-    _, code = blocks("python", HUGGINGFACE_PAGE)
+    _, code, *_ = blocks("python", HUGGINGFACE_PAGE)
     assert "sentence_order_label" in run_python(code, sample_shards)
+
+
+def test_the_packs_of_the_hugging_face_page_train_a_modernbert(sample_shards: Path):
+    pytest.importorskip("accelerate", reason="the huggingface extra is not installed")
+    (sample_shards / "sample_corpus").symlink_to(ROOT / "sample_corpus")
+    (code,) = [block for block in blocks("python", HUGGINGFACE_PAGE) if "pack=512" in block]
+    shown = run_python(code, sample_shards)
+    rows, packs = map(int, re.search(r"(\d+) rows in (\d+) packs; the first one has rows from tensor", shown).groups())
+    assert 4 * packs < rows
+    assert "train_runtime" in shown
 
 
 def test_datasets_loads_a_shard_folder(sample_shards: Path, monkeypatch: pytest.MonkeyPatch):

@@ -25,7 +25,9 @@ from albert_data.config import MASK_PROB_RANGE, check_range
 from albert_data.errors import ConfigError, ShardError
 from albert_data.interop.huggingface import NUM_LABELS
 from albert_data.interop.masked_lm import count_positions
+from albert_data.interop.packed_inputs import POSITIONS, PackedInputs
 from albert_data.shards.manifest import Manifest
+from albert_data.shards.packing import Packs, check_pack, cut_rows, pack_split
 from albert_data.shards.reader import open_shards, to_row_number
 from albert_data.shards.rows import locate_masks, mark_segment_b
 from albert_data.train.data.remasking import Remasker
@@ -68,6 +70,10 @@ class ShardDataset(Dataset[Row]):
     `mask_prob` all epochs have new masks. `set_epoch` begins an epoch. Workers of a DataLoader see the epoch in shared
     memory, also persistent ones.
 
+    With `pack` an item is a pack: rows one after another, in up to so many tokens, with position_ids, which begin anew
+    in each row, and row_starts (int32), where rows begin. The packs are the same in all epochs. Some rows may be cut:
+    see shards/packing.py.
+
     It can be pickled, and then opens its folder again.
     """
 
@@ -80,6 +86,7 @@ class ShardDataset(Dataset[Row]):
         remask: bool | None = None,
         mask_prob: float | tuple[float, float] | None = None,
         epochs: int | None = None,
+        pack: int | None = None,
         seed: int = 0,
     ) -> None:
         """Open a split. model: decides which inputs a row has; without one they are those of AlbertForPreTraining.
@@ -87,6 +94,7 @@ class ShardDataset(Dataset[Row]):
         remask: by default only in the training split, so that all evaluations have the same masks.
         mask_prob: the share of tokens to mask, instead of the build's. Two shares are those of the first and the last
         of `epochs` epochs (2 or more), between which it changes evenly.
+        pack: tokens of a pack, at least those of the longest row.
         Raises ShardError if the split is missing, empty or damaged, ConfigError if the model can't learn from it.
         """
         self._shards = open_shards(folder, split)
@@ -108,12 +116,18 @@ class ShardDataset(Dataset[Row]):
             advice = "train a masked language model without this label, such as AlbertForMaskedLM"
             raise ConfigError(f"{folder}: {why}; {advice}")
         self._mask_probs = _check_mask_prob(mask_prob, epochs, remask)
+        self._pack, self._packs = pack or 0, None if pack is None else self._make_packs(pack)
+        self._packed = PackedInputs() if pack is None or model is None else PackedInputs.of(model)
         remask = mask_prob is not None or split == "train" if remask is None else remask
         self._remask = Remasker(manifest, self._shards.tokenizer, seed=seed) if remask else None
         # In shared memory: workers copy the data set when they start, and persistent ones start only once.
         self._epoch = torch.tensor(-1)  # -1: `set_epoch` was not called yet
         _share(self._epoch)
         self._read(np.zeros(1, np.int64), epoch=1)  # loads the kernels, so that forked workers have them
+
+    def _make_packs(self, pack: int) -> Packs:
+        check_pack(pack, self._shards.manifest, self._shards.folder)
+        return pack_split(self._shards, pack)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -128,7 +142,7 @@ class ShardDataset(Dataset[Row]):
         self._epoch.fill_(epoch)
 
     def __len__(self) -> int:
-        return len(self._shards)
+        return len(self._shards) if self._packs is None else len(self._packs.offsets) - 1
 
     def __getitem__(self, index: SupportsIndex) -> Row:
         return self.__getitems__([to_row_number(index, len(self))])[0]
@@ -149,18 +163,30 @@ class ShardDataset(Dataset[Row]):
         return self._read(np.asarray(indices), max(epoch, 0))
 
     def _read(self, numbers: np.ndarray, epoch: int) -> list[Row]:
+        packs = None if self._packs is None else self._packs.take(numbers)
+        numbers = numbers if packs is None else packs.rows
         examples = self._shards.rows(numbers)
         if self._remask is not None and (epoch or self._mask_probs):
             mask_prob = self._mask_probs[min(epoch, len(self._mask_probs) - 1)] if self._mask_probs else None
             examples = self._remask(examples, numbers, epoch, mask_prob)
+        if packs is not None:
+            examples = cut_rows(examples, packs.begins, packs.ends)
         lengths = np.diff(examples.offsets)
         flat = {_IDS: examples.input_ids.astype(np.int64), _LABELS: np.full(len(examples.input_ids), IGNORED, np.int64)}
         flat[_LABELS][locate_masks(examples)] = examples.masked_ids
         if self._inputs.has_types:
             flat[_TYPES] = mark_segment_b(examples).astype(np.int64)
+        if packs is not None:
+            first = np.repeat(examples.offsets[:-1] - self._packed.first_position, lengths)
+            flat[POSITIONS] = np.arange(len(examples.input_ids)) - first
+        bounds = examples.offsets if packs is None else examples.offsets[packs.offsets]
         columns: dict[str, Sequence[Tensor]] = {
-            name: torch.split(torch.from_numpy(values), lengths.tolist()) for name, values in flat.items()
+            name: torch.split(torch.from_numpy(values), np.diff(bounds).tolist()) for name, values in flat.items()
         }
+        if packs is not None:
+            counts = np.diff(packs.offsets)
+            starts = (examples.offsets[:-1] - np.repeat(bounds[:-1], counts)).astype(np.int32)
+            columns["row_starts"] = torch.split(torch.from_numpy(starts), counts.tolist())
         if self._inputs.sentence_label is not None:
             labels = np.where(examples.sop_label < 0, IGNORED, examples.sop_label).astype(np.int64)
             columns[self._inputs.sentence_label] = torch.from_numpy(labels).unbind()
@@ -173,8 +199,14 @@ class ShardDataset(Dataset[Row]):
         so the mean loss of the other task is that of the given rows. Which row that is depends on the tokens given.
 
         Rows that `albert-data convert --to parquet` wrote are taken too. Those of `--unmasked` get no labels.
+
+        Packs become one line with the bounds of rows, or padded lines with a mask, as the model computes attention:
+        see interop/packed_inputs.py.
         """
         rows = self._complete([row if _LABELS in row else self._adapt(row) for row in rows])
+        fills = {_IDS: self._pad_id, _LABELS: IGNORED}
+        if self._packs is not None:
+            return self._packed.collate(rows, self._pack, {name: fills[name] for name in fills if name in rows[0]})
         lengths = torch.tensor([len(row[_IDS]) for row in rows])
         longest = int(lengths.max())
         padded = max(longest, min(-(-longest // LEN_MULTIPLE) * LEN_MULTIPLE, self._inputs.max_len))
@@ -184,7 +216,7 @@ class ShardDataset(Dataset[Row]):
             if name == self._inputs.sentence_label:
                 batch[name] = torch.stack(values)
                 continue
-            fill = {_IDS: self._pad_id, _LABELS: IGNORED}.get(name, 0)
+            fill = fills.get(name, 0)
             batch[name] = F.pad(pad_sequence(values, True, fill), (0, padded - longest), value=fill)
         if self._inputs.has_mask:
             batch[_VALID] = (torch.arange(padded) < lengths[:, None]).long()
