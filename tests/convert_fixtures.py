@@ -109,7 +109,7 @@ def parse_sample(data: bytes, shard: Mapping[str, Any]) -> dict[str, Any]:
             assert value[0] >> 2 == 1, "one dimension"
             length = int.from_bytes(value[1 : 1 + width], "little")
             dtype = encoding.partition(":")[2]
-            item = {"uint16": "H", "uint32": "I", "int64": "q"}[dtype]
+            item = {"uint16": "H", "uint32": "I", "int32": "i", "int64": "q"}[dtype]
             sample[name] = (dtype, list(struct.unpack(f"<{length}{item}", value[1 + width :])))
         elif encoding == "str":
             sample[name] = value.decode()

@@ -44,6 +44,12 @@ def _check_code(context: click.Context, parameter: click.Parameter, value: Any) 
     help="Write the original tokens, for a trainer that draws the masks itself. Not with tfrecord.",
 )
 @click.option(
+    "--pack",
+    type=int,
+    metavar="TOKENS",
+    help="Fill packs of so many tokens with rows of --pairs none, and write these. Not with tfrecord.",
+)
+@click.option(
     "--license",
     metavar="ID",
     callback=_check_code,
@@ -64,6 +70,7 @@ def convert(
     to: str,
     split: str | None,
     unmasked: bool,
+    pack: int | None,
     license: str | None,
     languages: tuple[str, ...],
     workers: int,
@@ -89,19 +96,31 @@ def convert(
     say_when_interrupted("Interrupted; the same command resumes the conversion.")
     card = {key: value for key, value in (("license", license), ("language", list(languages))) if value}
     with Bar(tells_stages=False) as bar, open_engine(engine, address, workers) as place:
-        splits = (split,) if split else ()
-        done = convert_shards(shards, output, to, place, splits=splits, unmasked=unmasked, card=card, progress=bar)
-    show(_describe(done, output))
+        settings: dict[str, Any] = {"splits": (split,) if split else (), "unmasked": unmasked, "pack": pack}
+        done = convert_shards(shards, output, to, place, **settings, card=card, progress=bar)
+    show(_describe(done, output, pack))
     show(_describe_next(done, output, to))
     if to == "parquet" and not (license and languages):
         tell(f"Before you share it, add license and language to {output / 'README.md'} (or give --license, --language)")
 
 
-def _describe(done: Conversion, output: Path) -> str:
+def _describe(done: Conversion, output: Path, pack: int | None) -> str:
     files = [entry for entry in done.record["files"] if "num_bytes" in entry]
     rows, size = sum(done.record["num_rows"].values()), sum(entry["num_bytes"] for entry in files)
-    what = f"{count_of(rows, 'row')} in {count_of(len(files), 'file')}, {size / 1e6:,.1f} MB"
-    return f"{output}: {what}{'; it was finished before' if done.was_finished else ''}"
+    name = "row" if pack is None else "pack"
+    what = f"{count_of(rows, name)} in {count_of(len(files), 'file')}, {size / 1e6:,.1f} MB"
+    line = f"{output}: {what}{'; it was finished before' if done.was_finished else ''}"
+    return line if pack is None else f"{line}\n{_describe_packs(done, pack)}"
+
+
+def _describe_packs(done: Conversion, pack: int) -> str:
+    counts, num_packs = done.record["packs"], sum(done.record["num_rows"].values())
+    full = counts["num_tokens"] / (pack * num_packs)
+    # Each cut adds a [CLS] and a [SEP].
+    num_tokens = counts["num_tokens"] - 2 * (counts["num_parts"] - counts["num_rows"])
+    uncut = num_tokens / (pack * counts["num_uncut_packs"])
+    share = counts["num_cut_rows"] / counts["num_rows"]
+    return f"packs are {full:.1%} full ({uncut:.1%} without cuts); {share:.1%} of the rows are cut".replace("%", " %")
 
 
 def _describe_next(done: Conversion, output: Path, to: str) -> str:

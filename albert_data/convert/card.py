@@ -24,7 +24,7 @@ _CARD = """\
 ---
 # ALBERT pretraining examples
 
-{num_rows:,} examples of masked language modelling{task}, `[CLS] {segments} [SEP]` of at most
+{num_rows:,} {what} of masked language modelling{task}, `[CLS] {segments} [SEP]` of at most
 {max_seq_len} tokens, from {documents:,} documents. Built by albert-data {built_by}, converted by {version}.
 
 | column | meaning |
@@ -43,6 +43,7 @@ _MEANINGS = {
     "input_ids": "the tokens, with the masks applied",
     "attention_mask": "1 for each token: nothing is padded",
     "token_type_ids": "0 for `[CLS] A [SEP]`, 1 for `B [SEP]`",
+    "row_starts": "where in a pack each example begins: attention and positions must stay within an example",
     "segment_a_len": "tokens of segment A, without [CLS] and [SEP]",
     "masked_positions": "the positions to predict, counted from [CLS]",
     "masked_ids": "the original tokens there",
@@ -70,6 +71,7 @@ def make_card(manifest: Manifest, features: Features, files: SplitFiles, metadat
     text = _CARD.format(
         metadata=to_yaml(values),
         num_rows=sum(entry.num_rows for entries in files.values() for entry in entries),
+        what="packs of examples" if "row_starts" in dict(features) else "examples",
         task="".join(f" and {tag.replace('-', ' ')}" for tag in examples.task.tags),
         segments="A [SEP] B" if examples.task.orders else "A",
         columns="\n".join(f"| `{name}` | {meanings[name]} |" for name, _ in features),

@@ -7,7 +7,7 @@ files of its own, so neither the number of workers nor a kill changes a byte.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from itertools import chain, islice
@@ -28,6 +28,7 @@ from albert_data.jobs.engine import Engine, PreparedJob
 from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
+from albert_data.shards.packing import check_pack
 from albert_data.shards.reader import check_split
 from albert_data.storage import find_storage, make_path
 from albert_data.version import __version__
@@ -52,6 +53,7 @@ def convert_shards(
     *,
     splits: tuple[str, ...] = (),
     unmasked: bool = False,
+    pack: int | None = None,
     card: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Conversion:
@@ -59,6 +61,7 @@ def convert_shards(
 
     to: one of convert.FORMATS; splits: those to convert, or all that have rows.
     unmasked: write the original ids, for a trainer that draws masks itself; not for "tfrecord".
+    pack: fill packs of so many tokens with rows, and write these; not for "tfrecord".
     card: "license" (an identifier of the Hugging Face Hub) and "language" (codes), for the card of "parquet".
     Raises ConfigError, ShardError, OutputError, WorkerError, or OSError if the disk fails. Finished shards are kept
     then, so the same call resumes.
@@ -67,12 +70,20 @@ def convert_shards(
         raise ConfigError(
             "--to tfrecord needs masks: Google's trainer draws none; leave out --unmasked, or use --to mds"
         )
+    if pack is not None and to == "tfrecord":
+        raise ConfigError(
+            "--to tfrecord does not say where rows begin, so rows of a pack would see each other; leave out --pack, or "
+            "use --to parquet"
+        )
     read, card = load_manifest(shards), card or {}
-    source = ShardFolder(shards, read.manifest)
+    if pack is not None:
+        check_pack(pack, read.manifest, shards)
+    source = ShardFolder(shards, read.manifest, pack)
     if make_path(find_storage(out).resolve(out)).is_relative_to(find_storage(shards).resolve(shards)):
         raise OutputError(f"output {out} lies inside the shard folder {shards}; name a folder outside it")
     tasks = _list_tasks(source, splits)
-    settings = {**({"unmasked": True} if unmasked else {}), **(card if to == "parquet" else {})}
+    settings = {**({"unmasked": True} if unmasked else {}), **({} if pack is None else {"pack": pack})}
+    settings |= card if to == "parquet" else {}
     folder = ConversionFolder(out, _make_plan(read.manifest, to, tasks, settings))
     if (record := folder.read_finished()) is not None:
         folder.sweep()
@@ -152,7 +163,10 @@ class ConvertJob:
     writer: Writer
 
     def __call__(self, task: ConvertTask) -> list[WrittenFile]:
-        entries = self.writer.write(self.folder.work, task, self.source.read(task, self.writer.max_rows))
+        packs = self.source.plan(task)
+        entries = self.writer.write(self.folder.work, task, self.source.read(task, self.writer.max_rows, packs))
+        if packs is not None:
+            entries[:1] = [replace(entry, packs=packs.measure()) for entry in entries[:1]]
         self.folder.keep_entries(task, entries)
         return entries
 
@@ -187,8 +201,10 @@ def _convert(
 def _seal(folder: ConversionFolder, writer: Writer, files: dict[str, list[WrittenFile]]) -> None:
     described = writer.describe(files)
     entries = [entry for split in files.values() for entry in split]
+    packed = [entry.packs for entry in entries if entry.packs is not None]
     record = {
         **writer.facts,
+        **({"packs": {key: sum(counts[key] for counts in packed) for key in packed[0]}} if packed else {}),
         "num_rows": {split: sum(entry.num_rows for entry in entries) for split, entries in files.items()},
         "digest": sha256("".join(f"{entry.name} {entry.hash}\n" for entry in entries).encode()).hexdigest(),
         "files": [*(entry.to_values() for entry in entries), *({"name": name} for name in described)],

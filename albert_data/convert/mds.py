@@ -11,7 +11,7 @@ MDSWriter itself refuses an array without elements; StreamingDataset reads one, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from albert_data.convert.writers import (
 )
 from albert_data.data import ExampleArrays, Examples
 from albert_data.kernels import I64, U64, Pointer, copy_items, helper, kernel, pointer, put, store_u64
+from albert_data.shards.packing import ROW_STARTS, PackedExamples
 from albert_data.shards.rows import restore_ids
 
 INDEX_NAME = "index.json"
@@ -58,7 +59,10 @@ class MDSWriter(Writer):
         }
         if unmasked:
             columns = {"id": ("str", None), "input_ids": ("ndarray:int64", None), "len": ("int", 8)}
-        self._unmasked = unmasked
+        if source.pack is not None:
+            kept = {name: kind for name, kind in columns.items() if kind[1] is None or name == "len"}
+            columns = {**kept, ROW_STARTS: ("ndarray:int32", None)}
+        self._unmasked, self._names = unmasked, list(columns)
         self._config = {
             "column_encodings": [encoding for encoding, _ in columns.values()],
             "column_names": list(columns),
@@ -74,6 +78,8 @@ class MDSWriter(Writer):
 
     def encode(self, rows: Examples) -> tuple[np.ndarray, np.ndarray]:
         """The samples of these rows, one after another (uint8), and where each ends (int64)."""
+        if isinstance(rows, PackedExamples):
+            return _encode_packs(rows, self._names)
         if self._unmasked:
             return _encode_unmasked(rows)
         values = (rows.input_ids, rows.masked_ids, rows.masked_positions)
@@ -125,6 +131,31 @@ class MDSWriter(Writer):
     def _list_shard(self, entry: WrittenFile) -> dict[str, Any]:
         data = {"basename": Path(entry.name).name, "bytes": entry.num_bytes, "hashes": {HASH: entry.hash}}
         return {**self._config, "raw_data": data, "samples": entry.num_rows, "zip_data": None}
+
+
+def _encode_packs(packs: PackedExamples, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """As `MDSWriter.encode`. names: the columns."""
+    ids = packs.input_ids if "masked_ids" in names else restore_ids(packs).astype(np.int64)
+    samples = []
+    for i in range(len(packs)):
+        tokens, masks, rows = (slice(*at[i : i + 2]) for at in (packs.offsets, packs.mask_offsets, packs.row_offsets))
+        columns = {
+            "id": f"{packs.document_keys[i]:0{_KEY_DIGITS}x}".encode(),
+            "input_ids": _encode_array(ids[tokens]),
+            "len": np.int64(tokens.stop - tokens.start).tobytes(),
+            "masked_ids": _encode_array(packs.masked_ids[masks]),
+            "masked_positions": _encode_array(packs.masked_positions[masks]),
+            ROW_STARTS: _encode_array(packs.row_starts[rows]),
+        }
+        sizes = [len(columns[name]) for name in names if name != "len"]
+        samples.append(b"".join([np.array(sizes, np.uint32).tobytes(), *(columns[name] for name in names)]))
+    return np.frombuffer(b"".join(samples), np.uint8), np.cumsum([len(sample) for sample in samples], dtype=np.int64)
+
+
+def _encode_array(values: np.ndarray) -> bytes:
+    """As `put_array` does."""
+    width = 0 if len(values) < 1 << 8 else 1 if len(values) < 1 << 16 else 2
+    return bytes([4 | width]) + len(values).to_bytes(1 << width, "little") + values.tobytes()
 
 
 def _encode_unmasked(rows: Examples) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ import pyarrow.parquet
 from albert_data.convert.card import Features, make_card
 from albert_data.convert.writers import ConvertTask, ShardFolder, SplitFiles, Writer, WrittenFile, make_entry, new_file
 from albert_data.data import Examples
+from albert_data.shards.packing import ROW_STARTS, PackedExamples
 from albert_data.shards.rows import mark_segment_b, restore_ids
 from albert_data.shards.schema import SOURCE, shard_schema, to_record_batch
 
@@ -41,13 +42,17 @@ class ParquetWriter(Writer):
     def __init__(self, source: ShardFolder, metadata: Mapping[str, Any], *, unmasked: bool = False) -> None:
         """unmasked: write the original ids, in the columns that transformers' collators read."""
         manifest = source.manifest
-        self._manifest, self._metadata, self._unmasked = manifest, metadata, unmasked
+        self._manifest, self._metadata, self._is_plain = manifest, metadata, not unmasked and source.pack is None
         task = manifest.config.examples.task
         self._shard_schema = shard_schema(
             source.id_dtype, has_source=manifest.sources is not None, has_key_b=task.has_random
         )
         if unmasked:
             self._shard_schema = pyarrow.schema(_UNMASKED + (_SEGMENTS if task.orders else []))
+        if source.pack is not None:
+            kept = [field for field in self._shard_schema if pyarrow.types.is_list(field.type)]
+            columns = {field.name: pyarrow.list_(field.type.value_type) for field in kept}
+            self._shard_schema = pyarrow.schema({**columns, ROW_STARTS: pyarrow.list_(pyarrow.int32())})
         names = {"sop_label": tuple(order.replace(" ", "_") for order in task.orders), SOURCE: manifest.sources}
         labels = {column: found for column, found in names.items() if found}
         self._features: Features = [(field.name, _describe(field, labels)) for field in self._shard_schema]
@@ -80,7 +85,7 @@ class ParquetWriter(Writer):
         return [make_entry(name, num_rows, file, row_bytes)]
 
     def encode(self, rows: Examples) -> pyarrow.RecordBatch:
-        batch = _to_unmasked(rows, self._shard_schema) if self._unmasked else to_record_batch(rows, self._shard_schema)
+        batch = (to_record_batch if self._is_plain else _to_lists)(rows, self._shard_schema)
         columns = [column.cast(field.type) for column, field in zip(batch.columns, self._schema, strict=True)]
         return pyarrow.record_batch(columns, schema=self._schema)
 
@@ -89,17 +94,23 @@ class ParquetWriter(Writer):
         return {CARD_NAME: make_card(self._manifest, self._features, files, self._metadata)}
 
 
-def _to_unmasked(rows: Examples, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
-    """The rows with their original ids, in the columns of `schema`."""
-    offsets, ids = rows.offsets.astype(np.int32), restore_ids(rows)
+def _to_lists(rows: Examples, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+    """Rows without masks, or packs, in the columns of `schema`. Without masked_ids input_ids are the original ids."""
+    is_masked, offsets = "masked_ids" in schema.names, rows.offsets
     values = {
-        "input_ids": ids.astype(np.int32),
-        "attention_mask": np.ones(len(ids), np.int8),
-        "token_type_ids": mark_segment_b(rows).astype(np.int8),
+        "input_ids": (offsets, rows.input_ids if is_masked else restore_ids(rows).astype(np.int32)),
+        "attention_mask": (offsets, np.ones(len(rows.input_ids), np.int8)),
+        "token_type_ids": (offsets, mark_segment_b(rows).astype(np.int8)),
+        "masked_positions": (rows.mask_offsets, rows.masked_positions),
+        "masked_ids": (rows.mask_offsets, rows.masked_ids),
     }
+    if isinstance(rows, PackedExamples):
+        values[ROW_STARTS] = (rows.row_offsets, rows.row_starts)
     columns = [
-        rows.sop_label if field.name == "sop_label" else pyarrow.ListArray.from_arrays(offsets, values[field.name])
-        for field in schema
+        rows.sop_label
+        if name == "sop_label"
+        else pyarrow.ListArray.from_arrays(values[name][0].astype(np.int32), values[name][1])
+        for name in schema.names
     ]
     return pyarrow.record_batch(columns, schema=schema)
 

@@ -17,6 +17,7 @@ import xxhash
 from albert_data.data import Examples
 from albert_data.files import HashingFile, replace_file
 from albert_data.shards.manifest import Manifest, ShardEntry
+from albert_data.shards.packing import Packs, cut_rows, join_packs, pack_split
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import slice_rows
 
@@ -49,6 +50,7 @@ class WrittenFile:
     num_bytes: int
     hash: str  # HASH of its bytes, in hexadecimal
     row_bytes: int | None = None  # what its rows take as Arrow columns, for formats whose description needs it
+    packs: Mapping[str, int] | None = None  # `Packs.measure` of its shard, in the first file of each
 
     def to_values(self) -> dict[str, Any]:
         """For JSON."""
@@ -60,10 +62,11 @@ SplitFiles = Mapping[str, list[WrittenFile]]
 
 @dataclass(frozen=True)
 class ShardFolder:
-    """A finished shard folder, whose rows are converted."""
+    """A finished shard folder, whose rows are converted. pack: fill packs of so many tokens, which take their place."""
 
     folder: Path
     manifest: Manifest
+    pack: int | None = None
 
     @property
     def id_dtype(self) -> type[Any]:
@@ -72,20 +75,42 @@ class ShardFolder:
 
     def count_rows(self, num_bytes: int) -> int:
         """How many rows of the greatest length may be held at once."""
-        row_bytes = 64 + self.manifest.config.examples.max_seq_len * (2 * np.dtype(self.id_dtype).itemsize + 2)
-        return max(1, num_bytes // row_bytes)
+        longest = self.pack or self.manifest.config.examples.max_seq_len
+        return max(1, num_bytes // (64 + longest * (2 * np.dtype(self.id_dtype).itemsize + 2)))
 
-    def read(self, task: ConvertTask, max_rows: int) -> Iterator[Examples]:
-        """Yield the rows of one shard in order, at most `max_rows` at once. Raises ShardError as `open_shards` does."""
+    def plan(self, task: ConvertTask) -> Packs | None:
+        """The packs of a shard, None without packs."""
+        return None if self.pack is None else pack_split(self._open(task), self.pack)
+
+    def read(self, task: ConvertTask, max_rows: int, packs: Packs | None = None) -> Iterator[Examples]:
+        """Yield the rows of one shard in order, or its packs, at most `max_rows` at once.
+
+        packs: what `plan` returned, if it was called. Raises ShardError as `open_shards` does.
+        """
+        shards, packs = self._open(task), packs or self.plan(task)
+        if packs is not None:
+            num_packs, step = len(packs.offsets) - 1, max(1, max_rows // 8)  # to cut rows takes memory
+            for first in range(0, num_packs, step):
+                some = packs.take(np.arange(first, min(first + step, num_packs)))
+                rows = self._widen(shards.rows(some.rows))
+                yield join_packs(cut_rows(rows, some.begins, some.ends), some.offsets)
+            return
+        for batch in map(self._widen, shards.batches()):
+            for begin in range(0, len(batch), max_rows):
+                yield slice_rows(batch, begin, min(begin + max_rows, len(batch)))
+
+    def _open(self, task: ConvertTask) -> Shards:
         alone = {task.split: dataclasses.replace(self.manifest.splits[task.split], shards=(task.shard,))}
         shards = Shards(self.folder, task.split, dataclasses.replace(self.manifest, splits=alone))
         shards.folder = self.folder / task.shard.file  # its messages number the rows of this file
-        for batch in shards.batches():
-            if batch.input_ids.dtype != self.id_dtype:  # by another writer; the ids are below vocab_size, so they fit
-                ids = {name: getattr(batch, name).astype(self.id_dtype) for name in ("input_ids", "masked_ids")}
-                batch = dataclasses.replace(batch, **ids)
-            for begin in range(0, len(batch), max_rows):
-                yield slice_rows(batch, begin, min(begin + max_rows, len(batch)))
+        return shards
+
+    def _widen(self, rows: Examples) -> Examples:
+        if rows.input_ids.dtype == self.id_dtype:
+            return rows
+        # Shards by another writer. The ids are below vocab_size, so they fit.
+        ids = {name: getattr(rows, name).astype(self.id_dtype) for name in ("input_ids", "masked_ids")}
+        return dataclasses.replace(rows, **ids)
 
 
 class Writer(ABC):

@@ -27,7 +27,7 @@ from albert_data.interop.huggingface import NUM_LABELS
 from albert_data.interop.masked_lm import count_positions
 from albert_data.interop.packed_inputs import POSITIONS, PackedInputs
 from albert_data.shards.manifest import Manifest
-from albert_data.shards.packing import Packs, check_pack, cut_rows, pack_split
+from albert_data.shards.packing import ROW_STARTS, PackedExamples, Packs, check_pack, cut_rows, join_packs, pack_split
 from albert_data.shards.reader import open_shards, to_row_number
 from albert_data.shards.rows import locate_masks, mark_segment_b
 from albert_data.train.data.remasking import Remasker
@@ -35,7 +35,15 @@ from albert_data.train.data.remasking import Remasker
 IGNORED = -100  # the label that the losses of transformers, and torch's cross entropy, leave out
 LEN_MULTIPLE = 8  # tensor cores need sizes that are multiples of 8
 _IDS, _TYPES, _VALID, _LABELS = "input_ids", "token_type_ids", "attention_mask", "labels"
-_CONVERTED = {_IDS, _TYPES, "segment_a_len", "sop_label", "masked_positions", "masked_ids"}  # columns of Parquet
+_CONVERTED = {
+    _IDS,
+    _TYPES,
+    ROW_STARTS,
+    "segment_a_len",
+    "sop_label",
+    "masked_positions",
+    "masked_ids",
+}  # columns of Parquet
 _SENTENCE_LABELS = ("sentence_order_label", "next_sentence_label")  # of ALBERT; of BERT and models like it
 Row = dict[str, Tensor]
 
@@ -170,23 +178,21 @@ class ShardDataset(Dataset[Row]):
             mask_prob = self._mask_probs[min(epoch, len(self._mask_probs) - 1)] if self._mask_probs else None
             examples = self._remask(examples, numbers, epoch, mask_prob)
         if packs is not None:
-            examples = cut_rows(examples, packs.begins, packs.ends)
-        lengths = np.diff(examples.offsets)
+            examples = join_packs(cut_rows(examples, packs.begins, packs.ends), packs.offsets)
         flat = {_IDS: examples.input_ids.astype(np.int64), _LABELS: np.full(len(examples.input_ids), IGNORED, np.int64)}
         flat[_LABELS][locate_masks(examples)] = examples.masked_ids
         if self._inputs.has_types:
             flat[_TYPES] = mark_segment_b(examples).astype(np.int64)
         if packs is not None:
-            first = np.repeat(examples.offsets[:-1] - self._packed.first_position, lengths)
-            flat[POSITIONS] = np.arange(len(examples.input_ids)) - first
-        bounds = examples.offsets if packs is None else examples.offsets[packs.offsets]
+            begins = np.cumsum(packs.lengths) - packs.lengths - self._packed.first_position
+            flat[POSITIONS] = np.arange(len(examples.input_ids)) - np.repeat(begins, packs.lengths)
+        lengths = np.diff(examples.offsets).tolist()
         columns: dict[str, Sequence[Tensor]] = {
-            name: torch.split(torch.from_numpy(values), np.diff(bounds).tolist()) for name, values in flat.items()
+            name: torch.split(torch.from_numpy(values), lengths) for name, values in flat.items()
         }
-        if packs is not None:
-            counts = np.diff(packs.offsets)
-            starts = (examples.offsets[:-1] - np.repeat(bounds[:-1], counts)).astype(np.int32)
-            columns["row_starts"] = torch.split(torch.from_numpy(starts), counts.tolist())
+        if isinstance(examples, PackedExamples):
+            counts = np.diff(examples.row_offsets).tolist()
+            columns[ROW_STARTS] = torch.split(torch.from_numpy(examples.row_starts), counts)
         if self._inputs.sentence_label is not None:
             labels = np.where(examples.sop_label < 0, IGNORED, examples.sop_label).astype(np.int64)
             columns[self._inputs.sentence_label] = torch.from_numpy(labels).unbind()
@@ -223,11 +229,17 @@ class ShardDataset(Dataset[Row]):
         return batch
 
     def _adapt(self, row: Mapping[str, Any]) -> Row:
-        """A converted row, of tensors or lists, as this data set returns it."""
+        """A converted row or pack, of tensors or lists, as this data set returns it."""
+        if (ROW_STARTS in row) != (self._packs is not None):
+            raise ConfigError("rows of `convert --pack`, and no others, are collated by ShardDataset(..., pack=)")
         row = {name: torch.as_tensor(row[name]).long() for name in _CONVERTED & row.keys()}
         found, length = {_IDS: row[_IDS]}, len(row[_IDS])
         if "masked_ids" in row:
             found[_LABELS] = torch.full((length,), IGNORED).scatter(0, row["masked_positions"], row["masked_ids"])
+        if ROW_STARTS in row:
+            counts = torch.diff(row[ROW_STARTS], append=torch.tensor([length]))
+            begins = torch.repeat_interleave(row[ROW_STARTS], counts)
+            return {**found, POSITIONS: torch.arange(length) - begins + self._packed.first_position}
         if self._inputs.has_types:
             has_types = _TYPES in row
             found[_TYPES] = row[_TYPES] if has_types else (torch.arange(length) >= row["segment_a_len"] + 2).long()

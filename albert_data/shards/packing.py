@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.words import find_word_starts
 
+ROW_STARTS = "row_starts"  # the column of converted packs
 WINDOW_PACKS = 1024
 MAX_PACK_LEN = 1 << 16  # masked_positions of a pack are uint16
 FILL = 0.992  # of all packs of a window but one, so that all of them are 99 % full
@@ -66,6 +68,29 @@ class Packs(NamedTuple):
         parts = np.repeat(self.offsets[numbers] - offsets[:-1], counts) + np.arange(offsets[-1])
         return Packs(self.rows[parts], self.begins[parts], self.ends[parts], offsets, len(numbers))
 
+    def measure(self) -> dict[str, int]:
+        """Sums over the packs, for reports; num_parts: rows and parts of rows."""
+        parts_of_row = np.unique(self.rows, return_counts=True)[1]
+        return {
+            "num_tokens": int(self.lengths.sum()),
+            "num_uncut_packs": self.num_uncut,
+            "num_parts": len(self.rows),
+            "num_rows": len(parts_of_row),
+            "num_cut_rows": int(np.count_nonzero(parts_of_row > 1)),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedExamples(Examples):
+    """Packs in place of rows: positions count from the start of the pack, and the key is that of the first row.
+
+    row_starts: int32, where rows begin in their pack
+    row_offsets: int64 [packs + 1], in row_starts
+    """
+
+    row_starts: np.ndarray
+    row_offsets: np.ndarray
+
 
 def check_pack(pack_len: int, manifest: Manifest, folder: object) -> None:
     """Raise ConfigError unless the rows of a folder may be packed, and each fits into a pack."""
@@ -92,7 +117,7 @@ def pack_split(shards: Shards, pack_len: int) -> Packs:
     edges = [len(lengths) * i // num_windows for i in range(num_windows + 1)]
     windows = [
         pack_rows(np.arange(begin, end), lengths[begin:end], pack_len, find_words=finder)
-        for begin, end in zip(edges, edges[1:], strict=False)
+        for begin, end in pairwise(edges)
     ]
     rows, begins, ends = (np.concatenate([packs[column] for packs in windows]) for column in range(3))
     counts = np.concatenate([np.diff(packs.offsets) for packs in windows])
@@ -122,7 +147,7 @@ def pack_rows(
     offsets = np.append(0, np.cumsum(np.bincount(numbers)))
     packs = Packs(rows[order], np.ones(len(rows), np.int64), ends, offsets, len(offsets) - 1)
     room = pack_len - np.bincount(numbers, lengths)
-    if find_words is None or room.sum() - room.max(initial=0) <= (1 - FILL) * pack_len * (len(room) - 1):
+    if find_words is None or len(room) < 2 or room.sum() - room.max() <= (1 - FILL) * pack_len * (len(room) - 1):
         return packs
     return _Filling(packs, pack_len, most, find_words).fill()
 
@@ -166,39 +191,40 @@ class _Filling:
         self._pack_len, self._max_rows, self._find_words = pack_len, max_rows, find_words
         self._least = max(_LEAST_TOKENS, pack_len // _LEAST_SHARE) - 2  # tokens of text in a part
         parts: list[Part] = list(zip(*(column.tolist() for column in packs[:3]), strict=True))
-        self._packs = [parts[begin:end] for begin, end in zip(packs.offsets, packs.offsets[1:], strict=False)]
-        rooms = [pack_len - sum(map(_measure, pack)) for pack in self._packs]
-        self._rooms = sorted((room, number) for number, room in enumerate(rooms))  # the least room first
-        self._num_packs, self._room = len(rooms), sum(rooms)
-        is_short = (pack_len * len(rooms) - self._room) * _SHORT_ROWS < pack_len * len(parts)
+        self._packs = [parts[begin:end] for begin, end in pairwise(packs.offsets)]
+        self._rooms: list[tuple[int, int]] = []  # of packs that may take a part, with their numbers; least room first
+        self._may_have = (1 - FILL) * pack_len
+        self._excess = 0.0  # the room of all packs, without what they may have
+        for number in range(len(self._packs)):
+            self._open(number)
+        is_short = packs.lengths.mean() < pack_len / _SHORT_ROWS
         self._cuts_left = len(parts) // _ROWS_PER_CUT if is_short else len(parts)
         self._cut = set[int]()  # the numbers of rows that are cut
 
     def fill(self) -> Packs:
         """Return the packs; the one with the most room comes last."""
         num_uncut, kept = len(self._packs), set[int]()  # kept: packs that were taken apart in vain, or in part
-        while self._cuts_left and self._is_open() and len(kept) < _MOST_KEPT:
+        while self._cuts_left and len(kept) < _MOST_KEPT:
             at = next((at for at in reversed(range(len(self._rooms))) if self._rooms[at][1] not in kept), None)
-            if at is None:
+            if at is None or self._excess <= self._rooms[-1][0] - self._may_have:
                 break
             room, donor = self._rooms.pop(at)
-            self._num_packs, self._room = self._num_packs - 1, self._room - room
+            self._excess -= room - self._may_have
             parts = sorted(self._packs[donor], key=_measure, reverse=True)
             self._packs[donor] = [left for part in parts if (left := self._place(*part)) is not None]
             if self._packs[donor]:
-                room = self._pack_len - sum(map(_measure, self._packs[donor]))
-                self._num_packs, self._room = self._num_packs + 1, self._room + room
-                insort(self._rooms, (room, donor))
                 kept.add(donor)
+                self._open(donor)
         packs = [pack for pack in self._packs if pack]
         packs.append(packs.pop(min(range(len(packs)), key=lambda i: sum(map(_measure, packs[i])))))
         rows, begins, ends = np.array([part for pack in packs for part in pack], np.int64).reshape(-1, 3).T
         return Packs(rows, begins, ends, np.cumsum([0, *map(len, packs)]), num_uncut)
 
-    def _is_open(self) -> bool:
-        """Whether all packs together, without the emptiest, have more room than they may."""
-        room = self._room - (self._rooms[-1][0] if self._rooms else 0)
-        return room > (1 - FILL) * self._pack_len * (self._num_packs - 1)
+    def _open(self, number: int) -> None:
+        """Let a pack take parts."""
+        room = self._pack_len - sum(map(_measure, self._packs[number]))
+        self._excess += room - self._may_have
+        insort(self._rooms, (room, number))
 
     def _place(self, row: int, begin: int, end: int) -> Part | None:
         """Put a part of a row into packs, in one piece or cut. Returns what there is no room for."""
@@ -224,7 +250,7 @@ class _Filling:
     def _put(self, at: int, part: Part) -> None:
         room, number = self._rooms.pop(at)
         self._packs[number].append(part)
-        self._room -= _measure(part)
+        self._excess -= _measure(part)
         if len(self._packs[number]) < self._max_rows:
             insort(self._rooms, (room - _measure(part), number))
 
@@ -256,4 +282,22 @@ def cut_rows(rows: Examples, begins: np.ndarray, ends: np.ndarray) -> Examples:
         masked_positions=(rows.masked_positions[is_kept] - (begins[owners] - 1)).astype(np.uint16),
         masked_ids=rows.masked_ids[is_kept],
         mask_offsets=np.append(0, np.cumsum(np.bincount(owners, minlength=len(rows)))),
+    )
+
+
+def join_packs(parts: Examples, row_offsets: np.ndarray) -> PackedExamples:
+    """Packs of whole or cut rows that follow one another. row_offsets: as `Packs.offsets`."""
+    offsets, counts = parts.offsets[row_offsets], np.diff(row_offsets)
+    starts = parts.offsets[:-1] - np.repeat(offsets[:-1], counts)
+    return PackedExamples(
+        input_ids=parts.input_ids,
+        offsets=offsets,
+        segment_a_len=(np.diff(offsets) - 2).astype(np.int32),
+        sop_label=parts.sop_label[row_offsets[:-1]],
+        document_keys=parts.document_keys[row_offsets[:-1]],
+        masked_positions=(parts.masked_positions + np.repeat(starts, np.diff(parts.mask_offsets))).astype(np.uint16),
+        masked_ids=parts.masked_ids,
+        mask_offsets=parts.mask_offsets[row_offsets],
+        row_starts=starts.astype(np.int32),
+        row_offsets=row_offsets,
     )

@@ -8,8 +8,10 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 import torch
+from convert_fixtures import convert
 from inspect_fixtures import SMALL, draw_sentences, make_examples, write_folder, write_sentences
 from torch.utils.data import DataLoader
 
@@ -162,6 +164,24 @@ def test_the_loss_of_a_row_has_no_gradient_by_the_tokens_of_another(folder, kind
             assert (reached[line, begin:end] > 0).all()
             reached[line, begin:end] = 0
             assert not reached.any(), "exactly 0 everywhere else"
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "flash_attention_2"])
+@pytest.mark.parametrize("unmasked", [False, True])
+def test_converted_packs_go_through_the_same_collator(folder, tmp_path, monkeypatch, attention, unmasked):
+    convert(folder, tmp_path / "out", "parquet", pack=PACK, unmasked=unmasked)
+    model = make_model("Roberta")
+    monkeypatch.setattr(model.config, "_attn_implementation_internal", attention)
+    rows = ShardDataset(folder, model, pack=PACK)
+    (path,) = (tmp_path / "out" / "data").glob("train-*")
+    packs = pyarrow.parquet.read_table(path).to_pylist()
+    assert len(packs) == len(rows)
+    found, wanted = rows.collate(packs[2:5]), rows.collate(rows.__getitems__([2, 3, 4]))
+    assert found.keys() == wanted.keys() - ({"labels"} if unmasked else set())
+    for name in found.keys() - ({"input_ids"} if unmasked else set()):
+        assert torch.equal(torch.as_tensor(found[name]), torch.as_tensor(wanted[name]))
+    with pytest.raises(ConfigError, match="are collated by ShardDataset"):
+        ShardDataset(folder).collate(packs[:2])
 
 
 def test_a_trainer_learns_from_packs(folder, tmp_path):

@@ -113,8 +113,8 @@ class RowReader:
         is_new = epoch > 0 or mask_prob is not None
         if self._remask is not None and is_new and len(rows):  # a rank may get no row of a short batch
             examples = self._remask(examples, rows, epoch, mask_prob)
-        if row_batch.begins is not None and row_batch.ends is not None:
-            examples = cut_rows(examples, row_batch.begins[begin:end], row_batch.ends[begin:end])
+        if row_batch.parts is not None:
+            examples = cut_rows(examples, *row_batch.parts[:, begin:end])
         size, last = shape.num_rows, len(offsets) - 1
         parts = [offsets[np.minimum(np.arange(size + 1) + i * size, last)] for i in range(num_batches)]
         return [
@@ -162,8 +162,7 @@ class ShardLoader:
     rank, num_ranks: this process reads its share of each batch; all shares of a batch have the same shapes.
     remask: whether to draw new masks from the second epoch on.
     packed: batches are packs of rows without padding, of one shape (see Batch), for kernels that know where rows begin.
-    A pack holds up to eight of the longest rows. Without a sentence task rows may be cut to fill it: see
-    shards/packing.py.
+    A pack holds up to eight of the longest rows. Without a sentence task rows may be cut (shards/packing.py).
 
     A loader can be pickled and copied if its shards can; a copy continues at the same position, independently.
     """
@@ -249,8 +248,8 @@ class ShardLoader:
         for row_batch, _, _ in islice(self.order.batches_from(Position(0, 0, 0)), most):
             num_batches, num_rows = self._split(row_batch.row_len)
             lengths = self._shards.lengths[row_batch.rows]
-            if row_batch.begins is not None and row_batch.ends is not None:
-                lengths = row_batch.ends - row_batch.begins + 2
+            if row_batch.parts is not None:
+                lengths = row_batch.parts[1] - row_batch.parts[0] + 2
             num_tokens += int(lengths.sum())
             num_cells += self._num_ranks * num_batches * num_rows * row_batch.row_len
         return 1 - num_tokens / num_cells

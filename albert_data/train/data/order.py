@@ -64,14 +64,13 @@ class RowBatch(NamedTuple):
     rows: int64 [rows], their numbers in the split.
     row_len: the length that they are padded to, or of a pack.
     offsets: int64 [packs + 1]; pack i holds rows[offsets[i] : offsets[i + 1]]. A row that is not packed is a pack.
-    begins, ends: int64 [rows], which part of a row it is, as in shards/packing.py; None for whole rows.
+    parts: int64 [2, rows], begins and ends of parts of rows, as in shards/packing.py; None for whole rows.
     """
 
     rows: np.ndarray
     row_len: int
     offsets: np.ndarray
-    begins: np.ndarray | None = None
-    ends: np.ndarray | None = None
+    parts: np.ndarray | None = None
 
 
 class Pack(NamedTuple):
@@ -145,12 +144,13 @@ def pack_batches(
     """
     packs = pack_rows(rows, lengths, pack.pack_len, max_rows=pack.max_rows, find_words=find_words)
     size = rows_per_batch(pack.pack_len, batch_tokens)
-    batches, is_whole = [], len(packs.rows) == len(rows)
+    parts = None if len(packs.rows) == len(rows) else np.array([packs.begins, packs.ends])
+    batches = []
     for first in range(0, len(packs.offsets) - 1, size):
         offsets = packs.offsets[first : first + size + 1]
-        part = slice(offsets[0], offsets[-1])
-        begins, ends = (None, None) if is_whole else (packs.begins[part], packs.ends[part])
-        batches.append(RowBatch(packs.rows[part], pack.pack_len, offsets - offsets[0], begins, ends))
+        own = slice(offsets[0], offsets[-1])
+        found = None if parts is None else parts[:, own]
+        batches.append(RowBatch(packs.rows[own], pack.pack_len, offsets - offsets[0], found))
     return batches
 
 
