@@ -1,8 +1,8 @@
 """Fills packs, lines of a fixed number of tokens, with finished rows; where rows are long, some are cut before a word.
 
 In: the lengths of rows in an order. Out: which rows, or parts of rows, are in which pack; a pure function of the
-lengths and of where words begin. Rows go into packs by best fit, a window of rows at a time. Then, while the packs are
-less than FILL full, the emptiest one is taken apart, and its rows fill the room of the others: whole where they fit,
+lengths and of where words begin. Rows go into packs by best fit, a window of rows at a time. If the packs are less than
+FILL full, the emptiest ones are taken apart, and their rows fill the room of the others: whole where they fit,
 otherwise cut, the largest room first. A part has a [CLS] and a [SEP] of its own, and the masks of its tokens.
 Of a window whose rows are on average shorter than a quarter of a pack, at most one row in twenty is cut: there best fit
 alone leaves little room. Rows with a sentence task are never cut.
@@ -34,7 +34,6 @@ MAX_PACK_LEN = 1 << 16  # masked_positions of a pack are uint16
 FILL = 0.992  # of all packs of a window but one, so that all of them are 99 % full
 _SHORT_ROWS, _ROWS_PER_CUT = 4, 20
 _LEAST_TOKENS, _LEAST_SHARE = 8, 128  # of a part: 8 tokens, and a 128th of a pack
-_MOST_KEPT = 64  # packs of rows that can't be cut: more are not tried
 FindWords = Callable[[int], np.ndarray]
 Part = tuple[int, int, int]  # the number of a row, and where the part begins and ends, as in `Packs`
 
@@ -149,7 +148,13 @@ def pack_rows(
     room = pack_len - np.bincount(numbers, lengths)
     if find_words is None or len(room) < 2 or room.sum() - room.max() <= (1 - FILL) * pack_len * (len(room) - 1):
         return packs
-    return _Filling(packs, pack_len, most, find_words).fill()
+    parts: list[Part] = list(zip(*(column.tolist() for column in packs[:3]), strict=True))
+    is_short = lengths.sum() * _SHORT_ROWS < pack_len * len(parts)
+    most_cuts = len(parts) // _ROWS_PER_CUT if is_short else len(parts)
+    filled = fill_room([parts[begin:end] for begin, end in pairwise(offsets)], pack_len, most, most_cuts, find_words)
+    filled.append(filled.pop(min(range(len(filled)), key=lambda i: sum(map(measure, filled[i])))))
+    numbers, begins, ends = np.array([part for pack in filled for part in pack], np.int64).T
+    return Packs(numbers, begins, ends, np.cumsum([0, *map(len, filled)]), len(offsets) - 1)
 
 
 @kernel
@@ -179,80 +184,65 @@ def best_fit(lengths: np.ndarray, pack_len: int, max_rows: int) -> np.ndarray:
     return packs
 
 
-def _measure(part: Part) -> int:
+def fill_room(
+    packs: list[list[Part]], pack_len: int, max_rows: int, cuts_left: int, find_words: FindWords
+) -> list[list[Part]]:
+    """Take the emptiest packs apart, and fill the others with their rows, until all but one are FILL full.
+
+    cuts_left: how many rows may be cut. Ends where that makes no fewer packs.
+    """
+    used = np.array([sum(map(measure, pack)) for pack in packs])
+    fullest = np.argsort(-used, kind="stable").tolist()
+    num_kept = int(used.sum() / (FILL * pack_len))
+    if num_kept == 0 or used.sum() - used.min() >= FILL * pack_len * (len(packs) - 1):
+        return packs
+    kept = [packs[i].copy() for i in sorted(fullest[:num_kept])]
+    taken = [part for i in fullest[num_kept:] for part in packs[i]]
+    left, cuts_left = place_rows(taken, kept, pack_len, max_rows, cuts_left, find_words)
+    rest: list[list[Part]] = [[] for _ in left]
+    for part, number in zip(left, best_fit(np.array([*map(measure, left)], np.int64), pack_len, max_rows), strict=True):
+        rest[number].append(part)
+    found = kept + [pack for pack in rest if pack]
+    if len(found) >= len(packs):
+        return packs
+    return fill_room(found, pack_len, max_rows, cuts_left, find_words)
+
+
+def place_rows(
+    rows: list[Part], packs: list[list[Part]], pack_len: int, max_rows: int, cuts_left: int, find_words: FindWords
+) -> tuple[list[Part], int]:
+    """Add rows to packs, the longest first, whole or cut. Returns what finds no room, and how many cuts are left."""
+    least = max(_LEAST_TOKENS, pack_len // _LEAST_SHARE) - 2  # tokens of text in a part
+    rooms = [(pack_len - sum(map(measure, pack)), i) for i, pack in enumerate(packs) if len(pack) < max_rows]
+    rooms.sort()  # the least room first
+    left: list[Part] = []
+    for row, begin, end in sorted(rows, key=measure, reverse=True):
+        words: np.ndarray | None = None
+        while True:
+            at, stop = bisect_left(rooms, (end - begin + 2, 0)), end
+            if at == len(rooms):  # it fits nowhere, so a part of it goes where most room is
+                at, stop = -1, 0
+                if rooms and (begin > 1 or cuts_left):
+                    words = find_words(row) if words is None else words
+                    latest = min(begin + rooms[-1][0] - 2, end - least)
+                    stop = max(words[: np.searchsorted(words, latest, side="right")][-1:].tolist(), default=0)
+                if stop < begin + least:
+                    left.append((row, begin, end))
+                    break
+                cuts_left -= begin == 1
+            room, pack = rooms.pop(at)
+            packs[pack].append((row, begin, stop))
+            if len(packs[pack]) < max_rows:
+                insort(rooms, (room - (stop - begin + 2), pack))
+            if stop == end:
+                break
+            begin = stop
+    return left, cuts_left
+
+
+def measure(part: Part) -> int:
     """The tokens of a part."""
     return part[2] - part[1] + 2
-
-
-class _Filling:
-    """Packs of a window, while the emptiest ones are taken apart to fill the others."""
-
-    def __init__(self, packs: Packs, pack_len: int, max_rows: int, find_words: FindWords) -> None:
-        self._pack_len, self._max_rows, self._find_words = pack_len, max_rows, find_words
-        self._least = max(_LEAST_TOKENS, pack_len // _LEAST_SHARE) - 2  # tokens of text in a part
-        parts: list[Part] = list(zip(*(column.tolist() for column in packs[:3]), strict=True))
-        self._packs = [parts[begin:end] for begin, end in pairwise(packs.offsets)]
-        self._rooms: list[tuple[int, int]] = []  # of packs that may take a part, with their numbers; least room first
-        self._may_have = (1 - FILL) * pack_len
-        self._excess = 0.0  # the room of all packs, without what they may have
-        for number in range(len(self._packs)):
-            self._open(number)
-        is_short = packs.lengths.mean() < pack_len / _SHORT_ROWS
-        self._cuts_left = len(parts) // _ROWS_PER_CUT if is_short else len(parts)
-        self._cut = set[int]()  # the numbers of rows that are cut
-
-    def fill(self) -> Packs:
-        """Return the packs; the one with the most room comes last."""
-        num_uncut, kept = len(self._packs), set[int]()  # kept: packs that were taken apart in vain, or in part
-        while self._cuts_left and len(kept) < _MOST_KEPT:
-            at = next((at for at in reversed(range(len(self._rooms))) if self._rooms[at][1] not in kept), None)
-            if at is None or self._excess <= self._rooms[-1][0] - self._may_have:
-                break
-            room, donor = self._rooms.pop(at)
-            self._excess -= room - self._may_have
-            parts = sorted(self._packs[donor], key=_measure, reverse=True)
-            self._packs[donor] = [left for part in parts if (left := self._place(*part)) is not None]
-            if self._packs[donor]:
-                kept.add(donor)
-                self._open(donor)
-        packs = [pack for pack in self._packs if pack]
-        packs.append(packs.pop(min(range(len(packs)), key=lambda i: sum(map(_measure, packs[i])))))
-        rows, begins, ends = np.array([part for pack in packs for part in pack], np.int64).reshape(-1, 3).T
-        return Packs(rows, begins, ends, np.cumsum([0, *map(len, packs)]), num_uncut)
-
-    def _open(self, number: int) -> None:
-        """Let a pack take parts."""
-        room = self._pack_len - sum(map(_measure, self._packs[number]))
-        self._excess += room - self._may_have
-        insort(self._rooms, (room, number))
-
-    def _place(self, row: int, begin: int, end: int) -> Part | None:
-        """Put a part of a row into packs, in one piece or cut. Returns what there is no room for."""
-        words: np.ndarray | None = None
-        while self._rooms:
-            at = bisect_left(self._rooms, (end - begin + 2, 0))
-            if at < len(self._rooms):
-                self._put(at, (row, begin, end))
-                return None
-            if row not in self._cut and not self._cuts_left:
-                break
-            words = self._find_words(row) if words is None else words
-            latest = min(begin + self._rooms[-1][0] - 2, end - self._least)  # that the next part may begin
-            found = words[: np.searchsorted(words, latest, side="right")][-1:].tolist()
-            if not found or found[0] < begin + self._least:
-                break
-            self._cuts_left -= row not in self._cut
-            self._cut.add(row)
-            self._put(-1, (row, begin, found[0]))
-            begin = found[0]
-        return row, begin, end
-
-    def _put(self, at: int, part: Part) -> None:
-        room, number = self._rooms.pop(at)
-        self._packs[number].append(part)
-        self._excess -= _measure(part)
-        if len(self._packs[number]) < self._max_rows:
-            insort(self._rooms, (room - _measure(part), number))
 
 
 def find_words(shards: Shards, row: int) -> np.ndarray:

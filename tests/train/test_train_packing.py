@@ -318,7 +318,7 @@ def test_packs_of_cut_rows_are_nearly_full_though_words_have_three_tokens(cut_ro
     monkeypatch.setattr(order, "WINDOW_BATCHES", 1000)
     loader = ShardLoader(cut_rows, batch_tokens=64, seed=5, packed=True)
     tokens = [batch.num_tokens for batch in loader]
-    assert sum(sorted(tokens)[1:]) >= 0.97 * 64 * (len(tokens) - 1)
+    assert sum(sorted(tokens)[1:]) >= 0.95 * 64 * (len(tokens) - 1)
     whole = BatchOrder(cut_rows.lengths, batch_tokens=64, seed=5, packed=True).window(0, 0)
     assert sum(cut_rows.lengths) < 0.75 * 64 * len(whole)
 
