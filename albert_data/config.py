@@ -287,6 +287,7 @@ class BuildConfig:
     compression: of the shards. Only uncompressed shards can be mapped into memory.
     keep_duplicates: keep all of several equal documents. By default one is kept.
     drop_near_duplicates: of documents whose `similarity` is at least that (0.5 to 1), keep one; see dedup/.
+    alpha, max_passes: of languages that records or inputs name, the shares by size; None for the text as it is.
     """
 
     text: TextConfig = TextConfig()
@@ -297,10 +298,16 @@ class BuildConfig:
     keep_duplicates: bool = False
     drop_near_duplicates: bool = False
     similarity: float = 0.8
+    alpha: float | None = None
+    max_passes: float = 4.0
 
     def __post_init__(self) -> None:
         check_range("validation_fraction", self.validation_fraction, 0.0, 0.5)
         check_range("similarity", self.similarity, 0.5, 1.0)
+        if self.alpha is not None:
+            check_range("alpha", self.alpha, 0.0, 1.0)
+        elif self.max_passes != BuildConfig.max_passes:
+            raise ConfigError(f"max_passes is {self.max_passes:g}, which limits what alpha gives; give both")
         if self.text.group_field is not None and self.keep_duplicates:
             raise ConfigError("group_field puts all copies of a document into one group, so leave out keep_duplicates")
         if self.similarity != BuildConfig.similarity and not self.drop_near_duplicates:

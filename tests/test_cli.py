@@ -348,13 +348,18 @@ def test_build_writes_a_folder_and_says_what_is_in_it(here: Path, capsys: pytest
 @pytest.mark.parametrize(
     "duplicates",
     [
-        {"keep_duplicates": True, "drop_near_duplicates": False, "similarity": 0.8, "group_field": None, "where": None},
+        {
+            **{"keep_duplicates": True, "drop_near_duplicates": False, "similarity": 0.8, "group_field": None},
+            **{"where": None, "alpha": None, "max_passes": 4.0},
+        },
         {
             "keep_duplicates": False,
             "drop_near_duplicates": True,
             "similarity": 0.75,
             "group_field": "book",
             "where": "book == 1",
+            "alpha": 0.5,
+            "max_passes": 7.0,
         },
     ],
     ids=["copies kept", "similar dropped"],

@@ -187,7 +187,7 @@ def test_the_shares_are_said_before_rows_are_made(tokenizer: Tokenizer, tmp_path
     report = build_shards(inputs, tmp_path / "out", tokenizer, config, fixtures.InlineEngine(), progress)
     mixture, said = report.manifest.mixture or (), progress.said
     total = sum(one.num_used_tokens for one in mixture)
-    at = said.index(f"by alpha the mixture gives {total:,} tokens of text:")
+    at = said.index(f"by alpha the sources give {total:,} tokens of text:")
     first = mixture[0]
     share = f"{100 * first.num_used_tokens / total:.2f} %"
     assert said[at + 1] == f"  source 0: {share}, {first.passes:.3g} passes over {first.num_tokens:,} tokens"

@@ -70,6 +70,17 @@ from albert_data.pair_tasks import PAIR_TASKS
 @setting(ExampleConfig, "--dupe-factor", "Number of passes over the corpus, each with different pairs and masks.")
 @setting(
     BuildConfig,
+    "--alpha",
+    "Share of each language by its size to this power, 0 to 1; records or inputs name the languages.  [default: none; "
+    "all text is used alike]",
+    type=float,
+    metavar="A",
+)
+@setting(
+    BuildConfig, "--max-passes", "Maximum number of passes over a language with --alpha, for each of --dupe-factor."
+)
+@setting(
+    BuildConfig,
     "--validation-fraction",
     "Share of the documents to keep for validation. Small corpora give up to 30, at most a tenth; 0 gives none.",
 )

@@ -27,7 +27,9 @@ _WIDTH = 80  # columns of the list of settings
 # How None is shown; for all other settings, auto.
 _UNSET = {
     "encoding": "UTF-8",
-    **dict.fromkeys(("language_field", "group_field", "word_separator", "drop_repeated_lines", "where"), "none"),
+    **dict.fromkeys(
+        ("language_field", "group_field", "word_separator", "drop_repeated_lines", "where", "alpha"), "none"
+    ),
 }
 
 
@@ -145,7 +147,7 @@ def describe_build(report: BuildReport, out: Path) -> str:
     for name, split in splits.items():
         shards = count_of(len(split.shards), "shard")
         lines.append(f"{name:<10} {count_of(split.num_rows, 'row')}, {count_of(split.num_tokens, 'token')}, {shards}")
-    for number, one in enumerate(manifest.mixture or ()):
+    for number, one in enumerate(manifest.mixture or () if manifest.plan.mixture else ()):
         used = f"{one.num_used_documents:,} of {count_of(one.num_documents, 'document')}"
         tokens = count_of(one.num_used_tokens, "token")
         lines.append(f"{'' if number else 'sources':<10} {one.name}: {one.passes:.3g} passes, {used}, {tokens} of text")

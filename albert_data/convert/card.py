@@ -58,7 +58,7 @@ _SPECIALS = ("pad", "unk", "cls", "sep", "mask")
 def make_card(manifest: Manifest, features: Features, files: SplitFiles, metadata: Mapping[str, Any]) -> bytes:
     """The bytes of README.md. files: of each split that was converted; metadata: what the user says of the data."""
     examples, tokenizer = manifest.config.examples, manifest.tokenizer
-    origin = "source" if manifest.mixture else "language"
+    origin = "source" if manifest.plan.mixture else "language"
     meanings = {
         **_MEANINGS,
         "source": f"the {origin} of the document",

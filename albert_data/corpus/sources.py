@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from albert_data.config import TextConfig, check_range
+from albert_data.config import BuildConfig, TextConfig, check_range
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import list_names
 from albert_data.errors import ConfigError
@@ -26,7 +26,7 @@ class MixtureSource:
     """Documents that are read alike, and how often they are used.
 
     number: from 0, in the order of the mixture; a document in several sources belongs to the first of them
-    paths: as the mixture names them
+    paths: as the mixture names them; none for a language that records or inputs name
     text: how they are read
     weight: passes over the documents, for each pass of --dupe-factor; 0.5 is one pass over half of them
     tokens: a budget in place of a weight: as large a share of the documents as has about so many tokens of text
@@ -41,11 +41,11 @@ class MixtureSource:
     weight: float | None = None
     tokens: int | None = None
     alpha: float | None = None
-    max_passes: float = 4.0
+    max_passes: float = BuildConfig.max_passes
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        if self.paths and not _NAME.fullmatch(self.name):
             raise ConfigError(
                 f"name is {self.name!r:.80}; use up to 64 letters, digits, spaces, dots, hyphens and underscores"
             )
@@ -57,6 +57,11 @@ class MixtureSource:
             check_range("weight", self.weight, 0, MAX_PASSES)
         if self.tokens is not None:
             check_range("tokens", self.tokens, 1, _MAX_TOKENS)
+
+    @property
+    def code(self) -> int:
+        """The source code that map tasks list its documents by."""
+        return self.number if self.paths else pack_source(self.name)
 
     def count_limit(self, dupe_factor: int) -> int:
         """How often documents are used, as a limit: pass p uses those with p * ONE_PASS + choice key < limit.

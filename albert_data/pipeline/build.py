@@ -22,7 +22,7 @@ from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.card import check_license
 from albert_data.pipeline.exchanging import Exchange, describe_shortages
 from albert_data.pipeline.identity import check_encoding, check_finished, check_size, choose_fraction, make_plan
-from albert_data.pipeline.mixed_sources import check_passes, list_sources
+from albert_data.pipeline.mixed_sources import check_alpha, check_passes, list_sources
 from albert_data.pipeline.ownership import read_our_manifest
 from albert_data.pipeline.publish import finish_manifest, make_manifest, publish, publish_license
 from albert_data.pipeline.shard_plan import describe_validation
@@ -148,7 +148,16 @@ def build_shards(
     plan = make_plan(inputs, tokenizer, config, vocab)
     check_size(plan)
     work = BuildFolder(out)
-    made = Build(work=work, inputs=inputs, plan=plan, config=config, vocab=vocab, engine=engine, progress=progress)
+    made = Build(
+        work=work,
+        inputs=inputs,
+        plan=plan,
+        config=config,
+        vocab=vocab,
+        engine=engine,
+        progress=progress,
+        sources=list_sources(inputs),
+    )
     if not overwrite and (finished := _find_finished(out, plan)) and license in (None, finished.manifest.license):
         work.sweep(plan)
         return finished
@@ -184,6 +193,7 @@ def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig
         raise ConfigError("--validation names the documents of validation, so leave out --group-field")
     check_rereadable(inputs, config.text)
     check_passes(list_sources(inputs), config)
+    check_alpha(inputs, config)
     if tokenizer is not None and tokenizer.words is not None and not config.examples.masks_words:
         raise ConfigError("a word list is for masks of whole words; leave it out, or mask whole words")
 

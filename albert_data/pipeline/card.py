@@ -152,7 +152,7 @@ def _choose_size(num_rows: int) -> str:
 
 def _list_codes(manifest: Manifest) -> list[str]:
     """The languages whose text is in the rows, as the settings or the records name them."""
-    if manifest.mixture is not None:
+    if manifest.mixture is not None and manifest.plan.mixture is not None:
         found = [one.language for one in manifest.mixture if one.num_used_documents]
     else:
         found = [name for name in manifest.sources or (manifest.config.text.language,) if is_language(name)]
@@ -199,7 +199,7 @@ def _share(part: int, whole: int) -> str:
 
 def _describe_column(manifest: Manifest) -> str:
     sources = manifest.sources or ()
-    kind = "language" if manifest.mixture is None and all(map(is_language, sources)) else "source"
+    kind = "language" if manifest.plan.mixture is None and all(map(is_language, sources)) else "source"
     # Records name sources, so their marks must not be read as Markdown or HTML.
     return _SOURCE.format(kind, ", ".join(map(escape_marks, sources)))
 

@@ -22,7 +22,7 @@ from albert_data.corpus.sources import ONE_PASS, MixtureSource, share_tokens
 from albert_data.dedup.sorted_columns import find_keys, map_u64
 from albert_data.draws import choice_keys, split_keys, threshold
 from albert_data.errors import InputError
-from albert_data.pipeline.document_lists import DocumentList, Limits, read_lists
+from albert_data.pipeline.document_lists import DocumentList, Limits, number_sources, read_lists
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.receipts import TaskReceipt, make_nearest
 from albert_data.pipeline.row_buffer import RowKeys
@@ -182,13 +182,15 @@ class _Counting:
             yield self._own(*listed)
 
     def _own(self, keys: np.ndarray, sources: np.ndarray, tokens: np.ndarray) -> _Listed:
+        sources = number_sources(sources, self._sources)
         order = np.lexsort((tokens, sources, keys))
         keys, sources, tokens = keys[order], sources[order], tokens[order]
         if self._config.keep_duplicates:
             return _Listed(keys, sources, tokens, sources, np.ones(len(keys), bool))
         is_tie = np.zeros(len(keys), bool)
         is_tie[1:] = keys[1:] == keys[:-1]
-        owners = sources[np.maximum.accumulate(np.where(is_tie, 0, np.arange(len(keys))))]
+        firsts = np.maximum.accumulate(np.where(is_tie, 0, np.arange(len(keys))))
+        owners = sources[firsts] if self._config.alpha is None else sources  # a text of two languages belongs to both
         is_copy = is_tie.copy()
         is_copy[1:] &= (sources[1:] == sources[:-1]) & (tokens[1:] == tokens[:-1])
         return _Listed(keys, sources, tokens, owners, (sources == owners) & ~is_copy)
@@ -199,13 +201,11 @@ class _Counting:
         limits = [source.count_limit(dupe_factor) for source in self._sources]
         sharing = [source for source in self._sources if source.alpha is not None and source.limit is None]
         wanted = {source: source.tokens for source in self._sources if source.tokens is not None}
-        counts = {source.number: np.zeros(1 << _BUCKET_BITS, np.int64) for source in (*wanted, *sharing)}
-        for listed in self.read() if counts else ():
-            choices, own = choice_keys(self._seed, listed.keys), listed.is_own & ~self._find_removed(listed.keys)
-            for number, buckets in counts.items():
-                is_here = own & (listed.sources == number)
-                rows = (choices[is_here] >> np.uint64(64 - _BUCKET_BITS)).astype(np.int64)
-                np.add.at(buckets, rows, listed.tokens[is_here].astype(np.int64))
+        counts = np.zeros((len(limits), 1 << _BUCKET_BITS), np.int64)
+        for listed in self.read() if wanted or sharing else ():
+            own = listed.is_own & ~self._find_removed(listed.keys)
+            choices = choice_keys(self._seed, listed.keys[own]) >> np.uint64(64 - _BUCKET_BITS)
+            np.add.at(counts, (listed.sources[own], choices.astype(np.int64)), listed.tokens[own].astype(np.int64))
         wanted |= share_tokens({source: int(counts[source.number].sum()) for source in sharing})
         for source, tokens in wanted.items():
             number = source.number

@@ -1,10 +1,10 @@
 """Lists of documents: those of a mixture, by which reduce learns whose they are, and those that training leaves out.
 
-A map task of a mixture, or of inputs for validation, writes a list beside its sorted runs; where near-duplicates are
-dropped, each task does, because sizes must be counted again without them. The file is uint64
-throughout: the keys of the documents in ascending order, then their tokens of text, in the same order. Copies are
-listed too, and documents that are not used. What training leaves out becomes one file of sorted keys, which reduce maps
-into memory.
+A map task of a mixture, or of inputs for validation, writes a list beside its sorted runs; where languages share the
+text by alpha, or near-duplicates are dropped, each task does, because sizes must be counted without them. The file is
+uint64 throughout: the keys of the documents in ascending order, then their tokens of text and their places, in the same
+order. Copies are listed too, and documents that are not used. What training leaves out becomes one file of sorted keys,
+which reduce maps into memory.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from albert_data.config import ExampleConfig
 from albert_data.corpus.sources import ONE_PASS, MixtureSource
 from albert_data.corpus.tasks import ReadTask
 from albert_data.data import Documents
-from albert_data.dedup.sorted_columns import SortedFile, merge_columns, write_columns, write_u64
+from albert_data.dedup.sorted_columns import SortedFile, find_keys, merge_columns, write_columns, write_u64
 from albert_data.draws import choice_keys
+from albert_data.errors import InputError
 
 RANGE_DOCUMENTS = 1 << 20  # read at once: keys are random, so lists are read by ranges of keys, in bounded memory
 VALIDATION_PLACE = 0
@@ -37,7 +38,7 @@ class DocumentList(NamedTuple):
 
     @property
     def file(self) -> SortedFile:
-        return SortedFile(self.name, 2, self.num_documents)
+        return SortedFile(self.name, 3, self.num_documents)
 
 
 def find_place(task: ReadTask) -> int:
@@ -48,19 +49,24 @@ def find_place(task: ReadTask) -> int:
     return task.source.number if task.source else VALIDATION_PLACE + (not task.is_validation)
 
 
-def list_documents(documents: Documents) -> np.ndarray:
-    """The documents that give rows: uint64, their keys and their tokens of text, [2, num_documents]."""
+def list_documents(documents: Documents, place: int | None) -> np.ndarray:
+    """The documents that give rows: uint64, their keys, tokens of text and places, [3, num_documents].
+
+    place: of all documents, see `find_place`; None where the source code of each is its place.
+    """
     tokens = np.diff(documents.sentence_offsets[documents.document_offsets])
-    has_rows = tokens > 0
-    return np.stack([documents.document_keys[has_rows], tokens[has_rows].astype(np.uint64)])
+    places = documents.source_codes if place is None else np.full(len(tokens), place)
+    assert places is not None, "each document has a source"
+    columns = (documents.document_keys, tokens, places)
+    return np.stack([column.astype(np.uint64) for column in columns])[:, tokens > 0]
 
 
-def list_groups(documents: Documents, place: int) -> np.ndarray:
+def list_groups(documents: Documents, place: int | None) -> np.ndarray:
     """The documents that give rows: uint64, keys, groups, tokens of text and places, [4, num_documents]."""
-    keys, tokens = list_documents(documents)
+    keys, tokens, places = list_documents(documents, place)
     assert documents.groups is not None, "the settings name a field"
     groups = documents.groups[np.diff(documents.sentence_offsets[documents.document_offsets]) > 0]
-    return np.stack([keys, groups, tokens, np.full_like(keys, place)])
+    return np.stack([keys, groups, tokens, places])
 
 
 def write_list(folder: Path, task: str, source: int, parts: Sequence[np.ndarray]) -> DocumentList:
@@ -79,9 +85,8 @@ class Listed(NamedTuple):
 
 def read_lists(folder: Path, lists: Sequence[DocumentList]) -> Iterator[Listed]:
     """The documents of all lists by their keys, a range of these after another."""
-    sources = np.array([item.source for item in lists], np.int64)
-    for keys, tokens, at in merge_columns(folder, [item.file for item in lists], RANGE_DOCUMENTS):
-        yield Listed(keys, sources[at.astype(np.int64)], tokens)
+    for keys, tokens, sources, _ in merge_columns(folder, [item.file for item in lists], RANGE_DOCUMENTS):
+        yield Listed(keys, sources.astype(np.int64), tokens)
 
 
 def write_left_out(folder: Path, lists: Sequence[DocumentList]) -> Path:
@@ -119,21 +124,40 @@ def name_source(documents: Documents, source: MixtureSource) -> Documents:
     return dataclasses.replace(documents, source_codes=numbers)
 
 
-def choose_passes(
-    documents: Documents, source: MixtureSource | None, config: ExampleConfig
-) -> Iterator[tuple[Documents, int]]:
-    """Yield the documents of each pass, and its number: those that the source uses so often.
+def number_documents(documents: Documents, sources: Sequence[MixtureSource]) -> Documents:
+    """The documents with the numbers of their sources as source codes."""
+    assert documents.source_codes is not None, "each has a source"
+    numbers = number_sources(documents.source_codes, sources).astype(np.uint32)
+    return dataclasses.replace(documents, source_codes=numbers)
 
-    source: None for a build without a mixture: there, all documents are used in all passes.
+
+def number_sources(source_codes: np.ndarray, sources: Sequence[MixtureSource]) -> np.ndarray:
+    """The number of the source of each code: int64. Raises InputError for a code that is of none."""
+    codes = np.array([source.code for source in sources])
+    order = np.argsort(codes)
+    is_known, at = find_keys(source_codes, codes[order])
+    if not is_known.all():
+        raise InputError("an input was changed while it was read: a language is new in it; build again by --overwrite")
+    numbers: np.ndarray = order[at]
+    return numbers
+
+
+def choose_passes(
+    documents: Documents, sources: Sequence[MixtureSource], config: ExampleConfig
+) -> Iterator[tuple[Documents, int]]:
+    """Yield the documents of each pass, with the numbers of their sources, and its number.
+
+    sources: with their limits; without any, all documents are used in all passes.
     """
-    if source is None:
+    if not sources or documents.source_codes is None:
         yield from ((documents, number) for number in range(config.dupe_factor))
         return
-    (whole, rest), keys = divmod(source.count_limit(config.dupe_factor), ONE_PASS), documents.document_keys
-    for number in range(whole):
-        yield documents, number
-    if rest and (is_chosen := choice_keys(np.uint64(config.seed), keys) < np.uint64(rest)).any():
-        yield _take_documents(documents, is_chosen), whole
+    limits = Limits.divide([source.count_limit(config.dupe_factor) for source in sources])
+    choices = choice_keys(np.uint64(config.seed), documents.document_keys)
+    passes = limits.count_passes(documents.source_codes, choices)
+    for number in range(int(passes.max(initial=0))):
+        is_chosen = passes > number
+        yield (documents if is_chosen.all() else _take_documents(documents, is_chosen)), number
 
 
 def _take_documents(documents: Documents, is_taken: np.ndarray) -> Documents:

@@ -94,7 +94,7 @@ def estimate(
     if not sum(one.tokens for one in by_source.values()):
         return None
     scale = sum(item.size for item in inputs) / covered  # over 1 if the time was up
-    return _sum(by_source, config.examples.dupe_factor, scale, sample_bytes, workers)
+    return _sum(by_source, config, scale, sample_bytes, workers)
 
 
 def _measure(job: MapJob, sample: Sample) -> _Measured:
@@ -117,19 +117,21 @@ def _measure_once(job: MapJob, sample: Sample) -> _Measured:
 
 def _sum(
     by_source: Mapping[MixtureSource | None, _Measured],
-    dupe_factor: int,
+    config: BuildConfig,
     scale: float,
     sample_bytes: float,
     workers: int,
 ) -> BuildEstimate:
     """Add up the sources, each with the passes that it gets. scale: from what was measured to the corpus."""
     total, rows, shard_bytes, work_bytes, seconds = _Measured(), 0.0, 0.0, 0.0, 0.0
+    dupe_factor = config.examples.dupe_factor
     sizes = {source: scale * one.tokens for source, one in by_source.items() if source and source.alpha is not None}
     shares = share_tokens(sizes)
     for source, measured in by_source.items():
         made = dupe_factor if source is None else source.count_limit(dupe_factor) / ONE_PASS
         if source in shares:
             made = dupe_factor * shares[source] / max(sizes[source], 1.0)
+        if source in shares or config.alpha is not None:
             seconds += scale * measured.read_seconds  # tokens are counted first
         budget = source.tokens if source else None
         kept = made if budget is None else made * min(1.0, budget / max(scale * measured.tokens, 1.0))

@@ -2,9 +2,9 @@
 
 In: the lists of all map tasks (`list_groups`). Out: a `Grouping`, by which reduce keeps rows. The split key of a group
 decides, as that of a document does in other builds. Of equal documents with several groups the least split key counts,
-of a mixture only in the source that they belong to: so all documents of a group of validation are there, and none
-equals one of training. What is held are the 31 groups with the least split keys, and files are merged by ranges of
-keys.
+of a mixture only in the source that they belong to, with `alpha` only in languages that use them: so all documents of a
+group of validation are there, and none equals one of training. What is held are the 31 groups with the least split
+keys, and files are merged by ranges of keys.
 """
 
 from __future__ import annotations
@@ -122,10 +122,14 @@ class _Reader:
             order = np.lexsort((bits, places, keys))
             keys, bits, tokens, places = (column[order] for column in (keys, bits, tokens, places))
             firsts = np.flatnonzero(find_changes(keys[None]))
-            is_own = places == np.repeat(places[firsts], np.diff(firsts, append=len(keys)))
-            most = np.maximum.reduceat(np.where(is_own, bits, np.uint64(0)), firsts)
-            keys, least, tokens, places = (column[firsts] for column in (keys, bits, tokens, places))
             passes = self._count_passes(keys, places)
+            is_own = places == np.repeat(places[firsts], np.diff(firsts, append=len(keys)))
+            if self._config.alpha is not None:  # a text of two languages belongs to both
+                is_own = passes > 0
+            least = np.minimum.reduceat(np.where(is_own, bits, np.uint64(2**64 - 1)), firsts)
+            most = np.maximum.reduceat(np.where(is_own, bits, np.uint64(0)), firsts)
+            passes = np.maximum.reduceat(np.where(is_own, passes, 0), firsts)
+            keys, tokens = keys[firsts], tokens[firsts]
             sizes = estimate_bytes(tokens.astype(np.int64), passes, self._config.examples, self._id_bytes)
             is_used = passes > 0
             if self._removed is not None and not all_used:

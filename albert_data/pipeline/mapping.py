@@ -5,7 +5,7 @@ The receipt is written last. A task with a receipt is finished, and a resumed bu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from albert_data.pipeline.document_lists import (
     list_documents,
     list_groups,
     name_source,
+    number_documents,
     write_list,
 )
 from albert_data.pipeline.receipts import TaskReceipt
@@ -64,6 +65,7 @@ class MapJob:
     syncs: whether a receipt waits until all that it names is safe from a crash of the machine; merges: whether a task
     makes one sorted run, however large it is.
     repeated: the file with the hashes of lines to remove, None to remove none.
+    sources: with their limits, none where all documents are used alike; None to count tokens, without rows.
     """
 
     def __init__(
@@ -78,10 +80,11 @@ class MapJob:
         merges: bool = False,
         benchmarks: Benchmarks | None = None,
         repeated: Path | None = None,
+        sources: Sequence[MixtureSource] | None = (),
     ) -> None:
         self.config, self._tokenizer, self._syncs, self._merges = config, tokenizer, syncs, merges
         self._plan_hash, self._benchmarks, self._repeated = plan_hash, benchmarks, repeated
-        self._runs, self._receipts = runs, receipts
+        self._runs, self._receipts, self._sources = runs, receipts, sources
         self._scratch = RowScratch(tokenizer.id_dtype)
         self._word_rule = tokenizer.word_rule(config.examples)  # how pieces form words, the units of masking
 
@@ -102,15 +105,20 @@ class MapJob:
             for lines, documents in self.read(block, damage, receipt, task.text, task.source):
                 if task.source is not None:
                     documents = name_source(documents, task.source)
-                if task.source is not None or task.is_validation or signing:
-                    listed.append(list_documents(documents))
-                if documents.groups is not None:
-                    grouped.append(list_groups(documents, find_place(task)))
+                if task.source is not None or task.is_validation or signing or self.config.alpha is not None:
+                    place = find_place(task) if self.config.alpha is None else None
+                    listed.append(list_documents(documents, place))
                 if signing:
                     with receipt.seconds.time("sign"):
                         tokens = np.diff(documents.sentence_offsets[documents.document_offsets])
                         signing.add(lines, tokens, documents.source_codes)
-                for chosen, pass_index in choose_passes(documents, task.source, self.config.examples):
+                if self._sources is None:
+                    continue
+                if self._sources:
+                    documents = number_documents(documents, self._sources)
+                if documents.groups is not None:
+                    grouped.append(list_groups(documents, None if self._sources else find_place(task)))
+                for chosen, pass_index in choose_passes(documents, self._sources, self.config.examples):
                     held.append(self.make_rows(chosen, pass_index, receipt.seconds))
                     if sum(part.examples.input_ids.nbytes for part in held) >= RUN_BYTES:
                         self._write_run(task, held, receipt, folder)

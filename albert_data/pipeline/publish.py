@@ -18,6 +18,7 @@ from albert_data.pair_tasks import PairTask
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.card import CARD_NAME, make_card
 from albert_data.pipeline.choosing import Choice, SourceCounts
+from albert_data.pipeline.mixed_sources import describe_source, list_languages
 from albert_data.pipeline.ownership import WORDS_FILE, Ours, find_foreign_shards, name_tokenizer
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.reducing import ReduceReceipt
@@ -53,7 +54,7 @@ def make_manifest(
     shards: list[ReduceReceipt],
     choice: Choice | None = None,
 ) -> Manifest:
-    """The manifest of a build, for `finish_manifest`; docs/format.md describes every key. choice: of a mixture."""
+    """The manifest of a build, for `finish_manifest`; docs/format.md describes every key. choice: of sources."""
     splits = {split: _describe_split(split, shards, config.examples.task) for split in SPLITS}
     names = [field.name for field in dataclasses.fields(Counts)]
     missing = set(_DROPPED_COUNTS if config.keep_duplicates else ())
@@ -89,8 +90,9 @@ def make_manifest(
         label_names=config.examples.task.label_names,
         source_tokens=tuple(map(sum, zip(*(shard.source_tokens for shard in shards), strict=True))) or None,
     )
-    if plan.mixture is not None and choice is not None:
-        mixture = tuple(map(_describe_source, plan.mixture, choice.counts))
+    if choice is not None:
+        entries = plan.mixture or map(describe_source, list_languages(config, total.sources))
+        mixture = tuple(map(_describe_source, entries, choice.counts))
         manifest = dataclasses.replace(manifest, sources=tuple(one.name for one in mixture), mixture=mixture)
     return manifest
 

@@ -19,6 +19,7 @@ from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import name_field
 from albert_data.corpus.inputs import STDIN, Input, check_where, count_bytes, list_samples
+from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.tasks import ReadTask, read_tasks
 from albert_data.dedup.near_duplicates import NearDuplicates, find_near_duplicates
 from albert_data.dedup.sorted_columns import find_keys, map_u64
@@ -36,7 +37,13 @@ from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, VALIDATION_PLAC
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.grouping import group_documents
 from albert_data.pipeline.mapping import MapJob
-from albert_data.pipeline.mixed_sources import check_lists, describe_budgets, describe_shares, list_sources
+from albert_data.pipeline.mixed_sources import (
+    check_lists,
+    describe_budgets,
+    describe_shares,
+    list_languages,
+    list_sources,
+)
 from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
 from albert_data.pipeline.reducing import GroupJob, ReduceJob, ReduceReceipt, read_reduce_receipt
 from albert_data.pipeline.row_buffer import Dropped
@@ -62,6 +69,7 @@ class Build:
     syncs: whether each file is synced before its receipt
     stages: seconds of each stage, over all workers
     repeated: the file with the hashes of lines to remove, None to remove none
+    sources: those that have passes of their own, of a mixture or by alpha
     num_resumed: map tasks that an earlier, killed build had finished
     """
 
@@ -76,6 +84,7 @@ class Build:
     stages: Stages = field(default_factory=Stages)
     num_resumed: int = 0
     repeated: Path | None = None
+    sources: list[MixtureSource] = field(default_factory=list)
 
     @cached_property
     def plan_hash(self) -> str:
@@ -118,38 +127,33 @@ def learn_tokenizer(build: Build) -> Tokenizer:
 
 
 def share_sources(build: Build, tokenizer: Tokenizer) -> None:
-    """Give each source of a mixture with an alpha its limit, after a reading of its own in which tokens are counted.
+    """Give each source with an alpha its limit, after a reading of its own in which tokens are counted.
 
-    That is a map of no pass over any document, so all that decides whose a document is, and whether it stays, is as in
-    the map of the build, which then makes the rows that are wanted and no others.
+    That is a map without rows, so all that decides whose a document is, and whether it stays, is as in the map of the
+    build, which then makes the rows that are wanted and no others. It also finds the languages that records name.
     """
-    sources, path = list_sources(build.inputs), build.work.receipts / _LIMITS
-    if not any(source.alpha is not None for source in sources):
+    config, path = build.config, build.work.receipts / _LIMITS
+    if config.alpha is None and not any(source.alpha is not None for source in build.sources):
         return
     found = read_receipt(path)
     if not found or found["plan"] != build.plan_hash:
-        # Its receipts are those of another plan.
-        counting = replace(build, plan=replace(build.plan, mixture=None))
-        counting.inputs = _set_limits(build.inputs, [0] * len(sources))
-        total = map_documents(counting, tokenizer, None, "counting tokens")
-        removed = _drop_near_duplicates(counting, total, tokenizer) if build.config.drop_near_duplicates else None
-        choice = _choose(build, total, tokenizer, removed)
-        limits, lines = [counts.limit for counts in choice.counts], describe_shares(sources, choice)
-        found = {"plan": build.plan_hash, "limits": limits, "lines": lines}
+        counting = replace(build, plan=replace(build.plan, inputs=()))  # its receipts are those of another plan
+        total = map_documents(counting, tokenizer, None, counts_only=True)
+        removed = _drop_near_duplicates(counting, total, tokenizer) if config.drop_near_duplicates else None
+        counting.sources = build.sources or list_languages(config, total.sources)
+        choice = _choose(counting, total, tokenizer, removed)
+        limits = {source.name: counts.limit for source, counts in zip(counting.sources, choice.counts, strict=True)}
+        found = {"plan": build.plan_hash, "limits": limits, "lines": describe_shares(counting.sources, choice)}
         write_receipt(path, found, sync=build.syncs)
     build.tell(found["lines"])
-    build.inputs = _set_limits(build.inputs, found["limits"])
-
-
-def _set_limits(inputs: list[Input], limits: list[int]) -> list[Input]:
-    sources = {source: replace(source, limit=limit) for source, limit in zip(list_sources(inputs), limits, strict=True)}
-    return [replace(item, source=sources[item.source]) for item in inputs if item.source is not None]
+    limits, sources = found["limits"], build.sources or list_languages(config, found["limits"])
+    build.sources = [replace(source, limit=limits[source.name]) for source in sources]
 
 
 def map_documents(
-    build: Build, tokenizer: Tokenizer, exchange: Exchange | None, title: str = "tokenising, pairing, masking"
+    build: Build, tokenizer: Tokenizer, exchange: Exchange | None, *, counts_only: bool = False
 ) -> TaskReceipt:
-    """Make the sorted runs of all documents. Returns the sum of all receipts."""
+    """Make the sorted runs of all documents. Returns the sum of all receipts. counts_only: make no rows."""
     work, sources, text = build.work, list_sources(build.inputs), build.config.text
     several = spans_machines(build.engine)
     repeated = None if build.repeated is None else map_u64(build.repeated)
@@ -164,6 +168,7 @@ def map_documents(
         merges=several,
         benchmarks=Benchmarks(benchmarks) if benchmarks else None,
         repeated=build.repeated,
+        sources=None if counts_only else build.sources,
     )
     warming = Warming(job, tokenizer, tuple(source.text for source in sources), exchange)
     compile_with_notice(warming, build.progress)
@@ -179,6 +184,7 @@ def map_documents(
         lambda task: several or finished.read(task) is not None,
         is_slow=tokenizer.slow_reason is not None,
     )
+    title = "counting tokens" if counts_only else "tokenising, pairing, masking"
     build.progress.start(title, count_bytes(build.inputs))
     total = TaskReceipt()
     for task, receipt in build.engine.run(prepared, finished.skip(tasks, done)):
@@ -197,7 +203,7 @@ def map_documents(
     if total.damage.unlabelled.num_records and not total.damage.num_labelled:
         raise missing_labels(text, total.damage.unlabelled)
     check_lists(sources, total)
-    if not total.runs and not sources:
+    if not total.runs and not total.lists:
         raise InputError("no document of the corpus gives a token; is this tokenizer for this text?")
     return total
 
@@ -237,7 +243,7 @@ def decide(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> ReduceRule
     total: of all map tasks. It is changed in this order, and read last by `make_manifest`: what a mixture uses, the
     sizes without left-out documents, then in `reduce_rows` the copies and rows that the merge dropped.
     """
-    sources, field = list_sources(build.inputs), build.config.text.group_field
+    sources, field = build.sources, build.config.text.group_field
     if field is not None and not total.counts["grouped_documents"]:
         raise InputError(
             f"no record has the field {name_field(field)} with a group in it; pass --group-field NAME with the one "
@@ -270,8 +276,9 @@ def _drop_near_duplicates(build: Build, total: TaskReceipt, tokenizer: Tokenizer
     found = _compare(build, total)
     total.remove(found)
     reader = TextReader(build.work.runs, total.runs, tokenizer, build.config.examples)
-    sources = list_sources(build.inputs)
-    names = {source.number: source.name for source in sources} or {code: name for name, code in total.sources.items()}
+    names = {source.code: source.name for source in build.sources} or {
+        code: name for name, code in total.sources.items()
+    }
     total.near_duplicates = NearDuplicateEntry(
         sources={name: found.documents[code] for code, name in sorted(names.items())} or None,
         examples=tuple(map(reader.describe, found.examples)),
@@ -310,10 +317,10 @@ def _count_again(build: Build, total: TaskReceipt, tokenizer: Tokenizer, removed
 
 
 def _choose(build: Build, total: TaskReceipt, tokenizer: Tokenizer, removed: Path | None) -> Choice:
-    """What is used of each source of a mixture."""
-    sources, id_bytes = list_sources(build.inputs), np.dtype(tokenizer.id_dtype).itemsize
-    choice = choose_documents(build.work.runs, sources, build.config, total, id_bytes, removed)
-    build.tell(describe_budgets(sources, choice))
+    """What is used of each source."""
+    id_bytes = np.dtype(tokenizer.id_dtype).itemsize
+    choice = choose_documents(build.work.runs, build.sources, build.config, total, id_bytes, removed)
+    build.tell(describe_budgets(build.sources, choice))
     return choice
 
 

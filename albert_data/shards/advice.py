@@ -29,7 +29,7 @@ def advise_on(manifest: Manifest) -> list[Advice]:
 
 def advise_on_parts(manifest: Manifest) -> list[str]:
     """What to know of single sources and inputs, a sentence each."""
-    is_mixture, field = manifest.mixture is not None, manifest.config.text.text_field
+    is_mixture, field = manifest.plan.mixture is not None, manifest.config.text.text_field
     found = [] if is_mixture else advise_names(manifest.sources or ())
     return found + advise_inputs(manifest.damaged_inputs, None if is_mixture else field)
 

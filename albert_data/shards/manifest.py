@@ -92,10 +92,10 @@ class InputEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceEntry:
-    """A source of a mixture, with the settings that it has in the end.
+    """A source of a mixture, or a language that has a share by alpha, with the settings that it has in the end.
 
-    paths: as the mixture names them
-    num_inputs: how many of the build's inputs are of this source; they are listed source by source
+    paths: as the mixture names them; none of a language
+    num_inputs: how many of the build's inputs are of this source; they are listed source by source; 0 of a language
     weight, tokens, alpha: a weight, or a budget of tokens, or a share by size with at most max_passes
     language .. where: as in TextConfig
     """
@@ -276,7 +276,7 @@ class Manifest(Versions):
     sources: the languages and other names, or a mixture's sources, that the column `source` refers to by index; None
         where the rows have no such column
     words: the word list, None in builds without one
-    mixture: its sources, None for other builds
+    mixture: its sources, or languages with shares by alpha; None for other builds
     near_duplicates: what was dropped as similar, None where that is not looked for
     label_names: what the values of `sop_label` say, from 0 on; None for 0 in order, 1 swapped, and without a task
     source_tokens: of the rows of each source, special ones included, in the order of `sources`
