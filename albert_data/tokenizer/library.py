@@ -11,7 +11,7 @@ document with the spaces before them (`include_spaces`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any
@@ -26,7 +26,7 @@ from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
 from albert_data.tokenizer.backend import Backend, JsonKind, list_rules
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
-from albert_data.tokenizer.kinds import id_dtype_of
+from albert_data.tokenizer.kinds import TextEncoder, id_dtype_of
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.tokenizer_json import CONTINUING
 from albert_data.tokenizer.wordpiece import show_piece
@@ -43,7 +43,7 @@ class LibraryKind(JsonKind):
 
     library = "the library tokenizers"
 
-    def __init__(self, values: dict[str, Any], name: str) -> None:
+    def __init__(self, values: dict[str, Any], name: str, slow_reason: str | None) -> None:
         """Raises TokenizerError for a kind that is not supported, or if a special piece is missing."""
         super().__init__(values, name)
         self._marks = marks = _find_marks(values, self.pieces, name)
@@ -55,7 +55,7 @@ class LibraryKind(JsonKind):
         )
         self.is_ordinary[self.specials.unk_id] = False
         self.has_prefix = marks == _CONTINUED or any(map(_adds_space, _list_all(values, "normalizer", "pre_tokenizer")))
-        self.slow_reason = f"it is a tokenizer.json of {values['model']['type']}, and only WordPiece is fast there"
+        self.slow_reason = slow_reason
 
     @cached_property
     def reads_spaces(self) -> bool:
@@ -73,7 +73,7 @@ class LibraryKind(JsonKind):
                 "piece in its own vocabulary"
             ) from error
 
-    def make_encoder(self) -> LibraryEncoder:
+    def make_encoder(self) -> TextEncoder:
         return LibraryEncoder(self._backend, self.specials)
 
     def normalise(self, text: str) -> str:
@@ -92,15 +92,20 @@ class LibraryEncoder:
 
     def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
         for chosen in sentences.slices(SLICE_BYTES):
-            texts = slice_sentences(*sentences.part(chosen))
-            found = self._backend.encode(text.decode() for text in texts)
+            found = encode_texts(self._backend, self._specials, slice_sentences(*sentences.part(chosen)))
             lengths[chosen] = list(map(len, found))
-            ids = np.array([i for part in found for i in part], self._dtype)
-            ids[self._specials.is_special[ids]] = self._specials.unk_id
-            yield ids
+            yield np.concatenate(found).astype(self._dtype)
 
     def compile_rare(self) -> None:
         pass
+
+
+def encode_texts(backend: Backend, specials: Specials, texts: Iterable[bytes]) -> list[np.ndarray]:
+    """The library's ids (int32) of each text. A special piece that it finds in text becomes unknown text."""
+    found = [np.array(ids, np.int32) for ids in backend.encode(text.decode() for text in texts)]
+    for ids in found:
+        ids[specials.is_special[ids]] = specials.unk_id
+    return found
 
 
 def _find_marks(values: dict[str, Any], pieces: Sequence[str], name: str) -> str:
@@ -142,7 +147,7 @@ def _show(piece: str, marks: str) -> str:
 
 def _show_bytes(piece: str) -> str:
     """The text of a byte-level piece. Bytes that are no whole characters are shown as <0xE2>."""
-    table = _read_bytes()
+    table = read_bytes()
     if any(character not in table for character in piece):
         return piece  # an added token
     data = bytes(table[character] for character in piece)
@@ -154,7 +159,7 @@ def _show_bytes(piece: str) -> str:
 
 
 @cache
-def _read_bytes() -> dict[str, int]:
+def read_bytes() -> dict[str, int]:
     """The byte that each byte-level character stands for: visible Latin-1 for itself, the others from U+0100 on."""
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(0x100) if byte not in visible]

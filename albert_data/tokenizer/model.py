@@ -21,6 +21,7 @@ from albert_data.errors import TokenizerError
 from albert_data.files import read_bytes
 from albert_data.storage import FOLDER, find_kind, find_storage, make_path
 from albert_data.tokenizer.buffers import GrowingArray, Sentences
+from albert_data.tokenizer.byte_level import ByteLevelKind, explain_slow
 from albert_data.tokenizer.chunks.cutting import PADDING
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
 from albert_data.tokenizer.kinds import Kind, TextEncoder, id_dtype_of
@@ -178,7 +179,10 @@ def _make_kind(model: bytes, name: str, normalization: str) -> Kind:
             "models, so leave it out"
         )
     values = parse_json(model, name)
-    return WordPieceKind(values, name) if is_wordpiece(values) else LibraryKind(values, name)
+    if is_wordpiece(values):
+        return WordPieceKind(values, name)
+    slow_reason = explain_slow(values)
+    return (LibraryKind if slow_reason else ByteLevelKind)(values, name, slow_reason)
 
 
 def load_tokenizer(
