@@ -19,9 +19,9 @@ Config = TypeVar("Config", "TextConfig", "ExampleConfig")
 SENTENCE_RULES = ("prose", "lines")
 DOCUMENT_RULES = ("blank-line", "file")
 COMPRESSIONS = ("none", "zstd", "lz4")
-WORDPIECE = "wordpiece"
+WORDPIECE, BYTE_BPE = "wordpiece", "byte-bpe"
 SENTENCEPIECE_TYPES = ("unigram", "bpe")
-MODEL_TYPES = (*SENTENCEPIECE_TYPES, WORDPIECE)
+MODEL_TYPES = (*SENTENCEPIECE_TYPES, WORDPIECE, BYTE_BPE)
 NORMALIZATIONS = ("none", "albert-v2")  # of text before SentencePiece, see tokenizer/sentencepiece/albert.py
 MASKING_LAWS = ("ngram", "span", "word", "token")
 LONGEST_SPAN = 10  # of masking "span", as in SpanBERT
@@ -148,7 +148,7 @@ def _normalise_encoding(name: str) -> str:
 class VocabConfig:
     """How a vocabulary is trained.
 
-    model_type: "unigram" or "bpe" of SentencePiece, or "wordpiece", as BERT has it.
+    model_type: "unigram" or "bpe" of SentencePiece, "wordpiece" as BERT has it, or "byte-bpe" as ModernBERT has it.
     character_coverage: the share of all character occurrences in the corpus whose character gets a piece (the default
     is Google's for ALBERT).
     required_chars: characters that get a piece in any case, like printable ASCII.
@@ -182,6 +182,13 @@ class VocabConfig:
             raise ConfigError(
                 "model_type wordpiece has BERT's rules for text, so normalization and dummy_prefix are not for it; "
                 "leave them out, and give --uncased for lower case without accents"
+            )
+        if self.model_type == BYTE_BPE and dataclasses.replace(self, model_type="unigram") != VocabConfig(
+            vocab_size=self.vocab_size, sample_bytes=self.sample_bytes, seed=self.seed
+        ):
+            raise ConfigError(
+                "model_type byte-bpe keeps text as it is and has a piece for each byte, so character_coverage, "
+                "required_chars, cased, dummy_prefix and normalization are not for it; leave them out"
             )
 
     def to_dict(self) -> dict[str, Any]:

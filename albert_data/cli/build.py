@@ -15,6 +15,7 @@ from albert_data.cli.options import (
     inputs_argument,
     normalization_option,
     open_engine,
+    parse_specials,
     setting,
     text_options,
     validation_option,
@@ -44,6 +45,14 @@ from albert_data.pair_tasks import PAIR_TASKS
     show_default=True,
     metavar="LIST",
     help="Words of scripts without spaces, for masks of whole words: a file with a word per line, or jieba.",
+)
+@click.option(
+    "--special",
+    multiple=True,
+    metavar="ROLE=PIECE",
+    callback=parse_specials,
+    help="A special piece of a tokenizer.json that has another name than [CLS] or <s>, and so on, as cls=<bos>. Roles "
+    "are pad, unk, cls, sep and mask. May be repeated.",
 )
 @setting(ExampleConfig, "--max-seq-len", "Maximum number of tokens in a row, [CLS] and [SEP] included.")
 @setting(
@@ -136,6 +145,7 @@ def build(
     tokenizer: Path | None,
     normalization: str,
     words: str,
+    special: dict[str, str],
     workers: int,
     engine: str,
     address: str | None,
@@ -174,7 +184,14 @@ def build(
 
         bar = Bar()
         found, loaded = load_arguments(
-            inputs, tokenizer, config.text, bar, normalization=normalization, words=words, validation=validation
+            inputs,
+            tokenizer,
+            config.text,
+            bar,
+            normalization=normalization,
+            words=words,
+            specials=special,
+            validation=validation,
         )
         if dry_run:
             show(describe_plan(found, output, loaded, choose_fraction(found, config)))

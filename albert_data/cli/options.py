@@ -74,6 +74,14 @@ def parse_size(value: str | int) -> int:
         raise click.BadParameter(f"{value!r} is not a size; write it as 64000000, 64M or 1.5G") from None
 
 
+def parse_specials(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """The piece of each role: of cls=<bos> and mask=<x>, {"cls": "<bos>", "mask": "<x>"}."""
+    for value in values:
+        if not all(value.partition("=")[::2]):
+            raise click.BadParameter(f"{value!r} is no role with its piece; write it as cls=<bos>")
+    return dict(value.split("=", 1) for value in values)
+
+
 def _list_languages(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """Print the codes of all languages for `--language help`, and stop."""
     if value == "help":

@@ -28,7 +28,7 @@ from albert_data.config import MODEL_TYPES, TextConfig, VocabConfig, take_settin
 @setting(
     VocabConfig,
     "--model-type",
-    "Kind of model: unigram or bpe of SentencePiece, or wordpiece, as BERT has it.",
+    "Kind of model: unigram or bpe of SentencePiece, wordpiece as BERT has it, or byte-bpe as ModernBERT has it.",
     type=click.Choice(MODEL_TYPES),
 )
 @setting(

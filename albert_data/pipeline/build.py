@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,6 +103,7 @@ def load_arguments(
     *,
     normalization: str = "none",
     words: str = NO_WORDS,
+    specials: Mapping[str, str] | None = None,
     validation: Names = (),
 ) -> tuple[list[Input], Tokenizer | None]:
     """Find the inputs and load the tokenizer of a build.
@@ -109,14 +111,15 @@ def load_arguments(
     Raises TokenizerError if `vocab` trained it on text of another normalization, and ConfigError for words without a
     tokenizer.
     """
-    if tokenizer is None and words != NO_WORDS:
-        raise ConfigError("a word list needs a tokenizer; train one first with `albert-data vocab`")
+    if tokenizer is None and (words != NO_WORDS or specials):
+        what = "--special" if specials else "a word list"
+        raise ConfigError(f"{what} needs a tokenizer; train one first with `albert-data vocab`")
     found = find_sources(inputs, progress.say, text, validation)
     if not isinstance(tokenizer, str | os.PathLike):
         return found, tokenizer
     path = make_path(tokenizer)
     check_normalization(path, normalization)
-    return found, load_tokenizer(path, normalization=normalization, words=words)
+    return found, load_tokenizer(path, normalization=normalization, words=words, specials=specials)
 
 
 def build_shards(

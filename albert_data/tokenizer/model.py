@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -29,7 +29,16 @@ from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, match_words, parse_
 from albert_data.tokenizer.library import LibraryKind, include_spaces
 from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME, SentencePieceKind
 from albert_data.tokenizer.strings import read_strings
-from albert_data.tokenizer.tokenizer_json import JSON_NAME, VOCAB_NAME, is_json, is_wordpiece, parse_json, read_vocab
+from albert_data.tokenizer.tokenizer_json import (
+    JSON_NAME,
+    VOCAB_NAME,
+    dump,
+    is_json,
+    is_wordpiece,
+    name_specials,
+    parse_json,
+    read_vocab,
+)
 from albert_data.tokenizer.wordpiece import WordPieceKind
 from albert_data.tokenizer.words import WordRule
 
@@ -190,6 +199,7 @@ def load_tokenizer(
     *,
     normalization: str = "none",
     words: str | os.PathLike[str] = NO_WORDS,
+    specials: Mapping[str, str] | None = None,
     to_encode: bool = True,
 ) -> Tokenizer:
     """Load a SentencePiece model, a tokenizer.json or a vocab.txt from a file, or from a folder that holds one.
@@ -197,6 +207,7 @@ def load_tokenizer(
     normalization: of text before a SentencePiece model: "none", or "albert-v2" for what Google's ALBERT code does.
     words: which characters are a word in scripts without spaces: the path of a word list, "jieba" for that of the
     library, or "none".
+    specials: of a tokenizer.json, the pieces for pad, unk, cls, sep or mask if they have other names than usual.
     to_encode: prepare it for encoding now; if not, the first encoding does it.
     A link to a regular file is followed; a FIFO or a device is refused. Raises TokenizerError with the reason.
     """
@@ -209,10 +220,18 @@ def load_tokenizer(
         raise TokenizerError(f"tokenizer {path} can't be read: {error.strerror}") from error
     if path.suffix == ".txt":
         model, note = read_vocab(path, model)
+    if specials:
+        model = _name_specials(model, specials, f"tokenizer {path}")
     tokenizer = Tokenizer(model, f"tokenizer {path}", normalization, read_words(words), note=note)
     if to_encode:
         tokenizer.prepare()
     return tokenizer
+
+
+def _name_specials(model: bytes, specials: Mapping[str, str], name: str) -> bytes:
+    if not is_json(model, name):
+        raise TokenizerError(f"{name} is a SentencePiece model, and --special is for a {JSON_NAME}; leave it out")
+    return dump(name_specials(parse_json(model, name), specials, name))
 
 
 def find_model(folder: Path) -> Path:

@@ -102,9 +102,39 @@ def find_specials(pieces: Sequence[str], name: str) -> Specials:
     if missing := [" or ".join(ROLES[role]) for role, i in found.items() if i is None]:
         raise TokenizerError(
             f"{name} lacks {', '.join(missing)}; ALBERT needs pieces for padding, unknown text, the beginning of a "
-            "row, the end of a segment and a mask: give the tokenizer of a masked language model"
+            "row, the end of a segment and a mask: name them, as in --special cls='<s>', or give another tokenizer"
         )
     return Specials.from_ids(len(pieces), **{f"{role}_id": i for role, i in found.items() if i is not None})
+
+
+def name_specials(values: Mapping[str, Any], specials: Mapping[str, str], name: str) -> dict[str, Any]:
+    """The values with the usual names of special pieces for other ones. Ids stay as they are.
+
+    specials: the piece of each role, as {"cls": "<bos>"}. Raises TokenizerError if that can't be.
+    """
+    pieces, names = set(list_pieces(values, name)), dict[str, str]()
+    for role, piece in specials.items():
+        usual = ROLES.get(role, ("",))[0]
+        if not usual:
+            raise TokenizerError(f"--special {role}={piece} has no role that exists; they are {', '.join(ROLES)}")
+        if piece not in pieces or piece in names:
+            why = "is given twice" if piece in names else "is no piece"
+            raise TokenizerError(f"{name}: {piece!r} of --special {role} {why}; each role needs a piece of its own")
+        if usual in pieces:
+            raise TokenizerError(f"{name} has the piece {usual}, so leave out --special {role}")
+        names[piece] = usual
+    model = dict(values["model"])
+    if "unk" in specials and model.get("unk_token") == specials["unk"]:
+        model["unk_token"] = ROLES["unk"][0]
+    if isinstance(vocab := model["vocab"], dict):
+        model["vocab"] = {names.get(piece, piece): i for piece, i in vocab.items()}
+    else:
+        model["vocab"] = [[names.get(piece, piece), score] for piece, score in vocab]
+    added = [
+        {**token, "content": names[piece], "special": True} if (piece := token["content"]) in names else token
+        for token in values.get("added_tokens") or []
+    ]
+    return {**values, "model": model, "added_tokens": added}
 
 
 def is_wordpiece(values: Mapping[str, Any]) -> bool:
@@ -253,13 +283,14 @@ def _is_cased(piece: str) -> bool:
     return not is_special and any(category(character) in ("Lu", "Lt") for character in piece)
 
 
-def describe_config(rules: BertRules) -> dict[str, Any]:
-    """tokenizer_config.json, as transformers reads it."""
+def describe_config(rules: BertRules | None) -> dict[str, Any]:
+    """tokenizer_config.json, as transformers reads it. rules: of WordPiece; None for any other tokenizer.json."""
+    of_class: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if rules is not None:
+        values = {key: getattr(rules, name) for key, name in _RULES.items()}
+        of_class = {"tokenizer_class": "BertTokenizer", **values}
     return {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": rules.lowercase,
-        "strip_accents": rules.strip_accents,
-        "tokenize_chinese_chars": rules.handle_chinese_chars,
+        **of_class,
         "clean_up_tokenization_spaces": False,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         **{f"{role}_token": names[0] for role, names in ROLES.items()},

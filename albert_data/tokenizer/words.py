@@ -28,7 +28,7 @@ NEVER = -2  # outweighs the 1 of the neighbour, and the 2 of a clause: no word b
 CLAUSE = 2  # `standalone` of a mark after which a clause may end
 _CLAUSE_MARKS = frozenset(",;:、，；：،؛")
 
-_BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
+_BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>(<0x[0-9A-F]{2}>)*")  # of byte-level BPE it may be several bytes
 # First bytes of U+3000 to U+9FFF, emoji and rare ideographs; nearly all these characters are words of their own.
 _STARTING_BYTES = frozenset(range(0xE3, 0xEA)) | {0xF0}
 _CONTINUATION_BYTES = range(0x80, 0xC0)  # of UTF-8

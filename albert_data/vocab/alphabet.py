@@ -43,6 +43,12 @@ class Alphabet:
     num_characters: int
     kept_by: dict[float, int]
 
+    @classmethod
+    def of_all(cls, counts: CharacterCounts) -> Alphabet:
+        """All characters that occur."""
+        codes, num_characters = tuple(counts.codes.tolist()), int(counts.counts.sum())
+        return cls(codes=codes, num_required=0, lost={}, num_characters=num_characters, kept_by={})
+
     @property
     def characters(self) -> str:
         """The characters that get a piece."""

@@ -1,9 +1,9 @@
 """The folder of a vocabulary: the model, its pieces as text, and the settings that made it.
 
-A SentencePiece vocabulary has spiece.model and pieces.txt; a WordPiece vocabulary tokenizer.json, vocab.txt, and the
-tokenizer_config.json with which transformers reads it. vocab.json records the SHA-256 of the other files and of its own
-values. So a later `vocab` recognises the files that it may replace, and a build knows whether the vocabulary that it
-trained was saved as a whole.
+A SentencePiece vocabulary has spiece.model and pieces.txt; any other one tokenizer.json and the tokenizer_config.json
+with which transformers reads it, and WordPiece vocab.txt. vocab.json records the SHA-256 of the other files and of its
+own values. So a later `vocab` recognises the files that it may replace, and a build knows whether the vocabulary that
+it trained was saved as a whole.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from albert_data.config import WORDPIECE
+from albert_data.config import BYTE_BPE, WORDPIECE
 from albert_data.errors import OutputError, TokenizerError
 from albert_data.files import hash_file, is_regular, is_there, read_json, to_json
 from albert_data.storage import FOLDER, find_kind, find_storage
@@ -23,7 +23,12 @@ from albert_data.vocab.report import VocabReport
 
 SETTINGS_NAME, PIECES_NAME = "vocab.json", "pieces.txt"
 FILES = (MODEL_NAME, PIECES_NAME, SETTINGS_NAME)  # of a SentencePiece vocabulary
-_WORDPIECE_FILES = (JSON_NAME, VOCAB_NAME, CONFIG_NAME, SETTINGS_NAME)
+_JSON_FILES = (JSON_NAME, CONFIG_NAME, SETTINGS_NAME)
+# The files of a model type, and those that only other types have.
+_FILES_OF = {
+    WORDPIECE: ((*_JSON_FILES, VOCAB_NAME), (MODEL_NAME,)),
+    BYTE_BPE: (_JSON_FILES, (MODEL_NAME, VOCAB_NAME)),
+}
 _MAX_LISTED = 1000  # lost characters in vocab.json
 _SEAL = "settings_sha256"
 
@@ -35,12 +40,12 @@ def claim_folder(folder: Path, model_type: str) -> None:
     kind is there.
     """
     storage = find_storage(folder)
-    names, other = (_WORDPIECE_FILES, MODEL_NAME) if model_type == WORDPIECE else (FILES, JSON_NAME)
+    names, others = _FILES_OF.get(model_type, (FILES, (JSON_NAME,)))
     try:
         storage.make_folder(folder)
         known = _read_hashes(folder)
-        if is_there(folder / other):
-            raise OutputError(f"{folder / other} is a vocabulary of another kind; name another folder")
+        if found := [folder / name for name in others if is_there(folder / name)]:
+            raise OutputError(f"{found[0]} is a vocabulary of another kind; name another folder")
         for name in names:
             path = folder / name
             if is_there(path) and not (is_regular(path) and known.get(name) == hash_file(path)):
@@ -100,6 +105,8 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
     if report.config.model_type == WORDPIECE:
         config = dump(describe_config(BertRules(lowercase=not report.config.cased)))
         files = {CONFIG_NAME: config, VOCAB_NAME: pieces, JSON_NAME: model}
+    elif report.config.model_type == BYTE_BPE:
+        files = {CONFIG_NAME: dump(describe_config(None)), JSON_NAME: model}
     else:
         files = {PIECES_NAME: pieces, MODEL_NAME: model}
     settings = {
@@ -112,7 +119,7 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
         "skipped_bytes": report.trained.skipped_bytes,
         "characters": {
             "in_corpus": alphabet.num_characters,
-            "with_a_piece": len(alphabet.codes),
+            "with_a_piece": len(alphabet.codes),  # or spelled by bytes
             "num_lost": len(alphabet.lost),
             "lost_in_corpus": alphabet.num_lost,  # how often those occur in all
             "lost": [[chr(code), count] for code, count in islice(alphabet.lost.items(), _MAX_LISTED)],

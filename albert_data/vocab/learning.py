@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from albert_data.config import WORDPIECE, TextConfig, VocabConfig
+from albert_data.config import BYTE_BPE, SENTENCEPIECE_TYPES, WORDPIECE, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import batch_documents, clean_documents
 from albert_data.corpus.fields import Fields, name_field
@@ -40,6 +40,7 @@ from albert_data.storage import find_storage, make_path
 from albert_data.storage.scratch import machine_scratch
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.sentencepiece.albert import normalise_text_of
+from albert_data.tokenizer.tokenizer_json import import_tokenizers
 from albert_data.vocab.alphabet import Alphabet, choose_alphabet, measure_unspaced
 from albert_data.vocab.candidates import lock_folder, sweep, take_candidates, write_candidates
 from albert_data.vocab.counting import (
@@ -104,7 +105,8 @@ class SampleJob:
     def __call__(self, task: SampleTask) -> Candidates:
         damage, config = Damage(strict=self._text.strict), self._config
         # BERT's normaliser is applied to the counts (learn_vocabulary), so that no worker needs the library.
-        counter = RawCounter() if config.model_type == WORDPIECE else NormalCounter(NormalRule(config.cased))
+        is_raw = config.model_type not in SENTENCEPIECE_TYPES
+        counter = RawCounter() if is_raw else NormalCounter(NormalRule(config.cased))
         sentences: dict[bytes, int] = {}
         num_documents = text_bytes = 0
         for block in task.task.read(damage):
@@ -218,6 +220,9 @@ def learn_vocabulary(
     check_reach(inputs, spans_machines=spans_machines(engine))
     progress = progress or NullProgress()
     rule = BertNormalRule(config.cased) if config.model_type == WORDPIECE else None
+    is_bytes = config.model_type == BYTE_BPE
+    if is_bytes:
+        import_tokenizers("--model-type byte-bpe")
     reader = _CorpusReader(inputs, text, config, engine, progress, shared, repeated)
     corpus = reader.read()
     sentences, characters = corpus.sample.sentences(), CharacterCounts.of(corpus.totals)
@@ -225,9 +230,9 @@ def learn_vocabulary(
     normalise = None if rule is None else rule.normalise
     if rule is not None:
         characters = rule.apply(characters)
-    elif config.dummy_prefix is None:
+    elif config.dummy_prefix is None and not is_bytes:
         config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST_UNSPACED)
-    alphabet = choose_alphabet(characters, config, normalise)
+    alphabet = Alphabet.of_all(characters) if is_bytes else choose_alphabet(characters, config, normalise)
     size = sum(map(len, sentences)) / 1e6
     progress.say(
         f"training a {config.model_type} vocabulary of {config.vocab_size:,} pieces on {size:,.1f} MB of sentences"
@@ -244,7 +249,7 @@ def learn_vocabulary(
         damage=dict(corpus.damage.counts),
         removed=corpus.damage.removed,
         advice=reader.advise(corpus),
-        scripts=advise_scripts(pieces, characters, config, normalise),
+        scripts=[] if is_bytes else advise_scripts(pieces, characters, config, normalise),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from textwrap import wrap
 
-from albert_data.config import WORDPIECE, VocabConfig
+from albert_data.config import BYTE_BPE, SENTENCEPIECE_TYPES, VocabConfig
 from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.vocab.alphabet import Alphabet
 from albert_data.vocab.training import TrainedModel
@@ -36,8 +36,12 @@ class VocabReport:
 
     def describe_choices(self) -> list[str]:
         """Lines of 80 columns about what the corpus decided: the characters with a piece, and the dummy prefix."""
-        lines = [*_label("characters", self.alphabet.describe()), *_label("scripts", self.scripts)]
-        if self.config.model_type == WORDPIECE:
+        is_bytes = self.config.model_type == BYTE_BPE
+        characters = (
+            ["none is lost: one without a piece is spelled by its bytes"] if is_bytes else self.alphabet.describe()
+        )
+        lines = [*_label("characters", characters), *_label("scripts", self.scripts)]
+        if self.config.model_type not in SENTENCEPIECE_TYPES:
             return lines
         if self.config.dummy_prefix:
             choice, option = "a sentence begins with a space", "--no-dummy-prefix"

@@ -30,7 +30,7 @@ from typing import IO, Any
 
 import sentencepiece
 
-from albert_data.config import WORDPIECE, VocabConfig
+from albert_data.config import SENTENCEPIECE_TYPES, VocabConfig
 from albert_data.errors import TokenizerError
 from albert_data.jobs.progress import Progress
 
@@ -50,12 +50,14 @@ _ORDINARY = re.compile(rb"I\d|WARNING: All log messages| |}|\w*_spec {|$")
 
 
 def train(sentences: list[bytes], options: dict[str, Any]) -> bytes:
-    """The serialised model, or the pieces of a WordPiece vocabulary (options with "symbols").
+    """The serialised model, the pieces of a WordPiece vocabulary (options with "symbols"), or a byte-level BPE's JSON.
 
     Raises RuntimeError with the trainer's message, or MemoryError.
     """
     if "symbols" in options:
         return train_wordpiece(sentences, options)
+    if "specials" in options:
+        return train_byte_bpe(sentences, options)
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.Train(sentence_iterator=iter(sentences), model_writer=model, **options)
     return model.getvalue()
@@ -87,6 +89,27 @@ def train_wordpiece(sentences: list[bytes], options: dict[str, Any]) -> bytes:
     backend.train_from_iterator((normalise(text.decode()).translate(without) for text in sentences), trainer)
     found = backend.get_vocab(with_added_tokens=False)
     return "\n".join(sorted(found, key=found.__getitem__)).encode()
+
+
+def train_byte_bpe(sentences: list[bytes], options: dict[str, Any]) -> bytes:
+    """The tokenizer.json. Of equally frequent pairs the trainer joins that of the lowest ids first.
+
+    options: vocab_size; specials: the first pieces.
+    """
+    import tokenizers
+
+    backend, byte_level = tokenizers.Tokenizer(tokenizers.models.BPE()), tokenizers.pre_tokenizers.ByteLevel
+    backend.normalizer = tokenizers.normalizers.NFC()
+    backend.pre_tokenizer, backend.decoder = byte_level(add_prefix_space=False), tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=options["vocab_size"],
+        min_frequency=2,
+        special_tokens=options["specials"],
+        initial_alphabet=sorted(byte_level.alphabet()),
+        show_progress=False,
+    )
+    backend.train_from_iterator(map(bytes.decode, sentences), trainer)
+    return str(backend.to_str()).encode()
 
 
 class TrainerProcess:
@@ -156,7 +179,7 @@ class _Watcher:
         self._num_merges = max(config.vocab_size - num_characters, 1)
         self._log_smallest, self._log_seeds, self._done = math.log(_PRUNED_TO * config.vocab_size), 0.0, 0
         self._rest, self.last_lines = b"", deque[str](maxlen=_LINES_KEPT)
-        progress.start("merging pieces" if config.model_type == WORDPIECE else "normalising text", None, "")
+        progress.start("normalising text" if config.model_type in SENTENCEPIECE_TYPES else "merging pieces", None, "")
 
     def feed(self, log: bytes) -> None:
         *lines, self._rest = (self._rest + log).split(b"\n")

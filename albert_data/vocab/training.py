@@ -1,7 +1,7 @@
 """Train a vocabulary on a sample of sentences.
 
 In: sentences as bytes of UTF-8, in a fixed order, and the characters that get a piece. Out: a SentencePiece model, or
-the tokenizer.json of a WordPiece vocabulary. Ids: padding 0, unknown text 1, [CLS] 2, [SEP] 3, [MASK] 4.
+the tokenizer.json of a WordPiece or byte-level vocabulary. Ids: padding 0, unknown text 1, [CLS] 2, [SEP] 3, [MASK] 4.
 
 **SentencePiece.** Left to itself, the trainer would choose the characters from the sample, and drop required ones: it
 takes characters by frequency, and stops as soon as those taken cover the share asked for. So it is asked for all
@@ -14,19 +14,24 @@ on it.
 **WordPiece.** The first pieces are the characters and their forms inside words ("##a"). A character that is always a
 word, as an ideograph, gets no form inside words: BERT's own Chinese vocabulary has 7,000 of these, and text never gives
 one. A character without a piece divides words, so that no piece is learnt across it.
+
+**Byte-level BPE** has the rules of ModernBERT: NFC, and GPT-2's words. In documents most sentences follow a space,
+which is a part of their first word, so here each has one, except in scripts without spaces.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from albert_data.config import WORDPIECE, VocabConfig
+from albert_data.config import BYTE_BPE, WORDPIECE, VocabConfig
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.buffers import Sentences
-from albert_data.tokenizer.tokenizer_json import CONTINUING, ROLES, BertRules, make_wordpiece
+from albert_data.tokenizer.piece_texts import is_unspaced
+from albert_data.tokenizer.tokenizer_json import CONTINUING, ROLES, BertRules, describe_template, dump, make_wordpiece
 from albert_data.tokenizer.wordpiece import find_alone
 from albert_data.vocab.alphabet import Alphabet
 from albert_data.vocab.counting import BertNormalRule, NormalRule, find_holders
@@ -83,7 +88,8 @@ def train_model(
     used = [sentence for sentence in sentences if len(sentence) <= MAX_SENTENCE_BYTES]
     if not used:
         raise TokenizerError("no sentence to learn a vocabulary from; give more text")
-    train_used = _train_wordpiece if config.model_type == WORDPIECE else _train_sentencepiece
+    special = {WORDPIECE: _train_wordpiece, BYTE_BPE: _train_byte_bpe}
+    train_used = special.get(config.model_type, _train_sentencepiece)
     num_bytes = sum(map(len, used))
     return TrainedModel(
         model=train_used(used, config, alphabet, trainer),
@@ -163,3 +169,24 @@ def _train_wordpiece(sentences: list[bytes], config: VocabConfig, alphabet: Alph
     if len(pieces) < config.vocab_size:
         raise VocabularyTooLarge(config.vocab_size, len(pieces))
     return make_wordpiece(pieces, BertRules(lowercase=not config.cased))
+
+
+def _train_byte_bpe(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer) -> bytes:
+    specials = [names[0] for names in ROLES.values()]
+    smallest = len(specials) + 256
+    if config.vocab_size < smallest:
+        raise TokenizerError(
+            f"a vocabulary of {config.vocab_size:,} pieces is smaller than the {smallest:,} that the special pieces "
+            "and all bytes need; raise --vocab-size"
+        )
+    options = {"vocab_size": config.vocab_size, "specials": specials}
+    values = json.loads(trainer(list(map(_add_space, sentences)), options))
+    if (num_pieces := len(values["model"]["vocab"])) < config.vocab_size:
+        raise VocabularyTooLarge(config.vocab_size, num_pieces)
+    cls_id, sep_id = (values["model"]["vocab"][piece] for piece in ("[CLS]", "[SEP]"))
+    return dump({**values, "post_processor": describe_template("[CLS]", cls_id, "[SEP]", sep_id)})
+
+
+def _add_space(sentence: bytes) -> bytes:
+    first = sentence[:4].decode(errors="ignore")[:1]
+    return sentence if is_unspaced(first) else b" " + sentence
