@@ -1,9 +1,10 @@
-"""Compares WordPiece with other libraries: differing ids, and rates on one core beside a SentencePiece model.
+"""Compares WordPiece and byte-level BPE with other libraries: differing ids, and rates on one core.
 
     python -m benchmarks.wordpiece CORPUS... --vocab vocab.txt --model spiece.model --random-strings 100000
 
-The contenders take turns on the same lines, and a rate is the median of the runs. `tokenizers` is slow, so it reads the
-first 4 MB. A library that is not installed is left out.
+--vocab also takes a tokenizer.json of byte-level BPE, --model a SentencePiece model to time beside it. The contenders
+take turns on the same lines, and a rate is the median of the runs. `tokenizers` is slow, so it reads the first 4 MB. A
+library that is not installed is left out.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib
 import json
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -32,11 +34,18 @@ _MAX_SHOWN = 5
 
 
 def load_reference(tokenizer: Tokenizer) -> Any:
-    """The library's own BertWordPieceTokenizer, which takes text that spells a special piece for text, as ours does."""
-    rules = json.loads(tokenizer.model)["normalizer"]
-    reference = importlib.import_module("tokenizers").BertWordPieceTokenizer(
+    """The library's own tokenizer, of WordPiece its BertWordPieceTokenizer.
+
+    It takes text that spells a special piece for text, as ours does.
+    """
+    values, library = json.loads(tokenizer.model), importlib.import_module("tokenizers")
+    if values["model"]["type"] != "WordPiece":
+        reference = library.Tokenizer.from_str(tokenizer.model.decode())
+        reference.encode_special_tokens = True
+        return reference
+    reference = library.BertWordPieceTokenizer(
         vocab={piece: i for i, piece in enumerate(tokenizer.pieces)},
-        **{name: value for name, value in rules.items() if name != "type"},
+        **{name: value for name, value in values["normalizer"].items() if name != "type"},
     )
     reference._tokenizer.encode_special_tokens = True
     return reference
@@ -57,21 +66,28 @@ def find_rivals(model: bytes, lines: list[str]) -> Iterator[tuple[str, Callable[
     few = take_bytes(lines, TOKENIZERS_BYTES)
     library = importlib.import_module("tokenizers").Tokenizer.from_str(model.decode())
     yield "tokenizers", lambda: library.encode_batch_fast(few, add_special_tokens=False), count_bytes(few)
-    try:
-        tokie = importlib.import_module("tokie")
-    except ImportError:
-        return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "tokenizer.json")
         path.write_bytes(model)
-        rival = tokie.Tokenizer.from_json(str(path))
-    yield "tokie", lambda: rival.encode_batch_flat(lines, add_special_tokens=False), count_bytes(lines)
+        with suppress(ImportError):
+            tokie = importlib.import_module("tokie").Tokenizer.from_json(str(path))
+            yield "tokie", lambda: tokie.encode_batch_flat(lines, add_special_tokens=False), count_bytes(lines)
+        if json.loads(model)["model"]["type"] == "BPE":  # gigatoken has no WordPiece
+            with suppress(ImportError):
+                make = partial(importlib.import_module("gigatoken").Tokenizer, str(path))
+                used = make()
+                used.encode_batch(lines, parallel=False)
+                yield "gigatoken, cold", lambda: make().encode_batch(lines, parallel=False), count_bytes(lines)
+                yield "gigatoken, warm", lambda: used.encode_batch(lines, parallel=False), count_bytes(lines)
 
 
 def measure_rates(vocab: Path, model: Path | None, lines: list[str], runs: int) -> Iterator[tuple[str, float]]:
     """Yield the name of each contender and its rate in MB a second."""
     size = count_bytes(lines)
-    ours = {"WordPiece": vocab, **({} if model is None else {"SentencePiece": model})}
+    ours = {
+        json.loads(load_tokenizer(vocab, to_encode=False).model)["model"]["type"]: vocab,
+        **({} if model is None else {"SentencePiece": model}),
+    }
     contenders: dict[str, Callable[[], float]] = {
         f"{name}, table {state}": partial(time_ours, path, lines, warm=state == "warm")
         for name, path in ours.items()
