@@ -164,7 +164,7 @@ def test_each_character_of_the_basic_plane_has_the_ids_of_the_library(pair):
 
 def test_text_of_several_slices_and_of_long_words_has_the_ids_of_the_library(pair, monkeypatch):
     tokenizer, backend = pair
-    monkeypatch.setattr("albert_data.tokenizer.byte_level.SLICE_BYTES", 300)
+    monkeypatch.setattr("albert_data.tokenizer.chunks.encoder.SLICE_BYTES", 300)
     texts = [*make_sentences(40, seed=2), "", "ab" * 20_000, "中国" * 100, "x" * 200]
     assert encode(tokenizer, texts) == encode_alone(backend, texts)
 
@@ -253,10 +253,9 @@ def test_ignore_merges_divides_no_word_where_merges_do_not_give_each_piece(train
 
 def test_other_ids_than_the_librarys_stop_a_build(trained, monkeypatch):
     tokenizer, _ = load(trained)
-    monkeypatch.setattr(byte_level, "_FIRST_COMPARED", 2)
     merge = byte_level.merge_texts
     monkeypatch.setattr(byte_level, "merge_texts", lambda *arguments: (merge(*arguments)[0] ^ 1, merge(*arguments)[1]))
-    with pytest.raises(TokenizerError, match="gives other ids by the chunk table than by the library tokenizers, for"):
+    with pytest.raises(TokenizerError, match="the chunk table gives other ids than the tokenizer's own library for"):
         tokenizer.encode(["the river"])
 
 

@@ -183,16 +183,8 @@ def build(
         from albert_data.pipeline.stages import format_stages
 
         bar = Bar()
-        found, loaded = load_arguments(
-            inputs,
-            tokenizer,
-            config.text,
-            bar,
-            normalization=normalization,
-            words=words,
-            specials=special,
-            validation=validation,
-        )
+        rules: dict[str, Any] = {"normalization": normalization, "words": words, "specials": special}
+        found, loaded = load_arguments(inputs, tokenizer, config.text, bar, validation=validation, **rules)
         if dry_run:
             show(describe_plan(found, output, loaded, choose_fraction(found, config)))
             if loaded is None:

@@ -27,19 +27,16 @@ Classes of characters are what the library's regular expressions match: its Unic
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
 from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 
-from albert_data.data import slice_sentences
-from albert_data.errors import TokenizerError
 from albert_data.tokenizer.backend import Backend, list_rules
-from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.cutting import AFTER, BEFORE, SOLID, CutRule, make_rule
-from albert_data.tokenizer.chunks.encoder import SLICE_BYTES, ChunkEncoder, ChunkModel, join_ids
+from albert_data.tokenizer.chunks.encoder import ChunkEncoder, ChunkModel, join_ids
 from albert_data.tokenizer.chunks.lattice import ChunkIds
 from albert_data.tokenizer.chunks.table import CERTAIN_LIMIT, NOT_DONE, ChunkRules, fill_in
 from albert_data.tokenizer.chunks.trie import make_trie
@@ -61,14 +58,12 @@ _FIRST_WIDE = 0x0E00  # Thai: scripts without spaces are above (cutting.py)
 _JAMO = slice(0x1100, 0x1200)  # letters that compose to syllables
 _CONTINUATIONS = bytes(range(0x80, 0xC0))  # of UTF-8
 _BEYOND_ASCII = re.compile("[\u00a1-\u00ff\u0122-\u0143]")  # the byte-level characters of bytes from 0x80 on
-_NO_UNKNOWN = -1
-_NUM_CODES = 0x110000
-_FIRST_COMPARED, _LATER_COMPARED = 200, 1  # sentences of the first slice that an encoder gets, and of each later one
+_NO_UNKNOWN, _NUM_CODES = -1, 0x110000
 
 
 def explain_slow(values: dict[str, Any]) -> str | None:
     """Why all text goes through the library, or None if text can be cut."""
-    model, rules = values["model"], _list_words(values)
+    model, rules = values["model"], list(list_rules(values.get("pre_tokenizer")))
     if model.get("type") != "BPE":
         return f"it is a tokenizer.json of {model.get('type')}, and only WordPiece and byte-level BPE are fast there"
     if not _is_known(rules):
@@ -83,12 +78,8 @@ def explain_slow(values: dict[str, Any]) -> str | None:
     added = _list_matched(values)
     if found := [token["content"] for token in added if not _is_plain(token)]:
         return f"its added token {found[0]!r} depends on the text around it, or has spaces or characters beyond ASCII"
-    return "it adds a space after each added token" if added and _adds_space(rules) else None
-
-
-def _list_words(values: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rules that divide text into words."""
-    return list(list_rules(values.get("pre_tokenizer")))
+    is_prefixed = rules[-1].get("add_prefix_space", True)
+    return "it adds a space after each added token" if added and is_prefixed else None
 
 
 def _is_known(rules: list[dict[str, Any]]) -> bool:
@@ -102,12 +93,8 @@ def _is_known(rules: list[dict[str, Any]]) -> bool:
         and rules[0].get("behavior") == "Isolated"
         and not rules[0].get("invert")
         and not rules[1].get("use_regex", True)
-        and not _adds_space(rules)
+        and not rules[1].get("add_prefix_space", True)
     )
-
-
-def _adds_space(rules: list[dict[str, Any]]) -> bool:
-    return bool(rules[-1].get("add_prefix_space", True))
 
 
 def _list_matched(values: dict[str, Any]) -> list[dict[str, Any]]:
@@ -135,9 +122,8 @@ class ByteLevelKind(LibraryKind):
             divides = gives_pieces(merges, self.pieces)
         roles = find_roles(values) if divides else np.zeros(NUM_BASIC, np.uint8)
         if self.has_prefix:  # chunks have their spaces
-            backend = Backend(
-                {**values, "pre_tokenizer": _list_words(values)[0] | {"add_prefix_space": False}}, self._name
-            )
+            (rule,) = list_rules(values["pre_tokenizer"])
+            backend = Backend({**values, "pre_tokenizer": {**rule, "add_prefix_space": False}}, self._name)
 
         def learn(texts: list[bytes], is_inner: bool) -> ChunkIds:
             # Only the first chunk of a sentence can begin with a space.
@@ -158,44 +144,15 @@ class ByteLevelKind(LibraryKind):
             ),
             encode=lambda texts: encode_texts(self._backend, specials, texts),
             learn=learn,
+            is_compared=True,
         )
 
     def prepare(self) -> None:
         super().prepare()
         _ = self._chunk_model
 
-    def make_encoder(self) -> ByteLevelEncoder:
-        return ByteLevelEncoder(self._chunk_model, self._name)
-
-
-class ByteLevelEncoder:
-    """Encodes with the chunk table, and compares a sample with the library."""
-
-    def __init__(self, model: ChunkModel, name: str) -> None:
-        self._model, self._name, self._chunks = model, name, ChunkEncoder(model)
-        self._num_compared = _FIRST_COMPARED
-
-    def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
-        """Raises TokenizerError if ids differ from the library's."""
-        for chosen in sentences.slices(SLICE_BYTES):
-            part, counts = sentences.part(chosen), lengths[chosen]
-            for ids in self._chunks.encode(part, counts):
-                self._compare(part, ids, counts)
-                yield ids
-
-    def _compare(self, sentences: Sentences, ids: np.ndarray, lengths: np.ndarray) -> None:
-        sample, self._num_compared = slice_sentences(*sentences.part(slice(self._num_compared))), _LATER_COMPARED
-        ends = np.cumsum(lengths[: len(sample)])
-        for text, end, expected in zip(sample, ends, self._model.encode(sample), strict=True):
-            if not np.array_equal(ids[end - len(expected) : end], expected):
-                raise TokenizerError(
-                    f"{self._name} gives other ids by the chunk table than by the library tokenizers, for the text "
-                    f"{text.decode()!r:.200}; this is a fault of albert-data: report it with this text"
-                )
-
-    def compile_rare(self) -> None:
-        self._chunks.compile_rare()
-        self._model.learn([b"a", b"1"], True)
+    def make_encoder(self) -> ChunkEncoder:
+        return ChunkEncoder(self._chunk_model)
 
 
 # ---- cuts ----
@@ -254,12 +211,13 @@ def find_neighbours(pieces: Iterable[str]) -> tuple[np.ndarray, set[int]]:
 
 
 def _complete(head: bytes) -> range:
-    """The characters of three bytes that begin with `head`, one or two bytes; none for any other head."""
-    if head[:1] not in [bytes([first]) for first in range(0xE0, 0xF0)]:
+    """The characters of three bytes that begin with `head`; none if no such character does."""
+    if not 0xE0 <= (head or b" ")[0] < 0xF0:
         return range(0)
-    bits = 6 * (3 - len(head))
-    first = (head[0] & 0x0F) << 12 | (head[1] & 0x3F) << 6 if len(head) > 1 else (head[0] & 0x0F) << 12
-    return range(first, first + (1 << bits))
+    code, num_open = head[0] & 0x0F, 6 * (3 - len(head))  # bits
+    for byte in head[1:]:
+        code = code << 6 | byte & 0x3F
+    return range(code << num_open, code + 1 << num_open)
 
 
 def find_roles(values: dict[str, Any]) -> np.ndarray:
@@ -278,7 +236,7 @@ def find_roles(values: dict[str, Any]) -> np.ndarray:
 
 def _is_llama(values: dict[str, Any]) -> bool:
     """Whether any character that is neither a letter nor a digit may begin a word of letters."""
-    return len(_list_words(values)) > 1
+    return len(list(list_rules(values["pre_tokenizer"]))) > 1
 
 
 def find_known(values: dict[str, Any]) -> np.ndarray:

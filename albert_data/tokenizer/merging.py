@@ -41,8 +41,7 @@ def make_merges(model: Mapping[str, Any], byte_of: Mapping[str, int]) -> Merges:
     byte_of: of each byte-level character.
     """
     vocab = model["vocab"]
-    lines = [merge for merge in model["merges"] if not str(merge).startswith("#version")]
-    merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in lines]
+    merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
     byte_ids = np.empty(256, np.int64)
     byte_ids[list(byte_of.values())] = [vocab[character] for character in byte_of]
     num_slots = 1 << (2 * len(merges) + 1).bit_length()

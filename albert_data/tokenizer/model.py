@@ -32,7 +32,6 @@ from albert_data.tokenizer.strings import read_strings
 from albert_data.tokenizer.tokenizer_json import (
     JSON_NAME,
     VOCAB_NAME,
-    dump,
     is_json,
     is_wordpiece,
     name_specials,
@@ -221,17 +220,11 @@ def load_tokenizer(
     if path.suffix == ".txt":
         model, note = read_vocab(path, model)
     if specials:
-        model = _name_specials(model, specials, f"tokenizer {path}")
+        model = name_specials(model, specials, f"tokenizer {path}")
     tokenizer = Tokenizer(model, f"tokenizer {path}", normalization, read_words(words), note=note)
     if to_encode:
         tokenizer.prepare()
     return tokenizer
-
-
-def _name_specials(model: bytes, specials: Mapping[str, str], name: str) -> bytes:
-    if not is_json(model, name):
-        raise TokenizerError(f"{name} is a SentencePiece model, and --special is for a {JSON_NAME}; leave it out")
-    return dump(name_specials(parse_json(model, name), specials, name))
 
 
 def find_model(folder: Path) -> Path:

@@ -107,11 +107,14 @@ def find_specials(pieces: Sequence[str], name: str) -> Specials:
     return Specials.from_ids(len(pieces), **{f"{role}_id": i for role, i in found.items() if i is not None})
 
 
-def name_specials(values: Mapping[str, Any], specials: Mapping[str, str], name: str) -> dict[str, Any]:
-    """The values with the usual names of special pieces for other ones. Ids stay as they are.
+def name_specials(data: bytes, specials: Mapping[str, str], name: str) -> bytes:
+    """A tokenizer.json with the usual names of special pieces for other ones. Ids stay as they are.
 
     specials: the piece of each role, as {"cls": "<bos>"}. Raises TokenizerError if that can't be.
     """
+    if not is_json(data, name):
+        raise TokenizerError(f"{name} is a SentencePiece model, and --special is for a {JSON_NAME}; leave it out")
+    values = parse_json(data, name)
     pieces, names = set(list_pieces(values, name)), dict[str, str]()
     for role, piece in specials.items():
         usual = ROLES.get(role, ("",))[0]
@@ -134,7 +137,7 @@ def name_specials(values: Mapping[str, Any], specials: Mapping[str, str], name: 
         {**token, "content": names[piece], "special": True} if (piece := token["content"]) in names else token
         for token in values.get("added_tokens") or []
     ]
-    return {**values, "model": model, "added_tokens": added}
+    return dump({**values, "model": model, "added_tokens": added})
 
 
 def is_wordpiece(values: Mapping[str, Any]) -> bool:

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from albert_data.data import slice_sentences
+from albert_data.errors import TokenizerError
 from albert_data.tokenizer.buffers import Sentences, grow
 from albert_data.tokenizer.chunks import table
 from albert_data.tokenizer.chunks.cutting import BLOCK, PADDING, make_cut_scratch, mark_cuts
@@ -40,6 +42,7 @@ _BYTES_PER_LONG_ID = 16  # capacity of long_ids: an id for so much text. Chunks 
 # or begins a new one, and learns, and the third finds them. The library encodes what is left: long sentences, and those
 # whose score reaches the limit of a fragile chunk.
 _LOOK_UPS = 3
+_FIRST_COMPARED, _LATER_COMPARED = 200, 1  # sentences of the first slice that an encoder gets, and of each later one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +52,13 @@ class ChunkModel:
     rules: their trie is empty where the compiled loop finds no ids itself
     encode: the library's own ids (int32) of each text
     learn: the ids of chunks; the second argument tells whether they continue a word
+    is_compared: whether the library encodes a sample of all text too
     """
 
     rules: ChunkRules
     encode: Callable[[list[bytes]], list[np.ndarray]]
     learn: Callable[[list[bytes], bool], ChunkIds]
+    is_compared: bool = False
 
 
 class ChunkEncoder:
@@ -65,6 +70,7 @@ class ChunkEncoder:
         self._cuts, self._cut_scratch = np.empty(0, np.uint64), make_cut_scratch()
         self._scratch = make_encoding_scratch()
         self._id_buffers = [np.empty(0, self._dtype)] * _LOOK_UPS
+        self._num_compared = _FIRST_COMPARED if model.is_compared else 0
         self._clear()
 
     def _clear(self) -> None:
@@ -83,15 +89,31 @@ class ChunkEncoder:
         self._store(nothing, ChunkIds(np.zeros(0, np.int32), nothing, nothing))
         table.fill_in(no_ids, nothing, no_ids, nothing)
         table.copy_slots(np.zeros(SLOT, np.uint64), np.zeros(2 * SLOT, np.uint64))
+        self._model.learn([b"a", b"1"], True)
 
     def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the ids (uint16, or uint32 for a large vocabulary) of all sentences, a slice of them at a time.
 
         Each sentence must be valid UTF-8: the kernels rely on it. lengths: int64, the number of ids of each sentence,
         filled in for a slice before its ids are yielded. An array is valid until the next one is asked for.
+        Raises TokenizerError if ids differ from the library's.
         """
         for chosen in sentences.slices(SLICE_BYTES):
-            yield self._encode_slice(sentences.part(chosen), lengths[chosen])
+            part, counts = sentences.part(chosen), lengths[chosen]
+            ids = self._encode_slice(part, counts)
+            if self._num_compared:
+                self._compare(slice_sentences(*part.part(slice(self._num_compared))), ids, counts)
+                self._num_compared = _LATER_COMPARED
+            yield ids
+
+    def _compare(self, texts: list[bytes], ids: np.ndarray, lengths: np.ndarray) -> None:
+        parts = np.split(ids, np.cumsum(lengths[: len(texts)]))
+        for text, found, expected in zip(texts, parts, self._model.encode(texts), strict=False):
+            if not np.array_equal(found, expected):
+                raise TokenizerError(
+                    f"the chunk table gives other ids than the tokenizer's own library for {text.decode()!r:.200}; "
+                    "this is a fault of albert-data: report it with this text"
+                )
 
     def _encode_slice(self, sentences: Sentences, lengths: np.ndarray) -> np.ndarray:
         """The ids of some sentences, in a buffer that is reused; fills in the length of each."""
