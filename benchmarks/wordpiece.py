@@ -61,24 +61,28 @@ def find_differences(tokenizer: Tokenizer, reference: Any, lines: list[str]) -> 
                 yield line
 
 
-def find_rivals(model: bytes, lines: list[str]) -> Iterator[tuple[str, Callable[[], object], int]]:
-    """Yield the name of each library, a call that encodes lines with it, and the bytes of these lines."""
-    few = take_bytes(lines, TOKENIZERS_BYTES)
+def find_rivals(model: bytes, lines: list[str]) -> Iterator[tuple[str, Callable[[], float], int]]:
+    """Yield the name of each library, a call that times how it encodes lines, and the bytes of these lines."""
+    few, size = take_bytes(lines, TOKENIZERS_BYTES), count_bytes(lines)
     library = importlib.import_module("tokenizers").Tokenizer.from_str(model.decode())
-    yield "tokenizers", lambda: library.encode_batch_fast(few, add_special_tokens=False), count_bytes(few)
-    with tempfile.TemporaryDirectory() as folder:
+    encode = partial(library.encode_batch_fast, add_special_tokens=False)
+    yield "tokenizers", lambda: time_call(lambda: encode(few)), count_bytes(few)
+    with suppress(ImportError), tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "tokenizer.json")
         path.write_bytes(model)
+        tokie = importlib.import_module("tokie").Tokenizer.from_json(str(path))
+        yield "tokie", lambda: time_call(lambda: tokie.encode_batch_flat(lines, add_special_tokens=False)), size
+    if json.loads(model)["model"]["type"] == "BPE":  # gigatoken has no WordPiece
         with suppress(ImportError):
-            tokie = importlib.import_module("tokie").Tokenizer.from_json(str(path))
-            yield "tokie", lambda: tokie.encode_batch_flat(lines, add_special_tokens=False), count_bytes(lines)
-        if json.loads(model)["model"]["type"] == "BPE":  # gigatoken has no WordPiece
-            with suppress(ImportError):
-                make = partial(importlib.import_module("gigatoken").Tokenizer, str(path))
-                used = make()
-                used.encode_batch(lines, parallel=False)
-                yield "gigatoken, cold", lambda: make().encode_batch(lines, parallel=False), count_bytes(lines)
-                yield "gigatoken, warm", lambda: used.encode_batch(lines, parallel=False), count_bytes(lines)
+            make = partial(importlib.import_module("gigatoken").Tokenizer, library)
+            used = make()
+            used.encode_batch(lines, parallel=False)
+
+            def encode_by(rival: Any) -> float:
+                return time_call(lambda: rival.encode_batch(lines, parallel=False))
+
+            yield "gigatoken, cold", lambda: encode_by(make()), size
+            yield "gigatoken, warm", lambda: encode_by(used), size
 
 
 def measure_rates(vocab: Path, model: Path | None, lines: list[str], runs: int) -> Iterator[tuple[str, float]]:
@@ -95,7 +99,7 @@ def measure_rates(vocab: Path, model: Path | None, lines: list[str], runs: int) 
     }
     sizes = dict.fromkeys(contenders, size)
     for name, call, num_bytes in find_rivals(load_tokenizer(vocab, to_encode=False).model, lines):
-        contenders[name], sizes[name] = partial(time_call, call), num_bytes
+        contenders[name], sizes[name] = call, num_bytes
     for name, seconds in alternate(contenders, runs).items():
         yield name, sizes[name] / 1e6 / median(seconds)
 
