@@ -6,6 +6,7 @@ import json
 import random
 import unicodedata
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -271,3 +272,19 @@ def test_a_build_has_the_bytes_of_one_through_the_library(tmp_path: Path, traine
     assert type(slow._kind) is LibraryKind
     run_build(tmp_path / "in", tmp_path / "slow", slow)
     assert digest_shards(tmp_path / "fast") == digest_shards(tmp_path / "slow")
+
+
+MERGES = ["t h", "Ġ th", "Ġth e", "i n", "in g", "Ġ r", "r i", "ä ¸", "ä¸ Ń", "å Ľ", "åĽ ½", "ä¸Ń åĽ½", "Ġ Ġ", "' s"]
+
+
+def test_the_ids_and_words_of_a_made_tokenizer_are_golden():
+    """No training has a part in it. Another hash here means that the same command makes other shards."""
+    pieces = [*SPECIALS, *sorted(read_bytes()), *(merge.replace(" ", "") for merge in MERGES)]
+    model = {"type": "BPE", "vocab": {piece: i for i, piece in enumerate(pieces)}, "merges": MERGES}
+    values = {"version": "1.0", "pre_tokenizer": gpt(), "decoder": gpt(), "model": model}
+    tokenizer, backend = load(values)
+    texts = ["the thing rings, the ring's 中国 and 国中国中", *ODD]
+    assert encode(tokenizer, texts) == encode_alone(backend, texts)
+    rule, (ids, offsets) = tokenizer.word_rule(), tokenizer.encode(texts)
+    data = [array.astype(np.int64).tobytes() for array in (ids, offsets, rule.starts, rule.standalone)]
+    assert sha256(b"".join(data)).hexdigest()[:16] == "379501efeb398147"
