@@ -288,3 +288,15 @@ def test_the_ids_and_words_of_a_made_tokenizer_are_golden():
     rule, (ids, offsets) = tokenizer.word_rule(), tokenizer.encode(texts)
     data = [array.astype(np.int64).tobytes() for array in (ids, offsets, rule.starts, rule.standalone)]
     assert sha256(b"".join(data)).hexdigest()[:16] == "379501efeb398147"
+
+
+def test_pieces_that_text_hardly_gives_are_never_drawn(pair):
+    tokenizer, _ = pair
+    drawn = {tokenizer.pieces[i] for i in tokenizer.ordinary_ids}
+    table = {byte: character for character, byte in read_bytes().items()}
+    assert drawn >= {table[ord(character)] for character in "az09,.! "}
+    never = {
+        "".join(table[byte] for byte in data) for data in (b"\n", b"\t", b"\0", b"\x7f", b"\xe4", b"\xb8", b"\xff")
+    }
+    assert never <= set(tokenizer.pieces)
+    assert drawn.isdisjoint(never | {"  ", "   "})

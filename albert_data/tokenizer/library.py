@@ -35,6 +35,9 @@ from albert_data.utf8 import read_character, step_back
 _BYTES, _SPACES, _CONTINUED = "bytes", "spaces", "##"  # how pieces show where words begin
 _MODELS = ("BPE", "Unigram", "WordPiece")
 _RARE = "\U0010fffd"  # a private character, of which no vocabulary has a piece
+# Byte-level pieces that canonical text hardly ever gives: parts of characters, controls, and white space other than one
+# space at the beginning.
+_NEVER_GIVEN = re.compile(rf"<0x[0-9A-F]{{2}}>|[\s\0-\x1f\x7f-\x9f]|.{VISIBLE_SPACE}", re.DOTALL)
 _UNUSED = re.compile(r"\W*unused\W*\d+\W*", re.IGNORECASE)
 
 
@@ -54,6 +57,8 @@ class LibraryKind(JsonKind):
             & ~self.specials.is_special
         )
         self.is_ordinary[self.specials.unk_id] = False
+        if marks == _BYTES:
+            self.is_ordinary &= np.array([not _NEVER_GIVEN.search(text) for text in self.texts])
         self.has_prefix = marks == _CONTINUED or any(map(_adds_space, _list_all(values, "normalizer", "pre_tokenizer")))
         self.slow_reason = slow_reason
 
