@@ -18,100 +18,153 @@ dtype: of Muon's products.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
+from torch.optim.sgd import sgd
 
 from albert_data.train.config import TrainConfig
 
 PACKED = {"qkv.weight": 3}  # suffix of a parameter's name -> number of matrices in it
 MUON_MOMENTUM = 0.95
 MUON_RMS = 0.2
+Group = tuple[dict[str, Any], list[Tensor]]  # settings, and the parameters that have gradients
 
 
-class _ByParameter(torch.optim.Optimizer):
-    """An optimiser whose update of a parameter depends on no other parameter."""
+class FusedOptimizer(torch.optim.Optimizer):
+    """An optimiser whose updates are few kernels, and do not wait for the device.
+
+    found_inf: float32 []; above 0, a step changes no weight and no state. None: all gradients are finite.
+    """
+
+    found_inf: Tensor | None = None
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]  # it returns no loss
         """Make one step. closure: a parameter that PyTorch's optimisers have; it must be None."""
         if closure is not None:
             raise TypeError(f"{type(self).__name__} takes no closure")
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self._step_parameter(group, p, p.grad)
+        groups = [(group, [p for p in group["params"] if p.grad is not None]) for group in self.param_groups]
+        for _, params in groups:
+            for p in params:
+                if not self.state[p]:
+                    self.state[p].update(self._first_state(p))
+        self._step_groups([(group, params) for group, params in groups if params])
 
-    def _step_parameter(self, group: dict[str, Any], p: Tensor, gradient: Tensor) -> None:
-        """Update one parameter in place. Each optimiser has its own rule."""
+    def _first_state(self, p: Tensor) -> dict[str, Tensor]:
+        return {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+
+    def _step_groups(self, groups: list[Group]) -> None:
+        """Update the parameters of each group."""
         raise NotImplementedError
 
+    def _step_adam(self, group: dict[str, Any], params: list[Tensor], outs: list[Tensor], steps: list[Tensor]) -> None:
+        """Make a step of AdamW from `outs`, with the gradients and the means of `params`."""
+        means, squares = ([self.state[p][name] for p in params] for name in ("exp_avg", "exp_avg_sq"))
+        (beta1, beta2), eps, gradients = group["betas"], group["eps"], [p.grad for p in params if p.grad is not None]
+        adam = partial(adamw, beta1=beta1, beta2=beta2, eps=eps, amsgrad=False, maximize=False, fused=True)
+        settings = {"lr": group["lr"], "weight_decay": group["weight_decay"], "found_inf": self.found_inf}
+        adam(outs, gradients, means, squares, [], steps, **settings)
 
-def _average(state: dict[str, Tensor], group: dict[str, Any], gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Adam's means of the gradient and of its square, with this gradient."""
-    beta1, beta2 = group["betas"]
-    mean = state["exp_avg"].lerp_(gradient, 1 - beta1)
-    return mean, state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+    def _subtract(self, group: dict[str, Any], params: list[Tensor], updates: list[Tensor], decay: float) -> None:
+        """Subtract the updates, and the decay of the weights, times the rate."""
+        descend = partial(sgd, momentum=0.0, dampening=0.0, nesterov=False, maximize=False, fused=True)
+        none: list[Tensor | None] = [None] * len(params)
+        descend(params, updates, none, lr=group["lr"], weight_decay=decay, found_inf=self.found_inf)
 
 
-class Lamb(_ByParameter):
+class Lamb(FusedOptimizer):
     """LAMB."""
 
-    def _step_parameter(self, group: dict[str, Any], p: Tensor, gradient: Tensor) -> None:
-        state = self.state[p]
-        if not state:
-            state.update(exp_avg=torch.zeros_like(p), exp_avg_sq=torch.zeros_like(p))
-        mean, square = _average(state, group, gradient)
-        update = mean / square.sqrt().add_(group["eps"])
-        if group["weight_decay"]:
-            update.add_(p, alpha=group["weight_decay"])
-        if blocks := group["num_blocks"]:
-            for block, weights in zip(update.chunk(blocks), p.chunk(blocks), strict=True):
-                norm, update_norm = torch.linalg.vector_norm(weights), torch.linalg.vector_norm(block)
-                # On the device: reading the norms on the CPU would wait for the GPU.
-                block.mul_(torch.where((norm > 0) & (update_norm > 0), norm / update_norm, 1.0))
-        p.add_(update, alpha=-group["lr"])
+    def _step_groups(self, groups: list[Group]) -> None:
+        for group, params in groups:
+            update = torch.cat([p.flatten() for p in params]).mul_(group["weight_decay"])
+            parts = torch.split(update, [p.numel() for p in params])
+            updates = [part.view_as(p) for part, p in zip(parts, params, strict=True)]
+            # At a rate of -1, Adam's update is added to the decay; after many steps it does not correct the bias.
+            many = torch.full((), math.inf, device=update.device)
+            self._step_adam({**group, "lr": -1.0, "weight_decay": 0.0}, params, updates, [many] * len(params))
+            if blocks := group["num_blocks"]:
+                _adapt([p.view(blocks, -1) for p in params], [u.view(blocks, -1) for u in updates])
+            self._subtract(group, params, updates, decay=0.0)
 
 
-class Muon(_ByParameter):
+def _adapt(weights: list[Tensor], updates: list[Tensor]) -> None:
+    """Multiply each row of the updates by |row of weights| / |row|, or by 1 if one of the norms is 0."""
+    # On the device: reading the norms on the CPU would wait for the GPU.
+    norm, update_norm = (
+        torch.cat([torch.linalg.vector_norm(t, dim=1) for t in tensors]) for tensors in (weights, updates)
+    )
+    ratios = torch.where((norm > 0) & (update_norm > 0), norm / update_norm, 1.0)
+    for update, ratio in zip(updates, torch.split(ratios, [len(u) for u in updates]), strict=True):
+        update.mul_(ratio[:, None])
+
+
+class Muon(FusedOptimizer):
     """Muon, and Adam for groups without blocks."""
 
-    def _step_parameter(self, group: dict[str, Any], p: Tensor, gradient: Tensor) -> None:
-        state, (beta1, beta2), blocks = self.state[p], group["betas"], group["num_blocks"]
-        if not state:
-            state.update(step=torch.zeros(()), exp_avg=torch.zeros_like(p))
-            if not blocks:
-                state["exp_avg_sq"] = torch.zeros_like(p)
-        state["step"] += 1
-        p.mul_(1 - group["lr"] * group["weight_decay"])
-        if blocks:
-            mean = state["exp_avg"].lerp_(gradient, 1 - MUON_MOMENTUM)
-            ahead = gradient.lerp(mean, MUON_MOMENTUM)  # Nesterov's
-            update = torch.cat([make_orthogonal(block, group["dtype"]) for block in ahead.chunk(blocks)])
-        else:
-            steps = int(state["step"])
-            mean, square = _average(state, group, gradient)
-            update = mean / (1 - beta1**steps) / (square / (1 - beta2**steps)).sqrt().add_(group["eps"])
-        p.add_(update, alpha=-group["lr"])
+    def _first_state(self, p: Tensor) -> dict[str, Tensor]:
+        is_matrix = any(q is p for group in self.param_groups if group["num_blocks"] for q in group["params"])
+        state = super()._first_state(p)
+        return {"exp_avg": state["exp_avg"]} if is_matrix else {"step": torch.zeros((), device=p.device), **state}
+
+    def _step_groups(self, groups: list[Group]) -> None:
+        by_shape: dict[torch.Size, list[tuple[Tensor, int]]] = {}
+        for group, params in groups:
+            if blocks := group["num_blocks"]:
+                for p in params:
+                    by_shape.setdefault(_lay(p, blocks).shape[1:], []).append((p, blocks))
+            else:
+                self._step_adam(group, params, params, [self.state[p]["step"] for p in params])
+        updates: dict[Tensor, Tensor] = {}
+        for members in by_shape.values():
+            blocks_KST = torch.cat([_lay(self._look_ahead(p), blocks) for p, blocks in members])
+            made_KST = make_orthogonal(blocks_KST, groups[0][0]["dtype"])
+            parts = torch.split(made_KST, [blocks for _, blocks in members])
+            for (p, blocks), part in zip(members, parts, strict=True):
+                is_laid_down = p.shape[0] // blocks > p.shape[1]
+                updates[p] = (part.mT if is_laid_down else part).reshape(p.shape).contiguous()
+        for group, params in groups:
+            if group["num_blocks"]:
+                self._subtract(group, params, [updates[p] for p in params], decay=group["weight_decay"])
+
+    def _look_ahead(self, p: Tensor) -> Tensor:
+        """Nesterov's momentum: the mean of the gradients, and beyond."""
+        mean, gradient = self.state[p]["exp_avg"], p.grad
+        assert gradient is not None
+        if self.found_inf is not None:
+            gradient = torch.where(self.found_inf > 0, mean, gradient)  # then the mean stays as it is
+        mean.lerp_(gradient, 1 - MUON_MOMENTUM)
+        return gradient.lerp(mean, MUON_MOMENTUM)
 
 
-def make_orthogonal(matrix: Tensor, dtype: torch.dtype) -> Tensor:
-    """Bring the singular values of a matrix near 1 by five steps of Newton and Schulz, then scale it to an RMS of 0.2.
+def _lay(matrix: Tensor, num_blocks: int) -> Tensor:
+    """Cut a parameter into its matrices, K x S x T, each turned so that it is no taller than wide."""
+    blocks_KST = matrix.view(num_blocks, -1, matrix.shape[1])
+    return blocks_KST.mT if blocks_KST.shape[1] > blocks_KST.shape[2] else blocks_KST
 
-    The coefficients (Jordan et al. 2024) are for speed: the values end between 0.7 and 1.2. dtype: of the products.
+
+def make_orthogonal(matrices_KST: Tensor, dtype: torch.dtype) -> Tensor:
+    """Bring the singular values of matrices near 1 by five steps of Newton and Schulz, then scale to an RMS of 0.2.
+
+    The coefficients (Jordan et al. 2024) are for speed: the values end between 0.7 and 1.2.
+    matrices_KST: K matrices that are no taller than wide. dtype: of the products.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
-    is_tall = matrix.shape[0] > matrix.shape[1]
-    x = (matrix.T if is_tall else matrix).to(dtype)
-    x = x / (torch.linalg.vector_norm(x) + 1e-7)
+    x_KST = matrices_KST.to(dtype)
+    x_KST = x_KST / (torch.linalg.vector_norm(x_KST, dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(5):
-        gram = x @ x.T
-        x = a * x + (b * gram + c * gram @ gram) @ x
+        gram_KSS = x_KST @ x_KST.mT
+        factor_KSS = torch.baddbmm(gram_KSS, gram_KSS, gram_KSS, beta=b, alpha=c)
+        x_KST = torch.baddbmm(x_KST, factor_KSS, x_KST, beta=a)
     # An orthogonal matrix has an RMS of 1 / sqrt(its longer side).
-    scaled: Tensor = (x.T if is_tall else x).to(matrix.dtype) * (MUON_RMS * max(matrix.shape) ** 0.5)
-    return scaled
+    scaled_KST: Tensor = x_KST.to(matrices_KST.dtype) * (MUON_RMS * matrices_KST.shape[2] ** 0.5)
+    return scaled_KST
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig, *, is_bf16: bool = False) -> torch.optim.Optimizer:
@@ -161,9 +214,11 @@ def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor
         shapes = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameter.shape)
         if isinstance(optimizer, Muon) and group["num_blocks"]:
             del shapes["exp_avg_sq"]
-        if not isinstance(optimizer, Lamb):
+            found.pop("step", None)  # older checkpoints have it
+        elif not isinstance(optimizer, Lamb):
             shapes["step"] = torch.Size()
         kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in found.items()}
         if kinds != {name: (shape, torch.float32) for name, shape in shapes.items()}:
             raise ValueError(f"the optimiser's state of parameter {index} has other shapes")
+        found.update({name: tensor.to(parameter.device) for name, tensor in found.items()})
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -34,7 +34,7 @@ from albert_data.train.run.budget import Budget
 from albert_data.train.run.compiling import choose_compiling, compile_model
 from albert_data.train.run.memory import explain_out_of_memory
 from albert_data.train.run.metrics import Tally, measure
-from albert_data.train.run.optimizer import make_optimizer, pack_optimizer, unpack_optimizer
+from albert_data.train.run.optimizer import FusedOptimizer, make_optimizer, pack_optimizer, unpack_optimizer
 from albert_data.train.run.state import Initial, Session
 from albert_data.wording import list_some
 
@@ -210,11 +210,15 @@ def _apply(session: Session) -> None:
         scaler.unscale_(optimizer)
     max_norm = session.config.max_grad_norm
     norm = torch.nn.utils.clip_grad_norm_(session.model.parameters(), max_norm, foreach=True)
-    # The norm of finite gradients can overflow. A NaN in one of them makes the scaler skip this update too.
-    if (gradient := session.model.mlm_head.dense.bias.grad) is not None:
-        gradient *= torch.where(norm.isfinite(), 1.0, torch.nan)
     session.tally.count_update(norm)
-    scaler.step(optimizer)  # AdamW skips on the device; for others the scaler waits for the device and does not call it
+    if isinstance(optimizer, FusedOptimizer):
+        optimizer.found_inf = (~norm.isfinite()).float()
+        optimizer.step()
+    else:
+        # The norm of finite gradients can overflow. A NaN in one of them makes the scaler skip this update too.
+        if (gradient := session.model.mlm_head.dense.bias.grad) is not None:
+            gradient *= torch.where(norm.isfinite(), 1.0, torch.nan)
+        scaler.step(optimizer)  # AdamW skips on the device; for other optimisers the scaler would wait for it
     scaler.update(None if session.precision.is_scaled else 1.0)
     session.step += 1
 
