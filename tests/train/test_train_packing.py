@@ -25,7 +25,7 @@ from albert_data.train import ShardLoader
 from albert_data.train.config import RECIPES, AlbertConfig
 from albert_data.train.data import order
 from albert_data.train.data.batch import Batch, BatchShape, collate, empty_batch
-from albert_data.train.data.loader import Splits
+from albert_data.train.data.loader import Splits, fixed_shapes
 from albert_data.train.data.order import BatchOrder, Pack, Position, choose_pack, pack_batches
 from albert_data.train.data.remasking import Remasker
 from albert_data.train.distributed import Ranks
@@ -34,9 +34,10 @@ from albert_data.train.model.attention import PackedRows, attend_packed, explain
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
 from albert_data.train.model.flops import training_flops
 from albert_data.train.model.model import Albert
-from albert_data.train.model.precision import Precision
+from albert_data.train.model.precision import Precision, choose_precision
 from albert_data.train.run import loop, session
 from albert_data.train.run.budget import Budget
+from albert_data.train.run.evaluation import evaluate
 from albert_data.train.run.report import describe_start
 from albert_data.train.run.session import make_loader
 
@@ -593,6 +594,29 @@ def test_ranks_and_micro_batches_have_together_the_losses_of_the_whole_batch(toy
     whole = sum_losses()
     torch.testing.assert_close(sum_losses(micro_tokens=512), whole)
     torch.testing.assert_close(sum(sum_losses(rank=rank, num_ranks=3) for rank in range(3)), whole)
+
+
+@pytest.mark.parametrize("num_rows", [1, 33, 60])
+def test_an_evaluation_of_packs_has_the_figures_of_padded_rows_and_one_shape(toys, num_rows):
+    shards, model = toys.make_shards(60, max_seq_len=64), small_model(max_positions=64)
+    (pack,) = {choose_pack(shards.lengths, 1024)}
+    found = []
+    for settings in ({"pack": pack}, {}):
+        nats_R = np.zeros(num_rows)
+        sizes = {"num_rows": num_rows, "batch_tokens": 1024, **settings}
+        found.append((evaluate(model, shards, choose_precision("fp32", "cpu"), nats_R=nats_R, **sizes), nats_R))
+        assert len(fixed_shapes(shards, **sizes)) == 1
+    (packed, packed_R), (padded, padded_R) = found
+    assert packed == pytest.approx(padded, rel=1e-5)
+    np.testing.assert_allclose(packed_R, padded_R, rtol=1e-4)
+    assert padded_R.min() > 0
+
+
+def test_rows_longer_than_those_of_training_are_evaluated_with_padding(toys):
+    loader = ShardLoader(toys.make_shards(30), batch_tokens=512, packed=True)
+    assert loader.find_pack(toys.make_shards(9, seed=1)) == loader.order.pack
+    assert loader.find_pack(toys.make_shards(9, max_seq_len=200)) is None
+    assert ShardLoader(toys.make_shards(30), batch_tokens=512).find_pack(toys.make_shards(9)) is None
 
 
 def test_flops_of_packs_count_attention_within_rows():

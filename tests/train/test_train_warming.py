@@ -17,7 +17,7 @@ from albert_data.train.distributed import ALONE
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import choose_precision
-from albert_data.train.run import loop, session
+from albert_data.train.run import loop, memory, session
 from albert_data.train.run.budget import Budget
 from albert_data.train.run.compiling import warm_up
 from albert_data.train.run.evaluation import evaluate
@@ -100,6 +100,19 @@ def test_the_warm_up_changes_no_weight_gradient_random_state_or_figure(compiled)
     assert made.tally.read(ALONE)["mlm_loss"] is None
     assert made.tally.num_tokens == made.step == len(made.optimizer.state) == 0
     assert made.model.training
+
+
+def test_measuring_the_memory_of_a_token_compiles_nothing(compiled, monkeypatch):
+    made, loader, _, programs = compiled
+    monkeypatch.setattr(memory, "PROBE_TOKENS", 192)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 10**9)
+    for name in ("reset_peak_memory_stats", "memory_allocated", "max_memory_allocated"):
+        monkeypatch.setattr(torch.cuda, name, lambda device: 0)
+    monkeypatch.setattr(loader, "_batch_tokens", 4096)
+    assert memory.fit_batches(made, loader)[0].startswith("memory      1 micro-batch a step")
+    assert not programs
+    warm(made, loader, None)
+    assert programs
 
 
 def test_the_warm_up_stops_when_it_is_told_to(compiled):

@@ -43,6 +43,8 @@ from albert_data.train.data.order import (
     RowBatch,
     cut_batches,
     cut_share,
+    pack_batches,
+    padded_len,
     rows_per_batch,
 )
 from albert_data.train.data.remasking import Remasker
@@ -130,24 +132,31 @@ class RowReader:
         ]
 
 
-def fixed_batches(shards: Shards, *, num_rows: int, batch_tokens: int) -> Iterator[Batch]:
+def fixed_batches(shards: Shards, *, num_rows: int, batch_tokens: int, pack: Pack | None = None) -> Iterator[Batch]:
     """Yield the first `num_rows` rows once, with their stored masks: the same batches of few shapes at each call.
 
-    A build shuffles the rows, so the first ones are a fair sample.
+    A build shuffles the rows, so the first ones are a fair sample. pack: of which size packs are, instead of padding.
     """
     reader = RowReader(shards)
-    for row_batch, shape in _cut_fixed(reader, shards.lengths[:num_rows], batch_tokens):
+    for row_batch, shape in _cut_fixed(reader, shards.lengths[:num_rows], batch_tokens, pack):
         yield from reader.read(row_batch, shape)
 
 
-def fixed_shapes(shards: Shards, *, num_rows: int, batch_tokens: int) -> list[BatchShape]:
+def fixed_shapes(shards: Shards, *, num_rows: int, batch_tokens: int, pack: Pack | None = None) -> list[BatchShape]:
     """The shapes of the batches that `fixed_batches` yields, except the rare one with more masked tokens than usual."""
-    return sorted({shape for _, shape in _cut_fixed(RowReader(shards), shards.lengths[:num_rows], batch_tokens)})
+    return sorted({shape for _, shape in _cut_fixed(RowReader(shards), shards.lengths[:num_rows], batch_tokens, pack)})
 
 
-def _cut_fixed(reader: RowReader, lengths: np.ndarray, batch_tokens: int) -> Iterator[tuple[RowBatch, BatchShape]]:
-    for row_batch in cut_batches(np.arange(len(lengths)), lengths, batch_tokens):
-        yield row_batch, reader.shape(rows_per_batch(row_batch.row_len, batch_tokens), row_batch.row_len)
+def _cut_fixed(
+    reader: RowReader, lengths: np.ndarray, batch_tokens: int, pack: Pack | None
+) -> Iterator[tuple[RowBatch, BatchShape]]:
+    rows = np.arange(len(lengths))
+    if pack is None:
+        batches = cut_batches(rows, lengths, batch_tokens)
+    else:
+        batches = pack_batches(rows, lengths, pack, batch_tokens)
+    for row_batch in batches:
+        yield row_batch, reader.shape(rows_per_batch(row_batch.row_len, batch_tokens), row_batch.row_len, pack)
 
 
 class ShardLoader:
@@ -225,6 +234,11 @@ class ShardLoader:
     @property
     def is_packed(self) -> bool:
         return self.order.pack is not None
+
+    def find_pack(self, shards: Shards) -> Pack | None:
+        """The size of packs for the rows of another split: that of training, if these are packed and no longer."""
+        pack = self.order.pack
+        return None if pack is None or padded_len(int(shards.lengths.max(initial=0))) > pack.longest else pack
 
     @property
     def _can_cut(self) -> bool:

@@ -86,7 +86,9 @@ def warm_up(
     work = [(shape, True) for shape in loader.shapes()]
     if validation is not None:
         num_rows, batch_tokens = session.config.eval_rows or len(validation), loader.tokens_at_once
-        work += [(shape, False) for shape in fixed_shapes(validation, num_rows=num_rows, batch_tokens=batch_tokens)]
+        pack = loader.find_pack(validation)
+        shapes = fixed_shapes(validation, num_rows=num_rows, batch_tokens=batch_tokens, pack=pack)
+        work += [(shape, False) for shape in shapes]
     say(f"compiling for {len(work)} shapes of batches, before the learning rate begins to rise")
     for shape, is_update in work:
         if must_stop():

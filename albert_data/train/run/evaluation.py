@@ -20,6 +20,7 @@ from albert_data.shards.reader import Shards
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, find_script, num_bytes
 from albert_data.train.data.batch import NO_LABEL, Batch
 from albert_data.train.data.loader import fixed_batches
+from albert_data.train.data.order import Pack
 from albert_data.train.distributed import ALONE, Ranks
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import Precision
@@ -41,12 +42,14 @@ def evaluate(
     *,
     num_rows: int,
     batch_tokens: int,
+    pack: Pack | None = None,
     ranks: Ranks = ALONE,
     must_stop: Callable[[], bool] = lambda: False,
     nats_R: np.ndarray | None = None,
 ) -> Figures:
     """Return means over the first `num_rows` rows, whose batches are divided among the ranks, and `judge_accuracy`.
 
+    pack: of which size packs are; None: rows are padded.
     nats_R: float64; if given, filled with the MLM losses of each row's labels together.
     must_stop: called before each batch; when it returns True, the evaluation stops and the figures are not valid.
     Draws no random number. Leaves the model in training mode.
@@ -55,7 +58,8 @@ def evaluate(
     right_R = torch.zeros(min(num_rows, len(shards)), dtype=torch.float64, device=precision.device)  # of each row
     lost_R = torch.zeros_like(right_R)
     model.eval()
-    for number, batch in enumerate(fixed_batches(shards, num_rows=num_rows, batch_tokens=batch_tokens)):
+    batches = fixed_batches(shards, num_rows=num_rows, batch_tokens=batch_tokens, pack=pack)
+    for number, batch in enumerate(batches):
         if must_stop():
             break
         if number % ranks.num_ranks == ranks.rank:
@@ -63,11 +67,12 @@ def evaluate(
             with precision.autocast():
                 output = model(moved)
             sums_F += measure(output, moved)
+            rows, (entries, owners_N) = torch.from_numpy(batch.rows), moved.find_rows()
             if nats_R is not None:
-                lost_R[torch.from_numpy(batch.rows)] = _add_by_row(output.mlm_logits_NV, moved)[: len(batch.rows)]
+                lost_R[rows] = _add_by_row(output.mlm_logits_NV, moved, owners_N)[entries]
             if output.sop_logits_BK is not None:
                 is_right_B = output.sop_logits_BK.max(-1).indices == moved.sop_labels_B
-                right_R[torch.from_numpy(batch.rows)] = is_right_B[: len(batch.rows)].double()
+                right_R[rows] = is_right_B[entries].double()
     model.train()
     if nats_R is not None:
         nats_R[:] = ranks.sum(lost_R.tolist())
@@ -75,13 +80,16 @@ def evaluate(
     return {**figures(ranks.sum(sums_F.tolist())), **judge_accuracy(shards, right)}
 
 
-def _add_by_row(logits_NV: Tensor, batch: Batch) -> Tensor:
-    """The MLM losses of each row's labels together: float64. In parts, because logits in float32 may fill a GPU."""
+def _add_by_row(logits_NV: Tensor, batch: Batch, owners_N: Tensor) -> Tensor:
+    """The MLM losses of each row's labels together: float64. In parts, because logits in float32 may fill a GPU.
+
+    owners_N: int64, the row of each label.
+    """
     labels_N = batch.masked_labels_N
     parts = zip(*(torch.split(part, LABELS_AT_ONCE) for part in (logits_NV, labels_N)), strict=True)
     nats_N = [F.cross_entropy(a.float(), b, reduction="none", ignore_index=NO_LABEL) for a, b in parts]
-    nats_B = torch.zeros(len(batch.input_ids_BT), dtype=torch.float64, device=labels_N.device)
-    return nats_B.index_add_(0, batch.masked_indices_N // batch.input_ids_BT.shape[1], torch.cat(nats_N).double())
+    nats_B = torch.zeros(len(batch.sop_labels_B), dtype=torch.float64, device=labels_N.device)
+    return nats_B.index_add_(0, owners_N, torch.cat(nats_N).double())
 
 
 def judge_accuracy(shards: Shards, right: np.ndarray) -> Figures:

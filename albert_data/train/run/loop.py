@@ -353,6 +353,7 @@ class _Loop:
         self._read_tally()  # raises if the weights may not be finite
         began = self.budget.seconds
         nats_R = np.zeros(min(num_rows, len(validation))) if is_last else None
+        pack = self.loader.find_pack(validation)
         try:
             values: dict[str, Any] = evaluate(
                 session.model,
@@ -360,12 +361,13 @@ class _Loop:
                 session.precision,
                 num_rows=num_rows,
                 batch_tokens=self.loader.tokens_at_once,
+                pack=pack,
                 ranks=self._ranks,
                 must_stop=lambda: self.interrupt.stop_requested,
                 nats_R=nats_R,
             )
         except torch.cuda.OutOfMemoryError as error:
-            row_len = padded_len(int(validation.lengths.max()))
+            row_len = padded_len(int(validation.lengths.max())) if pack is None else pack.pack_len
             shape = rows_per_batch(row_len, self.loader.tokens_at_once), row_len
             self.report.say(halve_batches(session, self.loader, shape, error))
             return self._evaluate(is_last=is_last)
