@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -18,20 +19,25 @@ import torch
 from torch import Tensor, nn
 
 from albert_data.data import Examples
-from albert_data.train.config import MODEL_PRESETS, AlbertConfig
+from albert_data.train.config import MODEL_PRESETS, AlbertConfig, get_recipe
 from albert_data.train.data.batch import Batch, BatchShape, collate
+from albert_data.train.data.loader import open_training
 from albert_data.train.data.order import PACK_ROWS, Pack
-from albert_data.train.model.flops import peak_flops, training_flops
+from albert_data.train.distributed import ALONE
+from albert_data.train.model.flops import batch_flops, peak_flops, training_flops
 from albert_data.train.model.model import Albert
-from albert_data.train.model.precision import DTYPES, choose_format
+from albert_data.train.model.precision import DTYPES, choose_format, choose_precision
 from albert_data.train.run.compiling import compile_model
-from benchmarks.training_rows import FUSED_GELU, OURS, PACKED, TRANSFORMERS, Ceiling, Speed
+from albert_data.train.run.memory import fit_batches
+from albert_data.train.run.session import choose_shape, make_loader, start_session, update
+from benchmarks.training_rows import FUSED_GELU, OURS, PACKED, TRANSFORMERS, WHOLE, Ceiling, Speed
 
 MASKED_SHARE = 0.15
 MIN_FULL_SHARE = 15 / 16  # of a row
 PAD, CLS, SEP, MASK, FIRST_ORDINARY = 0, 2, 3, 4, 5
 NOT_PREDICTED = -100  # transformers' label for a token that is not masked
 WARM_UP = 3
+LR = 1e-4
 CEILING_SIZES = {"cuda": (8192, 16384), "cpu": (2048,)}
 # Cells (rows x length) of a batch. On a GPU: enough to keep an H200 busy, and few enough for its memory although
 # transformers computes logits of every token. tiny and mini, for a CPU: the batches of their recipes.
@@ -129,6 +135,47 @@ def measure_speed(machine: Machine, preset: str, row_len: int, num_cells: int | 
             peak_bytes=peaks.get(one, 0),
             missing=missing.get(one, ""),
         )
+
+
+def measure_update(machine: Machine, preset: str, folder: Path) -> Iterator[Speed]:
+    """Time what `train` computes on shards: its loader, choice of packs and of micro-batches, update and scaler.
+
+    It has the batch and the optimiser of the preset's recipe.
+    """
+    torch.compiler.reset()
+    config = replace(get_recipe("quick", preset), compile=machine.is_compiled)
+    rows, precision = open_training(folder).train, choose_precision("auto", str(machine.device))
+    shape = choose_shape(config, rows.manifest)
+    loader, _ = make_loader(rows, config, shape, precision, ALONE)
+    session = start_session(config, shape, precision, ALONE, {})
+    fit_batches(session, loader)
+    stream, made = loader.stream(machine.device), list[Batch]()
+
+    def step() -> Tensor:
+        batches = next(stream)
+        counts = [sum(getattr(batch, name) for batch in batches) for name in ("num_masked", "num_pairs")]
+        update(session, batches, lr=LR, num_masked=counts[0], num_pairs=counts[1])
+        made.extend(batches)
+        return torch.zeros(())
+
+    first, num_graphs = time_steps(step, 1, machine), count_graphs()
+    seconds = take_turns({"": step}, machine)[""]
+    row_len = rows.manifest.config.examples.max_seq_len
+    yield Speed(
+        where=machine.where,
+        precision=precision.format,
+        model=preset,
+        row_len=row_len,
+        num_rows=config.batch_tokens // row_len,
+        contender=WHOLE,
+        num_tokens=round(sum(batch.num_tokens for batch in made) / session.step),
+        flops=round(sum(batch_flops(shape, batch) for batch in made) / session.step),
+        is_compiled=machine.is_compiled,
+        seconds=seconds,
+        first_seconds=first,
+        num_graphs=count_graphs() - num_graphs,
+        peak_bytes=torch.cuda.max_memory_allocated(machine.device) if machine.device.type == "cuda" else 0,
+    )
 
 
 def make_examples(config: AlbertConfig, num_rows: int, row_len: int) -> Examples:
@@ -266,7 +313,7 @@ def start(contender: Contender, config: AlbertConfig, examples: Examples, machin
 
 def make_update(model: nn.Module, loss_of: Step, dtype: torch.dtype, device: torch.device) -> Step:
     """Return an update as in training. All contenders have the same optimiser, so that only the models differ."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, fused=True)
 
     def update() -> Tensor:
         with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from benchmarks.training import Machine
 
 LENGTHS = {"speed-128": 128, "speed-512": 512}
-PARTS = ("ceiling", *LENGTHS, "run")
+ON_SHARDS = ("update", "run")
+PARTS = ("ceiling", *LENGTHS, *ON_SHARDS)
 SMALL = ("tiny", "mini")  # the presets for a CPU
 PAGES = (METRICS_FILE, "report.html")
 PROGRAM = [sys.executable, "-c", "from albert_data.cli.entry import main; main()"]  # works without installing it
@@ -89,13 +90,14 @@ class Run:
     help="Also the compiled ones. By default where torch.compile works.",
 )
 @click.option("--preset", type=click.Choice(list(MODEL_PRESETS)), help="Of the part `run`. By default mini or base.")
-@click.option("--minutes", type=POSITIVE, default=10.0, show_default=True, help="Length of the part `run`.")
+@click.option("--minutes", type=POSITIVE, default=9.0, show_default=True, help="Length of the part `run`.")
 @click.option("--work", type=FILE, metavar="DIR", help="Keep the training run here.")
 @click.option("-o", "--output", type=FILE, default=Path("training-speed.md"), show_default=True, metavar="PAGE")
 def train(**given: Any) -> None:
     """Measure how fast models train, compared with transformers and with plain matrix products.
 
     ceiling: products of square matrices. speed-128, speed-512: updates on rows of that length, of random ids.
+    update: what `albert-data train SHARDS` computes, with its loader, packs, optimiser and scaler.
     run: `albert-data train SHARDS --minutes`, with its last validation figures.
     If there are earlier results next to PAGE, only the figures of the parts that are measured now are replaced.
 
@@ -105,8 +107,8 @@ def train(**given: Any) -> None:
       python -m benchmarks train --only speed-512 --models base,large -o training-speed.md
     """
     options = Options(**given)
-    if options.only is not None and "run" in options.only and options.shards is None:
-        raise click.UsageError("the part `run` needs shards: python -m benchmarks train SHARDS --only run")
+    if options.shards is None and (part := next((part for part in options.only or () if part in ON_SHARDS), None)):
+        raise click.UsageError(f"the part `{part}` needs shards: python -m benchmarks train SHARDS --only {part}")
     if not options.output.parent.is_dir():
         raise click.ClickException(f"{options.output.parent} is not a folder; make it, or name another page with -o")
     machine = options.open_machine()
@@ -115,7 +117,7 @@ def train(**given: Any) -> None:
     with ExitStack() as stack:
         stack.callback(write_report, results, options.output)  # an interrupted benchmark shows the results so far
         job = options.make_job(machine, options.work or Path(stack.enter_context(tempfile.TemporaryDirectory())))
-        for part in options.only or [part for part in PARTS if part != "run" or job.run is not None]:
+        for part in options.only or [part for part in PARTS if part not in ON_SHARDS or job.run is not None]:
             for name, rows in measure_part(part, job):
                 click.echo(f"{name}:")
                 results.record(f"{name} on {machine.where}", command, rows)
@@ -194,6 +196,9 @@ def measure_part(part: str, job: Job) -> Iterator[tuple[str, Iterator[Row]]]:
     elif part in LENGTHS:
         for model in job.models:
             yield f"{part} {model}", training.measure_speed(job.machine, model, LENGTHS[part], job.batch_cells)
+    elif part == "update" and job.run is not None:
+        for model in job.models:
+            yield f"{part} {model}", training.measure_update(job.machine, model, job.run.shards)
     elif job.run is not None:
         yield f"{part} {job.run.preset}", measure_run(job.run, job.machine, job.page)
 

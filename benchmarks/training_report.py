@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.report import NONE, table
 from benchmarks.results import Part, Results
-from benchmarks.training_rows import OURS, PACKED, Ceiling, Speed, Training, format_teraflops
+from benchmarks.training_rows import OURS, PACKED, WHOLE, Ceiling, Speed, Training, format_teraflops
 
 # The aims, by model and length (None: any length): the share of the machine's ceiling, and the ratio to a rival.
 CEILING_AIMS = {("base", 512): 0.6, ("xxlarge", 512): 0.75}
@@ -17,14 +17,15 @@ MAX_CURVE_ROWS = 15
 INTRO = """# Training speed
 
 Made by `python -m benchmarks train`: see the end. All contenders make whole updates (forward, backward, clipping,
-AdamW) of the same model on the same rows and take turns; the figures are medians of the turns. Ids are random,
-rows are 94 to 100 % full, and 15 % of the tokens are masked. *transformers* is `AlbertForPreTraining` with SDPA.
-*fused gelu* is the same with PyTorch's own kernel for tanh-gelu (`gelu_pytorch_tanh`): no released ALBERT has this
-setting, but without a compiler it is the fairer rival. *packed* rows have no padding, as in training on a GPU. 16-bit
-formats are those of autocast. The first line of a model is what `albert-data train` does on this machine; *ours to it*
-is its speed divided by that of the line. Tokens do not include padding. TFLOP/s count our model's executed layers
-([the formula](architecture.md)), for all contenders, even if they compute more; they include padding, 3 %. *MFU* is
-their share of the GPU's published peak, *of ceiling* their share of the fastest product of two large matrices that was
+AdamW) of the same model on the same rows and take turns; the figures are medians of the turns. Ids are random, rows
+are 94 to 100 % full, and 15 % of the tokens are masked. *transformers* is `AlbertForPreTraining` with SDPA. *fused
+gelu* is the same with PyTorch's own kernel for tanh-gelu (`gelu_pytorch_tanh`): no released ALBERT has this setting,
+but without a compiler it is the fairer rival. *packed* rows have no padding, as in training on a GPU. 16-bit formats
+are those of autocast. *albert-data train* is a whole update of the preset's recipe on rows of SHARDS, with reading
+and packing. The first line of a model is what `albert-data train` does on this machine; *ours to it* is its speed
+divided by that of the line. Tokens do not include padding. TFLOP/s count our model's executed layers ([the
+formula](architecture.md)), for all contenders, even if they compute more; they include padding, 3 %. *MFU* is their
+share of the GPU's published peak, *of ceiling* their share of the fastest product of two large matrices that was
 measured on the same machine in the same format.
 """
 
@@ -34,14 +35,14 @@ YOURSELF = """
     pip install -e '.[bench]'
     python -m benchmarks train SHARDS -o training-speed.md
 
-Without SHARDS everything except the part `run` is measured. On a CPU the models are presets tiny and mini, on a GPU
-those of the paper. The figures are written (.json beside the page) as they come. If the time of a command is limited,
-measure one part at a time into the same page:
+Without SHARDS everything except the parts `update` and `run` is measured. On a CPU the models are presets tiny and
+mini, on a GPU those of the paper. The figures are written (.json beside the page) as they come. If the time of a
+command is limited, measure one part at a time into the same page:
 
     python -m benchmarks train --only ceiling,speed-128 -o training-speed.md
     python -m benchmarks train --only speed-512 --models base,large -o training-speed.md
     python -m benchmarks train --only speed-512 --models xlarge,xxlarge -o training-speed.md
-    python -m benchmarks train SHARDS --only run --preset base --minutes 10 -o training-speed.md
+    python -m benchmarks train SHARDS --only run --preset base --minutes 9 -o training-speed.md
 """
 
 
@@ -124,7 +125,7 @@ def ratio_to(row: Speed, rows: list[Speed]) -> float | None:
 
 
 def aim_of(row: Speed) -> str:
-    if row.contender in (OURS, PACKED):
+    if row.contender in (OURS, PACKED, WHOLE):
         share = CEILING_AIMS.get((row.model, row.row_len))
         return f"{share:.0%} of ceiling" if share else NONE
     ratio = RATIO_AIMS.get((row.model, None))

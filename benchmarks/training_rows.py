@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 OURS, PACKED = "albert-data", "albert-data, packed"
+WHOLE = "albert-data train"
 TRANSFORMERS, FUSED_GELU = "transformers", "transformers, fused gelu"
 
 

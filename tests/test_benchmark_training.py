@@ -11,13 +11,15 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from albert_data import build
+from albert_data.config import BuildConfig, ExampleConfig
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 from benchmarks import __main__, training_command
 from benchmarks.results import Results
 from benchmarks.speed import main as speed_command
 from benchmarks.training_command import Run, choose_models, measure_run, train
 from benchmarks.training_report import write_report
-from benchmarks.training_rows import OURS, TRANSFORMERS, Ceiling, Speed, Training, read_row
+from benchmarks.training_rows import OURS, TRANSFORMERS, WHOLE, Ceiling, Speed, Training, read_row
 
 torch = pytest.importorskip("torch")
 SMALL = AlbertConfig(vocab_size=300, embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
@@ -54,6 +56,21 @@ def test_the_parts_for_a_cpu_are_measured_and_reported(tmp_path: Path, monkeypat
     assert run(*few, "--only", "speed-512", "-o", page).exit_code == 0
     assert "| tiny | 1 x 512 |" in page.read_text(encoding="utf-8")
     assert "| tiny | 4 x 128 |" in page.read_text(encoding="utf-8"), "what was measured before stays"
+
+
+def test_what_train_computes_is_measured_on_shards(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    config = BuildConfig(examples=ExampleConfig(max_seq_len=64))
+    build(here / "corpus.txt", tmp_path / "out", tokenizer=here / "model.model", config=config)
+    monkeypatch.setitem(MODEL_PRESETS, "tiny", SMALL)
+    few = ("--device", "cpu", "--threads", 1, "--runs", 2, "--seconds", 0.01, "--no-compile", "--models", "tiny")
+    page = tmp_path / "page.md"
+    done = run(tmp_path / "out", *few, "--only", "update", "-o", page)
+    assert done.exit_code == 0, done.output
+    (part,) = json.loads(page.with_suffix(".json").read_text())["parts"].values()
+    (row,) = part["rows"]
+    assert (row["contender"], row["row_len"], row["num_rows"], len(row["seconds"])) == (WHOLE, 64, 32, 2)
+    assert 0.5 * 2048 < row["num_tokens"] <= 2048
+    assert f"| tiny | 32 x 64 | {WHOLE} |" in page.read_text(encoding="utf-8")
 
 
 def test_batches_are_nearly_full_and_sound():
@@ -200,8 +217,9 @@ def test_a_run_is_made_by_the_command_and_its_files_are_kept(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "run"], "needs shards"),
-        (["--only", "speed-64"], "allowed are ceiling, speed-128, speed-512, run"),
+        (["--only", "run"], "the part `run` needs shards"),
+        (["--only", "ceiling,update"], "the part `update` needs shards"),
+        (["--only", "speed-64"], "allowed are ceiling, speed-128, speed-512, update, run"),
         (["--models", "huge"], "allowed are"),
         (["-o", "/missing/training-speed.md"], "is not a folder"),
     ],

@@ -226,6 +226,25 @@ def test_gradients_are_sent_in_half_the_bytes_only_on_gpus_under_autocast(monkey
     assert network.options == {"gradient_as_bucket_view": True}
 
 
+def test_gradients_that_are_sent_are_rounded_to_bfloat16_and_otherwise_those_of_the_model(monkeypatch):
+    monkeypatch.setattr(DistributedDataParallel, "_check_comm_hook", lambda *given: None)  # it refuses gloo
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        torch.manual_seed(0)
+        model, x = torch.nn.Linear(8, 8), torch.randn(4, 8)
+        expected = torch.autograd.grad(model(x).square().sum(), model.weight)[0]
+        precision = Precision(device=torch.device("cuda"), device_info="", format="bf16", format_reason="")
+        network = session.exchange_gradients(model, precision, Ranks(num_ranks=2))
+        for _ in range(2):  # from the second on, buckets are in the order in which gradients came
+            model.zero_grad()
+            network(x).square().sum().backward()
+            assert torch.equal(model.weight.grad, expected.bfloat16().float())
+            assert not torch.equal(model.weight.grad, expected)
+        del network
+    finally:
+        dist.destroy_process_group()
+
+
 def test_a_single_rank_exchanges_nothing():
     model = torch.nn.Linear(2, 2)
     assert session.exchange_gradients(model, choose_precision("auto", "cpu"), Ranks()) is model

@@ -7,8 +7,12 @@ what counts. Model FLOPs utilisation (MFU) is the FLOPs of a step, divided by it
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from albert_data.train.config import AlbertConfig
+
+if TYPE_CHECKING:
+    from albert_data.train.data.batch import Batch
 
 FORWARD_AND_BACKWARD = 3  # each product of the forward pass has two of its size in the backward pass
 
@@ -90,3 +94,14 @@ def describe_peak(device_name: str, precision: str) -> str:
     if peak is None:
         return f"MFU is not shown: no published peak of {device_name} in {precision} is known"
     return f"MFU is the share of {peak / 1e12:,.0f} TFLOP/s, the published dense peak of {device_name} in {precision}"
+
+
+def batch_flops(config: AlbertConfig, batch: Batch) -> int:
+    """The FLOPs of one update with this batch alone."""
+    return training_flops(
+        config,
+        num_rows=len(batch.sop_labels_B),
+        num_tokens=batch.input_ids_BT.numel(),
+        row_len=batch.attended_len or batch.input_ids_BT.shape[1],
+        num_masked=len(batch.masked_indices_N),
+    )

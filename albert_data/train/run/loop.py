@@ -31,7 +31,7 @@ from albert_data.train.folder import METRICS_FILE, TRACE_FILE, check_folder, cla
 from albert_data.train.history.figures import read_run
 from albert_data.train.history.page import is_page_current, write_run_page
 from albert_data.train.model.checkpoint import list_checkpoints, prune_checkpoints
-from albert_data.train.model.flops import peak_flops, training_flops
+from albert_data.train.model.flops import batch_flops, peak_flops
 from albert_data.train.model.precision import check_gpus, choose_device, choose_precision
 from albert_data.train.run.budget import (
     FIELDS,
@@ -265,13 +265,7 @@ class _Loop:
         self.rows = [batch.rows for batch in batches]
         update(session, batches, lr=self.rate, num_masked=num_masked, num_pairs=num_pairs)
         for batch in batches:
-            session.tally.num_flops += training_flops(
-                session.model.config,
-                num_rows=len(batch.sop_labels_B),
-                num_tokens=batch.input_ids_BT.numel(),
-                row_len=batch.attended_len or batch.input_ids_BT.shape[1],
-                num_masked=len(batch.masked_indices_N),
-            )
+            session.tally.num_flops += batch_flops(session.model.config, batch)
         self.report.advance(share, session.step, ranks.num_ranks * sum(batch.num_tokens for batch in batches))
         return is_last, self.interrupt.agree(signals)
 
