@@ -226,12 +226,24 @@ def test_gradients_are_sent_in_half_the_bytes_only_on_gpus_under_autocast(monkey
     assert network.options == {"gradient_as_bucket_view": True}
 
 
-def test_gradients_that_are_sent_are_rounded_to_bfloat16_and_otherwise_those_of_the_model(monkeypatch):
-    monkeypatch.setattr(DistributedDataParallel, "_check_comm_hook", lambda *given: None)  # it refuses gloo
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        pytest.param(
+            "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
+        ),
+    ],
+)
+def test_gradients_that_are_sent_are_rounded_to_bfloat16_and_otherwise_those_of_the_model(monkeypatch, device):
+    if device == "cpu":
+        monkeypatch.setattr(DistributedDataParallel, "_check_comm_hook", lambda *given: None)  # it refuses gloo
+    dist.init_process_group(
+        "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl", store=dist.HashStore(), rank=0, world_size=1
+    )
     try:
         torch.manual_seed(0)
-        model, x = torch.nn.Linear(8, 8), torch.randn(4, 8)
+        model, x = torch.nn.Linear(8, 8).to(device), torch.randn(4, 8).to(device)
         expected = torch.autograd.grad(model(x).square().sum(), model.weight)[0]
         precision = Precision(device=torch.device("cuda"), device_info="", format="bf16", format_reason="")
         network = session.exchange_gradients(model, precision, Ranks(num_ranks=2))
