@@ -39,7 +39,12 @@ def cut_document(parts: Iterable[bytes], *, keep_layout: bool = False) -> Iterat
 
 def hash_beginning(part: bytes | bytearray) -> int:
     """What identifies a document that is cut, by its first part: a hash that white space does not change."""
-    return xxh3_64_intdigest("".join(part.decode().split())[:_BEGINNING].encode())
+    found, slices = "", (bytes(part[at : at + _BEGINNING]) for at in range(0, len(part), _BEGINNING))
+    for piece in iterdecode(slices, "utf-8"):  # all of it at once would take many times its bytes
+        found += "".join(piece.split())
+        if len(found) >= _BEGINNING:
+            break
+    return xxh3_64_intdigest(found[:_BEGINNING].encode())
 
 
 def cut_lines(parts: Iterable[bytes], *, keep_layout: bool = False) -> Iterator[bytes]:
