@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,6 @@ from albert_data.shards.rows import restore_ids
 INDEX_NAME = "index.json"
 SIZE_LIMIT = 1 << 26  # bytes; MDSWriter's default
 _PART_BYTES = 16 << 20
-_KEY_DIGITS = 16  # of a document key in hexadecimal
 # All of a sample without the values of its arrays, at most: lengths, heads, offset and the other columns, and room for
 # the last store of eight bytes.
 _ROW_BYTES = 64
@@ -62,10 +62,10 @@ class MDSWriter(Writer):
         if source.pack is not None:
             kept = {name: kind for name, kind in columns.items() if kind[1] is None or name == "len"}
             columns = {**kept, ROW_STARTS: ("ndarray:int32", None)}
-        self._unmasked, self._names = unmasked, list(columns)
+        self._names = list(columns)
         self._config = {
             "column_encodings": [encoding for encoding, _ in columns.values()],
-            "column_names": list(columns),
+            "column_names": self._names,
             "column_sizes": [size for _, size in columns.values()],
             "compression": None,
             "format": "mds",
@@ -78,10 +78,8 @@ class MDSWriter(Writer):
 
     def encode(self, rows: Examples) -> tuple[np.ndarray, np.ndarray]:
         """The samples of these rows, one after another (uint8), and where each ends (int64)."""
-        if isinstance(rows, PackedExamples):
-            return _encode_packs(rows, self._names)
-        if self._unmasked:
-            return _encode_unmasked(rows)
+        if "sop_label" not in self._names:
+            return _encode_lists(rows, self._names)
         values = (rows.input_ids, rows.masked_ids, rows.masked_positions)
         out = np.empty(len(rows) * _ROW_BYTES + sum(array.nbytes for array in values), np.uint8)
         ids, originals, positions = (np.ascontiguousarray(array).view(np.uint8) for array in values)
@@ -133,36 +131,30 @@ class MDSWriter(Writer):
         return {**self._config, "raw_data": data, "samples": entry.num_rows, "zip_data": None}
 
 
-def _encode_packs(packs: PackedExamples, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """As `MDSWriter.encode`. names: the columns."""
-    ids = packs.input_ids if "masked_ids" in names else restore_ids(packs).astype(np.int64)
+def _encode_lists(rows: Examples, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """As `MDSWriter.encode`, of packs, or of rows without masks. names: the columns."""
+    ids = rows.input_ids if "masked_ids" in names else restore_ids(rows).astype(np.int64)
+    values: dict[str, Iterable[bytes]] = {
+        "id": (f"{key:016x}".encode() for key in rows.document_keys.tolist()),
+        "input_ids": _encode_arrays(ids, rows.offsets),
+        "len": (length.tobytes() for length in np.diff(rows.offsets)),
+        "masked_ids": _encode_arrays(rows.masked_ids, rows.mask_offsets),
+        "masked_positions": _encode_arrays(rows.masked_positions, rows.mask_offsets),
+    }
+    if isinstance(rows, PackedExamples):
+        values[ROW_STARTS] = _encode_arrays(rows.row_starts, rows.row_offsets)
     samples = []
-    for i in range(len(packs)):
-        tokens, masks, rows = (slice(*at[i : i + 2]) for at in (packs.offsets, packs.mask_offsets, packs.row_offsets))
-        columns = {
-            "id": f"{packs.document_keys[i]:0{_KEY_DIGITS}x}".encode(),
-            "input_ids": _encode_array(ids[tokens]),
-            "len": np.int64(tokens.stop - tokens.start).tobytes(),
-            "masked_ids": _encode_array(packs.masked_ids[masks]),
-            "masked_positions": _encode_array(packs.masked_positions[masks]),
-            ROW_STARTS: _encode_array(packs.row_starts[rows]),
-        }
-        sizes = [len(columns[name]) for name in names if name != "len"]
-        samples.append(b"".join([np.array(sizes, np.uint32).tobytes(), *(columns[name] for name in names)]))
+    for columns in zip(*(values[name] for name in names), strict=True):
+        sizes = [len(column) for name, column in zip(names, columns, strict=True) if name != "len"]
+        samples.append(b"".join([np.array(sizes, np.uint32).tobytes(), *columns]))
     return np.frombuffer(b"".join(samples), np.uint8), np.cumsum([len(sample) for sample in samples], dtype=np.int64)
 
 
-def _encode_array(values: np.ndarray) -> bytes:
-    """As `put_array` does."""
-    width = 0 if len(values) < 1 << 8 else 1 if len(values) < 1 << 16 else 2
-    return bytes([4 | width]) + len(values).to_bytes(1 << width, "little") + values.tobytes()
-
-
-def _encode_unmasked(rows: Examples) -> tuple[np.ndarray, np.ndarray]:
-    ids = restore_ids(rows).astype(np.int64)
-    out, ends = np.empty(len(rows) * _ROW_BYTES + ids.nbytes, np.uint8), np.empty(len(rows), np.int64)
-    encode_unmasked(rows.document_keys, rows.offsets, ids.view(np.uint8), out, ends)
-    return out[: ends[-1] if len(ends) else 0], ends
+def _encode_arrays(values: np.ndarray, offsets: np.ndarray) -> Iterator[bytes]:
+    """As `put_array` does, the values between each two offsets."""
+    for begin, end in pairwise(offsets.tolist()):
+        width = 0 if end - begin < 1 << 8 else 1 if end - begin < 1 << 16 else 2
+        yield bytes([4 | width]) + (end - begin).to_bytes(1 << width, "little") + values[begin:end].tobytes()
 
 
 @helper
@@ -215,26 +207,4 @@ def encode_samples(
         if len(rows.sources) > 0:
             store_u64(data, at, U64(rows.sources[row]))
             at += 2
-        ends[row] = at
-
-
-@kernel
-def encode_unmasked(
-    document_keys: np.ndarray, offsets: np.ndarray, input_ids: np.ndarray, out: np.ndarray, ends: np.ndarray
-) -> None:
-    """Write the sample of each row to `out`, and where it ends to `ends` (int64).
-
-    Its id is the document's key in hexadecimal. input_ids: the bytes of the ids (int64); out: uint8.
-    """
-    data, at, ids = pointer(out), I64(0), pointer(input_ids)
-    for row in range(len(document_keys)):
-        num_ids = offsets[row + 1] - offsets[row]
-        begin, end = at + 8, at + 8 + _KEY_DIGITS
-        for digit in range(_KEY_DIGITS):
-            value = (document_keys[row] >> U64(4 * (_KEY_DIGITS - 1 - digit))) & U64(15)
-            put(data, begin + digit, np.uint8(value + U64(48 if value < 10 else 87)))  # 0 to 9, a to f
-        ids_end = put_array(data, end, ids, offsets[row], num_ids, 8)
-        store_u64(data, at, U64(_KEY_DIGITS) | U64(ids_end - end) << U64(32))
-        store_u64(data, ids_end, U64(num_ids))
-        at = ids_end + 8
         ends[row] = at
