@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 MIN_TEXTS, _TIMES = 20, 4  # texts that have the right word, and how many times as many as those with the misread one
 _MIN_BITS = 30  # of -log2 of the probability of the misread word, and 2 log2 of how many times as many
@@ -56,25 +56,23 @@ def _list(words: Sequence[str], suspicious: dict[str, str]) -> str | None:
 
 def _find_pairs(right: Sequence[str], num_texts: Counter[str]) -> dict[str, str]:
     """Each misread word with the right one."""
-    alike: dict[str, list[str]] = {}
-    for pair in _LOOK_ALIKE.split():
-        one, other = pair.split("-")
-        alike.setdefault(one, []).append(other)
-        if other:
-            alike.setdefault(other, []).append(one)
-    letters = _Letters([word for word, count in num_texts.items() if count >= 2])
+    alike = defaultdict[str, list[str]](list)
+    for one, other in (pair.split("-") for pair in _LOOK_ALIKE.split()):
+        alike[one].append(other)
+        alike[other].append(one)
+    measure = _learn_letters(word for word, count in num_texts.items() if count >= 2)
     found = {}
     for word in sorted(right, key=num_texts.__getitem__):  # the most frequent one is kept
         for other in list_look_alikes(word, alike):
             count = num_texts.get(other, 0)
             if 0 < count * _TIMES <= num_texts[word]:
-                bits = 2 * math.log2(num_texts[word] / count) + letters.measure(other)
+                bits = 2 * math.log2(num_texts[word] / count) + measure(other)
                 if bits >= _MIN_BITS:
                     found[other] = word
     return found
 
 
-def list_look_alikes(word: str, alike: dict[str, list[str]]) -> Iterator[str]:
+def list_look_alikes(word: str, alike: Mapping[str, list[str]]) -> Iterator[str]:
     """The word with one to three letters at one place replaced by what looks like them.
 
     >>> list(list_look_alikes("he", {"h": ["li"]}))
@@ -86,20 +84,12 @@ def list_look_alikes(word: str, alike: dict[str, list[str]]) -> Iterator[str]:
                 yield word[:at] + other + word[end:]
 
 
-class _Letters:
-    """How probable words are by their letters, after the two letters before each; a space stands on either side."""
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self.counts = Counter(gram for word in words for gram in _list_trigrams(word))
-        self.before = Counter[str]()
-        for gram, count in self.counts.items():
-            self.before[gram[:2]] += count
-        self.num_letters = len({gram[2] for gram in self.counts})
-
-    def measure(self, word: str) -> float:
-        """-log2 of the probability."""
-        grams = _list_trigrams(word)
-        return sum(math.log2((self.before[gram[:2]] + self.num_letters) / (self.counts[gram] + 1)) for gram in grams)
+def _learn_letters(words: Iterable[str]) -> Callable[[str], float]:
+    """Returns -log2 of a word's probability by its letters, each after the two before it, with spaces around."""
+    grams = [gram for word in words for gram in _list_trigrams(word)]
+    counts, before = Counter(grams), Counter(gram[:2] for gram in grams)
+    num = len({gram[2] for gram in grams})  # letters
+    return lambda word: sum(math.log2((before[gram[:2]] + num) / (counts[gram] + 1)) for gram in _list_trigrams(word))
 
 
 def _list_trigrams(word: str) -> list[str]:
