@@ -82,8 +82,7 @@ def convert_shards(
     if make_path(find_storage(out).resolve(out)).is_relative_to(find_storage(shards).resolve(shards)):
         raise OutputError(f"output {out} lies inside the shard folder {shards}; name a folder outside it")
     tasks = _list_tasks(source, splits)
-    settings = {**({"unmasked": True} if unmasked else {}), **({} if pack is None else {"pack": pack})}
-    settings |= card if to == "parquet" else {}
+    settings = {"unmasked": unmasked or None, "pack": pack, **(card if to == "parquet" else {})}
     folder = ConversionFolder(out, _make_plan(read.manifest, to, tasks, settings))
     if (record := folder.read_finished()) is not None:
         folder.sweep()
@@ -129,7 +128,7 @@ def _make_plan(manifest: Manifest, to: str, tasks: list[ConvertTask], settings: 
         "max_seq_len": manifest.config.examples.max_seq_len,
         "splits": sorted({task.split for task in tasks}),
         **({"pyarrow": pyarrow.__version__} if to == "parquet" else {}),
-        **settings,
+        **{name: value for name, value in settings.items() if value is not None},
     }
 
 

@@ -78,7 +78,7 @@ class PackedInputs:
         return batch
 
     def _to_mask(self, sees_B1TT: Tensor) -> Tensor:
-        if self.mask_dtype in (None, torch.bool):
+        if self.mask_dtype == torch.bool:
             return sees_B1TT
         zeros_B1TT = torch.zeros(sees_B1TT.shape, dtype=self.mask_dtype)
         return zeros_B1TT.masked_fill(~sees_B1TT, torch.finfo(zeros_B1TT.dtype).min)

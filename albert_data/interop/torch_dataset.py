@@ -27,7 +27,7 @@ from albert_data.interop.huggingface import NUM_LABELS
 from albert_data.interop.masked_lm import count_positions
 from albert_data.interop.packed_inputs import POSITIONS, PackedInputs
 from albert_data.shards.manifest import Manifest
-from albert_data.shards.packing import ROW_STARTS, PackedExamples, Packs, check_pack, cut_rows, join_packs, pack_split
+from albert_data.shards.packing import ROW_STARTS, PackedExamples, check_pack, cut_rows, join_packs, pack_split
 from albert_data.shards.reader import open_shards, to_row_number
 from albert_data.shards.rows import locate_masks, mark_segment_b
 from albert_data.train.data.remasking import Remasker
@@ -35,15 +35,7 @@ from albert_data.train.data.remasking import Remasker
 IGNORED = -100  # the label that the losses of transformers, and torch's cross entropy, leave out
 LEN_MULTIPLE = 8  # tensor cores need sizes that are multiples of 8
 _IDS, _TYPES, _VALID, _LABELS = "input_ids", "token_type_ids", "attention_mask", "labels"
-_CONVERTED = {
-    _IDS,
-    _TYPES,
-    ROW_STARTS,
-    "segment_a_len",
-    "sop_label",
-    "masked_positions",
-    "masked_ids",
-}  # columns of Parquet
+_CONVERTED = {_IDS, _TYPES, ROW_STARTS, "segment_a_len", "sop_label", "masked_positions", "masked_ids"}  # of Parquet
 _SENTENCE_LABELS = ("sentence_order_label", "next_sentence_label")  # of ALBERT; of BERT and models like it
 Row = dict[str, Tensor]
 
@@ -124,7 +116,9 @@ class ShardDataset(Dataset[Row]):
             advice = "train a masked language model without this label, such as AlbertForMaskedLM"
             raise ConfigError(f"{folder}: {why}; {advice}")
         self._mask_probs = _check_mask_prob(mask_prob, epochs, remask)
-        self._pack, self._packs = pack or 0, None if pack is None else self._make_packs(pack)
+        if pack is not None:
+            check_pack(pack, manifest, folder)
+        self._pack, self._packs = pack or 0, None if pack is None else pack_split(self._shards, pack)
         self._packed = PackedInputs() if pack is None or model is None else PackedInputs.of(model)
         remask = mask_prob is not None or split == "train" if remask is None else remask
         self._remask = Remasker(manifest, self._shards.tokenizer, seed=seed) if remask else None
@@ -132,10 +126,6 @@ class ShardDataset(Dataset[Row]):
         self._epoch = torch.tensor(-1)  # -1: `set_epoch` was not called yet
         _share(self._epoch)
         self._read(np.zeros(1, np.int64), epoch=1)  # loads the kernels, so that forked workers have them
-
-    def _make_packs(self, pack: int) -> Packs:
-        check_pack(pack, self._shards.manifest, self._shards.folder)
-        return pack_split(self._shards, pack)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -241,8 +231,8 @@ class ShardDataset(Dataset[Row]):
             begins = torch.repeat_interleave(row[ROW_STARTS], counts)
             return {**found, POSITIONS: torch.arange(length) - begins + self._packed.first_position}
         if self._inputs.has_types:
-            has_types = _TYPES in row
-            found[_TYPES] = row[_TYPES] if has_types else (torch.arange(length) >= row["segment_a_len"] + 2).long()
+            is_b = row[_TYPES] if _TYPES in row else torch.arange(length) >= row["segment_a_len"] + 2
+            found[_TYPES] = is_b.long()
         if self._inputs.sentence_label is not None:
             found[self._inputs.sentence_label] = torch.where(row["sop_label"] < 0, IGNORED, row["sop_label"])
         return found

@@ -101,12 +101,13 @@ class MapJob:
         held: list[KeyedRows] = []
         listed: list[np.ndarray] = []
         grouped: list[np.ndarray] = []
+        has_sources = task.source is not None or self.config.alpha is not None
+        place = None if has_sources else find_place(task)
         for block in receipt.seconds.time_each("read", task.read(damage)):
             for lines, documents in self.read(block, damage, receipt, task.text, task.source):
                 if task.source is not None:
                     documents = name_source(documents, task.source)
-                if task.source is not None or task.is_validation or signing or self.config.alpha is not None:
-                    place = find_place(task) if self.config.alpha is None else None
+                if place is None or task.is_validation or signing:
                     listed.append(list_documents(documents, place))
                 if signing:
                     with receipt.seconds.time("sign"):
@@ -117,7 +118,7 @@ class MapJob:
                 if self._sources:
                     documents = number_documents(documents, self._sources)
                 if documents.groups is not None:
-                    grouped.append(list_groups(documents, None if self._sources else find_place(task)))
+                    grouped.append(list_groups(documents, place))
                 for chosen, pass_index in choose_passes(documents, self._sources, self.config.examples):
                     held.append(self.make_rows(chosen, pass_index, receipt.seconds))
                     if sum(part.examples.input_ids.nbytes for part in held) >= RUN_BYTES:

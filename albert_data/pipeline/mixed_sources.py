@@ -86,8 +86,7 @@ def check_passes(sources: Sequence[MixtureSource], config: BuildConfig) -> None:
         if source.count_limit(dupe_factor) > MAX_PASSES * ONE_PASS:
             raise ConfigError(
                 f"source {source.name!r} has the weight {source.count_limit(1) / ONE_PASS:g}, times dupe_factor "
-                f"{dupe_factor}; "
-                f"at most {MAX_PASSES:,} passes are allowed"
+                f"{dupe_factor}; at most {MAX_PASSES:,} passes are allowed"
             )
 
 
