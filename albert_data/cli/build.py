@@ -51,8 +51,8 @@ from albert_data.pair_tasks import PAIR_TASKS
     multiple=True,
     metavar="ROLE=PIECE",
     callback=parse_specials,
-    help="A special piece of a tokenizer.json that has another name than [CLS] or <s>, and so on, as cls=<bos>. Roles "
-    "are pad, unk, cls, sep and mask. May be repeated.",
+    help="Piece for a role (pad, unk, cls, sep or mask) of a tokenizer.json in which it is not named [CLS], <s> or so: "
+    "cls=<bos>. May be repeated.",
 )
 @setting(ExampleConfig, "--max-seq-len", "Maximum number of tokens in a row, [CLS] and [SEP] included.")
 @setting(
@@ -80,14 +80,12 @@ from albert_data.pair_tasks import PAIR_TASKS
 @setting(
     BuildConfig,
     "--alpha",
-    "Share of each language by its size to this power, 0 to 1; records or inputs name the languages.  [default: none; "
-    "all text is used alike]",
+    "Give each language a share by its size to this power, 0 to 1; records or inputs name the languages.  [default: "
+    "none; all text is used alike]",
     type=float,
     metavar="A",
 )
-@setting(
-    BuildConfig, "--max-passes", "Maximum number of passes over a language with --alpha, for each of --dupe-factor."
-)
+@setting(BuildConfig, "--max-passes", "Maximum number of passes over a language with --alpha, times --dupe-factor.")
 @setting(
     BuildConfig,
     "--validation-fraction",

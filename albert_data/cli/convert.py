@@ -47,7 +47,7 @@ def _check_code(context: click.Context, parameter: click.Parameter, value: Any) 
     "--pack",
     type=int,
     metavar="TOKENS",
-    help="Fill packs of so many tokens with rows of --pairs none, and write these. Not with tfrecord.",
+    help="Write packs of several rows, of up to so many tokens, from shards of --pairs none. Not with tfrecord.",
 )
 @click.option(
     "--license",
@@ -85,6 +85,7 @@ def convert(
     Example:
       albert-data convert shards -o dataset --to parquet --license mit
       albert-data convert shards -o streams --to mds --unmasked
+      albert-data convert shards -o packs --to parquet --pack 8192
       albert-data convert shards -o records --to tfrecord
     """
     if to != "parquet" and (license or languages):

@@ -151,7 +151,7 @@ _TEXT_OPTIONS = (  # in the order of --help
     setting(
         TextConfig,
         "--where",
-        "Read the records alone for which this holds, such as 'metadata.language_score >= 0.65', by ==, !=, <, <=, >, "
+        "Read only the records for which this holds, such as 'metadata.language_score >= 0.65', by ==, !=, <, <=, >, "
         ">= or in. May be repeated: all must hold.",
         metavar="CONDITION",
         multiple=True,

@@ -245,9 +245,9 @@ REPEATED_LINES = Rule(
     name="repeated_lines",
     title="rows with short lines of many documents",
     limits=(0.01, 0.5),
-    why="rows with four words that come once in 10,000 words or more, in at least 20 documents, and hardly ever with "
-    "another first or last word: a footer of documents of up to 10,000 words. English books, newspapers and charters "
-    "have none, 0.5 % of the rows of 250 languages do",
+    why="rows with four words in a row that stand in 20 documents or more, once in 10,000 words or more, and hardly "
+    "ever with another first or last word: those of a footer, if documents have up to 10,000 words. English books, "
+    "newspapers and charters have none, 0.5 % of the rows of 250 languages do",
     advice="if the examples are parts of headers or footers, build with --drop-repeated-lines 20",
 )
 PAGE_FURNITURE = Rule(
@@ -270,8 +270,8 @@ OTHER_SCRIPTS = Rule(
     name="other_scripts",
     title="rows in a script that the rest hardly uses",
     limits=(0.001, 0.5),
-    why="rows with most letters of scripts that have under a twentieth of the letters of the most frequent one, in the "
-    "row's source. English books and Chinese classics have none",
+    why="rows whose letters are mostly of scripts that, in the row's source, have under a twentieth of the letters "
+    "of the most frequent one. English books and Chinese classics have none",
     advice="leave the files of other languages out, or name the languages with --language-field if they are intended",
 )
 MISREAD_WORDS = Rule(
@@ -281,7 +281,7 @@ MISREAD_WORDS = Rule(
     why="rows of which one word in a hundred, and at least two, look misread. By chance 0.1 % of the rows of English "
     "books do, 0.2 % of 250 languages, 0.4 % of old German, 0.8 % of charters in medieval French and Latin. Of real "
     "scans in which a tenth of the words is wrong, a sixth of the rows is found: 1 % means that more text is affected. "
-    "Books decoded by the wrong table have 49 %",
+    "Of books decoded by the wrong table 49 % are found",
     advice="leave out text of scanned pages, or correct it; see the examples, and the encoding of their files",
 )
 LOST_CHARACTERS = Rule(
