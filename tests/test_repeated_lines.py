@@ -115,12 +115,14 @@ def test_only_whole_lines_of_a_document_are_removed(documents: list[str], lines:
 
 # ---- documents that are cut ----
 
-LONG_TEXT = st.lists(st.sampled_from(["again", "  once  more", "one line", "two", "w" * 21]), min_size=1, max_size=60)
+LONG_LINES = ["again", "  once  more", "one line", "two", "w" * 21, "    " + "w" * 40]
+LONG_TEXT = st.lists(st.sampled_from(LONG_LINES), min_size=1, max_size=60)
 
 
 @pytest.mark.parametrize("unwraps", [False, True])
 @given(texts=st.lists(LONG_TEXT.map("\n".join), min_size=1, max_size=4), least=st.integers(2, 3))
 @example(texts=["\n".join(["again", "x" * 15] * 30), "again"], least=2)  # what is removed moves the cuts of the rest
+@example(texts=["    " + "w" * 40, "again"], least=2)  # a part of a line has the indentation besides
 def test_a_long_document_counts_once_and_is_cut_alike_wherever_it_lies(texts: list[str], least: int, unwraps: bool):
     settings = TextConfig(documents="file", drop_repeated_lines=least, unwrap=unwraps)
     with TemporaryDirectory() as name, small_sizes(), pytest.MonkeyPatch.context() as patch:

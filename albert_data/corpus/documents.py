@@ -83,8 +83,8 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
         left = drop_lines(texts.data, texts.ends, repeated)
         if left is None:
             texts = _cut(texts, block, damage, keep_layout=config.unwrap)
-            left = drop_lines(texts.data, texts.ends, repeated)
-            assert left is not None, "a cut document fits"
+            left = drop_lines(texts.data, texts.ends, repeated, is_cut=True)
+            assert left is not None, "it is cut"
         data, ends, dropped = left
         damage.remove(REPEATED_LINES, dropped)
         texts = texts._replace(data=data, ends=ends)

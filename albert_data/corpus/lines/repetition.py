@@ -18,11 +18,13 @@ from albert_data.kernels import I64, U64, Pointer, copy_items, helper, item, ker
 _ZERO = ord("0")
 
 
-def drop_lines(data: bytes, ends: np.ndarray, repeated: np.ndarray) -> tuple[bytes, np.ndarray, list[bytes]] | None:
+def drop_lines(
+    data: bytes, ends: np.ndarray, repeated: np.ndarray, *, is_cut: bool = False
+) -> tuple[bytes, np.ndarray, list[bytes]] | None:
     """Text without the lines whose hashes are in `repeated`, where its documents end, and these lines.
 
     None if a line or document is so long that it may be cut. It must be cut before, as it is where a file is read that
-    is too long to hold.
+    is too long to hold. is_cut: it was, so only the indentation of a line may be beyond MAX_LINE.
     ends: int64, where documents end, each after a line feed; empty if blank lines end them. A document of which no line
     is left becomes a blank line.
     repeated: uint64, ascending, not empty
@@ -32,7 +34,7 @@ def drop_lines(data: bytes, ends: np.ndarray, repeated: np.ndarray) -> tuple[byt
     bounds = ends if len(ends) else offsets[1:][hashes == 0]
     line_lens = np.diff(offsets) - (raw[offsets[1:] - 1] == LINE_FEED)
     document_lens = np.diff(bounds, prepend=0, append=len(raw) + 1)
-    if line_lens.max(initial=0) > MAX_LINE or document_lens.max() > MAX_DOCUMENT:
+    if not is_cut and (line_lens.max(initial=0) > MAX_LINE or document_lens.max() > MAX_DOCUMENT):
         return None
     places = np.minimum(np.searchsorted(repeated, hashes), len(repeated) - 1)
     is_dropped = (repeated[places] == hashes) & (hashes > 0)
