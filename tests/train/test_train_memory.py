@@ -216,6 +216,15 @@ def test_a_batch_is_cut_where_kernels_can_not_count_its_elements(
     assert 0.15 * most * model.config.vocab_size <= elements
 
 
+def test_rows_longer_than_what_a_kernel_computes_fast_are_computed_one_by_one(
+    tmp_path, gpu, num_parameters, monkeypatch
+):
+    monkeypatch.setattr(memory, "MAX_TOKENS", 63)
+    gpu.make_room(10**6, num_parameters=num_parameters)
+    loop.train(tmp_path, tmp_path / "run", LARGE)
+    assert set(gpu.num_cells[4:]) == {64}
+
+
 def test_a_resumed_run_has_the_state_of_its_optimiser(tmp_path, gpu, num_parameters, capsys):
     gpu.make_room(1024, num_parameters=0)
     loop.train(tmp_path, tmp_path / "run", dataclasses.replace(LARGE, micro_tokens=1024))

@@ -71,7 +71,8 @@ def fit_batches(session: Session, loader: ShardLoader) -> list[str]:
 
 def _most_tokens(loader: ShardLoader, vocab_size: int) -> int:
     """The most tokens of a micro-batch whose logits, one for each masked token and piece, a kernel can count."""
-    per_masked = MAX_TOKENS / loader.shape(MAX_TOKENS // loader.longest, loader.longest).mask_capacity
+    num_rows = max(1, MAX_TOKENS // loader.longest)  # a pack may be longer
+    per_masked = num_rows * loader.longest / loader.shape(num_rows, loader.longest).mask_capacity
     return int(min(MAX_TOKENS, per_masked * (MAX_ELEMENTS // vocab_size)))
 
 
