@@ -201,6 +201,23 @@ def test_decimals_are_numbers_and_lists_are_equal_to_nothing(tmp_path: Path):
     assert read_all(tmp_path / "a.parquet", TextConfig(where="tags == 'x'")) == ([], counts)
 
 
+TIMES = {
+    "nanoseconds": pyarrow.array([1_600_000_000_000_000_001, None], pyarrow.timestamp("ns")),
+    "a year beyond 9999": pyarrow.array([2**60, None], pyarrow.timestamp("s")),
+    "an unknown zone": pyarrow.array([1, None], pyarrow.timestamp("s", tz="Nowhere/Here")),
+    "a date beyond 9999": pyarrow.array([2**30, None], pyarrow.date32()),
+    "a duration": pyarrow.array([2**62, None], pyarrow.duration("s")),
+}
+
+
+@pytest.mark.parametrize("column", TIMES.values(), ids=list(TIMES))
+def test_times_are_equal_to_nothing_also_those_that_python_does_not_have(column: pyarrow.Array, tmp_path: Path):
+    write_arrow(tmp_path / "a.arrow", pyarrow.table({"text": ["One.", "Two."], "time": column}))
+    for where, found in {"time >= 0": [], "time == '2020'": [], "time != 0": [b"One.\n"]}.items():
+        counts = Counter(excluded=1 - len(found), excluded_without_field=1)
+        assert read_all(tmp_path / "a.arrow", TextConfig(where=where)) == (found, +counts)
+
+
 def test_damage_in_a_compared_column_is_counted_as_in_any_other(tmp_path: Path):
     values, indices = pyarrow.array(["a", "b"]), pyarrow.array([0, 9], pyarrow.int32())
     column = pyarrow.DictionaryArray.from_arrays(indices, values, safe=False)

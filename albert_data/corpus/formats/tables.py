@@ -232,6 +232,13 @@ def _is_text(kind: Any) -> bool:
     return any(is_a(kind) for is_a in (is_kind.is_string, is_kind.is_large_string, is_kind.is_null, _is_view))
 
 
+def _is_number(kind: Any) -> bool:
+    is_kind = pyarrow.types
+    if is_kind.is_dictionary(kind):
+        kind = kind.value_type
+    return any(is_a(kind) for is_a in (is_kind.is_boolean, is_kind.is_integer, is_kind.is_floating, is_kind.is_decimal))
+
+
 def _is_view(kind: Any) -> bool:
     return hasattr(pyarrow.types, "is_string_view") and bool(pyarrow.types.is_string_view(kind))
 
@@ -269,10 +276,15 @@ def decode_labels(array: pyarrow.Array) -> Iterator[str | None]:
 
 
 def _read_compared(array: pyarrow.Array | None) -> Iterator[Any]:
-    """The values of a column of any type as objects of Python, None for nulls and without a column."""
+    """The values of a column as objects of Python, None for nulls and without a column.
+
+    Of types that equal nothing, such as times and lists, () stands for each: many a time is no object of Python.
+    """
     if array is None or _is_text(array.type):
         return repeat(None) if array is None else decode_labels(array)
     array.validate(full=True)
+    if not _is_number(array.type):
+        return (() if is_valid else None for is_valid in array.is_valid().to_pylist())
     return iter(array.to_pylist())
 
 
