@@ -334,6 +334,13 @@ def test_each_mistake_is_one_clear_line(where: str, tmp_path: Path, tokenizer: T
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_a_field_that_is_null_in_all_records_is_no_typo(name: str, tmp_path: Path, tokenizer: Tokenizer):
+    FORMATS[name](tmp_path / name, [{**record, "id": None} for record in RECORDS[:5]])
+    with pytest.raises(InputError, match='no record has the field "id" that --where names; it is null in all of them'):
+        run_build(tmp_path / name, tmp_path / "out", tokenizer, where="id == 'x'")
+
+
 def test_text_without_fields_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write_lines(tmp_path / "a.jsonl", RECORDS[:5])
     (tmp_path / "b.txt").write_text("A text.\n")
@@ -369,3 +376,5 @@ def test_vocab_reads_the_selected_records_and_names_a_typo(tmp_path: Path, capsy
     assert "left out   excluded " in capsys.readouterr().out
     assert run([*arguments, "--where", "metadata.scor >= 0.3"]) == 1
     assert 'did you mean "metadata.score"?' in capsys.readouterr().err
+    assert run([*arguments, "--where", ""]) == 1
+    assert "where is '', in which '' is no condition" in capsys.readouterr().err

@@ -155,7 +155,7 @@ _TEXT_OPTIONS = (  # in the order of --help
         ">= or in. May be repeated: all must hold.",
         metavar="CONDITION",
         multiple=True,
-        callback=lambda context, parameter, value: " and ".join(value) or None,
+        callback=lambda context, parameter, value: " and ".join(value) if value else None,
     ),
     setting(
         TextConfig,

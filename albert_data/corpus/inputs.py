@@ -305,6 +305,7 @@ def check_where(inputs: Sequence[Input], text: TextConfig, damage: Damage) -> No
             close = get_close_matches(field, names, n=1)
             fields = f"the fields are {damage.unmatched.describe_names()}"
             hint = f"did you mean {name_field(close[0])}?" if close else fields
+            hint = "it is null in all of them" if field in names else hint
             raise InputError(f"no record has the field {name_field(field)} that --where names; {hint}")
 
 
