@@ -160,6 +160,9 @@ def test_some_packs_are_taken_in_any_order(shards):
     every = lists_of(packs)
     assert lists_of(packs.take(np.array([3, 0, 3]))) == [every[3], every[0], every[3]]
     assert lists_of(packs.take(np.array([], np.int64))) == []
+    for number in (-2, len(every)):
+        with pytest.raises(IndexError):
+            packs.take(np.array([0, number]))
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,9 @@ class Packs(NamedTuple):
         return lengths
 
     def take(self, numbers: np.ndarray) -> Packs:
-        """These packs, in this order."""
+        """These packs, in this order. Raises IndexError."""
+        if (first := numbers.min(initial=0)) < 0:
+            raise IndexError(f"pack {first} of {len(self.offsets) - 1}; allowed are 0 to {len(self.offsets) - 2}")
         counts = np.diff(self.offsets)[numbers]
         offsets = np.append(0, np.cumsum(counts))
         parts = np.repeat(self.offsets[numbers] - offsets[:-1], counts) + np.arange(offsets[-1])
