@@ -133,6 +133,12 @@ def test_an_mds_folder_of_packs_is_byte_for_byte_that_of_mdswriter(shards, tmp_p
         assert (tmp_path / "out" / "train" / file).read_bytes() == (tmp_path / "theirs" / file).read_bytes()
 
 
+def test_the_card_says_where_the_positions_of_a_pack_count_from(shards, tmp_path):
+    assert run(["convert", str(shards), "-o", str(tmp_path / "out"), "--to", "parquet", "--pack", str(PACK)]) == 0
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| `masked_positions` | the positions to predict, counted from the start of the pack |" in card
+
+
 def test_the_command_says_how_full_packs_are_and_how_many_rows_are_cut(shards, tmp_path, capsys):
     assert run(["convert", str(shards), "-o", str(tmp_path / "out"), "--to", "mds", "--pack", str(PACK)]) == 0
     shown = capsys.readouterr().out

@@ -64,6 +64,8 @@ def make_card(manifest: Manifest, features: Features, files: SplitFiles, metadat
         "source": f"the {origin} of the document",
         "sop_label": _describe_labels(examples.task.orders),
     }
+    if is_packed := "row_starts" in dict(features):
+        meanings["masked_positions"] = "the positions to predict, counted from the start of the pack"
     masks = _MASKS.format(100 * examples.mask_prob, examples.ngram)
     if "masked_ids" not in dict(features):
         masks, meanings["input_ids"] = _NO_MASKS, "the tokens"
@@ -71,7 +73,7 @@ def make_card(manifest: Manifest, features: Features, files: SplitFiles, metadat
     text = _CARD.format(
         metadata=to_yaml(values),
         num_rows=sum(entry.num_rows for entries in files.values() for entry in entries),
-        what="packs of examples" if "row_starts" in dict(features) else "examples",
+        what="packs of examples" if is_packed else "examples",
         task="".join(f" and {tag.replace('-', ' ')}" for tag in examples.task.tags),
         segments="A [SEP] B" if examples.task.orders else "A",
         columns="\n".join(f"| `{name}` | {meanings[name]} |" for name, _ in features),
