@@ -102,6 +102,13 @@ def test_an_option_of_another_form_is_a_usage_error(path: Path, value: str):
     assert "is no role with its piece; write it as cls=<bos>" in result.output
 
 
+def test_a_role_that_is_given_twice_is_a_usage_error(path: Path):
+    options = ["--special", "cls=<s>", "--special", "sep=</s>", "--special", "cls=<t>"]
+    result = CliRunner().invoke(cli, ["build", "x", "--tokenizer", str(path), *options, "-o", "out"])
+    assert result.exit_code == 2
+    assert "'cls' is given twice; leave one out" in result.output
+
+
 def test_named_pieces_need_a_tokenizer(tmp_path: Path):
     (tmp_path / "a.txt").write_text("A text.\n")
     command = ["build", str(tmp_path / "a.txt"), "--special", "cls=<s>", "-o", str(tmp_path / "out")]

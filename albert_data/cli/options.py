@@ -79,6 +79,9 @@ def parse_specials(context: click.Context, parameter: click.Parameter, values: t
     for value in values:
         if not all(value.partition("=")[::2]):
             raise click.BadParameter(f"{value!r} is no role with its piece; write it as cls=<bos>")
+    roles = [value.partition("=")[0] for value in values]
+    if twice := next((role for role in roles if roles.count(role) > 1), None):
+        raise click.BadParameter(f"{twice!r} is given twice; leave one out")
     return dict(value.split("=", 1) for value in values)
 
 
