@@ -22,7 +22,7 @@ from albert_data.errors import ConfigError, OutputError
 from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.jobs.progress import NullProgress
-from albert_data.pipeline import document_lists
+from albert_data.pipeline import choosing, document_lists
 from albert_data.pipeline.build import build_shards
 from albert_data.pipeline.estimate import estimate
 from albert_data.shards.manifest import MixedSource
@@ -128,6 +128,17 @@ def test_the_rows_have_the_shares(
     largest = find_largest(POOL, tokenizer)
     check_shares(report.manifest.mixture or (), read_tokens(tmp_path / "out"), largest, dupe_factor)
     assert not list(verify(tmp_path / "out"))
+
+
+def test_very_many_sources_are_counted_in_fewer_ranges_of_keys(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(choosing, "_CELL_BITS", 7)
+    assert choosing.choose_bucket_bits(3) == 5
+    report = build_mixture(write(tmp_path, alpha=0.3), tmp_path / "out", tokenizer)
+    mixture, largest = report.manifest.mixture or (), find_largest(POOL, tokenizer)
+    tokens = max(one.num_tokens for one in mixture)
+    check_shares(mixture, read_tokens(tmp_path / "out"), 2 * (largest + tokens // 32), 1)
 
 
 def test_a_build_by_alpha_is_one_by_the_weights_that_it_gives(tokenizer: Tokenizer, tmp_path: Path):

@@ -31,7 +31,9 @@ from albert_data.shards.manifest import SPLITS
 from albert_data.storage import find_storage
 
 _SHARED_KEYS, _SHARED_SOURCES = "shared.documents", "shared.sources"
-_BUCKET_BITS = 16  # budgets are cut between so many ranges of choice keys: they err by 1 / 2**16 of a large source
+# Budgets are cut between 2**16 ranges of choice keys, so they err by 1 / 2**16 of a large source. Over 256 sources have
+# fewer ranges, so that the counts of all take 128 MB at most.
+_BUCKET_BITS, _CELL_BITS = 16, 24
 _KEYS = 2**64
 
 
@@ -201,10 +203,11 @@ class _Counting:
         limits = [source.count_limit(dupe_factor) for source in self._sources]
         sharing = [source for source in self._sources if source.alpha is not None and source.limit is None]
         wanted = {source: source.tokens for source in self._sources if source.tokens is not None}
-        counts = np.zeros((len(limits), 1 << _BUCKET_BITS), np.int64)
+        bits = choose_bucket_bits(len(limits))
+        counts = np.zeros((len(limits), 1 << bits), np.int64)
         for listed in self.read() if wanted or sharing else ():
             own = listed.is_own & ~self._find_removed(listed.keys)
-            choices = choice_keys(self._seed, listed.keys[own]) >> np.uint64(64 - _BUCKET_BITS)
+            choices = choice_keys(self._seed, listed.keys[own]) >> np.uint64(64 - bits)
             np.add.at(counts, (listed.sources[own], choices.astype(np.int64)), listed.tokens[own].astype(np.int64))
         wanted |= share_tokens({source: int(counts[source.number].sum()) for source in sharing})
         for source, tokens in wanted.items():
@@ -260,10 +263,19 @@ class _Counting:
         )
 
 
+def choose_bucket_bits(num_sources: int) -> int:
+    """The bits of a choice key that name its range.
+
+    >>> choose_bucket_bits(256), choose_bucket_bits(2000)
+    (16, 13)
+    """
+    return min(_BUCKET_BITS, _CELL_BITS - (num_sources - 1).bit_length())
+
+
 def _find_limit(counts: np.ndarray, budget: int, dupe_factor: int, most: int) -> int:
     """The limit at which the passes have nearest to `budget` * `dupe_factor` tokens, but at most `most`.
 
-    counts: tokens of the documents by their choice keys, in 2**16 ranges of equal size.
+    counts: tokens of the documents by their choice keys, in ranges of equal size, a power of two.
     """
     sums: list[int] = np.append(0, np.cumsum(counts)).tolist()
     if most * sums[-1] <= budget * dupe_factor * ONE_PASS:
@@ -272,4 +284,4 @@ def _find_limit(counts: np.ndarray, budget: int, dupe_factor: int, most: int) ->
     at = bisect_left(sums, rest)
     if at > 0 and rest - sums[at - 1] < sums[at] - rest:
         at -= 1
-    return min(whole * ONE_PASS + (at << (64 - _BUCKET_BITS)), most)
+    return min(whole * ONE_PASS + at * (ONE_PASS // len(counts)), most)
