@@ -16,7 +16,7 @@ import pyarrow
 import pytest
 from build_fixtures import InterruptedEngine, digest_shards, run_build
 from corpus_fixtures import small_sizes
-from format_fixtures import write_arrow, write_parquet, write_stream
+from format_fixtures import MOST_ROWS, declare_nulls, write_arrow, write_parquet, write_stream
 from hypothesis import given
 from hypothesis import strategies as st
 from mixture_fixtures import build_mixture
@@ -339,6 +339,15 @@ def test_a_field_that_is_null_in_all_records_is_no_typo(name: str, tmp_path: Pat
     FORMATS[name](tmp_path / name, [{**record, "id": None} for record in RECORDS[:5]])
     with pytest.raises(InputError, match='no record has the field "id" that --where names; it is null in all of them'):
         run_build(tmp_path / name, tmp_path / "out", tokenizer, where="id == 'x'")
+
+
+def test_rows_that_no_bytes_stand_for_take_no_time(tmp_path: Path):
+    nulls = declare_nulls(MOST_ROWS)
+    write_arrow(tmp_path / "nulls.arrow", pyarrow.table({"text": nulls, "x": nulls}), rows=MOST_ROWS)
+    assert read_all(tmp_path / "nulls.arrow", TextConfig(where="x == 1")) == (
+        [],
+        Counter(excluded_without_field=MOST_ROWS),
+    )
 
 
 def test_text_without_fields_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

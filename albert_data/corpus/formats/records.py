@@ -35,6 +35,7 @@ class Records:
     has_languages: whether the records have the language field that the settings name
     names: of the first 100 fields
     unit: what records are numbered by, such as "row"
+    reason: why `--where` excludes all of them; None where it does not
     """
 
     rows: Iterable[tuple[int, Value | str, Any, Any]] | None
@@ -43,6 +44,7 @@ class Records:
     has_languages: bool = False
     names: tuple[str, ...] = ()
     unit: str
+    reason: str | None = None
 
 
 def make_blocks(
@@ -102,7 +104,9 @@ def _find_texts(
 ) -> Iterator[tuple[str, int, bytes | memoryview, int, Any]]:
     """Unit, number, text, source code and group of each record that has text; the others are counted."""
     for records in parts:
-        if records.rows is None:
+        if records.reason is not None:
+            damage.add(records.reason, path, records.first, count=records.num_rows)
+        elif records.rows is None:
             _count_nulls(records, records.first, records.num_rows, path, damage)
         for number, value, language, group in records.rows or ():
             if value is None:

@@ -87,7 +87,12 @@ def _read_batch(
     labels, groups, *compared = (
         None if one is None else take_column(batch, one) for one in (wanted.label, wanted.group, *wanted.compared)
     )
-    is_null = not compared and all(column.null_count == len(batch) for column in texts)
+    is_absent = [column is None or column.null_count == len(batch) > 0 for column in compared]
+    is_null = any(is_absent) if compared else all(column.null_count == len(batch) for column in texts)
+    reason = None
+    if any(is_absent):
+        found = [None if one else "" for one in is_absent]
+        reason = damage.find_exclusion(wanted.conditions, found, lambda: dict.fromkeys(wanted.names))
     num_rows = max(len(batch), 1) if is_null else _SLICE_ROWS  # a column of nulls may have 2**40 rows in a few bytes
     for at in range(0, len(batch), num_rows):
         rows = None
@@ -108,6 +113,7 @@ def _read_batch(
             has_languages=labels is not None,
             names=wanted.names,
             unit=unit,
+            reason=reason,
         )
 
 
