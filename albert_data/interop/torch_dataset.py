@@ -84,7 +84,7 @@ class ShardDataset(Dataset[Row]):
         *,
         split: str = "train",
         remask: bool | None = None,
-        mask_prob: float | tuple[float, float] | None = None,
+        mask_prob: float | Sequence[float] | None = None,
         epochs: int | None = None,
         pack: int | None = None,
         seed: int = 0,
@@ -253,15 +253,16 @@ class ShardDataset(Dataset[Row]):
         raise ShardError(f"no row of the split has {' and '.join(lacking)}; build the shards from more text")
 
 
-def _check_mask_prob(
-    mask_prob: float | tuple[float, float] | None, epochs: int | None, remask: bool | None
-) -> list[float]:
+def _check_mask_prob(mask_prob: float | Sequence[float] | None, epochs: int | None, remask: bool | None) -> list[float]:
     """The shares of the epochs; the last one holds for all later epochs. Empty: that of the build."""
     if mask_prob is None:
         return []
     if remask is False:
         raise ConfigError(f"mask_prob is {mask_prob}, but remask=False keeps the stored masks; leave one of them out")
-    first, last = mask_prob if isinstance(mask_prob, tuple) else (mask_prob, mask_prob)
+    shares = mask_prob if isinstance(mask_prob, Sequence) else (mask_prob, mask_prob)
+    if len(shares) != 2:
+        raise ConfigError(f"mask_prob is {mask_prob}; give one share, or those of the first and the last epoch")
+    first, last = shares
     for value in (first, last):
         check_range("mask_prob", value, *MASK_PROB_RANGE)
     if first == last:

@@ -98,7 +98,7 @@ def check_lists(sources: Sequence[MixtureSource], total: TaskReceipt) -> None:
             fields = f"; {total.damage.fields.describe()}" if total.damage.fields.describe() else ""
             raise InputError(
                 f"source {source.name!r} of the mixture holds no document with a token{fields}; "
-                "check its paths and its text_field"
+                "check its paths, its text_field and --where"
             )
 
 

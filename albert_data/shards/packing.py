@@ -97,6 +97,7 @@ def check_pack(pack_len: int, manifest: Manifest, folder: object) -> None:
     """Raise ConfigError unless the rows of a folder may be packed, and each fits into a pack."""
     if type(pack_len) is not int:
         raise ConfigError(f"pack is {pack_len!r}; give the tokens of a pack as a whole number, such as 8192")
+    check_range("pack", pack_len, 8, MAX_PACK_LEN)
     examples = manifest.config.examples
     if examples.task.orders:
         raise ConfigError(
@@ -108,7 +109,6 @@ def check_pack(pack_len: int, manifest: Manifest, folder: object) -> None:
             f"pack is {pack_len}, but rows of {folder} have up to {examples.max_seq_len} tokens; give "
             f"{examples.max_seq_len} or more, or build with --max-seq-len {pack_len}"
         )
-    check_range("pack", pack_len, 8, MAX_PACK_LEN)
 
 
 def pack_split(shards: Shards, pack_len: int) -> Packs:

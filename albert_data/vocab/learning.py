@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from albert_data.conditions import EXCLUDED
 from albert_data.config import BYTE_BPE, SENTENCEPIECE_TYPES, WORDPIECE, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import batch_documents, clean_documents
@@ -319,9 +320,8 @@ def no_document(damage: Damage) -> InputError:
     """The error for a corpus in which no document was found."""
     reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in damage.counts.items())
     found = f" ({reasons})" if reasons else ""
-    return InputError(
-        f"the corpus holds no document{found}; {damage.fields.describe() or 'give files with text in them'}"
-    )
+    advice = "check --where" if EXCLUDED in damage.counts else "give files with text in them"
+    return InputError(f"the corpus holds no document{found}; {damage.fields.describe() or advice}")
 
 
 def missing_labels(text: TextConfig, unlabelled: Fields) -> InputError:

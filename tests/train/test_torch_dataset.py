@@ -300,7 +300,7 @@ def test_evaluation_has_the_stored_masks_in_every_epoch(folder):
 
 
 def test_the_share_of_masks_changes_from_the_first_epoch_to_the_last(folder):
-    rows = ShardDataset(folder, mask_prob=(0.4, 0.1), epochs=4)
+    rows = ShardDataset(folder, mask_prob=[0.4, 0.1], epochs=4)
     num_masks = []
     for epoch, mask_prob in enumerate((0.4, 0.3, 0.2, 0.1, 0.1)):
         rows.set_epoch(epoch)
@@ -319,6 +319,7 @@ def test_the_share_of_masks_changes_from_the_first_epoch_to_the_last(folder):
         ({"mask_prob": (0.3, 0.05)}, "epochs is None; give 2 or more"),
         ({"mask_prob": (0.3, 0.05), "epochs": 1}, "epochs is 1; give 2 or more"),
         ({"mask_prob": 0.3, "remask": False}, "keeps the stored masks"),
+        ({"mask_prob": [0.3, 0.2, 0.1], "epochs": 3}, "give one share, or those of the first and the last epoch"),
     ],
 )
 def test_a_wrong_share_of_masks_is_named(folder, settings, message):
