@@ -107,8 +107,8 @@ def test_what_few_documents_repeat_is_theirs():
 
 
 def test_a_figure_of_speech_that_also_stands_with_other_words_is_none():
-    texts = [*write_texts(40, "for the purpose of"), *write_texts(4, "on the purpose of", seed=1)]
-    assert find_repeated(texts, range(44)) == [None] * 44
+    texts = [*write_texts(40, "for the purpose of"), *write_texts(1, "on the purpose of", seed=1)]
+    assert find_repeated(texts, range(41)) == [None] * 41
 
 
 def test_a_line_that_is_rare_in_long_documents_is_left():
@@ -136,7 +136,7 @@ def test_repeated_lines_are_those_of_a_plain_count(rows: list[tuple[str, int]]):
     def is_repeated(gram: list[str]) -> bool:
         found = count(gram)
         most = max(len(count(gram[1:])), len(count(gram[:-1])))
-        return len(set(found)) >= 20 and len(found) >= 0.95 * most
+        return len(set(found)) >= 20 and len(found) >= 0.99 * most
 
     expected = []
     for found in words:

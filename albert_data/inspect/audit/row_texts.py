@@ -29,7 +29,7 @@ _HEAD = re.compile(r"[A-Z]{6}|[A-Z]{2}\S* (?:\d{1,4} )?[A-Z]{2}")  # not "in 199
 _LEAST_WORDS, _MANY_NUMBERS = 20, 0.5  # of a table
 _FROM_DIGIT = re.compile(r"[0-9]\S*")  # once in each word that holds a digit
 # Of a repeated line: words, documents, share of all windows of four words, of the windows that share three of them.
-_REPEATED_WORDS, _REPEATED_DOCUMENTS, _REPEATED_SHARE, _REPEATED_WHOLE = 4, 20, 1e-4, 0.95
+_REPEATED_WORDS, _REPEATED_DOCUMENTS, _REPEATED_SHARE, _REPEATED_WHOLE = 4, 20, 1e-4, 0.99
 _LEAST_LETTERS, _FEW_LETTERS, _BEGINNING = 20, 0.05, 40  # of a row in another script
 _MAX_CHARACTERS = 2_000_000  # in which words are compared: 0.4 s
 
