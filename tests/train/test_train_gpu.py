@@ -45,6 +45,7 @@ def device(request) -> Iterator[torch.device]:
     torch.set_float32_matmul_precision("highest")
     torch.backends.cuda.enable_cudnn_sdp(False)  # as in training
     yield torch.device(request.param)
+    torch.backends.cuda.enable_cudnn_sdp(True)
     torch.set_float32_matmul_precision(before)
 
 
