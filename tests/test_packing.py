@@ -62,8 +62,11 @@ def test_every_token_is_in_one_part_and_parts_begin_with_words(data, pack_len, m
     lengths = data.draw(st.lists(st.integers(2, pack_len), min_size=1, max_size=60))
     seldom = data.draw(st.integers(1, 9))
     words = {row: [at for at in range(1, length - 1) if at * 7 % seldom == 0] for row, length in enumerate(lengths)}
-    finder = lambda row: np.array(words[row], np.int64)  # noqa: E731
-    packs = pack_rows(np.arange(len(lengths)), np.array(lengths), pack_len, max_rows=max_rows, find_words=finder)
+
+    def find_words(row: int) -> np.ndarray:
+        return np.array(words[row], np.int64)
+
+    packs = pack_rows(np.arange(len(lengths)), np.array(lengths), pack_len, max_rows=max_rows, find_words=find_words)
     cut = check_packs(packs, lengths, pack_len, words)
     assert max_rows is None or max(map(len, lists_of(packs))) <= max_rows
     if 4 * sum(lengths) < pack_len * len(lengths):
@@ -78,12 +81,12 @@ def test_every_token_is_in_one_part_and_parts_begin_with_words(data, pack_len, m
 def test_packs_of_long_rows_are_99_percent_full(shares, pack_len):
     low, high = (int(share * pack_len) for share in shares)
     lengths = np.random.default_rng(0).integers(low, high + 1, 1500)
-    finder = lambda row: np.arange(1, lengths[row] - 1, 2)  # noqa: E731
-    packs = pack_rows(np.arange(1500), lengths, pack_len, find_words=finder)
+    words = {row: list(range(1, n - 1, 2)) for row, n in enumerate(lengths)}
+    packs = pack_rows(np.arange(1500), lengths, pack_len, find_words=lambda row: np.array(words[row]))
     used = np.add.reduceat(packs.lengths, packs.offsets[:-1])
     assert used[:-1].mean() >= 0.99 * pack_len
     assert used[-1] == used.min()
-    check_packs(packs, lengths.tolist(), pack_len, {row: list(range(1, n - 1, 2)) for row, n in enumerate(lengths)})
+    check_packs(packs, lengths.tolist(), pack_len, words)
 
 
 def test_a_row_without_words_stays_whole():

@@ -106,7 +106,7 @@ def find_largest(documents: Sequence[str], tokenizer: Tokenizer) -> int:
 
 
 def check_shares(mixture: Sequence[MixedSource], tokens: Sequence[int], largest: int, dupe_factor: int) -> None:
-    """Each source has the tokens of its share, but for half of its largest document."""
+    """Each source has the tokens of its share, within half of its largest document."""
     alpha, max_passes = mixture[0].alpha, mixture[0].max_passes
     assert alpha is not None
     assert max_passes is not None

@@ -16,7 +16,7 @@ from albert_data.kernels import I64, U64, Pointer, helper, kernel, pointer
 from albert_data.tokenizer.chunks.table import NOT_DONE
 from albert_data.utf8 import read_character
 
-BEGINS, FOLLOWS = 1, 2  # roles of a character: it may begin a word that goes on with letters; it is such a letter
+BEGINS, FOLLOWS = 1, 2  # roles of a character: it may stand before the letters of a word; it is a letter
 _MAX_WORD = 128  # bytes; the time for a word grows with the square
 _FREE = U64(2**64 - 1)  # no pair; as a joined pair it is after all others
 _GOLDEN, _ID_SHIFT, _ID = U64(0x9E3779B97F4A7C15), U64(32), U64(2**32 - 1)
