@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode  # where PyTorch's own documents name it; in a test alone
 from toy_rows import FakeShards, mean_loss
 
 from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig, TrainConfig
