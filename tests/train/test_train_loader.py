@@ -350,6 +350,30 @@ def test_a_restored_state_gives_the_same_batches_as_without_a_stop(module_toys, 
     assert loader.state_dict() == late.state_dict()
 
 
+def test_a_loader_resumes_with_the_bucket_of_the_state_which_was_always_64_in_older_ones(toys):
+    shards = toys.make_shards(145, max_seq_len=200)
+    fine, coarse = (ShardLoader(shards, batch_tokens=1000, bucket=bucket) for bucket in (16, 64))
+    assert fine.padding_share() < coarse.padding_share()
+    for loader, other in ((fine, coarse), (coarse, fine)):
+        steps_of(loader, 3)
+        state = {name: value for name, value in loader.state_dict().items() if (name, value) != ("bucket", 64)}
+        late = ShardLoader(shards, batch_tokens=1000, bucket=other.order.bucket)
+        late.load_state_dict(state)
+        for (one,), (again,) in zip(steps_of(loader, 30), steps_of(late, 30), strict=True):
+            assert_same(one, again)
+
+
+def test_without_reserved_masks_a_batch_has_room_for_the_masks_of_its_step(toys):
+    reserved, free = (ShardLoader(toys.make_shards(145, max_seq_len=200), batch_tokens=4096) for _ in range(2))
+    reserved.reserve_masks(0.45)
+    assert free.shape(32, 128, 0.45) == reserved.shape(32, 128, 0.1) == reserved.shape(32, 128)
+    assert free.shape(32, 128, 0.45).mask_capacity > 2 * free.shape(32, 128, 0.1).mask_capacity
+    shares = (0.45, 0.3, 0.15)
+    for share, (batch,) in zip(shares, free.stream(CPU, 3, shares.__getitem__), strict=True):
+        least = free.shape(*batch.input_ids_BT.shape, share).mask_capacity
+        assert len(batch.masked_indices_N) == max(least, -(-batch.num_masked // 64) * 64)
+
+
 def test_resuming_reads_no_row_that_was_read_before(toys, monkeypatch):
     shards = toys.make_shards(145, max_seq_len=200)
     loader = ShardLoader(shards, batch_tokens=1000)

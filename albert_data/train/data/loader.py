@@ -35,6 +35,7 @@ from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.rows import slice_rows
 from albert_data.train.data.batch import Batch, BatchShape, choose_mask_capacity, collate
 from albert_data.train.data.order import (
+    BUCKET,
     CUTTING_VERSION,
     ORDER_VERSION,
     BatchOrder,
@@ -79,12 +80,16 @@ class RowReader:
         self._shards, self._remask = shards, remask
         self._pad_id, self._bounds = shards.manifest.tokenizer.pad_id, Bounds.from_manifest(shards.manifest)
         config = shards.manifest.config.examples
-        # mask_prob: the highest share of masked tokens; it decides how many of them fit into a batch.
+        # mask_prob: the share of masked tokens for which every batch has room.
         self.mask_prob, self._span_len = config.mask_prob, measure_span_len(config)
 
-    def shape(self, num_rows: int, row_len: int, pack: Pack | None = None) -> BatchShape:
-        """The shape of a batch of `num_rows` rows or packs, with the capacity that its masked tokens need."""
-        capacity = choose_mask_capacity(num_rows * row_len, mask_prob=self.mask_prob, span_len=self._span_len)
+    def shape(self, num_rows: int, row_len: int, pack: Pack | None = None, mask_prob: float = 0.0) -> BatchShape:
+        """The shape of a batch of `num_rows` rows or packs, with the capacity that its masked tokens need.
+
+        mask_prob: their share, if it may be above that of all batches.
+        """
+        share = max(self.mask_prob, mask_prob)
+        capacity = choose_mask_capacity(num_rows * row_len, mask_prob=share, span_len=self._span_len)
         return BatchShape(num_rows, row_len, capacity, pack)
 
     def load(self, rows: np.ndarray) -> Examples:
@@ -170,6 +175,7 @@ class ShardLoader:
     the attribute holds from the next step that is read; on CUDA, a few steps are read ahead.
     rank, num_ranks: this process reads its share of each batch; all shares of a batch have the same shapes.
     remask: whether to draw new masks from the second epoch on.
+    bucket: rows are padded to multiples of so many tokens. A smaller one needs less padding, and makes more shapes.
     packed: batches are packs of rows without padding, of one shape (see Batch), for kernels that know where rows begin.
     A pack holds up to eight of the longest rows. Without a sentence task rows may be cut (shards/packing.py).
 
@@ -186,6 +192,7 @@ class ShardLoader:
         rank: int = 0,
         num_ranks: int = 1,
         remask: bool = True,
+        bucket: int = BUCKET,
         packed: bool = False,
     ) -> None:
         """Raises ShardError if there are no rows or the tokenizer is not the build's, ConfigError for bad settings."""
@@ -194,10 +201,11 @@ class ShardLoader:
             raise ShardError("the training split has no rows; build the shards from more text")
         check_range("batch_tokens", batch_tokens, 1, 2**31 - 1)
         check_range("seed", seed, 0, 2**63 - 1)
+        check_range("bucket", bucket, 1, 2**20)
         check_range("num_ranks", num_ranks, 1, 2**20)
         check_range("rank", rank, 0, num_ranks - 1)
         self._batch_tokens, self.micro_tokens, self._seed = batch_tokens, micro_tokens, seed
-        self._set_order(packed=packed)
+        self._set_order(bucket, packed=packed)
         self._rank, self._num_ranks = rank, num_ranks
         redraw = Remasker(self._shards.manifest, self._shards.tokenizer, seed=seed) if remask else None
         self._reader = RowReader(self._shards, redraw)
@@ -205,12 +213,13 @@ class ShardLoader:
         self._made_in_process = os.getpid()
         self.__setstate__({})
 
-    def _set_order(self, *, packed: bool) -> None:
+    def _set_order(self, bucket: int, *, packed: bool) -> None:
         """Order the rows. longest: the tokens of the longest row, padded, or of a pack; micro_tokens is no less."""
         order = BatchOrder(
             self._shards.lengths,
             batch_tokens=self._batch_tokens,
             seed=self._seed,
+            bucket=bucket,
             packed=packed,
             find_words=partial(find_words, self._shards) if packed and self._can_cut else None,
         )
@@ -288,16 +297,16 @@ class ShardLoader:
         """The least micro_tokens with which no step has more than `num_batches` batches."""
         return max(row_len * -(-self._rows_per_rank(row_len) // num_batches) for row_len in self.order.row_lens())
 
-    def shape(self, num_rows: int, row_len: int) -> BatchShape:
+    def shape(self, num_rows: int, row_len: int, mask_prob: float | None = None) -> BatchShape:
         """The shape of a micro-batch of so many rows, or packs, of a length."""
-        return self._reader.shape(num_rows, row_len, self.order.pack)
+        return self._reader.shape(num_rows, row_len, self.order.pack, mask_prob or 0.0)
 
     def shapes(self) -> list[BatchShape]:
         """The shapes that this rank's batches may have, except the rare one with more masked tokens than usual."""
         return [self.shape(self._split(row_len)[1], row_len) for row_len in self.order.row_lens()]
 
     def reserve_masks(self, mask_prob: float) -> None:
-        """Make batches hold this share of masked tokens, the highest that `stream` will be asked for."""
+        """Make all batches hold this share of masked tokens, so that none of `stream` has a shape of its own."""
         self._reader.mask_prob = mask_prob
 
     # ---- reading ----
@@ -369,12 +378,13 @@ class ShardLoader:
         for number, (row_batch, position, after) in enumerate(self.order.batches_from(first)):
             num_batches, num_rows = self._split(row_batch.row_len)
             share = cut_share(row_batch.offsets, rank=self._rank, num_ranks=self._num_ranks)
+            prob = None if mask_prob is None else mask_prob(number)
             batches = self._reader.read(
                 row_batch._replace(offsets=share),
-                self.shape(num_rows, row_batch.row_len),
+                self.shape(num_rows, row_batch.row_len, prob),
                 num_batches=num_batches,
                 epoch=position.epoch,
-                mask_prob=None if mask_prob is None else mask_prob(number),
+                mask_prob=prob,
                 pin=pin,
             )
             yield batches, after
@@ -389,13 +399,14 @@ class ShardLoader:
 
     def state_dict(self) -> dict[str, int]:
         """The position of the next step; the same for every rank."""
-        kind = {"order": self._find_version(self.is_packed), "packed": int(self.is_packed)}
+        version, bucket = self._find_version(self.is_packed), self.order.bucket
+        kind = {"order": version, "packed": int(self.is_packed), "bucket": bucket}
         return {**kind, **self._position._asdict(), **self._identity()}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Continue at the position in `state`, with any number of ranks. Takes as long as cutting one window.
 
-        Rows are packed from now on if those of the loader of `state` were.
+        Rows are packed, or padded, from now on as those of the loader of `state` were.
         Raises CheckpointError if the loader of `state` had other rows, another batch_tokens or another seed, or ordered
         rows by the rule of another version.
         """
@@ -411,12 +422,13 @@ class ShardLoader:
                     f"can't resume: the loader's {name} is {own}, but the state has {show(state[name])}; "
                     "make the loader with the value of the state"
                 )
-        was_packed, packed = self.is_packed, bool(state["packed"])
-        if packed != was_packed:
-            self._set_order(packed=packed)
+        order, longest, packed = self.order, self.longest, bool(state["packed"])
+        bucket = state.get("bucket", BUCKET)  # older states have none
+        if (bucket, packed) != (order.bucket, self.is_packed):
+            self._set_order(bucket, packed=packed)
         position = Position(state["epoch"], state["window"], state["batch"])
         if any(type(number) is not int for number in position) or not self.order.holds(position):
-            self._set_order(packed=was_packed)
+            self.order, self.longest = order, longest
             raise CheckpointError(f"can't resume: there is no {position}; the state was not made by this version")
         with self._lock:
             self._owner, self._position = object(), position

@@ -54,7 +54,7 @@ def find_obstacle(device: torch.device) -> str | None:
 
 
 def compile_model(model: Albert) -> None:
-    """Compile what takes most of the time, for each BatchShape: a shared layer is one graph for all layers."""
+    """Compile what takes most of the time, for each BatchShape or all: a shared layer is one graph for all layers."""
     # Products of float32 stay exact beside bf16 ones: they are few.
     warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
     limits: Any = torch._dynamo.config  # PyTorch documents the setting under this name and has no public one
@@ -63,9 +63,15 @@ def compile_model(model: Albert) -> None:
     num_graphs = GRAPHS_PER_LEN * padded_len(model.config.max_positions) // BUCKET * num_pairs
     for name in ("recompile_limit", "accumulated_recompile_limit"):
         setattr(limits, name, max(getattr(limits, name), num_graphs))
-    model.embeddings.compile(dynamic=False)
+    dynamic = is_for_all_shapes(model.mlm_head.bias.device)
+    model.embeddings.compile(dynamic=dynamic)
     for owner, name in ((model.encoder, "run_inner_layer"), (model.mlm_head, "measure")):
-        setattr(owner, name, torch.compile(getattr(owner, name), dynamic=False))
+        setattr(owner, name, torch.compile(getattr(owner, name), dynamic=dynamic))
+
+
+def is_for_all_shapes(device: torch.device) -> bool:
+    """Whether a program is compiled for all shapes: on a CPU it is as fast as one for each shape, and made once."""
+    return device.type == "cpu"
 
 
 def warm_up(
@@ -83,12 +89,14 @@ def warm_up(
     Changes no weight, gradient, random state or figure, and the ranks do not wait for each other. If memory runs out,
     the loader's micro-batches are halved. must_stop: called before each shape; at True the rest is left out.
     """
-    work = [(shape, True) for shape in loader.shapes()]
+    # A program for all shapes is compiled by the first.
+    last = slice(-1, None) if is_for_all_shapes(session.precision.device) else slice(None)
+    work = [(shape, True) for shape in loader.shapes()[last]]
     if validation is not None:
         num_rows, batch_tokens = session.config.eval_rows or len(validation), loader.tokens_at_once
         pack = loader.find_pack(validation)
         shapes = fixed_shapes(validation, num_rows=num_rows, batch_tokens=batch_tokens, pack=pack)
-        work += [(shape, False) for shape in shapes]
+        work += [(shape, False) for shape in shapes[last]]
     say(f"compiling for {len(work)} shapes of batches, before the learning rate begins to rise")
     for shape, is_update in work:
         if must_stop():

@@ -21,7 +21,7 @@ from albert_data.shards.reader import Shards
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.data.batch import Batch
 from albert_data.train.data.loader import ShardLoader
-from albert_data.train.data.order import choose_pack, derive_keys, padded_len
+from albert_data.train.data.order import BUCKET, CPU_BUCKET, choose_pack, derive_keys, padded_len
 from albert_data.train.distributed import Ranks
 from albert_data.train.folder import RUN_FILE, Identity, check_identity, make_identity, read_run_file
 from albert_data.train.model.attention import explain_padding
@@ -103,9 +103,10 @@ def make_loader(
         rank=ranks.rank,
         num_ranks=ranks.num_ranks,
         remask=config.remask,
+        bucket=CPU_BUCKET if precision.device.type == "cpu" else BUCKET,
         packed=obstacle is None,
     )
-    if config.mask_prob is not None:
+    if config.mask_prob is not None and precision.device.type != "cpu":
         loader.reserve_masks(max(config.mask_prob, config.last_mask_prob or 0))
     return loader, obstacle
 
