@@ -16,9 +16,16 @@ from toy_rows import FIRST_ORDINARY, FakeShards
 
 from albert_data.cli.main import run as run_command
 from albert_data.errors import ShardError
+from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.train.history.figures import read_run
 from albert_data.train.history.page import write_run_page
-from albert_data.train.history.verdicts import describe_learning, describe_overfitting, find_differences, judge_run
+from albert_data.train.history.verdicts import (
+    describe_learning,
+    describe_order,
+    describe_overfitting,
+    find_differences,
+    judge_run,
+)
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import choose_precision
 from albert_data.train.run import loop
@@ -171,6 +178,27 @@ def test_a_validation_far_above_training_is_named(settings: dict[str, float], to
     found = describe_overfitting(read_run(run))
     assert (told in found) if told else not found
     assert (found in write_run_page(run).read_text()) if told else True
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "task", "told"),
+    [
+        (
+            0.51,
+            "sop",
+            "has not learnt SOP: 51.0 % is not clearly more than the 50.2 % of the most frequent label. Runs of",
+        ),
+        (0.51, "nsp", "has not learnt NSP: 51.0 % is not clearly more than the 50.2 % of the most frequent label."),
+        (0.48, "sop", "has not learnt SOP"),
+        (0.54, "sop", ""),
+        (None, "sop", ""),
+    ],
+)
+def test_a_run_says_if_the_sentence_task_is_not_learnt(accuracy: float | None, task: str, told: str):
+    line = {"sop_accuracy": accuracy, "sop_majority": 0.502, "sop_error": 0.01}
+    found = describe_order({key: value for key, value in line.items() if value is not None}, PAIR_TASKS[task])
+    assert told in found if told else not found
+    assert ("docs/training.md" in found) == (task == "sop" and bool(told))
 
 
 def test_a_run_says_that_it_overfits_at_its_end_and_so_do_page_and_runs(toys, use_shards, tmp_path, capsys):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from albert_data.config import MIN_VALIDATION
+from albert_data.pair_tasks import PairTask
 from albert_data.train.folder import NORMALIZATION_KEY, TOKENIZER_KEY
 from albert_data.train.history.figures import Line, RunFigures, number
 from albert_data.wording import count_of, format_share
@@ -25,7 +26,8 @@ _HASH_LEN = 8  # characters of a hash that are shown
 def judge_run(run: RunFigures) -> list[str]:
     """What the newest validation says of a run."""
     last = run.last_validation
-    return [text for text in (describe_learning(last), describe_overfitting(run), _describe_few(last)) if text]
+    found = (describe_learning(last), describe_order(last, run.task), describe_overfitting(run), _describe_few(last))
+    return [text for text in found if text]
 
 
 def describe_learning(line: Line) -> str:
@@ -41,6 +43,22 @@ def describe_learning(line: Line) -> str:
     return (
         f"{learnt}: its MLM loss is {abs(gain):.3f} {'below' if gain > 0 else 'above'} the {alone:.3f} that the "
         f"frequencies of pieces alone{of} give (standard error {error:.3f})."
+    )
+
+
+def describe_order(line: Line, task: PairTask) -> str:
+    """A sentence if a model has not learnt the sentence task, from the last validation of a run; else empty."""
+    accuracy, majority, error = (number(line, f"sop_{key}") for key in ("accuracy", "majority", "error"))
+    if accuracy is None or majority is None or error is None or accuracy - majority > CERTAIN * error:
+        return ""
+    usual = (
+        " Runs of up to an hour on a CPU did not learn it from books: see docs/training.md."
+        if task.name == "sop"
+        else ""
+    )
+    return (
+        f"The model has not learnt {task.title}: {format_share(accuracy, 1)} is not clearly more than the "
+        f"{format_share(majority, 1)} of the most frequent label.{usual}"
     )
 
 
