@@ -19,6 +19,7 @@ from albert_data.train.config import (
     OPTIMIZERS,
     PRECISIONS,
     RECIPES,
+    WEIGHT_INITS,
     TrainConfig,
     fit_cpu,
     get_recipe,
@@ -143,6 +144,12 @@ def _parse_mask_prob(
     metavar="P[:P]",
     show_default="mini: 0.45:0.15, others: that of the shards",
     help="Share of tokens to mask, or the first and the last of a run. New masks from the first epoch on.",
+)
+@_setting(
+    "--weight-init",
+    click.Choice(WEIGHT_INITS),
+    "|".join(WEIGHT_INITS),
+    "First weights: those of the paper, or scaled to the size of the model, with which a small one learns sooner.",
 )
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
 @_setting("--device", str, "auto|cpu|cuda[:N]", "Device to train on.")

@@ -59,6 +59,8 @@ _FREE_FIELDS = (
     *("precision", "device"),
 )
 
+_LATER_FIELDS = {"weight_init": "paper"}  # the values of runs that were begun before the setting was there
+
 Identity = dict[str, Any]
 
 
@@ -81,7 +83,8 @@ def make_identity(
 def check_identity(here: Identity, there: Identity, origin: Path) -> None:
     """Raise CheckpointError for the first field that differs."""
     for name in here:
-        if here[name] != there.get(name):
+        stored = there.get(name, _LATER_FIELDS.get(name))
+        if here[name] != stored:
             other = "start another run with a new --output"
             if name in BUDGETS:
                 other = (
@@ -89,7 +92,7 @@ def check_identity(here: Identity, there: Identity, origin: Path) -> None:
                     "of a run follows its length"
                 )
             raise CheckpointError(
-                f"can't resume: {name} is {here[name]!r}, but {origin} has {show(there.get(name))}; "
+                f"can't resume: {name} is {here[name]!r}, but {origin} has {show(stored)}; "
                 f"give the run's own value, or {other}"
             )
 

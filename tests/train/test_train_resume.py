@@ -196,6 +196,20 @@ def test_a_checkpoint_of_another_run_is_refused(finished, tmp_path):
         loop.train(tmp_path / "out", finished, CONFIG, resume=True)
 
 
+def test_a_run_from_before_a_setting_was_there_resumes_with_what_it_did_then(finished, tmp_path):
+    shutil.rmtree(list_checkpoints(finished)[-1])
+    for path, key in (
+        (finished / "run.json", "config"),
+        (list_checkpoints(finished)[-1] / "state.json", "train_config"),
+    ):
+        stored = read_json(path)
+        del stored["identity"]["weight_init"], stored[key]["weight_init"]
+        write_json(path, stored)
+    loop.train(tmp_path / "out", finished, load_config(finished), resume=True)
+    with pytest.raises(CheckpointError, match="weight_init is 'scaled', but .* has 'paper'"):
+        loop.train(tmp_path / "out", finished, dataclasses.replace(CONFIG, weight_init="scaled"), resume=True)
+
+
 def test_settings_that_only_affect_the_records_may_change_on_resume(toys, finished, tmp_path):
     shutil.rmtree(list_checkpoints(finished)[-1])
     loop.train(tmp_path / "out", finished, dataclasses.replace(CONFIG, log_every=1, eval_every=1), resume=True)

@@ -128,6 +128,8 @@ def start_session(
         raise ConfigError(
             f"a model of {num_bytes / 1e9:,.1f} GB can't be made ({explain(error)}); use a smaller --preset"
         ) from error
+    if config.weight_init == "scaled":
+        model.scale_weights()
     if initial is not None:
         model.load_state_dict(select_weights(initial.model, model))
     with explain_out_of_memory(precision.device_info):
