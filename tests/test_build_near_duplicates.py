@@ -25,7 +25,7 @@ from albert_data.errors import ConfigError
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.pipeline import steps
 from albert_data.pipeline.build import build_shards
-from albert_data.pipeline.reducing import GroupJob
+from albert_data.pipeline.reducing import ReduceJob
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
@@ -112,7 +112,7 @@ class EngineThatEndsInReduce(InlineEngine):
     def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
         for found in super().run(job, tasks):
             yield found
-            if isinstance(job, GroupJob):
+            if isinstance(job, ReduceJob):
                 raise KeyboardInterrupt
 
 

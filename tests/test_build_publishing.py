@@ -20,7 +20,7 @@ from shard_fixtures import seal
 from albert_data.errors import AlbertDataError, OutputError
 from albert_data.pipeline import build as build_module
 from albert_data.pipeline.build_folder import BuildFolder
-from albert_data.pipeline.reducing import GroupJob
+from albert_data.pipeline.reducing import ReduceJob
 from albert_data.tokenizer.model import Tokenizer
 
 MINE = b"years of work"
@@ -271,7 +271,7 @@ class Busy(InlineEngine):
 
     def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
         yield from super().run(job, tasks)
-        if isinstance(job, GroupJob):
+        if isinstance(job, ReduceJob):
             self._act()
 
 

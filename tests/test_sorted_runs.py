@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
@@ -27,7 +28,18 @@ from albert_data.pipeline.row_buffer import (
     put_examples,
     take_examples,
 )
-from albert_data.pipeline.sorted_runs import KeyedRows, SortedRun, join_keys, read_range, sort_rows, write_sorted_run
+from albert_data.pipeline.sorted_runs import (
+    Held,
+    KeyedRows,
+    RowRange,
+    Section,
+    find_range,
+    join_keys,
+    make_head,
+    read_range,
+    sort_rows,
+    write_sorted_run,
+)
 from albert_data.storage import Disk
 
 LAST = 2**64 - 1
@@ -143,7 +155,7 @@ def test_runs_and_merge_together_drop_every_copy_once(
     tmp_path_factory: pytest.TempPathFactory, runs: list[list[KeyedRow]], modulus: int
 ):
     """All rows of a document are in one split, as in a build."""
-    folder, opened, dropped = tmp_path_factory.mktemp("runs"), [], Dropped()
+    folder, paths, dropped = tmp_path_factory.mktemp("runs"), list[Path](), Dropped()
     for number, rows in enumerate(runs):
         records, found = lay_out(rows)
         languages = np.array([language for _, _, language in rows], np.uint32)
@@ -151,11 +163,11 @@ def test_runs_and_merge_together_drop_every_copy_once(
         is_validation = found.keys.document_keys % np.uint64(2) < np.uint64(modulus)
         run = sort_rows([part], found.keys, is_validation, RowScratch(np.uint16), keep_copies=False)
         dropped = dropped.add(run.dropped)
-        write_sorted_run(folder / str(number), run)
-        opened.append(SortedRun(folder / str(number)))
+        paths.append(folder / str(number))
+        write_sorted_run(paths[-1], run)
     kept: list[KeyedRow] = []
     for split in ("train", "validation"):
-        records, found = read_range(opened, split, 0, LAST, RowScratch(np.uint16))
+        records, found = read_split(paths, split)
         order, is_copy = order_rows(records, found)
         dropped = dropped.add(count_dropped(records, found.starts[order[is_copy]]))
         order = order[~is_copy]
@@ -231,7 +243,7 @@ def test_reading_a_range_of_runs_equals_sorting_a_list(
     """Each run has two parts; every n-th row, or none, is in validation."""
     folder = tmp_path_factory.mktemp("runs")
     wanted: dict[str, list[tuple[tuple[int, ...], Row]]] = {"train": [], "validation": []}
-    opened = []
+    paths = []
     for number, shuffle_keys in enumerate(runs):
         half = len(shuffle_keys) // 3
         parts = [
@@ -243,12 +255,12 @@ def test_reading_a_range_of_runs_equals_sorting_a_list(
         is_validation = np.array([every > 0 and row % every == 0 for row in range(len(shuffle_keys))], bool)
         for is_there, row in zip(is_validation, [row for part in parts for row in list_keyed(part)], strict=True):
             wanted["validation" if is_there else "train"].append(row)
-        write_sorted_run(folder / str(number), sort_rows(parts, join_keys(parts), is_validation, RowScratch(np.uint16)))
-        opened.append(SortedRun(folder / str(number)))
+        paths.append(folder / str(number))
+        write_sorted_run(paths[-1], sort_rows(parts, join_keys(parts), is_validation, RowScratch(np.uint16)))
     low, high = sorted(data.draw(st.tuples(keys_64, keys_64)))
     for split, rows in wanted.items():
         with patch.object(sorted_runs, "_RUNS_AT_ONCE", data.draw(st.sampled_from([1, 2, 64]))):
-            records, found = read_range(opened, split, low, high, RowScratch(np.uint16))
+            records, found = read_split(paths, split, low, high)
         there = sorted(row for row in rows if low <= row[0][0] <= high)
         sizes = measure_rows_u64(take_examples(records, found.starts))
         assert found.starts.tolist() == (np.cumsum(sizes) - sizes).tolist()  # no surplus record is left between them
@@ -257,47 +269,75 @@ def test_reading_a_range_of_runs_equals_sorting_a_list(
         assert list(zip(*(column[order].tolist() for column in found.keys), strict=True)) == [key for key, _ in there]
 
 
-@pytest.mark.parametrize("sparse_step", [1, 3, 64])
-def test_any_range_of_a_run_is_found(tmp_path: Path, sparse_step: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("albert_data.pipeline.sorted_runs._SPARSE_STEP", sparse_step)
+def read_split(paths: list[Path], split: str = "train", low: int = 0, high: int = LAST) -> tuple[RowBuffer, FoundRows]:
+    return read_range([Held(path, split) for path in paths], low, high, RowScratch(np.uint16))
+
+
+@pytest.mark.parametrize("most_entries", [1, 7, 500, 4000])
+def test_any_range_of_a_run_is_found(tmp_path: Path, most_entries: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("albert_data.pipeline.sorted_runs._MOST_ENTRIES", most_entries)
     shuffle_keys = [3 * number // 2 * 2 for number in range(2000)]  # in steps of 2 and 4
     part = make_part(numbered_rows(2000), shuffle_keys)
     is_validation = np.arange(2000) % 10 == 0
     write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, is_validation, RowScratch(np.uint16)))
-    run = SortedRun(tmp_path / "run")
     for low in range(0, 6100, 61):
         for high in (low, low + 5, low + 400, LAST):
             for split, is_there in (("train", ~is_validation), ("validation", is_validation)):
-                _, found = read_range([run], split, low, high, RowScratch(np.uint16))
+                _, found = read_split([tmp_path / "run"], split, low, high)
                 wanted = [key for key, here in zip(shuffle_keys, is_there, strict=True) if here and low <= key <= high]
                 assert sorted(found.keys.shuffle_keys.tolist()) == wanted
 
 
-def test_at_most_32_rows_beyond_the_range_are_read(tmp_path: Path):
-    part = make_part(numbered_rows(1000), list(range(1000)))
-    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(1000, bool), RowScratch(np.uint16)))
-    for low, high in ((0, 0), (500, 599), (990, 2000), (1000, LAST)):
-        assert SortedRun(tmp_path / "run").find("train", low, high).max_rows <= max(0, min(high, 999) - low + 1) + 32
+RECORD_U64 = 171  # of a row of 512 tokens in uint16, of which 77 are masked
 
 
-@pytest.mark.parametrize("size", [0, 7, 31, 40, -8, -1])
+def find_in_head(folder: Path, keys: np.ndarray, bounds: list[tuple[int, int]]) -> Iterator[tuple[int, RowRange]]:
+    """For each range of keys how many rows have them, and what is read of a run that has these sorted keys."""
+    positions = np.arange(len(keys), dtype=np.uint64) * np.uint64(RECORD_U64)
+    sections = (Section(np.stack([keys, positions]), len(keys) * RECORD_U64), Section(np.empty((2, 0), np.uint64), 0))
+    (folder / "run").write_bytes(make_head(sections).tobytes())
+    for low, high in bounds:
+        wanted = int(np.count_nonzero((keys >= np.uint64(low)) & (keys <= np.uint64(high))))
+        yield wanted, find_range(Held(folder / "run", "train"), low, high)
+
+
+@pytest.mark.parametrize("num_rows", [0, 1, 4091, 4092, 100_000, 930_000])
+def test_head_and_index_are_one_read_and_give_the_fewest_rows_too_many(num_rows: int, tmp_path: Path):
+    keys = np.sort(np.random.default_rng(0).integers(0, LAST, num_rows, np.uint64, endpoint=True))
+    bounds = [(number << 54, (number + 1 << 54) - 1) for number in range(0, 1024, 93)]
+    for wanted, part in find_in_head(tmp_path, keys, bounds):
+        step = max(1, -(-num_rows // 4091))
+        assert wanted <= part.max_rows <= wanted + 2 * step
+        assert (part.end - part.begin) <= part.max_rows * RECORD_U64
+    assert (tmp_path / "run").stat().st_size <= 64 << 10
+
+
+@pytest.mark.parametrize(("num_rows", "num_groups"), [(12_000, 970), (47_000, 970), (233_000, 980), (934_000, 980)])
+def test_what_is_read_of_a_run_is_little_more_than_the_rows_of_a_group(num_rows: int, num_groups: int, tmp_path: Path):
+    """Ten thousand runs of 0.25, 1, 5 and 20 TB of text, which as many groups read as 20 million reads allow."""
+    keys = np.sort(np.random.default_rng(0).integers(0, LAST, num_rows, np.uint64, endpoint=True))
+    cuts = [number * 2**64 // num_groups for number in range(num_groups + 1)]
+    found = list(find_in_head(tmp_path, keys, [(low, high - 1) for low, high in zip(cuts, cuts[1:], strict=False)]))
+    assert sum(wanted for wanted, _ in found) == num_rows
+    assert sum(part.end - part.begin for _, part in found) < 1.3 * num_rows * RECORD_U64
+
+
+@pytest.mark.parametrize("size", [0, 7, 39, 48, -8, -1])
 def test_a_truncated_run_is_an_error(tmp_path: Path, size: int):
     part = make_part(numbered_rows(20), list(range(20)))
     write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), RowScratch(np.uint16)))
     whole = (tmp_path / "run").read_bytes()
-    SortedRun(tmp_path / "run")
+    assert len(read_split([tmp_path / "run"])[1].starts) == 20
     (tmp_path / "run").write_bytes(whole[:size])
     with pytest.raises(OutputError, match="is cut short"):
-        SortedRun(tmp_path / "run")
+        read_split([tmp_path / "run"])
 
 
-def test_a_run_truncated_after_it_was_opened_is_an_error(tmp_path: Path):
-    part = make_part(numbered_rows(20), list(range(20)))
-    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), RowScratch(np.uint16)))
-    run = SortedRun(tmp_path / "run")
-    (tmp_path / "run").write_bytes((tmp_path / "run").read_bytes()[:-100])
+def test_a_run_of_zeros_is_an_error(tmp_path: Path):
+    """As a crash of the machine may leave one."""
+    (tmp_path / "run").write_bytes(bytes(1000))
     with pytest.raises(OutputError, match="is cut short"):
-        read_range([run], "train", 0, LAST, RowScratch(np.uint16))
+        read_split([tmp_path / "run"])
 
 
 def test_a_run_with_damaged_records_is_an_error(tmp_path: Path):
@@ -306,7 +346,7 @@ def test_a_run_with_damaged_records_is_an_error(tmp_path: Path):
     rows.records[3] = 2**64 - 1  # numbers of ids and masks
     write_sorted_run(tmp_path / "run", rows)
     with pytest.raises(OutputError, match=r"run is damaged.*--overwrite"):
-        read_range([SortedRun(tmp_path / "run")], "train", 0, LAST, RowScratch(np.uint16))
+        read_split([tmp_path / "run"])
 
 
 # ---- merging ----
@@ -325,18 +365,18 @@ def test_merged_and_fetched_runs_hold_the_rows_of_all(
         is_validation = found.keys.document_keys == 0
         paths.append(folder / str(number))
         write_sorted_run(paths[-1], sort_rows([part], found.keys, is_validation, scratch))
-    opened = [SortedRun(path) for path in paths]
+    num_bytes = sum(path.stat().st_size for path in paths)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(sorted_runs, "MERGE_BYTES", -(-sum(run.num_bytes for run in opened) // num_ranges))
+        monkeypatch.setattr(sorted_runs, "MERGE_BYTES", -(-num_bytes // num_ranges))
         dropped = sorted_runs.merge_runs(paths, folder / "merged", scratch, folder, keep_copies=keep_copies)
         for split in ("train", "validation"):
             for low, high in ((0, LAST), (0, 2**62), (2**63, LAST)):
-                rows = sort_range(opened, split, low, high)
+                rows = sort_range(paths, split, low, high)
                 (folder / split / str(low)).mkdir(parents=True, exist_ok=True)
-                sections = [(path, split) for path in paths]
-                fetched = sorted_runs.fetch_range(sections, split, low, high, scratch, folder / split / str(low))
-                assert sort_range([SortedRun(path) for path in fetched], split, low, high) == rows
-                merged = sort_range([SortedRun(folder / "merged")], split, low, high)
+                held = [Held(path, split) for path in paths]
+                fetched = sorted_runs.fetch_range(held, split, low, high, scratch, folder / split / str(low))
+                assert sort_range(fetched, split, low, high) == rows
+                merged = sort_range([folder / "merged"], split, low, high)
                 if keep_copies:
                     assert merged == rows
                 assert sorted(set(map(repr, merged))) == sorted(set(map(repr, rows)))
@@ -344,13 +384,13 @@ def test_merged_and_fetched_runs_hold_the_rows_of_all(
     assert dropped.rows == 0 or not keep_copies
 
 
-def sort_range(runs: list[SortedRun], split: str, low: int, high: int) -> list[KeyedRow]:
-    records, found = read_range(runs, split, low, high, RowScratch(np.uint16))
+def sort_range(paths: list[Path], split: str, low: int, high: int) -> list[KeyedRow]:
+    records, found = read_split(paths, split, low, high)
     return read_back(records, found.take(order_rows(records, found)[0]))
 
 
 def count_rows(path: Path) -> int:
-    return sum(len(sort_range([SortedRun(path)], split, 0, LAST)) for split in ("train", "validation"))
+    return sum(len(sort_range([path], split, 0, LAST)) for split in ("train", "validation"))
 
 
 def test_a_merged_run_of_few_keys_drops_each_copy(tmp_path: Path):
@@ -361,8 +401,7 @@ def test_a_merged_run_of_few_keys_drops_each_copy(tmp_path: Path):
     paths, scratch = [tmp_path / str(number) for number in range(3)], RowScratch(np.uint16)
     dropped = sorted_runs.merge_runs(paths, tmp_path / "merged", scratch, tmp_path, keep_copies=False)
     assert dropped.rows == 100
-    merged = SortedRun(tmp_path / "merged")
-    kept = [read_range([merged], split, 0, LAST, scratch)[1].keys.shuffle_keys for split in ("train", "validation")]
+    kept = [read_split([tmp_path / "merged"], split)[1].keys.shuffle_keys for split in ("train", "validation")]
     assert [len(keys) for keys in kept] == [40, 10]
     assert sorted(np.concatenate(kept).tolist()) == list(range(50))
 
@@ -374,5 +413,5 @@ def test_to_fetch_a_range_takes_two_reads(tmp_path: Path, monkeypatch: pytest.Mo
     reads: list[int] = []
     inner = Disk.read_into
     monkeypatch.setattr(Disk, "read_into", lambda *given: (reads.append(given[2]), inner(*given))[1])
-    sorted_runs.fetch_range([(tmp_path / "run", "train")], "train", 2**60, 2**61, RowScratch(np.uint16), tmp_path)
+    sorted_runs.fetch_range([Held(tmp_path / "run", "train")], "train", 2**60, 2**61, RowScratch(np.uint16), tmp_path)
     assert len(reads) == 2

@@ -264,7 +264,7 @@ def _boot_id() -> str:
     """A text that is new after each start of the machine.
 
     Only Linux gives it. Elsewhere it is always empty, so a crash of the machine goes unnoticed, and a resumed build
-    trusts what it finds. Receipts still carry a hash, and the size of each sorted run is checked.
+    trusts what it finds. Receipts still carry a hash, and a sorted run that is cut short is an error.
     """
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text() if path.exists() else ""

@@ -9,9 +9,8 @@ it here too, from a row of their slice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -34,12 +33,12 @@ from albert_data.pipeline.row_buffer import (
     read_sources,
     take_examples,
 )
-from albert_data.pipeline.shard_plan import KEYS, Move, ReduceGroup, ReduceRules, ReduceTask
-from albert_data.pipeline.sorted_runs import SortedRun, fetch_range, read_range
+from albert_data.pipeline.shard_plan import KEYS, ReduceGroup, ReduceRules, ReduceTask
+from albert_data.pipeline.sorted_runs import Held, fetch_range, read_range
 from albert_data.pipeline.stages import Stages
 from albert_data.shards.rows import join_rows
 from albert_data.shards.schema import ShardReceipt, shard_schema, write_shard
-from albert_data.storage import find_storage, is_remote
+from albert_data.storage import find_storage
 from albert_data.storage.scratch import machine_scratch
 
 # Read at once: 48 MiB, the largest shard by default (1.5 x SHARD_BYTES). More would need more memory than map does.
@@ -78,67 +77,44 @@ def read_reduce_receipt(folder: Path, task: ReduceTask) -> ReduceReceipt | None:
     )
 
 
-class GroupJob:
-    """Writes the shards of a group. If there are several, their rows are fetched from all runs at once before."""
-
-    def __init__(self, job: ReduceJob) -> None:
-        self._job = job
-
-    def __call__(self, group: ReduceGroup) -> tuple[list[ReduceReceipt], Stages]:
-        """Returns the receipts, and how long merging and writing took."""
-        stages = Stages()
-        if len(group.tasks) == 1:
-            return [self._job(group.tasks[0], stages)], stages
-        with machine_scratch() as scratch:
-            with stages.time("merge runs"):
-                job = self._job.fetch(group, scratch)
-            # An earlier try of the group may have finished some.
-            return [job.find_receipt(task) or job(task, stages) for task in group.tasks], stages
-
-
 class ReduceJob:
-    """Writes a shard into `folder`, then its receipt. exchange: None for tasks without random segments.
+    """Writes the shards of a group into `folder`, each followed by its receipt.
 
-    syncs: whether the receipt waits until the shard is safe from a crash of this machine. Otherwise the parent, on the
+    held: where the rows of each split lie. exchange: None for tasks without random segments.
+    syncs: whether a receipt waits until its shard is safe from a crash of this machine. Otherwise the parent, on the
     same machine, syncs shards while workers make the next ones.
     """
 
     def __init__(
         self,
-        runs: list[Path],
+        held: Mapping[str, Sequence[Held]],
         folder: Path,
         rules: ReduceRules,
         exchange: Exchange | None = None,
         *,
         syncs: bool = False,
     ) -> None:
-        self._paths, self._folder, self._rules, self._exchange = runs, folder, rules, exchange
+        self._held, self._folder, self._rules, self._exchange = held, folder, rules, exchange
         self._syncs = syncs
         has_key_b = exchange is not None
         self._schema = shard_schema(rules.id_dtype, has_source=bool(rules.sources), has_key_b=has_key_b)
         self._scratch = RowScratch(rules.id_dtype)
 
-    def fetch(self, group: ReduceGroup, scratch: Path) -> ReduceJob:
-        """A job for the shards of a group alone, which reads their rows from `scratch`."""
-        split = group.tasks[0].split
-        sections = _list_sections(self._paths, split, self._rules.move)
-        runs = fetch_range(sections, split, *group.key_range, self._scratch, scratch)
-        return ReduceJob(runs, self._folder, self._rules, self._exchange, syncs=self._syncs)
+    def __call__(self, group: ReduceGroup) -> tuple[list[ReduceReceipt], Stages]:
+        """Returns the receipts, and how long merging and writing took."""
+        stages, held, split = Stages(), self._held[group.split], group.split
+        if len(group.tasks) == 1:
+            return [self._write(group.tasks[0], held, stages)], stages
+        with machine_scratch() as scratch:
+            with stages.time("merge runs"):
+                fetched = fetch_range(held, split, *group.key_range, self._scratch, scratch)
+            held = [Held(path, split) for path in fetched]
+            return [self._write(task, held, stages) for task in group.tasks], stages
 
-    def find_receipt(self, task: ReduceTask) -> ReduceReceipt | None:
-        return read_reduce_receipt(self._folder, task)
-
-    @cached_property
-    def _runs(self) -> list[SortedRun]:
-        """Opened on first use, so that each worker process opens its own."""
-        first = self._paths[0]
-        is_whole = is_remote(first)  # an object is, and to ask for its size is a request
-        return list(find_storage(first).at_once(partial(SortedRun, checks_size=not is_whole), self._paths))
-
-    def __call__(self, task: ReduceTask, stages: Stages) -> ReduceReceipt:
+    def _write(self, task: ReduceTask, held: Sequence[Held], stages: Stages) -> ReduceReceipt:
         """Adds to `stages` how long merging and writing took."""
         path, spent = self._folder / task.file, Stages()
-        merge = _Merge(self._runs, self._scratch, self._rules, task.split)
+        merge = _Merge(held, self._scratch, self._rules, task.split)
         num_tokens = np.zeros(len(self._rules.sources), np.int64)
         with spent.time("write shards"):
             slices = spent.time_each("merge runs", self._finish(_read_slices(task, merge), num_tokens))
@@ -196,8 +172,8 @@ def _read_slices(task: ReduceTask, merge: _Merge) -> Iterator[Slice]:
 class _Merge:
     """The rows of one split, out of all sorted runs. dropped: the copies so far; left_out: as in ReduceReceipt."""
 
-    def __init__(self, runs: list[SortedRun], scratch: RowScratch, rules: ReduceRules, split: str) -> None:
-        self._runs, self._scratch, self._rules, self._split = runs, scratch, rules, split
+    def __init__(self, held: Sequence[Held], scratch: RowScratch, rules: ReduceRules, split: str) -> None:
+        self._held, self._scratch, self._rules, self._split = held, scratch, rules, split
         self._sources = np.array(rules.sources, np.uint32) if rules.sources else None
         self._shared = None if rules.choice is None else read_shared(rules.choice)
         self._left_out = None if rules.left_out is None or split != "train" else map_u64(rules.left_out)
@@ -234,28 +210,10 @@ class _Merge:
 
     def _find_rows(self, low: int, high: int) -> tuple[RowBuffer, FoundRows]:
         """The rows of this split with shuffle keys in [low, high]; of a mixture, those that are kept."""
-        records, found = self._find_all_rows(low, high)
+        records, found = read_range(self._held, low, high, self._scratch)
+        if (move := self._rules.move) is not None:
+            found = found.take(move.find_rows(found.keys.document_keys, self._split))
         if (choice := self._rules.choice) is not None:
             sources = read_sources(records, found.starts)
             found = found.take(find_kept(choice, self._shared, found.keys, sources))
         return records, found
-
-    def _find_all_rows(self, low: int, high: int) -> tuple[RowBuffer, FoundRows]:
-        move = self._rules.move
-        if move is None:
-            return read_range(self._runs, self._split, low, high, self._scratch)
-        opened = {run.path: run for run in self._runs}
-        sections = [(opened[path], section) for path, section in _list_sections(opened, self._split, move)]
-        ranges = list(self._runs[0].storage.at_once(lambda part: part[0].find(part[1], low, high), sections))
-        runs = [run for run, _ in sections]
-        records, found = read_range(runs, self._split, low, high, self._scratch, ranges)
-        return records, found.take(move.find_rows(found.keys.document_keys, self._split))
-
-
-def _list_sections(paths: Iterable[Path], split: str, move: Move | None) -> list[tuple[Path, str]]:
-    """The sorted runs, and the split under which each holds rows of `split`; a run may be there twice."""
-    paths = list(paths)
-    sections = [(path, split) for path in paths]
-    if move is not None and move.to_split == split:
-        sections += [(path, move.from_split) for path in paths if path.name in move.runs]
-    return sections

@@ -20,6 +20,7 @@ from albert_data.draws import split_keys
 from albert_data.pipeline.choosing import Choice
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.receipts import TaskReceipt
+from albert_data.pipeline.sorted_runs import Held
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.wording import count_of
@@ -61,6 +62,10 @@ class ReduceGroup:
     """Consecutive shards of a split that one worker writes. Several only where there are very many runs and shards."""
 
     tasks: tuple[ReduceTask, ...]
+
+    @property
+    def split(self) -> str:
+        return self.tasks[0].split
 
     @property
     def key_range(self) -> tuple[int, int]:
@@ -242,3 +247,11 @@ def group_tasks(tasks: list[ReduceTask], num_runs: int, most_reads: int = MOST_R
     size = max(1, -(-_READS_OF_RUN * num_runs * len(tasks) // most_reads))
     parts = [list(part) for _, part in groupby(tasks, key=lambda task: task.split)]
     return [ReduceGroup(tuple(part[i : i + size])) for part in parts for i in range(0, len(part), size)]
+
+
+def list_held(runs: list[Path], move: Move | None) -> dict[str, list[Held]]:
+    """Where the rows of each split lie: under it in all runs, and under the other one in those with rows that move."""
+    held = {split: [Held(path, split) for path in runs] for split in SPLITS}
+    if move is not None:
+        held[move.to_split] += [Held(path, move.from_split) for path in runs if path.name in move.runs]
+    return held

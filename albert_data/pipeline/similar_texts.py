@@ -21,7 +21,7 @@ from albert_data.draws import PAIRING, shuffle_keys, stream
 from albert_data.examples.pairs import draws_backward
 from albert_data.pair_tasks import SWAPPED
 from albert_data.pipeline.row_buffer import RowScratch, take_examples
-from albert_data.pipeline.sorted_runs import SortedRun, read_range
+from albert_data.pipeline.sorted_runs import Held, read_range
 from albert_data.shards.manifest import SPLITS, NearDuplicate
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
@@ -50,17 +50,17 @@ class TextReader:
     def _read(self, key: int, part: str) -> str:
         """The text of a document's first rows; empty where a mixture uses none of them. part: of its map task."""
         task = part.rpartition("-")[0]
-        runs = [SortedRun(self._folder / name) for name in self._runs if name.startswith(f"{task}-")]
+        runs = [self._folder / name for name in self._runs if name.startswith(f"{task}-")]
         rows = list(self._find_rows(key, runs)) if runs else []
         with np.errstate(over="ignore"):  # Python calls it with NumPy's scalars, which warn where kernels wrap around
             state = stream(np.uint64(self._config.seed), PAIRING, np.uint64(key), 0, 0)
             return " ".join(reversed(rows) if draws_backward(state) else rows)
 
-    def _find_rows(self, key: int, runs: list[SortedRun]) -> Iterator[str]:
+    def _find_rows(self, key: int, runs: list[Path]) -> Iterator[str]:
         keys, indices = np.full(_MOST_ROWS, key, np.uint64), np.arange(_MOST_ROWS, dtype=np.uint32)
         for at in shuffle_keys(np.uint64(self._config.seed), keys, 0, indices).tolist():
             for split in SPLITS:
-                records, found = read_range(runs, split, at, at, self._scratch)
+                records, found = read_range([Held(run, split) for run in runs], at, at, self._scratch)
                 starts = found.starts[found.keys.document_keys == np.uint64(key)]
                 if len(starts):
                     yield self._decode(take_examples(records, starts[:1]))

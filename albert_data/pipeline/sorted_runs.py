@@ -2,21 +2,19 @@
 
 A sorted run holds the rows of train, then those of validation, each by shuffle key. The file is uint64 throughout:
 
-    head       of each split: the number of its index entries, and the number of u64 of its records
-    coarse     of each split: every 64th entry of the index
-    index      of each split: the shuffle key and the position of every 16th row, as pairs
+    head       the step; then of each split: the number of its index entries, and the number of u64 of its records
+    index      of each split: the shuffle key of every `step`-th row, then the positions of these rows
     records    of each split (see row_buffer.py); positions count from the first record, in u64
 
-So the rows in a range of keys lie together. Reduce reads them in one go, with up to 15 others before and after. That
-takes two reads, one of the index and one of the records. To open a run takes one, of head and coarse index. The latter
-alone is enough for large ranges (`fetch_range`).
+So the rows in a range of keys lie together, and two reads find them: one of head and index, which fill 64 KiB at most,
+and one of the records. The latter may read up to `step` other rows before and after those that are wanted. The step
+follows from the number of rows: it is 1 up to 4,091 rows, and 228 for the 930,000 of a task of 20 TB.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -42,11 +40,10 @@ from albert_data.storage import find_storage
 
 _U64_BYTES = 8
 _WRITE_U64 = (1 << 20) // _U64_BYTES  # written at once; on Linux 6.18 writes of 5 MB or more take twice as long
-_STEP = 16  # rows from one index entry to the next
-_SPARSE_STEP = 64  # index entries from one key that stays in memory to the next
-_FILE_HEAD_U64 = 2 * len(SPLITS)
+_HEAD_U64 = 1 + 2 * len(SPLITS)
+_OPENING_U64 = 8192  # of head and index, which one read gets
+_MOST_ENTRIES = (_OPENING_U64 - _HEAD_U64) // 2 - len(SPLITS)  # an index may have one more, because it is rounded up
 _RUNS_AT_ONCE = 64  # whose ranges lie in memory together, so that a store is asked for several at a time
-_OPENING_U64 = 8192  # read at once when a run is opened: the coarse index of four million rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +61,17 @@ class KeyedRows:
 
 
 class Section(NamedTuple):
-    """The index of one split: uint64 [N, 2], keys and positions. num_u64: of its records."""
+    """Keys and positions of the rows of one split, or of every n-th: uint64 [2, N]. num_u64: of its records."""
 
     entries: np.ndarray
     num_u64: int
+
+
+class Held(NamedTuple):
+    """Where rows of a split lie: in a sorted run, under this split or another one, which they leave (see `Move`)."""
+
+    path: Path
+    split: str
 
 
 class SortedRunData(NamedTuple):
@@ -130,15 +134,16 @@ def _place_rows(order: np.ndarray, num_u64: np.ndarray) -> np.ndarray:
 
 def _make_section(rows: np.ndarray, shuffle_keys: np.ndarray, starts: np.ndarray, num_u64: np.ndarray) -> Section:
     """rows: the sorted row numbers of a split."""
-    entries = rows[::_STEP]
-    return Section(np.stack([shuffle_keys[entries], starts[entries].astype(np.uint64)], axis=1), num_u64[rows].sum())
+    return Section(np.stack([shuffle_keys[rows], starts[rows].astype(np.uint64)]), num_u64[rows].sum())
 
 
-def make_head(sections: Sequence[Section]) -> np.ndarray:
-    """What comes before the records: uint64."""
-    sizes = [size for section in sections for size in (len(section.entries), section.num_u64)]
-    coarse = [section.entries[::_SPARSE_STEP].ravel() for section in sections]
-    return np.concatenate((np.array(sizes, np.uint64), *coarse, *(section.entries.ravel() for section in sections)))
+def make_head(sections: Sequence[Section], step: int = 1) -> np.ndarray:
+    """What comes before the records: uint64. step: rows from one entry of a section to the next, at most."""
+    every = max(1, -(-sum(section.entries.shape[1] for section in sections) // _MOST_ENTRIES))
+    indices = [section.entries[:, ::every] for section in sections]
+    sizes = [(index.shape[1], section.num_u64) for index, section in zip(indices, sections, strict=True)]
+    head = np.array([step * every, *(size for both in sizes for size in both)], np.uint64)
+    return np.concatenate((head, *(index.ravel() for index in indices)))
 
 
 def write_sorted_run(path: Path, run: SortedRunData) -> None:
@@ -153,123 +158,61 @@ def write_u64(file: BinaryIO, records: np.ndarray) -> None:
 
 
 class RowRange(NamedTuple):
-    """Consecutive records of a sorted run, from one u64 to another. max_rows: a bound on their number."""
+    """Consecutive records of a sorted run, from one u64 of the file to another. max_rows: a bound on their number."""
 
+    path: Path
     begin: int
     end: int
     max_rows: int
 
 
-class _Index(NamedTuple):
-    """The index of one split. at: its first u64 in the file; sparse_keys, sparse_positions: of the coarse index.
+def find_range(held: Held, low: int, high: int) -> RowRange:
+    """The records of a sorted run that hold all rows of a split with shuffle keys in [low, high].
 
-    records_end: where the split's records end.
+    Takes one read. Raises OutputError where the file is cut short in its head or index.
     """
-
-    at: int
-    num_entries: int
-    sparse_keys: np.ndarray
-    sparse_positions: np.ndarray
-    records_end: int
-
-
-class SortedRun:
-    """A sorted run on the disk. Every shard asks for a range, so the keys of its head stay in memory."""
-
-    def __init__(self, path: Path, *, checks_size: bool = True) -> None:
-        """Raises OutputError where the file is truncated. checks_size: False leaves that to later reads."""
-        self.path, self.storage = path, find_storage(path)
-        opening = np.empty(_OPENING_U64, np.uint64)
-        num_read = self.storage.read_into(path, 0, opening.data.cast("B")) // _U64_BYTES
-        if num_read < _FILE_HEAD_U64:
-            raise self._truncated()
-        head = opening[:_FILE_HEAD_U64].tolist()
-        num_coarse = [-(-num_entries // _SPARSE_STEP) for num_entries in head[::2]]
-        at = _FILE_HEAD_U64 + 2 * sum(num_coarse)
-        self._records_at, self._num_u64 = at + 2 * sum(head[::2]), sum(head[1::2])
-        if checks_size and self.storage.status(path).num_bytes != self.num_bytes:
-            raise self._truncated()
-        coarse = opening[_FILE_HEAD_U64:at].copy()
-        if at > num_read:
-            coarse = self._read(_FILE_HEAD_U64, np.empty(2 * sum(num_coarse), np.uint64))
-        keys, positions = np.ascontiguousarray(coarse.reshape(-1, 2).T)
-        self._indices: dict[str, _Index] = {}
-        begin = records_end = 0
-        for split, num_entries, num_u64, count in zip(SPLITS, head[::2], head[1::2], num_coarse, strict=True):
-            records_end, end = records_end + num_u64, begin + count
-            self._indices[split] = _Index(at, num_entries, keys[begin:end], positions[begin:end], records_end)
-            at, begin = at + 2 * num_entries, end
-
-    @property
-    def num_bytes(self) -> int:
-        """The size of the file, as its head has it."""
-        return int(self._records_at + self._num_u64) * _U64_BYTES
-
-    def find(self, split: str, low: int, high: int) -> RowRange:
-        """A range of records that holds all rows with shuffle keys in [low, high]."""
-        index = self._indices[split]
-        # The part of the index to read: from the last sparse key below `low` to the first one above `high`.
-        begin = max(0, int(index.sparse_keys.searchsorted(np.uint64(low))) - 1) * _SPARSE_STEP
-        end = min(int(index.sparse_keys.searchsorted(np.uint64(high), side="right")) * _SPARSE_STEP, index.num_entries)
-        # One more entry: the range ends where that begins, or with the split's records if there is none.
-        num_pairs = min(end + 1, index.num_entries) - begin
-        keys, positions = self._read(index.at + 2 * begin, np.empty(2 * num_pairs, np.uint64)).reshape(-1, 2).T
-        keys = keys[: end - begin]
-        # An entry gives the key of the first of its 16 rows. The last entry below `low` may have a row at `low` too.
-        first = max(0, int(keys.searchsorted(np.uint64(low))) - 1)
-        last = int(keys.searchsorted(np.uint64(high), side="right"))
-        bounds = [int(positions[at]) if at < num_pairs else index.records_end for at in (first, last)]
-        return RowRange(bounds[0], bounds[1], (last - first) * _STEP)
-
-    def find_coarsely(self, split: str, low: int, high: int) -> RowRange:
-        """The same without a read, with up to 1,023 rows before and after those that are wanted."""
-        index = self._indices[split]
-        first = max(0, int(index.sparse_keys.searchsorted(np.uint64(low))) - 1)
-        last = int(index.sparse_keys.searchsorted(np.uint64(high), side="right"))
-        positions = [*index.sparse_positions.tolist(), index.records_end]
-        return RowRange(positions[first], positions[last], (last - first) * _SPARSE_STEP * _STEP)
-
-    def read_into(self, out: np.ndarray, begin: int) -> None:
-        """Fill `out` (uint64) with the records from u64 `begin` on. Raises OutputError where the file is truncated."""
-        self._read(self._records_at + begin, out)
-
-    def _read(self, begin: int, out: np.ndarray) -> np.ndarray:
-        if len(out) and self.storage.read_into(self.path, begin * _U64_BYTES, out.data.cast("B")) < out.nbytes:
-            raise self._truncated()
-        return out
-
-    def _truncated(self) -> OutputError:
-        return OutputError(f"{self.path} is cut short; start again with --overwrite")
+    path, opening = held.path, np.empty(_OPENING_U64, np.uint64)
+    num_u64 = find_storage(path).read_into(path, 0, opening.data.cast("B")) // _U64_BYTES
+    step, *sizes = opening[:_HEAD_U64].tolist() if num_u64 >= _HEAD_U64 else [0]
+    counts, lengths, number = sizes[::2], sizes[1::2], SPLITS.index(held.split)
+    records_at = _HEAD_U64 + 2 * sum(counts)
+    if step == 0 or records_at > num_u64:
+        raise _cut_short(path)
+    at, count = _HEAD_U64 + 2 * sum(counts[:number]), counts[number]
+    keys, positions = opening[at : at + 2 * count].reshape(2, count)
+    # An entry has the key of the first of its rows. The last entry below `low` may have a row at `low` too.
+    first = max(0, int(keys.searchsorted(np.uint64(low))) - 1)
+    last = int(keys.searchsorted(np.uint64(high), side="right"))
+    bounds = [int(positions[i]) if i < count else sum(lengths[: number + 1]) for i in (first, last)]
+    return RowRange(path, records_at + bounds[0], records_at + bounds[1], (last - first) * step)
 
 
-def read_range(
-    runs: Sequence[SortedRun],
-    split: str,
-    low: int,
-    high: int,
-    scratch: RowScratch,
-    ranges: Sequence[RowRange] | None = None,
-) -> tuple[RowBuffer, FoundRows]:
-    """Read the rows with shuffle keys in [low, high] of one sorted run after another.
+def _cut_short(path: Path) -> OutputError:
+    return OutputError(f"{path} is cut short; start again with --overwrite")
 
-    ranges: what `SortedRun.find` gives for each run, if it was asked before.
+
+def read_range(held: Sequence[Held], low: int, high: int, scratch: RowScratch) -> tuple[RowBuffer, FoundRows]:
+    """Read the rows with shuffle keys in [low, high] of one sorted run after another, by two reads of each.
+
     On a disk only one is open at a time: a large corpus has more of them than a process may have open files.
     """
-    storage = runs[0].storage
-    ranges = list(storage.at_once(lambda run: run.find(split, low, high), runs)) if ranges is None else ranges
+    storage = find_storage(held[0].path)
+    return _read_ranges(list(storage.at_once(lambda one: find_range(one, low, high), held)), low, high, scratch)
+
+
+def _read_ranges(ranges: Sequence[RowRange], low: int, high: int, scratch: RowScratch) -> tuple[RowBuffer, FoundRows]:
     records = scratch.reserve(sum(part.end - part.begin for part in ranges))
     found = FoundRows.empty(sum(part.max_rows for part in ranges))
     begin = count = 0
-    for number in range(0, len(runs), _RUNS_AT_ONCE):
-        some = slice(number, number + _RUNS_AT_ONCE)
-        for run, at, end in _read_in_turn(runs[some], ranges[some], records.u64, begin):
+    for number in range(0, len(ranges), _RUNS_AT_ONCE):
+        for path, at, end in _read_in_turn(ranges[number : number + _RUNS_AT_ONCE], records.u64, begin):
             first = count
             try:
                 count, last = find_rows(records, at, end, np.uint64(low), np.uint64(high), found, count)
             except ValueError as error:
-                raise OutputError(f"{run.path} is damaged ({error}); start again with --overwrite") from error
-            # The range also holds up to 15 records before and after those that are wanted. Large corpora have many
-            # runs, so these would add up. So the wanted records move to `begin`, behind those of the run before.
+                raise OutputError(f"{path} is damaged ({error}); start again with --overwrite") from error
+            # The range also holds records before and after those that are wanted. Large corpora have many runs, so
+            # these would add up. So the wanted records move to `begin`, behind those of the run before.
             if count > first:
                 surplus = int(found.starts[first]) - begin
                 records.u64[begin : last - surplus] = records.u64[begin + surplus : last]
@@ -278,17 +221,18 @@ def read_range(
     return records, found.take(slice(count))
 
 
-def _read_in_turn(
-    runs: Sequence[SortedRun], ranges: Sequence[RowRange], u64: np.ndarray, at: int
-) -> Iterator[tuple[SortedRun, int, int]]:
-    """Read a range of each run into `u64`, one behind another from `at` on. Yields each run and its range's bounds."""
+def _read_in_turn(ranges: Sequence[RowRange], u64: np.ndarray, at: int) -> Iterator[tuple[Path, int, int]]:
+    """Read some ranges into `u64`, one behind another from `at` on. Yields the run of each, and its bounds there."""
     places = np.cumsum([at, *(part.end - part.begin for part in ranges)]).tolist()
+    storage = find_storage(ranges[0].path)
 
     def read(i: int) -> None:
-        runs[i].read_into(u64[places[i] : places[i + 1]], ranges[i].begin)
+        out = u64[places[i] : places[i + 1]].data.cast("B")
+        if out and storage.read_into(ranges[i].path, ranges[i].begin * _U64_BYTES, out) < len(out):
+            raise _cut_short(ranges[i].path)
 
-    for i, _ in enumerate(runs[0].storage.at_once(read, range(len(runs)))):
-        yield runs[i], places[i], places[i + 1]
+    for i, _ in enumerate(storage.at_once(read, range(len(ranges)))):
+        yield ranges[i].path, places[i], places[i + 1]
 
 
 # ---- merge sorted runs into fewer ones, so that a cluster reads fewer ranges of fewer files ----
@@ -299,6 +243,7 @@ def _read_in_turn(
 # reads these instead. Rows are sorted in memory, a range of keys at a time, so memory is bounded.
 
 MERGE_BYTES = 32 << 20  # of records sorted at once; about four times as much memory is used
+_MERGE_STEP = 16  # rows from one index entry to the next, while a merge collects them: 1 MB for a million rows
 _COPY_BYTES = 1 << 20
 _KEYS = 2**64
 
@@ -308,56 +253,49 @@ def merge_runs(paths: Sequence[Path], path: Path, scratch: RowScratch, folder: P
 
     folder: where the records are written before the index of all of them is known.
     """
-    runs = list(find_storage(folder).at_once(SortedRun, paths))
-    num_ranges = -(-sum(run.num_bytes for run in runs) // MERGE_BYTES)
+    storage, records_path = find_storage(folder), folder / "records"
+    num_ranges = -(-sum(storage.status(run).num_bytes for run in paths) // MERGE_BYTES)
     bounds = [number * _KEYS // num_ranges for number in range(num_ranges + 1)]
     sections, dropped, end = list[Section](), Dropped(), 0
-    storage, records_path = find_storage(folder), folder / "records"
     with storage.create(records_path, sync=False) as file:
         for split in SPLITS:
-            indices, begin = [np.empty((0, 2), np.uint64)], end
+            indices, begin = [np.empty((2, 0), np.uint64)], end
             for low, high in zip(bounds[:-1], bounds[1:], strict=True):
-                found = read_range(runs, split, low, high - 1, scratch)
+                found = read_range([Held(run, split) for run in paths], low, high - 1, scratch)
                 part = _sort_again(*found, split, scratch, keep_copies=keep_copies)
-                index = part.sections[SPLITS.index(split)].entries
-                index[:, 1] += np.uint64(end)
+                index = part.sections[SPLITS.index(split)].entries[:, ::_MERGE_STEP].copy()
+                index[1] += np.uint64(end)
                 indices.append(index)
                 write_u64(file, part.records)
                 end += len(part.records)
                 dropped = dropped.add(part.dropped)
-            sections.append(Section(np.concatenate(indices), end - begin))
+            sections.append(Section(np.concatenate(indices, axis=1), end - begin))
     with find_storage(path).create(path, sync=False) as target, storage.open(records_path) as source:
-        target.write(make_head(sections).data)
+        target.write(make_head(sections, _MERGE_STEP).data)
         while chunk := source.read(_COPY_BYTES):
             target.write(chunk)
     return dropped
 
 
-def fetch_range(
-    sections: Sequence[tuple[Path, str]], split: str, low: int, high: int, scratch: RowScratch, folder: Path
-) -> list[Path]:
-    """Copy the rows with shuffle keys in [low, high] into sorted runs in `folder`, and return their paths.
+def fetch_range(held: Sequence[Held], split: str, low: int, high: int, scratch: RowScratch, folder: Path) -> list[Path]:
+    """Copy the rows with shuffle keys in [low, high] into sorted runs in `folder`, under `split`. Returns their paths.
 
-    sections: the runs, and the split under which each holds the rows; the copies hold them under `split`. Each is read
-    by two reads: head and records.
+    Each run is read by two reads, as in `read_range`, but at most MERGE_BYTES lie in memory.
     """
-    fetched, runs, ranges, num_u64 = list[Path](), list[SortedRun](), list[RowRange](), 0
+    fetched, ranges, num_u64 = list[Path](), list[RowRange](), 0
 
     def write() -> None:
-        found = read_range(runs, split, low, high, scratch, ranges)
+        found = _read_ranges(ranges, low, high, scratch)
         fetched.append(folder / f"{len(fetched)}.run")
         write_sorted_run(fetched[-1], _sort_again(*found, split, scratch, keep_copies=True))
 
-    paths, held_under = zip(*sections, strict=True)
-    opened = find_storage(paths[0]).at_once(partial(SortedRun, checks_size=False), paths)
-    for run, section in zip(opened, held_under, strict=True):
-        runs.append(run)
-        ranges.append(run.find_coarsely(section, low, high))
-        num_u64 += ranges[-1].end - ranges[-1].begin
-        if num_u64 * 8 >= MERGE_BYTES:
+    for part in find_storage(held[0].path).at_once(lambda one: find_range(one, low, high), held):
+        ranges.append(part)
+        num_u64 += part.end - part.begin
+        if num_u64 * _U64_BYTES >= MERGE_BYTES:
             write()
-            runs, ranges, num_u64 = [], [], 0
-    if runs:
+            ranges, num_u64 = [], 0
+    if ranges:
         write()
     return fetched
 

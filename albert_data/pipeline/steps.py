@@ -45,9 +45,9 @@ from albert_data.pipeline.mixed_sources import (
     list_sources,
 )
 from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
-from albert_data.pipeline.reducing import GroupJob, ReduceJob, ReduceReceipt, read_reduce_receipt
+from albert_data.pipeline.reducing import ReduceJob, ReduceReceipt, read_reduce_receipt
 from albert_data.pipeline.row_buffer import Dropped
-from albert_data.pipeline.shard_plan import ReduceRules, ReduceTask, find_move, group_tasks, plan_reduce
+from albert_data.pipeline.shard_plan import ReduceRules, ReduceTask, find_move, group_tasks, list_held, plan_reduce
 from albert_data.pipeline.similar_texts import TextReader
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.warming import Warming
@@ -345,7 +345,7 @@ def reduce_rows(build: Build, total: TaskReceipt, rules: ReduceRules, exchange: 
     work = build.work
     tasks = plan_reduce(total, build.config, rules)
     runs = [work.runs / name for name in sorted(total.runs)]
-    job = ReduceJob(runs, work.shards, rules, exchange, syncs=build.syncs)
+    job = ReduceJob(list_held(runs, rules.move), work.shards, rules, exchange, syncs=build.syncs)
     work.begin_shards(f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}")
     build.progress.start("shuffling, writing", len(tasks), "shards")
     made = _read_shards(work, tasks)
@@ -361,7 +361,7 @@ def reduce_rows(build: Build, total: TaskReceipt, rules: ReduceRules, exchange: 
         sync(made)
         try:
             groups = group_tasks([task for task in tasks if task.file not in done], len(runs))
-            for _, (receipts, stages) in build.engine.run(GroupJob(job), groups):
+            for _, (receipts, stages) in build.engine.run(job, groups):
                 work.check_lock(asks=False)
                 sync(receipts)
                 made += receipts
