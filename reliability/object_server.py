@@ -160,6 +160,9 @@ class Bucket:
     def put(self, key: str, data: bytes) -> None:
         self._client.put_object(Bucket=self.name, Key=key, Body=data)
 
+    def delete(self, key: str) -> None:
+        self._client.delete_object(Bucket=self.name, Key=key)
+
     def files(self, prefix: str = "") -> dict[str, bytes]:
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
         keys = [entry["Key"] for page in pages for entry in page.get("Contents", ())]

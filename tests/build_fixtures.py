@@ -28,8 +28,11 @@ from xxhash import xxh3_64_intdigest
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig
 from albert_data.corpus import blocks, tasks
 from albert_data.corpus.inputs import find_inputs
-from albert_data.jobs.engine import Engine
+from albert_data.jobs.engine import Engine, MultiprocessEngine
+from albert_data.pipeline import mapping, shuffle, sorted_runs
 from albert_data.pipeline.build import BuildReport, build_shards
+from albert_data.pipeline.shard_plan import ReduceTask
+from albert_data.pipeline.shuffle import Shuffle
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
@@ -152,6 +155,44 @@ def make_tasks_small(monkeypatch: pytest.MonkeyPatch, num_bytes: int = 1 << 14) 
     monkeypatch.setattr(tasks, "_MIB", num_bytes)
     monkeypatch.setattr(tasks, "_MIN_TASK_BYTES", num_bytes)
     monkeypatch.setattr(blocks, "_CHUNK", num_bytes)
+
+
+SHUFFLES = {  # shards of a window; batches and ranges of the merge step
+    "one stage": (3, 0, 0),
+    "windows": (0.3, 0, 0),
+    "two stages, read directly": (0, 4, 5),
+    "two stages": (3, 3, 4),
+    "two stages, windows": (0.3, 2, 2),
+}
+
+
+def shape_shuffle(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Have rows go the way that they go in very large builds."""
+    window, num_batches, num_ranges = SHUFFLES[name]
+
+    def plan(tasks: Sequence[ReduceTask], num_runs: int) -> Shuffle:
+        window_bytes = int(window * max(task.num_bytes for task in tasks if task.split == "train"))
+        return Shuffle(num_batches=num_batches, num_ranges=num_ranges, window_bytes=window_bytes)
+
+    monkeypatch.setattr(Shuffle, "plan", plan)
+    monkeypatch.setattr(shuffle, "READ_BYTES", 1)
+    monkeypatch.setattr(sorted_runs, "MERGE_BYTES", 1 << 12)
+    monkeypatch.setattr(mapping, "RUN_BYTES", 1 << 10)
+
+
+class SpanningEngine(InlineEngine):
+    """As a cluster, whose tasks merge their runs, and sync their files."""
+
+    spans_machines = True
+
+
+class SpanningProcesses(MultiprocessEngine):
+    """The same with two workers."""
+
+    spans_machines = True
+
+    def __init__(self) -> None:
+        super().__init__(2)
 
 
 @contextmanager

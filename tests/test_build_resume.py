@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -66,6 +67,22 @@ def test_a_build_killed_over_and_over_finishes(corpus: Corpus, tmp_path: Path):
         fixtures.wait_until(lambda count=count: count_there(out) >= count or (out / "manifest.json").exists())
         fixtures.kill_group(pid)
     corpus.build(out)
+    check_finished(corpus, out)
+
+
+@pytest.mark.parametrize("number", [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 30))])
+def test_a_shuffle_in_two_stages_killed_at_random_resumes_to_the_same_bytes(
+    number: int, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """On one machine and as on a cluster; killed twice, by the number of files that are there."""
+    fixtures.shape_shuffle(monkeypatch, ("two stages", "two stages, windows")[number % 2])
+    out, rng = tmp_path / "out", random.Random(number)
+    engine = fixtures.SpanningProcesses() if rng.random() < 0.5 else MultiprocessEngine(2)
+    for count in sorted(rng.sample(range(20, 80), 2)):
+        pid = fixtures.fork(lambda: corpus.build(out, engine))
+        fixtures.wait_until(lambda count=count: count_there(out) >= count or (out / "manifest.json").exists())
+        fixtures.kill_group(pid)
+    corpus.build(out, engine)
     check_finished(corpus, out)
 
 

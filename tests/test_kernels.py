@@ -27,7 +27,8 @@ from albert_data.corpus.tasks import plan_tasks
 from albert_data.jobs.progress import NullProgress
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.reducing import ReduceJob
-from albert_data.pipeline.shard_plan import ReduceRules, group_tasks, list_held, plan_reduce
+from albert_data.pipeline.shard_plan import ReduceRules, plan_reduce
+from albert_data.pipeline.shuffle import Shuffle, group_tasks, list_held, plan_merges
 from albert_data.pipeline.warming import Warming
 from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import find_inputs
@@ -54,8 +55,8 @@ for name in ("train", "validation", "receipts"):
 rules = ReduceRules(
     id_dtype=tokenizer.id_dtype, compression="none", keep_duplicates=False, move=None, sources=()
 )
-held = list_held([folder / name for name in total.runs], None)
-ReduceJob(held, folder, rules)(group_tasks(plan_reduce(total, BuildConfig(), rules), 1)[0])
+held = list_held(folder, plan_merges(Shuffle(), total.runs, {}, ""), None)
+ReduceJob(held, folder, rules)(group_tasks(plan_reduce(total, BuildConfig(), rules), Shuffle())[0])
 assert len(tokenizer._encoder.chunks._table.slots) > 1 << 20, "the table did not grow"
 print({name for name, _ in list_compiled() - before})
 """

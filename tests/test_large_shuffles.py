@@ -2,69 +2,204 @@
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import build_fixtures as fixtures
 import pytest
 from build_fixtures import InlineEngine, digest_folder, run_build
+from mixture_fixtures import Mixed, build_mixture, write_mixture
 
 from albert_data.corpus import tasks
 from albert_data.corpus.inputs import Input
-from albert_data.pipeline import mapping, shard_plan, sorted_runs, steps
-from albert_data.pipeline.shard_plan import group_tasks
+from albert_data.jobs.engine import Engine
+from albert_data.pipeline import shard_plan
+from albert_data.pipeline.shuffle import Shuffle, group_tasks, plan_merges
+from albert_data.shards.manifest import SPLITS
 from albert_data.tokenizer.model import Tokenizer
 
 
 @pytest.fixture(autouse=True, scope="module")
 def small_tasks() -> Iterator[None]:
-    with fixtures.small_tasks():
+    with fixtures.small_tasks(1 << 11):
         yield
 
 
-@pytest.mark.parametrize("options", [{}, {"pairs": "nsp"}, {"keep_duplicates": True}, {"validation_fraction": 1e-9}])
-def test_shards_that_are_written_in_groups_have_the_same_bytes(
-    options: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """As on a cluster with very many runs and shards: tasks merge their runs, and groups of shards fetch their rows."""
+Build = Callable[[Path, Engine | None], object]
+
+
+def plan_build(kind: str, folder: Path, tokenizer: Tokenizer) -> Build:
+    """A corpus with copies, and what builds it into a folder."""
     documents = fixtures.make_documents(60, seed=5)
-    fixtures.write_corpus(tmp_path / "in", [*documents, *documents[:20]], "mixed", random.Random(0))
-    run_build(tmp_path / "in", tmp_path / "plain", tokenizer, num_shards=7, **options)
-    monkeypatch.setattr(mapping, "RUN_BYTES", 1 << 10)
-    monkeypatch.setattr(sorted_runs, "MERGE_BYTES", 1 << 12)
-    monkeypatch.setattr(steps, "group_tasks", lambda tasks, num_runs: group_tasks(tasks, num_runs, 2 * num_runs * 3))
-    grouped: list[int] = []
+    if kind == "mixture":
+        sources = [Mixed(documents=documents[:40], weight=2), Mixed(documents=documents[20:], weight=0.5)]
+        path = write_mixture(folder, sources)
+        return lambda out, engine: build_mixture(path, out, tokenizer, engine or InlineEngine(), num_shards=7)
+    if kind == "groups":
+        (folder / "in").mkdir()
+        records = [{"text": text, "book": str(number // 4)} for number, text in enumerate(documents + documents[:9])]
+        lines = "\n".join(map(json.dumps, records))
+        (folder / "in/a.jsonl").write_text(lines)
+        return lambda out, engine: run_build(
+            folder / "in", out, tokenizer, engine, num_shards=7, group_field="book", validation_fraction=1e-9
+        )
+    settings: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "nsp": {"pairs": "nsp"},
+        "with copies": {"keep_duplicates": True},
+        "moved": {"validation_fraction": 1e-9},
+        "one shard": {"num_shards": 1},
+    }
+    fixtures.write_corpus(folder / "in", [*documents, *documents[:20]], "mixed", random.Random(0))
+    return lambda out, engine: run_build(folder / "in", out, tokenizer, engine, **{"num_shards": 7, **settings[kind]})
 
-    class Merging(InlineEngine):
-        spans_machines = True
 
-        def run(self, job: Any, tasks: Any) -> Any:
-            for task, result in super().run(job, tasks):
-                grouped.extend([len(task.tasks)] if hasattr(task, "tasks") else [])
-                if not hasattr(task, "tasks"):
-                    assert len(result.runs) <= 1
-                yield task, result
+@pytest.mark.parametrize("kind", ["plain", "nsp", "with copies", "moved", "one shard", "mixture", "groups"])
+def test_rows_that_go_another_way_make_the_same_bytes(
+    kind: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    build = plan_build(kind, tmp_path, tokenizer)
+    build(tmp_path / "direct", None)
+    files = digest_folder(tmp_path / "direct")
+    for number, name in enumerate(fixtures.SHUFFLES):
+        fixtures.shape_shuffle(monkeypatch, name)
+        engine = fixtures.SpanningEngine() if number % 2 else InlineEngine()
+        build(tmp_path / name, engine)
+        assert digest_folder(tmp_path / name) == files, name
 
-    run_build(tmp_path / "in", tmp_path / "grouped", tokenizer, Merging(), num_shards=7, **options)
-    assert digest_folder(tmp_path / "grouped") == digest_folder(tmp_path / "plain")
-    assert max(grouped) == 3
+
+class Watching(fixtures.SpanningEngine):
+    """Keeps the tasks, their results and the names of the merged runs that were made."""
+
+    def __init__(self, work: Path) -> None:
+        self._work = work
+        self.tasks, self.results = defaultdict[str, list[Any]](list), defaultdict[str, list[Any]](list)
+
+    def run(self, job: Any, tasks: Any) -> Any:
+        for task, result in super().run(job, tasks):
+            self.tasks[type(job).__name__].append(task)
+            self.results[type(job).__name__].append(result)
+            yield task, result
+        self.merged = sorted(path.name for path in self._work.glob("runs/*-merged.run"))
 
 
-def test_groups_keep_the_reads_below_the_limit():
-    for num_runs, num_shards in ((1, 1), (20_000, 5000), (20_000, 400_000), (30, 400_000)):
-        tasks = shard_plan.plan_shards("train", 1, num_shards, 1) + shard_plan.plan_shards("validation", 1, 3, 1)
-        groups = group_tasks(tasks, num_runs)
-        assert [task for group in groups for task in group.tasks] == tasks
-        assert all(len({task.split for task in group.tasks}) == 1 for group in groups)
-        assert len(groups) == len(tasks) or 2 * num_runs * len(groups) <= shard_plan.MOST_READS + 2 * num_runs * 2
+@pytest.mark.parametrize("name", fixtures.SHUFFLES)
+def test_each_row_is_in_one_merged_run_and_each_group_reads_a_window_at_a_time(
+    name: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    build = plan_build("plain", tmp_path, tokenizer)
+    fixtures.shape_shuffle(monkeypatch, name)
+    engine = Watching(tmp_path / "out/.build")
+    build(tmp_path / "out", engine)
+    window, num_batches, num_ranges = fixtures.SHUFFLES[name]
+    merges = engine.tasks["MergeJob"]
+    assert engine.merged == sorted(task.name for task in merges)
+    ranges = {(task.split, task.low, task.high) for task in merges}
+    num_runs = sum(len(receipt.runs) for receipt in engine.results["PreparedJob"])
+    assert num_runs > 9
+    assert len(merges) == len(ranges) * (num_batches and -(-num_runs // -(-num_runs // num_batches)))
+    assert num_ranges <= len(ranges) <= num_ranges + 1
+    for split in SPLITS:
+        bounds = sorted((low, high + 1) for name, low, high in ranges if name == split)
+        assert [end for _, end in bounds[:-1]] == [low for low, _ in bounds[1:]]
+        assert not bounds or (bounds[0][0], bounds[-1][1]) == (0, 2**64)
+    groups = [group for group in engine.tasks["ReduceJob"] if group.split == "train"]
+    assert max(len(group.tasks) for group in groups) == max(1, int(window))
+    assert all(bool(group.window_keys) == bool(window) for group in groups)
+
+
+@pytest.mark.parametrize("name", ["one stage", "two stages", "two stages, windows"])
+def test_an_interrupted_shuffle_resumes_where_it_was(
+    name: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    build = plan_build("moved", tmp_path, tokenizer)
+    build(tmp_path / "direct", None)
+    fixtures.shape_shuffle(monkeypatch, name)
+    whole = Watching(tmp_path / "whole/.build")
+    build(tmp_path / "whole", whole)
+    counts = {job: len(tasks) for job, tasks in whole.tasks.items()}
+    for results in range(counts["PreparedJob"] - 1, sum(counts.values()), 4):
+        out = tmp_path / str(results)
+        interrupted = fixtures.InterruptedEngine(results)
+        interrupted.spans_machines = True
+        with pytest.raises(KeyboardInterrupt):
+            build(out, interrupted)
+        resumed = Watching(out / ".build")
+        build(out, resumed)
+        assert digest_folder(out) == digest_folder(tmp_path / "direct")
+        assert sum(map(len, resumed.tasks.values())) <= sum(counts.values()) - results + 1
+
+
+def test_merged_runs_of_other_runs_are_not_taken(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As a build of another config leaves them, or of inputs that changed."""
+    fixtures.shape_shuffle(monkeypatch, "two stages")
+    names = list[set[str]]()
+    for seed in (1, 2):
+        engine = Watching(tmp_path / f"{seed}/.build")
+        fixtures.write_corpus(tmp_path / "in", fixtures.make_documents(60, seed=5), "txt", random.Random(0))
+        run_build(tmp_path / "in", tmp_path / str(seed), tokenizer, engine, num_shards=7, seed=seed)
+        names.append(set(engine.merged))
+    assert names[0].isdisjoint(names[1])
+
+
+# ---- sizes ----
+
+TEXT_TO_ROWS = 0.65
+
+
+@pytest.mark.parametrize(
+    ("terabytes", "num_runs", "num_stages", "most_reads", "most_disk"),
+    [
+        (0.002, 85, 0, 10_000, 0),
+        (0.25, 2_060, 1, 2.1e6, 0.4e9),
+        (1, 2_060, 1, 2.1e6, 1.5e9),
+        (5, 10_100, 2, 4.1e6, 0.4e9),
+        (20, 10_200, 2, 4.1e6, 1.4e9),
+        (100, 10_200, 2, 4.2e6, 6.8e9),
+        (20, 60_000, 2, 4.2e6, 3.3e9),  # compressed files, each of which is a task
+        (1e-6, 1, 0, 4, 0),
+    ],
+)
+def test_reads_and_local_disks_are_bounded_at_any_size(
+    terabytes: float, num_runs: int, num_stages: int, most_reads: float, most_disk: float
+):
+    num_bytes = int(terabytes * 1e12 * TEXT_TO_ROWS)
+    tasks = shard_plan.plan_shards("validation", num_bytes // 200, None, num_bytes // 200)
+    tasks += shard_plan.plan_shards("train", num_bytes, min(num_bytes // 2**25 + 1, 50_000), num_bytes)
+    plan = Shuffle.plan(tasks, num_runs)
+    groups = group_tasks(tasks, plan)
+    assert [task for group in groups for task in group.tasks] == tasks
+    assert all(len({task.split for task in group.tasks}) == 1 for group in groups)
+    assert (plan.num_batches > 0, plan.window_bytes > 0) == (num_stages == 2, num_stages > 0)
+    rows = {"train": 200, "validation": 1}
+    merges = plan_merges(plan, [str(number) for number in range(num_runs)], rows, "seal") if num_stages == 2 else []
+    reads = 2 * sum(len(task.runs) for task in merges) + 2 * (plan.num_batches or num_runs) * len(groups)
+    assert reads <= most_reads
+    assert plan.num_reads == pytest.approx(reads, rel=0.1)
+    disk = max([sum(task.num_bytes for task in group.tasks) for group in groups if group.window_keys], default=0)
+    assert disk <= most_disk
+    assert len(merges) <= 10_500
+    assert len(groups) <= (30_000 if num_stages else len(tasks))
+
+
+def test_shards_that_are_left_stay_in_their_groups():
+    tasks = shard_plan.plan_shards("train", 10**10, None, 10**10)
+    plan = Shuffle(window_bytes=10**9)
+    groups = {task: group.tasks[0].shard for group in group_tasks(tasks, plan) for task in group.tasks}
+    left = random.Random(0).sample(tasks, 50)
+    left.sort(key=lambda task: task.shard)
+    for group in group_tasks(left, plan):
+        assert len({groups[task] for task in group.tasks}) == 1
 
 
 def test_tasks_stay_below_ten_thousand_or_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "a.txt").touch()
     monkeypatch.setattr(tasks, "find_document", lambda file, format, at, size: at)
-    for total, most in ((10**9, 300), (10**12, 10_500), (2 * 10**13, 10_500)):
+    for total, most in ((10**9, 400), (10**12, 10_500), (2 * 10**13, 10_500)):
         path = str(tmp_path / "a.txt")
         one = Input(path=path, format="txt", compression=None, size=total // 50, modified_ns=0)
         made = tasks.plan_tasks([one] * 50)

@@ -368,13 +368,13 @@ def test_merged_and_fetched_runs_hold_the_rows_of_all(
     num_bytes = sum(path.stat().st_size for path in paths)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(sorted_runs, "MERGE_BYTES", -(-num_bytes // num_ranges))
-        dropped = sorted_runs.merge_runs(paths, folder / "merged", scratch, folder, keep_copies=keep_copies)
+        dropped = sorted_runs.merge_runs(paths, folder / "merged", scratch, keep_copies=keep_copies)
         for split in ("train", "validation"):
             for low, high in ((0, LAST), (0, 2**62), (2**63, LAST)):
                 rows = sort_range(paths, split, low, high)
                 (folder / split / str(low)).mkdir(parents=True, exist_ok=True)
                 held = [Held(path, split) for path in paths]
-                fetched = sorted_runs.fetch_range(held, split, low, high, scratch, folder / split / str(low))
+                fetched = sorted_runs.fetch_range(held, split, (low, high), scratch, folder / split / str(low))
                 assert sort_range(fetched, split, low, high) == rows
                 merged = sort_range([folder / "merged"], split, low, high)
                 if keep_copies:
@@ -399,7 +399,7 @@ def test_a_merged_run_of_few_keys_drops_each_copy(tmp_path: Path):
         run = sort_rows([part], part.keys, np.arange(50) % 5 == 0, RowScratch(np.uint16))
         write_sorted_run(tmp_path / str(number), run)
     paths, scratch = [tmp_path / str(number) for number in range(3)], RowScratch(np.uint16)
-    dropped = sorted_runs.merge_runs(paths, tmp_path / "merged", scratch, tmp_path, keep_copies=False)
+    dropped = sorted_runs.merge_runs(paths, tmp_path / "merged", scratch, keep_copies=False)
     assert dropped.rows == 100
     kept = [read_split([tmp_path / "merged"], split)[1].keys.shuffle_keys for split in ("train", "validation")]
     assert [len(keys) for keys in kept] == [40, 10]
@@ -413,5 +413,5 @@ def test_to_fetch_a_range_takes_two_reads(tmp_path: Path, monkeypatch: pytest.Mo
     reads: list[int] = []
     inner = Disk.read_into
     monkeypatch.setattr(Disk, "read_into", lambda *given: (reads.append(given[2]), inner(*given))[1])
-    sorted_runs.fetch_range([Held(tmp_path / "run", "train")], "train", 2**60, 2**61, RowScratch(np.uint16), tmp_path)
+    sorted_runs.fetch_range([Held(tmp_path / "run", "train")], "train", (2**60, 2**61), RowScratch(np.uint16), tmp_path)
     assert len(reads) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 import shutil
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -101,32 +102,63 @@ class Died(BaseException):
     """What a process does that is killed: nothing more."""
 
 
+class DyingRequests:
+    """Has this process die where `left` more requests would have changed something in S3."""
+
+    _changing = ("put_object", "delete_object", "copy_object", "upload_part", "complete_multipart_upload")
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left, self._call = 1 << 30, S3._call
+        monkeypatch.setattr(S3, "_call", lambda *given, **arguments: self._count(*given, **arguments))
+
+    def _count(self, requests: S3, method: str, *args: Any, **arguments: Any) -> Any:
+        if method in self._changing and b"held" not in arguments.get("Body", b""):  # renewals of the lock: at any time
+            if not self.left:
+                raise Died
+            self.left -= 1
+        return self._call(requests, method, *args, **arguments)
+
+    def count(self, work: Callable[[], object]) -> int:
+        """How many such requests it makes."""
+        self.left = 1 << 30
+        work()
+        return (1 << 30) - self.left
+
+
 def test_a_build_that_dies_at_a_request_resumes_to_the_same_bytes(
     stored: Bucket, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ):
-    changing = ("put_object", "delete_object", "copy_object", "upload_part", "complete_multipart_upload")
-    call, left = S3._call, [1 << 30]
-
-    def count(requests: S3, method: str, *args: Any, **arguments: Any) -> Any:
-        if method in changing and b"held" not in arguments.get("Body", b""):  # renewals of the lock come at any time
-            if not left[0]:
-                raise Died
-            left[0] -= 1
-        return call(requests, method, *args, **arguments)
-
-    monkeypatch.setattr(S3, "_call", count)
-    build(stored, corpus, seed=5)
-    changes, older = (1 << 30) - left[0], stored.files("out/")
+    requests = DyingRequests(monkeypatch)
+    changes, older = requests.count(lambda: build(stored, corpus, seed=5)), stored.files("out/")
     for from_end in (1, 10, 24):  # cleaning up, publishing, shards
         for name, data in older.items():
             stored.put(f"out/{name}", data)
-        left[0] = changes - from_end
+        requests.left = changes - from_end
         with pytest.raises(Died):
             build(stored, corpus, overwrite=True)
-        left[0] = 1 << 30
+        requests.left = 1 << 30
         is_older = b'"seed": 5' in stored.files("out/").get("manifest.json", b"")
         build(stored, corpus, overwrite=is_older)
         check(stored, corpus)
+
+
+@pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, 12))])
+def test_a_shuffle_in_two_stages_that_dies_at_any_request_resumes_to_the_same_bytes(
+    number: int, stored: Bucket, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+):
+    fixtures.shape_shuffle(monkeypatch, "two stages")
+    requests, rng, engine = DyingRequests(monkeypatch), random.Random(number), fixtures.SpanningEngine()
+    changes, others = requests.count(lambda: build(stored, corpus, engine)), list(stored.files("out/"))
+    check(stored, corpus)
+    for name in others:
+        stored.delete(f"out/{name}")
+    for _ in range(3):  # before the shuffle, in it, or while shards are published
+        requests.left = rng.randrange(5, changes // 4)
+        with pytest.raises(Died):
+            build(stored, corpus, engine)
+    requests.left = 1 << 30
+    build(stored, corpus, engine)
+    check(stored, corpus)
 
 
 @both

@@ -23,9 +23,7 @@ from albert_data.corpus.mixtures import find_sources
 from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import Engine, MultiprocessEngine
-from albert_data.pipeline import mapping, sorted_runs, steps
 from albert_data.pipeline.build import BuildReport, build_shards
-from albert_data.pipeline.shard_plan import group_tasks
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.tokenizer.model import Tokenizer
 
@@ -137,19 +135,13 @@ def test_an_interrupted_build_resumes_to_the_same_bytes(
     assert not (tmp_path / "out/.build").exists()
 
 
-def test_shards_that_are_written_in_groups_have_the_same_bytes(
+def test_rows_that_are_merged_and_written_in_groups_make_the_same_bytes(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     names = write(tmp_path, TRAINING, VALIDATION, "mixed")
     run(*names, tmp_path / "plain", tokenizer, num_shards=7)
-    monkeypatch.setattr(mapping, "RUN_BYTES", 1 << 10)
-    monkeypatch.setattr(sorted_runs, "MERGE_BYTES", 1 << 12)
-    monkeypatch.setattr(steps, "group_tasks", lambda tasks, num_runs: group_tasks(tasks, num_runs, 2 * num_runs * 3))
-
-    class Merging(InlineEngine):
-        spans_machines = True
-
-    run(*names, tmp_path / "grouped", tokenizer, Merging(), num_shards=7)
+    fixtures.shape_shuffle(monkeypatch, "two stages")
+    run(*names, tmp_path / "grouped", tokenizer, fixtures.SpanningEngine(), num_shards=7)
     assert digest_shards(tmp_path / "grouped") == digest_shards(tmp_path / "plain")
     counts = [read_manifest(tmp_path / name).counts for name in ("plain", "grouped")]
     assert counts[0] == counts[1]

@@ -203,7 +203,7 @@ class MapJob:
         with receipt.seconds.time("write runs"):
             name = f"{self._name(task)}-all.run"
             runs, keep_copies = [folder / run for run in receipt.runs], self.config.keep_duplicates
-            dropped = merge_runs(runs, self._runs / name, self._scratch, folder, keep_copies=keep_copies)
+            dropped = merge_runs(runs, self._runs / name, self._scratch, keep_copies=keep_copies)
         receipt.runs, receipt.dropped = [name], receipt.dropped.add(dropped)
         receipt.least = {name: min(receipt.least.values())} if receipt.least else {}
 

@@ -9,8 +9,10 @@ it here too, from a row of their slice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -33,7 +35,8 @@ from albert_data.pipeline.row_buffer import (
     read_sources,
     take_examples,
 )
-from albert_data.pipeline.shard_plan import KEYS, ReduceGroup, ReduceRules, ReduceTask
+from albert_data.pipeline.shard_plan import KEYS, ReduceRules, ReduceTask
+from albert_data.pipeline.shuffle import ReduceGroup
 from albert_data.pipeline.sorted_runs import Held, fetch_range, read_range
 from albert_data.pipeline.stages import Stages
 from albert_data.shards.rows import join_rows
@@ -102,19 +105,15 @@ class ReduceJob:
 
     def __call__(self, group: ReduceGroup) -> tuple[list[ReduceReceipt], Stages]:
         """Returns the receipts, and how long merging and writing took."""
-        stages, held, split = Stages(), self._held[group.split], group.split
-        if len(group.tasks) == 1:
-            return [self._write(group.tasks[0], held, stages)], stages
-        with machine_scratch() as scratch:
-            with stages.time("merge runs"):
-                fetched = fetch_range(held, split, *group.key_range, self._scratch, scratch)
-            held = [Held(path, split) for path in fetched]
-            return [self._write(task, held, stages) for task in group.tasks], stages
+        stages, held = Stages(), self._held[group.split]
+        with machine_scratch() if group.window_keys else nullcontext() as folder:
+            find = partial(_find_held, held) if folder is None else _Window(held, group, self._scratch, folder)
+            return [self._write(task, find, stages) for task in group.tasks], stages
 
-    def _write(self, task: ReduceTask, held: Sequence[Held], stages: Stages) -> ReduceReceipt:
+    def _write(self, task: ReduceTask, find: FindHeld, stages: Stages) -> ReduceReceipt:
         """Adds to `stages` how long merging and writing took."""
         path, spent = self._folder / task.file, Stages()
-        merge = _Merge(held, self._scratch, self._rules, task.split)
+        merge = _Merge(find, self._scratch, self._rules, task.split)
         num_tokens = np.zeros(len(self._rules.sources), np.int64)
         with spent.time("write shards"):
             slices = spent.time_each("merge runs", self._finish(_read_slices(task, merge), num_tokens))
@@ -141,6 +140,38 @@ class ReduceJob:
             if rows.sources is not None:
                 np.add.at(num_tokens, rows.sources, np.diff(rows.offsets))
             yield rows
+
+
+FindHeld = Callable[[int, int], Sequence[Held]]  # what holds the rows with shuffle keys in [low, high]
+
+
+def _find_held(held: Sequence[Held], low: int, high: int) -> list[Held]:
+    return [one for one in held if one.low <= high and low <= one.high]
+
+
+class _Window:
+    """Copies the rows of a group to a disk of this machine, a window of keys after another, and finds them there.
+
+    So each run is read once for a window, and not once for each 48 MiB. Ranges are asked for in ascending order.
+    """
+
+    def __init__(self, held: Sequence[Held], group: ReduceGroup, scratch: RowScratch, folder: Path) -> None:
+        self._held, self._group, self._scratch, self._folder = held, group, scratch, folder
+        self._end = group.key_range[0]
+        self._copies: list[Held] = []
+
+    def __call__(self, low: int, high: int) -> list[Held]:
+        for one in self._copies:
+            if one.high < low:
+                find_storage(one.path).remove(one.path)
+        self._copies = _find_held(self._copies, low, KEYS)
+        while self._end <= high:
+            begin, split = self._end, self._group.split
+            self._end = min(begin + self._group.window_keys, self._group.key_range[1] + 1)
+            held, keys = _find_held(self._held, begin, self._end - 1), (begin, self._end - 1)
+            paths = fetch_range(held, split, keys, self._scratch, self._folder)
+            self._copies += [Held(path, split, *keys) for path in paths]
+        return _find_held(self._copies, low, high)
 
 
 class Slice(NamedTuple):
@@ -172,8 +203,8 @@ def _read_slices(task: ReduceTask, merge: _Merge) -> Iterator[Slice]:
 class _Merge:
     """The rows of one split, out of all sorted runs. dropped: the copies so far; left_out: as in ReduceReceipt."""
 
-    def __init__(self, held: Sequence[Held], scratch: RowScratch, rules: ReduceRules, split: str) -> None:
-        self._held, self._scratch, self._rules, self._split = held, scratch, rules, split
+    def __init__(self, find: FindHeld, scratch: RowScratch, rules: ReduceRules, split: str) -> None:
+        self._find, self._scratch, self._rules, self._split = find, scratch, rules, split
         self._sources = np.array(rules.sources, np.uint32) if rules.sources else None
         self._shared = None if rules.choice is None else read_shared(rules.choice)
         self._left_out = None if rules.left_out is None or split != "train" else map_u64(rules.left_out)
@@ -210,7 +241,7 @@ class _Merge:
 
     def _find_rows(self, low: int, high: int) -> tuple[RowBuffer, FoundRows]:
         """The rows of this split with shuffle keys in [low, high]; of a mixture, those that are kept."""
-        records, found = read_range(self._held, low, high, self._scratch)
+        records, found = read_range(self._find(low, high), low, high, self._scratch)
         if (move := self._rules.move) is not None:
             found = found.take(move.find_rows(found.keys.document_keys, self._split))
         if (choice := self._rules.choice) is not None:

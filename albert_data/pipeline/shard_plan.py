@@ -1,4 +1,4 @@
-"""Plan the shards: how many there are, which rows each gets, and how many of them a worker makes at once.
+"""Plan the shards: how many there are, and which rows each gets.
 
 Shard s of N holds the rows with shuffle keys from s * 2**64 / N to below (s + 1) * 2**64 / N. The number of shards and
 slices decides the bytes of the shards, so it is computed from the set of documents. How much is read at once is
@@ -8,7 +8,6 @@ computed from what the sorted runs hold, copies included, since it bounds the me
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from albert_data.draws import split_keys
 from albert_data.pipeline.choosing import Choice
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.receipts import TaskReceipt
-from albert_data.pipeline.sorted_runs import Held
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.wording import count_of
@@ -28,8 +26,6 @@ from albert_data.wording import count_of
 SHARD_BYTES = 32 << 20
 SLICE_BYTES = 8 << 20
 KEYS = 2**64
-MOST_READS = 20_000_000  # of ranges of runs, in a build; a store of objects charges for each
-_READS_OF_RUN = 2  # head and records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,32 +46,16 @@ class ReduceTask:
         return f"{self.split}/shard-{self.shard:05d}{SHARD_SUFFIX}"
 
     @property
+    def num_bytes(self) -> int:
+        """About what the runs hold for it."""
+        return self.num_slices * self.slice_bytes
+
+    @property
     def receipt_name(self) -> str:
         return f"{self.split}-{self.shard:05d}.json"
 
     def describe(self) -> str:
         return f"shard {self.file}"
-
-
-@dataclass(frozen=True)
-class ReduceGroup:
-    """Consecutive shards of a split that one worker writes. Several only where there are very many runs and shards."""
-
-    tasks: tuple[ReduceTask, ...]
-
-    @property
-    def split(self) -> str:
-        return self.tasks[0].split
-
-    @property
-    def key_range(self) -> tuple[int, int]:
-        """The least and the greatest shuffle key."""
-        first, last = self.tasks[0], self.tasks[-1]
-        return first.shard * KEYS // first.num_shards, (last.shard + 1) * KEYS // last.num_shards - 1
-
-    def describe(self) -> str:
-        more = f" and {len(self.tasks) - 1} more" if len(self.tasks) > 1 else ""
-        return f"{self.tasks[0].describe()}{more}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,18 +220,3 @@ def plan_shards(split: str, num_bytes: int, num_shards: int | None, held_bytes: 
         ReduceTask(split=split, shard=shard, num_shards=count, num_slices=num_slices, slice_bytes=slice_bytes)
         for shard in range(count)
     ]
-
-
-def group_tasks(tasks: list[ReduceTask], num_runs: int, most_reads: int = MOST_READS) -> list[ReduceGroup]:
-    """Join consecutive shards, so that the runs are read by at most so many reads: two of each run for each group."""
-    size = max(1, -(-_READS_OF_RUN * num_runs * len(tasks) // most_reads))
-    parts = [list(part) for _, part in groupby(tasks, key=lambda task: task.split)]
-    return [ReduceGroup(tuple(part[i : i + size])) for part in parts for i in range(0, len(part), size)]
-
-
-def list_held(runs: list[Path], move: Move | None) -> dict[str, list[Held]]:
-    """Where the rows of each split lie: under it in all runs, and under the other one in those with rows that move."""
-    held = {split: [Held(path, split) for path in runs] for split in SPLITS}
-    if move is not None:
-        held[move.to_split] += [Held(path, move.from_split) for path in runs if path.name in move.runs]
-    return held

@@ -39,6 +39,7 @@ from albert_data.shards.manifest import SPLITS
 from albert_data.storage import find_storage
 
 _U64_BYTES = 8
+_KEYS = 2**64
 _WRITE_U64 = (1 << 20) // _U64_BYTES  # written at once; on Linux 6.18 writes of 5 MB or more take twice as long
 _HEAD_U64 = 1 + 2 * len(SPLITS)
 _OPENING_U64 = 8192  # of head and index, which one read gets
@@ -68,10 +69,15 @@ class Section(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Where rows of a split lie: in a sorted run, under this split or another one, which they leave (see `Move`)."""
+    """Where rows of a split lie: in a sorted run, under this split or another one, which they leave (see `Move`).
+
+    All their shuffle keys are in [low, high].
+    """
 
     path: Path
     split: str
+    low: int = 0
+    high: int = _KEYS - 1
 
 
 class SortedRunData(NamedTuple):
@@ -235,27 +241,33 @@ def _read_in_turn(ranges: Sequence[RowRange], u64: np.ndarray, at: int) -> Itera
         yield ranges[i].path, places[i], places[i + 1]
 
 
-# ---- merge sorted runs into fewer ones, so that a cluster reads fewer ranges of fewer files ----
+# ---- merge sorted runs into fewer ones, so that fewer ranges of fewer files are read (see shuffle.py) ----
 #
-# Reduce reads one range of every sorted run for every shard: runs x shards reads, too many for a large corpus. So on a
-# cluster a map task merges its sorted runs into one. If there are still too many reads, several shards are one task: it
-# fetches their range of keys from every run once, in batches that become sorted runs on the disk of its machine, and
-# reads these instead. Rows are sorted in memory, a range of keys at a time, so memory is bounded.
+# Rows are sorted in memory, a range of keys at a time, so memory is bounded. What does not fit lies on a disk of the
+# machine.
 
 MERGE_BYTES = 32 << 20  # of records sorted at once; about four times as much memory is used
 _MERGE_STEP = 16  # rows from one index entry to the next, while a merge collects them: 1 MB for a million rows
 _COPY_BYTES = 1 << 20
-_KEYS = 2**64
 
 
-def merge_runs(paths: Sequence[Path], path: Path, scratch: RowScratch, folder: Path, *, keep_copies: bool) -> Dropped:
+def merge_runs(
+    paths: Sequence[Path],
+    path: Path,
+    scratch: RowScratch,
+    *,
+    keep_copies: bool,
+    keys: tuple[int, int] = (0, _KEYS - 1),
+    sync: bool = False,
+) -> Dropped:
     """Merge sorted runs into one. Returns the copies that were dropped, as `sort_rows` drops them.
 
-    folder: where the records are written before the index of all of them is known.
+    paths: on a disk of this machine. Beside the first, records are written until the index of all is known.
+    keys: the least and the greatest shuffle key that they can have.
     """
-    storage, records_path = find_storage(folder), folder / "records"
-    num_ranges = -(-sum(storage.status(run).num_bytes for run in paths) // MERGE_BYTES)
-    bounds = [number * _KEYS // num_ranges for number in range(num_ranges + 1)]
+    storage, records_path = find_storage(paths[0]), paths[0].parent / "records"
+    num_ranges, num_keys = -(-sum(storage.status(run).num_bytes for run in paths) // MERGE_BYTES), keys[1] + 1 - keys[0]
+    bounds = [keys[0] + number * num_keys // num_ranges for number in range(num_ranges + 1)]
     sections, dropped, end = list[Section](), Dropped(), 0
     with storage.create(records_path, sync=False) as file:
         for split in SPLITS:
@@ -270,23 +282,27 @@ def merge_runs(paths: Sequence[Path], path: Path, scratch: RowScratch, folder: P
                 end += len(part.records)
                 dropped = dropped.add(part.dropped)
             sections.append(Section(np.concatenate(indices, axis=1), end - begin))
-    with find_storage(path).create(path, sync=False) as target, storage.open(records_path) as source:
+    with find_storage(path).create(path, sync=sync) as target, storage.open(records_path) as source:
         target.write(make_head(sections, _MERGE_STEP).data)
         while chunk := source.read(_COPY_BYTES):
             target.write(chunk)
     return dropped
 
 
-def fetch_range(held: Sequence[Held], split: str, low: int, high: int, scratch: RowScratch, folder: Path) -> list[Path]:
-    """Copy the rows with shuffle keys in [low, high] into sorted runs in `folder`, under `split`. Returns their paths.
+def fetch_range(
+    held: Sequence[Held], split: str, keys: tuple[int, int], scratch: RowScratch, folder: Path
+) -> list[Path]:
+    """Copy the rows with shuffle keys from the first to the second of `keys` into sorted runs. Returns their paths.
 
-    Each run is read by two reads, as in `read_range`, but at most MERGE_BYTES lie in memory.
+    They lie in `folder`, and hold the rows under `split`. Each of `held` is read by two reads, as in `read_range`, but
+    at most MERGE_BYTES lie in memory.
     """
     fetched, ranges, num_u64 = list[Path](), list[RowRange](), 0
+    low, high = keys
 
     def write() -> None:
         found = _read_ranges(ranges, low, high, scratch)
-        fetched.append(folder / f"{len(fetched)}.run")
+        fetched.append(folder / f"{low:016x}-{len(fetched)}.run")
         write_sorted_run(fetched[-1], _sort_again(*found, split, scratch, keep_copies=True))
 
     for part in find_storage(held[0].path).at_once(lambda one: find_range(one, low, high), held):

@@ -47,7 +47,8 @@ from albert_data.pipeline.mixed_sources import (
 from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
 from albert_data.pipeline.reducing import ReduceJob, ReduceReceipt, read_reduce_receipt
 from albert_data.pipeline.row_buffer import Dropped
-from albert_data.pipeline.shard_plan import ReduceRules, ReduceTask, find_move, group_tasks, list_held, plan_reduce
+from albert_data.pipeline.shard_plan import ReduceRules, ReduceTask, find_move, plan_reduce
+from albert_data.pipeline.shuffle import MergedRun, MergeJob, Shuffle, group_tasks, list_held, plan_merges
 from albert_data.pipeline.similar_texts import TextReader
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.warming import Warming
@@ -344,9 +345,11 @@ def reduce_rows(build: Build, total: TaskReceipt, rules: ReduceRules, exchange: 
     """Merge the sorted runs into shards. Takes out of `total` what the merge drops."""
     work = build.work
     tasks = plan_reduce(total, build.config, rules)
-    runs = [work.runs / name for name in sorted(total.runs)]
-    job = ReduceJob(list_held(runs, rules.move), work.shards, rules, exchange, syncs=build.syncs)
-    work.begin_shards(f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}")
+    basis = f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}"
+    work.begin_shards(basis)
+    shuffle = Shuffle.plan(tasks, len(total.runs))
+    merged = _merge_rows(build, total, shuffle, MergeJob(work.runs, rules.id_dtype, syncs=build.syncs), basis)
+    job = ReduceJob(list_held(work.runs, merged, rules.move), work.shards, rules, exchange, syncs=build.syncs)
     build.progress.start("shuffling, writing", len(tasks), "shards")
     made = _read_shards(work, tasks)
     # A receipt alone shows that a shard is finished: the file may be in OUT already, see `_sync_shard`.
@@ -360,7 +363,7 @@ def reduce_rows(build: Build, total: TaskReceipt, rules: ReduceRules, exchange: 
         synced: list[Future[None]] = []
         sync(made)
         try:
-            groups = group_tasks([task for task in tasks if task.file not in done], len(runs))
+            groups = group_tasks([task for task in tasks if task.file not in done], shuffle)
             for _, (receipts, stages) in build.engine.run(job, groups):
                 work.check_lock(asks=False)
                 sync(receipts)
@@ -382,6 +385,21 @@ def reduce_rows(build: Build, total: TaskReceipt, rules: ReduceRules, exchange: 
                 "too, so none is left for training; give other inputs, and --overwrite"
             )
     return made
+
+
+def _merge_rows(build: Build, total: TaskReceipt, shuffle: Shuffle, job: MergeJob, basis: str) -> list[MergedRun]:
+    """What holds the rows for the reduce step. Makes what a killed build has not, if these are merged runs."""
+    work, num_rows = build.work, {split: total.counts[f"{split}_rows"] for split in SPLITS}
+    merged = plan_merges(shuffle, sorted(total.runs), num_rows, f"{build.plan_hash} {basis}")
+    if shuffle.num_batches:
+        there = set(find_storage(work.runs).list_names(work.runs))
+        left = [task for task in merged if task.name not in there]
+        build.progress.start("merging", len(left), "runs")
+        for _, stages in build.engine.run(job, left):
+            work.check_lock(asks=False)
+            build.stages.add(stages)
+            build.progress.advance(1)
+    return merged
 
 
 def _read_shards(work: BuildFolder, tasks: list[ReduceTask]) -> list[ReduceReceipt]:
