@@ -29,10 +29,11 @@ from albert_data.jobs.ray_worker import RESULT
 from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.pipeline import shard_plan
 from albert_data.pipeline.receipts import TaskReceipt
+from albert_data.pipeline.shuffle import MergedRun, ReduceGroup, Shuffle, group_tasks, plan_merges
 
 TERABYTE = 10**12
 MAP_RATE = 25e6  # bytes of text a second on a core, as measured by `python -m benchmarks`, less what a store costs
-REDUCE_RATE = 60e6  # bytes of rows a second on a core; a group reads and writes them twice
+REDUCE_RATE = 60e6  # bytes of rows a second on a core; a task that copies them to its disk reads and writes them twice
 ROWS_BYTES = 0.65  # Arrow bytes for each byte of English text: 0.23 tokens of 2 bytes, masks, heads
 READ_BYTES = 8 << 20  # asked for at once from a store
 PART_BYTES = 16 << 20  # of an upload in parts
@@ -42,28 +43,26 @@ _SPREAD = 0.15  # of the time of equal tasks: nodes differ
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a corpus makes. runs: one a map task; groups: tasks of the reduce step."""
+    """What a corpus makes, one sorted run a map task. merges, groups: tasks of the merge and the reduce step."""
 
     tasks: list[ReadTask]
     num_shards: int
-    groups: list[Any]
+    shuffle: Shuffle
+    merges: list[MergedRun]
+    groups: list[ReduceGroup]
     plan_seconds: float
-
-    @property
-    def num_reads(self) -> int:
-        """Ranges of sorted runs that are read."""
-        return 2 * len(self.tasks) * len(self.groups)
 
 
 def measure_plan(num_bytes: int, num_files: int) -> Sizes:
     """Plan files of equal size. Only the search for the ends of documents is left out: one read for each cut."""
     began = time.perf_counter()
-    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file, patch.object(tasks, "_find_document", _cut_there):
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file, patch.object(tasks, "find_document", _cut_there):
         one = Input(path=file.name, format="jsonl", compression=None, size=num_bytes // num_files, modified_ns=0)
         made = tasks.plan_tasks([one] * num_files)
     shards = shard_plan.plan_shards("train", int(num_bytes * ROWS_BYTES), None, int(num_bytes * ROWS_BYTES))
-    groups = shard_plan.group_tasks(shards, len(made))
-    return Sizes(made, len(shards), groups, time.perf_counter() - began)
+    plan = Shuffle.plan(shards, len(made))
+    merges = plan_merges(plan, [task.name for task in made], {"train": 1}, "") if plan.num_batches else []
+    return Sizes(made, len(shards), plan, merges, group_tasks(shards, plan), time.perf_counter() - began)
 
 
 def _cut_there(file: Any, format: str, at: int, size: int) -> int:
@@ -126,7 +125,7 @@ def run_stage(num_cpus: int, tasks: list[Any], measure: Any) -> tuple[float, flo
         for _ in engine.run(None, tasks):
             pass
         spent = time.perf_counter() - began
-    return simulated.now, spent, simulated.busy_seconds / (simulated.now * num_cpus)
+    return simulated.now, spent, simulated.busy_seconds / max(simulated.now * num_cpus, 1)
 
 
 def measure_receipts(num_tasks: int) -> tuple[float, float, int]:
@@ -158,7 +157,8 @@ def count_requests(num_bytes: int, num_files: int, sizes: Sizes) -> dict[str, tu
         "cut the files": (len(sizes.tasks), 0),
         "read the text": (-(-num_bytes // READ_BYTES) + len(sizes.tasks), 0),
         "write runs, receipts": (0, len(sizes.tasks) * (3 + int(run_bytes // PART_BYTES))),
-        "read ranges of runs": (sizes.num_reads, 0),
+        "read ranges of runs": (sizes.shuffle.num_reads, 0),
+        "write merged runs": (0, len(sizes.merges) + int(num_bytes * ROWS_BYTES / PART_BYTES) * bool(sizes.merges)),
         "write shards, receipts": (0, sizes.num_shards * (3 + int(shard_bytes // PART_BYTES))),
         "publish": (0, sizes.num_shards),
     }
@@ -175,21 +175,24 @@ def main(terabytes: float, files: int, cpus: tuple[int, ...], ray_tasks: int) ->
     sizes = measure_plan(num_bytes, files)
     added, read, receipt_bytes = measure_receipts(len(sizes.tasks))
     click.echo(f"{terabytes:g} TB in {files:,} files: {len(sizes.tasks):,} map tasks; {sizes.num_shards:,} shards")
-    click.echo(f"in {len(sizes.groups):,} tasks; planned in {sizes.plan_seconds:.1f} s")
+    click.echo(f"in {len(sizes.groups):,} tasks, after {len(sizes.merges):,} that merge; ", nl=False)
+    click.echo(f"planned in {sizes.plan_seconds:.1f} s")
     click.echo(
         f"receipts of map tasks: {receipt_bytes / 1e3:.0f} kB each, added up in {added:.0f} s, read in {read:.0f} s"
     )
-    click.echo("     CPUs       map    in use    reduce    in use    driver")
-    is_grouped = len(sizes.groups) < sizes.num_shards
-    shard_seconds = num_bytes * ROWS_BYTES / sizes.num_shards * (1 + is_grouped) / REDUCE_RATE
+    click.echo("     CPUs       map    in use     merge    in use    reduce    in use    driver")
+    shard_seconds = num_bytes * ROWS_BYTES / sizes.num_shards * (1 + bool(sizes.shuffle.window_bytes)) / REDUCE_RATE
+    merge_seconds = 2 * num_bytes * ROWS_BYTES / max(1, len(sizes.merges)) / REDUCE_RATE
     for count in cpus:
         mapped, map_driver, map_share = run_stage(count, sizes.tasks, lambda task: task.num_bytes / MAP_RATE)
+        merged, merge_driver, merge_share = run_stage(count, sizes.merges, lambda task: merge_seconds)
         reduced, reduce_driver, reduce_share = run_stage(
             count, sizes.groups, lambda group: len(group.tasks) * shard_seconds
         )
-        driver = map_driver + reduce_driver + added
-        columns = f"{count:9,} {mapped:8,.0f} s {map_share:8.0%} {reduced:8,.0f} s {reduce_share:8.0%}"
-        click.echo(f"{columns} {driver:8,.1f} s")
+        driver = map_driver + merge_driver + reduce_driver + added
+        stages = ((mapped, map_share), (merged, merge_share), (reduced, reduce_share))
+        columns = "".join(f"{seconds:8,.0f} s {share:8.0%}" for seconds, share in stages)
+        click.echo(f"{count:9,}{columns} {driver:8,.1f} s")
     requests = count_requests(num_bytes, files, sizes)
     for what, (gets, puts) in requests.items():
         click.echo(f"{what:24} {gets:12,} gets {puts:12,} puts")

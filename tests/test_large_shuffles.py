@@ -155,9 +155,9 @@ TEXT_TO_ROWS = 0.65
     ("terabytes", "num_runs", "num_stages", "most_reads", "most_disk"),
     [
         (0.002, 85, 0, 10_000, 0),
-        (0.25, 2_060, 1, 2.1e6, 0.4e9),
-        (1, 2_060, 1, 2.1e6, 1.5e9),
-        (5, 10_100, 2, 4.1e6, 0.4e9),
+        (0.25, 2_110, 1, 2.1e6, 0.4e9),
+        (1, 2_150, 1, 2.1e6, 1.5e9),
+        (5, 9_450, 2, 4.1e6, 0.4e9),
         (20, 10_200, 2, 4.1e6, 1.4e9),
         (100, 10_200, 2, 4.2e6, 6.8e9),
         (20, 60_000, 2, 4.2e6, 3.3e9),  # compressed files, each of which is a task
@@ -196,12 +196,28 @@ def test_shards_that_are_left_stay_in_their_groups():
         assert len({groups[task] for task in group.tasks}) == 1
 
 
-def test_tasks_stay_below_ten_thousand_or_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_tasks_grow_so_that_they_stay_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "a.txt").touch()
     monkeypatch.setattr(tasks, "find_document", lambda file, format, at, size: at)
-    for total, most in ((10**9, 400), (10**12, 10_500), (2 * 10**13, 10_500)):
-        path = str(tmp_path / "a.txt")
+    monkeypatch.setattr(tasks, "_MIN_TASK_BYTES", 4 << 20)
+    counts = dict[float, int]()
+    for gigabytes in (1, 20, 50, 250, 1000, 2000, 5000, 20_000):
+        path, total = str(tmp_path / "a.txt"), gigabytes * 10**9
         one = Input(path=path, format="txt", compression=None, size=total // 50, modified_ns=0)
         made = tasks.plan_tasks([one] * 50)
         assert sum(task.num_bytes for task in made) == total
-        assert len(made) < most
+        counts[gigabytes] = len(made)
+    wanted = {1: 120, 20: 807, 50: 2110, 250: 2110, 1000: 2150, 2000: 3900, 5000: 9450, 20_000: 10_200}
+    assert counts == pytest.approx(wanted, rel=0.05)
+
+
+def test_names_of_runs_begin_with_what_differs_from_task_to_task(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A store divides its keys between machines by what they begin with."""
+    build = plan_build("plain", tmp_path, tokenizer)
+    fixtures.shape_shuffle(monkeypatch, "two stages")
+    engine = Watching(tmp_path / "out/.build")
+    build(tmp_path / "out", engine)
+    names = [name for receipt in engine.results["PreparedJob"] for name in receipt.runs] + engine.merged
+    assert len({name[:4] for name in names}) > 0.9 * len(names)

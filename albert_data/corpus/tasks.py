@@ -39,8 +39,10 @@ _MIB = 1 << 20
 _TASKS = 128
 _TASKS_LEFT = 32  # and about 1 / 32 of what is left, if less: the last tasks are small, so no worker waits for long
 _MIN_TASK_BYTES = 4 * _MIB  # each task writes a sorted run and a receipt, so very small tasks cost more than they gain
-_MAX_TASK_BYTES = 24 * _MIB  # or more, if that would make more than _MOST_TASKS
-_MOST_TASKS = 10_000  # each has a receipt, and a sorted run of which every task of the reduce step reads a range
+# Each task has a receipt, and a sorted run that many tasks of the shuffle read a range of (see pipeline/shuffle.py). So
+# tasks of 24 MiB grow from 50 GB on, where they are 2,000, then from 1 TB to 5 TB their number grows, up to 10,000.
+_MAX_TASK_BYTES, _FEW_TASKS = 24 * _MIB, 2_000
+_LARGE_TASK_BYTES, _MOST_TASKS = 512 * _MIB, 10_000
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
 _SLOW_PARTS = 8  # tasks of a slow tokenizer (`is_slow`) are so many times smaller: progress is shown when one ends
 
@@ -191,7 +193,8 @@ def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT, *, is_slow:
     """
     parts = _SLOW_PARTS if is_slow else 1
     total = sum(item.size for item in inputs if item.is_splittable)
-    least_bytes, most_bytes = _MIN_TASK_BYTES // parts, max(_MAX_TASK_BYTES // parts, -(-total // _MOST_TASKS))
+    most_bytes = max(_MAX_TASK_BYTES, min(-(-total // _FEW_TASKS), _LARGE_TASK_BYTES)) // parts
+    least_bytes, most_bytes = _MIN_TASK_BYTES // parts, max(most_bytes, -(-total // _MOST_TASKS))
     tasks: list[ReadTask] = []
     plain = (item for item in inputs if item.is_splittable)
     for (source, _), files in groupby(plain, key=lambda item: (item.source, item.is_validation)):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,9 @@ def measure_rows(num_rows: Any, num_tokens: Any, num_masked: Any, id_bytes: int)
 class MapJob:
     """Makes the sorted runs of a task, a pure function of its documents, the tokenizer and the config.
 
-    plan_hash: of the build's plan. With `syncs`, where workers can outlive the lock of their build, it is part of
-    the names of files too, so that they replace none of the next build's.
+    plan_hash: of the build's plan. With `syncs`, where workers can outlive the lock of their build, names of files
+    begin with a hash of it and the task. So they replace none of the next build's, and spread over the prefixes of a
+    store, each of which answers so many requests a second.
     syncs: whether a receipt waits until all that it names is safe from a crash of the machine; merges: whether a task
     makes one sorted run, however large it is.
     repeated: the file with the hashes of lines to remove, None to remove none.
@@ -196,7 +198,8 @@ class MapJob:
         return KeyedRows(examples=examples, keys=keys, source_codes=source_codes, groups=pairs.groups)
 
     def _name(self, task: ReadTask) -> str:
-        return f"{task.name}-{self._plan_hash[:16]}" if self._syncs else task.name
+        seal = sha256((self._plan_hash + task.name).encode()).hexdigest()[:16]
+        return f"{seal}-{task.name}" if self._syncs else task.name
 
     def _merge_runs(self, task: ReadTask, receipt: TaskReceipt, folder: Path) -> None:
         """Replace the runs of a task by one in the build's folder."""
