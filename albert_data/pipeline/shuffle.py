@@ -119,13 +119,14 @@ def plan_merges(shuffle: Shuffle, runs: Sequence[str], num_rows: dict[str, int],
 
 
 def list_held(folder: Path, merged: Iterable[MergedRun], move: Move | None) -> dict[str, list[Held]]:
-    """Where the rows of each split lie: under it, and under the other one in files with rows that move."""
+    """Where the rows of each split lie: under it, and under the other one in the runs with rows that move."""
     held: dict[str, list[Held]] = {split: [] for split in SPLITS}
     for one in merged:
-        found = Held(folder / one.name, one.split, one.low, one.high)
-        held[one.split].append(found)
-        if move is not None and one.split == move.from_split and not move.runs.isdisjoint(one.runs):
-            held[move.to_split].append(found)
+        held[one.split].append(Held(folder / one.name, one.split, one.low, one.high))
+    if move is not None:
+        # Mostly few runs have them, while their merged runs would be many times as large.
+        few, others = [Held(folder / run, move.from_split) for run in sorted(move.runs)], held[move.from_split]
+        held[move.to_split] += few if len(few) < len(others) else others
     return held
 
 
