@@ -78,7 +78,7 @@ def test_a_shuffle_in_two_stages_killed_at_random_resumes_to_the_same_bytes(
     fixtures.shape_shuffle(monkeypatch, ("two stages", "two stages, windows")[number % 2])
     out, rng = tmp_path / "out", random.Random(number)
     engine = fixtures.SpanningProcesses() if rng.random() < 0.5 else MultiprocessEngine(2)
-    for count in sorted(rng.sample(range(20, 80), 2)):
+    for count in sorted(rng.sample(range(20, 60), 2)):
         pid = fixtures.fork(lambda: corpus.build(out, engine))
         fixtures.wait_until(lambda count=count: count_there(out) >= count or (out / "manifest.json").exists())
         fixtures.kill_group(pid)

@@ -247,7 +247,6 @@ def _read_in_turn(ranges: Sequence[RowRange], u64: np.ndarray, at: int) -> Itera
 # machine.
 
 MERGE_BYTES = 32 << 20  # of records sorted at once; about four times as much memory is used
-_MERGE_STEP = 16  # rows from one index entry to the next, while a merge collects them: 1 MB for a million rows
 _COPY_BYTES = 1 << 20
 
 
@@ -275,7 +274,8 @@ def merge_runs(
             for low, high in zip(bounds[:-1], bounds[1:], strict=True):
                 found = read_range([Held(run, split) for run in paths], low, high - 1, scratch)
                 part = _sort_again(*found, split, scratch, keep_copies=keep_copies)
-                index = part.sections[SPLITS.index(split)].entries[:, ::_MERGE_STEP].copy()
+                # Fewer entries of each range are enough, since those of all make one index.
+                index = part.sections[SPLITS.index(split)].entries[:, ::num_ranges].copy()
                 index[1] += np.uint64(end)
                 indices.append(index)
                 write_u64(file, part.records)
@@ -283,7 +283,7 @@ def merge_runs(
                 dropped = dropped.add(part.dropped)
             sections.append(Section(np.concatenate(indices, axis=1), end - begin))
     with find_storage(path).create(path, sync=sync) as target, storage.open(records_path) as source:
-        target.write(make_head(sections, _MERGE_STEP).data)
+        target.write(make_head(sections, num_ranges).data)
         while chunk := source.read(_COPY_BYTES):
             target.write(chunk)
     return dropped
