@@ -202,6 +202,18 @@ def test_a_build_goes_on_under_the_other_engine(
         fixtures.check_finished(corpus, tmp_path / name)
 
 
+def test_a_shuffle_in_two_stages_goes_on_under_the_other_engine(
+    engine: ray_engine.RayEngine, corpus: fixtures.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fixtures.shape_shuffle(monkeypatch, "two stages")
+    results = fixtures.CORPUS_TASKS + 4  # some runs are merged
+    with pytest.raises(KeyboardInterrupt):
+        corpus.build(tmp_path / "out", InterruptedEngine(results))
+    assert list(tmp_path.glob("out/.build/runs/*-merged.run"))
+    corpus.build(tmp_path / "out", engine)
+    fixtures.check_finished(corpus, tmp_path / "out")
+
+
 def test_conversion_and_verification_have_the_same_results(
     engine: ray_engine.RayEngine, corpus: fixtures.Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
