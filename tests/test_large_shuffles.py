@@ -17,7 +17,7 @@ from mixture_fixtures import Mixed, build_mixture, write_mixture
 from albert_data.corpus import tasks
 from albert_data.corpus.inputs import Input
 from albert_data.jobs.engine import Engine
-from albert_data.pipeline import shard_plan
+from albert_data.pipeline import shard_plan, shuffle
 from albert_data.pipeline.shuffle import Shuffle, group_tasks, plan_merges
 from albert_data.shards.manifest import SPLITS
 from albert_data.tokenizer.model import Tokenizer
@@ -184,6 +184,12 @@ def test_reads_and_local_disks_are_bounded_at_any_size(
     assert disk <= most_disk
     assert len(merges) <= 10_500
     assert len(groups) <= (30_000 if num_stages else len(tasks))
+
+
+def test_more_shards_than_rows_can_be_planned(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shuffle, "MOST_READS", 10)
+    tasks = shard_plan.plan_shards("train", 1, 20, 1)
+    assert [group.tasks for group in group_tasks(tasks, Shuffle.plan(tasks, 3))] == [(task,) for task in tasks]
 
 
 def test_shards_that_are_left_stay_in_their_groups():

@@ -74,7 +74,7 @@ def _plan_reads(num_files: int, num_bytes: int, times: int) -> Shuffle:
     """The reduce step, where each range of keys lies in so many files. times: that each is read directly."""
     if (num_reads := _READS_OF_RUN * num_files * times) <= MOST_READS:
         return Shuffle(num_reads=num_reads)
-    window_bytes = ceil(_READS_OF_RUN * num_files * num_bytes / MOST_READS)
+    window_bytes = max(1, ceil(_READS_OF_RUN * num_files * num_bytes / MOST_READS))
     return Shuffle(window_bytes=window_bytes, num_reads=_READS_OF_RUN * num_files * ceil(num_bytes / window_bytes))
 
 
