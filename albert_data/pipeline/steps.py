@@ -390,7 +390,8 @@ def reduce_rows(build: Build, total: TaskReceipt, rules: ReduceRules, exchange: 
 def _merge_rows(build: Build, total: TaskReceipt, shuffle: Shuffle, job: MergeJob, basis: str) -> list[MergedRun]:
     """What holds the rows for the reduce step. Makes what a killed build has not, if these are merged runs."""
     work, num_rows = build.work, {split: total.counts[f"{split}_rows"] for split in SPLITS}
-    merged = plan_merges(shuffle, sorted(total.runs), num_rows, f"{build.plan_hash} {basis}")
+    seal = sha256(f"{build.plan_hash} {basis}".encode()).hexdigest()
+    merged = plan_merges(shuffle, sorted(total.runs), num_rows, seal)
     there = set(find_storage(work.runs).list_names(work.runs)) if shuffle.num_batches else set(total.runs)
     if left := [task for task in merged if task.name not in there]:
         build.progress.start("merging", len(left), "runs")
