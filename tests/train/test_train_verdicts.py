@@ -186,7 +186,7 @@ def test_a_validation_far_above_training_is_named(settings: dict[str, float], to
         (
             0.51,
             "sop",
-            "has not learnt SOP: 51.0 % is not clearly more than the 50.2 % of the most frequent label. Runs of",
+            "has not learnt SOP: 51.0 % is not clearly more than the 50.2 % of the most frequent label. In books",
         ),
         (0.51, "nsp", "has not learnt NSP: 51.0 % is not clearly more than the 50.2 % of the most frequent label."),
         (0.48, "sop", "has not learnt SOP"),

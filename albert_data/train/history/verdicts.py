@@ -52,9 +52,7 @@ def describe_order(line: Line, task: PairTask) -> str:
     if accuracy is None or majority is None or error is None or accuracy - majority > CERTAIN * error:
         return ""
     usual = (
-        " Runs of up to an hour on a CPU did not learn it from books: see docs/training.md."
-        if task.name == "sop"
-        else ""
+        " In books, words tell the order of few pairs: docs/training.md says how many." if task.name == "sop" else ""
     )
     return (
         f"The model has not learnt {task.title}: {format_share(accuracy, 1)} is not clearly more than the "
