@@ -23,8 +23,12 @@ from albert_data import split_sentences
 from albert_data.corpus.inputs import find_inputs
 from albert_data.corpus.tasks import plan_tasks
 from albert_data.errors import InputError
+from albert_data.files import to_json
 from albert_data.jobs.engine import Engine, MultiprocessEngine
+from albert_data.pipeline import identity
+from albert_data.shards.manifest import ShardEntry
 from albert_data.shards.reader import Shards, open_shards
+from albert_data.shards.typed_values import to_value
 from albert_data.tokenizer.model import Tokenizer
 
 DOCUMENTS = fixtures.make_documents(250, seed=1)
@@ -348,3 +352,32 @@ def test_more_files_than_a_manifest_can_name_are_refused_before_any_work(
                 run_build(tmp_path / "in", tmp_path / "out", tokenizer)
     assert not (tmp_path / "out").exists()
     run_build(tmp_path / "in", tmp_path / "out", tokenizer)
+
+
+@pytest.mark.parametrize(("what", "limit"), [("BYTES", 1_300), ("VALUES", 34)])
+def test_more_shards_than_a_manifest_can_name_are_refused_before_they_are_written(
+    what: str, limit: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    fixtures.write_corpus(Path("in"), fixtures.make_documents(60, 0), "txt", random.Random(0))
+    monkeypatch.setattr(f"albert_data.pipeline.identity.MAX_{what}", limit)
+    with pytest.raises(InputError, match="has 7 shards, and beside . inputs? a manifest can name 2; use a smaller"):
+        run_build(Path("in"), tmp_path / "out", tokenizer, num_shards=7)
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setattr("albert_data.pipeline.shard_plan.SHARD_BYTES", 1 << 10)
+    with pytest.raises(InputError, match="use a smaller --num-shards, or join small inputs"):
+        run_build(Path("in"), tmp_path / "out", tokenizer)
+    assert not list((tmp_path / "out").rglob("*.arrow"))
+
+
+def test_a_manifest_of_many_shards_has_no_more_bytes_and_values_than_expected():
+    shard = ShardEntry(
+        file="validation/shard-99999.arrow",
+        sha256="0" * 64,
+        **dict.fromkeys(
+            ("num_rows", "num_tokens", "num_masked", "num_unpaired", "num_random", "num_bytes"), 10**10 - 1
+        ),
+    )
+    values = to_json({"splits": {"validation": {"shards": [to_value(shard)] * 1000}}})
+    assert 0.9 * identity._SHARD_BYTES < len(values) / 1000 <= identity._SHARD_BYTES
+    assert values.count(b",") + values.count(b"{") < 1000 * identity._SHARD_VALUES + 10

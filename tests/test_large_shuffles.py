@@ -202,6 +202,21 @@ def test_shards_that_are_left_stay_in_their_groups():
         assert len({groups[task] for task in group.tasks}) == 1
 
 
+def test_shards_grow_where_a_split_would_have_more_than_forty_thousand():
+    def sizes(num_bytes: int, num_shards: int | None = None) -> tuple[int, int]:
+        made = shard_plan.plan_shards("train", num_bytes, num_shards, 2 * num_bytes)
+        assert [task.shard for task in made] == list(range(len(made)))
+        assert all(task.slice_bytes <= 2 * shard_plan.SLICE_BYTES for task in made)
+        return len(made), made[0].num_slices
+
+    assert sizes(1 << 20) == (1, 1)
+    assert sizes(39_999 << 25) == (39_999, 4)
+    assert sizes(40_000 << 25) == (40_000, 4)
+    assert sizes(40_001 << 25) == (40_000, 5)
+    assert sizes(400_000 << 25) == (40_000, 40)
+    assert sizes(400_000 << 25, num_shards=100_000) == (100_000, 16)
+
+
 def test_tasks_grow_so_that_they_stay_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "a.txt").touch()
     monkeypatch.setattr(tasks, "find_document", lambda file, format, at, size: at)

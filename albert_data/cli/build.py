@@ -110,7 +110,9 @@ from albert_data.pair_tasks import PAIR_TASKS
     "--similarity",
     "Least Jaccard similarity of similar documents, by shingles of five words.",
 )
-@setting(BuildConfig, "--num-shards", "Number of training shards.  [default: one per 32 MiB or so]", type=int)
+@setting(
+    BuildConfig, "--num-shards", "Number of training shards.  [default: one per 32 MiB or so, at most 40000]", type=int
+)
 @setting(
     BuildConfig,
     "--compression",

@@ -149,7 +149,7 @@ def build_shards(
     _check(inputs, tokenizer, config, engine)
     check_license(license)
     plan = make_plan(inputs, tokenizer, config, vocab)
-    check_size(plan)
+    check_size(plan, config.num_shards or 0)
     work = BuildFolder(out)
     made = Build(
         work=work,

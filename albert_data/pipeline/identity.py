@@ -14,7 +14,7 @@ from albert_data.escaping import name_as_text
 from albert_data.files import MAX_BYTES, MAX_VALUES
 from albert_data.pipeline.mixed_sources import describe_sources
 from albert_data.rules import current_versions
-from albert_data.shards.manifest import InputEntry, Manifest, Plan, SourceEntry
+from albert_data.shards.manifest import InputEntry, Manifest, Plan, ShardEntry, SourceEntry
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
 from albert_data.version import __version__
 from albert_data.wording import count_of
@@ -23,6 +23,8 @@ from albert_data.wording import count_of
 # size of up to 10 digits, a time of 19, a language, white space; escapes in the path are not counted. Values: the entry
 # and its fields.
 _INPUT_BYTES, _INPUT_VALUES = 130, 1 + len(dataclasses.fields(InputEntry))
+# At most, for a shard whose counts have ten digits.
+_SHARD_BYTES, _SHARD_VALUES = 380, 1 + len(dataclasses.fields(ShardEntry))
 
 
 def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, vocab: VocabConfig) -> Plan:
@@ -89,14 +91,25 @@ def check_encoding(inputs: list[Input], config: BuildConfig) -> None:
         )
 
 
-def check_size(plan: Plan) -> None:
-    """Raise InputError for more inputs than readers of a manifest accept: it names each in `inputs` and in `plan`."""
+def check_size(plan: Plan, num_shards: int = 0) -> None:
+    """Raise InputError for more inputs and shards than readers of a manifest accept.
+
+    It names each input in `inputs` and in `plan`.
+    """
     inputs = plan.inputs
     num_bytes = sum(len(item.path.encode()) + _INPUT_BYTES for item in inputs)
     if 2 * num_bytes > MAX_BYTES or 2 * _INPUT_VALUES * len(inputs) > MAX_VALUES:
         raise InputError(
             f"the corpus is {len(inputs):,} files, more than a manifest can name; "
             "join small files, as in: cat folder/*.jsonl > corpus.jsonl"
+        )
+    most = min(
+        (MAX_BYTES - 2 * num_bytes) // _SHARD_BYTES, (MAX_VALUES - 2 * _INPUT_VALUES * len(inputs)) // _SHARD_VALUES
+    )
+    if num_shards > most:
+        raise InputError(
+            f"the build has {num_shards:,} shards, and beside {count_of(len(inputs), 'input')} a manifest can name "
+            f"{most:,}; use a smaller --num-shards, or join small inputs"
         )
 
 

@@ -44,7 +44,8 @@ from albert_data.shards.schema import ShardReceipt, shard_schema, write_shard
 from albert_data.storage import find_storage
 from albert_data.storage.scratch import machine_scratch
 
-# Read at once: 48 MiB, the largest shard by default (1.5 x SHARD_BYTES). More would need more memory than map does.
+# Read at once: 48 MiB, the largest shard below 2 TB by default (1.5 x SHARD_BYTES). More would need more memory than
+# map does.
 _SLICES_READ = 6
 
 

@@ -24,6 +24,7 @@ from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.wording import count_of
 
 SHARD_BYTES = 32 << 20
+MOST_SHARDS = 40_000  # of a split by default: reached at 1.3 TB of rows, 2 TB of English text; then shards get larger
 SLICE_BYTES = 8 << 20
 KEYS = 2**64
 
@@ -209,11 +210,12 @@ def _measure_section(total: TaskReceipt, section: str, id_bytes: int) -> int:
 
 
 def plan_shards(split: str, num_bytes: int, num_shards: int | None, held_bytes: int) -> list[ReduceTask]:
-    """Tasks for a split of `num_bytes` of Arrow data: `num_shards`, or for None as many as make shards of SHARD_BYTES.
+    """Tasks for a split of `num_bytes` of Arrow data.
 
+    num_shards: None for as many as make shards of SHARD_BYTES, and at most MOST_SHARDS
     held_bytes: of the split's rows in the runs, copies included.
     """
-    count = num_shards or max(1, round(num_bytes / SHARD_BYTES))
+    count = num_shards or min(max(1, round(num_bytes / SHARD_BYTES)), MOST_SHARDS)
     num_slices = max(1, -(-num_bytes // (count * SLICE_BYTES)))
     slice_bytes = held_bytes // (count * num_slices)
     return [

@@ -36,6 +36,7 @@ from albert_data.pipeline.choosing import Choice, UsedSizes, choose_documents
 from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, VALIDATION_PLACE, read_lists, write_left_out
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.grouping import group_documents
+from albert_data.pipeline.identity import check_size
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.mixed_sources import (
     check_lists,
@@ -345,6 +346,7 @@ def reduce_rows(build: Build, total: TaskReceipt, rules: ReduceRules, exchange: 
     """Merge the sorted runs into shards. Takes out of `total` what the merge drops."""
     work = build.work
     tasks = plan_reduce(total, build.config, rules)
+    check_size(build.plan, len(tasks))
     basis = f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}"
     work.begin_shards(basis)
     shuffle = Shuffle.plan(tasks, len(total.runs))
