@@ -30,13 +30,13 @@ from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.pipeline import shard_plan
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.shuffle import MergedRun, ReduceGroup, Shuffle, group_tasks, plan_merges
+from albert_data.storage import objects
 
 TERABYTE = 10**12
 MAP_RATE = 25e6  # bytes of text a second on a core, as measured by `python -m benchmarks`, less what a store costs
 REDUCE_RATE = 60e6  # bytes of rows a second on a core; a task that copies them to its disk reads and writes them twice
 ROWS_BYTES = 0.65  # Arrow bytes for each byte of English text: 0.23 tokens of 2 bytes, masks, heads
 READ_BYTES = 8 << 20  # asked for at once from a store
-PART_BYTES = 16 << 20  # of an upload in parts
 GET_DOLLARS, PUT_DOLLARS = 0.4e-6, 5e-6  # S3 Standard in us-east-1; copies and listings cost as much as a put
 _SPREAD = 0.15  # of the time of equal tasks: nodes differ
 
@@ -148,6 +148,11 @@ def measure_receipts(num_tasks: int) -> tuple[float, float, int]:
         return added / count * num_tasks, (time.perf_counter() - began) / count * num_tasks, path.stat().st_size
 
 
+def count_puts(num_bytes: float) -> int:
+    """Requests that write an object: one, or an upload's parts, its begin and its end."""
+    return 1 if num_bytes < objects.PART_BYTES else 2 + -int(-num_bytes // objects.PART_BYTES)
+
+
 def count_requests(num_bytes: int, num_files: int, sizes: Sizes) -> dict[str, tuple[int, int]]:
     """Gets and puts of a build whose text, runs and shards all lie in a store of objects."""
     run_bytes = num_bytes * ROWS_BYTES / len(sizes.tasks)
@@ -156,10 +161,13 @@ def count_requests(num_bytes: int, num_files: int, sizes: Sizes) -> dict[str, tu
         "list the files": (0, -(-num_files // 1000)),
         "cut the files": (len(sizes.tasks), 0),
         "read the text": (-(-num_bytes // READ_BYTES) + len(sizes.tasks), 0),
-        "write runs, receipts": (0, len(sizes.tasks) * (3 + int(run_bytes // PART_BYTES))),
+        "write runs, receipts": (0, len(sizes.tasks) * (count_puts(run_bytes) + 1)),
         "read ranges of runs": (sizes.shuffle.num_reads, 0),
-        "write merged runs": (0, len(sizes.merges) + int(num_bytes * ROWS_BYTES / PART_BYTES) * bool(sizes.merges)),
-        "write shards, receipts": (0, sizes.num_shards * (3 + int(shard_bytes // PART_BYTES))),
+        "write merged runs": (
+            0,
+            len(sizes.merges) and len(sizes.merges) * count_puts(num_bytes * ROWS_BYTES / len(sizes.merges)),
+        ),
+        "write shards, receipts": (0, sizes.num_shards * (count_puts(shard_bytes) + 1)),
         "publish": (0, sizes.num_shards),
     }
 

@@ -27,6 +27,7 @@ from albert_data.storage import (
     retries,
 )
 from albert_data.storage.object_requests import Got
+from benchmarks.cluster import count_puts
 
 KEYS = ("a.txt", "b/c.txt", "b/d/e.txt", "b/d/.hidden", ".h/x.txt", "b/[1]/f.txt", "b/d.txt", "z/y/x/w.txt")
 MIB = 1 << 20
@@ -228,7 +229,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "PART_BYTES", 5 * MIB)
 
 
-@pytest.mark.parametrize("size", [0, 1, 5 * MIB, 11 * MIB])
+@pytest.mark.parametrize("size", [0, 1, 5 * MIB - 1, 5 * MIB, 5 * MIB + 1, 11 * MIB])
 @pytest.mark.usefixtures("small_parts")
 def test_an_object_has_its_key_when_it_is_complete(size: int, bucket: Bucket, store: Storage):
     content = os.urandom(size)
@@ -238,6 +239,17 @@ def test_an_object_has_its_key_when_it_is_complete(size: int, bucket: Bucket, st
         assert bucket.files() == {}
     assert bucket.files() == {"file": content}
     assert bucket.uploads() == []
+
+
+@only_s3
+@pytest.mark.parametrize("size", [1, 5 * MIB - 1, 5 * MIB, 5 * MIB + 1, 11 * MIB])
+@pytest.mark.usefixtures("small_parts")
+def test_an_object_takes_as_many_puts_as_the_benchmark_of_clusters_counts(size: int, bucket: Bucket, store: Storage):
+    made = bucket.server.requests
+    before = made["PUT"] + made["POST"]
+    with store.create(make_path(f"{bucket.url}/file")) as file:
+        file.write(bytes(size))
+    assert made["PUT"] + made["POST"] - before == count_puts(size)
 
 
 @pytest.mark.parametrize("size", [1, 6 * MIB])

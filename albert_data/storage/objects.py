@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _FOLDER = Status(FOLDER, 0, 0, None)
 _FIRST_READ_BYTES, _LARGEST_READ_BYTES = 64 << 10, 8 << 20
-PART_BYTES = 8 << 20  # of an upload
+PART_BYTES = 64 << 20  # of an upload: a shard of the default size is one put
 _PARTS_OF_A_SIZE = 1_000
 _REQUESTS_AT_ONCE = 16
 _READ_SECONDS = 60.0
@@ -367,7 +367,7 @@ class _Upload(io.RawIOBase):
 
     def __init__(self, store: Requests, url: StoreURL) -> None:
         self._store, self._url = store, url
-        self._buffer, self._upload = bytearray(), ""
+        self._buffer, self._upload = io.BytesIO(), ""  # its `getvalue` copies nothing
         self._parts: list[str] = []
         self._num_bytes = 0
 
@@ -378,11 +378,13 @@ class _Upload(io.RawIOBase):
         return self._num_bytes
 
     def write(self, data: Any) -> int:
-        taken = memoryview(data).cast("B")
-        self._buffer += taken
-        self._num_bytes += len(taken)
-        while len(self._buffer) >= self._part_bytes():
-            self._send()
+        taken = rest = memoryview(data).cast("B")
+        while rest:
+            room = self._part_bytes() - self._buffer.tell()
+            self._num_bytes += self._buffer.write(rest[:room])
+            if len(rest) >= room:
+                self._send()
+            rest = rest[room:]
         return len(taken)
 
     def _part_bytes(self) -> int:
@@ -392,15 +394,16 @@ class _Upload(io.RawIOBase):
     def _send(self) -> None:
         if not self._upload:
             self._upload = self._store.begin_upload(self._url)
-        begin, data = self._num_bytes - len(self._buffer), bytes(self._buffer[: self._part_bytes()])
-        del self._buffer[: len(data)]
+        begin, data = self._num_bytes - self._buffer.tell(), self._buffer.getvalue()
+        self._buffer = io.BytesIO()
         self._parts.append(self._store.upload_part(self._url, self._upload, len(self._parts) + 1, begin, data))
 
     def complete(self) -> None:
+        rest = self._buffer.getvalue()
         if not self._upload:
-            self._store.put(self._url, bytes(self._buffer))
+            self._store.put(self._url, rest)
             return
-        self._store.complete_upload(self._url, self._upload, self._parts, self._num_bytes, bytes(self._buffer))
+        self._store.complete_upload(self._url, self._upload, self._parts, self._num_bytes, rest)
 
     def abort(self) -> None:
         """Leave nothing in the store. Raises nothing: what failed before is the error to report."""
