@@ -149,7 +149,8 @@ def _parse_mask_prob(
     "--weight-init",
     click.Choice(WEIGHT_INITS),
     "|".join(WEIGHT_INITS),
-    "First weights: those of the paper, or scaled to the size of the model, with which a small one learns sooner.",
+    "First weights: those of the paper; with sinusoids as positions, so that a small model learns neighbours sooner; "
+    "or matrices scaled to its size too, so that it learns the order of sentences.",
 )
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
 @_setting("--device", str, "auto|cpu|cuda[:N]", "Device to train on.")

@@ -15,7 +15,7 @@ from albert_data.pair_tasks import PAIR_TASKS, PairTask
 SHARING = ("all", "attention", "ffn", "none")
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 OPTIMIZERS = ("adamw", "lamb", "muon")
-WEIGHT_INITS = ("paper", "scaled")
+WEIGHT_INITS = ("paper", "sinusoid", "scaled")
 BUDGETS = ("steps", "epochs", "minutes")
 MAX_LAYERS = 1024  # a damaged file that asks for a million layers would take hours, and all memory
 _RANGES: tuple[tuple[str, float, float], ...] = (  # of settings of TrainConfig that are given
@@ -125,8 +125,8 @@ class TrainConfig:
     remask: draw new masks in every epoch after the first.
     mask_prob: the share of tokens that are masked; all masks are then new ones. None: as the shards were built.
     last_mask_prob: that share at the end of the run, to which it changes evenly. None: mask_prob to the end.
-    weight_init: the first weights: those of the paper's code, which are too small for a small model, or scaled to its
-    size (Albert.scale_weights).
+    weight_init: the first weights: those of the paper's code; the same with sinusoids as positions; or these with
+    matrices that are scaled to the hidden size too (model.py).
     compile: use torch.compile. None: on a GPU, and on a CPU if the run is by the clock and long enough (compiling.py).
     log_every, eval_every, save_every: steps from one line of metrics, evaluation and checkpoint to the next. None: by
     the length of the run (budget.py).
@@ -219,7 +219,7 @@ _MINI = TrainConfig(
     beta2=0.98,
     mask_prob=0.45,
     last_mask_prob=0.15,
-    weight_init="scaled",
+    weight_init="sinusoid",
 )
 # quick: one short run on one GPU, AdamW. Models larger than base use 1e-4, the rate of BERT.
 # paper: section 4.1 and ALBERT's released configuration: LAMB, 4,096 rows of 512, 3,125 steps of warm-up.

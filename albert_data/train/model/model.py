@@ -181,23 +181,29 @@ class Albert(nn.Module):
         self.apply(_init_weights)
 
     @torch.no_grad()
-    def scale_weights(self) -> None:
-        """Scale the first weights to the hidden size, and let positions begin as sinusoids.
+    def set_sinusoids(self) -> None:
+        """Let positions begin as sinusoids (Vaswani et al. 2017, section 3.5), turned at random.
 
-        Matrices get a deviation of 1 / sqrt(H). With that of the paper, made for H of 768 and more, a small model is
-        nearly linear at first and attends to all tokens alike; [CLS] hardly leaves that state.
-        Positions get sinusoids (Vaswani et al. 2017, section 3.5), turned at random, with wavelengths from 2 pi to pi
-        times their number and the deviation that they had: "the token before" is then one matrix for all positions.
+        "The token before" is then one matrix for all positions. From random vectors it is learnt for each of them.
+        Wavelengths are 2 pi to pi times the number of positions, and elements have the deviation that they had.
         """
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                module.weight *= self.config.hidden_size**-0.5 / INIT_STD
         position_PE = self.embeddings.position.weight
         num_positions, size = position_PE.shape
         rates = (num_positions / 2) ** -(torch.arange(0, size, 2) / size)
         angles = torch.arange(num_positions)[:, None] * rates
         waves_PE = torch.cat((angles.sin(), angles.cos()), dim=1)[:, :size]
         position_PE.copy_(INIT_STD * 2**0.5 * waves_PE @ nn.init.orthogonal_(torch.empty(size, size)))
+
+    @torch.no_grad()
+    def scale_weights(self) -> None:
+        """Give the first matrices a deviation of 1 / sqrt(H).
+
+        With that of the paper, made for H of 768 and more, a small model is nearly linear at first and attends to all
+        tokens alike. The gradient of the sentence task is then a tenth of that of the masks, and [CLS] stays as it is.
+        """
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                module.weight *= self.config.hidden_size**-0.5 / INIT_STD
 
     def encode(self, batch: Batch) -> Tensor:
         """Return the hidden states of the last layer, x_BTH; at padding they have no meaning."""

@@ -130,6 +130,8 @@ def start_session(
         ) from error
     if config.weight_init == "scaled":
         model.scale_weights()
+    if config.weight_init != "paper":
+        model.set_sinusoids()
     if initial is not None:
         model.load_state_dict(select_weights(initial.model, model))
     with explain_out_of_memory(precision.device_info):
