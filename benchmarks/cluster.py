@@ -25,7 +25,7 @@ from albert_data.corpus import tasks
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.tasks import ReadTask
 from albert_data.jobs import ray_engine
-from albert_data.jobs.ray_worker import RESULT
+from albert_data.jobs.ray_worker import RESULT, TaskAnswer
 from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.pipeline import shard_plan
 from albert_data.pipeline.receipts import TaskReceipt
@@ -79,7 +79,9 @@ class SimulatedRay:
         self._count, self._rng = 0, np.random.default_rng(0)
 
     def remote(self, **options: Any) -> Any:
-        return lambda function: SimpleNamespace(remote=self._start)
+        task = SimpleNamespace(remote=self._start)
+        task.options = lambda **options: task
+        return lambda function: task
 
     def _start(self, name: str, sent: Any, task: Any) -> int:
         seconds = self._measure(task) * float(self._rng.lognormal(0, _SPREAD))
@@ -99,11 +101,12 @@ class SimulatedRay:
             done.append(heapq.heappop(self._ends)[1])
         return done, []
 
-    def get(self, ref: int) -> tuple[str, None]:
-        return RESULT, None
+    def get(self, ref: int) -> TaskAnswer:
+        return TaskAnswer(kind=RESULT, value=None)
 
-    def cluster_resources(self) -> dict[str, float]:
-        return {"CPU": float(self._num_cpus)}
+    def nodes(self) -> list[dict[str, Any]]:
+        names = dict.fromkeys(("NodeID", "NodeManagerHostname", "NodeManagerAddress"), "node")
+        return [{"Alive": True, "Resources": {"CPU": float(self._num_cpus)}, **names}]
 
 
 @contextmanager
@@ -111,10 +114,13 @@ def simulate(num_cpus: int, measure: Any) -> Iterator[tuple[Any, SimulatedRay]]:
     """An engine without its cluster. measure: the seconds of a task."""
     simulated = SimulatedRay(num_cpus, measure)
     engine = ray_engine.RayEngine.__new__(ray_engine.RayEngine)
-    engine._ray, engine._cap, engine._running = simulated, None, {}
-    engine._run, engine._exceptions, engine._is_lost = simulated.remote()(None), None, False
+    engine._ray, engine._cap, engine._running, engine._labels, engine._said = simulated, None, {}, {}, set()
+    engine._run, engine._exceptions, engine._is_lost = simulated.remote()(None), SimpleNamespace(), False
+    for name in ("RayTaskError", "OutOfMemoryError", "RayError"):
+        setattr(engine._exceptions, name, AssertionError)
+    engine._title, engine._slowest_seconds, engine._nodes = "", 0.0, ray_engine.ClusterNodes(simulated, {})
     nothing = {"_check_head": lambda: None, "_send": lambda job: ("", []), "_prepare": lambda name, sent: None}
-    with patch.multiple(engine, **nothing):
+    with patch.multiple(engine, _ask_for_cpus=lambda count: None, **nothing):
         yield engine, simulated
 
 

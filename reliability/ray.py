@@ -221,8 +221,8 @@ def count_names(folder: Path) -> int:
 
 def find_tasks() -> list[int]:
     """The processes below this one that run a task: Ray gives them its name."""
-    pids = find_descendants(os.getpid())
-    return [pid for pid in pids if read_process(pid, "cmdline").startswith(b"ray::run_task")]
+    names = tuple(f"ray::{name}".encode() for name in ("map", "reduce", "publish", "read"))
+    return [pid for pid in find_descendants(os.getpid()) if read_process(pid, "cmdline").startswith(names)]
 
 
 def read_process(pid: int, what: str) -> bytes:

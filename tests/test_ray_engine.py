@@ -104,7 +104,7 @@ def test_a_killed_worker_costs_another_try_and_a_task_that_kills_five_is_named(
     (tmp_path / "always").mkdir()
     found = Counter(engine.run(die(tmp_path / "once", 1), tasks(6)))
     assert found == Counter((task, square(task)) for task in tasks(6))
-    with pytest.raises(WorkerError, match="died .* 5 times on file.txt, bytes 3 to 4"):
+    with pytest.raises(WorkerError, match="died on file.txt, bytes 3 to 4"):
         list(engine.run(die(tmp_path / "always", 1000), tasks(6)))
 
 

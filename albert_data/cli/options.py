@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
+import re
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -210,10 +211,30 @@ _address_option = click.option(
     help="Head of the Ray cluster.  [default: that of RAY_ADDRESS or of this machine, or a Ray of its own]",
 )
 
+_LABEL = re.compile(r"([^=!]+)(!?)=(.+)")
+_LABELS = "albert_data.labels"  # in the context of the command, where `open_engine` finds them
+
+
+def _keep_labels(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> None:
+    found = [_LABEL.fullmatch(value) for value in values]
+    if None in found:
+        raise click.BadParameter("write KEY=VALUE or KEY!=VALUE")
+    context.meta[_LABELS] = {one[1]: one[2] + one[3] for one in found if one}
+
+
+_nodes_option = click.option(
+    "--nodes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    expose_value=False,
+    callback=_keep_labels,
+    help="Label of the Ray nodes that get tasks, or KEY!=VALUE of those that get none. May be repeated.",
+)
+
 
 def place_options(command: Command) -> Command:
-    """--engine and --address: where a command works. `open_engine` takes the values."""
-    return _engine_option(_address_option(command))
+    """--engine, --address and --nodes: where a command works. `open_engine` takes the values of the first two."""
+    return _engine_option(_address_option(_nodes_option(command)))
 
 
 def engine_options(command: Command) -> Command:
@@ -227,9 +248,10 @@ def open_engine(engine: str, address: str | None, workers: int = 1) -> Iterator[
 
     workers: of a cluster the most CPUs at a time, and all of them if the user does not say.
     """
+    labels = click.get_current_context().meta[_LABELS]
     if engine == "local":
-        if address is not None:
-            raise click.UsageError("--address is for --engine ray")
+        if address is not None or labels:
+            raise click.UsageError(f"{'--nodes' if labels else '--address'} is for --engine ray")
         from albert_data.jobs.engine import MultiprocessEngine
 
         yield MultiprocessEngine(workers)
@@ -238,7 +260,7 @@ def open_engine(engine: str, address: str | None, workers: int = 1) -> Iterator[
 
     source = click.get_current_context().get_parameter_source("workers")
     is_capped = source is not click.core.ParameterSource.DEFAULT
-    with RayEngine(address, workers if is_capped else None) as found:
+    with RayEngine(address, workers if is_capped else None, labels) as found:
         yield found
 
 

@@ -140,7 +140,9 @@ def _make_writer(source: ShardFolder, to: str, unmasked: bool, card: Mapping[str
 
         return ParquetWriter(source, card, unmasked=unmasked)
     # Over all splits, even if one is converted: a trainer has one number for training and evaluation.
-    counter = PreparedJob(job=partial(_count_masks, source), places=(str(source.folder / MANIFEST_NAME),))
+    counter = PreparedJob(
+        job=partial(_count_masks, source), name="count masks", places=(str(source.folder / MANIFEST_NAME),)
+    )
     largest = max(largest for _, largest in engine.run(counter, _list_tasks(source, ())))
     return TFRecordWriter(
         Shape(source.manifest.config.examples.max_seq_len, max(1, largest), source.manifest.tokenizer.pad_id)
@@ -182,7 +184,7 @@ def _convert(
     kept = {task: entries for task in tasks if (entries := job.folder.read_entries(task)) is not None}
     left = [task for task in tasks if task not in kept]
     places = (str(job.source.folder / MANIFEST_NAME), str(job.folder.plan_path))
-    prepared = PreparedJob(job=job, prepare=partial(job.prepare, left[:_TRIED]), places=places)
+    prepared = PreparedJob(job=job, name="convert", prepare=partial(job.prepare, left[:_TRIED]), places=places)
     compile_with_notice(prepared.prepare, progress)
     progress.start("converting", sum(task.shard.num_bytes for task in tasks))
     done = dict[ConvertTask, list[WrittenFile]]()

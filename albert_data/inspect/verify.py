@@ -245,6 +245,7 @@ def _run_engine(engine: Engine, check: ShardCheck, shards: Sequence[ShardEntry])
     there = dataclasses.replace(check, advance=_ignore)  # bytes can't be counted as they are read there
     job = PreparedJob(
         job=partial(_check_there, there),
+        name="verify",
         prepare=partial(there, shards[0]),  # compiles the kernels
         places=(str(check.folder / MANIFEST_NAME),),
     )

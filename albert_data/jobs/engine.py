@@ -42,6 +42,10 @@ def explain_disk_error(error: OSError, where: str = "") -> AlbertDataError:
     return AlbertDataError(f"{explain_os_error(error, where)}; fix that and give the same command again")
 
 
+def explain_memory_error(what: str) -> WorkerError:
+    return WorkerError(f"memory ran out on {what}; use fewer --workers, or a machine with more of it")
+
+
 class Task(Protocol):
     """One unit of work for a job."""
 
@@ -67,12 +71,14 @@ class Engine(Protocol):
 class PreparedJob(Generic[AnyTask, Result]):
     """A job, and what an engine of several machines does on each of them before it runs tasks there.
 
+    name: what its tasks do, for the pages of a cluster
     prepare: loads or compiles the job's kernels; places: files that every machine must see; packages: libraries that
     affect the result beside those of `current_versions`. An engine of one machine needs none of them: the caller has
     prepared this process already, and workers inherit that.
     """
 
     job: Callable[[AnyTask], Result]
+    name: str = ""
     prepare: Callable[[], object] = int  # does nothing, and can be pickled
     places: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
@@ -260,6 +266,8 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
             answer = pickle.dumps(("error", error))
         except OSError as error:
             answer = pickle.dumps(("error", explain_disk_error(error, task.describe())))
+        except MemoryError:
+            answer = pickle.dumps(("error", explain_memory_error(task.describe())))
         except Exception:  # a bug in the job: the parent raises it, with the task's name
             answer = pickle.dumps(("error", RuntimeError(f"{task.describe()}:\n{traceback.format_exc()}")))
         connection.send_bytes(answer)

@@ -2,8 +2,10 @@
 
 In: the same picklable jobs and tasks as engine.py. Out: each task with its result. Each task is a task of Ray Core that
 gets paths and returns a receipt: Ray carries neither text nor shards. A job is sent once to a machine. Ray itself tries
-nothing again (max_retries=0): a worker that died, memory that ran out and a lost node cost another try of their tasks,
-and so does an error of the disk, each with a pause before it; an error of the user's ends the run.
+nothing again (max_retries=0). A worker that died, memory that ran out, and errors of a disk or a store cost a try of
+their task, which is tried again after a pause, on another node (see ray_nodes.py); a lost node costs no try. An error
+of the input or the settings ends the run. When all tasks are handed out, those that take very long are also run a
+second time, as a read may hang. Both write the same bytes.
 """
 
 from __future__ import annotations
@@ -14,23 +16,28 @@ import re
 import socket
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import islice
+from operator import length_hint
 from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
 from albert_data.errors import AlbertDataError, ConfigError, WorkerError
 from albert_data.interrupts import before_exit
-from albert_data.jobs.engine import AnyTask, PreparedJob, Result, count_cores
+from albert_data.jobs.engine import AnyTask, PreparedJob, Result, count_cores, explain_memory_error
+from albert_data.jobs.ray_nodes import ClusterNodes
 from albert_data.jobs.ray_worker import (
     BUG,
+    OURS,
     RESULT,
     RETRY,
+    UNFIT,
     Shipment,
+    TaskAnswer,
     list_places,
     list_versions,
     prepare_machine,
@@ -38,15 +45,21 @@ from albert_data.jobs.ray_worker import (
 )
 
 _TRIES = 5  # of a task, whatever goes wrong
+_MOST_LOST = 20  # nodes that were lost with a task, until the task is to blame
 _PAUSE_SECONDS = 1.0  # before the second try, then twice as long each time: Ray needs seconds to notice a lost node
 _TASKS_PER_CPU = 2  # handed to Ray at a time, so that a CPU need not wait for the next one
 _REFRESH_SECONDS = 5.0  # how often the number of CPUs is asked for, as nodes join and leave
+_MOST_ASKED = 10_000  # CPUs, of an autoscaler
+_JOIN_SECONDS = 300.0  # without a node that has a CPU, until one joins
+_HUNG_SECONDS = 600.0  # of a task; then it is also run a second time, after twice as long a third time
+_HUNG_FACTOR = 3.0  # and at least so many times as long as the slowest task before
 _HEAD_SECONDS = 20.0  # without an answer from the head; then it counts as lost. Ray ends this process after 60
 _CONNECT_SECONDS = 10.0
 _PREPARE_SECONDS = 600.0  # of all machines, at the same time: kernels are compiled in half a minute
 _CANCEL_SECONDS = 10.0
 _STORE_BYTES = 256 << 20  # memory for objects of a Ray of this machine: jobs and receipts are small
 _HOST_PORT = re.compile(r"(.+):(\d+)")
+_log = logging.getLogger("albert_data")
 _EMPTY_SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # a frame of HTTP/2: its length in three bytes, then its type
 
 _engines: weakref.WeakSet[RayEngine] = weakref.WeakSet()  # those that Ctrl-C has to stop
@@ -54,11 +67,21 @@ _engines: weakref.WeakSet[RayEngine] = weakref.WeakSet()  # those that Ctrl-C ha
 
 @dataclass(kw_only=True, eq=False)
 class _Attempt:
-    """A task that was handed out. due: when it may be tried again, by the monotonic clock."""
+    """A task that was handed out.
+
+    tries: that failed; num_lost: nodes that were lost with it; copies: that run beside the last try
+    due, begun: when it may be tried again, and when the last try began; by the monotonic clock
+    avoided: the nodes on which it failed
+    """
 
     task: Any
     tries: int = 0
+    num_lost: int = 0
+    copies: int = 0
     due: float = 0.0
+    begun: float = 0.0
+    avoided: set[str] = field(default_factory=set)
+    is_done: bool = False
 
 
 class RayEngine:
@@ -67,13 +90,16 @@ class RayEngine:
     address: of the cluster's head, as host:port, or "auto" for the cluster that this machine belongs to, or that
     RAY_ADDRESS names. None takes such a cluster if there is one, and otherwise starts a Ray of this machine alone.
     num_workers: the most tasks that run at a time; None for one a CPU of the cluster, also of nodes that join later.
+    labels: those that a node must have to get tasks, or with a value that begins with "!" must not have.
     Raises ConfigError if Ray is not installed, no cluster answers, or it has other versions.
     """
 
     spans_machines = True
 
-    def __init__(self, address: str | None = None, num_workers: int | None = None) -> None:
-        self._ray, self._cap = _import_ray(), num_workers
+    def __init__(
+        self, address: str | None = None, num_workers: int | None = None, labels: Mapping[str, str] | None = None
+    ) -> None:
+        self._ray, self._cap, self._labels = _import_ray(), num_workers, dict(labels or {})
         self._exceptions = import_module("ray.exceptions")
         self._is_ours = not self._ray.is_initialized()
         if self._is_ours:
@@ -85,6 +111,8 @@ class RayEngine:
                 self._needed["the Ray node of this command"] = f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
         self._run = self._ray.remote(num_cpus=1, max_retries=0)(run_task)
         self._running: dict[Any, _Attempt] = {}
+        self._title, self._slowest_seconds, self._said = "", 0.0, set[str]()  # of one run, as is `_nodes`
+        self._nodes, self._has_asked = ClusterNodes(self._ray, self._labels), False
         self._is_lost = False  # head or own node: then calls of Ray don't return, or end this process
         _engines.add(self)
 
@@ -97,6 +125,8 @@ class RayEngine:
     def close(self) -> None:
         """Leave the cluster, or end the Ray that was started here."""
         self.cancel()
+        if self._has_asked and not self._is_lost:
+            import_module("ray.autoscaler.sdk").request_resources()
         if self._is_ours and not self._is_lost:
             self._ray.shutdown()
         _engines.discard(self)
@@ -114,14 +144,17 @@ class RayEngine:
 
     def run(self, job: Callable[[AnyTask], Result], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Result]]:
         """Yield every task with its result; see `Engine`. Raises WorkerError for a task that failed five times."""
-        name, sent = self._send(job)
+        (name, sent), again = self._send(job), list[_Attempt]()
+        self._ask_for_cpus(length_hint(tasks))
         self._prepare(name, sent)
-        new, again = iter(tasks), list[_Attempt]()
-        has_more, limit, refreshed = True, self._count_wanted(), time.monotonic()
+        limit, refreshed = self._count_wanted(), time.monotonic()
+        new, has_more = iter(tasks), True
         try:
             while True:
                 if time.monotonic() - refreshed > _REFRESH_SECONDS:
                     limit, refreshed = self._count_wanted(), time.monotonic()
+                    if not again and not has_more:
+                        self._start_copies(name, sent, limit - len(self._running))
                 for attempt in _take_due(again, limit - len(self._running)):
                     self._start(attempt, name, sent)
                 wanted = limit - len(self._running) - len(again)
@@ -129,14 +162,16 @@ class RayEngine:
                 for attempt in fresh:
                     self._start(attempt, name, sent)
                 has_more = has_more and (bool(fresh) or wanted <= 0)
-                if not self._running and not again and not has_more:
+                if not again and not has_more and all(attempt.is_done for attempt in self._running.values()):
                     return
                 for ref in self._wait():
                     attempt = self._running.pop(ref)
+                    if attempt.is_done:  # by a copy
+                        continue
                     kind, value = self._receive(ref, attempt)
                     if kind == RESULT:
                         yield attempt.task, value
-                    else:
+                    elif attempt not in self._running.values():
                         again.append(_try_again(attempt, value))
         finally:
             self.cancel()
@@ -144,6 +179,8 @@ class RayEngine:
     def _send(self, job: Callable[[AnyTask], Result]) -> tuple[str, list[Any]]:
         """Give the job to Ray. Returns its name, and a reference in a list, which tasks don't fetch by themselves."""
         self._check_head()
+        self._title, self._slowest_seconds, self._said = getattr(job, "name", "") or "task", 0.0, set()
+        self._nodes = ClusterNodes(self._ray, self._labels)
         prepared = job if isinstance(job, PreparedJob) else PreparedJob(job=job)
         shipment = Shipment(
             name=uuid4().hex,
@@ -155,44 +192,64 @@ class RayEngine:
         )
         return shipment.name, [self._ray.put(shipment)]
 
+    def _ask_for_cpus(self, num_tasks: int) -> None:
+        """Tell an autoscaler what can work at once: it would only double what works. num_tasks: 0 if not known."""
+        wanted = min(count for count in (self._cap, num_tasks, _MOST_ASKED) if count)
+        if (self._cap or num_tasks) and wanted > self._nodes.count_cpus():
+            labels = {"bundle_label_selectors": [self._labels] * wanted} if self._labels else {}
+            import_module("ray.autoscaler.sdk").request_resources(bundles=[{"CPU": 1}] * wanted, **labels)
+            self._has_asked = True
+
     def _prepare(self, name: str, sent: list[Any]) -> None:
         """Have every node check versions and files, and compile the kernels. Nodes that join later do it themselves."""
+        self._count_wanted()
         strategies = import_module("ray.util.scheduling_strategies")
         refs = {}
-        for node in self._ray.nodes():
-            if node["Alive"]:
-                at = strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-                prepare = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=at)(prepare_machine)
-                refs[prepare.remote(name, sent)] = node["NodeManagerHostname"]
+        for node in self._nodes.hosts:
+            at = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+            settings = {"num_cpus": 0, "max_retries": 0, "name": "prepare", "scheduling_strategy": at}
+            refs[self._ray.remote(**settings)(prepare_machine).remote(name, sent)] = node
         _, late = self._ray.wait(list(refs), num_returns=len(refs), timeout=_PREPARE_SECONDS)
-        if late:
-            raise WorkerError(
-                f"node {refs[late[0]]} did not get ready in {_PREPARE_SECONDS:.0f} seconds; remove it from the cluster"
-            )
-        for ref, host in refs.items():
-            try:
-                kind, value = self._ray.get(ref)
-            except self._exceptions.RayTaskError as error:
-                raise ConfigError(
-                    f"node {host} can't run albert-data: {_last_line(error)}; "
-                    f"install albert-data {list_versions(())['albert-data']} on all nodes"
-                ) from error
-            except self._exceptions.RayError:
-                continue  # it has left: the others go on
-            if kind == BUG:
-                raise RuntimeError(value)
-            if kind != RESULT:
-                raise value
+        for ref, node in refs.items():
+            if ref in late:
+                says = f"node {self._nodes.hosts[node]} did not get ready in {_PREPARE_SECONDS:.0f} seconds"
+                self._nodes.leave_out(node, WorkerError(f"{says}; remove it from the cluster"))
+                continue
+            answer = self._get(ref, socket.gethostname())
+            if answer.kind == UNFIT or (answer.kind == RETRY and answer.node):  # or it has left: the others go on
+                self._nodes.leave_out(node, answer.value)
 
-    def _start(self, attempt: _Attempt, name: str, sent: list[Any]) -> None:
-        attempt.tries += 1
-        self._running[self._run.remote(name, sent, attempt.task)] = attempt
+    def _start(self, attempt: _Attempt, name: str, sent: list[Any], **options: Any) -> None:
+        attempt.begun = attempt.begun if options else time.monotonic()
+        labels = self._nodes.select(attempt.avoided)
+        run = self._run.options(name=self._title, label_selector=labels, **options)
+        self._running[run.remote(name, sent, attempt.task)] = attempt
+
+    def _start_copies(self, name: str, sent: list[Any], most: int) -> None:
+        """Run tasks that take very long once more, at most so many."""
+        now, patience = time.monotonic(), max(_HUNG_SECONDS, _HUNG_FACTOR * self._slowest_seconds)
+        left = {attempt for attempt in self._running.values() if not attempt.is_done}
+        for attempt in islice((one for one in left if now - one.begun > patience * 2**one.copies), max(most, 0)):
+            attempt.copies += 1
+            self._start(attempt, name, sent, scheduling_strategy="SPREAD")  # the first holds a CPU of its node
 
     def _count_wanted(self) -> int:
-        """How many tasks to hand to Ray at a time."""
-        self._check_head()  # a lost head would not answer the next call either
-        num_cpus = int(self._ray.cluster_resources().get("CPU", 0))
-        return self._cap if self._cap is not None else max(1, _TASKS_PER_CPU * num_cpus)
+        """How many tasks to hand to Ray at a time. Waits for a node if there is none with a CPU."""
+        deadline, is_said = time.monotonic() + _JOIN_SECONDS, False
+        while True:
+            self._check_head()  # a lost head would not answer the next call either
+            if num_cpus := self._nodes.count_cpus():
+                return self._cap if self._cap is not None else _TASKS_PER_CPU * num_cpus
+            wanted = f"a CPU and the labels {self._labels}" if self._labels else "a CPU"
+            if time.monotonic() > deadline:
+                raise WorkerError(
+                    f"no node of the Ray cluster has {wanted}; start one with `ray start`, and give the same command "
+                    "again: finished tasks are kept"
+                )
+            if not is_said:
+                _log.warning("no node of the cluster has %s; waiting up to %.0f s for one", wanted, _JOIN_SECONDS)
+                is_said = True
+            time.sleep(_PAUSE_SECONDS)
 
     def _wait(self) -> list[Any]:
         """The tasks that are done. Returns after a second if none is, so that later ones can be tried."""
@@ -221,22 +278,46 @@ class RayEngine:
 
     def _receive(self, ref: Any, attempt: _Attempt) -> tuple[str, Any]:
         """The result of a task, or RETRY and an error if it may be tried again. Raises bugs and errors of the user."""
-        try:
-            kind, value = self._ray.get(ref)
-        except self._exceptions.RayTaskError as error:  # not from the job: its errors are values
-            raise RuntimeError(f"{attempt.task.describe()}:\n{error}") from error
-        except self._exceptions.OutOfMemoryError:
-            return RETRY, self._explain("memory ran out", attempt, "; use fewer --workers, or larger nodes")
-        except self._exceptions.RayError as error:
-            return RETRY, self._explain(f"a worker or its node died ({_first_line(error)})", attempt)
-        if kind == BUG:
-            raise RuntimeError(value)
-        if kind not in (RESULT, RETRY):
-            raise value
-        return kind, value
+        answer = self._get(ref, attempt.task.describe())
+        attempt.is_done = answer.kind == RESULT
+        if attempt.is_done:
+            self._slowest_seconds = max(self._slowest_seconds, time.monotonic() - attempt.begun)
+            self._nodes.succeed(answer.node)
+            return RESULT, answer.value
+        if answer.is_lost:
+            attempt.num_lost += 1
+            return RETRY, answer.value
+        attempt.tries += 1
+        if answer.node:
+            attempt.avoided.add(answer.node)
+            note = self._nodes.leave_out if answer.kind == UNFIT else self._nodes.fail
+            note(answer.node, answer.value)
+        return RETRY, answer.value
 
-    def _explain(self, what: str, attempt: _Attempt, hint: str = "") -> WorkerError:
-        return WorkerError(f"{what} {attempt.tries} times on {attempt.task.describe()}{hint}")
+    def _get(self, ref: Any, what: str) -> TaskAnswer:
+        """What a task gave back, or RETRY if its worker died. Raises bugs and errors of the user."""
+        try:
+            answer: TaskAnswer = self._ray.get(ref)
+        except self._exceptions.RayTaskError as error:  # errors of jobs are values
+            if "ModuleNotFoundError" not in str(error):
+                raise RuntimeError(f"{what}:\n{error}") from error
+            node, version = self._nodes.find(error), list_versions(())["albert-data"]
+            says = f"node {self._nodes.hosts.get(node, '')} can't run albert-data: {_last_line(error)}"
+            return TaskAnswer(kind=UNFIT, value=ConfigError(f"{says}; install {version} on all nodes"), node=node)
+        except self._exceptions.OutOfMemoryError as error:
+            return TaskAnswer(kind=RETRY, value=explain_memory_error(what), node=self._nodes.find(error))
+        except self._exceptions.RayError as error:
+            is_lost = isinstance(error, self._exceptions.NodeDiedError)
+            says = f"{'the node' if is_lost else 'a worker'} died on {what} ({_first_line(error)})"
+            return TaskAnswer(kind=RETRY, value=WorkerError(says), node=self._nodes.find(error), is_lost=is_lost)
+        for wording in answer.lines.keys() - self._said:
+            self._said.add(wording)
+            _log.warning("node %s: %s", self._nodes.hosts.get(answer.node, answer.node), answer.lines[wording])
+        if answer.kind == BUG:
+            raise RuntimeError(answer.value)
+        if answer.kind == OURS:
+            raise answer.value
+        return answer
 
 
 def _import_ray() -> Any:
@@ -336,9 +417,9 @@ def _take_due(again: list[_Attempt], most: int) -> list[_Attempt]:
 
 
 def _try_again(attempt: _Attempt, error: AlbertDataError) -> _Attempt:
-    if attempt.tries >= _TRIES:
+    if attempt.tries >= _TRIES or attempt.num_lost >= _MOST_LOST:
         raise error
-    attempt.due = time.monotonic() + _PAUSE_SECONDS * 2 ** (attempt.tries - 1)
+    attempt.due, attempt.copies = time.monotonic() + _PAUSE_SECONDS * 2 ** max(attempt.tries - 1, 0), 0
     return attempt
 
 

@@ -1,31 +1,33 @@
 """What the processes of a Ray cluster do: prepare their machine for a job once, and run the job's tasks.
 
-In: a `Shipment` and tasks, both small. Out: a pair of a kind and a value, because Ray would lose the class of an error
-that a task raised. Files are read and written where the task runs.
+In: a `Shipment` and tasks, both small. Out: an `TaskAnswer`, because Ray would lose the class of an error that a task
+raised. Files are read and written where the task runs.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import socket
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from typing import Any
 
-from albert_data.errors import AlbertDataError, ConfigError, InputError
+from albert_data.errors import AlbertDataError, ConfigError, InputError, StorageError
 from albert_data.files import find_cache_folder, is_regular, read_bytes, write_bytes
-from albert_data.jobs.engine import PreparedJob, explain_disk_error, keep_memory
+from albert_data.jobs.engine import PreparedJob, explain_disk_error, explain_memory_error, keep_memory
 from albert_data.rules import current_versions
 from albert_data.storage import find_storage
 from albert_data.version import __version__
 
-# What a task returned. RETRY: an error of the disk, which another try may not meet.
-RESULT, OURS, RETRY, BUG = "result", "error of ours", "worth another try", "bug"
+# What a task returned. OURS: an error of the input or the settings, which every node would meet. RETRY: one of the
+# node, its disk or its store, which another try may not meet. UNFIT: this node can run no task of the job.
+RESULT, OURS, RETRY, UNFIT, BUG = "result", "error of ours", "worth another try", "unfit node", "bug"
 _LOCK, _MARK = "prepare.lock", "prepared"
 _LOCK_SECONDS = 600.0
 
@@ -48,6 +50,22 @@ class Shipment:
     folder: str
 
 
+@dataclass(kw_only=True)
+class TaskAnswer:
+    """What a task gives back.
+
+    value: the result, the error, or for BUG a text; node: the id of the one that it ran on, empty if that is unknown
+    is_lost: whether that node is gone
+    lines: what it had to say to the user, each by its wording without the values in it
+    """
+
+    kind: str
+    value: Any
+    node: str = ""
+    is_lost: bool = False
+    lines: dict[str, str] = field(default_factory=dict)
+
+
 def list_versions(packages: tuple[str, ...]) -> dict[str, str]:
     """Whatever must be equal on all machines, since it affects bytes or what can be unpickled."""
     rules, unicode, libraries = current_versions(packages)
@@ -60,25 +78,65 @@ def list_places(paths: tuple[str, ...]) -> dict[str, tuple[int, int]]:
     return {path: (status.num_bytes, status.modified_ns) for path, status in found.items()}
 
 
-def prepare_machine(name: str, sent: list[Any]) -> tuple[str, Any]:
+def prepare_machine(name: str, sent: list[Any]) -> TaskAnswer:
     """Make this machine ready for a job before it gets tasks. sent: a list of one reference to a Shipment."""
     return _answer(lambda: (_load(name, sent), None)[1], socket.gethostname())
 
 
-def run_task(name: str, sent: list[Any], task: Any) -> tuple[str, Any]:
+def run_task(name: str, sent: list[Any], task: Any) -> TaskAnswer:
     """Run a task. sent: as above. Ray fetches a reference inside a list only if it is asked to."""
     return _answer(lambda: _load(name, sent)(task), task.describe())
 
 
-def _answer(work: Callable[[], Any], what: str) -> tuple[str, Any]:
+class _UnfitError(Exception):
+    """This machine can't run tasks of the job. Its cause is an error of ours."""
+
+
+class _Listener(logging.Handler):
+    """Keeps the first line of each wording, for the command: nobody reads what a worker prints."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: dict[str, str] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.setdefault(str(record.msg), record.getMessage())
+
+
+def _answer(work: Callable[[], Any], what: str) -> TaskAnswer:
+    log, listener = logging.getLogger("albert_data"), _Listener()
+    log.addHandler(listener)
+    try:
+        kind, value = try_work(work, what)
+    finally:
+        log.removeHandler(listener)
+    node = import_module("ray").get_runtime_context().get_node_id()
+    return TaskAnswer(kind=kind, value=value, node=node, lines=listener.lines)
+
+
+def try_work(work: Callable[[], Any], what: str) -> tuple[str, Any]:
+    """Do it, and return the kind and the value of the answer."""
     try:
         return RESULT, work()
+    except _UnfitError as error:
+        return UNFIT, error.__cause__
     except AlbertDataError as error:
-        return OURS, error
+        return RETRY if is_of_node(error) else OURS, error
     except OSError as error:
         return RETRY, explain_disk_error(error, what)
+    except MemoryError:
+        return RETRY, explain_memory_error(what)
     except Exception:  # a bug in the job: the command raises it, with the task's name
         return BUG, f"{what}:\n{traceback.format_exc()}"
+
+
+def is_of_node(error: AlbertDataError) -> bool:
+    """Whether another node may not meet this error: it is one of a store, or the system's, as of a file to read.
+
+    An OSError that a library raises without a number is about what a file holds.
+    """
+    cause = error.__cause__
+    return isinstance(error, StorageError) or (isinstance(cause, OSError) and cause.errno is not None)
 
 
 def _load(name: str, sent: list[Any]) -> Callable[[Any], Any]:
@@ -88,11 +146,14 @@ def _load(name: str, sent: list[Any]) -> Callable[[Any], Any]:
         _job = None  # frees the buffers of the job before
         keep_memory()
         shipment: Shipment = import_module("ray").get(sent[0])
-        check_versions(shipment)  # before anything is unpickled that another version may not know
-        with suppress(OSError):  # where it is missing, relative paths are not seen, and `_check_places` says so
-            os.chdir(shipment.folder)
+        try:
+            check_versions(shipment)  # before anything is unpickled that another version may not know
+            with suppress(OSError):  # where it is missing, relative paths are not seen, and `_check_places` says so
+                os.chdir(shipment.folder)
+            _check_places(shipment.places)
+        except (ConfigError, InputError) as error:
+            raise _UnfitError from error
         prepared: PreparedJob[Any, Any] = pickle.loads(shipment.content)
-        _check_places(shipment.places)
         _prepare_once(shipment, prepared)
         _job = name, prepared.job
     return _job[1]

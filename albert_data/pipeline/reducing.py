@@ -89,6 +89,8 @@ class ReduceJob:
     same machine, syncs shards while workers make the next ones.
     """
 
+    name = "reduce"
+
     def __init__(
         self,
         held: Mapping[str, Sequence[Held]],

@@ -133,6 +133,8 @@ def list_held(folder: Path, merged: Iterable[MergedRun], move: Move | None) -> d
 class MergeJob:
     """Makes merged runs in the folder of the runs. syncs: whether each is safe from a crash before it has its name."""
 
+    name = "merge"
+
     def __init__(self, folder: Path, id_dtype: type, *, syncs: bool = False) -> None:
         self._folder, self._syncs, self._scratch = folder, syncs, RowScratch(id_dtype)
 

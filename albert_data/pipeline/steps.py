@@ -175,7 +175,7 @@ def map_documents(
     warming = Warming(job, tokenizer, tuple(source.text for source in sources), exchange)
     compile_with_notice(warming, build.progress)
     places = (str(work.plan_path), *list_samples(build.inputs))
-    prepared = PreparedJob(job=job, prepare=warming, places=places, packages=tokenizer.packages)
+    prepared = PreparedJob(job=job, name="map", prepare=warming, places=places, packages=tokenizer.packages)
 
     damage, done, finished = Damage(strict=text.strict), list[TaskReceipt](), _FinishedTasks(build)
     tasks = read_tasks(

@@ -287,7 +287,7 @@ class _CorpusReader:
             find_storage(self.shared).make_folder(self.shared)
             places += [str(write_candidates(self.shared, "begin", {}))]  # a file that every machine has to see
         job = SampleJob(self.text, self.config, self.shared, self.repeated)
-        prepared = PreparedJob(job=job, prepare=warming, places=tuple(places))
+        prepared = PreparedJob(job=job, name="read", prepare=warming, places=tuple(places))
         self.progress.start("reading", count_bytes(self.inputs))
         # Tasks are made while others run: later ones get a lower limit, since the sample fills.
         here = Damage(strict=self.text.strict)  # a thread counts in it, so it is added at the end

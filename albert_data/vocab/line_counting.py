@@ -56,7 +56,9 @@ def find_repeated_lines(
     warming = LineWarming(TextConfig())
     compile_with_notice(warming, progress)
     job = LineJob(text.strict, least, folder)
-    prepared = PreparedJob[ReadTask, list[SortedFile]](job=job, prepare=warming, places=tuple(list_samples(inputs)))
+    prepared = PreparedJob[ReadTask, list[SortedFile]](
+        job=job, name="count lines", prepare=warming, places=tuple(list_samples(inputs))
+    )
     progress.start("counting lines", count_bytes(inputs))
     files = []
     tasks = read_tasks(inputs, text, Damage(strict=text.strict), lambda task: spans_machines(engine))

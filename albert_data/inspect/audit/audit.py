@@ -124,7 +124,7 @@ def audit_on(engine: Engine, folder: Path, corpus: list[Input] | None = None) ->
     """The same, where a worker of the engine is: it is one task, since its checks compare all rows."""
     check_reach(corpus or [], spans_machines=spans_machines(engine))
     places = (str(folder / MANIFEST_NAME), *list_samples(corpus or []))
-    [(_, found)] = engine.run(PreparedJob(job=AuditTask.run, places=places), [AuditTask(folder, corpus)])
+    [(_, found)] = engine.run(PreparedJob(job=AuditTask.run, name="audit", places=places), [AuditTask(folder, corpus)])
     return found
 
 
