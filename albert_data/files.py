@@ -63,8 +63,7 @@ def remove_files(folder: Path, is_ours: Callable[[str], object]) -> None:
     storage = find_storage(folder)
     with remember_listings():
         found = [folder / name for name in storage.list_names(folder) if is_ours(name)]
-        for _ in storage.at_once(storage.remove, filter(is_regular, found)):
-            pass
+        storage.remove_all(filter(is_regular, found))
     storage.remove_leftovers(folder)
 
 

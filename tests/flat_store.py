@@ -110,7 +110,7 @@ class FlatStore(Disk):
         for name, data in files.items():
             self._put(folder / name, data)
 
-    def publish(self, folder: Path, files: Mapping[str, Path]) -> None:
+    def place(self, folder: Path, files: Mapping[str, Path]) -> None:
         for name, made in files.items():
             if str(made) in self._objects:
                 self._put(folder / name, self._get(made)[0])  # a copy within the store

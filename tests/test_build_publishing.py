@@ -8,6 +8,7 @@ import random
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -111,20 +112,28 @@ def is_as_built(little: Little, out: Path, name: str, own: Iterable[str]) -> boo
     return digest_folder(out) == expected and mine(out) == set(own)
 
 
-def kill_everywhere(little: Little, ready: Path, every: int = 1) -> Iterator[tuple[int, Path]]:
+class Cluster(InlineEngine):
+    """It publishes shards by tasks, as engines of several machines do."""
+
+    spans_machines = True
+
+
+def kill_everywhere(
+    little: Little, ready: Path, every: int = 1, engine: InlineEngine | None = None
+) -> Iterator[tuple[int, Path]]:
     """Publish with a death before the first change, before the second, and so on. Yields OUT after each."""
     for changes in range(0, 1000, every):
         out = ready.with_name("out")
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(ready, out, symlinks=True)
-        if not kill(little, out, "b", changes):
+        if not kill(little, out, "b", changes, engine):
             assert changes > 25
             return
         yield changes, out
     raise AssertionError("it never ends")
 
 
-def kill(little: Little, out: Path, name: str, changes: int) -> bool:
+def kill(little: Little, out: Path, name: str, changes: int, engine: InlineEngine | None = None) -> bool:
     """Build, and die when so much has changed since publishing began. Returns False if it ended before."""
     publish = build_module.publish
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -136,7 +145,7 @@ def kill(little: Little, out: Path, name: str, changes: int) -> bool:
 
         monkeypatch.setattr(build_module, "publish", begin)
         try:
-            little.build(out, name, overwrite=True)
+            little.build(out, name, engine, overwrite=True)
         except Died:
             return True
     return False
@@ -156,6 +165,17 @@ def test_the_same_command_finishes_it(little: Little, ready: Path):
         assert mine(out) == own
         little.build(out, "b", overwrite=is_of(little, out, "a"))
         assert is_as_built(little, out, "b", own), changes
+        assert not (out / ".build").exists()
+
+
+def test_the_same_command_finishes_what_a_cluster_began_to_publish(
+    little: Little, ready: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("albert_data.pipeline.publish._SHARDS_OF_TASK", 2)
+    for changes, out in kill_everywhere(little, ready, every=2, engine=Cluster()):
+        engine = Cluster() if changes % 4 else None
+        little.build(out, "b", engine, overwrite=is_of(little, out, "a"))
+        assert is_as_built(little, out, "b", mine(ready)), changes
         assert not (out / ".build").exists()
 
 
@@ -225,6 +245,46 @@ def test_shards_that_the_user_removed_are_made_again(little: Little, ready: Path
                 path.unlink()
             little.build(out, "b")
             assert is_as_built(little, out, "b", mine(ready)), changes
+
+
+@pytest.mark.parametrize("gone", ["*00000*", "*"])
+def test_a_shard_that_is_gone_is_made_again_though_an_older_build_has_one_of_its_name(
+    gone: str, little: Little, tmp_path: Path
+):
+    out = tmp_path / "out"
+    little.build(out, "a")
+    assert kill(little, out, "b", 0)
+    for path in (out / ".build/shards/train").glob(gone):
+        path.unlink()
+    little.build(out, "b", overwrite=True)
+    assert is_as_built(little, out, "b", ())
+
+
+def test_a_worker_that_outlives_its_build_puts_nothing_into_the_next(little: Little, tmp_path: Path):
+    """It has lost its network for a while, and writes a shard of the older plan under the names of that one."""
+    out, left = tmp_path / "out", list[Callable[[], object]]()
+
+    class Keeping(InlineEngine):
+        def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+            for task in tasks:
+                if isinstance(job, ReduceJob):
+                    left.append(partial(job, task))
+                yield task, job(task)
+
+    little.build(tmp_path / "a", "a")
+    assert kill(little, out, "a", 0, Keeping())
+    runs = shutil.copytree(out / ".build/runs", tmp_path / "runs")
+
+    def go_on() -> None:
+        for path in runs.iterdir():  # those that it has opened
+            shutil.copy(path, out / ".build/runs")
+        for work in left:
+            work()
+
+    assert left
+    little.build(out, "b", Busy(go_on), overwrite=True)
+    assert is_as_built(little, out, "b", ())
+    assert not (out / ".build").exists()
 
 
 def test_a_manifest_in_the_working_folder_removes_only_what_a_build_would_write(little: Little, tmp_path: Path):

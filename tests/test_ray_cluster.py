@@ -289,8 +289,13 @@ class Faulty:
 @slow
 @pytest.mark.parametrize("fault", ["full disk", "out of memory", "no credentials", "hung read"])
 def test_a_build_ends_well_when_one_node_fails(
-    fault: str, engine: ray_engine.RayEngine, corpus: fixtures.Corpus, tmp_path: Path
+    fault: str,
+    engine: ray_engine.RayEngine,
+    corpus: fixtures.Corpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
+    monkeypatch.setattr("albert_data.pipeline.publish._SHARDS_OF_TASK", 1)  # so the nodes publish too
     corpus.build(tmp_path / "out", Faulty(engine, fail_on(["b"], fault)))
     fixtures.check_finished(corpus, tmp_path / "out")
 

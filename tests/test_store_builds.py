@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -80,6 +81,26 @@ def test_an_interrupted_build_resumes_even_on_another_machine(
     check(stored, corpus)
 
 
+def test_to_resume_and_to_publish_listings_are_read_instead_of_each_file(stored: Bucket, corpus: Corpus):
+    class Spanning(InterruptedEngine):
+        spans_machines = True
+
+    with pytest.raises(KeyboardInterrupt):
+        build(stored, corpus, Spanning(5))
+    asked = Counter[str]()
+
+    def note(environ: dict[str, Any]) -> None:
+        asked[f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"] += 1
+
+    with stored.server.failing(note):
+        build(stored, corpus, Spanning(1000))
+    check(stored, corpus)
+    assert not [name for name in asked if name.startswith("HEAD") and name.endswith(".run")]
+    deleted = [name.rpartition("out/")[2] for name in asked if name.startswith("DELETE")]
+    assert sorted(deleted) == [".build/lock", deleted[1], "manifest.json"]
+    assert deleted[1].startswith(".build/manifests/")
+
+
 def test_near_duplicates_are_dropped_in_a_store_as_on_a_disk(bucket: Bucket, corpus: Corpus, tmp_path: Path):
     class Spanning(PicklingEngine):
         spans_machines = True
@@ -105,7 +126,14 @@ class Died(BaseException):
 class DyingRequests:
     """Has this process die where `left` more requests would have changed something in S3."""
 
-    _changing = ("put_object", "delete_object", "copy_object", "upload_part", "complete_multipart_upload")
+    _changing = (
+        "put_object",
+        "delete_object",
+        "delete_objects",
+        "copy_object",
+        "upload_part",
+        "complete_multipart_upload",
+    )
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left, self._call = 1 << 30, S3._call

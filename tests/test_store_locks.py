@@ -18,6 +18,8 @@ from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.publish import publish
 from albert_data.storage import Storage, cache, find_storage, make_path
 from albert_data.storage.locks import StoreLock
+from albert_data.storage.object_requests import NEW
+from albert_data.storage.urls import StoreURL
 
 
 @pytest.fixture(params=["s3", "gs"])
@@ -96,17 +98,24 @@ def test_a_build_whose_lock_was_taken_changes_nothing_of_the_other(bucket: Bucke
         with pytest.raises(OSError, match="another process has taken the lock"):
             step()
     with pytest.raises(OSError, match="another process has taken the lock"):
-        publish(work, Mock(), Mock())
+        publish(work, Mock(), Mock(), {}, Mock())
     work.remove_if_empty()
     work.close()
     assert bucket.files() == before
     free_other()
 
 
-def test_a_store_that_ignores_conditions_gives_no_lock(bucket: Bucket, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("ignores", [lambda version: True, lambda version: version != NEW], ids=["all", "If-Match"])
+def test_a_store_that_ignores_conditions_gives_no_lock(
+    ignores: Callable[[str], bool], bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+):
     store = other_process(bucket)
     put = store._lock_requests.put
-    monkeypatch.setattr(store._lock_requests, "put", lambda url, data, version=None: put(url, data))
+
+    def put_anyway(url: StoreURL, data: bytes, version: str | None = None) -> str:
+        return put(url, data, None if version is None or ignores(version) else version)
+
+    monkeypatch.setattr(store._lock_requests, "put", put_anyway)
     with pytest.raises(StorageError, match="the store ignores conditions of puts"):
         store.lock(make_path(f"{bucket.url}/lock"), b"mark\n", 0)
 

@@ -297,6 +297,23 @@ def test_published_files_are_moved_and_the_last_is_never_replaced(bucket: Bucket
     assert bucket.files("out/last") == {"": b"all are there"}
 
 
+@pytest.mark.parametrize("fault", [None, "501 NotImplemented"])
+def test_many_files_are_removed_by_few_requests_where_the_store_knows_how(
+    fault: str | None, bucket: Bucket, store: Storage
+):
+    if bucket.url.startswith("gs:"):
+        pytest.skip("Google's store has no such request")
+    for number in range(30):
+        bucket.put(f"in/{number} ü", b"text")
+    paths = [make_path(f"{bucket.url}/in/{number} ü") for number in range(5, 31)]  # the last is not there
+    faults = [times(1, fault, method="POST")] if fault else []
+    before = bucket.server.requests["DELETE"]
+    with bucket.server.failing(*faults):
+        store.remove_all(paths)
+    assert bucket.files("in/").keys() == {f"{number} ü" for number in range(5)}
+    assert bucket.server.requests["DELETE"] - before == (len(paths) if fault else 0)
+
+
 # ---- faults ----
 
 

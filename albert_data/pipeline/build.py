@@ -220,7 +220,8 @@ def _make(build: Build, tokenizer: Tokenizer | None, license: str | None) -> Man
     shards = reduce_rows(build, total, rules, exchange)
     manifest = make_manifest(build.plan, build.config, tokenizer, total, shards, rules.choice)
     manifest = finish_manifest(manifest, license)
-    notes = publish(build.work, manifest, tokenizer)
+    made = {receipt.task.file: build.work.shards / receipt.task.made_file for receipt in shards}
+    notes = publish(build.work, manifest, tokenizer, made, build.engine)
     build.tell([*notes, *describe_shortages(manifest), *describe_validation(total, rules)])
     return manifest
 

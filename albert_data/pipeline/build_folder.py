@@ -6,8 +6,8 @@ OUT/.build/lock         see jobs/work_folder.py
     runs/ receipts/     sorted runs and receipts of map tasks; of a mixture, also the lists of its documents; where
                         near-duplicates are dropped, also signatures and shingles (dedup/parts.py), and when they are
                         compared the keys of those to drop, with a receipt; with groups, these
-    shards/             finished shards, until they are published
-    shards/receipts/    the receipts of these shards
+    shards/             finished shards, until they are published; a hash of the plan is part of their names
+    shards/receipts/    the receipts of these shards, named likewise
     shards/basis        what the shards are made of: digest, counts, names of the runs
     tokenizer/          a vocabulary that was trained for this build
     candidates/         on a cluster: sentences from which its sample is chosen (vocab/candidates.py)

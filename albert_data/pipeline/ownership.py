@@ -104,13 +104,15 @@ class Ours:
 
     def remove(self, kept: Collection[str]) -> None:
         """Remove these files, except the card and those named in `kept`."""
-        storage, changed = find_storage(self._out), set()
-        for name in self._files.keys() - {CARD_NAME, *kept}:
-            if self.holds(name):
-                storage.remove(self._out / name)
-                changed.add((self._out / name).parent)
-        for folder in changed:
-            storage.sync(folder)  # or they could be back after a crash, beside those of the new build
+        storage = find_storage(self._out)
+        with remember_listings():
+            for folder in (_TOKENIZER_FOLDER, *SPLITS):
+                storage.list_names(self._out / folder)
+            others = self._files.keys() - {CARD_NAME, *kept}
+            paths = [self._out / name for name in others if self.holds(name)]
+        storage.remove_all(paths)
+        for parent in {path.parent for path in paths}:
+            storage.sync(parent)  # or they could be back after a crash, beside those of the new build
 
 
 def _list_files(manifest: Manifest) -> Iterator[tuple[str, int | str]]:

@@ -1,6 +1,6 @@
 """Publish: move the finished shards to OUT, then write the manifest, which makes them a finished build.
 
-After a kill every step can be repeated: a file is either still in .build or already in OUT. Before the first step the
+After a kill every step can be repeated: a file is still in .build, or already in OUT. Before the first step the
 old manifest and the new one are put into .build, so that a later build recognises the files of both even though OUT has
 no manifest at that time.
 """
@@ -8,12 +8,17 @@ no manifest at that time.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
+from pathlib import Path
 
 from albert_data.config import BuildConfig
 from albert_data.corpus.sources import ONE_PASS
 from albert_data.examples.spans import span_shares
 from albert_data.files import is_there, write_bytes
+from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.pair_tasks import PairTask
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.card import CARD_NAME, make_card
@@ -40,7 +45,9 @@ from albert_data.shards.manifest import (
 )
 from albert_data.storage import find_storage, is_remote
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.wording import list_some
 
+_SHARDS_OF_TASK = 100  # some seconds in a store: a node that outlives the lock moves no more of them
 _DROPPED_COUNTS = ("duplicate_documents", "duplicate_tokens")
 _LEFT_OUT_COUNTS = ("left_out_documents", "left_out_tokens")
 _NEAR_DUPLICATE_COUNTS = ("near_duplicate_documents", "near_duplicate_tokens")
@@ -122,34 +129,63 @@ def _describe_split(split: str, shards: list[ReduceReceipt], pair_task: PairTask
     return SplitEntry(**totals, shards=tuple(ShardEntry(file=made.task.file, **vars(made.shard)) for made in ours))
 
 
-def publish(work: BuildFolder, manifest: Manifest, tokenizer: Tokenizer) -> list[str]:
+@dataclass(frozen=True)
+class PublishTask:
+    """Shards to move to OUT: for each name there the finished file."""
+
+    files: dict[str, Path]
+
+    def describe(self) -> str:
+        return f"{list_some(list(self.files), 1)} to publish"
+
+
+def publish(
+    work: BuildFolder, manifest: Manifest, tokenizer: Tokenizer, shards: Mapping[str, Path], engine: Engine
+) -> list[str]:
     """Put shards, tokenizer and card into OUT, and the manifest last, in place of an older build's files.
 
+    shards: for each name in the manifest the finished file. engine: of several machines moves them, if they are many.
     Returns lines that the user should read. Raises OutputError, before anything is changed, if one of the names is
     taken by a file that no build wrote, and OSError if another build has taken the lock.
     """
     work.check_lock()
     ours = Ours(work.out, work.read_manifests())
     ours.check()
-    shards = [shard.file for shard in manifest.shards]
     files = {manifest.tokenizer.file: tokenizer.model}
     if tokenizer.words is not None:
         files[WORDS_FILE] = tokenizer.words
     notes = _add_card(work, ours, manifest, files)
     for name, data in files.items():
         write_bytes(work.shards / name, data)
-    made = {name: work.shards / name for name in (*shards, *files)}
+    made = {**shards, **{name: work.shards / name for name in files}}
     made[MANIFEST_NAME] = work.keep_manifests(manifest)
     storage = find_storage(work.out)
     work.check_lock()
     storage.remove(work.out / MANIFEST_NAME)  # first: readers must not take a mixture of shards for a build
     ours.remove(kept=made)
+    if spans_machines(engine) and len(shards) > _SHARDS_OF_TASK:
+        _publish_together(work, shards, engine)
+        made = {name: path for name, path in made.items() if name not in shards}
     storage.publish(work.out, made)
     notes += [
         f"{work.out / name} does not belong to this build and stays; programs that read all of the folder read it too"
         for name in find_foreign_shards(work.out, shards)
     ]
     return notes
+
+
+def _publish_together(work: BuildFolder, shards: Mapping[str, Path], engine: Engine) -> None:
+    """Move shards to OUT by all nodes of a cluster."""
+    names = list(shards)
+    starts = range(0, len(names), _SHARDS_OF_TASK)
+    tasks = [PublishTask({name: shards[name] for name in names[i : i + _SHARDS_OF_TASK]}) for i in starts]
+    job = PreparedJob(job=partial(_place, work.out), name="publish", places=(str(work.plan_path),))
+    for _ in engine.run(job, tasks):
+        work.check_lock(asks=False)
+
+
+def _place(out: Path, task: PublishTask) -> None:
+    find_storage(out).place(out, task.files)
 
 
 def publish_license(work: BuildFolder, manifest: Manifest) -> list[str]:

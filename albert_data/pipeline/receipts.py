@@ -7,6 +7,7 @@ only the hash of a receipt finds a damaged one.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from albert_data.pipeline.row_buffer import Dropped
 from albert_data.pipeline.sizes import SizeSample
 from albert_data.pipeline.stages import Stages
 from albert_data.shards.manifest import SPLITS, NearDuplicateEntry
-from albert_data.storage import FILE, find_kind
 
 
 def _make_samples() -> dict[str, SizeSample]:
@@ -141,8 +141,8 @@ class TaskReceipt:
         return cls(**{**values, **made})
 
 
-def read_task_receipt(path: Path, runs: Path) -> TaskReceipt | None:
-    """The receipt of a finished task whose files are all there; None otherwise."""
+def read_task_receipt(path: Path, files: Collection[str]) -> TaskReceipt | None:
+    """The receipt of a finished task whose files are all there; None otherwise. files: the names that are there."""
     found = read_receipt(path)
     receipt = TaskReceipt.from_values(found) if found else None
-    return receipt if receipt and all(find_kind(runs / name) == FILE for name in receipt.files) else None
+    return receipt if receipt and all(name in files for name in receipt.files) else None

@@ -115,7 +115,7 @@ class ReduceJob:
 
     def _write(self, task: ReduceTask, find: FindHeld, stages: Stages) -> ReduceReceipt:
         """Adds to `stages` how long merging and writing took."""
-        path, spent = self._folder / task.file, Stages()
+        path, spent = self._folder / task.made_file, Stages()
         merge = _Merge(find, self._scratch, self._rules, task.split)
         num_tokens = np.zeros(len(self._rules.sources), np.int64)
         with spent.time("write shards"):

@@ -34,6 +34,8 @@ class ReduceTask:
     """One shard to write.
 
     num_slices: how many record batches it gets; slice_bytes: about what the runs hold for each, copies included.
+    seal: of the build's plan. It is part of the names in .build, so that a worker which outlives the lock of its build
+        replaces no file of the next one.
     """
 
     split: str
@@ -41,6 +43,7 @@ class ReduceTask:
     num_shards: int
     num_slices: int
     slice_bytes: int
+    seal: str = ""
 
     @property
     def file(self) -> str:
@@ -52,8 +55,13 @@ class ReduceTask:
         return self.num_slices * self.slice_bytes
 
     @property
+    def made_file(self) -> str:
+        """The name until the shard is published."""
+        return f"{self.split}/shard-{self.shard:05d}-{self.seal}{SHARD_SUFFIX}"
+
+    @property
     def receipt_name(self) -> str:
-        return f"{self.split}-{self.shard:05d}.json"
+        return f"{self.split}-{self.shard:05d}-{self.seal}.json"
 
     def describe(self) -> str:
         return f"shard {self.file}"

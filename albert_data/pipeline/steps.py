@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from hashlib import sha256
 from pathlib import Path
 
@@ -49,18 +49,19 @@ from albert_data.pipeline.receipts import TaskReceipt, read_task_receipt
 from albert_data.pipeline.reducing import ReduceJob, ReduceReceipt, read_reduce_receipt
 from albert_data.pipeline.row_buffer import Dropped
 from albert_data.pipeline.shard_plan import ReduceRules, ReduceTask, find_move, plan_reduce
-from albert_data.pipeline.shuffle import MergedRun, MergeJob, Shuffle, group_tasks, list_held, plan_merges
+from albert_data.pipeline.shuffle import MergedRun, MergeJob, ReduceGroup, Shuffle, group_tasks, list_held, plan_merges
 from albert_data.pipeline.similar_texts import TextReader
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.warming import Warming
 from albert_data.shards.manifest import SPLITS, NearDuplicateEntry, Plan
-from albert_data.storage import find_storage, is_remote
+from albert_data.storage import find_storage, is_remote, remember_listings
 from albert_data.storage.scratch import machine_scratch
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.vocab.folder import is_saved, save_vocabulary
 from albert_data.vocab.learning import learn_vocabulary, missing_labels, no_document
 
 _LIMITS = "limits.json"  # the receipt of `share_sources`
+_RECEIPTS_READ = 1000  # of shards, by one task of a cluster
 
 
 @dataclass(kw_only=True)
@@ -214,13 +215,15 @@ class _FinishedTasks:
     """The map tasks that a killed build has finished."""
 
     def __init__(self, build: Build) -> None:
-        self._build = build
-        self._names = set(find_storage(build.work.receipts).list_names(build.work.receipts))
+        self._build, self._storage = build, find_storage(build.work.runs)
+        self._names, self._files = (
+            set(self._storage.list_names(folder)) for folder in (build.work.receipts, build.work.runs)
+        )
 
     def read(self, task: ReadTask) -> TaskReceipt | None:
         """The receipt of a task; None if it is not finished."""
-        name, work = f"{task.name}.json", self._build.work
-        receipt = read_task_receipt(work.receipts / name, work.runs) if name in self._names else None
+        name, folder = f"{task.name}.json", self._build.work.receipts
+        receipt = read_task_receipt(folder / name, self._files) if name in self._names else None
         return receipt if receipt and receipt.fingerprint == self._build.plan_hash + task.fingerprint else None
 
     def skip(self, tasks: Iterator[ReadTask], done: list[TaskReceipt]) -> Iterator[ReadTask]:
@@ -228,8 +231,10 @@ class _FinishedTasks:
 
         The engine's feed runs this in a thread, and `map_documents` reads `done` after the feed's end.
         """
-        for task in tasks:
-            if (receipt := self.read(task)) is not None:
+        # On one machine tasks may hold blocks of a stream, so none is made ahead there.
+        read = self._storage.at_once if spans_machines(self._build.engine) else map
+        for task, receipt in read(lambda task: (task, self.read(task)), tasks):
+            if receipt is not None:
                 done.append(receipt)
                 self._build.progress.advance(task.num_bytes)
             else:
@@ -345,7 +350,7 @@ def _leave_out(build: Build, total: TaskReceipt) -> Path:
 def reduce_rows(build: Build, total: TaskReceipt, rules: ReduceRules, exchange: Exchange | None) -> list[ReduceReceipt]:
     """Merge the sorted runs into shards. Takes out of `total` what the merge drops."""
     work = build.work
-    tasks = plan_reduce(total, build.config, rules)
+    tasks = [replace(task, seal=build.plan_hash[:16]) for task in plan_reduce(total, build.config, rules)]
     check_size(build.plan, len(tasks))
     basis = f"{total.documents_digest} {sorted(total.counts.items())} {sorted(total.runs)}"
     work.begin_shards(basis)
@@ -353,7 +358,7 @@ def reduce_rows(build: Build, total: TaskReceipt, rules: ReduceRules, exchange: 
     merged = _merge_rows(build, total, shuffle, MergeJob(work.runs, rules.id_dtype, syncs=build.syncs), basis)
     job = ReduceJob(list_held(work.runs, merged, rules.move), work.shards, rules, exchange, syncs=build.syncs)
     build.progress.start("shuffling, writing", len(tasks), "shards")
-    made = _read_shards(work, tasks)
+    made = _read_shards(build, tasks)
     # A receipt alone shows that a shard is finished: the file may be in OUT already, see `_sync_shard`.
     done = {receipt.task.file for receipt in made}
     with ThreadPoolExecutor(max_workers=1) as disk:  # syncs finished shards while workers make others
@@ -404,22 +409,39 @@ def _merge_rows(build: Build, total: TaskReceipt, shuffle: Shuffle, job: MergeJo
     return merged
 
 
-def _read_shards(work: BuildFolder, tasks: list[ReduceTask]) -> list[ReduceReceipt]:
+def _read_shards(build: Build, tasks: list[ReduceTask]) -> list[ReduceReceipt]:
     """The shards that a killed build has finished. It may have published some of them."""
-    folder = work.shards / "receipts"
-    storage = find_storage(folder)
-    there = set(storage.list_names(folder))
-    places = [place / split for place in (work.shards, work.out) for split in SPLITS if there]
-    found = {f"{place.name}/{name}" for place in places for name in storage.list_names(place)}
-    begun = [task for task in tasks if task.receipt_name in there and task.file in found]
-    receipts = storage.at_once(lambda task: read_reduce_receipt(work.shards, task), begun)
-    return [receipt for receipt in receipts if receipt is not None]
+    work, storage = build.work, find_storage(build.work.out)
+    names = set(storage.list_names(work.shards / "receipts"))
+    begun = [task for task in tasks if task.receipt_name in names]
+    groups = [ReduceGroup(tuple(begun[i : i + _RECEIPTS_READ])) for i in range(0, len(begun), _RECEIPTS_READ)]
+    job = PreparedJob(job=partial(_read_receipts, work.shards), name="read receipts")
+    is_shared = spans_machines(build.engine) and len(groups) > 1
+    read = build.engine.run(job, groups) if is_shared else ((group, job(group)) for group in groups)
+    receipts = [receipt for _, found in read for receipt in found if receipt is not None]
+    with remember_listings():
+        made, published = (
+            {f"{split}/{name}" for split in SPLITS for name in storage.list_names(place / split) if receipts}
+            for place in (work.shards, work.out)
+        )
+
+        def is_there(receipt: ReduceReceipt) -> bool:
+            """Whether its shard is in .build, or one of its size in OUT, where shards of an older build may lie."""
+            file = receipt.task.file
+            is_published = file in published and storage.status(work.out / file).num_bytes == receipt.shard.num_bytes
+            return receipt.task.made_file in made or is_published
+
+        return list(filter(is_there, receipts))
+
+
+def _read_receipts(shards: Path, group: ReduceGroup) -> list[ReduceReceipt | None]:
+    return list(find_storage(shards).at_once(partial(read_reduce_receipt, shards), group.tasks))
 
 
 def _sync_shard(work: BuildFolder, task: ReduceTask) -> None:
     storage = find_storage(work.shards)
     try:
-        storage.sync(work.shards / task.file)
+        storage.sync(work.shards / task.made_file)
     except FileNotFoundError:
         pass  # a build that was killed while publishing has moved it to OUT; all shards were synced before that
     except OSError:

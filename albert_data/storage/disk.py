@@ -140,16 +140,20 @@ class Disk:
             for temporary in written.values():
                 _remove_temporary(temporary)
 
+    def place(self, folder: Path, files: Mapping[str, Path]) -> None:
+        parents = {(folder / name).parent for name in files}
+        for parent in parents:
+            self.make_folder(parent)
+        for name, made in files.items():
+            if os.path.exists(made) or not os.path.exists(folder / name):
+                os.replace(made, folder / name)
+        for parent in parents:
+            self.sync(parent)
+
     def publish(self, folder: Path, files: Mapping[str, Path]) -> None:
-        *others, last = (folder / name for name in files)
-        for path, made in zip((*others, last), files.values(), strict=True):
-            self.make_folder(path.parent)
-            if path is last:
-                for parent in {other.parent for other in others} - {folder}:
-                    self.sync(parent)
-            if os.path.exists(made) or not os.path.exists(path):
-                os.replace(made, path)
-        self.sync(folder)
+        *others, last = files
+        self.place(folder, {name: files[name] for name in others})
+        self.place(folder, {last: files[last]})
 
     def _write(self, path: Path, data: bytes) -> None:
         with self.create(path) as file:
@@ -166,6 +170,10 @@ class Disk:
 
     def remove(self, path: Path) -> None:
         path.unlink(missing_ok=True)
+
+    def remove_all(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            self.remove(path)
 
     def remove_leftovers(self, folder: Path) -> None:
         for name in self.list_names(folder):

@@ -56,6 +56,8 @@ class _Reply(NamedTuple):
 class GCS:
     """The requests of `Requests`, made of Google's."""
 
+    most_deletes = 1  # Google's batches are no single requests
+
     def __init__(self, read_seconds: float) -> None:
         """read_seconds: without a byte of an answer; then a request is repeated."""
         self._read_seconds, self._connection = read_seconds, Connection(self._connect)
@@ -168,6 +170,10 @@ class GCS:
     def delete(self, url: StoreURL) -> None:
         with suppress(FileNotFoundError):
             self._call(url, "DELETE", _path(url))
+
+    def delete_all(self, urls: list[StoreURL]) -> None:
+        for url in urls:
+            self.delete(url)
 
     def copy(self, source: StoreURL, target: StoreURL) -> None:
         path, params = f"{_path(source)}/rewriteTo{_path(target, '')}", {"fields": "done,rewriteToken"}

@@ -40,10 +40,12 @@ class StoreLock:
     def __init__(self, store: Requests, url: StoreURL, mark: bytes) -> None:
         self._store, self.url, self._mark = store, url, mark
         self._version, self._process = self._take(), os.getpid()
-        if self._put(NEW) is not None:
+        is_known = self._put(NEW) is None
+        replaced, self._version = self._version, self._put(self._version) or self._version
+        if not is_known or self._put(replaced) is not None:
             raise StorageError(
-                f"{url}: the store ignores conditions of puts (If-None-Match), so two builds could write at once; use "
-                "a store that knows them, as docs/stores.md says"
+                f"{url}: the store ignores conditions of puts (If-None-Match or If-Match), so two builds could write "
+                "at once; use a store that knows them, as docs/stores.md says"
             )
         self._is_lost = False
         self._freed = threading.Event()

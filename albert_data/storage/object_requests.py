@@ -63,7 +63,9 @@ class Got(NamedTuple):
 
 
 class Requests(Protocol):
-    """The requests that a storage of objects makes."""
+    """The requests that a storage of objects makes. most_deletes: objects for one call of `delete_all`."""
+
+    most_deletes: int
 
     # ---- looking ----
 
@@ -94,6 +96,9 @@ class Requests(Protocol):
 
     def delete(self, url: StoreURL) -> None:
         """Delete an object, if it is there."""
+
+    def delete_all(self, urls: list[StoreURL]) -> None:
+        """Delete objects of one bucket, if they are there."""
 
     def copy(self, source: StoreURL, target: StoreURL) -> None:
         """Copy an object within the store."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -197,14 +198,19 @@ class ObjectStore:
         for name, data in files.items():
             self._requests.put(url.join(name), data)
 
+    def place(self, folder: Path, files: Mapping[str, Path]) -> None:
+        url = _parse(folder)
+        for _ in self.at_once(lambda name: self._copy(url.join(name), _parse(files[name])), files):
+            pass
+        self.remove_all(files.values())
+
     def publish(self, folder: Path, files: Mapping[str, Path]) -> None:
         url = _parse(folder)
-        *others, last = ((url.join(name), _parse(made)) for name, made in files.items())
+        *others, last = files
         self._check_locks(url)
-        for _ in self.at_once(lambda both: self._place(*both), others):
-            pass
+        self.place(folder, {name: files[name] for name in others})
         self._check_locks(url)
-        target, source = last
+        target, source = url.join(last), _parse(files[last])
         try:
             data = self._requests.get(source).data
         except FileNotFoundError:
@@ -213,13 +219,11 @@ class ObjectStore:
         self._put_new(target, data)
         self._requests.delete(source)
 
-    def _place(self, target: StoreURL, source: StoreURL) -> None:
+    def _copy(self, target: StoreURL, source: StoreURL) -> None:
         try:
             self._requests.copy(source, target)
         except FileNotFoundError:
             self._requests.head(target)  # it was moved before a kill; raises FileNotFoundError if it was not
-        else:
-            self._requests.delete(source)
 
     def _put_new(self, target: StoreURL, data: bytes) -> None:
         try:
@@ -244,6 +248,12 @@ class ObjectStore:
             del self._locks[url]
         recall().pop(url, None)
         self._requests.delete(url)
+
+    def remove_all(self, paths: Iterable[Path]) -> None:
+        urls = map(_parse, paths)
+        batches = iter(lambda: list(islice(urls, self._requests.most_deletes)), [])
+        for _ in self.at_once(self._requests.delete_all, batches):
+            pass
 
     def remove_leftovers(self, folder: Path) -> None:
         """Abort the uploads to a working folder, which are ours. Elsewhere they may be of another program."""

@@ -80,7 +80,7 @@ class Storage(Protocol):
         """
 
     def at_once(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Call a function that reads or removes a file for each item, and yield the results in order.
+        """Call a function that reads a file for each item, and yield the results in order.
 
         In a store several calls wait for their answers at the same time; on a disk one call follows another.
         """
@@ -101,11 +101,17 @@ class Storage(Protocol):
         ones mixed, and never others without the first, which describes them.
         """
 
-    def publish(self, folder: Path, files: Mapping[str, Path]) -> None:
-        """Move files to a folder, one after another, and the last when all others are safe from a crash.
+    def place(self, folder: Path, files: Mapping[str, Path]) -> None:
+        """Move files to a folder, and return when they are safe from a crash.
 
-        So what finds the last finds them all. files: for each name a finished file. One that is no longer there was
-        moved by a publication that was killed; raises FileNotFoundError if it is not in the folder either.
+        files: for each name a finished file. One that is no longer there was moved by a publication that was killed;
+        raises FileNotFoundError if it is not in the folder either.
+        """
+
+    def publish(self, folder: Path, files: Mapping[str, Path]) -> None:
+        """Move files to a folder as `place` does, and the last when all others are there and safe.
+
+        So what finds the last finds them all.
         """
 
     def sync(self, path: Path) -> None:
@@ -113,6 +119,9 @@ class Storage(Protocol):
 
     def remove(self, path: Path) -> None:
         """Remove a file, if it is there."""
+
+    def remove_all(self, paths: Iterable[Path]) -> None:
+        """Remove files of one folder, if they are there; in a store many by one request."""
 
     def remove_leftovers(self, folder: Path) -> None:
         """Remove what kills left of unfinished files in a folder."""

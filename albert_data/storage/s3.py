@@ -14,6 +14,7 @@ from typing import Any
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
+from albert_data.errors import StorageError
 from albert_data.storage.object_requests import NEW, Found, Got
 from albert_data.storage.protocol import FILE, Status
 from albert_data.storage.retries import Connection
@@ -27,6 +28,8 @@ _ATTEMPTS = 3  # by botocore, which repeats at once what is likely to succeed th
 
 class S3:
     """The requests of `Requests`, made of those of S3."""
+
+    most_deletes = PAGE_ENTRIES
 
     def __init__(self, read_seconds: float) -> None:
         """read_seconds: without a byte of an answer; then a request is repeated."""
@@ -114,6 +117,15 @@ class S3:
 
     def delete(self, url: StoreURL) -> None:
         self._call("delete_object", url)
+
+    def delete_all(self, urls: list[StoreURL]) -> None:
+        listed = {"Objects": [{"Key": url.key} for url in urls], "Quiet": True}
+        try:
+            refused = self._call("delete_objects", urls[0]._replace(key=""), Delete=listed).get("Errors", ())
+        except StorageError:  # some stores know no such request, or not its checksum
+            refused = listed["Objects"]
+        for entry in refused:
+            self.delete(urls[0]._replace(key=entry["Key"]))  # says what is wrong
 
     def copy(self, source: StoreURL, target: StoreURL) -> None:
         size = self.head(source).num_bytes
