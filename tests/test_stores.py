@@ -27,7 +27,7 @@ from albert_data.storage import (
     retries,
 )
 from albert_data.storage.object_requests import Got
-from benchmarks.cluster import count_puts
+from benchmarks.object_store import count_puts
 
 KEYS = ("a.txt", "b/c.txt", "b/d/e.txt", "b/d/.hidden", ".h/x.txt", "b/[1]/f.txt", "b/d.txt", "z/y/x/w.txt")
 MIB = 1 << 20
