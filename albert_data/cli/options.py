@@ -211,7 +211,7 @@ _address_option = click.option(
     help="Head of the Ray cluster.  [default: that of RAY_ADDRESS or of this machine, or a Ray of its own]",
 )
 
-_LABEL = re.compile(r"([^=!]+)(!?)=(.+)")
+_LABEL = re.compile(r"([^=!]+)(!?)=([^!()]+)")
 _LABELS = "albert_data.labels"  # in the context of the command, where `open_engine` finds them
 
 
@@ -220,6 +220,8 @@ def _keep_labels(context: click.Context, parameter: click.Parameter, values: tup
     if None in found:
         raise click.BadParameter("write KEY=VALUE or KEY!=VALUE")
     context.meta[_LABELS] = {one[1]: one[2] + one[3] for one in found if one}
+    if len(context.meta[_LABELS]) < len(values):
+        raise click.BadParameter("a key is there twice; give each key once")
 
 
 _nodes_option = click.option(
@@ -228,7 +230,7 @@ _nodes_option = click.option(
     metavar="KEY=VALUE",
     expose_value=False,
     callback=_keep_labels,
-    help="Label of the Ray nodes that get tasks, or KEY!=VALUE of those that get none. May be repeated.",
+    help="Label of the Ray nodes that get tasks, or KEY!=VALUE of those that get none. May be repeated for other keys.",
 )
 
 

@@ -30,7 +30,7 @@ from albert_data.tokenizer.piece_texts import count_letters, find_script
 from albert_data.tokenizer.words import WordRule, begins_word
 
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
-BUCKET_LENS = (8, 16, 32, 64, 128, 256)  # `train` uses buckets of 64, on a CPU of 16
+BUCKET_LENS = (8, 16, 32, 64, 128, 256)  # `train` uses buckets of 64, or of 16 on a CPU
 EDGE = 5  # positions of text at either end of a row that are counted one by one
 NUM_PIECES = 20
 MIN_SHARE = 0.01  # of the letters; a script with less is probably loan words and names

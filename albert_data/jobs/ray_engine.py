@@ -216,7 +216,8 @@ class RayEngine:
                 self._nodes.leave_out(node, WorkerError(f"{says}; remove it from the cluster"))
                 continue
             answer = self._get(ref, socket.gethostname())
-            if answer.kind == UNFIT or (answer.kind == RETRY and answer.node):  # or it has left: the others go on
+            is_failing = answer.kind == RETRY and answer.node and not answer.is_lost
+            if answer.kind == UNFIT or is_failing:  # or it has left: the others go on
                 self._nodes.leave_out(node, answer.value)
 
     def _start(self, attempt: _Attempt, name: str, sent: list[Any], **options: Any) -> None:

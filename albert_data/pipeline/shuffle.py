@@ -113,7 +113,7 @@ def plan_merges(shuffle: Shuffle, runs: Sequence[str], num_rows: dict[str, int],
         for low, end in zip(bounds, bounds[1:], strict=False):
             for begin in range(0, len(runs), size):
                 batch = tuple(runs[begin : begin + size])
-                name = f"{sha256(repr((seal, split, low, batch)).encode()).hexdigest()[:32]}-merged.run"
+                name = f"{sha256(repr((seal, split, low, end, batch)).encode()).hexdigest()[:32]}-merged.run"
                 merges.append(MergedRun(name=name, split=split, runs=batch, low=low, high=end - 1))
     return merges
 

@@ -415,7 +415,7 @@ def _read_shards(build: Build, tasks: list[ReduceTask]) -> list[ReduceReceipt]:
     names = set(storage.list_names(work.shards / "receipts"))
     begun = [task for task in tasks if task.receipt_name in names]
     groups = [ReduceGroup(tuple(begun[i : i + _RECEIPTS_READ])) for i in range(0, len(begun), _RECEIPTS_READ)]
-    job = PreparedJob(job=partial(_read_receipts, work.shards), name="read receipts")
+    job = PreparedJob(job=partial(_read_receipts, work.shards), name="read receipts", places=(str(work.plan_path),))
     is_shared = spans_machines(build.engine) and len(groups) > 1
     read = build.engine.run(job, groups) if is_shared else ((group, job(group)) for group in groups)
     receipts = [receipt for _, found in read for receipt in found if receipt is not None]

@@ -122,7 +122,7 @@ class S3:
         listed = {"Objects": [{"Key": url.key} for url in urls], "Quiet": True}
         try:
             refused = self._call("delete_objects", urls[0]._replace(key=""), Delete=listed).get("Errors", ())
-        except StorageError:  # some stores know no such request, or not its checksum
+        except (StorageError, FileNotFoundError):  # some stores know no such request, or not its checksum
             refused = listed["Objects"]
         for entry in refused:
             self.delete(urls[0]._replace(key=entry["Key"]))  # says what is wrong

@@ -16,11 +16,12 @@ from toy_rows import FakeShards, mean_loss
 from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig, TrainConfig
 from albert_data.train.data.batch import Batch
 from albert_data.train.data.loader import ShardLoader
+from albert_data.train.data.order import BUCKET
 from albert_data.train.distributed import ALONE
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import Precision
-from albert_data.train.run import loop
+from albert_data.train.run import loop, session
 from albert_data.train.run.compiling import compile_model
 from albert_data.train.run.optimizer import make_optimizer
 from albert_data.train.run.session import start_session, update
@@ -36,6 +37,11 @@ SHAPE = AlbertConfig(
 TINY = dataclasses.replace(
     RECIPES["quick"]["tiny"], steps=6, batch_tokens=8 * 64, log_every=1, eval_every=3, save_every=3, compile=False
 )
+
+
+@pytest.fixture(autouse=True)
+def padded_as_on_a_gpu(monkeypatch):
+    monkeypatch.setattr(session, "CPU_BUCKET", BUCKET)
 
 
 @pytest.fixture

@@ -223,14 +223,13 @@ class ShardLoader:
             packed=packed,
             find_words=partial(find_words, self._shards) if packed and self._can_cut else None,
         )
-        self.longest = order.row_lens()[-1]
-        if self.micro_tokens is not None and self.micro_tokens < self.longest:
+        longest = order.row_lens()[-1]
+        if self.micro_tokens is not None and self.micro_tokens < longest:
             what = "rows are packed into" if packed else "the longest row is padded to"
             raise ConfigError(
-                f"micro_tokens is {self.micro_tokens}, but {what} {self.longest} tokens; "
-                f"allowed are {self.longest} or more"
+                f"micro_tokens is {self.micro_tokens}, but {what} {longest} tokens; allowed are {longest} or more"
             )
-        self.order = order
+        self.order, self.longest = order, longest
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_lock", "_owner")}
@@ -424,6 +423,7 @@ class ShardLoader:
                 )
         order, longest, packed = self.order, self.longest, bool(state["packed"])
         bucket = state.get("bucket", BUCKET)  # older states have none
+        check_range("bucket", bucket, 1, 2**20)
         if (bucket, packed) != (order.bucket, self.is_packed):
             self._set_order(bucket, packed=packed)
         position = Position(state["epoch"], state["window"], state["batch"])

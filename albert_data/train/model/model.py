@@ -199,7 +199,7 @@ class Albert(nn.Module):
         """Give the first matrices a deviation of 1 / sqrt(H).
 
         With that of the paper, made for H of 768 and more, a small model is nearly linear at first and attends to all
-        tokens alike. The gradient of the sentence task is then a tenth of that of the masks, and [CLS] stays as it is.
+        tokens alike. The gradient of the sentence task is then a sixteenth of that of the masks, and [CLS] stays put.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
