@@ -145,11 +145,8 @@ class Disk:
         for parent in parents:
             self.make_folder(parent)
         for name, made in files.items():
-            try:
+            if os.path.exists(made) or not os.path.exists(folder / name):
                 os.replace(made, folder / name)
-            except FileNotFoundError:
-                if not os.path.exists(folder / name):  # it was not moved before, nor by a second try of this task
-                    raise
         for parent in parents:
             self.sync(parent)
 
