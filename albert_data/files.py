@@ -48,7 +48,7 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
     A link may lead to it. Raises OSError for anything else at once: a FIFO would wait, and a device may have no end.
     """
     try:
-        return find_storage(path).read(path, most)[0]
+        return find_storage(path).read(path, most)
     except ValueError as error:  # too many bytes
         raise OSError(errno.EFBIG, str(error), str(path)) from error
 

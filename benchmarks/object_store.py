@@ -19,7 +19,7 @@ from albert_data.storage import objects
 GET_RATE, PUT_RATE = 5_500, 3_500  # requests a second, of a partition; deletes are counted with puts
 ANSWER_SECONDS = 0.1  # S3 documents 0.1 to 0.2, for small objects and for the first byte of others
 GET_DOLLARS, PUT_DOLLARS = 0.4e-6, 5e-6
-AT_ONCE = 16  # requests of one process, where the code makes several at once
+AT_ONCE = 32  # requests of one process, where the code makes several at once
 FIRST_READ_BYTES, READ_BYTES = 64 << 10, 8 << 20  # of a file that is read in order; reads double between them
 _SHARDS_OF_TASK, _RECEIPTS_OF_TASK = 100, 1_000  # to publish, to read
 
@@ -63,15 +63,15 @@ def measure_cleaning(num_files: int, *, in_batches: bool) -> float:
 
 
 def measure_resuming(num_runs: int, num_merged: int, num_shards: int, num_cpus: int, *, by_tasks: bool) -> float:
-    """Seconds of requests after a kill just before publishing: listings, receipts of runs (two reads each), of shards.
+    """Seconds of requests after a kill just before publishing: listings, receipts of runs and of shards.
 
-    by_tasks: receipts of shards on all CPUs, those of runs sixteen at once; else of shards sixteen at once, of runs in
-    turn, with a HEAD for each run.
+    by_tasks: receipts of shards on all CPUs, those of runs by one process; else of shards by one process, and of runs
+    in turn, two reads each, with a HEAD for each run.
     """
     rounds = sum(ceil(number / 1000) for number in (num_runs, num_runs + num_merged, num_shards, num_shards))
     if not by_tasks:
         return (rounds + 3 * num_runs + ceil(num_shards / AT_ONCE)) * ANSWER_SECONDS
-    rounds += ceil(2 * num_runs / AT_ONCE)
+    rounds += ceil(num_runs / AT_ONCE)
     waves = ceil(num_shards / _RECEIPTS_OF_TASK / num_cpus)
     read = max(waves * ceil(_RECEIPTS_OF_TASK / AT_ONCE) * ANSWER_SECONDS, num_shards / GET_RATE)
     return rounds * ANSWER_SECONDS + read

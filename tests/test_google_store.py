@@ -85,7 +85,7 @@ def test_any_name_can_be_written_found_read_copied_and_removed(key: str, bucket:
     write(store, str(path.parent / "large"), bytes(MIB))
     assert bucket.files("in/") == {key: b"text", f"{key.rpartition('/')[0]}/large".lstrip("/"): bytes(MIB)}
     assert path.name in store.list_names(path.parent)
-    assert store.status(path) == store.read(path, 9)[1]
+    assert store.status(path) == store.read_with_status(path, 9)[1]
     bucket.put("end", b"")
     store.publish(make_path(f"{bucket.url}/out"), {key: path, "last": make_path(f"{bucket.url}/end")})
     assert bucket.files("out/") == {key: b"text", "last": b""}
@@ -127,7 +127,7 @@ def test_a_redirect_to_another_server_is_no_answer(bucket: Any, store: ObjectSto
             pytest.raises(StorageError, match="its address or another setting is not valid; check"),
         ):
             ask(f"{bucket.url}/file")
-    assert store.read(make_path(f"{bucket.url}/file"), 9)[0] == b"text"
+    assert store.read(make_path(f"{bucket.url}/file"), 9) == b"text"
 
 
 def test_too_many_requests_are_waited_out(bucket: Any, store: ObjectStore):
@@ -188,7 +188,7 @@ def test_credentials_are_found_used_and_renewed(
     with bucket.server.failing(times(2, "reset", key="/token")):
         write(store, str(path), bytes(2 * MIB))
     monkeypatch.setattr(bucket.server.store, "token", "another")  # as when one expires
-    assert store.read(path, 2 * MIB)[0] == bytes(2 * MIB)
+    assert store.read(path, 2 * MIB) == bytes(2 * MIB)
 
 
 @pytest.mark.parametrize(

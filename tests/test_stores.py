@@ -134,7 +134,7 @@ def test_listings_come_in_pages_and_tell_of_each_object(
         assert set(store.list_names(folder)) == names
         assert [store.status(folder / name).num_bytes for name in names] == [7] * 35
     assert store_server.requests["GET"] - before == 4
-    assert store.status(folder / "000.txt") == store.read(folder / "000.txt", 7)[1]
+    assert store.status(folder / "000.txt") == store.read_with_status(folder / "000.txt", 7)[1]
 
 
 def test_calls_at_once_give_results_in_order_and_know_what_was_listed(
@@ -189,14 +189,17 @@ def test_no_more_of_an_object_is_read_than_asked_for(bucket: Bucket, store: Stor
     path = make_path(f"{bucket.url}/file")
     bucket.put("file", b"0123456789")
     bucket.put("empty", b"")
-    assert store.read(path, most=10) == (b"0123456789", store.status(path))
+    assert store.read_with_status(path, most=10) == (b"0123456789", store.status(path))
+    before = bucket.server.requests.total()
+    assert store.read(path, most=10) == b"0123456789"
+    assert bucket.server.requests.total() - before == 1
     with pytest.raises(ValueError, match="it has 10 bytes; at most 9 are allowed"):
         store.read(path, most=9)
     for begin, size, wanted in ((0, 4, b"0123"), (8, 4, b"89"), (20, 4, b""), (0, 0, b"")):
         buffer = bytearray(size)
         assert store.read_into(path, begin, memoryview(buffer)) == len(wanted)
         assert bytes(buffer) == wanted.ljust(size, b"\0")
-    assert store.open(f"{bucket.url}/empty").read() == store.read(make_path(f"{bucket.url}/empty"), 5)[0] == b""
+    assert store.open(f"{bucket.url}/empty").read() == store.read(make_path(f"{bucket.url}/empty"), 5) == b""
 
 
 def test_what_is_missing_is_an_error_to_read_and_none_to_remove(bucket: Bucket, store: Storage):

@@ -78,7 +78,10 @@ class Disk:
     def open(self, path: Address) -> io.BufferedReader:
         return open(path, "rb")
 
-    def read(self, path: Path, most: int) -> tuple[bytes, Status]:
+    def read(self, path: Path, most: int) -> bytes:
+        return self.read_with_status(path, most)[0]
+
+    def read_with_status(self, path: Path, most: int) -> tuple[bytes, Status]:
         _check_regular(path, self.status(path))  # before it is opened: that alone makes some devices do something
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = _make_status(os.fstat(file.fileno()))

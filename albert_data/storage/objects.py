@@ -35,7 +35,7 @@ _FOLDER = Status(FOLDER, 0, 0, None)
 _FIRST_READ_BYTES, _LARGEST_READ_BYTES = 64 << 10, 8 << 20
 PART_BYTES = 64 << 20  # of an upload: a shard of the default size is one put
 _PARTS_OF_A_SIZE = 1_000
-_REQUESTS_AT_ONCE = 16
+_REQUESTS_AT_ONCE = 32  # as many connections as s3.py and gcs.py keep
 _READ_SECONDS = 60.0
 _WORKING_FOLDERS = {".build", ".convert", ".vocab"}
 
@@ -138,15 +138,22 @@ class ObjectStore:
     def open(self, path: Address) -> io.BufferedReader:
         return io.BufferedReader(_ObjectFile(self._requests, _parse(path)), _FIRST_READ_BYTES)
 
-    def read(self, path: Path, most: int) -> tuple[bytes, Status]:
+    def read(self, path: Path, most: int) -> bytes:
+        return self._read(_parse(path), most).data
+
+    def read_with_status(self, path: Path, most: int) -> tuple[bytes, Status]:
         url = _parse(path)
         while True:
-            got = _get(self._requests, url, 0, most + 1)
-            if got.num_bytes > most:
-                raise ValueError(f"it has {got.num_bytes:,} bytes; at most {most:,} are allowed")
+            got = self._read(url, most)
             status = self._requests.head(url)  # Google gives no time with the bytes
             if status.version == got.version:
                 return got.data, status
+
+    def _read(self, url: StoreURL, most: int) -> Got:
+        got = _get(self._requests, url, 0, most + 1)
+        if got.num_bytes > most:
+            raise ValueError(f"it has {got.num_bytes:,} bytes; at most {most:,} are allowed")
+        return got
 
     def read_into(self, path: Path, begin: int, buffer: memoryview) -> int:
         if not len(buffer):

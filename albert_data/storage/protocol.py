@@ -64,11 +64,14 @@ class Storage(Protocol):
     def open(self, path: Address) -> io.BufferedReader:
         """Open a file for reading and seeking."""
 
-    def read(self, path: Path, most: int) -> tuple[bytes, Status]:
-        """All of a regular file, or of one that a link leads to, and the status that belongs to these bytes.
+    def read(self, path: Path, most: int) -> bytes:
+        """All of a regular file, or of one that a link leads to. In a store it is one request.
 
         Raises ValueError for more than `most` bytes, and OSError for a FIFO, a device or a folder, without waiting.
         """
+
+    def read_with_status(self, path: Path, most: int) -> tuple[bytes, Status]:
+        """The same, and the status that belongs to these bytes."""
 
     def read_into(self, path: Path, begin: int, buffer: memoryview) -> int:
         """Fill a buffer with a file's bytes from byte `begin` on; returns how many there were."""

@@ -36,7 +36,7 @@ def remove_abandoned(base: Path) -> None:
     """Remove the folders in `base` that tasks left when they were killed. Raises nothing."""
     for path in base.glob(f"{_PREFIX}*"):
         with suppress(OSError, ValueError):  # it is in use, was removed meanwhile, or is not ours
-            if Disk().read(path / _LOCK, len(_MARK))[0] == _MARK:
+            if Disk().read(path / _LOCK, len(_MARK)) == _MARK:
                 _remove(path, Disk().lock(path / _LOCK, _MARK, 0))
 
 
