@@ -152,6 +152,7 @@ def _parse_mask_prob(
     "First weights: those of the paper; with sinusoids as positions, so that a small model learns neighbours sooner; "
     "or matrices scaled to its size too, so that it learns the order of sentences.",
 )
+@_setting("--sentence-weight", float, "WEIGHT", "Weight of the sentence task's loss, beside that of the masks.")
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
 @_setting("--device", str, "auto|cpu|cuda[:N]", "Device to train on.")
 @click.option("--threads", type=int, metavar="N", show_default="PyTorch's own number", help="Threads on a CPU.")

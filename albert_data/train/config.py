@@ -29,6 +29,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (  # of settings of TrainConfig 
     ("beta1 beta2 dropout", 0.0, 0.9999),
     ("mask_prob last_mask_prob", *MASK_PROB_RANGE),
     ("max_grad_norm", 1e-6, 1e6),
+    ("sentence_weight", 0.0, 1e6),
 )
 
 
@@ -127,6 +128,7 @@ class TrainConfig:
     last_mask_prob: that share at the end of the run, to which it changes evenly. None: mask_prob to the end.
     weight_init: the first weights: those of the paper's code; the same with sinusoids as positions; or these with
     matrices that are scaled to the hidden size too (model.py).
+    sentence_weight: what the loss of the sentence task is multiplied by, beside that of the masks. 1 in the paper.
     compile: use torch.compile. None: on a GPU, and on a CPU if the run is by the clock and long enough (compiling.py).
     log_every, eval_every, save_every: steps from one line of metrics, evaluation and checkpoint to the next. None: by
     the length of the run (budget.py).
@@ -153,6 +155,7 @@ class TrainConfig:
     mask_prob: float | None = None
     last_mask_prob: float | None = None
     weight_init: str = "paper"
+    sentence_weight: float = 1.0
     eval_every: int | None = None
     eval_rows: int | None = None
     save_every: int | None = None

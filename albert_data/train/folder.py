@@ -59,7 +59,8 @@ _FREE_FIELDS = (
     *("precision", "device"),
 )
 
-_LATER_FIELDS = {"weight_init": "paper"}  # the values of runs that were begun before the setting was there
+# The values of runs that were begun before the setting was there.
+_LATER_FIELDS: dict[str, Any] = {"weight_init": "paper", "sentence_weight": 1.0}
 
 Identity = dict[str, Any]
 

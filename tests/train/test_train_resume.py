@@ -203,7 +203,8 @@ def test_a_run_from_before_a_setting_was_there_resumes_with_what_it_did_then(fin
         (list_checkpoints(finished)[-1] / "state.json", "train_config"),
     ):
         stored = read_json(path)
-        del stored["identity"]["weight_init"], stored[key]["weight_init"]
+        for later in ("weight_init", "sentence_weight"):
+            del stored["identity"][later], stored[key][later]
         write_json(path, stored)
     loop.train(tmp_path / "out", finished, load_config(finished), resume=True)
     with pytest.raises(CheckpointError, match="weight_init is 'scaled', but .* has 'paper'"):

@@ -18,7 +18,8 @@ from albert_data.interop import ShardDataset
 from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
-from albert_data.train.data.loader import fixed_batches, open_training
+from albert_data.train.data.loader import ShardLoader, fixed_batches, open_training
+from albert_data.train.distributed import ALONE
 from albert_data.train.folder import check_shape
 from albert_data.train.history.figures import read_run
 from albert_data.train.history.page import make_run_page
@@ -26,9 +27,10 @@ from albert_data.train.history.view import describe_run
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.model.flops import training_flops
 from albert_data.train.model.model import Albert
+from albert_data.train.model.precision import choose_precision
 from albert_data.train.model.sizes import count_parameters
 from albert_data.train.run import loop
-from albert_data.train.run.session import select_weights
+from albert_data.train.run.session import choose_shape, select_weights, start_session, update
 from albert_data.wording import format_share
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
@@ -259,3 +261,18 @@ def test_three_labels_are_refused_for_a_head_of_two(trained):
     with pytest.raises(ConfigError, match="built with --pairs order3, which has 3 labels"):
         ShardDataset(trained("order3") / "shards", transformers.BertForPreTraining(config))
     ShardDataset(trained("order3") / "shards", transformers.BertForMaskedLM(config))
+
+
+def test_the_weight_of_the_sentence_task_scales_its_part_of_the_gradient(toys, use_shards):
+    use_shards(shards := toys.make_shards(40))
+    gradients = {}
+    for weight in (0.0, 1.0, 3.0):
+        config = dataclasses.replace(RECIPES["quick"]["tiny"], sentence_weight=weight, max_grad_norm=1e6)
+        [batch] = next(ShardLoader(shards, batch_tokens=512).stream(torch.device("cpu")))
+        shape, precision = choose_shape(config, shards.manifest), choose_precision("fp32", "cpu")
+        session = start_session(config, shape, precision, ALONE, {}, None)
+        update(session, [batch], lr=0.0, num_masked=batch.num_masked, num_pairs=batch.num_pairs)
+        gradients[weight] = torch.cat([weights.grad.flatten() for weights in session.model.parameters()])
+    task = gradients[1.0] - gradients[0.0]
+    assert task.norm() > 0.01
+    torch.testing.assert_close(gradients[3.0] - gradients[0.0], 3 * task, atol=1e-5, rtol=1e-3)

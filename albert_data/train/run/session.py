@@ -198,7 +198,8 @@ def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked:
                 output = network(batch)
             # The ranks average their gradients, that is, divide their sum by num_ranks. With this factor the result is
             # the gradient of the mean over all labels of the step.
-            loss = ranks.num_ranks * (output.mlm_nats / max(num_masked, 1) + output.sop_nats / max(num_pairs, 1))
+            order_loss = config.sentence_weight * output.sop_nats / max(num_pairs, 1)
+            loss = ranks.num_ranks * (output.mlm_nats / max(num_masked, 1) + order_loss)
             session.scaler.scale(loss).backward()
         measured.append(measure(output, batch))
         del output, loss  # the logits, before the next batch needs as much
