@@ -1,7 +1,7 @@
 # Two commands set everything up on a machine with python3, make and a package index:
 #   make demo    vocabulary, shards, a look at them and a short training on sample_corpus
 #   make test    the tests
-# Two more look for what breaks it, for as long as they are told (docs/reliability.md):
+# Two more look for what breaks it, for as long as they are told (docs/explanation/reliability.md):
 #   make fuzz    damaged files for every reader; FUZZ="--cases 100000"
 #   make chaos   signals, full disks, two commands at once; CHAOS="--trials 200"
 # and `.venv/bin/python -m reliability stores` kills builds into a store of objects that fails.
@@ -48,7 +48,7 @@ chaos: .venv/ready
 	$(BIN)/python -m reliability chaos $(CHAOS)
 
 docs: .venv/ready
-	$(BIN)/python tests/cli_reference.py > docs/cli.md
+	$(BIN)/python tests/cli_reference.py > docs/reference/cli.md
 
 clean:
 	rm -rf .venv demo build *.egg-info

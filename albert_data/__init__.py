@@ -1,7 +1,7 @@
 """albert-data: turns text corpora into ALBERT pretraining shards, exactly and reproducibly.
 
-The public Python interface; docs/python.md shows how to use it. Each name is loaded when it is first used, so importing
-the package is fast. The commands call the same functions.
+The public Python interface; docs/guides/python.md shows how to use it. Each name is loaded when it is first
+used, so importing the package is fast. The commands call the same functions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tries to break albert-data: `python -m reliability fuzz` gives it damaged files, `chaos` and `ray` kill it while
 it works.
 
-docs/reliability.md says what is promised, what is tested, and how to read the reports.
+docs/explanation/reliability.md says what is promised, what is tested, and how to read the reports.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def mutate_tokenizer(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes
         name = rng.choice(TEXT_PARTS)
         key = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}[name]
         parts = [values[name]] if values.get(name) else []
-        # Of regular expressions fewer: their time is not bounded (docs/reliability.md).
+        # Of regular expressions fewer: their time is not bounded (docs/explanation/reliability.md).
         parts += [make_rule(rng, name)] * rng.choice((1, 1, 2, 5, 5 if name == "pre_tokenizer" else 40))
         rng.shuffle(parts)
         values[name] = {"type": "Sequence", key: parts}

@@ -1,4 +1,4 @@
-"""Print the table of docs/audit.md: every check with its limits, from audit/rules.py. A test compares."""
+"""Print the table of docs/reference/audit.md: every check with its limits, from audit/rules.py. A test compares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Print docs/cli.md: the help of every command. `make docs` writes it; a test compares."""
+"""Print docs/reference/cli.md: the help of every command. `make docs` writes it; a test compares."""
 
 from __future__ import annotations
 

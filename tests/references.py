@@ -41,7 +41,7 @@ def split_key(key: int, seed: int) -> int:
 
 
 def choose_validation(keys: set[int], fraction: float, seed: int = 0) -> set[int]:
-    """The documents of validation, by their keys: the rule of docs/format.md, over the set of all documents."""
+    """The documents of validation, by their keys: the rule of docs/reference/format.md, over all documents."""
     ranked = sorted(keys, key=lambda key: split_key(key, seed))
     drawn = [key for key in ranked if split_key(key, seed) < fraction * 2**64]
     wanted = min(30, len(keys) // 10)

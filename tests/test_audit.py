@@ -465,6 +465,6 @@ def test_an_unreadable_manifest_is_refused_in_one_line(text: str, tmp_path: Path
 
 
 def test_every_limit_is_in_the_documentation():
-    page = (Path(__file__).parent.parent / "docs" / "audit.md").read_text(encoding="utf-8")
-    assert audit_reference.render() in page, "put what `python tests/audit_reference.py` prints into docs/audit.md"
+    page = (Path(__file__).parent.parent / "docs" / "reference" / "audit.md").read_text(encoding="utf-8")
+    assert audit_reference.render() in page, "put what `tests/audit_reference.py` prints into docs/reference/audit.md"
     assert all(look <= bad for look, bad in (rule.limits for rule in ALL_RULES))

@@ -68,7 +68,7 @@ def run(
 
 
 def choose(records: Sequence[Record], fraction: float, seed: int) -> set[int]:
-    """The documents of validation: the rule of docs/format.md, over the set of all documents."""
+    """The documents of validation: the rule of docs/reference/format.md, over the set of all documents."""
     bits: dict[int, int] = {}
     for text, group in records:
         key = fixtures.document_key(text)

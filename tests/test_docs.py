@@ -20,8 +20,8 @@ from albert_data import BuildConfig, ExampleConfig, VocabConfig, build, open_sha
 from albert_data.cli.main import run
 
 ROOT = Path(__file__).parent.parent
-README, PYTHON_PAGE = ROOT / "README.md", ROOT / "docs" / "python.md"
-HUGGINGFACE_PAGE = ROOT / "docs" / "huggingface.md"
+GUIDES, REFERENCE, EXPLANATION = (ROOT / "docs" / shelf for shelf in ("guides", "reference", "explanation"))
+README, PYTHON_PAGE, HUGGINGFACE_PAGE = ROOT / "README.md", GUIDES / "python.md", GUIDES / "huggingface.md"
 
 
 def blocks(language: str, page: Path = README) -> list[str]:
@@ -46,24 +46,33 @@ def test_the_command_reference_is_what_help_prints():
     made = subprocess.run(
         [sys.executable, ROOT / "tests" / "cli_reference.py"], capture_output=True, text=True, check=True
     )
-    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == made.stdout, "run `make docs`"
+    assert (REFERENCE / "cli.md").read_text(encoding="utf-8") == made.stdout, "run `make docs`"
 
 
-def test_every_document_that_another_links_to_exists():
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def test_every_document_and_heading_that_another_links_to_exists():
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for name, anchor in re.findall(r"\]\((?!http)([^)#\s]*)#?([^)\s]*)\)", page.read_text(encoding="utf-8")):
+            target = page.parent / name if name else page
+            assert target.exists(), f"{page.name} links to {name}"
+            assert not anchor or anchor in anchors(target), f"{page.name} links to {name}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The names by which links find the headings of a page."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_cluster_page_names_the_ray_that_is_tested():
     pinned = re.search(r"^ray==(.*)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     assert pinned
-    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    page = (GUIDES / "cluster.md").read_text(encoding="utf-8")
     assert re.findall(r"rayproject/ray:([\d.]+)", page) == [pinned[1]]
 
 
 def test_the_functions_and_tests_that_fidelity_names_exist():
-    page = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    page = (EXPLANATION / "fidelity.md").read_text(encoding="utf-8")
     rows = [line.split("|") for line in page.splitlines() if line.startswith("|")][2:]
     assert len(rows) > 15
     for _, _, functions, tests, *_ in rows:
@@ -71,11 +80,11 @@ def test_the_functions_and_tests_that_fidelity_names_exist():
             if re.fullmatch(r"[\w/.]+(\.py)?(: [\w, ]+)?", quoted):  # else a command or an option
                 check_names(quoted)
         for name in re.findall(r"test_\w+\.py", tests):
-            assert list((ROOT / "tests").rglob(name)), f"docs/fidelity.md names {name}"
+            assert list((ROOT / "tests").rglob(name)), f"docs/explanation/fidelity.md names {name}"
 
 
 def test_the_hops_and_files_that_the_architecture_names_exist():
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (EXPLANATION / "architecture.md").read_text(encoding="utf-8")
     hops = re.findall(r"\| `([\w/]+\.py: \w+)` \|$", page, re.MULTILINE)
     assert len(hops) > 30
     for quoted in {*hops, *re.findall(r"`([\w/]+\.py)`", page)}:
@@ -136,7 +145,7 @@ def test_the_examples_of_the_python_page_run_in_order(tmp_path: Path):
 
 def test_the_example_of_the_page_on_mixtures_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "sample_corpus").symlink_to(ROOT / "sample_corpus")
-    page = ROOT / "docs" / "mixtures.md"
+    page = GUIDES / "mixtures.md"
     (example,), (commands,) = blocks("toml", page), blocks("sh", page)
     (tmp_path / "mixture.toml").write_text(example)
     for command in commands.splitlines():
@@ -160,7 +169,7 @@ def test_the_recipe_of_the_page_on_cleaning_reads_what_datatrove_writes(tmp_path
     lines = "".join(json.dumps(record) + "\n" for record in records[::2])
     (tmp_path / "filtered" / "00000.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records[1::2]), tmp_path / "filtered" / "000_00000.parquet")
-    (commands,) = blocks("sh", ROOT / "docs" / "cleaning.md")
+    (commands,) = blocks("sh", GUIDES / "cleaning.md")
     for command in commands.splitlines():
         run_command(command.replace("2000", "300"), tmp_path)
     manifest = open_shards(tmp_path / "shards").manifest
@@ -228,5 +237,5 @@ def test_every_public_name_is_documented_and_loaded_only_when_it_is_used():
     )
     shown = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
     for name in shown.split():
-        assert name == "__version__" or re.search(rf"\b{name}\b", page), f"docs/python.md does not mention {name}"
+        assert name == "__version__" or re.search(rf"\b{name}\b", page), f"guides/python.md does not mention {name}"
     assert (ROOT / "albert_data" / "py.typed").exists()

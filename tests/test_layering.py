@@ -1,4 +1,4 @@
-"""Imports run towards the top of docs/architecture.md's table only, and torch stays in the rooms that train."""
+"""Imports run to the top of the table in docs/explanation/architecture.md, and only rooms that train use torch."""
 
 from __future__ import annotations
 

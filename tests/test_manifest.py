@@ -228,7 +228,7 @@ def test_unknown_rules_versions_are_refused(version: int):
 
 
 def test_every_key_of_the_classes_is_in_the_format_s_table():
-    text = (Path(__file__).parent.parent / "docs" / "format.md").read_text()
+    text = (Path(__file__).parent.parent / "docs" / "reference" / "format.md").read_text()
     table = text.split("## manifest.json")[1].split("## A run")[0]
     for kind in (Manifest, Plan, Counts, SplitEntry, ShardEntry, InputEntry, FileEntry):
         for field in dataclasses.fields(kind):

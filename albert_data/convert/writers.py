@@ -70,7 +70,7 @@ class ShardFolder:
 
     @property
     def id_dtype(self) -> type[Any]:
-        """uint16 or uint32, as docs/format.md has it."""
+        """uint16 or uint32, as docs/reference/format.md has it."""
         return np.uint16 if self.manifest.tokenizer.vocab_size <= 1 << 16 else np.uint32
 
     def count_rows(self, num_bytes: int) -> int:

@@ -1,6 +1,7 @@
 """Mixtures: a TOML file that names the sources of a corpus, how each is read, and how often it is used.
 
-In: the path of the file. Out: the inputs of all sources, each of which names its source. docs/mixtures.md has the keys.
+In: the path of the file. Out: the inputs of all sources, each of which names its source.
+docs/guides/mixtures.md has the keys.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def _read_toml(path: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise InputError(f"mixture {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"mixture {path} is no TOML: {error}; see docs/mixtures.md for an example") from error
+        raise InputError(f"mixture {path} is no TOML: {error}; see docs/guides/mixtures.md for an example") from error
 
 
 def _refuse_key(key: str, allowed: Sequence[str]) -> str:

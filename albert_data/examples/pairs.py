@@ -9,8 +9,8 @@ a row and both do not. A later pass avoids the rows of earlier ones.
 For next sentence prediction no pair is swapped. The label says in which pairs B is to be exchanged: the reduce step
 does that (exchange.py), when it has the rows of all documents. Without a sentence task every row is `[CLS] A [SEP]`.
 
-Deviations, see docs/fidelity.md: whether a row is to be short, and how long, is drawn for each row, not for each
-document; nothing is truncated; where a row holds one sentence, no random document is taken as segment B.
+Deviations, see docs/explanation/fidelity.md: whether a row is to be short, and how long, is drawn for each row, not for
+each document; nothing is truncated; where a row holds one sentence, no random document is taken as segment B.
 
 What could give the order away, and what is done about it:
 - A segment that begins or ends inside a sentence: both always begin and end with sentences.

@@ -1,8 +1,8 @@
 """The rules that each row of a shard must keep, checked in one pass over a record batch.
 
 In: a record batch as it is in a file, of the right schema. Out: for each row the first rule that it breaks, with
-the position and the value that break it. docs/format.md states the rules in words. First come the bounds that every
-reader checks (shards/row_bounds.py); the kernel here sees only rows within these.
+the position and the value that break it. docs/reference/format.md states the rules in words. First come the bounds
+that every reader checks (shards/row_bounds.py); the kernel here sees only rows within these.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def make_manifest(
     shards: list[ReduceReceipt],
     choice: Choice | None = None,
 ) -> Manifest:
-    """The manifest of a build, for `finish_manifest`; docs/format.md describes every key. choice: of sources."""
+    """The manifest of a build, for `finish_manifest`; docs/reference/format.md has every key. choice: of sources."""
     splits = {split: _describe_split(split, shards, config.examples.task) for split in SPLITS}
     names = [field.name for field in dataclasses.fields(Counts)]
     missing = set(_DROPPED_COUNTS if config.keep_duplicates else ())

@@ -1,7 +1,7 @@
 """manifest.json: what a shard folder holds, where it came from, and the proof that it is finished.
 
-The classes are the format, which docs/format.md describes. A field is a key of the same name; only a BuildConfig is
-flat in the file: one object with the settings of all its classes. manifest_file.py reads the file.
+The classes are the format, which docs/reference/format.md describes. A field is a key of the same name; only a
+BuildConfig is flat in the file: one object with the settings of all its classes. manifest_file.py reads the file.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class ManifestFile:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """Raises ShardError where a key of docs/format.md is missing or its value is not allowed."""
+        """Raises ShardError where a key of docs/reference/format.md is missing or its value is not allowed."""
         try:
             return Manifest.from_values(self.values)
         except ShardError as error:

@@ -1,7 +1,7 @@
 """The columns of a shard, converted from ragged arrays to Arrow and back, and written to a file.
 
 One row is one example. Arrow's list columns are flat values and 32-bit offsets, so only the offsets are copied, in
-both directions. docs/format.md describes the columns for other readers.
+both directions. docs/reference/format.md describes the columns for other readers.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def shorten(text: str) -> str:
 def describe_columns(schema: pyarrow.Schema) -> str:
     """The message for columns that are not the format's. The caller puts the name of the file in front."""
     found = ", ".join(f"{column.name} {column.type}" for column in schema)
-    return f"has the columns {shorten(found)}; see docs/format.md for those that are allowed"
+    return f"has the columns {shorten(found)}; see docs/reference/format.md for those that are allowed"
 
 
 def check_batch(batch: pyarrow.RecordBatch, *, has_source: bool = False, has_key_b: bool = False) -> None:

@@ -1,7 +1,8 @@
 """Where files lie: on a disk, or in a store of objects: s3:// or gs://.
 
 Every reader and writer of corpus/, pipeline/, shards/ and convert/ asks `find_storage` for the storage of a path, and
-touches no file in another way. `protocol.py` says what it needs, and docs/architecture.md what a disk and a store do.
+touches no file in another way. `protocol.py` says what it needs, and docs/explanation/architecture.md what a disk
+and a store do.
 """
 
 from __future__ import annotations

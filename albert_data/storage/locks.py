@@ -45,7 +45,7 @@ class StoreLock:
         if not is_known or self._put(replaced) is not None:
             raise StorageError(
                 f"{url}: the store ignores conditions of puts (If-None-Match or If-Match), so two builds could write "
-                "at once; use a store that knows them, as docs/stores.md says"
+                "at once; use a store that knows them, as docs/guides/stores.md says"
             )
         self._is_lost = False
         self._freed = threading.Event()

@@ -1,7 +1,7 @@
 """A store of objects, s3:// or gs://: whole objects under flat keys, in which `/` makes folders.
 
 There are no renames, links or empty folders, and nothing to sync: what is put is safe and seen by all at once.
-docs/stores.md says what each operation does, and how many requests it makes.
+docs/guides/stores.md says what each operation does, and how many requests it makes.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ class ObjectStore:
         url = _parse(folder)
         if _WORKING_FOLDERS.isdisjoint(url.key.split("/")):
             return
-        with suppress(StorageError):  # not permitted: the bucket's own rule may abort them, as docs/stores.md says
+        with suppress(StorageError):  # not permitted: a rule of the bucket may abort them (docs/guides/stores.md)
             for target, upload in list(self._requests.list_uploads(url)):
                 with suppress(FileNotFoundError):
                     self._requests.abort_upload(target, upload)

@@ -1,6 +1,6 @@
 """What readers and writers need of a storage, in one interface.
 
-docs/architecture.md says what a disk and a store of objects do for each operation.
+docs/explanation/architecture.md says what a disk and a store of objects do for each operation.
 """
 
 from __future__ import annotations

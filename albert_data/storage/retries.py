@@ -181,7 +181,7 @@ def _explain(error: Exception, refusal: Refusal | None, url: StoreURL) -> Except
     if status == 403:
         return StorageError(
             f"{url}: the store does not permit that ({code or status}); grant these credentials reading, writing, "
-            "listing and deleting as docs/stores.md lists them"
+            "listing and deleting as docs/guides/stores.md lists them"
         )
     if status == 416:
         return OSError(errno.EINVAL, "the range of bytes lies behind the end of the object", str(url))
@@ -190,12 +190,12 @@ def _explain(error: Exception, refusal: Refusal | None, url: StoreURL) -> Except
 
 _NO_ANSWER = {
     "NoCredentialsError": "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE "
-    "(see docs/stores.md)",
+    "(see docs/guides/stores.md)",
     "PartialCredentialsError": "half of the credentials is missing; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "ProfileNotFound": "there is no such profile; check AWS_PROFILE",
     "SSLError": "its certificate is not accepted; check the address of the store",
     "DefaultCredentialsError": "there are no valid credentials; set GOOGLE_APPLICATION_CREDENTIALS to the path of a "
-    "key, or run: gcloud auth application-default login (see docs/stores.md)",
+    "key, or run: gcloud auth application-default login (see docs/guides/stores.md)",
     "RefreshError": "its credentials are not accepted; renew or correct them, as with: gcloud auth application-default "
     "login",
     "RequestException": "its address is not valid; check STORAGE_EMULATOR_HOST",

@@ -89,7 +89,7 @@ def _check(scheme: str, rest: str) -> StoreURL:
     if "@" in bucket or ":" in bucket or _QUERY.search(rest):
         raise StorageError(
             f"{shown} holds a user name, a password or a query, which would end up in files and messages; leave it "
-            "out: credentials are taken from the environment (see docs/stores.md)"
+            "out: credentials are taken from the environment (see docs/guides/stores.md)"
         )
     if not _BUCKET.fullmatch(bucket):
         raise StorageError(f"{shown} names no bucket; write {scheme}://BUCKET/KEY")

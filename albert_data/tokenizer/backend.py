@@ -4,7 +4,8 @@ In: the values of a tokenizer.json. Out: ids, words and text, as the library giv
 Where its code fails, a regular expression that backtracks too long for one, Rust prints a message and a stack trace to
 descriptor 2 and raises a PanicException, which is no Exception. And a chain of rules that each double a text makes
 gigabytes of one letter. So a short text is tried through one rule after another, when the tokenizer is loaded, and a
-long sentence in parts, before it is encoded. How long a regular expression takes is not bounded: docs/reliability.md.
+long sentence in parts, before it is encoded. How long a regular expression takes is not bounded:
+docs/explanation/reliability.md.
 """
 
 from __future__ import annotations

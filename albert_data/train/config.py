@@ -211,7 +211,7 @@ MODEL_PRESETS = {
 DEFAULT_PRESETS = {"cpu": "mini", "cuda": "base"}  # by the type of the device; base takes weeks on a CPU
 _TINY = TrainConfig(preset="tiny", steps=3000, batch_tokens=2048, lr=1e-3, warmup_share=0.1)
 # mini is for an hour on two CPU cores. A model of such a size first predicts by frequencies alone; many masks and Muon
-# get it past that sooner: docs/training.md has the figures.
+# get it past that sooner: docs/guides/training.md has the figures.
 _MINI = TrainConfig(
     preset="mini",
     steps=None,

@@ -14,7 +14,7 @@ transformers = pytest.importorskip("transformers", reason="the huggingface extra
 tokenizers = pytest.importorskip("tokenizers", reason="the huggingface extra is not installed")
 pytest.importorskip("accelerate", reason="the huggingface extra is not installed")
 
-PAGE = ROOT / "docs" / "modernbert.md"
+PAGE = ROOT / "docs" / "guides" / "modernbert.md"
 SPECIALS = ("[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]")
 SUBJECTS = {
     "garden": ("The gardener", "roses", "the old greenhouse", "watered", "cut back"),

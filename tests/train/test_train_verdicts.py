@@ -198,7 +198,7 @@ def test_a_run_says_if_the_sentence_task_is_not_learnt(accuracy: float | None, t
     line = {"sop_accuracy": accuracy, "sop_majority": 0.502, "sop_error": 0.01}
     found = describe_order({key: value for key, value in line.items() if value is not None}, PAIR_TASKS[task])
     assert told in found if told else not found
-    assert ("docs/training.md" in found) == (task == "sop" and bool(told))
+    assert ("docs/guides/training.md" in found) == (task == "sop" and bool(told))
 
 
 def test_a_run_says_that_it_overfits_at_its_end_and_so_do_page_and_runs(toys, use_shards, tmp_path, capsys):

@@ -1,6 +1,6 @@
 """The rules of the audit: for each check its limits, the reason for them, and what to do.
 
-All thresholds are here; the table in docs/audit.md is made from this file.
+All thresholds are here; the table in docs/reference/audit.md is made from this file.
 """
 
 from __future__ import annotations

@@ -51,9 +51,8 @@ def describe_order(line: Line, task: PairTask) -> str:
     accuracy, majority, error = (number(line, f"sop_{key}") for key in ("accuracy", "majority", "error"))
     if accuracy is None or majority is None or error is None or accuracy - majority > CERTAIN * error:
         return ""
-    usual = (
-        " In books, words tell the order of few pairs: docs/training.md says how many." if task.name == "sop" else ""
-    )
+    figures = " In books, words tell the order of few pairs: docs/guides/training.md has figures."
+    usual = figures if task.name == "sop" else ""
     return (
         f"The model has not learnt {task.title}: {format_share(accuracy, 1)} is not clearly more than the "
         f"{format_share(majority, 1)} of the most frequent label.{usual}"

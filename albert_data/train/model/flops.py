@@ -1,7 +1,8 @@
 """Counts the FLOPs of a training step and knows the peaks of GPUs. Imports no torch.
 
-In: the shape of a model and of a batch, the name of a GPU. Out: numbers. docs/architecture.md has the formula, and says
-what counts. Model FLOPs utilisation (MFU) is the FLOPs of a step, divided by its seconds and by the peak of the GPU.
+In: the shape of a model and of a batch, the name of a GPU. Out: numbers. docs/explanation/architecture.md has the
+formula, and says what counts. Model FLOPs utilisation (MFU) is the FLOPs of a step, divided by its seconds and by the
+peak of the GPU.
 """
 
 from __future__ import annotations

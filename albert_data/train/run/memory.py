@@ -1,4 +1,4 @@
-"""Cuts batches so that they fit in the memory of a GPU: docs/architecture.md says how.
+"""Cuts batches so that they fit in the memory of a GPU: docs/explanation/architecture.md says how.
 
 The bytes that a token needs are measured uncompiled, so that no shape is compiled that the run does not use. Compiled,
 layers keep 2 % less (counted: 41.7 bytes an element and layer instead of 42.4 in bfloat16), and the loss much less.
