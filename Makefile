@@ -1,6 +1,7 @@
 # Two commands set everything up on a machine with python3, make and a package index:
 #   make demo    vocabulary, shards, a look at them and a short training on sample_corpus
 #   make test    the tests
+# `make site` makes the documents a site, build/site/index.html; it fails on any warning.
 # Two more look for what breaks it, for as long as they are told (docs/explanation/reliability.md):
 #   make fuzz    damaged files for every reader; FUZZ="--cases 100000"
 #   make chaos   signals, full disks, two commands at once; CHAOS="--trials 200"
@@ -10,7 +11,7 @@ BIN := .venv/bin
 FUZZ ?= --cases 10000
 CHAOS ?= --trials 100
 
-.PHONY: demo test test-all lint fuzz chaos docs clean
+.PHONY: demo test test-all lint fuzz chaos docs site clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -49,6 +50,13 @@ chaos: .venv/ready
 
 docs: .venv/ready
 	$(BIN)/python tests/cli_reference.py > docs/reference/cli.md
+
+.venv/site: .venv/ready
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[docs]'
+	touch $@
+
+site: .venv/site
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/site
 
 clean:
 	rm -rf .venv demo build *.egg-info

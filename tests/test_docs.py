@@ -57,6 +57,13 @@ def test_every_document_and_heading_that_another_links_to_exists():
             assert not anchor or anchor in anchors(target), f"{page.name} links to {name}#{anchor}"
 
 
+def test_the_index_of_a_shelf_links_to_each_of_its_pages():
+    for shelf in filter(Path.is_dir, (ROOT / "docs").iterdir()):
+        names = {page.name for page in shelf.glob("*.md")} - {"index.md"}
+        index = (shelf / "index.md").read_text(encoding="utf-8") if names else ""
+        assert not [name for name in names if f"]({name})" not in index], shelf
+
+
 def anchors(page: Path) -> set[str]:
     """The names by which links find the headings of a page."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
