@@ -23,10 +23,10 @@ gelu* is the same with PyTorch's own kernel for tanh-gelu (`gelu_pytorch_tanh`):
 but without a compiler it is the fairer rival. *packed* rows have no padding, as in training on a GPU. 16-bit formats
 are those of autocast. *albert-data train* is a whole update of the preset's recipe on rows of SHARDS, with reading
 and packing. The first line of a model is what `albert-data train` does on this machine; *ours to it* is its speed
-divided by that of the line. Tokens do not include padding. TFLOP/s count our model's executed layers (the
-formula is in docs/explanation/architecture.md), for all contenders, even if they compute more; they include padding, 3 %. *MFU* is their
-share of the GPU's published peak, *of ceiling* their share of the fastest product of two large matrices that was
-measured on the same machine in the same format.
+divided by that of the line. Tokens do not include padding. TFLOP/s count our model's executed layers (the formula is
+in docs/explanation/architecture.md), for all contenders, even if they compute more; they include padding, 3 %. *MFU*
+is their share of the GPU's published peak, *of ceiling* their share of the fastest product of two large matrices that
+was measured on the same machine in the same format.
 """
 
 YOURSELF = """
