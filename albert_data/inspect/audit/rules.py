@@ -180,8 +180,8 @@ UNPAIRED_ROWS = Rule(
     name="unpaired_rows",
     title="rows without a pair",
     limits=(0.25, 0.5),
-    why="a row that can hold only one sentence teaches no order: 12 % of books at 128 tokens, hardly any at 512. More "
-    "than a quarter means documents of one sentence, or sentences that are long for this length",
+    why="a row that can hold only one sentence teaches no order: 12 % of books at 128 tokens, fewer in longer rows. "
+    "More than a quarter means documents of one sentence, or sentences that are long for this length",
     advice="check whether each line was read as a document; build with a larger --max-seq-len",
 )
 SEGMENTS_INSIDE_WORD = Rule(
@@ -234,7 +234,7 @@ BOILERPLATE = Rule(
     name="boilerplate",
     title="text that occurs in many documents",
     limits=(0.01, 0.05),
-    why="counted are windows of 12 tokens in at least 1 % of the documents, and at least 5; idioms are shorter",
+    why="counted are windows of 12 tokens in at least 1 % of the documents, and at least five; idioms are shorter",
     advice="drop lines that repeat across documents (headers, licences, navigation): --drop-repeated-lines 20",
 )
 REPEATED_LINES = Rule(
