@@ -204,7 +204,8 @@ def simulate(num_cpus: int, measure: Any) -> Iterator[tuple[Any, SimulatedRay]]:
     engine._run, engine._exceptions, engine._is_lost = simulated.remote()(None), SimpleNamespace(), False
     for name in ("RayTaskError", "OutOfMemoryError", "RayError"):
         setattr(engine._exceptions, name, AssertionError)
-    engine._title, engine._slowest_seconds, engine._nodes = "", 0.0, ray_engine.ClusterNodes(simulated, {})
+    engine._tasks, engine._dropped, engine._title, engine._slowest_seconds = {}, [], "", 0.0
+    engine._nodes = ray_engine.ClusterNodes(simulated, {})
     nothing = {"_check_head": lambda: None, "_send": lambda job: ("", []), "_prepare": lambda name, sent: None}
     with patch.multiple(engine, _ask_for_cpus=lambda count: None, **nothing):
         yield engine, simulated

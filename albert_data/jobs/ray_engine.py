@@ -4,8 +4,8 @@ In: the same picklable jobs and tasks as engine.py. Out: each task with its resu
 gets paths and returns a receipt: Ray carries neither text nor shards. A job is sent once to a machine. Ray itself tries
 nothing again (max_retries=0). A worker that died, memory that ran out, and errors of a disk or a store cost a try of
 their task, which is tried again after a pause, on another node (see ray_nodes.py); a lost node costs no try. An error
-of the input or the settings ends the run. When all tasks are handed out, those that take very long are also run a
-second time, as a read may hang. Both write the same bytes.
+of the input or the settings ends the run. When all tasks are handed out, or all that run take very long, those that do
+are also run a second time, as a read may hang. Both write the same bytes, and the first that ends ends the other.
 """
 
 from __future__ import annotations
@@ -69,19 +69,18 @@ _engines: weakref.WeakSet[RayEngine] = weakref.WeakSet()  # those that Ctrl-C ha
 class _Attempt:
     """A task that was handed out.
 
-    tries: that failed; num_lost: nodes that were lost with it; copies: that run beside the last try
-    due, begun: when it may be tried again, and when the last try began; by the monotonic clock
-    avoided: the nodes on which it failed
+    tries: that failed; num_lost: nodes that were lost with it; due: when it may be tried again, by the monotonic clock
+    avoided: the nodes on which it failed; excluded: those that its last try, or the last copy of it, must not take
+    starts: when the last try was handed out, and each copy of it since then, by Ray's reference
     """
 
     task: Any
     tries: int = 0
     num_lost: int = 0
-    copies: int = 0
     due: float = 0.0
-    begun: float = 0.0
     avoided: set[str] = field(default_factory=set)
-    is_done: bool = False
+    excluded: set[str] = field(default_factory=set)
+    starts: dict[Any, float] = field(default_factory=dict)
 
 
 class RayEngine:
@@ -110,7 +109,9 @@ class RayEngine:
             if node["NodeID"] == context.get_node_id():
                 self._needed["the Ray node of this command"] = f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
         self._run = self._ray.remote(num_cpus=1, max_retries=0)(run_task)
-        self._running: dict[Any, _Attempt] = {}
+        self._running: dict[Any, _Attempt] = {}  # by Ray's reference; a task with a copy is there twice
+        self._tasks: dict[_Attempt, None] = {}  # those that run, each once
+        self._dropped: list[Any] = []  # references that nobody waits for, until the run ends
         self._title, self._slowest_seconds, self._said = "", 0.0, set[str]()  # of one run, as is `_nodes`
         self._nodes, self._has_asked = ClusterNodes(self._ray, self._labels), False
         self._is_lost = False  # head or own node: then calls of Ray don't return, or end this process
@@ -133,8 +134,9 @@ class RayEngine:
 
     def cancel(self) -> None:
         """End all tasks that run, and wait until none of them writes any more."""
-        left = [] if self._is_lost else list(self._running)
-        self._running.clear()
+        left = [] if self._is_lost else [*self._running, *self._dropped]
+        for one in (self._running, self._tasks, self._dropped):
+            one.clear()
         for ref in left:
             with suppress(Exception):  # the node is gone, or the head
                 self._ray.cancel(ref, force=True)
@@ -151,27 +153,29 @@ class RayEngine:
         new, has_more = iter(tasks), True
         try:
             while True:
-                if time.monotonic() - refreshed > _REFRESH_SECONDS:
+                if is_old := time.monotonic() - refreshed > _REFRESH_SECONDS:
                     limit, refreshed = self._count_wanted(), time.monotonic()
-                    if not again and not has_more:
-                        self._start_copies(name, sent, limit - len(self._running))
-                for attempt in _take_due(again, limit - len(self._running)):
+                    again += self._drop_stuck()
+                for attempt in _take_due(again, limit - len(self._tasks)):
                     self._start(attempt, name, sent)
-                wanted = limit - len(self._running) - len(again)
+                wanted = limit - len(self._tasks) - len(again)
                 fresh = [_Attempt(task=task) for task in islice(new, max(wanted, 0))]
                 for attempt in fresh:
                     self._start(attempt, name, sent)
                 has_more = has_more and (bool(fresh) or wanted <= 0)
-                if not again and not has_more and all(attempt.is_done for attempt in self._running.values()):
+                if not again and not has_more and not self._tasks:
                     return
+                if is_old:
+                    self._start_copies(name, sent, 0 if again or has_more else limit - len(self._running))
                 for ref in self._wait():
-                    attempt = self._running.pop(ref)
-                    if attempt.is_done:  # by a copy
+                    if ref not in self._running:  # a copy was faster
                         continue
+                    attempt = self._running.pop(ref)
                     kind, value = self._receive(ref, attempt)
                     if kind == RESULT:
                         yield attempt.task, value
-                    elif attempt not in self._running.values():
+                    elif not attempt.starts.keys() & self._running.keys():
+                        self._drop(attempt)
                         again.append(_try_again(attempt, value))
         finally:
             self.cancel()
@@ -215,23 +219,40 @@ class RayEngine:
                 says = f"node {self._nodes.hosts[node]} did not get ready in {_PREPARE_SECONDS:.0f} seconds"
                 self._nodes.leave_out(node, WorkerError(f"{says}; remove it from the cluster"))
                 continue
-            answer = self._get(ref, socket.gethostname())
+            answer = self._get(ref, self._nodes.hosts[node])
             is_failing = answer.kind == RETRY and answer.node and not answer.is_lost
             if answer.kind == UNFIT or is_failing:  # or it has left: the others go on
                 self._nodes.leave_out(node, answer.value)
 
     def _start(self, attempt: _Attempt, name: str, sent: list[Any], **options: Any) -> None:
-        attempt.begun = attempt.begun if options else time.monotonic()
-        labels = self._nodes.select(attempt.avoided)
+        attempt.excluded, labels = self._nodes.exclude(attempt.avoided), self._nodes.select(attempt.avoided)
         run = self._run.options(name=self._title, label_selector=labels, **options)
-        self._running[run.remote(name, sent, attempt.task)] = attempt
+        ref = run.remote(name, sent, attempt.task)
+        self._running[ref], self._tasks[attempt], attempt.starts[ref] = attempt, None, time.monotonic()
 
-    def _start_copies(self, name: str, sent: list[Any], most: int) -> None:
-        """Run tasks that take very long once more, at most so many."""
+    def _drop(self, attempt: _Attempt) -> None:
+        """End what runs of a task, and wait for none of it."""
+        for ref in attempt.starts.keys() & self._running.keys():
+            self._dropped.append(ref)
+            del self._running[ref]
+            with suppress(Exception):  # the node is gone, or the head
+                self._ray.cancel(ref, force=True)
+        self._tasks.pop(attempt)
+        attempt.starts.clear()
+
+    def _drop_stuck(self) -> list[_Attempt]:
+        """Drop and return the tasks that may run on no node any more, as all others have left."""
+        stuck = [attempt for attempt in self._tasks if self._nodes.hosts.keys() <= attempt.excluded]
+        for attempt in stuck:
+            self._drop(attempt)
+        return stuck
+
+    def _start_copies(self, name: str, sent: list[Any], room: int) -> None:
+        """Run tasks that take very long once more: as many as there is room for, but one if all that run do."""
         now, patience = time.monotonic(), max(_HUNG_SECONDS, _HUNG_FACTOR * self._slowest_seconds)
-        left = {attempt for attempt in self._running.values() if not attempt.is_done}
-        for attempt in islice((one for one in left if now - one.begun > patience * 2**one.copies), max(most, 0)):
-            attempt.copies += 1
+        slow = [one for one in self._tasks if now - min(one.starts.values()) > patience * 2 ** (len(one.starts) - 1)]
+        slow.sort(key=lambda one: len(one.starts))
+        for attempt in slow[: max(room, len(slow) == len(self._tasks))]:
             self._start(attempt, name, sent, scheduling_strategy="SPREAD")  # the first holds a CPU of its node
 
     def _count_wanted(self) -> int:
@@ -280,9 +301,9 @@ class RayEngine:
     def _receive(self, ref: Any, attempt: _Attempt) -> tuple[str, Any]:
         """The result of a task, or RETRY and an error if it may be tried again. Raises bugs and errors of the user."""
         answer = self._get(ref, attempt.task.describe())
-        attempt.is_done = answer.kind == RESULT
-        if attempt.is_done:
-            self._slowest_seconds = max(self._slowest_seconds, time.monotonic() - attempt.begun)
+        if answer.kind == RESULT:
+            self._slowest_seconds = max(self._slowest_seconds, time.monotonic() - attempt.starts[ref])
+            self._drop(attempt)
             self._nodes.succeed(answer.node)
             return RESULT, answer.value
         if answer.is_lost:
@@ -420,7 +441,7 @@ def _take_due(again: list[_Attempt], most: int) -> list[_Attempt]:
 def _try_again(attempt: _Attempt, error: AlbertDataError) -> _Attempt:
     if attempt.tries >= _TRIES or attempt.num_lost >= _MOST_LOST:
         raise error
-    attempt.due, attempt.copies = time.monotonic() + _PAUSE_SECONDS * 2 ** max(attempt.tries - 1, 0), 0
+    attempt.due = time.monotonic() + _PAUSE_SECONDS * 2 ** max(attempt.tries - 1, 0)
     return attempt
 
 

@@ -44,10 +44,14 @@ class ClusterNodes:
             (labels.get(key) == value.removeprefix("!")) != value.startswith("!") for key, value in self._labels.items()
         )
 
-    def select(self, avoided: Iterable[str] = ()) -> dict[str, str]:
-        """The labels by which Ray chooses a node. avoided: nodes not to take if there are others."""
+    def exclude(self, avoided: Iterable[str]) -> set[str]:
+        """The nodes that a task must not take. avoided: those that it need not take while there are others."""
         without = {*self._left_out, *avoided}
-        without = without if self.hosts.keys() - without else set(self._left_out)
+        return set(self._left_out) if self.hosts.keys() <= without else without
+
+    def select(self, avoided: Iterable[str] = ()) -> dict[str, str]:
+        """The labels by which Ray chooses a node, which is none of those that `exclude` gives."""
+        without = self.exclude(avoided)
         return self._labels | ({NODE_LABEL: f"!in({','.join(sorted(without))})"} if without else {})
 
     def find(self, error: Exception) -> str:

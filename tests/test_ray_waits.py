@@ -1,0 +1,264 @@
+"""Whatever nodes and tasks do, the Ray engine does not wait for ever: on a cluster and a clock that are made up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from test_engine import square, tasks
+
+from albert_data.errors import WorkerError
+from albert_data.jobs import ray_engine, ray_nodes
+from albert_data.jobs.ray_worker import RESULT, RETRY, TaskAnswer, run_task
+
+pytest.importorskip("ray")  # CI installs it: see the Makefile
+
+A, B, C = (letter * 56 for letter in "abc")  # a host is called by the letter
+
+
+@dataclass(eq=False)
+class Handed:
+    """What Ray was given: a task, or None for a node to get ready.
+
+    node, begun: where and since when it runs; number: 1 for the first time that its task runs
+    """
+
+    task: Any
+    settings: dict[str, Any]
+    node: str = ""
+    begun: float = 0.0
+    number: int = 0
+
+    def may_run_on(self, node: str) -> bool:
+        selected = self.settings["label_selector"].get(ray_nodes.NODE_LABEL, "!in()")
+        return node not in selected.removeprefix("!in(").removesuffix(")").split(",")
+
+
+Work = Callable[[Handed, float], TaskAnswer | None]
+
+
+def end_well(handed: Handed, seconds: float = 0.0) -> TaskAnswer:
+    return TaskAnswer(kind=RESULT, value=square(handed.task), node=handed.node)
+
+
+def fail(handed: Handed) -> TaskAnswer:
+    return TaskAnswer(kind=RETRY, value=WorkerError("no"), node=handed.node)
+
+
+def hang_first(*numbers: int) -> Work:
+    """These tasks never end when they run for the first time."""
+    return lambda handed, seconds: None if handed.number == 1 and handed.task.number in numbers else end_well(handed)
+
+
+class FakeRay:
+    """Stands for the module ray. Only waiting moves its clock, by a second at a time.
+
+    cpus: of each node
+    work: what a task gives after so many seconds on its node, and None as long as it runs
+    ready_seconds: that nodes take to get ready; 0 for those that are not named
+    events: what happens at a second
+    most: the most tasks that were handed out at a time; starts: how often each task ran
+    """
+
+    def __init__(self, cpus: dict[str, int], work: Work = end_well) -> None:
+        self.cpus, self.work, self.now = cpus, work, 0.0
+        self.ready_seconds: dict[str, float] = {}
+        self.events: dict[float, Callable[[], None]] = {}
+        self.most, self.starts = 0, Counter[int]()
+        self._handed = list[Handed]()
+        self._answers: dict[Handed, TaskAnswer | Exception] = {}
+        self._exceptions = import_module("ray.exceptions")
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def get_runtime_context(self) -> Any:
+        return SimpleNamespace(gcs_address="head:1", get_node_id=lambda: "")
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [
+            {"NodeID": name, "NodeManagerHostname": name[0], "NodeManagerAddress": name[0]}
+            | {"Alive": True, "Resources": {"CPU": float(count)}}
+            for name, count in self.cpus.items()
+        ]
+
+    def put(self, shipment: Any) -> str:
+        return "reference"
+
+    def remote(self, **settings: Any) -> Callable[[Any], Any]:
+        def wrap(function: Any) -> Any:
+            def hand(name: str, sent: Any, task: Any = None) -> Handed:
+                handed = Handed(task, settings)
+                if function is not run_task:
+                    handed.node, handed.begun = settings["scheduling_strategy"].node_id, self.now
+                self._handed.append(handed)
+                self.most = max(self.most, sum(one.task is not None for one in self._handed))
+                return handed
+
+            return SimpleNamespace(remote=hand, options=lambda **more: self.remote(**settings, **more)(function))
+
+        return wrap
+
+    def wait(self, refs: list[Handed], num_returns: int, timeout: float) -> tuple[list[Handed], list[Handed]]:
+        end = self.now + timeout
+        while sum(ref in self._answers for ref in refs) < num_returns and self.now < end:
+            self._pass_second()
+        done = [ref for ref in refs if ref in self._answers][:num_returns]
+        return done, [ref for ref in refs if ref not in done]
+
+    def get(self, ref: Handed) -> TaskAnswer:
+        answer = self._answers[ref]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def cancel(self, ref: Handed, force: bool) -> None:
+        if ref in self._handed:
+            self._end(ref, self._exceptions.TaskCancelledError())
+
+    def lose(self, node: str) -> None:
+        del self.cpus[node]
+        for ref in [ref for ref in self._handed if ref.node == node]:
+            self._end(ref, self._exceptions.NodeDiedError(f"{node} died"))
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _end(self, ref: Handed, answer: TaskAnswer | Exception) -> None:
+        self._handed.remove(ref)
+        self._answers[ref] = answer
+
+    def _pass_second(self) -> None:
+        """Let what is due happen, end what has an answer, and then begin what finds a CPU."""
+        self.now += 1
+        assert self.now < 50_000, "it waits for ever"
+        for moment in [moment for moment in self.events if moment <= self.now]:
+            self.events.pop(moment)()
+        for ref in [ref for ref in self._handed if ref.node]:
+            if (answer := self._find_answer(ref)) is not None:
+                self._end(ref, answer)
+        for ref in [ref for ref in self._handed if not ref.node]:
+            used = Counter(one.node for one in self._handed if one.task is not None)
+            if free := [name for name, count in self.cpus.items() if used[name] < count and ref.may_run_on(name)]:
+                self.starts[ref.task.number] += 1
+                ref.node, ref.begun, ref.number = free[0], self.now, self.starts[ref.task.number]
+
+    def _find_answer(self, ref: Handed) -> TaskAnswer | None:
+        seconds = self.now - ref.begun
+        if ref.task is not None:
+            return self.work(ref, seconds)
+        is_ready = seconds >= self.ready_seconds.get(ref.node, 0.0)
+        return TaskAnswer(kind=RESULT, value=None, node=ref.node) if is_ready else None
+
+
+Make = Callable[..., ray_engine.RayEngine]
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Makes an engine on a cluster that is made up. cap: --workers."""
+
+    def make_engine(ray: FakeRay, cap: int | None = None) -> ray_engine.RayEngine:
+        for module in (ray_engine, ray_nodes):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: ray.now, sleep=ray.sleep))
+        monkeypatch.setattr(ray_engine, "_import_ray", lambda: ray)
+        monkeypatch.setattr(ray_engine, "_answers", lambda address, seconds: True)
+        monkeypatch.setattr(ray_engine.RayEngine, "_ask_for_cpus", lambda self, count: None)
+        return ray_engine.RayEngine(num_workers=cap)
+
+    return make_engine
+
+
+def check(engine: ray_engine.RayEngine, count: int) -> None:
+    assert Counter(engine.run(square, tasks(count))) == Counter((task, square(task)) for task in tasks(count))
+
+
+# ---- nodes that leave ----
+
+
+@pytest.mark.parametrize("cap", [None, 1, 3])
+def test_tasks_that_avoid_a_node_run_there_when_all_others_have_left(make: Make, cap: int | None):
+    """They failed on the one node, and wait for the other, which is busy and then lost."""
+    ray = FakeRay({A: 1, B: 1})
+
+    def work(handed: Handed, seconds: float) -> TaskAnswer | None:
+        if handed.node == B:
+            return None
+        return fail(handed) if handed.number == 1 else end_well(handed)
+
+    ray.work, ray.events = work, {50.0: lambda: ray.lose(B)}
+    check(make(ray, cap), 6)
+    assert ray.now < 200  # nobody waits for a task to count as hung
+
+
+def test_a_task_that_may_still_run_somewhere_is_not_begun_anew_when_a_node_leaves(make: Make):
+    ray = FakeRay({A: 1, B: 1, C: 1}, lambda handed, seconds: end_well(handed) if seconds > 60 else None)
+    ray.events = {30.0: lambda: ray.lose(C)}
+    check(make(ray), 2)
+    assert ray.starts == {0: 1, 1: 1}
+
+
+# ---- tasks that hang ----
+
+
+@pytest.mark.parametrize("cap", [1, 2, 3, None])
+def test_tasks_that_hang_get_a_copy_whatever_the_cap_and_the_others_are_done(make: Make, cap: int | None):
+    """Three hang, so a cap of three or fewer has no room left, and there is more to hand out."""
+    ray = FakeRay({A: 3, B: 3}, hang_first(0, 1, 2))
+    check(make(ray, cap), 40)
+    assert ray.starts == {number: 2 if number < 3 else 1 for number in range(40)}
+    assert cap is None or ray.most <= cap + 1
+
+
+def test_a_copy_that_hangs_too_is_followed_by_another_after_twice_the_time(make: Make):
+    ray = FakeRay({A: 4}, lambda handed, seconds: end_well(handed) if handed.number == 3 else None)
+    check(make(ray, 1), 1)
+    assert 1200 < ray.now < 1220
+
+
+def test_when_a_copy_ends_what_hangs_is_ended_and_its_cpu_is_free(make: Make):
+    """One after another hangs, more than there are CPUs."""
+    ray = FakeRay({A: 2}, hang_first(*range(0, 20, 4)))
+    check(make(ray, 1), 20)
+    assert ray.now < 5 * 620  # and a task that hung does not make the engine wait longer for the next
+
+
+def test_a_long_task_takes_no_cpu_from_others_that_are_still_to_be_done(make: Make):
+    ray = FakeRay({A: 2}, lambda handed, seconds: end_well(handed) if handed.task.number or seconds > 1500 else None)
+    check(make(ray, 2), 1000)
+    assert ray.starts[0] == 1
+
+
+def test_two_copies_that_end_at_once_give_one_result(make: Make):
+    ray = FakeRay({A: 2}, lambda handed, seconds: end_well(handed) if handed.begun + seconds >= 650 else None)
+    check(make(ray, 2), 1)
+    assert ray.starts == {0: 2}
+
+
+def test_a_task_is_not_tried_again_while_a_copy_of_it_runs(make: Make):
+    """The copies fail, as on a full disk, and the first try ends well after an hour."""
+
+    def work(handed: Handed, seconds: float) -> TaskAnswer | None:
+        if handed.number > 1:
+            return fail(handed)
+        return end_well(handed) if seconds >= 3600 else None
+
+    ray = FakeRay({A: 4, B: 1}, work)
+    check(make(ray, 1), 1)
+    assert ray.starts == {0: 4}  # after 10, 20 and 40 minutes
+
+
+def test_the_end_of_a_run_ends_the_copies_too(make: Make):
+    ray = FakeRay({A: 4}, lambda handed, seconds: end_well(handed) if handed.task.number else None)
+    running = make(ray, 1).run(square, tasks(2))
+    ray.events = {700.0: running.close}
+    with pytest.raises(ValueError, match="already executing"):
+        next(running)
+    running.close()
+    assert ray.most == 2
+    assert not ray._handed
