@@ -56,6 +56,7 @@ _HUNG_FACTOR = 3.0  # and at least so many times as long as the slowest task bef
 _HEAD_SECONDS = 20.0  # without an answer from the head; then it counts as lost. Ray ends this process after 60
 _CONNECT_SECONDS = 10.0
 _PREPARE_SECONDS = 600.0  # of all machines, at the same time: kernels are compiled in half a minute
+_LATE_SECONDS = 30.0  # then, of those that were late in the run before
 _CANCEL_SECONDS = 10.0
 _STORE_BYTES = 256 << 20  # memory for objects of a Ray of this machine: jobs and receipts are small
 _HOST_PORT = re.compile(r"(.+):(\d+)")
@@ -114,6 +115,7 @@ class RayEngine:
         self._dropped: list[Any] = []  # references that nobody waits for, until the run ends
         self._title, self._slowest_seconds, self._said = "", 0.0, set[str]()  # of one run, as is `_nodes`
         self._nodes, self._has_asked = ClusterNodes(self._ray, self._labels), False
+        self._late = set[str]()  # nodes that were not ready in time for the last run
         self._is_lost = False  # head or own node: then calls of Ray don't return, or end this process
         _engines.add(self)
 
@@ -213,7 +215,10 @@ class RayEngine:
             at = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
             settings = {"num_cpus": 0, "max_retries": 0, "name": "prepare", "scheduling_strategy": at}
             refs[self._ray.remote(**settings)(prepare_machine).remote(name, sent)] = node
-        _, late = self._ray.wait(list(refs), num_returns=len(refs), timeout=_PREPARE_SECONDS)
+        awaited = [ref for ref, node in refs.items() if node not in self._late] or list(refs)
+        self._ray.wait(awaited, num_returns=len(awaited), timeout=_PREPARE_SECONDS)
+        _, late = self._ray.wait(list(refs), num_returns=len(refs), timeout=_LATE_SECONDS)
+        self._late = {refs[ref] for ref in late}
         for ref, node in refs.items():
             if ref in late:
                 says = f"node {self._nodes.hosts[node]} did not get ready in {_PREPARE_SECONDS:.0f} seconds"
