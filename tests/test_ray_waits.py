@@ -39,7 +39,8 @@ class Handed:
         return node not in selected.removeprefix("!in(").removesuffix(")").split(",")
 
 
-Work = Callable[[Handed, float], TaskAnswer | None]
+Answer = TaskAnswer | Exception
+Work = Callable[[Handed, float], Answer | None]
 
 
 def end_well(handed: Handed, seconds: float = 0.0) -> TaskAnswer:
@@ -69,9 +70,9 @@ class FakeRay:
         self.cpus, self.work, self.now = cpus, work, 0.0
         self.ready_seconds: dict[str, float] = {}
         self.events: dict[float, Callable[[], None]] = {}
-        self.most, self.starts = 0, Counter[int]()
+        self.most, self.starts, self.has_head = 0, Counter[int](), True
         self._handed = list[Handed]()
-        self._answers: dict[Handed, TaskAnswer | Exception] = {}
+        self._answers: dict[Handed, Answer] = {}
         self._exceptions = import_module("ray.exceptions")
 
     def is_initialized(self) -> bool:
@@ -129,7 +130,7 @@ class FakeRay:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def _end(self, ref: Handed, answer: TaskAnswer | Exception) -> None:
+    def _end(self, ref: Handed, answer: Answer) -> None:
         self._handed.remove(ref)
         self._answers[ref] = answer
 
@@ -148,7 +149,7 @@ class FakeRay:
                 self.starts[ref.task.number] += 1
                 ref.node, ref.begun, ref.number = free[0], self.now, self.starts[ref.task.number]
 
-    def _find_answer(self, ref: Handed) -> TaskAnswer | None:
+    def _find_answer(self, ref: Handed) -> Answer | None:
         seconds = self.now - ref.begun
         if ref.task is not None:
             return self.work(ref, seconds)
@@ -167,7 +168,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Make:
         for module in (ray_engine, ray_nodes):
             monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: ray.now, sleep=ray.sleep))
         monkeypatch.setattr(ray_engine, "_import_ray", lambda: ray)
-        monkeypatch.setattr(ray_engine, "_answers", lambda address, seconds: True)
+        monkeypatch.setattr(ray_engine, "_answers", lambda address, seconds: ray.has_head)
         monkeypatch.setattr(ray_engine.RayEngine, "_ask_for_cpus", lambda self, count: None)
         return ray_engine.RayEngine(num_workers=cap)
 
@@ -201,6 +202,15 @@ def test_a_task_that_may_still_run_somewhere_is_not_begun_anew_when_a_node_leave
     ray.events = {30.0: lambda: ray.lose(C)}
     check(make(ray), 2)
     assert ray.starts == {0: 1, 1: 1}
+
+
+def test_a_result_that_is_lost_with_its_node_costs_no_try(make: Make, monkeypatch: pytest.MonkeyPatch):
+    """Ray keeps results of more than 100 kB on the node."""
+    monkeypatch.setattr(ray_engine, "_TRIES", 1)
+    lost = import_module("ray.exceptions").ObjectLostError("id", None, "")
+    ray = FakeRay({A: 1}, lambda handed, seconds: lost if handed.number == 1 else end_well(handed))
+    check(make(ray), 3)
+    assert ray.starts == {0: 2, 1: 2, 2: 2}
 
 
 # ---- tasks that hang ----
@@ -254,12 +264,13 @@ def test_a_task_is_not_tried_again_while_a_copy_of_it_runs(make: Make):
 
 
 def test_the_end_of_a_run_ends_the_copies_too(make: Make):
-    ray = FakeRay({A: 4}, lambda handed, seconds: end_well(handed) if handed.task.number else None)
-    running = make(ray, 1).run(square, tasks(2))
-    ray.events = {700.0: running.close}
-    with pytest.raises(ValueError, match="already executing"):
-        next(running)
-    running.close()
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    ray = FakeRay({A: 4}, lambda handed, seconds: None)
+    ray.events = {700.0: interrupt}
+    with pytest.raises(KeyboardInterrupt):
+        check(make(ray, 1), 1)
     assert ray.most == 2
     assert not ray._handed
 
@@ -291,3 +302,11 @@ def test_the_only_node_has_its_whole_time_again_after_it_was_late(make: Make):
         check(engine, 1)
     ray.ready_seconds = {A: 300.0}
     check(engine, 1)
+
+
+def test_a_head_that_is_lost_while_nodes_get_ready_is_told(make: Make):
+    ray = FakeRay({A: 1})
+    ray.ready_seconds, ray.events = {A: 500.0}, {10.0: lambda: setattr(ray, "has_head", False)}
+    with pytest.raises(WorkerError, match="^the head of the Ray cluster at head:1 does not answer any more"):
+        check(make(ray), 1)
+    assert ray.now < 60

@@ -216,8 +216,8 @@ class RayEngine:
             settings = {"num_cpus": 0, "max_retries": 0, "name": "prepare", "scheduling_strategy": at}
             refs[self._ray.remote(**settings)(prepare_machine).remote(name, sent)] = node
         awaited = [ref for ref, node in refs.items() if node not in self._late] or list(refs)
-        self._ray.wait(awaited, num_returns=len(awaited), timeout=_PREPARE_SECONDS)
-        _, late = self._ray.wait(list(refs), num_returns=len(refs), timeout=_LATE_SECONDS)
+        self._wait_for(awaited, _PREPARE_SECONDS)
+        late = self._wait_for(list(refs), _LATE_SECONDS)
         self._late = {refs[ref] for ref in late}
         for ref, node in refs.items():
             if ref in late:
@@ -228,6 +228,15 @@ class RayEngine:
             is_failing = answer.kind == RETRY and answer.node and not answer.is_lost
             if answer.kind == UNFIT or is_failing:  # or it has left: the others go on
                 self._nodes.leave_out(node, answer.value)
+
+    def _wait_for(self, refs: list[Any], seconds: float) -> list[Any]:
+        """Wait for all of them. Returns those that are not done in time."""
+        deadline = time.monotonic() + seconds
+        while True:
+            left: list[Any] = self._ray.wait(refs, num_returns=len(refs), timeout=_PAUSE_SECONDS)[1]
+            if not left or time.monotonic() > deadline:
+                return left
+            self._check_head()
 
     def _start(self, attempt: _Attempt, name: str, sent: list[Any], **options: Any) -> None:
         attempt.excluded, labels = self._nodes.exclude(attempt.avoided), self._nodes.select(attempt.avoided)
@@ -334,7 +343,7 @@ class RayEngine:
         except self._exceptions.OutOfMemoryError as error:
             return TaskAnswer(kind=RETRY, value=explain_memory_error(what), node=self._nodes.find(error))
         except self._exceptions.RayError as error:
-            is_lost = isinstance(error, self._exceptions.NodeDiedError)
+            is_lost = isinstance(error, (self._exceptions.NodeDiedError, self._exceptions.ObjectLostError))
             says = f"{'the node' if is_lost else 'a worker'} died on {what} ({_first_line(error)})"
             return TaskAnswer(kind=RETRY, value=WorkerError(says), node=self._nodes.find(error), is_lost=is_lost)
         for wording in answer.lines.keys() - self._said:
