@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from test_engine import square, tasks
 
 from albert_data.errors import WorkerError
@@ -123,7 +125,7 @@ class FakeRay:
             self._end(ref, self._exceptions.TaskCancelledError())
 
     def lose(self, node: str) -> None:
-        del self.cpus[node]
+        self.cpus.pop(node, None)
         for ref in [ref for ref in self._handed if ref.node == node]:
             self._end(ref, self._exceptions.NodeDiedError(f"{node} died"))
 
@@ -137,7 +139,7 @@ class FakeRay:
     def _pass_second(self) -> None:
         """Let what is due happen, end what has an answer, and then begin what finds a CPU."""
         self.now += 1
-        assert self.now < 50_000, "it waits for ever"
+        assert self.now < 100_000, "it waits for ever"
         for moment in [moment for moment in self.events if moment <= self.now]:
             self.events.pop(moment)()
         for ref in [ref for ref in self._handed if ref.node]:
@@ -231,6 +233,20 @@ def test_a_copy_that_hangs_too_is_followed_by_another_after_twice_the_time(make:
     assert 1200 < ray.now < 1220
 
 
+def test_a_task_that_failed_on_one_node_and_hangs_on_the_only_cpu_of_the_other_runs_on_the_first_again(make: Make):
+    """Its first copy waits for that CPU too."""
+    ray = FakeRay({A: 1, B: 1})
+
+    def work(handed: Handed, seconds: float) -> TaskAnswer | None:
+        if handed.number == 1:
+            return fail(handed)
+        return None if handed.node == B else end_well(handed)
+
+    ray.work = work
+    check(make(ray), 2)
+    assert ray.starts == {0: 3, 1: 2}  # the second never got that CPU
+
+
 def test_when_a_copy_ends_what_hangs_is_ended_and_its_cpu_is_free(make: Make):
     """One after another hangs, more than there are CPUs."""
     ray = FakeRay({A: 2}, hang_first(*range(0, 20, 4)))
@@ -310,3 +326,35 @@ def test_a_head_that_is_lost_while_nodes_get_ready_is_told(make: Make):
     with pytest.raises(WorkerError, match="^the head of the Ray cluster at head:1 does not answer any more"):
         check(make(ray), 1)
     assert ray.now < 60
+
+
+# ---- all of that at once ----
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    fates=st.lists(st.lists(st.sampled_from(["well", "fail", "hang", "long"]), max_size=3), min_size=1, max_size=8),
+    moments=st.tuples(*[st.floats(1, 2000)] * 3),
+    cap=st.sampled_from([None, 1, 2, 5]),
+)
+def test_every_task_comes_back_once_whatever_happens(
+    make: Make, monkeypatch: pytest.MonkeyPatch, fates: list[list[str]], moments: tuple[float, ...], cap: int | None
+):
+    """fates: how each task ends, the first times that it runs. A node stays, with a CPU more than there are hangs."""
+    monkeypatch.setattr(ray_nodes, "_FAILURES", 100)
+
+    def work(handed: Handed, seconds: float) -> TaskAnswer | None:
+        fate = [*fates[handed.task.number], *["well"] * handed.number][handed.number - 1]
+        if fate == "hang" or (fate == "long" and seconds < 1000):
+            return None
+        return fail(handed) if fate == "fail" else end_well(handed)
+
+    ray = FakeRay({A: 1 + sum(fate.count("hang") for fate in fates), B: 1}, work)
+    first, second, third = sorted(moments)
+    ray.events = {
+        first: lambda: ray.lose(B),
+        second + 1: lambda: ray.cpus.update({C: 2}),
+        third + 2: lambda: ray.lose(C),
+    }
+    check(make(ray, cap), len(fates))
+    assert not ray._handed

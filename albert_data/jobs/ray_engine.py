@@ -239,7 +239,8 @@ class RayEngine:
             self._check_head()
 
     def _start(self, attempt: _Attempt, name: str, sent: list[Any], **options: Any) -> None:
-        attempt.excluded, labels = self._nodes.exclude(attempt.avoided), self._nodes.select(attempt.avoided)
+        avoided = attempt.avoided if len(attempt.starts) < 2 else ()  # a copy was no help: it may wait for a CPU
+        attempt.excluded, labels = self._nodes.exclude(avoided), self._nodes.select(avoided)
         run = self._run.options(name=self._title, label_selector=labels, **options)
         ref = run.remote(name, sent, attempt.task)
         self._running[ref], self._tasks[attempt], attempt.starts[ref] = attempt, None, time.monotonic()
