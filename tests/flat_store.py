@@ -87,8 +87,8 @@ class FlatStore(Disk):
     def open(self, path: Address) -> io.BufferedReader:
         return io.BufferedReader(io.BytesIO(self._get(path)[0])) if self._is_here(path) else super().open(path)
 
-    def read(self, path: Path, most: int) -> tuple[bytes, Status]:
-        return self._get(path) if self._is_here(path) else super().read(path, most)
+    def read_with_status(self, path: Path, most: int) -> tuple[bytes, Status]:
+        return self._get(path) if self._is_here(path) else super().read_with_status(path, most)
 
     def read_into(self, path: Path, begin: int, buffer: memoryview) -> int:
         data = self._get(path)[0][begin : begin + len(buffer)]
