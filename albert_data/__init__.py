@@ -13,41 +13,84 @@ from albert_data.version import __version__
 
 if TYPE_CHECKING:
     from albert_data.config import BuildConfig, ExampleConfig, TextConfig, VocabConfig
+    from albert_data.convert.conversion import Conversion
     from albert_data.errors import AlbertDataError
-    from albert_data.pipeline.build import BuildReport, build
+    from albert_data.inspect.audit.audit import Audit
+    from albert_data.library.building import build, train_vocab
+    from albert_data.library.models import ExportedModel, TrainedRun, export_model, score_model, train_model
+    from albert_data.library.shards import (
+        Inspection,
+        Verification,
+        audit_shards,
+        convert_shards,
+        inspect_shards,
+        verify_shards,
+    )
+    from albert_data.pipeline.build import BuildReport
     from albert_data.sentences.text import split_sentences
     from albert_data.shards.reader import Example, Shards, open_shards
     from albert_data.tokenizer.model import Tokenizer, load_tokenizer
-    from albert_data.vocab.learning import train_vocab
+    from albert_data.train.config import TrainConfig
+    from albert_data.train.data.sentence_pairs import ScoreConfig, ScoredPairs
     from albert_data.vocab.report import VocabReport
 
 __all__ = [
     "AlbertDataError",
+    "Audit",
     "BuildConfig",
     "BuildReport",
+    "Conversion",
     "Example",
     "ExampleConfig",
+    "ExportedModel",
+    "Inspection",
+    "ScoreConfig",
+    "ScoredPairs",
     "Shards",
     "TextConfig",
     "Tokenizer",
+    "TrainConfig",
+    "TrainedRun",
+    "Verification",
     "VocabConfig",
     "VocabReport",
     "__version__",
+    "audit_shards",
     "build",
+    "convert_shards",
+    "export_model",
+    "inspect_shards",
     "load_tokenizer",
     "open_shards",
+    "score_model",
     "split_sentences",
+    "train_model",
     "train_vocab",
+    "verify_shards",
 ]
 
 _MODULES = {
-    "albert_data.config": ("BuildConfig", "ExampleConfig", "TextConfig", "VocabConfig"),
-    "albert_data.errors": ("AlbertDataError",),
-    "albert_data.pipeline.build": ("BuildReport", "build"),
-    "albert_data.vocab.learning": ("VocabReport", "train_vocab"),
-    "albert_data.sentences.text": ("split_sentences",),
-    "albert_data.shards.reader": ("Example", "Shards", "open_shards"),
-    "albert_data.tokenizer.model": ("Tokenizer", "load_tokenizer"),
+    "config": ("BuildConfig", "ExampleConfig", "TextConfig", "VocabConfig"),
+    "convert.conversion": ("Conversion",),
+    "errors": ("AlbertDataError",),
+    "inspect.audit.audit": ("Audit",),
+    "library.building": ("build", "train_vocab"),
+    "library.models": ("ExportedModel", "TrainedRun", "export_model", "score_model", "train_model"),
+    "library.shards": (
+        "Inspection",
+        "Verification",
+        "audit_shards",
+        "convert_shards",
+        "inspect_shards",
+        "verify_shards",
+    ),
+    "pipeline.build": ("BuildReport",),
+    "sentences.text": ("split_sentences",),
+    "shards.reader": ("Example", "Shards", "open_shards"),
+    "tokenizer.model": ("Tokenizer", "load_tokenizer"),
+    "train.config": ("TrainConfig",),
+    "train.data.sentence_pairs": ("ScoreConfig", "ScoredPairs"),
+    "vocab.report": ("VocabReport",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -55,7 +98,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'albert_data' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    value = globals()[name] = getattr(importlib.import_module(f"albert_data.{_MODULE_OF[name]}"), name)
     return value
 
 

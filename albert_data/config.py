@@ -15,7 +15,7 @@ from albert_data.errors import ConfigError
 from albert_data.languages import normalise_language
 from albert_data.pair_tasks import PAIR_TASKS, PairTask
 
-Config = TypeVar("Config", "TextConfig", "ExampleConfig")
+Config = TypeVar("Config")
 SENTENCE_RULES = ("prose", "lines")
 DOCUMENT_RULES = ("blank-line", "file")
 COMPRESSIONS = ("none", "zstd", "lz4")
@@ -31,8 +31,8 @@ MASK_PROB_RANGE = 0.01, 0.5
 
 
 def check_range(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
-        raise ConfigError(f"{name} is {value}; allowed are {low} to {high}")
+    if not isinstance(value, int | float) or not low <= value <= high:
+        raise ConfigError(f"{name} is {value!r}; allowed are {low} to {high}")
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -331,13 +331,16 @@ class BuildConfig:
         return {**flat.pop("text"), **flat.pop("examples"), **flat}
 
     @classmethod
-    def from_settings(cls, **settings: Any) -> BuildConfig:
-        """The config of these settings, each by its own name; one that is missing has its default."""
-        text, examples = take_settings(TextConfig, settings), take_settings(ExampleConfig, settings)
-        return cls(text=text, examples=examples, **settings)
+    def from_settings(cls, base: BuildConfig | None = None, /, **settings: Any) -> BuildConfig:
+        """The config of these settings, each by its own name; a missing one is that of `base`, or its default."""
+        base = base or cls()
+        text = take_settings(TextConfig, settings, base.text)
+        examples = take_settings(ExampleConfig, settings, base.examples)
+        return dataclasses.replace(base, text=text, examples=examples, **settings)
 
 
-def take_settings(kind: type[Config], settings: dict[str, Any]) -> Config:
-    """Remove the settings of a class from `settings`, and make an object of them."""
-    names = [field.name for field in dataclasses.fields(kind)]
-    return kind(**{name: settings.pop(name) for name in names if name in settings})
+def take_settings(kind: type[Config], settings: dict[str, Any], base: Config | None = None) -> Config:
+    """Remove the settings of a class from `settings`, and make an object of them; the others are those of `base`."""
+    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    given = {name: settings.pop(name) for name in names if name in settings}
+    return kind(**given) if base is None else dataclasses.replace(base, **given)  # type: ignore[type-var]

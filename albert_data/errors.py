@@ -18,6 +18,10 @@ class ConfigError(AlbertDataError):
     """A setting is out of range, or two settings contradict each other."""
 
 
+class ArgumentError(ConfigError):
+    """Arguments contradict each other, or one is unknown or missing. The command line exits with 2, not with 1."""
+
+
 class InputError(AlbertDataError):
     """A corpus is missing, empty, unreadable or (with --strict) damaged."""
 
@@ -51,3 +55,8 @@ def explain_os_error(error: OSError, where: str = "") -> str:
     name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else where
     what = error.strerror or str(error)
     return f"{name}: {what}" if name else what
+
+
+def explain_disk_error(error: OSError, where: str = "") -> AlbertDataError:
+    """An error of ours with the message of the system. where: used if the error names no file."""
+    return AlbertDataError(f"{explain_os_error(error, where)}; fix that and give the same command again")

@@ -155,7 +155,7 @@ def train_run(sound: Sound) -> None:
     """Train a model of a few thousand weights for a few steps, and export it."""
     import torch
 
-    from albert_data.interop.huggingface import export_model
+    from albert_data.interop.huggingface import export_run
     from albert_data.train.config import AlbertConfig, TrainConfig
     from albert_data.train.model.model import Albert
     from albert_data.train.run import loop
@@ -169,7 +169,7 @@ def train_run(sound: Sound) -> None:
     config = TrainConfig(preset="tiny", steps=STEPS, batch_tokens=128, device="cpu", **often)
     initial = Initial(model=Albert(shape), tokenizer_sha256=None, origin=Path("nowhere"))
     loop.train(sound.shards, sound.run, config, initial=initial)
-    export_model(sound.run, sound.exported)
+    export_run(sound.run, sound.exported)
 
 
 def main(folder: Path) -> None:

@@ -14,7 +14,7 @@ import pyarrow.parquet
 from row_fixtures import Row, make_examples, numbered_rows
 from shard_fixtures import change_manifest, describe_folder, seal
 
-from albert_data.convert.conversion import convert_shards
+from albert_data.convert.conversion import convert_folder
 from albert_data.shards.manifest import MANIFEST_NAME
 from albert_data.shards.schema import shard_schema, write_shard
 
@@ -72,7 +72,7 @@ def rows_of(split: str) -> list[Row]:
 
 def convert(shards: Path, out: Path, to: str, **settings: Any) -> dict[str, Any]:
     """The record of a conversion in this process."""
-    return dict(convert_shards(shards, out, to, settings.pop("engine", Inline()), **settings).record)
+    return dict(convert_folder(shards, out, to, settings.pop("engine", Inline()), **settings).record)
 
 
 def read_mds(folder: Path) -> list[dict[str, Any]]:

@@ -441,7 +441,7 @@ def test_fail_on_makes_a_verdict_an_exit_code(
     look, bad = rule.limits
     figure = {OK: 0.0, NOT_KNOWN: None, LOOK: look, BAD: bad}[verdict]
     audit = Audit(folder=tmp_path, checks=[Check(rule, figure, "so many")])
-    monkeypatch.setattr("albert_data.inspect.audit.audit.audit_folder", lambda *given: audit)
+    monkeypatch.setattr("albert_data.library.shards.audit_folder", lambda *given: audit)
     assert audit.checks[0].verdict == verdict
     for options in ([], ["--json"]):
         assert run(["audit", str(tmp_path), *options]) == 0

@@ -18,8 +18,7 @@ from albert_data.config import BuildConfig, VocabConfig
 from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.audit.row_texts import find_furniture, find_other_scripts, find_repeated, find_table
 from albert_data.inspect.audit.rules import BAD, LOOK, OK, Check
-from albert_data.pipeline.build import build
-from albert_data.vocab.learning import train_vocab
+from albert_data.library.building import build, train_vocab
 
 
 @pytest.mark.parametrize(

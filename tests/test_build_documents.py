@@ -22,7 +22,8 @@ from albert_data.errors import AlbertDataError, InputError
 from albert_data.files import read_json
 from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import Engine, MultiprocessEngine
-from albert_data.pipeline.build import build, build_shards
+from albert_data.library.building import build
+from albert_data.pipeline.build import build_shards
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.learning import learn_vocabulary

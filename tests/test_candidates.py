@@ -18,11 +18,11 @@ from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError, OutputError
 from albert_data.jobs import work_folder
+from albert_data.library.building import train_vocab
 from albert_data.pipeline.build import build_shards
 from albert_data.storage import make_path
 from albert_data.vocab.candidates import lock_folder, take_candidates, write_candidates
 from albert_data.vocab.folder import FILES
-from albert_data.vocab.learning import train_vocab
 
 DOCUMENTS = fixtures.make_documents(60, 0)
 CONFIG = VocabConfig(vocab_size=140, sample_bytes=4000)  # a sixteenth of the corpus is not enough: it is read twice

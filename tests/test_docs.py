@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
 import re
 import shlex
@@ -139,15 +140,27 @@ def test_the_python_of_the_readme_runs(readme_folder: Path):
 
 def test_the_examples_of_the_python_page_run_in_order(tmp_path: Path):
     (tmp_path / "sample_corpus").symlink_to(ROOT / "sample_corpus")
-    shown = [run_python(code, tmp_path) for code in blocks("python", PYTHON_PAGE)]
-    vocabulary, built, progress, rows, split, error = shown
-    assert vocabulary.split()[1] == "4000"
-    assert int(built.split()[0]) > 0
-    assert "stage: reading" in progress
-    assert "Shards('shards', train, " in rows
-    assert "Another one." in split
-    assert "['Dr. Smith arrived at 5 p.m. in London.', 'He was late.']" in split
-    assert error.startswith("input no-such-file.txt does not exist")
+    codes = blocks("python", PYTHON_PAGE)
+    has_torch = importlib.util.find_spec("torch") is not None
+    codes = [code for code in codes if has_torch or "train_model" not in code]
+    shown = "".join(run_python(code, tmp_path) for code in codes)
+    for line in (
+        "VocabReport(4,000 pieces (unigram), ",
+        "BuildReport(",
+        "masking='span'",
+        "stage: reading",
+        "Examples of train",
+        "Audit('shards': ",
+        "Verification('shards': ",
+        "Conversion(",
+        "Shards('shards', train, ",
+        "Another one.",
+        "['Dr. Smith arrived at 5 p.m. in London.', 'He was late.']",
+        "input no-such-file.txt does not exist",
+        "build has no argument 'max_seq_length'; is it one of: max_seq_len",
+        *(["TrainedRun('run', step 3, ", "pairs right", "AlbertForPreTraining"] if has_torch else []),
+    ):
+        assert line in shown
 
 
 def test_the_example_of_the_page_on_mixtures_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -28,6 +28,7 @@ ROOMS = (
     "convert",
     "train",
     "interop",
+    "library",
     "cli",
 )
 # What any room may import, and the order among them.
@@ -44,6 +45,7 @@ COMMON = (
     "storage",
     "files",
     "escaping",
+    "output",
     "kernel_cache",
     "kernels",
     "draws",
@@ -70,6 +72,7 @@ MAY_IMPORT = {
     "convert": ("tokenizer", "examples", "shards", "jobs"),
     "train": ("tokenizer", "examples", "shards", "jobs", "report"),
     "interop": ("tokenizer", "examples", "shards", "train"),
+    "library": ROOMS[: ROOMS.index("library")],
     "cli": ROOMS,
 }
 

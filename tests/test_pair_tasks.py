@@ -18,7 +18,7 @@ import pytest
 
 from albert_data.cli.main import run as run_command
 from albert_data.config import ExampleConfig
-from albert_data.convert.conversion import convert_shards
+from albert_data.convert.conversion import convert_folder
 from albert_data.errors import ConfigError, ShardError
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.audit import audit_folder
@@ -254,7 +254,7 @@ def test_a_topic_that_tells_random_segments_is_found(tokenizer: Tokenizer, tmp_p
 
 
 def convert(built: Path, out: Path, to: str) -> Path:
-    convert_shards(built, out, to, fixtures.InlineEngine())
+    convert_folder(built, out, to, fixtures.InlineEngine())
     return out
 
 

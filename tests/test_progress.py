@@ -10,10 +10,10 @@ from pathlib import Path
 import build_fixtures as fixtures
 import pytest
 
-from albert_data.cli.progress import Bar
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import count_bytes, find_inputs
 from albert_data.corpus.tasks import read_tasks
+from albert_data.library.progress import Bar
 
 DOCUMENTS = fixtures.to_jsonl(fixtures.make_documents(4000, seed=3))
 

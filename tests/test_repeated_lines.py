@@ -35,9 +35,9 @@ from albert_data.dedup.sorted_columns import map_u64, write_columns
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.inspect.input_files import read_corpus
 from albert_data.jobs.engine import MultiprocessEngine
+from albert_data.library.building import train_vocab
 from albert_data.pipeline.benchmarks import write_benchmarks
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.vocab.learning import train_vocab
 
 FOOTERS = ["All rights reserved.", "Page 7 of 12", "Page 13 of 12", "See also: other pages"]
 any_line = st.sampled_from(["a", "b 1", "b  22", "b\u30003", "c", "", " ", "\u2003a", "1", "22", "é 5 5", "d" * 9])

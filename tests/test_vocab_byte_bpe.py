@@ -17,8 +17,8 @@ from wordpiece_fixtures import SPECIALS, encode, encode_alone, tokenizers
 from albert_data.cli.main import cli
 from albert_data.config import VocabConfig
 from albert_data.errors import ConfigError, OutputError, TokenizerError
+from albert_data.library.building import train_vocab
 from albert_data.tokenizer.model import load_tokenizer
-from albert_data.vocab.learning import train_vocab
 
 BYTE_BPE = ["vocab", "--model-type", "byte-bpe", "--vocab-size", "500"]
 ODD = "Ünïcode émigré ☃ 3.14 中国的中国人。 e\u0301t\u0323e\u0323\u0301 don't\n"

@@ -12,8 +12,8 @@ import pytest
 from albert_data.cli.main import run
 from albert_data.config import VocabConfig
 from albert_data.errors import AlbertDataError, InputError
+from albert_data.library.building import train_vocab
 from albert_data.vocab.folder import FILES
-from albert_data.vocab.learning import train_vocab
 
 VOCAB = "vocab in.txt -o out --workers 1 --vocab-size"
 

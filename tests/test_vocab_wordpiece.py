@@ -17,8 +17,8 @@ from wordpiece_fixtures import SPECIALS, encode, encode_alone, load_reference, t
 from albert_data.cli.main import cli
 from albert_data.config import VocabConfig
 from albert_data.errors import ConfigError, OutputError, TokenizerError
+from albert_data.library.building import train_vocab
 from albert_data.tokenizer.model import load_tokenizer
-from albert_data.vocab.learning import train_vocab
 
 WORDPIECE = ["vocab", "--model-type", "wordpiece"]
 ODD = "Ünïcode émigré İzmir ☃ 3.14 中国﹐ ǅ ﬁne e\u0301t\u0323e\u0323\u0301\n"

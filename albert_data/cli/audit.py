@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from albert_data.cli.entry import fast_imports
-from albert_data.cli.options import corpus_option, find_corpus, json_option, open_engine, place_options, shards_argument
-from albert_data.cli.output import show, tell
+from albert_data.cli.options import corpus_option, json_option, open_engine, place_options, shards_argument
+from albert_data.output import show, tell
 
 if TYPE_CHECKING:
     from albert_data.inspect.audit.audit import Audit
@@ -44,11 +44,11 @@ def audit(
       albert-data audit shards --fail-on bad && albert-data train shards -o run
     """
     with fast_imports():
-        from albert_data.inspect.audit.audit import audit_folder, audit_on
+        from albert_data.library.progress import Bar
+        from albert_data.library.shards import audit_shards
 
-    inputs = find_corpus(shards, corpus)
-    with open_engine(engine, address) as place:
-        found = audit_folder(shards, inputs) if engine == "local" else audit_on(place, shards, inputs)
+    with Bar() as bar, open_engine(engine, address) as place:
+        found = audit_shards(shards, corpus=corpus, engine=None if engine == "local" else place, progress=bar)
     show(json.dumps(found.to_dict(), indent=2) if as_json else found.to_text())
     failed = found.list_failed(fail_on) if fail_on else []
     if failed:

@@ -6,27 +6,28 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import (
     PLACE,
+    LibraryCommand,
     engine_options,
     inputs_argument,
     normalization_option,
     open_engine,
     parse_specials,
     setting,
+    take_given,
     text_options,
     validation_option,
 )
-from albert_data.cli.output import show
-from albert_data.config import COMPRESSIONS, MASKING_LAWS, BuildConfig, ExampleConfig, TextConfig, VocabConfig
+from albert_data.config import COMPRESSIONS, MASKING_LAWS, BuildConfig, ExampleConfig, TextConfig
 from albert_data.interrupts import say_when_interrupted
+from albert_data.output import show
 from albert_data.pair_tasks import PAIR_TASKS
 
 
-@click.command()
+@click.command(cls=LibraryCommand)
 @inputs_argument
 @click.option(
     "-o", "--output", type=PLACE, required=True, metavar="OUT", help="Folder to write: new, empty or of a build."
@@ -141,11 +142,6 @@ from albert_data.pair_tasks import PAIR_TASKS
 def build(
     inputs: tuple[str, ...],
     output: Path,
-    validation: tuple[str, ...],
-    tokenizer: Path | None,
-    normalization: str,
-    words: str,
-    special: dict[str, str],
     workers: int,
     engine: str,
     address: str | None,
@@ -170,35 +166,36 @@ def build(
       albert-data build corpus/ --tokenizer vocab -o shards
       zstdcat *.jsonl.zst | albert-data build - --tokenizer vocab -o shards
     """
-    source = click.get_current_context().get_parameter_source("validation_fraction")
-    if validation and source is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--validation names the documents of validation, so leave out --validation-fraction")
-    with fast_imports():  # around the calls too, because functions import more modules when they first run
-        config = BuildConfig.from_settings(**settings)
-        from albert_data.cli.progress import Bar
-        from albert_data.cli.summary import describe_build, describe_estimate, describe_plan
-        from albert_data.pipeline.build import build_shards, load_arguments
-        from albert_data.pipeline.estimate import estimate
-        from albert_data.pipeline.identity import choose_fraction
+    given = take_given(settings)
+    with fast_imports():
+        from albert_data.cli.summary import describe_build
+        from albert_data.library.building import build
+        from albert_data.library.progress import Bar
         from albert_data.pipeline.stages import format_stages
 
-        bar = Bar()
-        rules: dict[str, Any] = {"normalization": normalization, "words": words, "specials": special}
-        found, loaded = load_arguments(inputs, tokenizer, config.text, bar, validation=validation, **rules)
         if dry_run:
-            show(describe_plan(found, output, loaded, choose_fraction(found, config)))
-            if loaded is None:
-                show("estimate   needs a tokenizer: train one with `albert-data vocab`, and give it by --tokenizer")
-            else:
-                expected = estimate(found, loaded, config, workers, bar)
-                show(describe_estimate(expected, found, config, workers))
+            _show_plan(inputs, output, workers, given)
             return
     say_when_interrupted("Interrupted; the same command resumes the build.")
-    vocab = VocabConfig(normalization=normalization)
-    with bar, open_engine(engine, address, workers) as place:
-        report = build_shards(
-            found, output, loaded, config, place, bar, vocab=vocab, license=license, overwrite=overwrite
-        )
+    named: dict[str, Any] = {"license": license, "overwrite": overwrite}
+    with Bar() as bar, open_engine(engine, address, workers) as place:
+        report = build(inputs, output, engine=place, progress=bar, **named, **given)
     show(describe_build(report, output))
     if profile and not report.was_finished:
         show("\n".join(format_stages(report.stages, report.manifest.counts.text_bytes)))
+
+
+def _show_plan(inputs: tuple[str, ...], output: Path, workers: int, given: dict[str, Any]) -> None:
+    from albert_data.cli.summary import describe_estimate, describe_plan
+    from albert_data.library.building import load_arguments
+    from albert_data.library.progress import Bar
+    from albert_data.pipeline.estimate import estimate
+    from albert_data.pipeline.identity import choose_fraction
+
+    bar = Bar()
+    found, tokenizer, config = load_arguments(inputs, bar, **given)
+    show(describe_plan(found, output, tokenizer, choose_fraction(found, config)))
+    if tokenizer is None:
+        show("estimate   needs a tokenizer: train one with `albert-data vocab`, and give it by --tokenizer")
+    else:
+        show(describe_estimate(estimate(found, tokenizer, config, workers, bar), found, config, workers))

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from albert_data.cli.entry import fast_imports
-from albert_data.cli.options import PLACE, engine_options, open_engine, shards_argument
-from albert_data.cli.output import show, tell
+from albert_data.cli.options import PLACE, LibraryCommand, engine_options, open_engine, shards_argument
 from albert_data.convert import FORMATS
 from albert_data.interrupts import say_when_interrupted
+from albert_data.output import show, tell
 from albert_data.wording import count_of
 
 if TYPE_CHECKING:
     from albert_data.convert.conversion import Conversion
 
 
-def _check_code(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    for code in (value,) if isinstance(value, str) else value or ():
-        if not re.fullmatch(r"[A-Za-z0-9.+-]{1,64}", code):
-            raise click.BadParameter(f"{code[:40]!r} is no code of the Hugging Face Hub, such as apache-2.0 or en")
-    return value
-
-
-@click.command()
+@click.command(cls=LibraryCommand)
 @shards_argument
 @click.option(
     "-o", "--output", type=PLACE, required=True, metavar="DIR", help="Folder to write. It must be new or empty."
@@ -52,15 +44,12 @@ def _check_code(context: click.Context, parameter: click.Parameter, value: Any) 
 @click.option(
     "--license",
     metavar="ID",
-    callback=_check_code,
     help="With parquet: licence for the dataset card, as in apache-2.0.",
 )
 @click.option(
     "--language",
-    "languages",
     multiple=True,
     metavar="CODE",
-    callback=_check_code,
     help="With parquet: language of the text, for the dataset card. May be given several times.",
 )
 @engine_options
@@ -68,14 +57,10 @@ def convert(
     shards: Path,
     output: Path,
     to: str,
-    split: str | None,
-    unmasked: bool,
-    pack: int | None,
-    license: str | None,
-    languages: tuple[str, ...],
     workers: int,
     engine: str,
     address: str | None,
+    **settings: Any,
 ) -> None:
     """Write the rows of a shard folder in the format of another trainer.
 
@@ -88,20 +73,16 @@ def convert(
       albert-data convert shards -o packs --to parquet --pack 8192
       albert-data convert shards -o records --to tfrecord
     """
-    if to != "parquet" and (license or languages):
-        raise click.UsageError("--license and --language are for the dataset card of --to parquet")
     with fast_imports():
-        from albert_data.cli.progress import Bar
-        from albert_data.convert.conversion import convert_shards
+        from albert_data.library.progress import Bar
+        from albert_data.library.shards import convert_shards
 
     say_when_interrupted("Interrupted; the same command resumes the conversion.")
-    card = {key: value for key, value in (("license", license), ("language", list(languages))) if value}
     with Bar(tells_stages=False) as bar, open_engine(engine, address, workers) as place:
-        settings: dict[str, Any] = {"splits": (split,) if split else (), "unmasked": unmasked, "pack": pack}
-        done = convert_shards(shards, output, to, place, **settings, card=card, progress=bar)
-    show(_describe(done, output, pack))
+        done = convert_shards(shards, output, to, engine=place, progress=bar, **settings)
+    show(_describe(done, output, settings["pack"]))
     show(_describe_next(done, output, to))
-    if to == "parquet" and not (license and languages):
+    if to == "parquet" and not (settings["license"] and settings["language"]):
         tell(f"Before you share it, add license and language to {output / 'README.md'} (or give --license, --language)")
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from albert_data.cli.options import PATH, require_packages
-from albert_data.cli.output import show
+from albert_data.cli.options import PATH
+from albert_data.output import show
 
 
 @click.command()
@@ -38,16 +38,11 @@ def export(run: Path, output: Path, checkpoint: Path | None, tokenizer: Path | N
       albert-data export run -o model
       albert-data export run -o model --tokenizer shards/tokenizer
     """
-    require_packages("torch", "safetensors", extra="train")
-    from albert_data.interop.huggingface import FOR_MASKED_LM, choose_class, export_model
-    from albert_data.train.config import AlbertConfig
-    from albert_data.train.folder import read_run_file
+    from albert_data.library.models import export_model
 
-    path = export_model(run, output, checkpoint=checkpoint, tokenizer=tokenizer)
-    config = AlbertConfig(**read_run_file(run)["model"])
-    kind = choose_class(config)
-    show(f"{output}: {path.name} of {run}, for transformers' {kind} and AutoTokenizer")
-    if kind == FOR_MASKED_LM and config.task.orders:
+    made = export_model(run, output, checkpoint=checkpoint, tokenizer=tokenizer)
+    show(f"{output}: {made.checkpoint.name} of {run}, for transformers' {made.architecture} and AutoTokenizer")
+    if made.lacks_order:
         show("The head of the sentence task is not in it: AlbertForPreTraining has one of two labels only.")
     show(f"Next, in Python: transformers.pipeline('fill-mask', model={str(output)!r})('A text with one [MASK].')")
     show(f"Before you share it, add language, sources and licence of the text to {output / 'README.md'}")

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from albert_data.cli.output import discard, tell, tell_bug, tell_error
-from albert_data.errors import AlbertDataError, explain_os_error
+from albert_data.errors import AlbertDataError, explain_disk_error
 from albert_data.interrupts import INTERRUPTED
+from albert_data.output import discard, tell, tell_bug, tell_error
 from albert_data.version import __version__
 
 COMMANDS = {
@@ -105,7 +105,7 @@ def run(arguments: list[str]) -> int:
         tell("Interrupted.")
         return INTERRUPTED
     except OSError as error:
-        tell_error(f"{explain_os_error(error)}; fix that and give the same command again")
+        tell_error(str(explain_disk_error(error)))
         return 1
     except MemoryError:
         tell_error("memory ran out; use fewer --workers, or a machine with more memory")

@@ -6,7 +6,6 @@ The default of a setting is written once, in its class in config.py; an option r
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import os
 import re
 import textwrap
@@ -16,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from albert_data.config import DOCUMENT_RULES, NORMALIZATIONS, SENTENCE_RULES, TextConfig, VocabConfig
-from albert_data.errors import ConfigError, StorageError
-from albert_data.storage import is_remote, make_path, strip_file_scheme
+from albert_data.errors import ArgumentError
+from albert_data.library.arguments import disk_path
+from albert_data.storage import is_remote, make_path
 
 if TYPE_CHECKING:
-    from albert_data.corpus.inputs import Input
     from albert_data.jobs.engine import Engine
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -30,20 +30,33 @@ _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 _LIST_WIDTH = 80  # columns
 
 
+class LibraryCommand(click.Command):
+    """A command whose library function may find that arguments contradict each other: that is a usage error."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ArgumentError as error:
+            raise click.UsageError(str(error), ctx) from error
+
+
+def take_given(settings: dict[str, Any]) -> dict[str, Any]:
+    """The options that the user gave. The others are left to the library, which has their defaults."""
+    source = click.get_current_context().get_parameter_source
+    return {name: value for name, value in settings.items() if source(name) is not ParameterSource.DEFAULT}
+
+
 class _Path(click.Path):
-    """A path on a disk, or also the URL of a store. Elsewhere a URL is refused: pathlib would make the folder `s3:`."""
+    """A path on a disk, or also the URL of a store."""
 
     def __init__(self, *, in_stores: bool) -> None:
         super().__init__(path_type=Path)
         self._in_stores = in_stores
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not is_remote(value):
-            return super().convert(strip_file_scheme(value), param, ctx)
-        if self._in_stores:
+        if self._in_stores and is_remote(value):
             return make_path(value)
-        what = param.human_readable_name if param else "this"
-        raise StorageError(f"{make_path(value)} is in a store, but {what} has to be on a disk; name a path there")
+        return super().convert(disk_path(value, param.human_readable_name if param else "this"), param, ctx)
 
 
 PATH, PLACE = _Path(in_stores=False), _Path(in_stores=True)
@@ -89,8 +102,8 @@ def parse_specials(context: click.Context, parameter: click.Parameter, values: t
 def _list_languages(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """Print the codes of all languages for `--language help`, and stop."""
     if value == "help":
-        from albert_data.cli.output import show
         from albert_data.languages import list_languages
+        from albert_data.output import show
         from albert_data.sentences.words import read_tables
 
         languages, tables = list_languages(), read_tables()
@@ -261,7 +274,7 @@ def open_engine(engine: str, address: str | None, workers: int = 1) -> Iterator[
     from albert_data.jobs.ray_engine import RayEngine
 
     source = click.get_current_context().get_parameter_source("workers")
-    is_capped = source is not click.core.ParameterSource.DEFAULT
+    is_capped = source is not ParameterSource.DEFAULT
     with RayEngine(address, workers if is_capped else None, labels) as found:
         yield found
 
@@ -287,22 +300,3 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def corpus_option(help: str) -> Callable[[Command], Command]:
     """--corpus: what a shard folder was built from."""
     return click.option("--corpus", multiple=True, metavar="INPUT", help=help)
-
-
-def find_corpus(shards: Path, corpus: tuple[str, ...]) -> list[Input] | None:
-    """The inputs of --corpus, to be read as the build of these shards read them; None without --corpus."""
-    from albert_data.cli.output import tell
-    from albert_data.corpus.mixtures import find_sources
-    from albert_data.shards.manifest_file import read_manifest
-
-    return find_sources(corpus, tell, read_manifest(shards).config.text) if corpus else None
-
-
-def require_packages(*names: str, extra: str) -> None:
-    """Raise ConfigError if a package of an optional extra is not installed."""
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            command = click.get_current_context().command.name
-            raise ConfigError(f"{command} needs {name}; install it with: pip install 'albert-data[{extra}]'") from error

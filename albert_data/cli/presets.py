@@ -7,7 +7,7 @@ import json
 import click
 
 from albert_data.cli.options import json_option
-from albert_data.cli.output import show
+from albert_data.output import show
 from albert_data.train.config import MODEL_PRESETS
 
 

@@ -21,16 +21,16 @@ from albert_data.cli.options import (
     PATH,
     inputs_argument,
     normalization_option,
-    require_packages,
     setting,
     text_options,
     validation_option,
     workers_option,
 )
-from albert_data.cli.output import show
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.errors import ConfigError, InputError
 from albert_data.interrupts import say_when_interrupted
+from albert_data.library.arguments import require_packages
+from albert_data.output import show
 from albert_data.train.config import TrainConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, RUN_FILE
 
@@ -284,7 +284,7 @@ def _train(attempt: Attempt, minutes: float) -> int:
     """Train the model, or resume that. Returns the exit code."""
     title = "5. Train a small model"
     try:
-        require_packages("torch", "safetensors", extra="train")
+        require_packages("quickstart", "torch", "safetensors", extra="train")
     except ConfigError as error:
         show(f"{_head(title)}\nNot done: {error}. Then give the same command again.")
         return 0

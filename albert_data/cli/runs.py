@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from albert_data.cli.options import PATH, json_option, require_packages
-from albert_data.cli.output import show
+from albert_data.cli.options import PATH, json_option
+from albert_data.library.arguments import require_packages
+from albert_data.output import show
 
 if TYPE_CHECKING:
     from albert_data.train.history.layers import Layers
@@ -66,7 +67,7 @@ def runs(runs: tuple[Path, ...], shards: Path | None, plot: Path | None, as_json
 def _measure_layers(
     runs: tuple[Path, ...], shards: Path, plot: Path | None, differences: list[Difference]
 ) -> list[Layers]:
-    require_packages("torch", extra="train")
+    require_packages("runs", "torch", extra="train")
     from albert_data.shards.paths import list_files
     from albert_data.shards.reader import open_shards
     from albert_data.train.folder import list_files as list_run_files

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from albert_data.cli.options import PATH, json_option, require_packages, setting
-from albert_data.cli.output import show
-from albert_data.cli.progress import Bar
+from albert_data.cli.options import PATH, json_option, setting, take_given
 from albert_data.escaping import escape_controls
 from albert_data.inspect.terminal import count_columns
+from albert_data.library.progress import Bar
+from albert_data.output import show
 from albert_data.train.config import PRECISIONS
-from albert_data.train.data.sentence_pairs import ScoreConfig, read_pairs
+from albert_data.train.data.sentence_pairs import ScoreConfig
 from albert_data.wording import format_share
 
 if TYPE_CHECKING:
@@ -41,9 +41,6 @@ _NAME_COLUMNS = 48
 def score(
     model: Path,
     pairs: str,
-    output: Path | None,
-    checkpoint: Path | None,
-    tokenizer: Path | None,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -58,25 +55,14 @@ def score(
       albert-data score run pairs.jsonl
       albert-data score model pairs.jsonl.gz -o scores.jsonl --json
     """
-    config = ScoreConfig(**settings)
-    require_packages("torch", "safetensors", extra="train")
-    from albert_data.files import check_output, write_output
-    from albert_data.interop.masked_lm import list_read, load_masked_lm
-    from albert_data.train.model.scoring import score_pairs
+    from albert_data.library.models import score_model
 
-    if output is not None:
-        check_output(output, [pairs, *list_read(model, checkpoint=checkpoint, tokenizer=tokenizer)])
-    found = read_pairs(pairs)
-    loaded, origin = load_masked_lm(model, checkpoint=checkpoint, tokenizer=tokenizer)
     with Bar(tells_stages=False) as bar:
-        scored = score_pairs(loaded, found, config, bar)
-    if output is not None:
-        lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in scored.to_records())
-        write_output(output, "".join(lines).encode())
-    show(json.dumps({"model": str(origin), **scored.to_dict()}, indent=2) if as_json else _describe(scored, origin))
+        scored = score_model(model, pairs, progress=bar, **take_given(settings))
+    show(json.dumps(scored.to_dict(), indent=2) if as_json else _describe(scored))
 
 
-def _describe(scored: ScoredPairs, origin: Path) -> str:
+def _describe(scored: ScoredPairs) -> str:
     """A table of at most 80 columns, except for a long path."""
     groups, overall = scored.groups(), scored.overall
     mean, mean_error = scored.mean_of_groups()
@@ -86,7 +72,7 @@ def _describe(scored: ScoredPairs, origin: Path) -> str:
         rows.append((f"mean of {len(groups):,} groups", overall.num_pairs, mean, mean_error))
     return "\n".join(
         [
-            f"Model {origin}",
+            f"Model {scored.model}",
             f"{'Group':<{_NAME_COLUMNS}}{'pairs':>9}{'right':>11}{'error':>9}",
             *(_describe_row(*row) for row in rows),
             f"{scored.num_sentences:,} distinct sentences of {scored.num_pieces / scored.num_sentences:.1f} pieces in "

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from albert_data.cli.options import PATH, require_packages, shards_argument
-from albert_data.cli.output import tell
-from albert_data.storage import is_remote
-from albert_data.train.config import (
-    BUDGETS,
-    DEFAULT_PRESETS,
-    OPTIMIZERS,
-    PRECISIONS,
-    RECIPES,
-    WEIGHT_INITS,
-    TrainConfig,
-    fit_cpu,
-    get_recipe,
-)
-from albert_data.train.folder import load_config
+from albert_data.cli.options import PATH, LibraryCommand, shards_argument, take_given
+from albert_data.train.config import DEFAULT_RECIPE, OPTIMIZERS, PRECISIONS, RECIPES, WEIGHT_INITS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-RECIPE = "quick"  # the default one
 PRESETS = ("base", "mini")  # --help shows the defaults of these two
 
 
 def _default(field: str) -> str | None:
     """The default of a setting in the default recipe, as --help shows it: one value, or one for each preset."""
-    values = {name: getattr(RECIPES[RECIPE][name], field) for name in PRESETS}
+    values = {name: getattr(RECIPES[DEFAULT_RECIPE][name], field) for name in PRESETS}
     if len(set(values.values())) == 1:
         value = values[PRESETS[0]]
         return None if value is None else str(value)
@@ -55,16 +39,6 @@ def _switch(flag: str, field: str, text: str, *, value: bool) -> Callable[[Comma
     return click.option(flag, field, flag_value=value, default=None, help=text)
 
 
-def name_run(shards: Path) -> Path:
-    """SHARDS-run beside the shards. A link has its run beside the link."""
-    if is_remote(shards):
-        raise click.UsageError(f"{shards} is in a store, and a run has to be on a disk; name a folder with --output")
-    named = shards if shards.name not in ("", "..") else Path(os.path.realpath(shards))
-    if not named.name:
-        raise click.UsageError(f"there is no folder beside {shards}; name one with --output")
-    return named.with_name(f"{named.name}-run")
-
-
 def _parse_mask_prob(
     context: click.Context, option: click.Parameter, value: str | None
 ) -> tuple[float, float | None] | None:
@@ -78,7 +52,7 @@ def _parse_mask_prob(
         raise click.BadParameter(f"{value!r} is neither a number nor two, as 0.45:0.15") from error
 
 
-@click.command()
+@click.command(cls=LibraryCommand)
 @shards_argument
 @click.option(
     "-o",
@@ -98,7 +72,7 @@ def _parse_mask_prob(
 )
 @click.option(
     "--preset",
-    type=click.Choice(list(RECIPES[RECIPE])),
+    type=click.Choice(list(RECIPES[DEFAULT_RECIPE])),
     default=None,
     metavar="NAME",
     show_default="mini on a CPU, base on a GPU or with --init-from",
@@ -109,7 +83,7 @@ def _parse_mask_prob(
     "--recipe",
     type=click.Choice(list(RECIPES)),
     default=None,
-    show_default=RECIPE,
+    show_default=DEFAULT_RECIPE,
     help="Settings to start from: quick is for a short run, muon has those of mini for larger models, "
     "paper those of ALBERT.",
 )
@@ -174,17 +148,7 @@ def _parse_mask_prob(
 @_switch("--tensorboard", "tensorboard", "Also write the metrics as TensorBoard events.", value=True)
 @_switch("--profile", "profile", "Write a trace of five steps by PyTorch's profiler to RUN/trace.json.gz.", value=True)
 @_setting("--keep", int, "N", "How many of the newest checkpoints to keep.")
-def train(
-    shards: Path,
-    output: Path | None,
-    resume: bool,
-    init_from: Path | None,
-    preset: str | None,
-    recipe: str | None,
-    accumulate: int | None,
-    mask_prob: tuple[float, float | None] | None,
-    **settings: Any,
-) -> int:
+def train(shards: Path, output: Path | None, **settings: Any) -> int:
     """Pretrain an ALBERT on the shards.
 
     Ctrl-C (exit code 130), SIGTERM (143) and SIGHUP (129) save a checkpoint; the same command with --resume continues
@@ -197,43 +161,11 @@ def train(
       albert-data train shards --resume
       albert-data train shards --preset base -o base-run
     """
-    output = output or name_run(shards)
-    given = {name: value for name, value in settings.items() if value is not None}
-    if mask_prob is not None or "remask" in given:  # --static-masks replaces the shares of the recipe
-        given["mask_prob"], given["last_mask_prob"] = mask_prob or (None, None)
-    if len(budgets := [f"--{name}" for name in BUDGETS if name in given]) > 1:
-        raise click.UsageError(f"{' and '.join(budgets)} exclude one another")
-    if accumulate and "micro_tokens" in given:
-        raise click.UsageError("--accumulate and --micro-tokens exclude one another")
-    if resume and (init_from or recipe):
-        raise click.UsageError(f"--resume excludes {'--init-from' if init_from else '--recipe'}")
-    if budgets:  # replaces the budget of the recipe or of the resumed run, even one of another kind
-        given = dict.fromkeys(BUDGETS) | given  # the other two become None
-    require_packages("torch", extra="train")
-    from albert_data.interop.initial import load_initial
-    from albert_data.train.distributed import read_ranks
-    from albert_data.train.model.precision import choose_preset
-    from albert_data.train.run import loop
+    from albert_data.library.models import train_model
     from albert_data.train.run.interrupt import Interrupt
 
-    say = tell if read_ranks().is_first else lambda line: None
-    if resume:
-        stored = load_config(output)
-        config = dataclasses.replace(stored, preset=preset or stored.preset, **{"profile": False, **given})
-    else:
-        small = choose_preset(given.get("device", TrainConfig.device))
-        config = get_recipe(recipe or RECIPE, preset or (TrainConfig.preset if init_from else small))
-        if init_from and not recipe and small == DEFAULT_PRESETS["cpu"] and "batch_tokens" not in given:
-            config, large = fit_cpu(config), config
-            if config != large:
-                say(f"batch       {config.batch_tokens:,} tokens and --lr {config.lr:g}: the defaults on a CPU")
-        config = dataclasses.replace(config, **given)
-    if accumulate:
-        parts = accumulate * read_ranks().num_ranks
-        config = dataclasses.replace(config, micro_tokens=-(-config.batch_tokens // parts))
-    initial = None
-    if init_from:
-        initial = load_initial(init_from, shards, seed=config.seed, say=say)
-    interrupt = Interrupt()
-    last = loop.train(shards, output, config, resume=resume, initial=initial, interrupt=interrupt)
-    return interrupt.exit_code if last is None else 0
+    given, interrupt = take_given(settings), Interrupt()
+    if (shares := given.pop("mask_prob", None)) is not None:
+        given["mask_prob"], given["last_mask_prob"] = shares
+    made = train_model(shards, output, progress=True, interrupt=interrupt, **given)
+    return interrupt.exit_code if made.checkpoint is None else 0

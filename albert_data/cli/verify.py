@@ -25,16 +25,19 @@ def verify(shards: Path, quick: bool, workers: int, engine: str, address: str | 
       albert-data verify shards --quick
     """
     with fast_imports():
-        from albert_data.cli.progress import Bar
-        from albert_data.inspect.verify import describe_sound
-        from albert_data.inspect.verify import verify as find_faults
+        from albert_data.library.progress import Bar
+        from albert_data.library.shards import verify_shards
 
-    num_faults = 0
     with Bar(tells_stages=False) as bar, open_engine(engine, address, workers) as opened:
         place = None if engine == "local" else opened  # here threads do it: they need no tokenizer of their own
-        for fault in find_faults(shards, quick=quick, workers=workers, engine=place, progress=bar):
-            num_faults += 1
-            bar.print(f"{shards}: {fault}")
-    if num_faults:
+        found = verify_shards(
+            shards,
+            quick=quick,
+            workers=workers,
+            engine=place,
+            progress=bar,
+            tell=lambda fault: bar.print(f"{shards}: {fault}"),
+        )
+    if found.faults:
         raise SystemExit(1)
-    bar.print(f"{shards}: {describe_sound(shards, quick=quick)}")
+    bar.print(f"{shards}: {found.contents}")

@@ -15,10 +15,11 @@ from albert_data.cli.options import (
     open_engine,
     parse_size,
     setting,
+    take_given,
     text_options,
 )
-from albert_data.cli.output import show
-from albert_data.config import MODEL_TYPES, TextConfig, VocabConfig, take_settings
+from albert_data.config import MODEL_TYPES, VocabConfig
+from albert_data.output import show
 
 
 @click.command()
@@ -71,13 +72,11 @@ def vocab(
     Example:
       albert-data vocab corpus/ --vocab-size 8000 -o vocab
     """
-    from albert_data.cli.progress import Bar
     from albert_data.cli.summary import describe_vocabulary
+    from albert_data.library.building import train_vocab
+    from albert_data.library.progress import Bar
     from albert_data.tokenizer.model import find_model
-    from albert_data.vocab.learning import train_vocab
 
-    text = take_settings(TextConfig, settings)
-    config = VocabConfig(**settings)  # all that is left of the settings
     with Bar() as bar, open_engine(engine, address, workers) as place:
-        report = train_vocab(inputs, output, config=config, text=text, engine=place, progress=bar)
+        report = train_vocab(inputs, output, engine=place, progress=bar, **take_given(settings))
     show("\n".join([describe_vocabulary(report, find_model(output)), *report.describe_choices()]))

@@ -32,6 +32,7 @@ from albert_data.shards.packing import check_pack
 from albert_data.shards.reader import check_split
 from albert_data.storage import find_storage, make_path
 from albert_data.version import __version__
+from albert_data.wording import count_of
 
 _MEASURE_ROWS = 1 << 30  # at once: nothing is copied
 _TRIED = 16  # shards among which a row is looked for
@@ -44,8 +45,12 @@ class Conversion:
     record: Mapping[str, Any]
     was_finished: bool
 
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{count_of(rows, 'row')} of {split}" for split, rows in self.record["num_rows"].items())
+        return f"Conversion({rows}, {count_of(len(self.record['files']), 'file')})"
 
-def convert_shards(
+
+def convert_folder(
     shards: Path,
     out: Path,
     to: str,

@@ -100,7 +100,7 @@ _SETTINGS = {
 _FIXED = {"hidden_act": "gelu_new", "layer_norm_eps": LAYER_NORM_EPS, "type_vocab_size": 2}
 
 
-def export_model(run: Path, out: Path, *, checkpoint: Path | None = None, tokenizer: Path | None = None) -> Path:
+def export_run(run: Path, out: Path, *, checkpoint: Path | None = None, tokenizer: Path | None = None) -> Path:
     """Write a checkpoint of a run, by default the newest, and a model card to a folder. Returns the checkpoint.
 
     tokenizer: the SentencePiece model, if the run's folder has none.

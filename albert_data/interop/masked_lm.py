@@ -33,7 +33,7 @@ _READ_WHOLE, _MAX_BYTES = (".json", ".txt", ".model", ".jinja"), 1 << 27  # kind
 def load_masked_lm(
     path: Path, *, checkpoint: Path | None = None, tokenizer: Path | None = None
 ) -> tuple[MaskedLm, Path]:
-    """Return the model, and the folder that its weights are from. checkpoint, tokenizer: as in `export_model`.
+    """Return the model, and the folder that its weights are from. checkpoint, tokenizer: as in `export_run`.
 
     Raises CheckpointError, ConfigError and TokenizerError.
     """

@@ -28,18 +28,13 @@ from typing import Any, Generic, Protocol, TypeVar
 import multiprocess
 from multiprocess.connection import Connection, wait
 
-from albert_data.errors import AlbertDataError, WorkerError, explain_os_error
+from albert_data.errors import AlbertDataError, WorkerError, explain_disk_error
 from albert_data.interrupts import before_exit
 
 _ORPHAN_CHECK_SECONDS = 0.5
 _TRIES = 2
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
 _LARGEST_REUSED_BYTES, _FREE_BYTES_KEPT = 32 << 20, 256 << 20
-
-
-def explain_disk_error(error: OSError, where: str = "") -> AlbertDataError:
-    """An error of ours with the message of the system. where: used if the error names no file."""
-    return AlbertDataError(f"{explain_os_error(error, where)}; fix that and give the same command again")
 
 
 def explain_memory_error(what: str) -> WorkerError:

@@ -18,9 +18,9 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from typing import Any
 
-from albert_data.errors import AlbertDataError, ConfigError, InputError, StorageError
+from albert_data.errors import AlbertDataError, ConfigError, InputError, StorageError, explain_disk_error
 from albert_data.files import find_cache_folder, is_regular, read_bytes, write_bytes
-from albert_data.jobs.engine import PreparedJob, explain_disk_error, explain_memory_error, keep_memory
+from albert_data.jobs.engine import PreparedJob, explain_memory_error, keep_memory
 from albert_data.rules import current_versions
 from albert_data.storage import find_storage
 from albert_data.version import __version__

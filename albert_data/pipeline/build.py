@@ -7,17 +7,14 @@ config. A killed build resumes when it is started again with the same arguments.
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from albert_data.config import BuildConfig, TextConfig, VocabConfig
+from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.inputs import Input, check_group_field, check_language_field, check_reach
-from albert_data.corpus.mixtures import Names, find_sources
 from albert_data.errors import AlbertDataError, ConfigError
-from albert_data.jobs.engine import Engine, MultiprocessEngine, explain_disk_error, spans_machines
+from albert_data.jobs.engine import Engine, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.card import check_license
@@ -30,11 +27,9 @@ from albert_data.pipeline.shard_plan import describe_validation
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.steps import Build, decide, learn_tokenizer, map_documents, reduce_rows, share_sources
 from albert_data.shards.manifest import Manifest, Plan
-from albert_data.storage import make_path
-from albert_data.tokenizer.lexicon import NO_WORDS
-from albert_data.tokenizer.model import Tokenizer, load_tokenizer
-from albert_data.vocab.folder import check_normalization
+from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
+from albert_data.wording import count_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,75 +46,13 @@ class BuildReport:
     was_finished: bool
     stages: Stages
 
-
-def build(
-    inputs: Names,
-    output: str | os.PathLike[str],
-    *,
-    validation: Names = (),
-    tokenizer: Tokenizer | str | os.PathLike[str] | None = None,
-    normalization: str = "none",
-    config: BuildConfig | None = None,
-    workers: int | None = None,
-    engine: Engine | None = None,
-    progress: Progress | None = None,
-    license: str | None = None,
-    overwrite: bool = False,
-) -> BuildReport:
-    """Build the shards of a corpus into the folder `output`, as `albert-data build` does.
-
-    inputs: names of files, folders and globs, or "-" for stdin; "corpus/de:de" is an input in German. Or the name of a
-    mixture, a .toml file that names the sources of the corpus.
-    validation: inputs whose documents are the validation split; training leaves out documents that equal one of them.
-    With them, leave validation_fraction at its default.
-    tokenizer: one that is loaded, or the path of a SentencePiece model, vocab.txt or tokenizer.json, or of its folder.
-    None trains a vocabulary with default settings on the corpus first.
-    normalization: of text before a tokenizer that is not loaded yet: "none", or "albert-v2" for what Google's ALBERT
-    code does.
-    workers: processes; None for one a core. engine: in their place, as a RayEngine. They change no byte of the shards.
-    license, overwrite: see `build_shards`.
-    Raises AlbertDataError: InputError, TokenizerError, OutputError or WorkerError for what the user can fix. Finished
-    tasks are kept then, so the same call resumes.
-    """
-    config, progress = config or BuildConfig(), progress or NullProgress()
-    try:
-        found, loaded = load_arguments(
-            inputs, tokenizer, config.text, progress, normalization=normalization, validation=validation
+    def __repr__(self) -> str:
+        splits, counts = self.manifest.splits, self.manifest.counts
+        parts = [f"{count_of(split.num_rows, 'row')} of {name}" for name, split in splits.items()]
+        parts += [count_of(counts.documents, "document"), count_of(counts.tokens, "token")]
+        return (
+            f"BuildReport({', '.join(parts)}, {'finished before' if self.was_finished else f'{self.seconds:,.1f} s'})"
         )
-        engine, vocab = engine or MultiprocessEngine(workers), VocabConfig(normalization=normalization)
-        out = make_path(output)
-        return build_shards(
-            found, out, loaded, config, engine, progress, vocab=vocab, license=license, overwrite=overwrite
-        )
-    except OSError as error:
-        raise explain_disk_error(error) from error
-
-
-def load_arguments(
-    inputs: Names,
-    tokenizer: Tokenizer | str | os.PathLike[str] | None,
-    text: TextConfig,
-    progress: Progress,
-    *,
-    normalization: str = "none",
-    words: str = NO_WORDS,
-    specials: Mapping[str, str] | None = None,
-    validation: Names = (),
-) -> tuple[list[Input], Tokenizer | None]:
-    """Find the inputs and load the tokenizer of a build.
-
-    Raises TokenizerError if `vocab` trained it on text of another normalization, and ConfigError for words without a
-    tokenizer.
-    """
-    if tokenizer is None and (words != NO_WORDS or specials):
-        what = "--special" if specials else "a word list"
-        raise ConfigError(f"{what} needs a tokenizer; train one first with `albert-data vocab`")
-    found = find_sources(inputs, progress.say, text, validation)
-    if not isinstance(tokenizer, str | os.PathLike):
-        return found, tokenizer
-    path = make_path(tokenizer)
-    check_normalization(path, normalization)
-    return found, load_tokenizer(path, normalization=normalization, words=words, specials=specials)
 
 
 def build_shards(

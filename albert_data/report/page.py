@@ -71,6 +71,12 @@ def render_page(
     )
 
 
+def embed_page(page: str) -> str:
+    """A page inside a cell of a notebook: a frame, so that neither changes the look of the other."""
+    style = "border: 0; width: 100%; height: 40rem"
+    return f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts" style="{style}"></iframe>'
+
+
 def read_asset(package: str, name: str) -> str:
     """A text file that is installed with a package."""
     return (files(package) / name).read_text(encoding="utf-8")

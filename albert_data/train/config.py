@@ -16,6 +16,7 @@ SHARING = ("all", "attention", "ffn", "none")
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 OPTIMIZERS = ("adamw", "lamb", "muon")
 WEIGHT_INITS = ("paper", "sinusoid", "scaled")
+DEFAULT_RECIPE = "quick"
 BUDGETS = ("steps", "epochs", "minutes")
 MAX_LAYERS = 1024  # a damaged file that asks for a million layers would take hours, and all memory
 _RANGES: tuple[tuple[str, float, float], ...] = (  # of settings of TrainConfig that are given

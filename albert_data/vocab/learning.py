@@ -8,8 +8,6 @@ documents and the settings alone.
 from __future__ import annotations
 
 import dataclasses
-import os
-from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +20,6 @@ from albert_data.corpus.documents import batch_documents, clean_documents
 from albert_data.corpus.fields import Fields, name_field
 from albert_data.corpus.inputs import Input, check_language_field, check_reach, check_where, count_bytes, list_samples
 from albert_data.corpus.layout import advise
-from albert_data.corpus.mixtures import Names, find_sources
 from albert_data.corpus.sources import advise_names
 from albert_data.corpus.tasks import (
     WARMING_BLOCK,
@@ -33,17 +30,16 @@ from albert_data.corpus.tasks import (
 from albert_data.dedup.sorted_columns import map_u64
 from albert_data.errors import InputError
 from albert_data.jobs.compiling import compile_with_notice
-from albert_data.jobs.engine import Engine, MultiprocessEngine, PreparedJob, explain_disk_error, spans_machines
+from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.sentences.text import find_sentences
 from albert_data.shards.advice import advise_inputs, list_damaged
-from albert_data.storage import find_storage, make_path
-from albert_data.storage.scratch import machine_scratch
+from albert_data.storage import find_storage
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.sentencepiece.albert import normalise_text_of
 from albert_data.tokenizer.tokenizer_json import import_tokenizers
 from albert_data.vocab.alphabet import Alphabet, choose_alphabet, measure_unspaced
-from albert_data.vocab.candidates import lock_folder, sweep, take_candidates, write_candidates
+from albert_data.vocab.candidates import take_candidates, write_candidates
 from albert_data.vocab.counting import (
     NUM_CODES,
     BertNormalRule,
@@ -52,8 +48,6 @@ from albert_data.vocab.counting import (
     NormalRule,
     RawCounter,
 )
-from albert_data.vocab.folder import claim_folder, save_vocabulary
-from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
 from albert_data.vocab.report import VocabReport
 from albert_data.vocab.sampling import SentenceSample, select_sentences
 from albert_data.vocab.scripts import advise_scripts
@@ -159,44 +153,6 @@ class SampledCorpus:
         self.damage.merge(found.damage)
         self.num_documents += found.num_documents
         self.text_bytes += found.text_bytes
-
-
-def train_vocab(
-    inputs: Names,
-    output: str | os.PathLike[str],
-    *,
-    config: VocabConfig | None = None,
-    text: TextConfig | None = None,
-    workers: int | None = None,
-    engine: Engine | None = None,
-    progress: Progress | None = None,
-) -> VocabReport:
-    """Train a vocabulary, and write it to the folder `output`. `albert-data vocab` calls this.
-
-    inputs, workers, engine: see `build`; text: how the inputs are read.
-    Raises AlbertDataError, for example if the inputs hold no text, or a file that `vocab` did not write has one of its
-    names.
-    """
-    text, config, progress = text or TextConfig(), config or VocabConfig(), progress or NullProgress()
-    folder = make_path(output)
-    try:
-        found = find_sources(inputs, progress.say, text)
-        claim_folder(folder, config.model_type)
-        engine = engine or MultiprocessEngine(workers)
-        is_shared = spans_machines(engine)
-        if not is_shared:
-            sweep(folder)
-        check_rereadable(found, text)
-        with lock_folder(folder) if is_shared else nullcontext() as shared, ExitStack() as stack:
-            place = shared
-            if place is None and text.drop_repeated_lines is not None:
-                place = stack.enter_context(machine_scratch())
-            repeated = place and find_repeated_lines(found, text, place, engine, progress)
-            report = learn_vocabulary(found, text, config, engine, progress, shared=shared, repeated=repeated)
-            save_vocabulary(folder, report)
-    except OSError as error:
-        raise explain_disk_error(error) from error
-    return report
 
 
 def learn_vocabulary(

@@ -9,6 +9,7 @@ from albert_data.config import BYTE_BPE, SENTENCEPIECE_TYPES, VocabConfig
 from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.vocab.alphabet import Alphabet
 from albert_data.vocab.training import TrainedModel
+from albert_data.wording import count_of
 
 _COLUMNS, _INDENT = 80, 11
 
@@ -33,6 +34,10 @@ class VocabReport:
     removed: dict[str, RemovedLines]
     advice: list[str]
     scripts: list[str]
+
+    def __repr__(self) -> str:
+        text = f"{count_of(self.num_documents, 'document')}, {self.text_bytes / 1e6:,.1f} MB"
+        return f"VocabReport({self.config.vocab_size:,} pieces ({self.config.model_type}), learned from {text})"
 
     def describe_choices(self) -> list[str]:
         """Lines of 80 columns about what the corpus decided: the characters with a piece, and the dummy prefix."""

@@ -20,7 +20,7 @@ DEFAULT = RECIPES["quick"]["mini"]  # on a CPU
 @pytest.fixture
 def calls(monkeypatch):
     made = []
-    monkeypatch.setattr(loop, "train", lambda *args, interrupt, **kwargs: made.append((args, kwargs)))
+    monkeypatch.setattr(loop, "train", lambda *args, interrupt, is_shown, **kwargs: made.append((args, kwargs)))
     return made
 
 
@@ -125,7 +125,7 @@ def test_resume_uses_the_settings_of_the_run_except_those_given(toys, use_shards
     options = ("--preset", "tiny", "--steps", "2", "--batch-tokens", "256", "--device", "cpu", "--static-masks")
     assert run(tmp_path, "-o", tmp_path / "run", *options, "--profile").exit_code == 0
     made = []
-    monkeypatch.setattr(loop, "train", lambda *args, interrupt, **kwargs: made.append((args[2], kwargs)))
+    monkeypatch.setattr(loop, "train", lambda *args, interrupt, is_shown, **kwargs: made.append((args[2], kwargs)))
     run(tmp_path, "-o", tmp_path / "run", "--resume")
     run(tmp_path, "-o", tmp_path / "run", "--resume", "--log-every", "5")
     chosen = {"log_every": 1, "eval_every": 1, "save_every": 1, "eval_rows": 128}  # for a run of two steps

@@ -137,7 +137,7 @@ def test_on_a_cpu_weights_are_trained_on_in_batches_for_a_cpu(tmp_path, monkeypa
     made, said = [], []
     monkeypatch.setattr(loop, "train", lambda shards, run, config, **named: made.append(config))
     monkeypatch.setattr("albert_data.interop.initial.load_initial", lambda *args, **named: None)
-    monkeypatch.setattr("albert_data.cli.train.tell", said.append)
+    monkeypatch.setattr("albert_data.library.models.tell", said.append)
     arguments = [tmp_path, "-o", tmp_path / "run", "--init-from", tmp_path, "--device", "cpu", *given]
     CliRunner().invoke(train, [str(one) for one in arguments], catch_exceptions=False)
     assert [(config.batch_tokens, config.lr) for config in made] == [wanted]

@@ -320,7 +320,7 @@ def test_the_scores_are_not_written_over_what_the_command_reads(trained, tmp_pat
     run, pairs = Path(shutil.copytree(trained, tmp_path / "run")), tmp_path / "pairs.jsonl"
     write_pairs(pairs)
     model = tmp_path / "model"
-    huggingface.export_model(run, model)
+    huggingface.export_run(run, model)
     tokenizer, step = tmp_path / "tokenizer", tmp_path / "step"
     shutil.move(run / "tokenizer", tokenizer)
     shutil.copytree(list_checkpoints(run)[-1], step)
@@ -363,7 +363,7 @@ def test_a_run_is_scored_by_any_of_its_checkpoints_and_its_own_tokenizer(trained
 
 
 def test_an_exported_folder_gives_the_scores_of_its_run_without_transformers(trained, tmp_path, pairs, monkeypatch):
-    huggingface.export_model(trained, tmp_path / "model")
+    huggingface.export_run(trained, tmp_path / "model")
     monkeypatch.setitem(sys.modules, "transformers", None)
     scored = [score_pairs(masked_lm.load_masked_lm(path)[0], pairs, CPU) for path in (trained, tmp_path / "model")]
     np.testing.assert_allclose(*map(scores_of, scored), rtol=0, atol=1e-5)
@@ -521,7 +521,7 @@ def test_files_that_transformers_would_wait_for_are_refused(foreign, tmp_path, k
 
 def test_an_albert_whose_text_is_lowered_first_is_tokenised_by_transformers(trained, tmp_path):
     pytest.importorskip("transformers")
-    huggingface.export_model(trained, tmp_path / "model")
+    huggingface.export_run(trained, tmp_path / "model")
     path = tmp_path / "model" / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"do_lower_case": True}))
     lm, _ = masked_lm.load_masked_lm(tmp_path / "model")
@@ -538,7 +538,7 @@ def test_text_is_normalised_as_for_the_training_also_after_an_export(trained, tm
     content = json.loads((run / "run.json").read_text())
     content["identity"]["tokenizer's normalization"] = "albert-v2"
     (run / "run.json").write_text(json.dumps(content))
-    huggingface.export_model(run, exported)
+    huggingface.export_run(run, exported)
     settings = json.loads((exported / "tokenizer_config.json").read_text())
     assert (settings["do_lower_case"], settings["keep_accents"], settings["remove_space"]) == (True, False, True)
     plain, _ = masked_lm.load_masked_lm(trained)

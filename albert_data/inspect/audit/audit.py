@@ -36,6 +36,7 @@ from albert_data.inspect.input_files import (
 )
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.pair_tasks import RANDOM_B, SWAPPED
+from albert_data.report.page import PageSection, embed_page, escape, read_asset, render_page, render_table
 from albert_data.shards.advice import advise_on
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS
 from albert_data.shards.reader import Shards, open_splits
@@ -75,6 +76,33 @@ class Audit:
             lines += ["", *check_to_lines(check)]
         return "\n".join(lines)
 
+    def to_html(self) -> str:
+        """What needs attention first, each with what to do; then all checks."""
+        if not self.checks:
+            return "<p>Nothing was checked: no split has rows.</p>"
+        concerns = [check for verdict in (BAD, LOOK) for check in self.checks if check.verdict == verdict]
+        counts = ", ".join(f"{self.count(verdict):,} {verdict}" for verdict in rules.VERDICTS if self.count(verdict))
+        says = f"{count_of(len(self.checks), 'check')} for what makes a pretraining set bad: {counts}."
+        if not concerns:
+            says += " There is nothing to do."
+        rows = ([check.rule.title, check.verdict, check.finding] for check in self.checks)
+        table = render_table(["check", "verdict", "what was found"], rows, kind="prose")
+        return "\n".join([f"<p>{escape(says)}</p>", *map(_render_concern, concerns), table])
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{self.count(verdict)} {verdict}" for verdict in rules.VERDICTS)
+        return f"Audit({str(self.folder)!r}: {counts}; to_text() says what was found)"
+
+    def _repr_html_(self) -> str:
+        page = render_page(
+            [PageSection(name="audit", title="Audit", body=self.to_html())],
+            kind="ALBERT pretraining shards",
+            title=self.folder.name,
+            about="",
+            style=read_asset("albert_data.inspect.html", "rows.css"),
+        )
+        return embed_page(page)
+
     def to_dict(self) -> dict[str, Any]:
         """The same for JSON, by stable names."""
         return {
@@ -88,6 +116,14 @@ def check_to_lines(check: Check) -> list[str]:
     """Verdict, finding and what to do, in at most 80 columns."""
     lines = [f"{check.verdict:9}  {check.rule.title}", *_indent(check.finding)]
     return lines + (_indent(f"To do: {check.rule.advice}.") if check.verdict in (LOOK, BAD) else [])
+
+
+def _render_concern(check: Check) -> str:
+    return (
+        f'<div class="card concern"><h3><span class="verdict {check.verdict}">{check.verdict}</span> '
+        f"{escape(check.rule.title)}</h3><p>{escape(check.finding)}.</p>"
+        f"<p>To do: {escape(check.rule.advice)}.</p></div>"
+    )
 
 
 def _indent(text: str) -> list[str]:

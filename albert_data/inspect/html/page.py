@@ -13,7 +13,6 @@ from typing import Any
 from albert_data.corpus.damage import REASONS
 from albert_data.escaping import escape_controls
 from albert_data.inspect.audit.audit import Audit, audit_splits
-from albert_data.inspect.audit.rules import BAD, LOOK, VERDICTS, Check
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.decoding import PLAIN, Token, decode_segments, name_pair
 from albert_data.inspect.html.anatomy import render_anatomy
@@ -73,7 +72,7 @@ def render(report: ShardReport, audit: Audit | None = None) -> str:
         "Anatomy of a row": render_anatomy(shards, statistics),
         "Charts": render_charts(draw_charts(statistics, report.input_files)),
         "Figures beside those intended": "\n".join(_render_figures(report)),
-        "Audit": _render_audit(audit),
+        "Audit": audit.to_html(),
         "Examples": render_viewer(shards, num_embedded, len(report.rows), report.choice),
         "Notes": render_list([_PADDING_NOTE, *([_NO_FILES] if report.input_files is None else [])]),
     }
@@ -173,28 +172,6 @@ def _render_sources(report: ShardReport) -> Iterator[str]:
         if rows:
             heads = ["rows", "tokens", "share", "documents", "<unk> in the text", "rows without a pair"]
             yield render_table([f"source of rows of {name}", *heads], rows)
-
-
-def _render_audit(audit: Audit) -> str:
-    """What needs attention first, each with what to do; then all checks."""
-    if not audit.checks:
-        return "<p>Nothing was checked: no split has rows.</p>"
-    concerns = [check for verdict in (BAD, LOOK) for check in audit.checks if check.verdict == verdict]
-    counts = ", ".join(f"{audit.count(verdict):,} {verdict}" for verdict in VERDICTS if audit.count(verdict))
-    says = f"{count_of(len(audit.checks), 'check')} for what makes a pretraining set bad: {counts}."
-    if not concerns:
-        says += " There is nothing to do."
-    rows = ([check.rule.title, check.verdict, check.finding] for check in audit.checks)
-    table = render_table(["check", "verdict", "what was found"], rows, kind="prose")
-    return "\n".join([f"<p>{escape(says)}</p>", *map(_render_concern, concerns), table])
-
-
-def _render_concern(check: Check) -> str:
-    return (
-        f'<div class="card concern"><h3><span class="verdict {check.verdict}">{check.verdict}</span> '
-        f"{escape(check.rule.title)}</h3><p>{escape(check.finding)}.</p>"
-        f"<p>To do: {escape(check.rule.advice)}.</p></div>"
-    )
 
 
 # ---- the viewer of rows ----

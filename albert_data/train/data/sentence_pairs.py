@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from sys import getsizeof
 from typing import Any, BinaryIO, cast
 
@@ -23,6 +24,7 @@ from albert_data.errors import InputError
 from albert_data.files import parse_json
 from albert_data.train.config import TrainConfig
 from albert_data.train.reading import explain, show
+from albert_data.wording import format_share
 
 STDIN = "-"
 NO_GROUP = "all"  # the group of a pair that names none
@@ -151,6 +153,7 @@ class ScoredPairs:
     num_sentences: distinct ones.
     num_pieces: scored pieces of all distinct sentences, each a forward pass of its sentence.
     seconds: of the passes.
+    model: the folder that the weights are from.
     """
 
     pairs: Sequence[SentencePair]
@@ -159,6 +162,13 @@ class ScoredPairs:
     num_sentences: int
     num_pieces: int
     seconds: float
+    model: Path | None = None
+
+    def __repr__(self) -> str:
+        overall = self.overall
+        return (
+            f"ScoredPairs({overall.num_right:,} of {overall.num_pairs:,} pairs right, {format_share(overall.share, 1)})"
+        )
 
     @property
     def is_right(self) -> list[bool]:
@@ -184,6 +194,7 @@ class ScoredPairs:
     def to_dict(self) -> dict[str, Any]:
         mean, standard_error = self.mean_of_groups()
         return {
+            **({} if self.model is None else {"model": str(self.model)}),
             **self.overall.to_dict(),
             "mean_of_groups": {"accuracy": mean, "standard_error": standard_error},
             "groups": {name: group.to_dict() for name, group in self.groups().items()},

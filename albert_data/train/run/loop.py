@@ -78,13 +78,14 @@ def train(
     resume: bool = False,
     initial: Initial | None = None,
     interrupt: Interrupt | None = None,
+    is_shown: bool = True,
 ) -> Path | None:
     """Train on a shard folder and return the last checkpoint in `run`, or None if the run was interrupted.
 
     resume: continue from the newest checkpoint in `run`; settings and shards have to be the same. If the run is
     finished, write its last validation and its page if they are missing.
     initial: weights to begin with. interrupt: tells the caller which signal came. Ctrl-C, SIGTERM and SIGHUP save a
-    checkpoint, a second Ctrl-C does not. Seeds PyTorch's global generators.
+    checkpoint, a second Ctrl-C does not. is_shown: print lines and a bar on stderr. Seeds PyTorch's global generators.
     Under torchrun all processes train together, and the first one writes.
     Raises ConfigError, ShardError, CheckpointError, OutputError; AlbertDataError if gradients stay not finite.
     """
@@ -120,7 +121,9 @@ def train(
         if loader.is_packed and obstacle is not None:  # a run that resumes keeps what it began with
             raise ConfigError(f"can't resume here: the run's rows are packed, and {obstacle}; resume where the run was")
         budget = Budget(config, loader.steps_per_epoch, began=began, **spent)
-        report = stack.enter_context(closing(Report(budget, precision.device, shape.task, is_first=ranks.is_first)))
+        report = stack.enter_context(
+            closing(Report(budget, precision.device, shape.task, is_first=ranks.is_first and is_shown))
+        )
         for line in (f"run         {run}", *describe_start(session, loader, obstacle, splits, budget), *warning):
             report.say(line)
         loop = _Loop(session, loader, splits, run, budget, report, interrupt)

@@ -1,12 +1,15 @@
-"""A progress bar on stderr, or one line per stage if stderr is no terminal."""
+"""A progress bar on stderr, or one line per stage if stderr is neither a terminal nor a notebook's."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from albert_data.cli.output import make_harmless, show, tell
 from albert_data.escaping import escape_controls
+from albert_data.jobs.progress import NullProgress, Progress
+from albert_data.output import make_harmless, show, tell
 
 
 class Bar:
@@ -31,7 +34,7 @@ class Bar:
         """Begin a stage. total: None if unknown; unit: empty if nothing is counted, and only the time is shown."""
         self.close()
         self._text_bytes, self._counts_text = 0, total is None and unit == "bytes"
-        if not sys.stderr.isatty():
+        if not sys.stderr.isatty() and "ipykernel" not in sys.modules:
             if self._tells_stages:
                 tell(stage)
             return
@@ -75,6 +78,16 @@ class Bar:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+@contextmanager
+def show_progress(progress: Progress | bool) -> Iterator[Progress]:
+    """What a public function reports to: a bar of its own for True, nothing for False."""
+    if progress is True:
+        with Bar() as bar:
+            yield bar
+    else:
+        yield progress or NullProgress()
 
 
 def _choose_format(total: int | None, unit: str) -> str | None:

@@ -1,0 +1,74 @@
+"""What all public functions do with their arguments: settings as keywords, paths, optional packages, errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import inspect
+import os
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from albert_data.errors import ArgumentError, ConfigError, StorageError, explain_disk_error
+from albert_data.storage import is_remote, make_path
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+PathName = str | os.PathLike[str]
+_NESTED = ("text", "examples")  # fields of BuildConfig whose settings are keywords of their own
+
+
+def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function], Function]:
+    """Mark a public function, whose `**settings` are the settings of these classes.
+
+    They are in its signature with their defaults, where `help` and notebooks find them. An unknown keyword is an
+    ArgumentError that names similar ones, and an error of the system is an AlbertDataError.
+    has_defaults: False if the defaults are not those of the classes; then None is shown.
+    """
+
+    def decorate(function: Function) -> Function:
+        signature = inspect.signature(function)
+        own = {name: one for name, one in signature.parameters.items() if one.kind is not one.VAR_KEYWORD}
+        fields = (field for kind in kinds for field in dataclasses.fields(kind) if field.name not in (*own, *_NESTED))
+        own |= {
+            field.name: inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default if has_defaults else None,
+                annotation=field.type,
+            )
+            for field in fields
+        }
+
+        @functools.wraps(function)
+        def call(*given: Any, **named: Any) -> Any:
+            for name in named.keys() - own.keys():
+                similar = " or ".join(get_close_matches(name, own)) or ", ".join(own)
+                raise ArgumentError(f"{function.__name__} has no argument {name!r}; is it one of: {similar}?")
+            try:
+                return function(*given, **named)
+            except OSError as error:
+                raise explain_disk_error(error) from error
+
+        call.__signature__ = signature.replace(parameters=list(own.values()))  # type: ignore[attr-defined]
+        return cast(Function, call)
+
+    return decorate
+
+
+def disk_path(name: PathName, what: str) -> Path:
+    """A path on a disk. Elsewhere a URL is refused: pathlib would make the folder `s3:`. what: for the message."""
+    if is_remote(name):
+        raise StorageError(f"{make_path(name)} is in a store, but {what} has to be on a disk; name a path there")
+    return make_path(name)
+
+
+def require_packages(command: str, *names: str, extra: str) -> None:
+    """Raise ConfigError if a package of an optional extra is not installed."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"{command} needs {name}; install it with: pip install 'albert-data[{extra}]'") from error

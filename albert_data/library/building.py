@@ -1,0 +1,141 @@
+"""From text to shards: `train_vocab` and `build`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack, nullcontext
+from typing import Any
+
+from albert_data.config import BuildConfig, ExampleConfig, TextConfig, VocabConfig, take_settings
+from albert_data.corpus.inputs import Input
+from albert_data.corpus.mixtures import Names, find_sources
+from albert_data.errors import ArgumentError, ConfigError
+from albert_data.jobs.engine import Engine, MultiprocessEngine, spans_machines
+from albert_data.jobs.progress import Progress
+from albert_data.library.arguments import PathName, public
+from albert_data.library.progress import show_progress
+from albert_data.pipeline.build import BuildReport, build_shards
+from albert_data.storage import make_path
+from albert_data.storage.scratch import machine_scratch
+from albert_data.tokenizer.lexicon import NO_WORDS
+from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+from albert_data.vocab.candidates import lock_folder, sweep
+from albert_data.vocab.folder import check_normalization, claim_folder, save_vocabulary
+from albert_data.vocab.learning import learn_vocabulary
+from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
+from albert_data.vocab.report import VocabReport
+
+
+@public(VocabConfig, TextConfig)
+def train_vocab(
+    inputs: Names,
+    output: PathName,
+    *,
+    config: VocabConfig | None = None,
+    text: TextConfig | None = None,
+    workers: int | None = None,
+    engine: Engine | None = None,
+    progress: Progress | bool = False,
+    **settings: Any,
+) -> VocabReport:
+    """Train a vocabulary, and write it to the folder `output`, as `albert-data vocab` does.
+
+    inputs, workers, engine, progress: see `build`.
+    settings: those of VocabConfig and of TextConfig, which says how the inputs are read. They change `config` and
+    `text`.
+    Raises AlbertDataError, for example if the inputs hold no text, or a file that `vocab` did not write has one of its
+    names.
+    """
+    text, config = take_settings(TextConfig, settings, text), take_settings(VocabConfig, settings, config)
+    folder, engine = make_path(output), engine or MultiprocessEngine(workers)
+    with show_progress(progress) as shown, ExitStack() as stack:
+        found = find_sources(inputs, shown.say, text)
+        claim_folder(folder, config.model_type)
+        is_shared = spans_machines(engine)
+        if not is_shared:
+            sweep(folder)
+        check_rereadable(found, text)
+        shared = stack.enter_context(lock_folder(folder) if is_shared else nullcontext())
+        place = shared
+        if place is None and text.drop_repeated_lines is not None:
+            place = stack.enter_context(machine_scratch())
+        repeated = place and find_repeated_lines(found, text, place, engine, shown)
+        report = learn_vocabulary(found, text, config, engine, shown, shared=shared, repeated=repeated)
+        save_vocabulary(folder, report)
+    return report
+
+
+@public(TextConfig, ExampleConfig, BuildConfig)
+def build(
+    inputs: Names,
+    output: PathName,
+    *,
+    validation: Names = (),
+    tokenizer: Tokenizer | PathName | None = None,
+    normalization: str = "none",
+    words: str = NO_WORDS,
+    special: Mapping[str, str] | None = None,
+    config: BuildConfig | None = None,
+    workers: int | None = None,
+    engine: Engine | None = None,
+    progress: Progress | bool = False,
+    license: str | None = None,
+    overwrite: bool = False,
+    **settings: Any,
+) -> BuildReport:
+    """Build the shards of a corpus into the folder `output`, as `albert-data build` does.
+
+    inputs: names of files, folders and globs, or "-" for stdin; "corpus/de:de" is an input in German. Or the name of a
+    mixture, a .toml file that names the sources of the corpus.
+    validation: inputs whose documents are the validation split; training leaves out documents that equal one of them.
+    tokenizer: one that is loaded, or the path of a SentencePiece model, vocab.txt or tokenizer.json, or of its folder.
+    None trains a vocabulary with default settings on the corpus first.
+    normalization, words, special: see `load_tokenizer`; of a tokenizer that is not loaded yet.
+    workers: processes; None for one a core. engine: in their place, as a RayEngine. They change no byte of the shards.
+    progress: True shows a bar; or an object with the methods of jobs.progress.Progress.
+    license: of the text, for the card; it changes no shard.
+    overwrite: replace another build in `output`; a finished one stays until the new one is finished.
+    settings: those of TextConfig, ExampleConfig and BuildConfig, by their names. They change `config`.
+    Raises AlbertDataError: InputError, TokenizerError, OutputError or WorkerError for what the user can fix. Finished
+    tasks are kept then, so the same call resumes.
+    """
+    rules: dict[str, Any] = {"normalization": normalization, "words": words, "special": special}
+    with show_progress(progress) as shown:
+        found, loaded, config = load_arguments(
+            inputs, shown, validation=validation, tokenizer=tokenizer, config=config, **rules, **settings
+        )
+        vocab, place = VocabConfig(normalization=normalization), engine or MultiprocessEngine(workers)
+        named: dict[str, Any] = {"license": license, "overwrite": overwrite}
+        return build_shards(found, make_path(output), loaded, config, place, shown, vocab=vocab, **named)
+
+
+def load_arguments(
+    inputs: Names,
+    progress: Progress,
+    *,
+    validation: Names = (),
+    tokenizer: Tokenizer | PathName | None = None,
+    normalization: str = "none",
+    words: str = NO_WORDS,
+    special: Mapping[str, str] | None = None,
+    config: BuildConfig | None = None,
+    **settings: Any,
+) -> tuple[list[Input], Tokenizer | None, BuildConfig]:
+    """Find the inputs of a build, load its tokenizer and check its settings. The arguments are those of `build`.
+
+    Raises TokenizerError if `vocab` trained it on text of another normalization, and ConfigError for words without a
+    tokenizer.
+    """
+    if validation and "validation_fraction" in settings:
+        raise ArgumentError("--validation names the documents of validation, so leave out --validation-fraction")
+    config = BuildConfig.from_settings(config, **settings)
+    if tokenizer is None and (words != NO_WORDS or special):
+        what = "--special" if special else "a word list"
+        raise ConfigError(f"{what} needs a tokenizer; train one first with `albert-data vocab`")
+    found = find_sources(inputs, progress.say, config.text, validation)
+    if isinstance(tokenizer, str | os.PathLike):
+        path = make_path(tokenizer)
+        check_normalization(path, normalization)
+        tokenizer = load_tokenizer(path, normalization=normalization, words=words, specials=special)
+    return found, tokenizer, config

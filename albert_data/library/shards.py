@@ -1,0 +1,219 @@
+"""What is done with a finished shard folder: `inspect_shards`, `audit_shards`, `verify_shards`, `convert_shards`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from albert_data.convert.conversion import Conversion, convert_folder
+from albert_data.corpus.inputs import Input, list_read
+from albert_data.corpus.mixtures import Names, find_sources
+from albert_data.errors import ArgumentError, ConfigError
+from albert_data.files import check_output, write_output
+from albert_data.inspect.audit.audit import Audit, audit_folder, audit_on
+from albert_data.inspect.choice import RowChoice
+from albert_data.inspect.report import ShardReport, inspect_folder
+from albert_data.inspect.verify import Fault, describe_sound, verify
+from albert_data.jobs.engine import Engine, MultiprocessEngine, count_cores
+from albert_data.jobs.progress import Progress
+from albert_data.library.arguments import PathName, disk_path, public
+from albert_data.library.progress import show_progress
+from albert_data.report.page import embed_page
+from albert_data.shards.manifest_file import read_manifest
+from albert_data.shards.paths import list_files
+from albert_data.storage import FILE, find_kind, make_path
+from albert_data.train.folder import RUN_FILE
+from albert_data.wording import count_of
+
+NUM_SHOWN, NUM_IN_HTML = 3, 300
+# An argument, what it does, and the arguments that would have no effect with it.
+_CONFLICTS = (
+    ("row", "already says which rows", ("grep", "label", "num_examples", "random", "seed")),
+    ("grep", "shows the first rows that contain the text", ("random", "seed")),
+    ("random", "draws other rows each time", ("seed",)),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection(ShardReport):
+    """What `inspect_shards` measured: `to_text()`, `to_dict()`, `page`.
+
+    saved: where the page was written; None if nowhere, or to no regular file.
+    """
+
+    saved: Path | None = None
+
+    @cached_property
+    def page(self) -> str:
+        """The report as an HTML page. It audits the shards too, which reads all rows once more."""
+        from albert_data.inspect.html.page import render
+
+        return render(self)
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{count_of(split.num_rows, 'row')} of {name}" for name, split in self.manifest.splits.items())
+        return f"Inspection({str(self.shards.folder)!r}, {rows}; to_text() and to_dict() have the figures)"
+
+    def _repr_html_(self) -> str:
+        return embed_page(self.page)
+
+
+@public()
+def inspect_shards(
+    shards: PathName,
+    *,
+    num_examples: int | None = None,
+    split: str = "train",
+    seed: int | None = None,
+    random: bool = False,
+    row: int | Sequence[int] = (),
+    grep: str | None = None,
+    label: str | None = None,
+    html: PathName | None = None,
+    corpus: Names = (),
+    progress: Progress | bool = False,
+) -> Inspection:
+    """Measure shards against the figures of the paper, and choose some rows, as `albert-data inspect` does.
+
+    num_examples: rows to choose; None for 3, or 300 with `html`. seed: they are drawn with it; None for 0.
+    random: draw other rows each time. row: the numbers of rows instead. grep: the first rows that contain this text.
+    label: only rows whose segments are "in-order", "swapped" or "random".
+    html: where the report is written as a page. corpus: what the shards were built from, for figures of each file.
+    Raises ShardError, InputError, ConfigError and OutputError.
+    """
+    given = {"row": row != (), "grep": grep, "random": random, "label": label}
+    given |= {"num_examples": num_examples is not None, "seed": seed is not None}
+    _refuse_conflicts([name for name, value in given.items() if value])
+    folder, page = make_path(shards), None if html is None else disk_path(html, "html")
+    if find_kind(folder / RUN_FILE) == FILE:
+        raise ArgumentError(f"{folder} is a training run; `albert-data runs {folder}` shows it")
+    with show_progress(progress) as shown:
+        inputs = _find_corpus(folder, corpus, shown.say)
+    if page is not None:  # before the work: it must not replace the corpus or a shard
+        check_output(page, [*list_read(inputs or ()), *list_files(folder)])
+    choice = RowChoice(
+        count=num_examples if num_examples is not None else NUM_SHOWN if page is None else NUM_IN_HTML,
+        seed=int.from_bytes(os.urandom(4), "little") if random else seed or 0,
+        numbers=(row,) if isinstance(row, int) else tuple(row),
+        text=grep,
+        label=None if label is None else _find_label(folder, label),
+    )
+    measured: dict[str, Any] = vars(inspect_folder(folder, split=split, choice=choice, corpus=inputs))
+    found = Inspection(**measured)
+    if page is None or not write_output(page, found.page.encode()):
+        return found
+    return Inspection(**measured, saved=page)
+
+
+def _refuse_conflicts(given: Sequence[str]) -> None:
+    """Raise ArgumentError for an argument that would have no effect with another one."""
+    for name, what, ignored in _CONFLICTS:
+        named = [f"--{other.replace('_', '-')}" for other in ignored if other in given]
+        if name in given and named:
+            raise ArgumentError(f"--{name} {what}; leave out {' and '.join(named)}")
+
+
+def _find_label(folder: Path, order: str) -> int:
+    task = read_manifest(folder).config.examples.task
+    names = [name.replace(" ", "-") for name in task.orders]
+    if order not in names:
+        allowed = f"allowed are {', '.join(names)}" if names else "leave it out"
+        raise ConfigError(f"--label is {order}, but {folder} was built with --pairs {task.name}; {allowed}")
+    return names.index(order)
+
+
+def _find_corpus(folder: Path, corpus: Names, say: Callable[[str], None]) -> list[Input] | None:
+    """The inputs of a build, to be read as the build of these shards read them; None if none is named."""
+    return find_sources(corpus, say, read_manifest(folder).config.text) if corpus else None
+
+
+@public()
+def audit_shards(
+    shards: PathName, *, corpus: Names = (), engine: Engine | None = None, progress: Progress | bool = False
+) -> Audit:
+    """Look for what makes shards bad for pretraining, as `albert-data audit` does.
+
+    corpus: what they were built from; adds checks of files and lost characters. engine: where to work, as a RayEngine;
+    None for here. Raises ShardError and InputError.
+    """
+    folder = make_path(shards)
+    with show_progress(progress) as shown:
+        inputs = _find_corpus(folder, corpus, shown.say)
+    return audit_folder(folder, inputs) if engine is None else audit_on(engine, folder, inputs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What `verify_shards` found. contents: of a folder without faults, in one line."""
+
+    folder: Path
+    faults: list[Fault]
+    contents: str | None
+
+    def __repr__(self) -> str:
+        found = self.contents or count_of(len(self.faults), "fault")
+        return "\n".join([f"Verification({str(self.folder)!r}: {found})", *map(str, self.faults)])
+
+
+@public()
+def verify_shards(
+    shards: PathName,
+    *,
+    quick: bool = False,
+    workers: int | None = None,
+    engine: Engine | None = None,
+    progress: Progress | bool = False,
+    tell: Callable[[Fault], object] = lambda fault: None,
+) -> Verification:
+    """Check shards against their manifest, and every row against the format, as `albert-data verify` does.
+
+    quick: only sizes and hashes. workers: threads; None for one a core. engine: in their place, as a RayEngine.
+    tell: called with each fault when it is found. Raises ShardError if the folder is no finished build.
+    """
+    folder, faults = make_path(shards), list[Fault]()
+    with show_progress(progress) as shown:
+        for fault in verify(folder, quick=quick, workers=workers or count_cores(), engine=engine, progress=shown):
+            faults.append(fault)
+            tell(fault)
+    contents = None if faults else describe_sound(folder, quick=quick)
+    return Verification(folder=folder, faults=faults, contents=contents)
+
+
+@public()
+def convert_shards(
+    shards: PathName,
+    output: PathName,
+    to: str,
+    *,
+    split: str | None = None,
+    unmasked: bool = False,
+    pack: int | None = None,
+    license: str | None = None,
+    language: str | Sequence[str] = (),
+    workers: int | None = None,
+    engine: Engine | None = None,
+    progress: Progress | bool = False,
+) -> Conversion:
+    """Write the rows of shards in the format of another trainer, as `albert-data convert` does.
+
+    to: "parquet", "mds" or "tfrecord". split: only this one. unmasked: write the original tokens, without masks.
+    pack: write packs of up to so many tokens. license, language: codes of the Hugging Face Hub, for the card of
+    "parquet". workers, engine, progress: see `build`.
+    Raises ConfigError, ShardError, OutputError and WorkerError. The same call resumes then.
+    """
+    languages = [language] if isinstance(language, str) else list(language)
+    if to != "parquet" and (license or languages):
+        raise ArgumentError("--license and --language are for the dataset card of --to parquet")
+    for code in filter(None, (license, *languages)):
+        if not re.fullmatch(r"[A-Za-z0-9.+-]{1,64}", code):
+            raise ArgumentError(f"{code[:40]!r} is no code of the Hugging Face Hub, such as apache-2.0 or en")
+    card = {key: value for key, value in (("license", license), ("language", languages)) if value}
+    settings: dict[str, Any] = {"splits": (split,) if split else (), "unmasked": unmasked, "pack": pack, "card": card}
+    with show_progress(progress) as shown:
+        place = engine or MultiprocessEngine(workers)
+        return convert_folder(make_path(shards), make_path(output), to, place, **settings, progress=shown)

@@ -1,0 +1,154 @@
+"""The public functions: the same arguments, defaults and results as the commands, from strings, without a word."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import albert_data
+from albert_data.cli.main import COMMANDS, cli, run
+from albert_data.config import BuildConfig, ExampleConfig, VocabConfig
+from albert_data.errors import AlbertDataError, ArgumentError, ConfigError
+from albert_data.train.config import RECIPES, TrainConfig
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "vocab": albert_data.train_vocab,
+    "build": albert_data.build,
+    "inspect": albert_data.inspect_shards,
+    "audit": albert_data.audit_shards,
+    "verify": albert_data.verify_shards,
+    "convert": albert_data.convert_shards,
+    "train": albert_data.train_model,
+    "score": albert_data.score_model,
+    "export": albert_data.export_model,
+}
+# What a command prints or how it ends; in Python that is up to the caller.
+PRINTING = {"as_json", "fail_on", "dry_run"} | {"address", "nodes"}  # the last two are of an engine, an object here
+# What options can't give.
+PYTHON_ONLY = {"config", "text", "progress", "interrupt", "tell"}
+RENAMED = {"static_masks": "remask"}
+# Settings without an option of their own: a vocabulary has no groups, and the last share is in --mask-prob FIRST:LAST.
+WITHOUT_OPTION = {"vocab": {"group_field"}, "train": {"beta1", "last_mask_prob"}}
+
+
+def options_of(name: str) -> dict[str, click.Parameter]:
+    """The options and arguments of a command, by the long name that the user writes."""
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    names = {(max(one.opts, key=len) if one.opts else "").lstrip("-").replace("-", "_"): one for one in command.params}
+    found = {RENAMED.get(name, name): one for name, one in names.items()}
+    return {"as_json" if name == "json" else name: one for name, one in found.items()}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_keywords_of_a_function_are_the_options_of_its_command(name: str):
+    options = options_of(name).keys() - PRINTING - ({"profile"} if name == "build" else set())
+    keywords = inspect.signature(FUNCTIONS[name]).parameters.keys() - PYTHON_ONLY
+    assert keywords - WITHOUT_OPTION.get(name, set()) == options
+
+
+def test_every_command_with_a_result_has_a_function():
+    assert COMMANDS.keys() - FUNCTIONS.keys() == {"quickstart", "runs", "presets"}
+
+
+@pytest.mark.parametrize("name", ["vocab", "build", "score"])
+def test_the_defaults_in_a_signature_are_those_of_the_options(name: str):
+    options = options_of(name)
+    for keyword, parameter in inspect.signature(FUNCTIONS[name]).parameters.items():
+        if keyword in options and parameter.default not in (parameter.empty, None, (), False):
+            assert parameter.default == options[keyword].default, keyword
+
+
+def test_train_model_shows_no_default_that_a_recipe_changes():
+    shown = inspect.signature(albert_data.train_model).parameters
+    assert {shown[name].default for name in TrainConfig.__dataclass_fields__} == {None}
+    assert RECIPES["quick"]["mini"].steps is None
+
+
+@pytest.mark.parametrize("function", FUNCTIONS.values())
+def test_an_unknown_argument_is_an_error_that_names_similar_ones(function: Callable[..., Any]):
+    named = [name for name, one in inspect.signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY]
+    with pytest.raises(ArgumentError, match=f"has no argument '{named[0]}x'; is it one of: .*{named[0]}"):
+        function("a", "b", **{f"{named[0]}x": 1})
+
+
+def test_a_setting_of_another_type_is_an_error_of_the_user(here: Path):
+    with pytest.raises(ConfigError, match=r"max_seq_len is '128'; allowed are 8 to 32768"):
+        albert_data.build("corpus.txt", "out", tokenizer="model.model", max_seq_len="128")
+
+
+def test_an_error_of_the_system_is_an_error_of_the_library(here: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*given: Any, **named: Any) -> None:
+        raise OSError(28, "No space left on device", "out/shard")
+
+    monkeypatch.setattr("albert_data.library.building.build_shards", fail)
+    with pytest.raises(AlbertDataError, match="out/shard: No space left on device; fix that"):
+        albert_data.build("corpus.txt", "out", tokenizer="model.model")
+
+
+def test_arguments_that_contradict_each_other_are_refused_as_by_the_command(here: Path):
+    with pytest.raises(ArgumentError, match="leave out --validation-fraction"):
+        albert_data.build("corpus.txt", "out", validation="corpus.txt", validation_fraction=0.1)
+    with pytest.raises(ArgumentError, match="--row already says which rows; leave out --grep and --num-examples"):
+        albert_data.inspect_shards("out", row=3, num_examples=2, grep="a")
+    with pytest.raises(ArgumentError, match="for the dataset card of --to parquet"):
+        albert_data.convert_shards("out", "other", "mds", license="mit")
+
+
+def test_settings_by_name_change_those_of_the_class(here: Path):
+    config = BuildConfig(examples=ExampleConfig(max_seq_len=32, dupe_factor=3), num_shards=1)
+    made = albert_data.build("corpus.txt", "out", tokenizer="model.model", config=config, dupe_factor=2, language="de")
+    assert made.manifest.config.examples == ExampleConfig(max_seq_len=32, dupe_factor=2)
+    assert (made.manifest.config.text.language, made.manifest.config.num_shards) == ("de", 1)
+
+
+def test_functions_take_strings_print_nothing_and_make_what_the_commands_make(
+    here: Path, capsys: pytest.CaptureFixture[str]
+):
+    report = albert_data.train_vocab("corpus.txt", "vocab", vocab_size=115, workers=1)
+    built = albert_data.build("corpus.txt", "shards", tokenizer="vocab", max_seq_len=32, workers=1)
+    seen = albert_data.inspect_shards("shards", row=1, html="page.html")
+    audit = albert_data.audit_shards("shards", corpus="corpus.txt")
+    verified = albert_data.verify_shards("shards", quick=True)
+    done = albert_data.convert_shards("shards", "set", "parquet", license="mit", language="en", workers=1)
+    results = (report, built, seen, audit, verified, done)
+    assert capsys.readouterr() == ("", "")
+    assert report.config == VocabConfig(vocab_size=115, dummy_prefix=report.config.dummy_prefix)
+    assert (seen.rows, seen.saved) == ([1], Path("page.html"))
+    assert verified.faults == []
+    for result in results:
+        assert re.match(rf"{type(result).__name__}\(.*\)$", repr(result))
+        assert len(repr(result)) < 300
+
+    options = ["--workers", "1"]
+    assert run(["vocab", "corpus.txt", "--vocab-size", "115", "-o", "vocab2", *options]) == 0
+    assert run(["build", "corpus.txt", "--tokenizer", "vocab2", "--max-seq-len", "32", "-o", "shards2", *options]) == 0
+    for folder in ("shards", "vocab"):
+        files = [path for path in Path(folder).rglob("*") if path.suffix in (".arrow", ".model", ".vocab")]
+        assert files
+        for path in files:
+            assert path.read_bytes() == Path(f"{folder}2", *path.parts[1:]).read_bytes()
+
+
+def test_progress_is_shown_when_it_is_wanted(here: Path, capsys: pytest.CaptureFixture[str]):
+    albert_data.build("corpus.txt", "out", tokenizer="model.model", workers=1, progress=True)
+    shown = capsys.readouterr()
+    assert "tokenising" in shown.err
+    assert shown.out == ""
+
+
+def test_faults_are_told_when_they_are_found(here: Path):
+    albert_data.build("corpus.txt", "out", tokenizer="model.model", workers=1)
+    shard = next(Path("out/train").glob("*.arrow"))
+    shard.write_bytes(shard.read_bytes()[:-1] + b"x")
+    told: list[Any] = []
+    found = albert_data.verify_shards("out", tell=told.append)
+    assert told == found.faults != []
+    assert "fault" in repr(found)
+    assert str(found.faults[0]) in repr(found)
