@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     )
     from albert_data.pipeline.build import BuildReport
     from albert_data.sentences.text import split_sentences
-    from albert_data.shards.reader import Example, Shards, open_shards
+    from albert_data.shards.decoding import Example
+    from albert_data.shards.reader import Shards, open_shards
     from albert_data.tokenizer.model import Tokenizer, load_tokenizer
     from albert_data.train.config import TrainConfig
     from albert_data.train.data.sentence_pairs import ScoreConfig, ScoredPairs
@@ -86,7 +87,8 @@ _MODULES = {
     ),
     "pipeline.build": ("BuildReport",),
     "sentences.text": ("split_sentences",),
-    "shards.reader": ("Example", "Shards", "open_shards"),
+    "shards.decoding": ("Example",),
+    "shards.reader": ("Shards", "open_shards"),
     "tokenizer.model": ("Tokenizer", "load_tokenizer"),
     "train.config": ("TrainConfig",),
     "train.data.sentence_pairs": ("ScoreConfig", "ScoredPairs"),

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from test_chunks import LINES, encode, encode_by_sentencepiece, texts, train
 
 from albert_data.cli.main import run as run_command
-from albert_data.inspect.decoding import decode_segments
 from albert_data.inspect.verify import verify
+from albert_data.shards.decoding import decode_segments
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE

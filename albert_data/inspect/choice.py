@@ -16,7 +16,7 @@ import numpy as np
 
 from albert_data.data import Examples
 from albert_data.errors import ConfigError, ShardError
-from albert_data.inspect.decoding import read_byte
+from albert_data.shards.decoding import read_byte
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer

@@ -10,10 +10,9 @@ import re
 from typing import Any
 
 from albert_data.escaping import escape_controls
-from albert_data.inspect.decoding import KEPT, MASKED, PLAIN, RANDOM, Token, decode_segments, name_pair
 from albert_data.inspect.terminal import StyledText, paint, wrap
 from albert_data.pair_tasks import PAIR_TASKS, PairTask
-from albert_data.shards.reader import Example
+from albert_data.shards.decoding import KEPT, MASKED, PLAIN, RANDOM, Example, Token, decode_segments, name_pair
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.wording import count_of
 

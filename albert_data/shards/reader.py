@@ -6,13 +6,13 @@ is trusted: damage of any kind is a ShardError.
 
 from __future__ import annotations
 
+import html
 import operator
 import os
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, SupportsIndex, TypeAlias, TypeVar, cast, overload
@@ -22,8 +22,10 @@ import pyarrow
 import pyarrow.ipc
 
 from albert_data.data import Examples
-from albert_data.errors import ShardError
+from albert_data.errors import ConfigError, ShardError
+from albert_data.escaping import escape_controls
 from albert_data.shards.columns import Columns
+from albert_data.shards.decoding import Example
 from albert_data.shards.manifest import SPLITS, Manifest, ShardEntry
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.paths import find_file
@@ -45,39 +47,10 @@ from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.wording import count_of
 
 _CACHED_BATCHES = 16
+_SHOWN = 3  # rows, in a notebook
 _OPENED_AT_ONCE = 8
 Reader: TypeAlias = pyarrow.ipc.RecordBatchFileReader
 Made = TypeVar("Made")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Example:
-    """One row.
-
-    input_ids: uint16 or uint32, `[CLS] A [SEP] B [SEP]` with the masks applied
-    segment_a_len: tokens of A
-    sop_label: -1 no segment B; else of `manifest.config.examples.task.orders`: by default 0 in order, 1 swapped
-    masked_positions: uint16
-    masked_ids: as input_ids, the originals
-    source: index into the manifest's `sources`; None where the shards have none
-    document_key_b: of the document of segment B; None where both segments are always of one document
-    """
-
-    input_ids: np.ndarray
-    segment_a_len: int
-    sop_label: int
-    masked_positions: np.ndarray
-    masked_ids: np.ndarray
-    document_key: int
-    source: int | None = None
-    document_key_b: int | None = None
-
-    @property
-    def original_ids(self) -> np.ndarray:
-        """The row as it was before masking."""
-        ids = self.input_ids.copy()
-        ids[self.masked_positions] = self.masked_ids
-        return ids
 
 
 class Shards:
@@ -259,24 +232,57 @@ class Shards:
         at = row - int(self._begins[number])
         one = slice_rows(self._examples_of(number), at, at + 1)
         self._check_rows(one, [row])
-        return _to_example(one)
+        return self._to_example(one)
 
     def __iter__(self) -> Iterator[Example]:
         for batch in self.batches():
-            yield from (_to_example(slice_rows(batch, row, row + 1)) for row in range(len(batch)))
+            yield from (self._to_example(slice_rows(batch, row, row + 1)) for row in range(len(batch)))
 
+    def _to_example(self, one: Examples) -> Example:
+        return Example(
+            input_ids=one.input_ids,
+            segment_a_len=int(one.segment_a_len[0]),
+            sop_label=int(one.sop_label[0]),
+            masked_positions=one.masked_positions,
+            masked_ids=one.masked_ids,
+            document_key=int(one.document_keys[0]),
+            source=None if one.sources is None else int(one.sources[0]),
+            document_key_b=None if one.document_keys_b is None else int(one.document_keys_b[0]),
+            _find_words=lambda: (self.tokenizer, self.manifest.config.examples.task),
+        )
 
-def _to_example(one: Examples) -> Example:
-    return Example(
-        input_ids=one.input_ids,
-        segment_a_len=int(one.segment_a_len[0]),
-        sop_label=int(one.sop_label[0]),
-        masked_positions=one.masked_positions,
-        masked_ids=one.masked_ids,
-        document_key=int(one.document_keys[0]),
-        source=None if one.sources is None else int(one.sources[0]),
-        document_key_b=None if one.document_keys_b is None else int(one.document_keys_b[0]),
-    )
+    def to_arrow(self) -> pyarrow.Table:
+        """All rows as a table, as they lie in the files and uncopied; docs/reference/format.md has the columns."""
+        batches = [self._read_record_batch(number) for number in range(self._num_batches)]
+        schema = batches[0].schema if batches else shard_schema(np.uint16, **self._optional)
+        return pyarrow.Table.from_batches(batches, schema)
+
+    def to_pandas(self) -> Any:
+        """All rows as a DataFrame, which holds them in memory; a list is an array of NumPy. Needs pandas."""
+        try:
+            return self.to_arrow().to_pandas()
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"to_pandas needs {error.name}; install it with: pip install {error.name}") from error
+
+    def to_torch(self) -> dict[str, Any]:
+        """All rows as tensors of PyTorch, int64, which hold them in memory.
+
+        Lists lie one after another: that of row i is `input_ids[offsets[i] : offsets[i + 1]]`, and of masked_positions
+        and masked_ids alike with mask_offsets. Document keys keep their bits.
+        Raises ShardError at a row that leaves its bounds.
+        """
+        try:
+            import torch
+        except ModuleNotFoundError as error:
+            raise ConfigError("to_torch needs torch; install it with: pip install 'albert-data[train]'") from error
+        rows = join_rows([no_rows(**self._optional), *self.batches()])
+        arrays = {name: values for name, values in vars(rows).items() if values is not None}
+        return {name: torch.from_numpy(values.astype(np.int64)) for name, values in arrays.items()}
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what the split has, and its first rows."""
+        shown = [row._repr_html_() or "" for row in self[:_SHOWN]]
+        return "\n".join([f"<p>{html.escape(escape_controls(repr(self)))}</p>", *shown])
 
 
 # ---- row numbers ----

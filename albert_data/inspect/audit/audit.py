@@ -25,7 +25,6 @@ from albert_data.inspect.audit.overlap import Overlap, find_overlap
 from albert_data.inspect.audit.row_texts import check_texts
 from albert_data.inspect.audit.rows import WINDOW, Subject, choose_documents, gather_subject, gather_windows
 from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule
-from albert_data.inspect.decoding import find_byte_pieces
 from albert_data.inspect.input_files import (
     CorpusFiles,
     InputFiles,
@@ -38,6 +37,7 @@ from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.pair_tasks import RANDOM_B, SWAPPED
 from albert_data.report.page import PageSection, embed_page, escape, read_asset, render_page, render_table
 from albert_data.shards.advice import advise_on
+from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS
 from albert_data.shards.reader import Shards, open_splits
 from albert_data.wording import count_of, format_share

@@ -25,8 +25,8 @@ import numpy as np
 from albert_data.data import ExampleArrays
 from albert_data.examples.pairs import SOP_IN_ORDER, SOP_SWAPPED
 from albert_data.inspect.audit.rows import read_batches
-from albert_data.inspect.decoding import find_byte_pieces
 from albert_data.kernels import kernel
+from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer

@@ -12,23 +12,24 @@ from itertools import groupby
 
 import numpy as np
 
-from albert_data.inspect.decoding import (
+from albert_data.inspect.report import format_figure
+from albert_data.inspect.statistics import Statistics, count_scripts
+from albert_data.pair_tasks import IN_ORDER, NO_LABEL, RANDOM_B, SWAPPED, PairTask
+from albert_data.report.page import escape, render_table
+from albert_data.sentences.text import split_sentences
+from albert_data.shards.decoding import (
     KEPT,
     MASKED,
     PLAIN,
     RANDOM,
+    Example,
     Token,
     find_segments,
     find_starts,
     name_kind,
     name_piece,
 )
-from albert_data.inspect.report import format_figure
-from albert_data.inspect.statistics import Statistics, count_scripts
-from albert_data.pair_tasks import IN_ORDER, NO_LABEL, RANDOM_B, SWAPPED, PairTask
-from albert_data.report.page import escape, render_table
-from albert_data.sentences.text import split_sentences
-from albert_data.shards.reader import Example, Shards
+from albert_data.shards.reader import Shards
 from albert_data.tokenizer.piece_texts import find_script
 from albert_data.tokenizer.words import WordRule
 from albert_data.wording import count_of, format_share

@@ -14,7 +14,6 @@ from albert_data.corpus.damage import REASONS
 from albert_data.escaping import escape_controls
 from albert_data.inspect.audit.audit import Audit, audit_splits
 from albert_data.inspect.choice import RowChoice
-from albert_data.inspect.decoding import PLAIN, Token, decode_segments, name_pair
 from albert_data.inspect.html.anatomy import render_anatomy
 from albert_data.inspect.html.charts import draw_charts
 from albert_data.inspect.report import (
@@ -41,8 +40,9 @@ from albert_data.report.page import (
     render_tiles,
 )
 from albert_data.shards.advice import describe_losses, list_removed
+from albert_data.shards.decoding import PLAIN, Example, Token, decode_segments, name_pair
 from albert_data.shards.manifest import Manifest
-from albert_data.shards.reader import Example, Shards
+from albert_data.shards.reader import Shards
 from albert_data.storage import find_storage, make_path
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.wording import count_of

@@ -1,4 +1,4 @@
-"""Decodes a row: stretches of plain text, and each masked token with its original piece and the piece shown now.
+"""A row, and its text: stretches of plain text, and each masked token with its original piece and the piece shown now.
 
 In: a row of a shard. Out: its segments as tokens, for the terminal (view.py) and for the HTML report (html/page.py).
 """
@@ -6,16 +6,20 @@ In: a row of a shard. Out: its segments as tokens, for the terminal (view.py) an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from html import escape
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_data.shards.reader import Example
+from albert_data.escaping import escape_controls
+from albert_data.pair_tasks import PairTask
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, num_bytes
 from albert_data.tokenizer.words import WordRule, find_word_starts
+from albert_data.wording import count_of
 
 # What a token shows: it is not masked; or masked and shows [MASK], a random piece, its own piece.
 PLAIN, MASKED, RANDOM, KEPT = "", "masked", "random", "kept"
@@ -33,6 +37,58 @@ class Token(NamedTuple):
     @property
     def starts_word(self) -> bool:
         return self.original.startswith(VISIBLE_SPACE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One row.
+
+    input_ids: uint16 or uint32, `[CLS] A [SEP] B [SEP]` with the masks applied
+    segment_a_len: tokens of A
+    sop_label: -1 no segment B; else of `manifest.config.examples.task.orders`: by default 0 in order, 1 swapped
+    masked_positions: uint16
+    masked_ids: as input_ids, the originals
+    source: index into the manifest's `sources`; None where the shards have none
+    document_key_b: of the document of segment B; None where both segments are always of one document
+    """
+
+    input_ids: np.ndarray
+    segment_a_len: int
+    sop_label: int
+    masked_positions: np.ndarray
+    masked_ids: np.ndarray
+    document_key: int
+    source: int | None = None
+    document_key_b: int | None = None
+    _find_words: Callable[[], tuple[Tokenizer, PairTask]] | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_find_words": None}  # a copy is a row alone
+
+    @property
+    def original_ids(self) -> np.ndarray:
+        """The row as it was before masking."""
+        ids = self.input_ids.copy()
+        ids[self.masked_positions] = self.masked_ids
+        return ids
+
+    def _repr_html_(self) -> str | None:
+        """For notebooks: its text, with what the model sees and what it is to predict. None for a copy of a row."""
+        if self._find_words is None:
+            return None
+        tokenizer, task = self._find_words()
+        facts = [task.describe(self.sop_label), count_of(len(self.input_ids), "token")]
+        lines = [", ".join([*facts, f"{len(self.masked_positions):,} masked", f"document {self.document_key:016x}"])]
+        for name, tokens in decode_segments(self, tokenizer):
+            lines.append(f"<b>{name}</b> {''.join(map(_mark_token, tokens))}")
+        return "".join(f"<p>{line}</p>" for line in lines)
+
+
+def _mark_token(token: Token) -> str:
+    if token.kind == PLAIN:
+        return escape(escape_controls(token.original))
+    original, shown = (escape(escape_controls(name)) for name in name_pair(token))
+    return f'{" " * token.starts_word}<mark title="to predict: {original}">{shown} &larr; {original}</mark>'
 
 
 def find_segments(example: Example) -> list[tuple[str, int, int]]:
