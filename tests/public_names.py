@@ -105,6 +105,8 @@ def _describe_option(option: click.Option) -> str:
     # Other defaults are computed, none, or that of a flag.
     if isinstance(option.default, int | float | str) and option.default is not False and option.default != "":
         words.append(f"= {option.default}")
+    if option.required:
+        words.append("(required)")
     return " ".join(words)
 
 

@@ -239,6 +239,7 @@ def test_a_long_command_is_continued_on_the_next_line_and_reads_the_same():
         (["corpsu", "-o", "first"], "input corpsu does not exist"),
         (["-", "-o", "first"], "reads its inputs twice, and - can be read only once"),
         (["corpus", "-o", "first", "--validation", "-"], "and - can be read only once"),
+        (["."], "quickstart and the input . overlap"),
         (["corpus", "-o", "corpus/first"], "overlap"),
         (["corpus/english-1.txt", "-o", "corpus/first", "--validation", "corpus"], "overlap"),
         (["corpus", "-o", "first", "--validation", "nothing"], "input nothing does not exist"),

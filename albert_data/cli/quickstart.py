@@ -50,7 +50,9 @@ _WIDTH = 80
 
 @click.command()
 @inputs_argument
-@click.option("-o", "--output", type=PATH, required=True, metavar="DIR", help="Folder to write.")
+@click.option(
+    "-o", "--output", type=PATH, default="quickstart", show_default=True, metavar="DIR", help="Folder to write."
+)
 @click.option(
     "--minutes",
     type=click.FloatRange(0),
