@@ -2,6 +2,7 @@
 #   make demo    vocabulary, shards, a look at them and a short training on sample_corpus
 #   make test    the tests
 # `make site` makes the documents a site, build/site/index.html; it fails on any warning.
+# `make dist` makes the wheel and the sdist in dist/, and tries the wheel alone; EXTRAS=train trains with it too.
 # Two more look for what breaks it, for as long as they are told (docs/explanation/reliability.md):
 #   make fuzz    damaged files for every reader; FUZZ="--cases 100000"
 #   make chaos   signals, full disks, two commands at once; CHAOS="--trials 200"
@@ -11,12 +12,12 @@ BIN := .venv/bin
 FUZZ ?= --cases 10000
 CHAOS ?= --trials 100
 
-.PHONY: demo test test-all lint fuzz chaos docs site clean
+.PHONY: demo dist test test-all lint fuzz chaos docs site clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[train,huggingface,tensorboard,s3,gs,ray,test]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[train,huggingface,tensorboard,s3,gs,ray,release,test]'
 	touch $@
 
 demo: .venv/ready
@@ -42,6 +43,12 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+dist: .venv/ready
+	rm -rf dist
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build > /dev/null
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python scripts/check_dist.py dist $(EXTRAS)
+
 fuzz: .venv/ready
 	$(BIN)/python -m reliability fuzz $(FUZZ)
 
@@ -60,4 +67,4 @@ site: .venv/site
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/site
 
 clean:
-	rm -rf .venv demo build *.egg-info
+	rm -rf .venv demo dist build *.egg-info
