@@ -17,7 +17,7 @@ CHAOS ?= --trials 100
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[train,huggingface,tensorboard,s3,gs,ray,release,test]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[train,hub,huggingface,tensorboard,s3,gs,ray,release,test]'
 	touch $@
 
 demo: .venv/ready

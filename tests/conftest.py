@@ -7,6 +7,7 @@ import os
 # Before NumPy and torch are loaded, for them and for other processes: toys are too small for two threads, and several
 # tests run at once.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks the Hugging Face Hub; those of it have an imitation
 
 import signal
 from collections.abc import Iterator

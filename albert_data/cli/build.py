@@ -10,6 +10,7 @@ import click
 from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import (
     PLACE,
+    TOKENIZER,
     LibraryCommand,
     engine_options,
     inputs_argument,
@@ -34,10 +35,10 @@ from albert_data.pair_tasks import PAIR_TASKS
 )
 @click.option(
     "--tokenizer",
-    type=PLACE,
+    type=TOKENIZER,
     metavar="PATH",
-    help="SentencePiece model, vocab.txt or tokenizer.json, or a folder that contains one. Without it, a vocabulary is "
-    "trained first.",
+    help="SentencePiece model, vocab.txt or tokenizer.json, a folder that contains one, or a name on the Hugging Face "
+    "Hub. Without it, a vocabulary is trained first.",
 )
 @normalization_option
 @click.option(
@@ -189,11 +190,14 @@ def _show_plan(inputs: tuple[str, ...], output: Path, workers: int, given: dict[
     from albert_data.cli.summary import describe_estimate, describe_plan
     from albert_data.library.building import load_arguments
     from albert_data.library.progress import Bar
+    from albert_data.pipeline.build_folder import read_commits
     from albert_data.pipeline.estimate import estimate
     from albert_data.pipeline.identity import choose_fraction
+    from albert_data.storage.hub import use_commits
 
     bar = Bar()
-    found, tokenizer, config = load_arguments(inputs, bar, **given)
+    with use_commits(read_commits(output, overwrite=False)):
+        found, tokenizer, config = load_arguments(inputs, bar, **given)
     show(describe_plan(found, output, tokenizer, choose_fraction(found, config)))
     if tokenizer is None:
         show("estimate   needs a tokenizer: train one with `albert-data vocab`, and give it by --tokenizer")

@@ -21,6 +21,7 @@ from albert_data.config import DOCUMENT_RULES, NORMALIZATIONS, SENTENCE_RULES, T
 from albert_data.errors import ArgumentError
 from albert_data.library.arguments import disk_path
 from albert_data.storage import is_remote, make_path
+from albert_data.storage.hub import is_model
 
 if TYPE_CHECKING:
     from albert_data.jobs.engine import Engine
@@ -47,19 +48,25 @@ def take_given(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Path(click.Path):
-    """A path on a disk, or also the URL of a store."""
+    """A path on a disk, or also the URL of a store, or the name of a model on the Hugging Face Hub, which stays a text.
 
-    def __init__(self, *, in_stores: bool) -> None:
+    Elsewhere a URL is refused: pathlib would make the folder `s3:`.
+    """
+
+    def __init__(self, *, in_stores: bool, on_hub: bool = False) -> None:
         super().__init__(path_type=Path)
-        self._in_stores = in_stores
+        self._in_stores, self._on_hub = in_stores, on_hub
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if self._on_hub and is_model(value):
+            return value
         if self._in_stores and is_remote(value):
             return make_path(value)
         return super().convert(disk_path(value, param.human_readable_name if param else "this"), param, ctx)
 
 
 PATH, PLACE = _Path(in_stores=False), _Path(in_stores=True)
+MODEL, TOKENIZER = _Path(in_stores=False, on_hub=True), _Path(in_stores=True, on_hub=True)
 
 
 # ---- settings ----

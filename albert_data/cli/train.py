@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from albert_data.cli.options import PATH, LibraryCommand, shards_argument, take_given
+from albert_data.cli.options import MODEL, PATH, LibraryCommand, shards_argument, take_given
 from albert_data.train.config import DEFAULT_RECIPE, OPTIMIZERS, PRECISIONS, RECIPES, WEIGHT_INITS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -65,9 +65,10 @@ def _parse_mask_prob(
 @click.option("--resume", is_flag=True, help="Resume from the newest checkpoint in RUN, with the settings of RUN.")
 @click.option(
     "--init-from",
-    type=PATH,
+    type=MODEL,
     metavar="PATH",
-    help="Start with the weights (and size) of the model in a run, a checkpoint or a Hugging Face folder. "
+    help="Start with the weights (and size) of the model in a run, a checkpoint or a Hugging Face folder, or of a name "
+    "on the Hub. "
     "The tokenizer of the shards may have more pieces, after those of the model.",
 )
 @click.option(

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import cast
 
 from albert_data.config import AUTO, DEFAULT_TEXT, TextConfig
@@ -65,6 +65,7 @@ from albert_data.storage import (
     remember_listings,
     strip_file_scheme,
 )
+from albert_data.storage.hub import SCHEME, find_files
 from albert_data.wording import list_some
 
 # ---- which files of a folder or a glob are not read, and why ----
@@ -138,7 +139,7 @@ def read_list(path: str) -> list[str]:
 def place_name(folder: str, name: str) -> str:
     """The path of a name that is relative to a folder; in a glob, the folder stands for itself even if it holds `[`."""
     name = strip_file_scheme(name)
-    if is_remote(name):
+    if name.startswith(SCHEME) or is_remote(name):
         return name
     path = os.path.join(folder, name)
     if glob.has_magic(name) and find_kind(path, follow=False) is None:
@@ -336,13 +337,13 @@ def _split_names(names: Sequence[str]) -> Iterator[tuple[str, str | None, tuple[
 
     Raises StorageError for the URL of no store.
     """
-    for name in map(strip_file_scheme, names):
+    for name in chain.from_iterable(map(find_files, map(strip_file_scheme, names))):
         find_storage(name)  # raises StorageError
         if not is_list(name):
             yield *split_language(name), ()
             continue
         path, language = split_language(strip_file_scheme(name[1:]))
-        for inner, own in map(split_language, read_list(path)):
+        for inner, own in map(split_language, chain.from_iterable(map(find_files, read_list(path)))):
             yield inner, own or language, (path,)
 
 

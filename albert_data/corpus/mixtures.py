@@ -22,6 +22,7 @@ from albert_data.corpus.lines.encodings import WrongEncoding, WrongEncodings
 from albert_data.corpus.sources import MAX_PASSES, MixtureSource
 from albert_data.errors import AlbertDataError, InputError
 from albert_data.storage import FILE, find_kind, find_storage, make_path
+from albert_data.storage.hub import SCHEME
 
 Names = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 _SUFFIX = ".toml"
@@ -211,7 +212,8 @@ def _find_files(
 
 def _place(name: str, folder: str) -> str:
     """A name of a source, which is relative to the folder of the mixture. Raises StorageError for a URL."""
-    find_storage(name)
+    if not name.startswith(SCHEME):
+        find_storage(name)
     if name.startswith("@") and find_kind(os.path.join(folder, name), follow=False) is None:
         return "@" + os.path.join(folder, name[1:])
     return place_name(folder, name)

@@ -16,7 +16,9 @@ from albert_data.jobs.progress import Progress
 from albert_data.library.arguments import PathName, public
 from albert_data.library.progress import show_progress
 from albert_data.pipeline.build import BuildReport, build_shards
+from albert_data.pipeline.build_folder import read_commits
 from albert_data.storage import make_path
+from albert_data.storage.hub import TOKENIZER_FILES, find_model, use_commits
 from albert_data.storage.scratch import machine_scratch
 from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
@@ -101,13 +103,14 @@ def build(
     tasks are kept then, so the same call resumes.
     """
     rules: dict[str, Any] = {"normalization": normalization, "words": words, "special": special}
-    with show_progress(progress) as shown:
+    out = make_path(output)
+    with show_progress(progress) as shown, use_commits(read_commits(out, overwrite=overwrite)):
         found, loaded, config = load_arguments(
             inputs, shown, validation=validation, tokenizer=tokenizer, config=config, **rules, **settings
         )
         vocab, place = VocabConfig(normalization=normalization), engine or MultiprocessEngine(workers)
         named: dict[str, Any] = {"license": license, "overwrite": overwrite}
-        return build_shards(found, make_path(output), loaded, config, place, shown, vocab=vocab, **named)
+        return build_shards(found, out, loaded, config, place, shown, vocab=vocab, **named)
 
 
 def load_arguments(
@@ -135,7 +138,7 @@ def load_arguments(
         raise ConfigError(f"{what} needs a tokenizer; train one first with `albert-data vocab`")
     found = find_sources(inputs, progress.say, config.text, validation)
     if isinstance(tokenizer, str | os.PathLike):
-        path = make_path(tokenizer)
+        path = make_path(find_model(tokenizer, TOKENIZER_FILES))
         check_normalization(path, normalization)
         tokenizer = load_tokenizer(path, normalization=normalization, words=words, specials=special)
     return found, tokenizer, config

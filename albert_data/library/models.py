@@ -20,6 +20,7 @@ from albert_data.library.progress import show_progress
 from albert_data.output import tell
 from albert_data.report.page import embed_page
 from albert_data.storage import is_remote, make_path
+from albert_data.storage.hub import MODEL_FILES, find_model
 from albert_data.train.config import (
     BUDGETS,
     DEFAULT_PRESETS,
@@ -112,7 +113,7 @@ def train_model(
     if accumulate:
         parts = accumulate * read_ranks().num_ranks
         config = dataclasses.replace(config, micro_tokens=-(-config.batch_tokens // parts))
-    weights = None if init_from is None else disk_path(init_from, "init_from")
+    weights = None if init_from is None else disk_path(find_model(init_from, MODEL_FILES), "init_from")
     initial = None if weights is None else load_initial(weights, folder, seed=config.seed, say=say)
     watch = interrupt or Interrupt()
     last = loop.train(folder, run, config, resume=resume, initial=initial, interrupt=watch, is_shown=progress)

@@ -27,6 +27,7 @@ from albert_data.report.page import embed_page
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.paths import list_files
 from albert_data.storage import FILE, find_kind, make_path
+from albert_data.storage.hub import use_commits
 from albert_data.train.folder import RUN_FILE
 from albert_data.wording import count_of
 
@@ -129,7 +130,11 @@ def _find_label(folder: Path, order: str) -> int:
 
 def _find_corpus(folder: Path, corpus: Names, say: Callable[[str], None]) -> list[Input] | None:
     """The inputs of a build, to be read as the build of these shards read them; None if none is named."""
-    return find_sources(corpus, say, read_manifest(folder).config.text) if corpus else None
+    if not corpus:
+        return None
+    manifest = read_manifest(folder)
+    with use_commits(manifest.plan.hub):
+        return find_sources(corpus, say, manifest.config.text)
 
 
 @public()

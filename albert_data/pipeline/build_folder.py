@@ -21,6 +21,7 @@ receipt, so a build is resumed after any crash, and from any machine.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -108,7 +109,7 @@ class BuildFolder:
                 f"{self.out} holds an unfinished build by newer rules (version {newer}, this is {RULES_VERSION}); "
                 "finish it with the version of albert-data that began it, or start anew with --overwrite"
             )
-        left = self._read_plan()
+        left = self.read_plan()
         other_rules = left and find_other_rules(left, plan)
         if other_rules and not overwrite:
             raise OutputError(
@@ -169,7 +170,7 @@ class BuildFolder:
             self._storage.sync(folder)
         return made
 
-    def _read_plan(self) -> Plan | None:
+    def read_plan(self) -> Plan | None:
         """The plan of an unfinished build. None if it is missing, unreadable, or a link, which no build writes."""
         try:
             plan, _ = parse(Plan, read_json(self.plan_path))
@@ -245,10 +246,22 @@ class BuildFolder:
         It may have been killed while it removed its folder: then the plan is gone, and the mark may be.
         """
         self._storage.remove_empty(self._folder.path)
-        left = self._read_plan()
+        left = self.read_plan()
         if left == plan or (left is None and self._folder.is_marked):
             self.open()
             self.remove()
+
+
+def read_commits(out: Path, *, overwrite: bool) -> Mapping[str, str] | None:
+    """What names on the Hugging Face Hub mean to the build in `out`: to an unfinished one, or to one that stays.
+
+    None if it uses none, or there is no build.
+    """
+    if plan := BuildFolder(out).read_plan():
+        return plan.hub
+    with suppress(OSError, ValueError, ShardError):
+        return None if overwrite else read_file(out / MANIFEST_NAME).manifest.plan.hub
+    return None
 
 
 def _read_sealed(path: Path) -> Manifest | None:

@@ -170,6 +170,8 @@ def _list_facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
     pieces = f"{tokenizer.vocab_size:,} pieces{is_trained}{normalization}"
     yield "tokenizer", f"`{tokenizer.file}`: {pieces}; SHA-256 `{tokenizer.sha256}`"
     yield "inputs", f"{count_of(len(manifest.inputs), 'file or stream', 'files or streams')}, {num_bytes / 1e6:,.1f} MB"
+    for name, commit in (manifest.plan.hub or {}).items():
+        yield "from the Hugging Face Hub", f"`{name}`, commit `{commit}`"
     if manifest.mixture is None:
         yield "passes over the text", str(manifest.config.examples.dupe_factor)
     yield "seed", str(manifest.config.examples.seed)

@@ -15,6 +15,7 @@ from albert_data.files import MAX_BYTES, MAX_VALUES
 from albert_data.pipeline.mixed_sources import describe_sources
 from albert_data.rules import current_versions
 from albert_data.shards.manifest import InputEntry, Manifest, Plan, ShardEntry, SourceEntry
+from albert_data.storage.hub import list_commits, name_origin
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
 from albert_data.version import __version__
 from albert_data.wording import count_of
@@ -40,9 +41,9 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
         tokenizer={"trained": vocab.to_dict()} if tokenizer is None else _identify(tokenizer),
         inputs=tuple(
             InputEntry(
-                path=name_as_text(item.path),
+                path=name_origin(item.path) or name_as_text(item.path),
                 bytes=item.size,
-                modified_ns=item.modified_ns,
+                modified_ns=0 if name_origin(item.path) else item.modified_ns,  # its name has the commit
                 language=item.language,
                 split="validation" if item.is_validation else None,
                 encoding=item.encoding if item.is_encoding_found else None,
@@ -50,6 +51,7 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
             for item in inputs
         ),
         mixture=describe_sources(inputs),
+        hub=list_commits(),
     )
 
 

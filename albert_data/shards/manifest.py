@@ -143,6 +143,7 @@ class Plan(Versions):
     tokenizer: {"sha256": ...} of a given one, with its "normalization" if it has one, its "file" if that is not
         spiece.model, and the hash of its "words" if it has a list; {"trained": settings} if the build trains one first
     mixture: its sources, None for other builds
+    hub: the commit of each name on the Hugging Face Hub, None where there is none
     """
 
     version: str
@@ -150,6 +151,7 @@ class Plan(Versions):
     tokenizer: Mapping[str, Any]
     inputs: tuple[InputEntry, ...]
     mixture: tuple[SourceEntry, ...] | None = None
+    hub: Mapping[str, str] | None = None
 
     def to_values(self) -> dict[str, Any]:
         values: dict[str, Any] = to_value(self)

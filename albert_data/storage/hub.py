@@ -1,0 +1,135 @@
+"""Names on the Hugging Face Hub, and where huggingface_hub keeps what they name.
+
+In: the name of a model, OWNER/NAME or NAME, or the Parquet files of a data set, hf://datasets/OWNER/NAME/FOLDER, where
+the folder may be missing; each with @REVISION, a branch, tag or commit, behind NAME. Out: paths in huggingface_hub's
+cache. It downloads the files of one commit there, and knows the token and HF_HUB_OFFLINE; from then on they are files
+like others. A name without a file name of a path that exists on the disk is never looked up.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from albert_data.errors import StorageError
+
+SCHEME = "hf://"
+TOKENIZER_FILES = ("*.model", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
+MODEL_FILES = (*TOKENIZER_FILES, "config.json", "model.safetensors")
+_MODEL = re.compile(r"([A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?)(?:@([\w./-]+))?")
+_ENDINGS = (".model", ".json", ".txt")  # of the path of a tokenizer
+_DATASET = re.compile(
+    r"hf://datasets/([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@(refs/\w+/[\w.-]+|[\w.-]+))?/?([^:]*)(:[\w-]+)?"
+)
+_CACHED = re.compile(r"datasets--([^/]+)/snapshots/([0-9a-f]{40})/(.+)")
+# The commits that names mean because an older plan says so, and those of the names that were looked up.
+_commits: ContextVar[tuple[Mapping[str, str], dict[str, str]]] = ContextVar("commits")
+
+
+@contextmanager
+def use_commits(known: Mapping[str, str] | None) -> Iterator[None]:
+    """Let names mean these commits inside; all other names mean the newest one."""
+    token = _commits.set((known or {}, {}))
+    try:
+        yield
+    finally:
+        _commits.reset(token)
+
+
+def list_commits() -> dict[str, str] | None:
+    """The commit of each name that was looked up inside `use_commits`; None for none."""
+    return _commits.get(({}, {}))[1] or None
+
+
+def is_model(name: str | os.PathLike[str]) -> bool:
+    """Whether a text may be the name of a model: no path is there, and it does not end as that of a tokenizer."""
+    is_name = isinstance(name, str) and _MODEL.fullmatch(name) is not None
+    return is_name and not os.fspath(name).endswith(_ENDINGS) and not os.path.lexists(name)
+
+
+def find_model(name: str | os.PathLike[str], files: Sequence[str]) -> str | os.PathLike[str]:
+    """The folder of a model's files in the cache; what is no name of a model, as it is. Raises StorageError."""
+    if not is_model(name) or not (found := _MODEL.fullmatch(os.fspath(name))):
+        return name
+    return _download(os.fspath(name), "model", found[1], found[2], files)
+
+
+def find_files(name: str) -> list[str]:
+    """The Parquet files of a data set, each with the language that the name ends in; of a path, itself.
+
+    Raises StorageError.
+    """
+    if not name.startswith(SCHEME):
+        return [name]
+    if not (found := _DATASET.fullmatch(name)):
+        raise StorageError(f"{name} is no data set of the Hugging Face Hub; write {SCHEME}datasets/OWNER/NAME")
+    repo, revision, inner, language = found.groups()
+    pattern = inner if inner.endswith(".parquet") else f"{inner.rstrip('/')}/*.parquet".lstrip("/")
+    dataset = name.removesuffix(language or "").removesuffix(inner).rstrip("/")
+    folder = Path(_download(dataset, "dataset", repo, revision, [pattern]))
+    paths = sorted(folder.rglob("*.parquet"))
+    # Other programs may have downloaded other files of this commit.
+    chosen = [path for path in paths if fnmatchcase(path.relative_to(folder).as_posix(), pattern)]
+    if not chosen:
+        raise StorageError(
+            f"{name} holds no {pattern}, and only Parquet is read; {dataset}@refs/convert/parquet may have it"
+        )
+    return [f"{path}{language or ''}" for path in chosen]
+
+
+def name_origin(path: str) -> str | None:
+    """The name of a file in the cache, with its commit: the same on every machine. None for any other path.
+
+    >>> name_origin(f"/home/me/.cache/huggingface/hub/datasets--a--b/snapshots/{'0' * 40}/data/x.parquet")
+    'hf://datasets/a/b@0000000000000000000000000000000000000000/data/x.parquet'
+    """
+    found = _CACHED.search(Path(path).as_posix())
+    return f"{SCHEME}datasets/{found[1].replace('--', '/')}@{found[2]}/{found[3]}" if found else None
+
+
+def _download(name: str, kind: str, repo: str, revision: str | None, patterns: Sequence[str]) -> str:
+    """Download files of a repository, as far as the cache lacks them, and return their folder. name: of the user."""
+    try:
+        from huggingface_hub import errors, snapshot_download
+    except ImportError as error:
+        raise StorageError(
+            f"{name} is no path here; to look it up on the Hugging Face Hub: pip install 'albert-data[hub]'"
+        ) from error
+    known, used = _commits.get(({}, {}))
+    revision = known.get(name, revision)
+    try:
+        folder = snapshot_download(repo, repo_type=kind, revision=revision, allow_patterns=list(patterns))
+    except errors.GatedRepoError as error:
+        raise StorageError(
+            f"{name} is gated: ask for access on its page of the Hugging Face Hub, and log in with `hf auth login`"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        here = "" if name.startswith(SCHEME) else "is no path here, and "
+        raise StorageError(
+            f"{name} {here}is not on the Hugging Face Hub, or private; check how it is spelt, or log in with "
+            "`hf auth login`"
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise StorageError(f"{name}: the Hugging Face Hub has no revision {revision}") from error
+    except errors.LocalEntryNotFoundError as error:
+        raise StorageError(f"{name} is not, or not whole, in the cache, and {_explain(error)}") from error
+    except Exception as error:  # of the library below huggingface_hub, which is another one in other versions
+        raise StorageError(f"{name} could not be downloaded: {_explain(error)}") from error
+    used[name] = Path(folder).name
+    return folder
+
+
+def _explain(error: Exception) -> str:
+    """Why the Hub gave nothing, without what the library says: it may quote addresses."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set; unset it, or download it before"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return "the Hugging Face Hub could not be reached; check the network, and try again"
