@@ -7,11 +7,18 @@ import click
 from albert_data.cli.main import COMMANDS, cli
 
 _WIDTH = 80
+_COMPLETION = (
+    "To complete commands, options, their values and names of files by Tab in bash, add this line to `~/.bashrc`:",
+    "",
+    '    eval "$(_ALBERT_DATA_COMPLETE=bash_source albert-data)"',
+    "",
+    "In zsh and fish the word is `zsh_source` and `fish_source`; these are click's own, and only bash was tried.",
+)
 
 
 def render() -> str:
     """The whole page."""
-    parts = ["# Command line", "", "Made from `--help` by `make docs`.", ""]
+    parts = ["# Command line", "", "Made from `--help` by `make docs`.", "", *_COMPLETION, ""]
     top = click.Context(cli, info_name="albert-data", terminal_width=_WIDTH, help_option_names=["-h", "--help"])
     parts += _section("albert-data", cli, top)
     for name in COMMANDS:

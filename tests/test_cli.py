@@ -48,6 +48,26 @@ def get_command(name: str) -> click.Command:
     return command
 
 
+# ---- completion ----
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("in", ["plain,inspect"]),
+        ("build corpus --tokeniz", ["plain,--tokenizer"]),
+        ("build corpus --pairs or", ["plain,order3"]),
+        ("build cor", ["file,cor"]),
+        ("build corpus --tokenizer voc", ["file,voc"]),
+        ("audit shards --corpus cor", ["file,cor"]),
+    ],
+)
+def test_tab_completes_commands_options_values_and_files(line: str, completed: list[str]):
+    words = {"COMP_WORDS": f"albert-data {line}", "COMP_CWORD": str(len(line.split()))}
+    shown, _ = start(env={**os.environ, "_ALBERT_DATA_COMPLETE": "bash_complete", **words}).communicate()
+    assert shown.splitlines() == completed
+
+
 # ---- help ----
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from albert_data.config import DOCUMENT_RULES, NORMALIZATIONS, SENTENCE_RULES, TextConfig, VocabConfig
 from albert_data.errors import ArgumentError
@@ -293,11 +294,19 @@ normalization_option = setting(
     type=click.Choice(NORMALIZATIONS),
     metavar="RULE",
 )
-inputs_argument = click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+
+
+def _complete_file(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Let the shell complete the name of a file or folder, where the value is no path alone."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+inputs_argument = click.argument("inputs", metavar="INPUT...", nargs=-1, required=True, shell_complete=_complete_file)
 validation_option = click.option(
     "--validation",
     multiple=True,
     metavar="INPUT",
+    shell_complete=_complete_file,
     help="Text for the validation split; training leaves out documents that equal one of it. May be repeated.",
 )
 shards_argument = click.argument("shards", metavar="SHARDS", type=PLACE)
@@ -306,4 +315,4 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def corpus_option(help: str) -> Callable[[Command], Command]:
     """--corpus: what a shard folder was built from."""
-    return click.option("--corpus", multiple=True, metavar="INPUT", help=help)
+    return click.option("--corpus", multiple=True, metavar="INPUT", shell_complete=_complete_file, help=help)
