@@ -125,7 +125,7 @@ def main() -> None:
     if (arguments.train is None) != (arguments.test is None):
         parser.error("give both --train and --test, or neither")
     if arguments.train:
-        rows, held_out = read_tsv(arguments.train, 2), read_tsv(arguments.test, 2)
+        rows, held_out = read_tsv(arguments.train, 3), read_tsv(arguments.test, 3)
     else:
         rows, held_out = make_questions(2000), make_questions(400, test=True)
 

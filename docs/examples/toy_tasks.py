@@ -99,8 +99,8 @@ def make_questions(count: int, *, test: bool = False, seed: int = 0) -> Labelled
     return rows
 
 
-def read_tsv(path: Path, num_texts: int) -> Labelled:
-    """Read lines of a label and texts, with tabs between them. Stops the program at a line of another form."""
+def read_tsv(path: Path, num_fields: int) -> Labelled:
+    """Read lines of fields with tabs between them. Stops the program at a line of another form."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -109,8 +109,8 @@ def read_tsv(path: Path, num_texts: int) -> Labelled:
     for number, line in enumerate(lines, 1):
         if line.strip():
             fields = tuple(line.split("\t"))
-            if len(fields) != 1 + num_texts:
-                raise SystemExit(f"{path}, line {number}: has {len(fields)} fields, but {1 + num_texts} are needed")
+            if len(fields) != num_fields:
+                raise SystemExit(f"{path}, line {number}: has {len(fields)} fields, but {num_fields} are needed")
             rows.append(fields)
     if not rows:
         raise SystemExit(f"{path}: has no lines")

@@ -142,17 +142,17 @@ def test_an_answer_stands_once_in_its_text():
 def test_a_file_that_is_not_of_labelled_lines_is_refused(tmp_path):
     path = tmp_path / "rows.tsv"
     path.write_text("\ufefffine\tA text.\n\nbad\tAnother.\n", encoding="utf-8")
-    assert toy_tasks.read_tsv(path, 1) == [("fine", "A text."), ("bad", "Another.")]
+    assert toy_tasks.read_tsv(path, 2) == [("fine", "A text."), ("bad", "Another.")]
     with pytest.raises(SystemExit, match=r"line 1: has 2 fields, but 3 are needed"):
-        toy_tasks.read_tsv(path, 2)
+        toy_tasks.read_tsv(path, 3)
     path.write_bytes(b"fine\t\xff\n")
     with pytest.raises(SystemExit, match="can't be read as UTF-8 text"):
-        toy_tasks.read_tsv(path, 1)
+        toy_tasks.read_tsv(path, 2)
     path.write_bytes(b"\n")
     with pytest.raises(SystemExit, match="has no lines"):
-        toy_tasks.read_tsv(path, 1)
+        toy_tasks.read_tsv(path, 2)
     with pytest.raises(SystemExit, match="No such file"):
-        toy_tasks.read_tsv(tmp_path / "missing.tsv", 1)
+        toy_tasks.read_tsv(tmp_path / "missing.tsv", 2)
 
 
 @pytest.mark.parametrize(
@@ -211,6 +211,27 @@ def test_labels_that_the_training_lacks_are_refused(folder, tmp_path, monkeypatc
         with pytest.raises(SystemExit, match="2"):
             run(module, monkeypatch, capsys, folder / "model", *files[:2])
         assert "give both --train and --test" in capsys.readouterr().err
+
+
+def test_a_saved_classifier_labels_new_texts_as_the_one_that_was_trained(folder, tmp_path, monkeypatch, capsys):
+    rows = toy_tasks.make_pairs(120)
+    for name in ("train", "test"):
+        (tmp_path / f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    files = ["--train", tmp_path / "train.tsv", "--test", tmp_path / "test.tsv", "--save", tmp_path / "classifier"]
+    training = [folder / "model", "--pairs", *files, "--steps", "30", "--lr", "3e-3"]
+    right = last_number(run(classify, monkeypatch, capsys, *training), "right: ")
+    (tmp_path / "texts.tsv").write_text("".join("\t".join(row[1:]) + "\n" for row in rows), encoding="utf-8")
+    shown = run(classify, monkeypatch, capsys, tmp_path / "classifier", "--predict", tmp_path / "texts.tsv")
+    labelled = [tuple(line.split("\t")) for line in shown.splitlines()]
+    assert [row[1:] for row in labelled] == [row[1:] for row in rows]
+    pipeline = transformers.pipeline("text-classification", str(tmp_path / "classifier"))
+    assert pipeline({"text": rows[0][1], "text_pair": rows[0][2]})["label"] == labelled[0][0]
+    assert round(100 * share_right([row[0] for row in labelled], rows), 1) == right > 40
+    with pytest.raises(SystemExit, match="2"):
+        run(classify, monkeypatch, capsys, *training)
+    assert "exists; give --save a new folder" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="is no classifier that --save wrote"):
+        run(classify, monkeypatch, capsys, folder / "model", "--predict", tmp_path / "texts.tsv")
 
 
 # ---- answers ----
