@@ -109,7 +109,7 @@ def test_a_file_that_is_replaced_has_another_status(tmp_path: Path):
     path = tmp_path / "file"
     path.write_bytes(b"one")
     before = DISK.status(path)
-    assert DISK.read(path, most=3) == (b"one", before)
+    assert DISK.read_with_status(path, most=3) == (b"one", before)
     write_bytes(path, b"two")
     os.utime(path, ns=(0, before.modified_ns))
     assert DISK.status(path) != before
@@ -203,11 +203,11 @@ SECRETS = "holds a user name, a password or a query, which would end up in files
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("build hf://x/y -o out", f"hf://x/y {REFUSED}"),
+        ("build hf://x/y -o out", "hf://x/y is no data set of the Hugging Face Hub; write hf://datasets/OWNER/NAME"),
         ("build in.txt ftp://x/*.txt:de -o out", f"ftp://x/*.txt:de {REFUSED}"),
         ("build in.txt -o https://x/y", f"https://x/y {REFUSED}"),
         ("build in.txt --tokenizer az://x/y -o out", f"az://x/y {REFUSED}"),
-        ("vocab hf://datasets/x -o out", f"hf://datasets/x {REFUSED}"),
+        ("vocab abfs://x/y -o out", f"abfs://x/y {REFUSED}"),
         ("inspect hdfs://x/y", f"hdfs://x/y {REFUSED}"),
         ("inspect in.txt --html s3://b/x", f"s3://b/x {IN_STORE.format('html')}"),
         ("quickstart in.txt -o s3://b/x", f"s3://b/x {IN_STORE.format('output')}"),
@@ -231,7 +231,7 @@ def test_a_url_is_refused_in_one_line_and_nothing_is_made(
 
 @pytest.mark.parametrize("make", [str, Path], ids=["str", "Path"])
 def test_the_library_refuses_urls_too_even_if_pathlib_dropped_a_slash(make: Callable[[str], Any], here: Path):
-    url = make("hf://bucket/x")
+    url = make("az://bucket/x")
     for call in (
         lambda: albert_data.build(url, "out"),
         lambda: albert_data.build("in.txt", url),
@@ -239,7 +239,7 @@ def test_the_library_refuses_urls_too_even_if_pathlib_dropped_a_slash(make: Call
         lambda: albert_data.open_shards(url),
         lambda: albert_data.load_tokenizer(url),
     ):
-        with pytest.raises(StorageError, match=f"^hf://bucket/x {REFUSED}"):
+        with pytest.raises(StorageError, match=f"^az://bucket/x {REFUSED}"):
             call()
     assert os.listdir(here) == ["in.txt"]
 
