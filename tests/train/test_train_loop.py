@@ -143,6 +143,7 @@ def test_a_model_that_always_says_the_frequent_label_is_right_as_often_as_that(t
     assert values["sop_majority"] == pytest.approx(0.6)
     assert "60.0 % right, standard error " in describe(values, PAIR_TASKS["sop"])
     assert "the most frequent label alone: 60.0 %" in describe(values, PAIR_TASKS["sop"])
+    assert "% right; 1.500 nats a byte)" in describe({**values, "mlm_nats_per_byte": 1.5}, PAIR_TASKS["sop"])
 
 
 def test_without_validation_rows_nothing_is_evaluated_and_that_is_said_once(toys, use_shards, tmp_path, capsys):

@@ -191,6 +191,8 @@ def describe(values: Mapping[str, Any], task: PairTask, *, short: bool = False) 
         if head == "sop" and values.get("sop_error") is not None:
             error, majority = (format_share(values[key], 1) for key in ("sop_error", "sop_majority"))
             beside = f", standard error {error}; the most frequent label alone: {majority}"
+        if head == "mlm" and (per_byte := values.get("mlm_nats_per_byte")) is not None:
+            beside = f"; {per_byte:.3f} nats a byte"
         long = f"{name} loss {loss:.3f} ({format_share(accuracy, 1)} right{beside})"
         parts.append(f"{name} {loss:.3f} {format_share(accuracy, 0)}" if short else long)
     return ", ".join(parts) or "nothing to predict"
