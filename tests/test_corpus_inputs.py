@@ -148,8 +148,8 @@ def test_an_unknown_language_is_named(corpus: Path):
         InputError, match=r"b\.txt:xx does not exist \(.*b\.txt does, but language is 'xx', which is no"
     ):
         find_inputs([f"{corpus}/b.txt:xx"])
-    with pytest.raises(StorageError, match=r"^hf://bucket is not on a disk"):
-        find_inputs(["hf://bucket"])
+    with pytest.raises(StorageError, match=r"^az://bucket is not on a disk"):
+        find_inputs(["az://bucket"])
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path):
