@@ -228,7 +228,7 @@ def read_damaged(folder: Path) -> None:
             (folder / "a.arrow").write_bytes(whole[:at] + value.to_bytes(4, "little") + whole[at + 4 :])
             damage = Damage()
             with suppress(InputError):
-                list_begins(str(folder / "a.arrow"), "arrow", config)
+                list_begins(Origin(str(folder / "a.arrow"), "arrow"), config)
                 for block in read_table(Origin(str(folder / "a.arrow"), "arrow"), 0, len(whole), config, damage):
                     assert len(block.data) < 1000
 

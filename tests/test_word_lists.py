@@ -21,8 +21,7 @@ from albert_data.data import Examples
 from albert_data.errors import ConfigError, OutputError, ShardError, TokenizerError
 from albert_data.inspect.statistics import measure
 from albert_data.inspect.verify import verify
-from albert_data.jobs.progress import NullProgress
-from albert_data.library.building import load_arguments
+from albert_data.library.building import build
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
@@ -179,4 +178,4 @@ def test_words_that_cannot_be_used_are_errors(inputs: Path, tmp_path: Path, monk
     with pytest.raises(TokenizerError, match=r"pip install 'albert-data\[jieba\]'"):
         load_tokenizer(inputs / "vocab", words="jieba")
     with pytest.raises(ConfigError, match="a word list needs a tokenizer"):
-        load_arguments([str(inputs / "in")], NullProgress(), words="jieba")
+        build(inputs / "in", tmp_path / "other", words="jieba")

@@ -196,10 +196,12 @@ def _show_plan(inputs: tuple[str, ...], output: Path, workers: int, given: dict[
     from albert_data.storage.hub import use_commits
 
     bar = Bar()
-    with use_commits(read_commits(output, overwrite=False)):
-        found, tokenizer, config = load_arguments(inputs, bar, **given)
-    show(describe_plan(found, output, tokenizer, choose_fraction(found, config)))
-    if tokenizer is None:
-        show("estimate   needs a tokenizer: train one with `albert-data vocab`, and give it by --tokenizer")
-    else:
-        show(describe_estimate(estimate(found, tokenizer, config, workers, bar), found, config, workers))
+    with (
+        use_commits(read_commits(output, overwrite=False)),
+        load_arguments(inputs, bar, **given) as (found, tokenizer, config),
+    ):
+        show(describe_plan(found, output, tokenizer, choose_fraction(found, config)))
+        if tokenizer is None:
+            show("estimate   needs a tokenizer: train one with `albert-data vocab`, and give it by --tokenizer")
+        else:
+            show(describe_estimate(estimate(found, tokenizer, config, workers, bar), found, config, workers))

@@ -34,12 +34,18 @@ BlockBytes = Callable[[int], int]  # gives, for the position of a block, the siz
 
 
 class Origin(NamedTuple):
-    """The file that documents come from. format, language: as in Input; group: of all of them, 0 for none."""
+    """The file that documents come from. format, language, place: as in Input; group: of all of them, 0 for none."""
 
     path: str
     format: str
     language: str | None = None
     group: int = 0
+    place: str | None = None
+
+    @property
+    def file(self) -> str:
+        """What to open."""
+        return self.place or self.path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +135,7 @@ class _Buffer:
     """
 
     def __init__(self, stream: BufferedIOBase, origin: Origin, damage: Damage, start: int, length: int | None) -> None:
-        self.path, self.format, self._language, self._group = origin
+        self.path, self.format, self._language, self._group = origin[:4]
         self.start, self.ended = start, False
         self.pending = b""
         self._unfinished = b""  # the last bytes read, held back because they may begin a line end or white space

@@ -176,6 +176,7 @@ class Input:
     found_by: the lists and the mixture that name it
     is_validation: whether the user named it for validation
     is_shared: whether other sources have it too
+    place: where the file is, if `path` is a name that does not say it, of documents from memory
     """
 
     path: str
@@ -192,10 +193,11 @@ class Input:
     found_by: tuple[str, ...] = ()
     is_validation: bool = False
     is_shared: bool = False
+    place: str | None = None
 
     @property
     def origin(self) -> Origin:
-        return Origin(self.path, self.format, self.language)
+        return Origin(self.path, self.format, self.language, place=self.place)
 
     @property
     def is_splittable(self) -> bool:
@@ -317,7 +319,7 @@ def count_bytes(inputs: list[Input]) -> int | None:
 
 def check_reach(inputs: list[Input], *, spans_machines: bool) -> None:
     """Raise InputError for an input that workers on other machines can't read, since it is no file."""
-    streams = [item.path for item in inputs if item.is_stream]
+    streams = [item.path for item in inputs if item.is_stream or item.place]
     if streams and spans_machines:
         name = "stdin" if streams[0] == STDIN else streams[0]
         raise InputError(
@@ -328,7 +330,7 @@ def check_reach(inputs: list[Input], *, spans_machines: bool) -> None:
 
 def list_samples(inputs: list[Input]) -> list[str]:
     """A file of each folder with inputs, of sixteen folders at most."""
-    by_folder = {os.path.dirname(item.path): item.path for item in inputs if not item.is_stream}
+    by_folder = {os.path.dirname(item.origin.file): item.origin.file for item in inputs if not item.is_stream}
     return list(islice(by_folder.values(), 16))
 
 
@@ -599,6 +601,7 @@ def _open(item: Input) -> tuple[io.BufferedIOBase, Callable[[], int]]:
         # A buffer of our own, because the interpreter aborts if it exits while a thread waits in the one of sys.stdin.
         raw = getattr(sys.stdin.buffer, "raw", None)
         return io.BufferedReader(raw) if raw else cast(io.BufferedIOBase, sys.stdin.buffer), lambda: 0
-    file = io.FileIO(item.path) if item.is_stream else find_storage(item.path).open(item.path).detach()
+    path = item.origin.file
+    file = io.FileIO(path) if item.is_stream else find_storage(path).open(path).detach()
     stream = decompress(file, item.compression, item.path) if item.compression else io.BufferedReader(file)
     return stream, (lambda: 0) if item.is_stream else file.tell

@@ -96,12 +96,13 @@ def _choose_places(files: list[Input], total: int) -> Iterator[tuple[Input, list
 def _find_ranges(item: Input, text: TextConfig, places: list[int]) -> list[tuple[int, int]]:
     """Bytes of a file with whole documents, near each place; none for a file that can't be cut there."""
     if item.format in TABLES:
-        begins = [0] if item.indices else list_begins(item.path, item.format, text)
+        begins = [0] if item.indices else list_begins(item.origin, text)
         numbers = [bisect_right(begins, place) - 1 for place in places]
         return [(begins[number], [*begins, item.size][number + 1]) for number in numbers]
     if item.format != "jsonl" and (item.format != "txt" or text.documents == "file"):
         return []
-    with find_storage(item.path).open(item.path) as file:
+    path = item.origin.file
+    with find_storage(path).open(path) as file:
         starts = [find_document(file, item.format, place, item.size) if place > _PART_BYTES else 0 for place in places]
         if max(starts) == item.size:  # a document fills the rest of the file
             return []
@@ -110,9 +111,8 @@ def _find_ranges(item: Input, text: TextConfig, places: list[int]) -> list[tuple
 
 def _read_range(item: Input, start: int, end: int, count: int, whole: Sample) -> Iterator[Sample]:
     """count: of the places that lie there."""
-    part = FileRange(
-        path=item.path, format=item.format, start=start, end=end, language=item.language, indices=item.indices
-    )
+    names = ("path", "format", "language", "indices", "place")
+    part = FileRange(start=start, end=end, **{name: getattr(item, name) for name in names})
     blocks = ReadTask(name="", text=whole.text, ranges=(part,)).read(Damage())
     return _divide(replace(whole, disk_bytes=end - start), blocks, count)
 

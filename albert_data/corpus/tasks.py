@@ -12,7 +12,7 @@ import io
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from itertools import groupby
@@ -51,7 +51,7 @@ _SLOW_PARTS = 8  # tasks of a slow tokenizer (`is_slow`) are so many times small
 class FileRange:
     """Bytes [start, end) of a plain file; both bounds lie between documents.
 
-    language, indices: of the input
+    language, indices, place: of the input; the place is no part of what identifies a task
     is_part: whether the file has more bytes, or is read in other ways too
     """
 
@@ -62,6 +62,7 @@ class FileRange:
     language: str | None = None
     indices: str | None = None
     is_part: bool = False
+    place: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,11 +112,11 @@ class ReadTask:
                 yield from self._read_range(part, damage)
 
     def _read_range(self, part: FileRange, damage: Damage) -> Iterator[Block]:
-        origin = Origin(part.path, part.format, part.language)
+        origin = Origin(part.path, part.format, part.language, place=part.place)
         if part.format in TABLES:
             yield from read_table(origin, part.start, part.end, self.text, damage, part.indices)
             return
-        with find_storage(part.path).open(part.path) as file:
+        with find_storage(origin.file).open(origin.file) as file:
             if part.format not in SPLIT:
                 yield from read_stream(file, origin, self.text, damage)
                 return
@@ -254,6 +255,7 @@ def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -
                 language=item.language,
                 indices=item.indices,
                 is_part=item.is_shared or end - start < item.size,
+                place=item.place,
             )
             start = end
 
@@ -261,12 +263,13 @@ def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -
 def _choose_cut(item: Input, text: TextConfig, stack: ExitStack) -> Callable[[int], int]:
     """What finds the next byte at which a document begins, or the file ends."""
     if item.format in TABLES:
-        begins = [*list_begins(item.path, item.format, text), item.size]
+        begins = [*list_begins(item.origin, text), item.size]
         if item.indices is None:  # otherwise rows are selected by their numbers in the whole file
             return lambda at: begins[bisect_left(begins, at)]
     elif item.format == "jsonl" or (item.format == "txt" and text.documents != "file"):
         # A file that is not cut stays closed: in a store, opening it is a request.
-        open_once = cache(lambda: stack.enter_context(find_storage(item.path).open(item.path)))
+        path = item.origin.file
+        open_once = cache(lambda: stack.enter_context(find_storage(path).open(path)))
         return lambda at: find_document(open_once(), item.format, at, item.size)
     return lambda at: item.size
 

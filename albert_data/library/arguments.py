@@ -65,6 +65,13 @@ def disk_path(name: PathName, what: str) -> Path:
     return make_path(name)
 
 
+def require_output(output: PathName | None) -> Path:
+    """The folder of a result, which has to be named although what comes before it may be left out."""
+    if output is None:
+        raise ArgumentError("output is missing; name the folder of the result")
+    return make_path(output)
+
+
 def require_packages(command: str, *names: str, extra: str) -> None:
     """Raise ConfigError if a package of an optional extra is not installed."""
     for name in names:

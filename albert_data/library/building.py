@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig, VocabConfig, take_settings
 from albert_data.corpus.inputs import Input
-from albert_data.corpus.mixtures import Names, find_sources
+from albert_data.corpus.mixtures import Names
 from albert_data.errors import ArgumentError, ConfigError
 from albert_data.jobs.engine import Engine, MultiprocessEngine, spans_machines
 from albert_data.jobs.progress import Progress
-from albert_data.library.arguments import PathName, public
+from albert_data.library.arguments import PathName, public, require_output
+from albert_data.library.documents import open_corpus, take_documents
 from albert_data.library.progress import show_progress
 from albert_data.pipeline.build import BuildReport, build_shards
 from albert_data.pipeline.build_folder import read_commits
@@ -31,8 +32,8 @@ from albert_data.vocab.report import VocabReport
 
 @public(VocabConfig, TextConfig)
 def train_vocab(
-    inputs: Names,
-    output: PathName,
+    inputs: Names | None = None,
+    output: PathName | None = None,
     *,
     config: VocabConfig | None = None,
     text: TextConfig | None = None,
@@ -43,16 +44,16 @@ def train_vocab(
 ) -> VocabReport:
     """Train a vocabulary, and write it to the folder `output`, as `albert-data vocab` does.
 
-    inputs, workers, engine, progress: see `build`.
+    inputs, documents, workers, engine, progress: see `build`.
     settings: those of VocabConfig and of TextConfig, which says how the inputs are read. They change `config` and
     `text`.
     Raises AlbertDataError, for example if the inputs hold no text, or a file that `vocab` did not write has one of its
     names.
     """
+    folder, engine, documents = require_output(output), engine or MultiprocessEngine(workers), take_documents(settings)
     text, config = take_settings(TextConfig, settings, text), take_settings(VocabConfig, settings, config)
-    folder, engine = make_path(output), engine or MultiprocessEngine(workers)
     with show_progress(progress) as shown, ExitStack() as stack:
-        found = find_sources(inputs, shown.say, text)
+        found = stack.enter_context(open_corpus(inputs, documents, shown, text))
         claim_folder(folder, config.model_type)
         is_shared = spans_machines(engine)
         if not is_shared:
@@ -70,8 +71,8 @@ def train_vocab(
 
 @public(TextConfig, ExampleConfig, BuildConfig)
 def build(
-    inputs: Names,
-    output: PathName,
+    inputs: Names | None = None,
+    output: PathName | None = None,
     *,
     validation: Names = (),
     tokenizer: Tokenizer | PathName | None = None,
@@ -90,6 +91,8 @@ def build(
 
     inputs: names of files, folders and globs, or "-" for stdin; "corpus/de:de" is an input in German. Or the name of a
     mixture, a .toml file that names the sources of the corpus.
+    documents: in place of inputs the documents themselves: an iterable of str or of dicts with the text field, a
+    Dataset of `datasets`, a pandas DataFrame or a pyarrow Table. A str is the setting of that name, for .txt files.
     validation: inputs whose documents are the validation split; training leaves out documents that equal one of them.
     tokenizer: one that is loaded, or the path of a SentencePiece model, vocab.txt or tokenizer.json, or of its folder.
     None trains a vocabulary with default settings on the corpus first.
@@ -103,18 +106,20 @@ def build(
     tasks are kept then, so the same call resumes.
     """
     rules: dict[str, Any] = {"normalization": normalization, "words": words, "special": special}
-    out = make_path(output)
-    with show_progress(progress) as shown, use_commits(read_commits(out, overwrite=overwrite)):
-        found, loaded, config = load_arguments(
-            inputs, shown, validation=validation, tokenizer=tokenizer, config=config, **rules, **settings
-        )
+    out, arguments = require_output(output), {"tokenizer": tokenizer, "config": config, **rules, **settings}
+    with (
+        show_progress(progress) as shown,
+        use_commits(read_commits(out, overwrite=overwrite)),
+        load_arguments(inputs, shown, validation=validation, **arguments) as (found, loaded, config),
+    ):
         vocab, place = VocabConfig(normalization=normalization), engine or MultiprocessEngine(workers)
         named: dict[str, Any] = {"license": license, "overwrite": overwrite}
         return build_shards(found, out, loaded, config, place, shown, vocab=vocab, **named)
 
 
+@contextmanager
 def load_arguments(
-    inputs: Names,
+    inputs: Names | None,
     progress: Progress,
     *,
     validation: Names = (),
@@ -124,21 +129,22 @@ def load_arguments(
     special: Mapping[str, str] | None = None,
     config: BuildConfig | None = None,
     **settings: Any,
-) -> tuple[list[Input], Tokenizer | None, BuildConfig]:
-    """Find the inputs of a build, load its tokenizer and check its settings. The arguments are those of `build`.
+) -> Iterator[tuple[list[Input], Tokenizer | None, BuildConfig]]:
+    """The inputs of a build, its tokenizer and its settings. The arguments are those of `build`.
 
     Raises TokenizerError if `vocab` trained it on text of another normalization, and ConfigError for words without a
     tokenizer.
     """
     if validation and "validation_fraction" in settings:
         raise ArgumentError("--validation names the documents of validation, so leave out --validation-fraction")
+    documents = take_documents(settings)
     config = BuildConfig.from_settings(config, **settings)
     if tokenizer is None and (words != NO_WORDS or special):
         what = "--special" if special else "a word list"
         raise ConfigError(f"{what} needs a tokenizer; train one first with `albert-data vocab`")
-    found = find_sources(inputs, progress.say, config.text, validation)
     if isinstance(tokenizer, str | os.PathLike):
         path = make_path(find_model(tokenizer, TOKENIZER_FILES))
         check_normalization(path, normalization)
         tokenizer = load_tokenizer(path, normalization=normalization, words=words, specials=special)
-    return found, tokenizer, config
+    with open_corpus(inputs, documents, progress, config.text, validation) as found:
+        yield found, tokenizer, config

@@ -42,13 +42,13 @@ _ARROW_FILE, _OLD_FEATHER = b"ARROW1", b"FEA1"
 _ERRORS = (pyarrow.ArrowException, OSError, ValueError)
 
 
-def list_begins(path: str, format: str, text: TextConfig) -> list[int]:
+def list_begins(origin: Origin, text: TextConfig) -> list[int]:
     """The bytes at which the parts of a table begin; of the first one 0.
 
     Raises InputError if the table can't be read, or does not have the text field, or has another field in its place.
     """
-    table = _open(path, format)
-    _find_columns(table.schema, path, text)
+    table = _open(origin.file, origin.format)
+    _find_columns(table.schema, origin.path, text)
     return table.list_begins()
 
 
@@ -59,7 +59,7 @@ def read_table(
 
     indices: a file of the rows to read, for the whole table.
     """
-    table = _open(origin.path, origin.format)
+    table = _open(origin.file, origin.format)
     wanted = _find_columns(table.schema, origin.path, text)
 
     def read() -> Iterator[Records]:

@@ -1,0 +1,170 @@
+"""Documents from memory, as inputs that are read like any others.
+
+In: an iterable of str or dicts, a table, or a Dataset of the library `datasets`. Out: inputs. The Arrow files of a
+Dataset are read where they lie, if their rows are just its rows. All others are stored first, in a folder of TMPDIR: as
+JSON lines or an Arrow stream, a document or some rows at a time. Such a file is named by a hash of its content. So
+the same documents in the same order are the same corpus: they can be read twice, and a killed build resumes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from albert_data.config import DOCUMENT_RULES, TextConfig
+from albert_data.corpus.inputs import Input
+from albert_data.corpus.mixtures import Names, find_sources
+from albert_data.errors import ArgumentError, InputError
+from albert_data.files import hash_file
+from albert_data.jobs.progress import Progress
+from albert_data.storage.scratch import machine_scratch
+from albert_data.wording import count_of
+
+_BATCH_ROWS = 1000  # of a record batch: workers share a table between its batches
+_HASH_LEN = 16
+_HARMLESS = "replace_schema_metadata"  # what `datasets` does to the table of each file
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def take_documents(settings: dict[str, Any]) -> Any:
+    """Remove documents in memory from settings; None if there are none. A str is the setting of that name."""
+    given = settings.get("documents")
+    if not isinstance(given, str):
+        return settings.pop("documents", None)
+    if given not in DOCUMENT_RULES:
+        rules = " or ".join(map(repr, DOCUMENT_RULES))
+        raise ArgumentError(f"documents is the str {given!r:.40}; give a list of texts, or for .txt files {rules}")
+    return None
+
+
+@contextmanager
+def open_corpus(
+    inputs: Names | None, documents: Any, progress: Progress, text: TextConfig, validation: Names = ()
+) -> Iterator[list[Input]]:
+    """The inputs of a corpus: of files if `documents` is None. What was stored for them is removed afterwards.
+
+    Raises ArgumentError and InputError.
+    """
+    if documents is None:
+        if inputs is None:
+            raise ArgumentError("no corpus is given; name files, folders or globs, or give documents=")
+        yield find_sources(inputs, progress.say, text, validation)
+        return
+    _check(inputs, documents, text)
+    with machine_scratch() as folder:
+        files, stored = _list_files(documents), None
+        if files is None:
+            progress.start("storing documents", None, "")
+            stored = _store(documents, folder, text.text_field)
+            files = [str(stored)]
+        found = find_sources(files, progress.say, text, validation)
+        changes: dict[str, Any] = {"indices": None}  # a file may lie in a folder of which others select rows
+        if stored is not None:
+            name = f"documents-{hash_file(stored)[:_HASH_LEN]}{stored.suffix}"
+            changes |= {"path": name, "place": str(stored), "modified_ns": 0}
+        yield [dataclasses.replace(item, **changes) if item.path in files else item for item in found]
+
+
+def _check(inputs: Names | None, documents: Any, text: TextConfig) -> None:
+    if inputs is not None:
+        raise ArgumentError("documents are given, and names of files too; leave one out")
+    if isinstance(documents, bytes | Mapping) or not (isinstance(documents, Iterable) or hasattr(documents, "columns")):
+        raise ArgumentError(
+            f"documents is of the type {type(documents).__name__}; give a list or another iterable of str or dicts, a "
+            "table, or one split of a data set"
+        )
+    if text.encoding is not None:
+        raise ArgumentError("--encoding is for files, and documents from memory have none; leave it out")
+
+
+def _is_dataset(documents: Any) -> bool:
+    # Nobody has a Dataset who did not import it.
+    return isinstance(documents, getattr(sys.modules.get("datasets"), "Dataset", ()))
+
+
+def _list_files(documents: Any) -> list[str] | None:
+    """The files of a Dataset of which nothing was selected, added, renamed or converted; None for other documents.
+
+    A table of `datasets` says its file, and what was done to it since. Where another version does not, it is stored.
+    """
+    if not _is_dataset(documents) or getattr(documents, "_indices", documents) is not None:
+        return None
+    rows = getattr(documents.data, "blocks", [[documents.data]])
+    whole = {
+        one.path
+        for row in rows
+        for one in row
+        if len(row) == 1 and all(name == _HARMLESS for name, *_ in getattr(one, "replays", ["unknown"]))
+    }
+    return sorted(whole) if len(whole) == sum(map(len, rows)) > 0 else None
+
+
+def _store(documents: Any, folder: Path, text_field: str) -> Path:
+    """Write the documents to a file in a folder."""
+    if _is_dataset(documents) or hasattr(documents, "columns"):
+        path = folder / "documents.arrows"
+        _write_table(documents, path)
+        return path
+    path = folder / "documents.jsonl"
+    with open(path, "wb") as file:
+        for number, document in enumerate(_guard(documents), 1):
+            file.write(_make_line({text_field: document} if isinstance(document, str) else document, number))
+    if not path.stat().st_size:
+        raise InputError("documents ended without a document; is it an iterator that was read before?")
+    return path
+
+
+def _write_table(documents: Any, path: Path) -> None:
+    import pyarrow.ipc
+
+    try:
+        if _is_dataset(documents):
+            tables = documents.with_format("arrow").iter(_BATCH_ROWS)
+            batches = chain.from_iterable(table.to_batches() for table in tables)
+            reader = pyarrow.RecordBatchReader.from_batches(documents.data.schema, batches)
+        else:
+            reader = pyarrow.RecordBatchReader.from_stream(documents)
+        with pyarrow.ipc.new_stream(str(path), reader.schema) as writer:
+            for batch in reader:
+                for at in range(0, len(batch), _BATCH_ROWS):
+                    writer.write_batch(batch.slice(at, _BATCH_ROWS))
+    except (pyarrow.ArrowException, TypeError, ValueError) as error:
+        raise InputError(
+            f"documents, a {type(documents).__name__}, can't be read as Arrow: {' '.join(str(error).split())}; keep "
+            "only the columns that are needed"
+        ) from error
+
+
+def _guard(documents: Iterable[Any]) -> Iterator[Any]:
+    """The documents. Raises InputError if they end with an error."""
+    number = 0
+    try:
+        for document in documents:
+            yield document
+            number += 1
+    except Exception as error:
+        raise InputError(
+            f"documents ended with an error after {count_of(number, 'document')}: {error!r:.200}; nothing was published"
+        ) from error
+
+
+def _make_line(document: Any, number: int) -> bytes:
+    """A document as a line of JSON. number: of the document, for errors."""
+    if not isinstance(document, dict):
+        raise InputError(f"document {number:,} is of the type {type(document).__name__}; give str or dicts")
+    try:
+        line = _encode(document)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"document {number:,} can't be written as JSON: {error}; keep only the fields that are needed"
+        ) from error
+    try:
+        return line.encode() + b"\n"
+    except UnicodeEncodeError:  # a lone surrogate, which JSON has as an escape
+        return json.dumps(document).encode() + b"\n"

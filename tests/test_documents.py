@@ -1,0 +1,280 @@
+"""Documents from memory: the same bytes as from files, whatever holds them, and one error for what is none."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import albert_data
+from albert_data.config import TextConfig
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.documents import clean_documents
+from albert_data.corpus.inputs import Input, check_reach, find_inputs
+from albert_data.corpus.tasks import read_tasks
+from albert_data.errors import AlbertDataError, ArgumentError, InputError
+from albert_data.jobs.progress import NullProgress
+from albert_data.library.documents import open_corpus
+
+MISSING = "datasets and pandas are not among the packages of the tests"
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder for what is stored; it has to be empty when a test ends."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == []
+
+
+def read_files(folder: str) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*.arrow")}
+
+
+def build(output: str, **given: Any) -> albert_data.BuildReport:
+    return albert_data.build(output=output, tokenizer="model.model", max_seq_len=32, workers=1, **given)
+
+
+@pytest.fixture
+def texts(here: Path) -> list[str]:
+    return Path("corpus.txt").read_text().split("\n\n")
+
+
+def make_dataset(texts: list[str], change: Callable[[Any], Any] = lambda made: made) -> Any:
+    """A Dataset whose rows lie in two files."""
+    datasets = pytest.importorskip("datasets", reason=MISSING)
+    datasets.disable_progress_bars()
+    datasets.Dataset.from_dict({"text": texts, "number": list(range(len(texts)))}).save_to_disk("saved", num_shards=2)
+    return change(datasets.load_from_disk("saved"))
+
+
+def make_frame(texts: list[str]) -> Any:
+    return pytest.importorskip("pandas", reason=MISSING).DataFrame({"text": texts}, index=range(5, 5 + len(texts)))
+
+
+KINDS: dict[str, Callable[[list[str]], Any]] = {
+    "list": list,
+    "generator": lambda texts: (text for text in texts),
+    "dicts": lambda texts: [{"number": number, "text": text} for number, text in enumerate(texts)],
+    "table": lambda texts: pyarrow.table({"text": texts}),
+    "dictionary": lambda texts: pyarrow.table({"text": pyarrow.array(texts).dictionary_encode()}),
+    "frame": make_frame,
+    "files of a Dataset": make_dataset,
+    "shuffled Dataset": lambda texts: make_dataset(texts, lambda made: made.shuffle(seed=1)),
+    "streamed Dataset": lambda texts: make_dataset(texts, lambda made: made.to_iterable_dataset()),
+    "Dataset in memory": lambda texts: make_dataset(texts, lambda made: type(made).from_dict(made.to_dict())),
+    "Dataset with another column": lambda texts: make_dataset(texts, lambda made: made.add_column("more", texts)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_documents_from_memory_give_the_bytes_of_files(kind: str, texts: list[str]):
+    build("files", inputs="corpus.txt")
+    report = build("memory", documents=KINDS[kind](texts))
+    assert read_files("memory") == read_files("files") != {}
+    names = [item.path for item in report.manifest.inputs]
+    if kind == "files of a Dataset":
+        assert [Path(name).parent.name for name in names] == ["saved", "saved"]
+    else:
+        assert re.fullmatch(r"documents-[0-9a-f]{16}\.(jsonl|arrows)", " ".join(names))
+
+
+@pytest.mark.parametrize("kind", ["half", "twice a half", "other column", "row more", "beside another", "one row"])
+def test_a_changed_dataset_is_not_read_from_its_files(kind: str, texts: list[str]):
+    made = make_dataset(texts)
+    import datasets
+
+    rows = range(len(texts) // 2)
+    expected = texts[: len(rows)]
+    if kind == "half":
+        documents = made.select(rows)
+    elif kind == "one row":  # as often as the files have rows
+        documents, expected = made.select([0] * len(texts)), texts[:1]
+    elif kind == "twice a half":  # as many rows as the files have
+        documents = datasets.concatenate_datasets([made.select(rows), made.select(rows)])
+    elif kind == "other column":
+        renamed = made.map(lambda row, at: {"other": f"Number {at}. It is here."}, with_indices=True)
+        documents = renamed.remove_columns("text").rename_column("other", "text")
+        expected = [f"Number {at}. It is here." for at in range(len(texts))]
+    elif kind == "row more":
+        expected = [*texts, "One more. And more."]
+        documents = made.add_item({"text": expected[-1], "number": 0})
+    else:
+        datasets.Dataset.from_dict({"other": texts}).save_to_disk("beside", num_shards=2)
+        documents, expected = datasets.concatenate_datasets([made, datasets.load_from_disk("beside")], axis=1), texts
+    build("list", documents=expected)
+    build("dataset", documents=documents)
+    assert read_files("dataset") == read_files("list")
+
+
+def test_a_vocabulary_of_documents_is_that_of_files(texts: list[str]):
+    named: dict[str, Any] = {"vocab_size": 115, "workers": 1, "drop_repeated_lines": 50}
+    albert_data.train_vocab("corpus.txt", "a", **named)
+    albert_data.train_vocab(output="b", documents=iter(texts), **named)
+    assert Path("b/spiece.model").read_bytes() == Path("a/spiece.model").read_bytes()
+
+
+def test_fields_and_languages_of_documents_are_read_as_those_of_files(texts: list[str]):
+    records = [{"body": text, "lang": ("en", "de")[number % 2]} for number, text in enumerate(texts)]
+    Path("records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    Path("dev.txt").write_text(texts[0])
+    named: dict[str, Any] = {"text_field": "body", "language_field": "lang", "validation": "dev.txt:de"}
+    build("files", inputs="records.jsonl", **named)
+    build("memory", documents=records, **named)
+    assert read_files("memory") == read_files("files")
+    build("strings", documents=texts, text_field="body")
+    build("objects", documents=records, text_field="body")
+    assert read_files("strings") == read_files("objects")
+
+
+def read_texts(inputs: list[Input]) -> tuple[list[str], Damage]:
+    """The canonical text of the documents of inputs, in order, and what was noticed."""
+    damage, found = Damage(), []
+    for task in read_tasks(inputs, TextConfig(), damage):
+        for block in task.read(damage):
+            lines = clean_documents(block, TextConfig(), damage)
+            bounds = lines.line_offsets[lines.document_offsets].tolist()
+            found += [bytes(lines.utf8[begin:end]).decode() for begin, end in pairwise(bounds)]
+    return found, damage
+
+
+TEXTS = st.lists(
+    st.one_of(
+        st.text(st.characters(codec=None)),
+        st.text('a \n\r\0\t\u2028\ufeff\ud800\udc00"\\{é学', max_size=30),
+        st.builds(lambda text, times: text * times, st.text(min_size=1, max_size=9), st.sampled_from([1000, 200_000])),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(TEXTS)
+def test_any_texts_are_read_as_from_a_file_of_json_lines(tmp_path: Path, texts: list[str]):
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    expected, noticed = read_texts(find_inputs([str(path)]))
+    with open_corpus(None, texts, NullProgress(), TextConfig()) as inputs:
+        found, damage = read_texts(inputs)
+    assert found == expected
+    assert damage.counts == noticed.counts
+
+
+def test_documents_are_stored_one_at_a_time(scratch: Path):
+    """A generator is asked for a document when those before it are gone from the memory."""
+
+    class Text(str):
+        pass
+
+    alive = weakref.WeakSet[Text]()
+
+    def make() -> Iterator[str]:
+        for number in range(200_000):
+            text = Text(f"Text number {number}.")
+            alive.add(text)
+            assert len(alive) < 5
+            yield text
+
+    with open_corpus(None, make(), NullProgress(), TextConfig()) as inputs:
+        assert inputs[0].size == sum(len(f'{{"text": "Text number {number}."}}\n') for number in range(200_000))
+
+
+def test_a_build_of_documents_resumes_and_is_found_finished(texts: list[str], monkeypatch: pytest.MonkeyPatch):
+    build("whole", documents=texts)
+
+    def fail(*given: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("albert_data.pipeline.build.reduce_rows", fail)
+        with pytest.raises(AlbertDataError, match="No space left"):
+            build("out", documents=iter(texts))
+    resumed = build("out", documents=iter(texts))
+    assert resumed.resumed_tasks == 1
+    assert read_files("out") == read_files("whole")
+    assert build("out", documents=texts).was_finished
+    with pytest.raises(AlbertDataError, match="holds a finished build of another kind: the inputs differ"):
+        build("out", documents=texts[1:])
+
+
+def fail_after(texts: list[str]) -> Iterator[str]:
+    yield from texts[:3]
+    raise ZeroDivisionError("no such row")
+
+
+@pytest.mark.parametrize(
+    ("named", "error", "message"),
+    [
+        ({"inputs": "corpus.txt", "documents": ["a"]}, ArgumentError, "documents are given, and names of files too"),
+        ({}, ArgumentError, "no corpus is given; name files, folders or globs, or give documents="),
+        ({"documents": "A text. Another."}, ArgumentError, "documents is the str 'A text"),
+        ({"documents": b"A text."}, ArgumentError, "documents is of the type bytes; give a list"),
+        ({"documents": {"train": ["a"]}}, ArgumentError, "documents is of the type dict; .*one split of a data set"),
+        ({"documents": 7}, ArgumentError, "documents is of the type int"),
+        ({"documents": ["a"], "encoding": "cp1252"}, ArgumentError, "--encoding is for files"),
+        ({"documents": ["a", b"b"]}, InputError, "document 2 is of the type bytes; give str or dicts"),
+        ({"documents": [{"text": "a", "at": object()}]}, InputError, "document 1 can't be written as JSON: .*object"),
+        ({"documents": []}, InputError, "documents ended without a document"),
+        ({"documents": iter([])}, InputError, "documents ended without a document"),
+        ({"documents": pyarrow.table({"text": ["", None]})}, InputError, "the corpus holds no document"),
+        ({"documents": pyarrow.table({"text": []})}, InputError, "the corpus holds no document"),
+        (
+            {"documents": pyarrow.table({"body": ["a"], "id": [1]})},
+            InputError,
+            r'input documents-\w+\.arrows has no field "text"; the fields are "body" \(string\), "id" \(int64\)',
+        ),
+        ({"documents": [{"body": "a"}]}, InputError, 'has the field "body" .*; pass --text-field body'),
+    ],
+)
+def test_what_is_no_corpus_is_one_error(here: Path, named: dict[str, Any], error: type[Exception], message: str):
+    for function in (build, lambda output, **named: albert_data.train_vocab(output=output, workers=1, **named)):
+        with pytest.raises(error, match=message) as found:
+            function("out", **named)
+        assert "\n" not in str(found.value)
+        assert read_files("out") == {}
+
+
+def test_an_error_of_the_iterable_is_the_cause_and_publishes_nothing(texts: list[str]):
+    with pytest.raises(InputError, match=r"ended with an error after 3 documents: ZeroDivisionError\(") as found:
+        build("out", documents=fail_after(texts))
+    assert isinstance(found.value.__cause__, ZeroDivisionError)
+    assert not Path("out").exists()
+
+
+def test_workers_on_other_machines_do_not_see_documents_from_memory():
+    refused = pytest.raises(InputError, match=r"documents-\w+.jsonl can be read by this process only")
+    with open_corpus(None, ["a"], NullProgress(), TextConfig()) as inputs, refused:
+        check_reach(inputs, spans_machines=True)
+
+
+def test_a_missing_output_is_an_error(here: Path):
+    for function in (albert_data.build, albert_data.train_vocab):
+        with pytest.raises(ArgumentError, match="output is missing"):
+            function(documents=["a"])
+
+
+@pytest.mark.parametrize("make", [make_dataset, make_frame])
+def test_a_dataset_or_frame_without_the_field_is_an_error_with_its_columns(make: Callable[..., Any], texts: list[str]):
+    for documents in (make(texts), make(texts)[:5] if make is make_frame else make(texts).select([0])):
+        with pytest.raises(InputError, match=r'has no field "body"; the fields are "text" \((large_)?string\)'):
+            build("out", documents=documents, text_field="body")
+
+
+def test_a_frame_that_arrow_refuses_is_an_error(here: Path):
+    pandas = pytest.importorskip("pandas", reason=MISSING)
+    frame = pandas.DataFrame({"text": ["a", "b"], "odd": [1, "x"]}, dtype=object)
+    with pytest.raises(InputError, match="documents, a DataFrame, can't be read as Arrow: .*odd.*; keep only the col"):
+        build("out", documents=frame)
