@@ -11,6 +11,7 @@ from albert_data.config import BuildConfig, ExampleConfig, TextConfig, VocabConf
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.mixtures import Names
 from albert_data.errors import ArgumentError, ConfigError
+from albert_data.interop.tokenizer_objects import load_object
 from albert_data.jobs.engine import Engine, MultiprocessEngine, spans_machines
 from albert_data.jobs.progress import Progress
 from albert_data.library.arguments import PathName, public, require_output
@@ -75,7 +76,7 @@ def build(
     output: PathName | None = None,
     *,
     validation: Names = (),
-    tokenizer: Tokenizer | PathName | None = None,
+    tokenizer: Any = None,
     normalization: str = "none",
     words: str = NO_WORDS,
     special: Mapping[str, str] | None = None,
@@ -94,8 +95,8 @@ def build(
     documents: in place of inputs the documents themselves: an iterable of str or of dicts with the text field, a
     Dataset of `datasets`, a pandas DataFrame or a pyarrow Table. A str is the setting of that name, for .txt files.
     validation: inputs whose documents are the validation split; training leaves out documents that equal one of them.
-    tokenizer: one that is loaded, or the path of a SentencePiece model, vocab.txt or tokenizer.json, or of its folder.
-    None trains a vocabulary with default settings on the corpus first.
+    tokenizer: a loaded Tokenizer, or one of transformers, or the path of a SentencePiece model, vocab.txt or
+    tokenizer.json, or of its folder. None trains a vocabulary with default settings on the corpus first.
     normalization, words, special: see `load_tokenizer`; of a tokenizer that is not loaded yet.
     workers: processes; None for one a core. engine: in their place, as a RayEngine. They change no byte of the shards.
     progress: True shows a bar; or an object with the methods of jobs.progress.Progress.
@@ -123,7 +124,7 @@ def load_arguments(
     progress: Progress,
     *,
     validation: Names = (),
-    tokenizer: Tokenizer | PathName | None = None,
+    tokenizer: Any = None,
     normalization: str = "none",
     words: str = NO_WORDS,
     special: Mapping[str, str] | None = None,
@@ -142,9 +143,15 @@ def load_arguments(
     if tokenizer is None and (words != NO_WORDS or special):
         what = "--special" if special else "a word list"
         raise ConfigError(f"{what} needs a tokenizer; train one first with `albert-data vocab`")
+    rules: dict[str, Any] = {"normalization": normalization, "words": words, "specials": special}
     if isinstance(tokenizer, str | os.PathLike):
         path = make_path(find_model(tokenizer, TOKENIZER_FILES))
         check_normalization(path, normalization)
-        tokenizer = load_tokenizer(path, normalization=normalization, words=words, specials=special)
+        tokenizer = load_tokenizer(path, **rules)
+    elif isinstance(tokenizer, Tokenizer):
+        if normalization != "none" or words != NO_WORDS or special:
+            raise ArgumentError("tokenizer is loaded; give --normalization, --words and --special to load_tokenizer")
+    elif tokenizer is not None:
+        tokenizer = load_object(tokenizer, **rules)
     with open_corpus(inputs, documents, progress, config.text, validation) as found:
         yield found, tokenizer, config

@@ -1,0 +1,62 @@
+"""Tokenizers of transformers that a program has loaded, fast or slow.
+
+In: the object. Out: a Tokenizer with the same ids, made of the files that the object saves of itself. What its class
+does beside these files would be lost. So some sentences are encoded by both, and other ids are an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from albert_data.errors import ArgumentError, TokenizerError
+from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+from albert_data.tokenizer.tokenizer_json import JSON_NAME, ROLES
+
+# Case, accents, punctuation and scripts, by which rules differ.
+_PROBES = (
+    'Dr. Smith isn\'t here: 3.5 % of "that" (well, e-mail me_2@x.org)...',
+    "``Quoted'' text, na\u00efve \u00dcBERGR\u00d6SSE, \u0130stanbul; \u00c7a va?",
+    "\u4eca\u5929\u5929\u6c14\u5f88\u597d\u3002\u6771\u4eac\u306b\u884c\u304d\u307e\u3059",
+    "\u041f\u0440\u0438\u0432\u0435\u0442! \u0645\u0631\u062d\u0628\u0627 \ud55c\uad6d\uc5b4",
+)
+
+
+def load_object(tokenizer: Any, *, specials: Mapping[str, str] | None = None, **rules: Any) -> Tokenizer:
+    """The Tokenizer of an object of transformers. specials, rules: of `load_tokenizer`.
+
+    Special pieces of unusual names are those that the object names. Raises ArgumentError for another object, and
+    TokenizerError for a tokenizer that can't be loaded or whose ids differ.
+    """
+    kind = type(tokenizer).__name__
+    if not hasattr(tokenizer, "save_pretrained"):
+        raise ArgumentError(f"tokenizer is of the type {kind}; give a path, a Tokenizer or one of transformers")
+    named = {role: str(getattr(tokenizer, f"{role}_token", None) or names[0]) for role, names in ROLES.items()}
+    unusual = {role: piece for role, piece in named.items() if piece not in ROLES[role]}
+    with TemporaryDirectory(prefix=f"{kind}-") as folder:
+        try:
+            tokenizer.save_pretrained(folder)
+        except Exception as error:
+            raise TokenizerError(f"tokenizer of the type {kind} can't be saved: {error}; give its files") from error
+        path = Path(folder, JSON_NAME)
+        loaded = load_tokenizer(path if path.is_file() else folder, specials={**unusual, **(specials or {})}, **rules)
+    differing = ["the tokens that were added"] if len(tokenizer) != len(loaded.pieces) else []
+    differing += [
+        f"its {role}_token"
+        for role in ROLES
+        if role not in (specials or {})
+        and getattr(tokenizer, f"{role}_token_id", None) not in (None, getattr(loaded, f"{role}_id"))
+    ]
+    differing += [
+        repr(text)
+        for text in _PROBES
+        if loaded.encode([text])[0].tolist() != list(tokenizer.encode(text, add_special_tokens=False))
+    ]
+    if differing:
+        raise TokenizerError(
+            f"tokenizer of the type {kind} has other ids than its own files give, for example for {differing[0]}: its "
+            "class has rules of its own, or two pieces have one role; give one whose tokenizer.json says it all"
+        )
+    return loaded

@@ -1,0 +1,143 @@
+"""Tokenizers of transformers as an argument of `build`: the ids of the object, or an error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_language import make_sentences
+from wordpiece_fixtures import SPECIALS, encode, tokenizers, write_vocab
+
+import albert_data
+from albert_data.errors import ArgumentError, TokenizerError
+from albert_data.interop.tokenizer_objects import load_object
+
+transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
+PAGES = sorted((Path(__file__).parent.parent / "sample_corpus").glob("*.txt"))
+
+
+def read_lines() -> list[str]:
+    """Real text in several languages."""
+    return [
+        " ".join(line.split()) for page in PAGES for line in page.read_text(encoding="utf-8").split("\n")[:60] if line
+    ]
+
+
+def train_backend(model: Any, trainer: Any, **parts: Any) -> Any:
+    made = tokenizers.Tokenizer(model)
+    for name, part in parts.items():
+        setattr(made, name, part)
+    made.train_from_iterator(read_lines(), trainer)
+    return made
+
+
+def make_wordpiece(folder: Path, **settings: Any) -> Any:
+    return transformers.BertTokenizer.from_pretrained(str(write_vocab(folder, do_lower_case=True).parent), **settings)
+
+
+def make_slow(folder: Path) -> Any:
+    legacy = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")
+    return legacy.BertTokenizerLegacy(str(write_vocab(folder)), do_lower_case=False)
+
+
+def make_byte_level(folder: Path) -> Any:
+    """Byte-level BPE whose special pieces have names of their own."""
+    names = {"bos": "<bos>", "pad": "<nothing>", "unk": "<what>", "cls": "<begin>", "sep": "<end>", "mask": "<hidden>"}
+    pieces = tokenizers.trainers.BpeTrainer(
+        vocab_size=900,
+        special_tokens=list(names.values()),
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    rule = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made = train_backend(tokenizers.models.BPE(), pieces, pre_tokenizer=rule, decoder=tokenizers.decoders.ByteLevel())
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, **{f"{role}_token": piece for role, piece in names.items()}
+    )
+
+
+def make_unigram(folder: Path, specials: Sequence[str] = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")) -> Any:
+    trainer = tokenizers.trainers.UnigramTrainer(
+        vocab_size=4000, special_tokens=list(specials), unk_token=specials[1], show_progress=False
+    )
+    metaspace = tokenizers.pre_tokenizers.Metaspace()
+    made = train_backend(tokenizers.models.Unigram(), trainer, pre_tokenizer=metaspace)
+    vocab = [(piece, score) for piece, score in json.loads(made.to_str())["model"]["vocab"]]
+    return transformers.AlbertTokenizer(vocab=vocab)
+
+
+OBJECTS = {"fast": make_wordpiece, "slow": make_slow, "byte-level": make_byte_level, "unigram": make_unigram}
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_the_ids_are_those_of_the_object(kind: str, tmp_path: Path):
+    made = OBJECTS[kind](tmp_path)
+    texts = [*read_lines(), *make_sentences(100, seed=3)]
+    assert len(texts) > 150
+    made("some text", truncation=True, max_length=3, padding="max_length")  # which its tokenizer.json then has
+    loaded = load_object(made)
+    assert encode(loaded, texts) == [made.encode(text, add_special_tokens=False) for text in texts]
+    ids = {role: getattr(made, f"{role}_token_id") for role in ("pad", "unk", "cls", "sep", "mask")}
+    assert {role: getattr(loaded, f"{role}_id") for role in ids} == ids
+
+
+def test_a_build_takes_an_object_and_makes_the_bytes_of_its_folder(here: Path):
+    made = make_wordpiece(here / "vocab")
+    made.save_pretrained("saved")
+    built = {}
+    for name, tokenizer in {"object": made, "path": "saved"}.items():
+        albert_data.build("corpus.txt", name, tokenizer=tokenizer, max_seq_len=32, workers=1, words="none")
+        built[name] = {path.name: path.read_bytes() for path in Path(name, "train").iterdir()}
+    assert built["object"] == built["path"] != {}
+    assert albert_data.build("corpus.txt", "object", tokenizer=made, max_seq_len=32).was_finished
+
+
+def test_an_object_whose_class_has_rules_of_its_own_is_refused(tmp_path: Path):
+    class Shouting(transformers.BertTokenizer):
+        def encode(self, text: str, **named: Any) -> list[int]:
+            return super().encode(text.replace("e", "x"), **named)
+
+    with pytest.raises(
+        TokenizerError, match="Shouting has other ids than its own files give, for example for 'Dr. Smith"
+    ):
+        load_object(Shouting.from_pretrained(str(write_vocab(tmp_path).parent)))
+
+
+def test_tokens_that_were_added_are_found_or_refused(tmp_path: Path):
+    text, made = "A zebra in a zoo.", make_wordpiece(tmp_path)
+    made.add_tokens(["zebra"])
+    assert made.convert_tokens_to_ids("zebra") in made.encode(text)
+    assert encode(load_object(made), [text]) == [made.encode(text, add_special_tokens=False)]
+    slow = make_slow(tmp_path)
+    slow.add_tokens(["zebra"])
+    with pytest.raises(TokenizerError, match="BertTokenizerLegacy has other ids .*for the tokens that were added"):
+        load_object(slow)
+
+
+def test_what_an_object_lacks_is_named_with_its_class(tmp_path: Path):
+    made = make_byte_level(tmp_path)
+    made.mask_token = None
+    with pytest.raises(TokenizerError, match=r"\w+-\w+/tokenizer.json lacks \[MASK\]"):
+        load_object(made)
+    assert load_object(made, specials={"mask": "<hidden>"}).mask_id == 5
+
+
+def test_an_object_with_two_pieces_for_a_role_is_refused(tmp_path: Path):
+    with pytest.raises(TokenizerError, match=r"has other ids than its own files give, for example for its pad_token: "):
+        load_object(make_unigram(tmp_path, SPECIALS))
+
+
+def test_what_is_no_tokenizer_is_an_error(here: Path):
+    with pytest.raises(ArgumentError, match="tokenizer is of the type int; give a path, a Tokenizer"):
+        albert_data.build("corpus.txt", "out", tokenizer=7)
+
+
+@pytest.mark.parametrize("named", [{"words": "jieba"}, {"special": {"cls": "<s>"}}, {"normalization": "albert-v2"}])
+def test_a_loaded_tokenizer_refuses_what_would_be_ignored(here: Path, named: dict[str, Any]):
+    loaded = albert_data.load_tokenizer("model.model")
+    with pytest.raises(ArgumentError, match="tokenizer is loaded; give --normalization, --words and --special to load"):
+        albert_data.build("corpus.txt", "out", tokenizer=loaded, **named)
+    assert not Path("out").exists()
