@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 project = "albert-data"
 html_title = "albert-data"
 html_theme = "furo"
+html_show_copyright = False
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["examples", "lab"]
 highlight_language = "text"
