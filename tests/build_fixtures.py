@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import importlib
 import io
 import json
 import os
@@ -143,6 +144,7 @@ _make_tokenizer = functools.cache(Tokenizer)
 
 def load_tokenizers_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Load each model once: a build of three sentences spends most of its time on that."""
+    importlib.import_module("albert_data.library.building")  # which would keep the replaced class for later tests
     monkeypatch.setattr("albert_data.tokenizer.model.Tokenizer", _make_tokenizer)
 
 

@@ -148,10 +148,9 @@ def load_arguments(
         path = make_path(find_model(tokenizer, TOKENIZER_FILES))
         check_normalization(path, normalization)
         tokenizer = load_tokenizer(path, **rules)
-    elif isinstance(tokenizer, Tokenizer):
-        if normalization != "none" or words != NO_WORDS or special:
-            raise ArgumentError("tokenizer is loaded; give --normalization, --words and --special to load_tokenizer")
-    elif tokenizer is not None:
+    elif tokenizer is not None and not isinstance(tokenizer, Tokenizer):
         tokenizer = load_object(tokenizer, **rules)
+    elif tokenizer is not None and (normalization != "none" or words != NO_WORDS or special):
+        raise ArgumentError("tokenizer is loaded; give --normalization, --words and --special to load_tokenizer")
     with open_corpus(inputs, documents, progress, config.text, validation) as found:
         yield found, tokenizer, config
