@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Iterator
 from io import BytesIO
@@ -17,7 +18,7 @@ from albert_data import AlbertDataError, build, load_tokenizer
 from albert_data.cli.main import run
 from albert_data.corpus.inputs import find_inputs
 from albert_data.shards.manifest_file import read_manifest
-from albert_data.storage.hub import MODEL_FILES, find_model, is_model
+from albert_data.storage.hub import MODEL_FILES, find_files, find_model, is_model
 
 huggingface_hub = pytest.importorskip("huggingface_hub", reason="the hub extra is not installed")
 from huggingface_hub import constants  # noqa: E402
@@ -192,6 +193,32 @@ def test_a_wrong_name_is_one_line_without_the_token(
     assert TOKEN not in shown.out + shown.err
     assert all(token == f"Bearer {TOKEN}" for *_, token in hub.requests), "but the Hub gets it"
     assert not Path("out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "vocabb",
+            "vocabb is no path here, and is not, or not whole, in the cache, and the Hugging Face Hub could not",
+        ),
+        ("hf://datasets/me/t", "hf://datasets/me/t is not, or not whole, in the cache, and the Hugging Face Hub could"),
+    ],
+)
+def test_a_hub_that_never_answers_is_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch, name: str, message: str):
+    monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, and says nothing
+        use_endpoint(f"http://127.0.0.1:{silent.getsockname()[1]}", monkeypatch)
+        with pytest.raises(AlbertDataError, match=message):
+            find_files(name) if name.startswith("hf:") else load_tokenizer(name)
+
+
+def test_a_hub_that_never_answers_leaves_the_cache(hub: Hub, monkeypatch: pytest.MonkeyPatch):
+    before = find_inputs([TEXTS])
+    monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        use_endpoint(f"http://127.0.0.1:{silent.getsockname()[1]}", monkeypatch)
+        assert find_inputs([TEXTS]) == before
 
 
 @pytest.mark.parametrize(

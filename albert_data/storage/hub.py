@@ -102,26 +102,44 @@ def _download(name: str, kind: str, repo: str, revision: str | None, patterns: S
         ) from error
     known, used = _commits.get(({}, {}))
     revision = known.get(name, revision)
+    head = name if name.startswith(SCHEME) else f"{name} is no path here, and"
     try:
-        folder = snapshot_download(repo, repo_type=kind, revision=revision, allow_patterns=list(patterns))
+        folder = snapshot_download(
+            repo,
+            repo_type=kind,
+            revision=revision,
+            allow_patterns=list(patterns),
+            local_files_only=not _answers(repo, kind, revision),
+        )
     except errors.GatedRepoError as error:
         raise StorageError(
             f"{name} is gated: ask for access on its page of the Hugging Face Hub, and log in with `hf auth login`"
         ) from error
     except errors.RepositoryNotFoundError as error:
-        here = "" if name.startswith(SCHEME) else "is no path here, and "
         raise StorageError(
-            f"{name} {here}is not on the Hugging Face Hub, or private; check how it is spelt, or log in with "
-            "`hf auth login`"
+            f"{head} is not on the Hugging Face Hub, or private; check how it is spelt, or log in with `hf auth login`"
         ) from error
     except errors.RevisionNotFoundError as error:
         raise StorageError(f"{name}: the Hugging Face Hub has no revision {revision}") from error
     except errors.LocalEntryNotFoundError as error:
-        raise StorageError(f"{name} is not, or not whole, in the cache, and {_explain(error)}") from error
+        raise StorageError(f"{head} is not, or not whole, in the cache, and {_explain(error)}") from error
     except Exception as error:  # of the library below huggingface_hub, which is another one in other versions
         raise StorageError(f"{name} could not be downloaded: {_explain(error)}") from error
     used[name] = Path(folder).name
     return folder
+
+
+def _answers(repo: str, kind: str, revision: str | None) -> bool:
+    """Whether the Hub answers at all, in 10 seconds. snapshot_download would wait without end for one that does not."""
+    from huggingface_hub import HfApi, constants, errors
+
+    try:
+        HfApi().repo_info(repo, repo_type=kind, revision=revision, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    except errors.HfHubHTTPError:  # an answer too, which the download gets again
+        return True
+    except Exception:  # of the library below huggingface_hub
+        return False
+    return True
 
 
 def _explain(error: Exception) -> str:
