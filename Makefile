@@ -58,6 +58,7 @@ chaos: .venv/ready
 docs: .venv/ready
 	$(BIN)/python tests/cli_reference.py > docs/reference/cli.md
 	$(BIN)/python tests/public_names.py > tests/public_names.txt
+	$(BIN)/python tests/json_keys.py > tests/json_keys.txt
 
 .venv/site: .venv/ready
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[docs]'

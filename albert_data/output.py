@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -20,6 +22,12 @@ BUG = 70  # EX_SOFTWARE of sysexits.h
 def show(text: str) -> None:
     """Print lines on stdout."""
     click.echo(make_harmless(text, sys.stdout.encoding))
+
+
+def show_json(values: Mapping[str, Any]) -> None:
+    """Print one JSON object on stdout. NaN and infinity, which JSON lacks, become null."""
+    finite = json.loads(json.dumps(values), parse_constant=lambda name: None)
+    show(json.dumps(finite, indent=2))
 
 
 def tell(text: str) -> None:

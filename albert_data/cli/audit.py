@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import click
 
 from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import corpus_option, json_option, open_engine, place_options, shards_argument
-from albert_data.output import show, tell
+from albert_data.output import show, show_json, tell
 
 if TYPE_CHECKING:
     from albert_data.inspect.audit.audit import Audit
@@ -49,7 +48,10 @@ def audit(
 
     with Bar() as bar, open_engine(engine, address) as place:
         found = audit_shards(shards, corpus=corpus, engine=None if engine == "local" else place, progress=bar)
-    show(json.dumps(found.to_dict(), indent=2) if as_json else found.to_text())
+    if as_json:
+        show_json(found.to_dict())
+    else:
+        show(found.to_text())
     failed = found.list_failed(fail_on) if fail_on else []
     if failed:
         tell(f"exit code {FAILED} by --fail-on {fail_on}: {', '.join(failed)}")

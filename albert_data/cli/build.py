@@ -14,6 +14,7 @@ from albert_data.cli.options import (
     LibraryCommand,
     engine_options,
     inputs_argument,
+    json_option,
     normalization_option,
     open_engine,
     parse_specials,
@@ -24,7 +25,7 @@ from albert_data.cli.options import (
 )
 from albert_data.config import COMPRESSIONS, MASKING_LAWS, BuildConfig, ExampleConfig, TextConfig
 from albert_data.interrupts import say_when_interrupted
-from albert_data.output import show
+from albert_data.output import show, show_json
 from albert_data.pair_tasks import PAIR_TASKS
 
 
@@ -140,6 +141,7 @@ from albert_data.pair_tasks import PAIR_TASKS
     is_flag=True,
     help="Print what would be read and with which settings, an estimate of tokens, disk and time, and stop.",
 )
+@json_option
 def build(
     inputs: tuple[str, ...],
     output: Path,
@@ -150,6 +152,7 @@ def build(
     overwrite: bool,
     profile: bool,
     dry_run: bool,
+    as_json: bool,
     **settings: Any,
 ) -> None:
     """Turn text into ALBERT pretraining shards.
@@ -175,19 +178,22 @@ def build(
         from albert_data.pipeline.stages import format_stages
 
         if dry_run:
-            _show_plan(inputs, output, workers, given)
+            _show_plan(inputs, output, workers, given, as_json=as_json)
             return
     say_when_interrupted("Interrupted; the same command resumes the build.")
     named: dict[str, Any] = {"license": license, "overwrite": overwrite}
     with Bar() as bar, open_engine(engine, address, workers) as place:
         report = build(inputs, output, engine=place, progress=bar, **named, **given)
+    if as_json:
+        show_json(report.to_dict())
+        return
     show(describe_build(report, output))
     if profile and not report.was_finished:
         show("\n".join(format_stages(report.stages, report.manifest.counts.text_bytes)))
 
 
-def _show_plan(inputs: tuple[str, ...], output: Path, workers: int, given: dict[str, Any]) -> None:
-    from albert_data.cli.summary import describe_estimate, describe_plan
+def _show_plan(inputs: tuple[str, ...], output: Path, workers: int, given: dict[str, Any], *, as_json: bool) -> None:
+    from albert_data.cli.summary import describe_estimate, describe_plan, plan_to_dict
     from albert_data.library.building import load_arguments
     from albert_data.library.progress import Bar
     from albert_data.pipeline.build_folder import read_commits
@@ -200,8 +206,13 @@ def _show_plan(inputs: tuple[str, ...], output: Path, workers: int, given: dict[
         use_commits(read_commits(output, overwrite=False)),
         load_arguments(inputs, bar, **given) as (found, tokenizer, config),
     ):
-        show(describe_plan(found, output, tokenizer, choose_fraction(found, config)))
-        if tokenizer is None:
+        chosen = choose_fraction(found, config)
+        if not as_json:  # before the estimate, which takes a second
+            show(describe_plan(found, output, tokenizer, chosen))
+        estimated = None if tokenizer is None else estimate(found, tokenizer, config, workers, bar)
+        if as_json:
+            show_json(plan_to_dict(found, tokenizer, chosen, estimated))
+        elif tokenizer is None:
             show("estimate   needs a tokenizer: train one with `albert-data vocab`, and give it by --tokenizer")
         else:
-            show(describe_estimate(estimate(found, tokenizer, config, workers, bar), found, config, workers))
+            show(describe_estimate(estimated, found, config, workers))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from albert_data.cli.entry import fast_imports
-from albert_data.cli.options import PLACE, LibraryCommand, engine_options, open_engine, shards_argument
+from albert_data.cli.options import PLACE, LibraryCommand, engine_options, json_option, open_engine, shards_argument
 from albert_data.convert import FORMATS
 from albert_data.interrupts import say_when_interrupted
-from albert_data.output import show, tell
+from albert_data.output import show, show_json, tell
 from albert_data.wording import count_of
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     help="With parquet: language of the text, for the dataset card. May be given several times.",
 )
 @engine_options
+@json_option
 def convert(
     shards: Path,
     output: Path,
@@ -60,6 +61,7 @@ def convert(
     workers: int,
     engine: str,
     address: str | None,
+    as_json: bool,
     **settings: Any,
 ) -> None:
     """Write the rows of a shard folder in the format of another trainer.
@@ -80,17 +82,19 @@ def convert(
     say_when_interrupted("Interrupted; the same command resumes the conversion.")
     with Bar(tells_stages=False) as bar, open_engine(engine, address, workers) as place:
         done = convert_shards(shards, output, to, engine=place, progress=bar, **settings)
-    show(_describe(done, output, settings["pack"]))
-    show(_describe_next(done, output, to))
+    if as_json:
+        show_json(done.to_dict())
+    else:
+        show(_describe(done, output, settings["pack"]))
+        show(_describe_next(done, output, to))
     if to == "parquet" and not (settings["license"] and settings["language"]):
         tell(f"Before you share it, add license and language to {output / 'README.md'} (or give --license, --language)")
 
 
 def _describe(done: Conversion, output: Path, pack: int | None) -> str:
-    files = [entry for entry in done.record["files"] if "num_bytes" in entry]
-    rows, size = sum(done.record["num_rows"].values()), sum(entry["num_bytes"] for entry in files)
-    name = "row" if pack is None else "pack"
-    what = f"{count_of(rows, name)} in {count_of(len(files), 'file')}, {size / 1e6:,.1f} MB"
+    found, name = done.to_dict(), "row" if pack is None else "pack"
+    rows, files = count_of(sum(found["num_rows"].values()), name), count_of(found["num_files"], "file")
+    what = f"{rows} in {files}, {found['num_bytes'] / 1e6:,.1f} MB"
     line = f"{output}: {what}{'; it was finished before' if done.was_finished else ''}"
     return line if pack is None else f"{line}\n{_describe_packs(done, pack)}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -13,7 +12,7 @@ import click
 
 from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import PATH, LibraryCommand, corpus_option, json_option, shards_argument, take_given
-from albert_data.output import show
+from albert_data.output import show, show_json
 
 if TYPE_CHECKING:
     from albert_data.library.shards import Inspection
@@ -77,7 +76,7 @@ def inspect(shards: Path, as_json: bool, html: Path | None, **settings: Any) -> 
 
     report = inspect_shards(shards, html=html, progress=Bar(), **take_given(settings))
     if as_json:
-        show(json.dumps(report.to_dict(), indent=2))
+        show_json(report.to_dict())
     elif html is None:
         _print_text(report)
     # Nothing for a pipe or a device; after a page on stdout this line would become part of it.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from albert_data.cli.options import json_option
-from albert_data.output import show
+from albert_data.output import show, show_json
 from albert_data.train.config import MODEL_PRESETS
 
 
@@ -30,6 +28,10 @@ def presets(name: str | None, as_json: bool) -> None:
     if name is None:
         sizes = {preset: count_parameters(shape).all for preset, shape in MODEL_PRESETS.items()}
         lines = [f"{preset:<11} {count:>11,} parameters" for preset, count in sizes.items()]
-        show(json.dumps(sizes, indent=2) if as_json else "\n".join(lines))
-        return
-    show(json.dumps(sizes_to_dict(name), indent=2) if as_json else describe_sizes(name))
+        found, page = sizes, "\n".join(lines)
+    else:
+        found, page = sizes_to_dict(name), describe_sizes(name)
+    if as_json:
+        show_json(found)
+    else:
+        show(page)

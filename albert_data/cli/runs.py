@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import click
 
 from albert_data.cli.options import PATH, json_option
 from albert_data.library.arguments import require_packages
-from albert_data.output import show
+from albert_data.output import show, show_json
 
 if TYPE_CHECKING:
     from albert_data.train.history.layers import Layers
@@ -55,7 +54,7 @@ def runs(runs: tuple[Path, ...], shards: Path | None, plot: Path | None, as_json
             "differences": [dataclasses.asdict(one) for one in differences],
             "layers": [dataclasses.asdict(one) for one in measured],
         }
-        show(json.dumps(found, indent=2))
+        show_json(found)
         return
     pages = [*(describe_run(run) for run in runs), *describe_differences(differences), describe_paper()]
     pages.append(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from albert_data.cli.options import PATH, json_option, setting, take_given
 from albert_data.escaping import escape_controls
 from albert_data.inspect.terminal import count_columns
 from albert_data.library.progress import Bar
-from albert_data.output import show
+from albert_data.output import show, show_json
 from albert_data.train.config import PRECISIONS
 from albert_data.train.data.sentence_pairs import ScoreConfig
 from albert_data.wording import format_share
@@ -59,7 +58,10 @@ def score(
 
     with Bar(tells_stages=False) as bar:
         scored = score_model(model, pairs, progress=bar, **take_given(settings))
-    show(json.dumps(scored.to_dict(), indent=2) if as_json else _describe(scored))
+    if as_json:
+        show_json(scored.to_dict())
+    else:
+        show(_describe(scored))
 
 
 def _describe(scored: ScoredPairs) -> str:

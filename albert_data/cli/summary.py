@@ -6,6 +6,7 @@ import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from albert_data.conditions import EXCLUSIONS
 from albert_data.config import BuildConfig
@@ -16,8 +17,9 @@ from albert_data.examples.spans import span_shares
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.estimate import BuildEstimate
 from albert_data.pipeline.mixed_sources import describe_sources
-from albert_data.shards.advice import advise_on, advise_on_parts, describe_removed, list_removed
+from albert_data.shards.advice import describe_removed, list_removed
 from albert_data.shards.manifest import SourceEntry
+from albert_data.shards.typed_values import to_value
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.report import VocabReport
 from albert_data.vocab.training import MAX_SENTENCE_BYTES
@@ -54,18 +56,17 @@ def describe_vocabulary(report: VocabReport, model: Path) -> str:
 
 def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, config: BuildConfig) -> str:
     """What `build --dry-run` prints: the inputs and the settings."""
-    files, streams = [i for i in inputs if i.is_splittable], [i for i in inputs if not i.is_splittable]
-    is_slow = tokenizer is not None and tokenizer.slow_reason is not None
-    size, num_tasks = sum(item.size for item in files) / 1e6, len(plan_tasks(files, config.text, is_slow=is_slow))
-    num_held_out = sum(item.is_validation for item in inputs)
-    one_reader = count_of(len(streams), "file or stream", "files or streams")
+    counts = _count_inputs(inputs, tokenizer, config)
+    files, tasks = count_of(counts["num_plain_files"], "plain file"), count_of(counts["num_tasks"], "task")
+    one_reader = count_of(counts["num_unsplit"], "file or stream", "files or streams")
+    num_held_out = counts["num_validation"]
     vocabulary = f"{tokenizer.vocab_size:,} pieces" if tokenizer else "none given: one is trained first"
     if tokenizer and tokenizer.words is not None:
         vocabulary += ", and a word list"
     return "\n".join(
         [
             f"would write {out}, from",
-            f"  {count_of(len(files), 'plain file')}, {size:,.1f} MB, in {count_of(num_tasks, 'task')}",
+            f"  {files}, {counts['plain_bytes'] / 1e6:,.1f} MB, in {tasks}",
             f"  {one_reader} for one process to read",
             *([f"  {num_held_out:,} of these for validation"] if num_held_out else []),
             *_list_sources(describe_sources(inputs) or ()),
@@ -73,6 +74,36 @@ def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, c
             *_describe_config(config, span_shares(config.examples.longest_span, config.examples.masking).tolist()),
         ]
     )
+
+
+def _count_inputs(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig) -> dict[str, int]:
+    """num_plain_files, plain_bytes, num_tasks: files that are read in parts; num_unsplit: others, which one process
+    reads each; num_validation: of both, those named for validation.
+    """
+    files = [item for item in inputs if item.is_splittable]
+    is_slow = tokenizer is not None and tokenizer.slow_reason is not None
+    return {
+        "num_plain_files": len(files),
+        "plain_bytes": sum(item.size for item in files),
+        "num_tasks": len(plan_tasks(files, config.text, is_slow=is_slow)),
+        "num_unsplit": len(inputs) - len(files),
+        "num_validation": sum(item.is_validation for item in inputs),
+    }
+
+
+def plan_to_dict(
+    inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, found: BuildEstimate | None
+) -> dict[str, Any]:
+    """What `build --dry-run --json` prints. found: None without a tokenizer, or where the files hold no token."""
+    values = {} if found is None else vars(found)
+    return {
+        "inputs": _count_inputs(inputs, tokenizer, config),
+        "sources": [to_value(one) for one in describe_sources(inputs) or ()],
+        "vocab_size": tokenizer.vocab_size if tokenizer else None,
+        "config": config.to_flat_dict(),
+        # A fraction of a row or a byte would look exact.
+        "estimate": {name: value if name == "seconds" else round(value) for name, value in values.items()} or None,
+    }
 
 
 def describe_estimate(found: BuildEstimate | None, inputs: Sequence[Input], config: BuildConfig, workers: int) -> str:
@@ -155,7 +186,7 @@ def describe_build(report: BuildReport, out: Path) -> str:
         lines.append("           there is only one distinct document, so none is left for validation; give two or more")
     lines += _describe_damage(manifest.damage)
     lines += _describe_removed(list_removed(manifest.removed))
-    lines += _describe_advice([*(one.text for one in advise_on(manifest)), *advise_on_parts(manifest)])
+    lines += _describe_advice(report.advice)
     lines += _describe_config(manifest.config, manifest.ngram_shares)
     lines += [f"next       albert-data inspect {out}", f"           albert-data audit {out}"]
     return "\n".join(lines)

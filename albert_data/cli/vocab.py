@@ -11,6 +11,7 @@ from albert_data.cli.options import (
     PLACE,
     engine_options,
     inputs_argument,
+    json_option,
     normalization_option,
     open_engine,
     parse_size,
@@ -19,7 +20,7 @@ from albert_data.cli.options import (
     text_options,
 )
 from albert_data.config import MODEL_TYPES, VocabConfig
-from albert_data.output import show
+from albert_data.output import show, show_json
 
 
 @click.command()
@@ -56,8 +57,15 @@ from albert_data.output import show
 @setting(VocabConfig, "--seed", "Seed of the choice of sentences.")
 @text_options
 @engine_options
+@json_option
 def vocab(
-    inputs: tuple[str, ...], output: Path, workers: int, engine: str, address: str | None, **settings: Any
+    inputs: tuple[str, ...],
+    output: Path,
+    workers: int,
+    engine: str,
+    address: str | None,
+    as_json: bool,
+    **settings: Any,
 ) -> None:
     """Train a vocabulary on text.
 
@@ -79,4 +87,7 @@ def vocab(
 
     with Bar() as bar, open_engine(engine, address, workers) as place:
         report = train_vocab(inputs, output, engine=place, progress=bar, **take_given(settings))
+    if as_json:
+        show_json(report.to_dict())
+        return
     show("\n".join([describe_vocabulary(report, find_model(output)), *report.describe_choices()]))

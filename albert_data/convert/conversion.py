@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow
 
-from albert_data.convert.folder import ConversionFolder
+from albert_data.convert.folder import SEAL, ConversionFolder
 from albert_data.convert.mds import MDSWriter
 from albert_data.convert.tfrecord import Shape, TFRecordWriter
 from albert_data.convert.writers import ConvertTask, ShardFolder, Writer, WrittenFile, find_place
@@ -48,6 +48,12 @@ class Conversion:
     def __repr__(self) -> str:
         rows = ", ".join(f"{count_of(rows, 'row')} of {split}" for split, rows in self.record["num_rows"].items())
         return f"Conversion({rows}, {count_of(len(self.record['files']), 'file')})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures for JSON, by stable names: those of conversion.json, with two sums in place of its files."""
+        written = [entry["num_bytes"] for entry in self.record["files"] if "num_bytes" in entry]  # not the card
+        others = {name: value for name, value in self.record.items() if name not in ("files", SEAL)}
+        return {**others, "num_files": len(written), "num_bytes": sum(written), "was_finished": self.was_finished}
 
 
 def convert_folder(

@@ -27,7 +27,7 @@ from albert_data.storage import FOLDER, find_kind, find_storage
 
 RECORD_NAME = "conversion.json"
 _WORK, _PLAN, _RECEIPT_SUFFIX = ".convert", "plan.json", ".receipt"
-_SEAL = "record_sha256"  # of all other values
+SEAL = "record_sha256"  # of all other values
 
 
 class ConversionFolder:
@@ -133,7 +133,7 @@ class ConversionFolder:
             write_bytes(find_place(self.work, name), data)
         self._storage.sync(self.work)
         values = {**record, "plan": self.plan}
-        write_json(self.work / RECORD_NAME, {**values, _SEAL: _hash(values)})
+        write_json(self.work / RECORD_NAME, {**values, SEAL: _hash(values)})
 
     def publish(self) -> dict[str, Any]:
         """Give all files their names in DIR, and the record last, which is returned. Call it after `seal`."""
@@ -177,7 +177,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 def _read_record(path: Path) -> dict[str, Any] | None:
     """The values of a record, all as they were written; None otherwise."""
     record = _read(path) or {}
-    seal = record.pop(_SEAL, None)
+    seal = record.pop(SEAL, None)
     return record if seal == _hash(record) else None
 
 

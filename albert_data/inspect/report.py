@@ -92,17 +92,10 @@ class ShardReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The same for JSON. Its names are stable: a key is added, but not renamed, in a later version."""
-        kept = ("format", "format_version", "albert_data_version", "config", "tokenizer", "counts", "damage")
-        values, pieces = self.manifest.to_values(), self.pieces
-        splits = {
-            name: {key: value for key, value in split.items() if key != "shards"} | {"num_shards": len(split["shards"])}
-            for name, split in values["splits"].items()
-        }
+        pieces = self.pieces
         return {
             "folder": name_as_text(self.shards.folder),
-            **{key: values[key] for key in kept},
-            "splits": splits,
-            **{key: values[key] for key in ("mixture", "damaged_inputs", "removed") if key in values},
+            **self.manifest.to_summary(),
             "statistics": {name: measured.to_dict() for name, measured in self.statistics.items()},
             "most_frequent_pieces": {
                 name: [{"id": i, "piece": pieces[i], "num_tokens": tokens} for i, tokens in measured.most_frequent()]

@@ -20,12 +20,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow
 import pyarrow.ipc
 
 from albert_data.errors import ShardError, TokenizerError
+from albert_data.escaping import name_as_text
 from albert_data.files import hash_file
 from albert_data.inspect.row_checks import RowRules, find_row_faults, make_row_rules
 from albert_data.jobs.engine import Engine, PreparedJob
@@ -77,6 +79,9 @@ class Fault:
         row = "" if self.row is None else f", row {self.row:,}"
         byte = "" if self.byte is None else f", byte {self.byte:,}"
         return f"{self.file}{row}{byte}: {self.what}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "file": name_as_text(self.file)}
 
 
 Run = Callable[["ShardCheck", Sequence[ShardEntry]], Iterator["Checked"]]  # checks shards at the same time, in order
@@ -267,14 +272,21 @@ def _ignore(num_bytes: int) -> None:
     pass
 
 
-def describe_sound(folder: Path, *, quick: bool = False) -> str:
-    """The contents of a folder without faults, in one line."""
+def count_contents(folder: Path) -> dict[str, int]:
+    """How much a folder without faults holds, in all splits."""
     splits = read_manifest(folder).splits.values()
-    shards = count_of(sum(len(split.shards) for split in splits), "shard")
-    rows = count_of(sum(split.num_rows for split in splits), "row")
-    tokens = count_of(sum(split.num_tokens for split in splits), "token")
+    return {
+        "num_shards": sum(len(split.shards) for split in splits),
+        "num_rows": sum(split.num_rows for split in splits),
+        "num_tokens": sum(split.num_tokens for split in splits),
+    }
+
+
+def describe_sound(counts: Mapping[str, int], *, quick: bool = False) -> str:
+    """The contents of a folder without faults, in one line."""
+    found = [count_of(count, name.removeprefix("num_").removesuffix("s")) for name, count in counts.items()]
     proof = "sizes and hashes are as the manifest says; no row was checked" if quick else "all is as the manifest says"
-    return f"{shards}, {rows}, {tokens}: {proof}"
+    return f"{', '.join(found)}: {proof}"
 
 
 # ---- one file ----

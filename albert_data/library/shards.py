@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,11 +14,12 @@ from albert_data.convert.conversion import Conversion, convert_folder
 from albert_data.corpus.inputs import Input, list_read
 from albert_data.corpus.mixtures import Names, find_sources
 from albert_data.errors import ArgumentError, ConfigError
+from albert_data.escaping import name_as_text
 from albert_data.files import check_output, write_output
 from albert_data.inspect.audit.audit import Audit, audit_folder, audit_on
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.report import ShardReport, inspect_folder
-from albert_data.inspect.verify import Fault, describe_sound, verify
+from albert_data.inspect.verify import Fault, count_contents, describe_sound, verify
 from albert_data.jobs.engine import Engine, MultiprocessEngine, count_cores
 from albert_data.jobs.progress import Progress
 from albert_data.library.arguments import PathName, disk_path, public
@@ -154,15 +155,24 @@ def audit_shards(
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What `verify_shards` found. contents: of a folder without faults, in one line."""
+    """What `verify_shards` found.
+
+    counts, contents: shards, rows and tokens of a folder without faults, and the same in one line; None with faults
+    """
 
     folder: Path
     faults: list[Fault]
+    counts: Mapping[str, int] | None
     contents: str | None
 
     def __repr__(self) -> str:
         found = self.contents or count_of(len(self.faults), "fault")
         return "\n".join([f"Verification({str(self.folder)!r}: {found})", *map(str, self.faults)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures for JSON, by stable names."""
+        faults = [fault.to_dict() for fault in self.faults]
+        return {"folder": name_as_text(self.folder), "faults": faults, "counts": self.counts}
 
 
 @public()
@@ -185,8 +195,9 @@ def verify_shards(
         for fault in verify(folder, quick=quick, workers=workers or count_cores(), engine=engine, progress=shown):
             faults.append(fault)
             tell(fault)
-    contents = None if faults else describe_sound(folder, quick=quick)
-    return Verification(folder=folder, faults=faults, contents=contents)
+    counts = None if faults else count_contents(folder)
+    contents = None if counts is None else describe_sound(counts, quick=quick)
+    return Verification(folder=folder, faults=faults, counts=counts, contents=contents)
 
 
 @public()

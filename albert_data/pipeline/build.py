@@ -10,6 +10,7 @@ import dataclasses
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.inputs import Input, check_group_field, check_language_field, check_reach
@@ -26,6 +27,7 @@ from albert_data.pipeline.publish import finish_manifest, make_manifest, publish
 from albert_data.pipeline.shard_plan import describe_validation
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.steps import Build, decide, learn_tokenizer, map_documents, reduce_rows, share_sources
+from albert_data.shards.advice import advise_on, advise_on_parts
 from albert_data.shards.manifest import Manifest, Plan
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
@@ -53,6 +55,22 @@ class BuildReport:
         return (
             f"BuildReport({', '.join(parts)}, {'finished before' if self.was_finished else f'{self.seconds:,.1f} s'})"
         )
+
+    @property
+    def advice(self) -> list[str]:
+        """What to know of the text, and options that would read it better, a sentence each."""
+        return [*(one.text for one in advise_on(self.manifest)), *advise_on_parts(self.manifest)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures for JSON, by stable names. Those of the manifest are described in docs/reference/format.md."""
+        return {
+            "was_finished": self.was_finished,
+            "resumed_tasks": self.resumed_tasks,
+            "seconds": self.seconds,
+            "stage_seconds": dict(self.stages),
+            **self.manifest.to_summary(),
+            "advice": self.advice,
+        }
 
 
 def build_shards(

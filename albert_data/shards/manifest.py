@@ -24,6 +24,10 @@ MANIFEST_NAME = "manifest.json"
 FORMAT_NAME = "albert-data"
 SEAL = "manifest_sha256"
 SPLITS = ("train", "validation")
+_SUMMARY = (
+    *("format", "format_version", "albert_data_version", "rules_version", "config", "tokenizer", "counts", "damage"),
+    *("splits", "mixture", "damaged_inputs", "removed", "digest"),
+)
 Parsed = TypeVar("Parsed", "Manifest", "Plan")
 
 
@@ -332,6 +336,15 @@ class Manifest(Versions):
         """The values as JSON has them."""
         values: dict[str, Any] = to_value(self)
         return values
+
+    def to_summary(self) -> dict[str, Any]:
+        """What `inspect --json` and `build --json` say of a build: the values that do not grow with its files."""
+        values = self.to_values()
+        splits = {
+            name: {key: value for key, value in split.items() if key != "shards"} | {"num_shards": len(split["shards"])}
+            for name, split in values["splits"].items()
+        }
+        return {key: splits if key == "splits" else values[key] for key in _SUMMARY if key in values}
 
     def seal(self) -> Manifest:
         """The same manifest, with the hash of all its other values."""

@@ -9,7 +9,6 @@ it trained was saved as a whole.
 from __future__ import annotations
 
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ _FILES_OF = {
     WORDPIECE: ((*_JSON_FILES, VOCAB_NAME), (MODEL_NAME,)),
     BYTE_BPE: (_JSON_FILES, (MODEL_NAME, VOCAB_NAME)),
 }
-_MAX_LISTED = 1000  # lost characters in vocab.json
 _SEAL = "settings_sha256"
 
 
@@ -100,7 +98,7 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
     The settings are the first file: the others are never there without them, even if this is killed, so their hashes
     in the settings show that they are ours.
     """
-    model, alphabet = report.trained.model, report.alphabet
+    model = report.trained.model
     pieces = "".join(f"{piece}\n" for piece in Tokenizer(model, str(folder)).pieces).encode()
     if report.config.model_type == WORDPIECE:
         config = dump(describe_config(BertRules(lowercase=not report.config.cased)))
@@ -110,23 +108,7 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
     else:
         files = {PIECES_NAME: pieces, MODEL_NAME: model}
     settings = {
-        **report.config.to_dict(),
-        "documents": report.num_documents,
-        "text_bytes": report.text_bytes,
-        "sampled_sentences": report.trained.num_sentences,
-        "sampled_bytes": report.trained.num_bytes,
-        "skipped_sentences": report.trained.num_skipped,
-        "skipped_bytes": report.trained.skipped_bytes,
-        "characters": {
-            "in_corpus": alphabet.num_characters,
-            "with_a_piece": len(alphabet.codes),  # or spelled by bytes
-            "num_lost": len(alphabet.lost),
-            "lost_in_corpus": alphabet.num_lost,  # how often those occur in all
-            "lost": [[chr(code), count] for code, count in islice(alphabet.lost.items(), _MAX_LISTED)],
-        },
-        "unspaced_share": round(report.unspaced_share, 6),
-        "damage": report.damage,
-        "removed": {reason: vars(lines) for reason, lines in sorted(report.removed.items())},
+        **{name: value for name, value in report.to_dict().items() if name != "advice"},
         "files": {name: sha256(data).hexdigest() for name, data in files.items()},
     }
     settings[_SEAL] = _seal(settings)

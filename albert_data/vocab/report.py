@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from textwrap import wrap
+from typing import Any
 
 from albert_data.config import BYTE_BPE, SENTENCEPIECE_TYPES, VocabConfig
 from albert_data.corpus.removed_lines import RemovedLines
@@ -12,6 +14,7 @@ from albert_data.vocab.training import TrainedModel
 from albert_data.wording import count_of
 
 _COLUMNS, _INDENT = 80, 11
+_MAX_LISTED = 1000  # lost characters in vocab.json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,30 @@ class VocabReport:
     def __repr__(self) -> str:
         text = f"{count_of(self.num_documents, 'document')}, {self.text_bytes / 1e6:,.1f} MB"
         return f"VocabReport({self.config.vocab_size:,} pieces ({self.config.model_type}), learned from {text})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures for JSON, by stable names. vocab.json has the same, except the advice."""
+        trained, alphabet = self.trained, self.alphabet
+        return {
+            **self.config.to_dict(),
+            "documents": self.num_documents,
+            "text_bytes": self.text_bytes,
+            "sampled_sentences": trained.num_sentences,
+            "sampled_bytes": trained.num_bytes,
+            "skipped_sentences": trained.num_skipped,
+            "skipped_bytes": trained.skipped_bytes,
+            "characters": {
+                "in_corpus": alphabet.num_characters,
+                "with_a_piece": len(alphabet.codes),  # or spelled by bytes
+                "num_lost": len(alphabet.lost),
+                "lost_in_corpus": alphabet.num_lost,  # how often those occur in all
+                "lost": [[chr(code), count] for code, count in islice(alphabet.lost.items(), _MAX_LISTED)],
+            },
+            "unspaced_share": round(self.unspaced_share, 6),
+            "damage": self.damage,
+            "removed": {reason: vars(lines) for reason, lines in sorted(self.removed.items())},
+            "advice": [*self.advice, *self.scripts],
+        }
 
     def describe_choices(self) -> list[str]:
         """Lines of 80 columns about what the corpus decided: the characters with a piece, and the dummy prefix."""
