@@ -16,13 +16,17 @@ _FILE = re.compile(rf"/(?P<kind>datasets/)?{_NAME}/resolve/(?P<revision>[^/]+)/(
 
 
 class Hub(ThreadingHTTPServer):
-    """repos: by kind and name, the newest commit. commits: by hash, the files. requests: method, path and token."""
+    """repos: by kind and name, the newest commit. commits: by hash, the files. requests: method, path and token.
+
+    accepts_token: False answers as for a token that has expired.
+    """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.repos: dict[tuple[str, str], str] = {}
         self.commits: dict[str, Mapping[str, bytes]] = {}
         self.gated: set[str] = set()
+        self.accepts_token = True
         self.requests: list[tuple[str, str, str | None]] = []
         Thread(target=self.serve_forever, daemon=True).start()
 
@@ -47,7 +51,9 @@ class _Handler(BaseHTTPRequestHandler):
         found = _API.match(path) or _FILE.match(path)
         kind = (found["kind"] or "models").rstrip("/") if found else ""
         commit = self.server.repos.get((kind, found["name"])) if found else None
-        if found is None or commit is None:
+        if not self.server.accepts_token:
+            self._answer(401, b"", **{"X-Error-Message": "Invalid credentials in Authorization header"})
+        elif found is None or commit is None:
             self._answer(401, b"", **{"X-Error-Code": "RepoNotFound"})
         elif found["name"] in self.server.gated:
             self._answer(403, b"", **{"X-Error-Code": "GatedRepo"})

@@ -179,6 +179,7 @@ def test_a_cache_that_lacks_a_file_is_not_taken_for_the_whole(hub: Hub, monkeypa
         ("TEXTS/none --tokenizer me/tiny", "holds no none/*.parquet, and only Parquet is read"),
         ("hf://me/texts --tokenizer me/tiny", "write hf://datasets/OWNER/NAME"),
         ("hf://datasets/me/../texts --tokenizer me/tiny", "Hugging Face Hub"),
+        ("TEXTS --tokenizer my--vocab", "my--vocab is no path here, and can be no name on the Hugging Face Hub"),
     ],
 )
 def test_a_wrong_name_is_one_line_without_the_token(
@@ -193,6 +194,12 @@ def test_a_wrong_name_is_one_line_without_the_token(
     assert TOKEN not in shown.out + shown.err
     assert all(token == f"Bearer {TOKEN}" for *_, token in hub.requests), "but the Hub gets it"
     assert not Path("out").exists()
+
+
+def test_a_token_that_expired_is_named_as_the_cause(hub: Hub):
+    hub.accepts_token = False
+    with pytest.raises(AlbertDataError, match="the Hugging Face Hub answers 401; check the token with"):
+        load_tokenizer(TINY)
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,14 @@ def _download(name: str, kind: str, repo: str, revision: str | None, patterns: S
         raise StorageError(f"{name}: the Hugging Face Hub has no revision {revision}") from error
     except errors.LocalEntryNotFoundError as error:
         raise StorageError(f"{head} is not, or not whole, in the cache, and {_explain(error)}") from error
+    except errors.HFValidationError as error:
+        raise StorageError(f"{head} can be no name on the Hugging Face Hub; check how it is spelt") from error
+    except errors.HfHubHTTPError as error:
+        status = error.response.status_code
+        advice = "check the token with `hf auth whoami`" if status == 401 else "try again later"
+        raise StorageError(
+            f"{name} could not be downloaded: the Hugging Face Hub answers {status}; {advice}"
+        ) from error
     except Exception as error:  # of the library below huggingface_hub, which is another one in other versions
         raise StorageError(f"{name} could not be downloaded: {_explain(error)}") from error
     used[name] = Path(folder).name
@@ -135,7 +143,7 @@ def _answers(repo: str, kind: str, revision: str | None) -> bool:
 
     try:
         HfApi().repo_info(repo, repo_type=kind, revision=revision, timeout=constants.HF_HUB_ETAG_TIMEOUT)
-    except errors.HfHubHTTPError:  # an answer too, which the download gets again
+    except (errors.HfHubHTTPError, errors.HFValidationError):  # the download fails with the same
         return True
     except Exception:  # of the library below huggingface_hub
         return False
