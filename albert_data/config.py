@@ -30,6 +30,26 @@ SPECIALS_PER_PAIR, SPECIALS_PER_SINGLE = 3, 2  # [CLS] A [SEP] B [SEP], and [CLS
 MASK_PROB_RANGE = 0.01, 0.5
 
 
+_KINDS: dict[str, tuple[type[Any] | tuple[type[Any], ...], str]] = {  # by the annotation of a field
+    "bool": (bool, "True or False"),
+    "int": (int, "a whole number"),
+    "float": ((int, float), "a number"),
+    "str": (str, "a str"),
+}
+
+
+def check_types(config: Any) -> None:
+    """Raise ConfigError for a setting of another type than its field has: no manifest with it could be read again."""
+    for field in dataclasses.fields(config):
+        kind, _, other = str(field.type).partition(" | ")
+        value = getattr(config, field.name)
+        if kind not in _KINDS or (value is None and other == "None"):
+            continue
+        allowed, what = _KINDS[kind]
+        if not isinstance(value, allowed) or (isinstance(value, bool) and kind != "bool"):
+            raise ConfigError(f"{field.name} is {value!r:.80}, of the type {type(value).__name__}; {what} is needed")
+
+
 def check_range(name: str, value: float, low: float, high: float) -> None:
     if not isinstance(value, int | float) or not low <= value <= high:
         raise ConfigError(f"{name} is {value!r}; allowed are {low} to {high}")
@@ -77,6 +97,7 @@ class TextConfig:
     where: str | None = None
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_choice("sentences", self.sentences, SENTENCE_RULES)
         check_choice("documents", self.documents, DOCUMENT_RULES)
         object.__setattr__(self, "language", normalise_language(self.language))
@@ -170,6 +191,7 @@ class VocabConfig:
     normalization: str = "none"
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_range("vocab_size", self.vocab_size, 16, 1_000_000)
         check_choice("model_type", self.model_type, MODEL_TYPES)
         check_range("character_coverage", self.character_coverage, 0.98, 1.0)
@@ -226,6 +248,7 @@ class ExampleConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_range("max_seq_len", self.max_seq_len, 8, 32_768)
         check_range("short_seq_prob", self.short_seq_prob, 0.0, 1.0)
         check_choice("pairs", self.pairs, tuple(PAIR_TASKS))
@@ -309,6 +332,7 @@ class BuildConfig:
     max_passes: float = 4.0
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_range("validation_fraction", self.validation_fraction, 0.0, 0.5)
         check_range("similarity", self.similarity, 0.5, 1.0)
         if self.alpha is not None:
@@ -333,7 +357,7 @@ class BuildConfig:
     @classmethod
     def from_settings(cls, base: BuildConfig | None = None, /, **settings: Any) -> BuildConfig:
         """The config of these settings, each by its own name; a missing one is that of `base`, or its default."""
-        base = base or cls()
+        base = take_settings(cls, {}, base)
         text = take_settings(TextConfig, settings, base.text)
         examples = take_settings(ExampleConfig, settings, base.examples)
         return dataclasses.replace(base, text=text, examples=examples, **settings)
@@ -341,6 +365,8 @@ class BuildConfig:
 
 def take_settings(kind: type[Config], settings: dict[str, Any], base: Config | None = None) -> Config:
     """Remove the settings of a class from `settings`, and make an object of them; the others are those of `base`."""
+    if base is not None and not isinstance(base, kind):
+        raise ConfigError(f"a config is of the type {type(base).__name__}; a {kind.__name__} is needed")
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     given = {name: settings.pop(name) for name in names if name in settings}
     return kind(**given) if base is None else dataclasses.replace(base, **given)  # type: ignore[type-var]

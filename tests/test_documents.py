@@ -60,6 +60,10 @@ def make_dataset(texts: list[str], change: Callable[[Any], Any] = lambda made: m
     return change(datasets.load_from_disk("saved"))
 
 
+def cut_first(made: Any) -> Any:
+    return made.with_transform(lambda rows: {"text": [text[1:] for text in rows["text"]]})
+
+
 def make_frame(texts: list[str]) -> Any:
     return pytest.importorskip("pandas", reason=MISSING).DataFrame({"text": texts}, index=range(5, 5 + len(texts)))
 
@@ -75,6 +79,7 @@ KINDS: dict[str, Callable[[list[str]], Any]] = {
     "shuffled Dataset": lambda texts: make_dataset(texts, lambda made: made.shuffle(seed=1)),
     "streamed Dataset": lambda texts: make_dataset(texts, lambda made: made.to_iterable_dataset()),
     "Dataset in memory": lambda texts: make_dataset(texts, lambda made: type(made).from_dict(made.to_dict())),
+    "Dataset with a transform": lambda texts: make_dataset([f"x{text}" for text in texts], cut_first),
     "Dataset with another column": lambda texts: make_dataset(texts, lambda made: made.add_column("more", texts)),
 }
 

@@ -79,7 +79,7 @@ def test_an_unknown_argument_is_an_error_that_names_similar_ones(function: Calla
 
 
 def test_a_setting_of_another_type_is_an_error_of_the_user(here: Path):
-    with pytest.raises(ConfigError, match=r"max_seq_len is '128'; allowed are 8 to 32768"):
+    with pytest.raises(ConfigError, match="max_seq_len is '128', of the type str; a whole number is needed"):
         albert_data.build("corpus.txt", "out", tokenizer="model.model", max_seq_len="128")
 
 
@@ -152,3 +152,38 @@ def test_faults_are_told_when_they_are_found(here: Path):
     assert told == found.faults != []
     assert "fault" in repr(found)
     assert str(found.faults[0]) in repr(found)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"drop_near_duplicates": 0.8},
+        {"whole_word": 1},
+        {"unwrap": "no"},
+        {"strict": None},
+        {"num_shards": True},
+        {"dupe_factor": 2.5},
+        {"seed": 1.5},
+        {"max_seq_len": 128.0},
+        {"language": None},
+        {"config": {"num_shards": 1}},
+        {"workers": -1},
+        {"workers": "2"},
+    ],
+)
+def test_a_setting_of_another_type_is_refused_before_anything_is_built(settings: dict[str, Any], tmp_path: Path):
+    (tmp_path / "in.txt").write_text("One sentence. Another one.\n")
+    with pytest.raises(ConfigError, match=r"needed$"):
+        albert_data.build(tmp_path / "in.txt", tmp_path / "out", **settings)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("inputs", [[{"text": "A text."}], 5])
+def test_texts_in_the_place_of_names_are_told_where_they_belong(inputs: Any, tmp_path: Path):
+    with pytest.raises(AlbertDataError, match="give documents in memory as documents="):
+        albert_data.build(inputs, tmp_path / "out")
+
+
+def test_a_format_that_there_is_not_is_refused(tmp_path: Path):
+    with pytest.raises(ConfigError, match="to is 'csv'; allowed are parquet, mds, tfrecord"):
+        albert_data.convert_shards(tmp_path, tmp_path / "out", to="csv")

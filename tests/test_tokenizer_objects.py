@@ -92,6 +92,7 @@ def test_a_build_takes_an_object_and_makes_the_bytes_of_its_folder(here: Path):
         albert_data.build("corpus.txt", name, tokenizer=tokenizer, max_seq_len=32, workers=1, words="none")
         built[name] = {path.name: path.read_bytes() for path in Path(name, "train").iterdir()}
     assert built["object"] == built["path"] != {}
+    made("some text", truncation=True, max_length=3, padding="max_length")  # changes no id
     assert albert_data.build("corpus.txt", "object", tokenizer=made, max_seq_len=32).was_finished
 
 

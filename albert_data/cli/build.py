@@ -178,7 +178,7 @@ def build(
         from albert_data.pipeline.stages import format_stages
 
         if dry_run:
-            _show_plan(inputs, output, workers, given, as_json=as_json)
+            _show_plan(inputs, output, workers, given, overwrite=overwrite, as_json=as_json)
             return
     say_when_interrupted("Interrupted; the same command resumes the build.")
     named: dict[str, Any] = {"license": license, "overwrite": overwrite}
@@ -192,7 +192,9 @@ def build(
         show("\n".join(format_stages(report.stages, report.manifest.counts.text_bytes)))
 
 
-def _show_plan(inputs: tuple[str, ...], output: Path, workers: int, given: dict[str, Any], *, as_json: bool) -> None:
+def _show_plan(
+    inputs: tuple[str, ...], output: Path, workers: int, given: dict[str, Any], *, overwrite: bool, as_json: bool
+) -> None:
     from albert_data.cli.summary import describe_estimate, describe_plan, plan_to_dict
     from albert_data.library.building import load_arguments
     from albert_data.library.progress import Bar
@@ -203,7 +205,7 @@ def _show_plan(inputs: tuple[str, ...], output: Path, workers: int, given: dict[
 
     bar = Bar()
     with (
-        use_commits(read_commits(output, overwrite=False)),
+        use_commits(read_commits(output, overwrite=overwrite)),
         load_arguments(inputs, bar, **given) as (found, tokenizer, config),
     ):
         chosen = choose_fraction(found, config)

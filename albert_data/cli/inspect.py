@@ -81,7 +81,7 @@ def inspect(shards: Path, as_json: bool, html: Path | None, **settings: Any) -> 
         _print_text(report)
     # Nothing for a pipe or a device; after a page on stdout this line would become part of it.
     elif report.saved and not _is_stdout(html):
-        show(f"{html}: {len(report.page.encode()) / 1e6:.1f} MB; open it in a browser")
+        show(f"{html}: {html.stat().st_size / 1e6:.1f} MB; open it in a browser")
 
 
 def _is_stdout(path: Path) -> bool:

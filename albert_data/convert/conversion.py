@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow
 
+from albert_data.config import check_choice
+from albert_data.convert import FORMATS
 from albert_data.convert.folder import SEAL, ConversionFolder
 from albert_data.convert.mds import MDSWriter
 from albert_data.convert.tfrecord import Shape, TFRecordWriter
@@ -77,6 +79,7 @@ def convert_folder(
     Raises ConfigError, ShardError, OutputError, WorkerError, or OSError if the disk fails. Finished shards are kept
     then, so the same call resumes.
     """
+    check_choice("to", to, FORMATS)
     if unmasked and to == "tfrecord":
         raise ConfigError(
             "--to tfrecord needs masks: Google's trainer draws none; leave out --unmasked, or use --to mds"

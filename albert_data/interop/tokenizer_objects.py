@@ -6,6 +6,7 @@ does beside these files would be lost. So some sentences are encoded by both, an
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,6 +42,8 @@ def load_object(tokenizer: Any, *, specials: Mapping[str, str] | None = None, **
         except Exception as error:
             raise TokenizerError(f"tokenizer of the type {kind} can't be saved: {error}; give its files") from error
         path = Path(folder, JSON_NAME)
+        if path.is_file():  # what its last call cut or padded is no part of a tokenizer
+            path.write_text(json.dumps({**json.loads(path.read_bytes()), "truncation": None, "padding": None}))
         loaded = load_tokenizer(path if path.is_file() else folder, specials={**unusual, **(specials or {})}, **rules)
     differing = ["the tokens that were added"] if len(tokenizer) != len(loaded.pieces) else []
     differing += [

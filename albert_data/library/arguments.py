@@ -44,11 +44,13 @@ def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function],
 
         @functools.wraps(function)
         def call(*given: Any, **named: Any) -> Any:
-            for name in named.keys() - own.keys():
+            for name in sorted(named.keys() - own.keys()):
                 similar = " or ".join(get_close_matches(name, own)) or ", ".join(own)
                 raise ArgumentError(f"{function.__name__} has no argument {name!r}; is it one of: {similar}?")
             try:
                 return function(*given, **named)
+            except BrokenPipeError:  # nobody reads what is printed any more
+                raise
             except OSError as error:
                 raise explain_disk_error(error) from error
 

@@ -88,12 +88,17 @@ def _is_dataset(documents: Any) -> bool:
     return isinstance(documents, getattr(sys.modules.get("datasets"), "Dataset", ()))
 
 
+def _has_transform(documents: Any) -> bool:
+    """Whether it is a Dataset that changes each row as it gives it (`with_transform`): its tables lack the changes."""
+    return _is_dataset(documents) and documents.format["type"] == "custom"
+
+
 def _list_files(documents: Any) -> list[str] | None:
     """The files of a Dataset of which nothing was selected, added, renamed or converted; None for other documents.
 
     A table of `datasets` says its file, and what was done to it since. Where another version does not, it is stored.
     """
-    if not _is_dataset(documents) or getattr(documents, "_indices", documents) is not None:
+    if not _is_dataset(documents) or _has_transform(documents) or getattr(documents, "_indices", 0) is not None:
         return None
     rows = getattr(documents.data, "blocks", [[documents.data]])
     whole = {
@@ -107,7 +112,7 @@ def _list_files(documents: Any) -> list[str] | None:
 
 def _store(documents: Any, folder: Path, text_field: str) -> Path:
     """Write the documents to a file in a folder."""
-    if _is_dataset(documents) or hasattr(documents, "columns"):
+    if (_is_dataset(documents) or hasattr(documents, "columns")) and not _has_transform(documents):
         path = folder / "documents.arrows"
         _write_table(documents, path)
         return path

@@ -85,7 +85,7 @@ def train_model(
     saved, and another signal does what it does elsewhere.
     Raises ConfigError, ShardError, CheckpointError and OutputError.
     """
-    _refuse_pairs(settings, resume=resume, recipe=recipe, init_from=init_from, accumulate=accumulate)
+    _refuse_pairs(settings, resume=resume, recipe=recipe, init_from=init_from, accumulate=accumulate, config=config)
     folder, run = make_path(shards), name_run(shards) if output is None else disk_path(output, "output")
     require_packages("train", "torch", extra="train")
     from albert_data.interop.initial import load_initial
@@ -142,6 +142,9 @@ def _refuse_pairs(settings: dict[str, Any], **others: Any) -> None:
         raise ArgumentError("--accumulate and --micro-tokens exclude one another")
     if others["resume"] and (others["init_from"] or others["recipe"]):
         raise ArgumentError(f"--resume excludes {'--init-from' if others['init_from'] else '--recipe'}")
+    if others["config"] and (others["resume"] or others["recipe"]):
+        what = "resume continues with the settings of the run" if others["resume"] else "a recipe has all settings too"
+        raise ArgumentError(f"{what}; leave config out")
 
 
 def _choose_start(settings: dict[str, Any], recipe: str | None, *, has_weights: bool) -> tuple[TrainConfig, str]:

@@ -101,7 +101,7 @@ def _download(name: str, kind: str, repo: str, revision: str | None, patterns: S
             f"{name} is no path here; to look it up on the Hugging Face Hub: pip install 'albert-data[hub]'"
         ) from error
     known, used = _commits.get(({}, {}))
-    revision = known.get(name, revision)
+    revision = known.get(name) or used.get(name) or revision  # one name is one commit in a build
     head = name if name.startswith(SCHEME) else f"{name} is no path here, and"
     try:
         folder = snapshot_download(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from albert_data.config import MASK_PROB_RANGE, check_choice, check_range
+from albert_data.config import MASK_PROB_RANGE, check_choice, check_range, check_types
 from albert_data.errors import ConfigError
 from albert_data.pair_tasks import PAIR_TASKS, PairTask
 
@@ -172,6 +172,7 @@ class TrainConfig:
     profile: bool = False
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_choice("preset", self.preset, tuple(MODEL_PRESETS))
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("weight_init", self.weight_init, WEIGHT_INITS)
@@ -254,6 +255,7 @@ RECIPES = {
 
 def get_recipe(recipe: str, preset: str) -> TrainConfig:
     """Raises ConfigError if the recipe has no settings for the preset."""
+    check_choice("recipe", recipe, tuple(RECIPES))
     if preset not in RECIPES[recipe]:
         known = ", ".join(RECIPES[recipe])
         raise ConfigError(f"the recipe {recipe} has no settings for the preset {preset}; it has them for {known}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import albert_data
-from albert_data.errors import ArgumentError, CheckpointError, StorageError
+from albert_data.errors import ArgumentError, CheckpointError, ConfigError, StorageError
 from albert_data.train.config import TrainConfig
 from albert_data.train.run import loop
 
@@ -74,3 +74,12 @@ def test_a_run_in_a_store_and_a_folder_without_a_run_are_errors_of_the_library(h
     Path("pairs.jsonl").write_text('{"good": "a", "bad": "b"}\n')
     with pytest.raises(CheckpointError, match="is neither a training run nor a Hugging Face folder"):
         albert_data.score_model("shards", "pairs.jsonl")
+
+
+def test_a_config_beside_what_has_all_settings_is_refused(tmp_path: Path):
+    config = TrainConfig(preset="tiny")
+    for other in ({"resume": True}, {"recipe": "paper"}):
+        with pytest.raises(ArgumentError, match="leave config out"):
+            albert_data.train_model(tmp_path, tmp_path / "run", config=config, **other)
+    with pytest.raises(ConfigError, match="recipe is 'nope'; allowed are quick, muon, paper"):
+        albert_data.train_model(tmp_path, tmp_path / "run", recipe="nope")
