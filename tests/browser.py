@@ -83,12 +83,14 @@ class Browser:
             self._process.wait()
         self._log.close()
 
-    def open(self, page: Path, *, width: int = 1200, height: int = 900, dark: bool = False) -> None:
+    def open(
+        self, page: Path, *, width: int = 1200, height: int = 900, dark: bool = False, media: str = "screen"
+    ) -> None:
         """Load a page from the disk, with a window of this size, and forget what the last one said."""
         self.console.clear()
         self.resize(width, height)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._call("Emulation.setEmulatedMedia", features=[scheme])
+        self._call("Emulation.setEmulatedMedia", media=media, features=[scheme])
         loads = self._loads
         self._call("Page.navigate", url=page.resolve().as_uri())
         while self._loads == loads:

@@ -177,6 +177,13 @@ def test_the_page_fits_its_window_light_and_dark(opened: Browser, page: Path, tm
     assert int.from_bytes(data[16:20], "big") == width
 
 
+def test_in_print_no_chart_is_divided_and_no_heading_stands_alone(chromium: Browser, page: Path) -> None:
+    chromium.open(page, media="print")
+    styles = "[...new Set([...document.querySelectorAll({!r})].map(e => getComputedStyle(e).{}))]"
+    assert chromium.run(styles.format("figure, form, tr, .card, .tiles", "breakInside")) == ["avoid"]
+    assert chromium.run(styles.format("h1, h2, h3, summary, thead", "breakAfter")) == ["avoid"]
+
+
 @pytest.mark.parametrize("width", [360, 1200])
 def test_the_chart_of_the_files_fits_and_their_names_do_no_harm(
     chromium: Browser, tokenizer: Tokenizer, tmp_path: Path, width: int
