@@ -93,6 +93,13 @@ def test_a_finished_run_shows_its_figures_beside_the_baselines(tmp_path):
         assert setting in text
 
 
+def test_settings_that_are_null_are_left_out(tmp_path):
+    text = read_page(write_run_page(finished(tmp_path / "run", dropout=None, remask=False))).text
+    assert "remask" in text
+    assert "dropout" not in text
+    assert "null" not in text
+
+
 def test_every_plot_is_sound_xml_with_a_text_alternative(tmp_path):
     page = write_run_page(finished(tmp_path / "run"))
     outline = read_page(page)

@@ -197,13 +197,13 @@ def _thin_points(points: list[Point]) -> list[Point]:
 
 
 def _list_settings(run: RunFigures) -> Iterator[str]:
-    """A table for each object of run.json, without the values that an earlier table has."""
+    """A table for each object of run.json, without null and the values that an earlier table has."""
     said: dict[str, object] = {}
     for name, section in run.sections.items():
         rows = [
             (key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
             for key, value in section.items()
-            if said.get(key, ...) != value
+            if value is not None and said.get(key) != value
         ]
         said |= section
         if rows:
