@@ -64,6 +64,12 @@ def test_the_same_row_is_chosen_each_time_and_it_shows_much(small: Shards) -> No
     assert max(spans_of(read_segments(small, row))) == best
 
 
+def test_a_row_that_is_asked_for_is_explained(small: Shards) -> None:
+    page = render(inspect_folder(small.folder, split="validation", choice=RowChoice(count=3, numbers=(4, 1))))
+    assert "Row 4 of validation: " in page
+    assert "It was asked for." in page
+
+
 def test_sentences_are_in_the_order_of_the_document(small: Shards) -> None:
     row = next(row for row in range(len(small)) if small[row].sop_label == SOP_SWAPPED)
     first, second = read_segments(small, row)

@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import build_fixtures as fixtures
@@ -17,6 +18,7 @@ from albert_data.cli.main import run
 from albert_data.inspect.audit.audit import Audit, audit_folder
 from albert_data.inspect.audit.rules import Check
 from albert_data.inspect.choice import RowChoice
+from albert_data.inspect.html.anatomy import choose_row
 from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.statistics import measure
@@ -63,6 +65,20 @@ def test_statistics_by_source_are_those_of_the_rows(split: str, out: Path, token
         assert one.num_unk == sum(int((row.original_ids == tokenizer.unk_id).sum()) for row in rows)
     if split == "train":
         assert found[1].num_unk > 0
+
+
+def test_the_row_that_the_report_explains_is_in_the_language_of_most_tokens(out: Path):
+    shards = open_shards(out)
+    statistics = measure(shards)
+    languages = [one.language for one in shards.manifest.mixture or ()]
+    assert languages == ["en", "de", "en"]
+    row = choose_row(shards, statistics)
+    assert row is not None
+    assert languages[shards[row].source or 0] == "en"
+    more = [replace(one, num_tokens=10**9 if one.name == "source 1" else 1) for one in statistics.by_source]
+    row = choose_row(shards, replace(statistics, by_source=tuple(more)))
+    assert row is not None
+    assert languages[shards[row].source or 0] == "de"
 
 
 def test_the_pages_of_inspect_show_the_mixture_and_its_rows(out: Path):

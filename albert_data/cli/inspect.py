@@ -51,7 +51,7 @@ _ORDERS = ("in-order", "swapped", "random")  # those of all sentence tasks; see 
     type=click.IntRange(0),
     multiple=True,
     metavar="N",
-    help="Show the row with this number. May be repeated.",
+    help="Show the row with this number; --html explains the first. May be repeated.",
 )
 @click.option("--grep", metavar="TEXT", help="Show the first rows that contain TEXT, as it was before masking.")
 @click.option("--label", type=click.Choice(_ORDERS), help="Show only rows whose segments stand like this.")

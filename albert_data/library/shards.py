@@ -83,7 +83,8 @@ def inspect_shards(
     """Measure shards against the figures of the paper, and choose some rows, as `albert-data inspect` does.
 
     num_examples: rows to choose; None for 3, or 300 with `html`. seed: they are drawn with it; None for 0.
-    random: draw other rows each time. row: the numbers of rows instead. grep: the first rows that contain this text.
+    random: draw other rows each time. row: the numbers of rows instead; the page explains the first.
+    grep: the first rows that contain this text.
     label: only rows whose segments are "in-order", "swapped" or "random".
     html: where the report is written as a page. corpus: what the shards were built from, for figures of each file.
     Raises ShardError, InputError, ConfigError and OutputError.

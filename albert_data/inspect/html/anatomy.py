@@ -6,6 +6,7 @@ the row is split into sentences again, by the rule of the build.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -75,23 +76,35 @@ class Segment:
 def choose_row(shards: Shards, statistics: Statistics) -> int | None:
     """The number of the row to explain, always the same one of a set; None if the split is empty.
 
-    Of the first _NUM_SEARCHED rows, the _NUM_READ best are decoded: those with a pair, then in the script of most
-    letters, then with masked tokens of all three kinds, then of a length that fits on a screen. Of these is wanted, in
-    this order: a pair; that script; all three kinds; the longest span; a masked word of several pieces; three
-    sentences; swapped; a length that fits on a screen. statistics: of the split.
+    Of the first _NUM_SEARCHED rows, the _NUM_READ best are decoded: those with a pair, then in the language of most
+    tokens and the script of most letters, then with masked tokens of all three kinds, then of a length that fits on a
+    screen. Of these is wanted, in this order: a pair; that language and script; all three kinds; the longest span; a
+    masked word of several pieces; three sentences; swapped; a length that fits on a screen. statistics: of the split.
     """
     pieces = shards.tokenizer.piece_texts
     main = {"", *(one.script for one in count_scripts(statistics.piece_counts, pieces)[:1])}
     is_other = np.array([find_script(piece).capitalize() not in main for piece in pieces])
-    rows = range(min(_NUM_SEARCHED, len(shards)))
-    judged = {row: _judge_counts(shards[row], shards.tokenizer.mask_id, is_other) for row in rows}
+    languages = _find_other_languages(shards, statistics)
+    judged = {}
+    for row in range(min(_NUM_SEARCHED, len(shards))):
+        example = shards[row]
+        in_other = example.source in languages or bool(is_other[example.original_ids].mean() > 0.25)
+        judged[row] = _judge_counts(example, shards.tokenizer.mask_id, in_other)
     best = sorted(judged, key=lambda row: judged[row])[:_NUM_READ]
     return min(best, key=lambda row: _judge(shards, row, judged[row]), default=None)
 
 
-def _judge_counts(example: Example, mask_id: int, is_other: np.ndarray) -> tuple[int, ...]:
-    """What is known without decoding the row; smaller is better. is_other: bool [vocabulary], of another script."""
-    in_other = bool(is_other[example.original_ids].mean() > 0.25)
+def _find_other_languages(shards: Shards, statistics: Statistics) -> set[int]:
+    """The sources that are not in the language of most tokens."""
+    languages = [shards.manifest.find_text_config(source).language for source in range(len(statistics.by_source))]
+    tokens = Counter[str]()
+    for language, one in zip(languages, statistics.by_source, strict=True):
+        tokens[language] += one.num_tokens
+    return {source for source, language in enumerate(languages) if language != tokens.most_common(1)[0][0]}
+
+
+def _judge_counts(example: Example, mask_id: int, in_other: bool) -> tuple[int, ...]:
+    """What is known without decoding the row; smaller is better. in_other: of another language or script."""
     shown = example.input_ids[example.masked_positions]
     is_mask, is_kept = shown == mask_id, shown == example.masked_ids
     missing = 3 - int(is_mask.any()) - int(is_kept.any()) - int((~is_mask & ~is_kept).any())
@@ -156,17 +169,18 @@ def _find_spans(words: Iterator[Word], gap: int) -> Iterator[tuple[bool, list[Wo
 # ---- HTML ----
 
 
-def render_anatomy(shards: Shards, measured: Mapping[str, Statistics]) -> str:
-    """A row of the split in five steps. measured: the statistics of the splits that have rows."""
+def render_anatomy(shards: Shards, measured: Mapping[str, Statistics], asked: int | None = None) -> str:
+    """A row of the split in five steps. measured: the statistics of the splits that have rows; asked: this row."""
     statistics = measured.get(shards.split)
-    row = choose_row(shards, statistics) if statistics else None
+    row = choose_row(shards, statistics) if statistics and asked is None else asked
     if statistics is None or row is None:
         return f"<p>{escape(shards.split)} has no rows.</p>"
     example, segments = shards[row], read_segments(shards, row)
     task, unit = shards.manifest.config.examples.task, "word" if statistics.config.masks_words else "piece"
     in_document = segments[::-1] if example.sop_label == task.label_of(SWAPPED) else segments
     tokens = f"{count_of(len(example.input_ids), 'token')}, {len(example.masked_positions):,} of them masked"
-    about = f"Row {row:,} of {shards.split}: {tokens}. It is chosen because it shows most of what is explained here."
+    why = "It is chosen because it shows most of what is explained here." if asked is None else "It was asked for."
+    about = f"Row {row:,} of {shards.split}: {tokens}. {why}"
     language = escape(shards.manifest.find_text_config(example.source).language)
     steps = [
         ("Sentences of a document", _render_sentences(example, in_document, language)),

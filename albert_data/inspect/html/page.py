@@ -69,7 +69,7 @@ def render(report: ShardReport, audit: Audit | None = None) -> str:
     built = f"Built by albert-data {manifest.albert_data_version} from {count_of(len(manifest.inputs), 'input')}"
     parts = {
         "Summary": render_tiles(_list_tiles(report)),
-        "Anatomy of a row": render_anatomy(shards, statistics),
+        "Anatomy of a row": render_anatomy(shards, statistics, *report.choice.numbers[:1]),
         "Charts": render_charts(draw_charts(statistics, report.input_files)),
         "Figures beside those intended": "\n".join(_render_figures(report)),
         "Audit": audit.to_html(),
