@@ -195,6 +195,26 @@ def test_options_of_text_reach_all_commands_that_read_it(here: Path, capsys: pyt
         assert {"--language", "de", "--unwrap", "--documents", "file", "lines"} <= set(words)
 
 
+def test_the_script_of_the_text_chooses_the_language(here: Path, capsys: pytest.CaptureFixture[str]):
+    options = ["-o", "first", "--minutes", "0", "--vocab-size", "1600"]
+    assert quickstart("corpus/chinese.txt", *options) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("By its script the text is Chinese: --language zh.") == 1
+    for words in read_commands(shown)[:2]:
+        assert words[words.index("--language") + 1] == "zh"
+    assert open_shards(here / "first/shards").manifest.config.text.language == "zh"
+
+
+@pytest.mark.parametrize("words", [["corpus/chinese.txt", "--language", "en"], ["corpus/chinese.txt:yue"], ["corpus"]])
+def test_a_language_that_is_named_or_unclear_stays(
+    here: Path, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("albert_data.cli.quickstart._train_vocabulary", lambda *words: exit("enough"))
+    with pytest.raises(SystemExit):
+        quickstart(*words, "-o", "first", "--minutes", "0")
+    assert "By its script" not in capsys.readouterr().out
+
+
 def test_validation_inputs_reach_the_build_alone(here: Path, capsys: pytest.CaptureFixture[str]):
     options = ["--minutes", "0", "--workers", "1", "--validation", "corpus/english-1.txt"]
     assert quickstart("corpus", "-o", "first", *options) == 0

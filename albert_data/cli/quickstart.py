@@ -93,8 +93,9 @@ def quickstart(
 
     INPUT is a file, a folder, a glob in quotes or @FILE with a path on each line. Readable are .txt (a blank
     line ends a document, or see --documents), .jsonl, .json, .csv and .tsv, also compressed, .parquet, .arrow,
-    folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German. A single
-    .toml file is a mixture of sources, each with a weight.
+    folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German. Without
+    one, and without --language, the script names it where only one language has it, as Thai. A single .toml file is a
+    mixture of sources, each with a weight.
 
     After an interruption, the same command resumes. What is finished is not made again. Other options, or a changed
     text, are made beside what is there: DIR/vocab-2, DIR/run-3-minutes and so on. If the audit finds the rows bad, no
@@ -109,11 +110,12 @@ def quickstart(
     vocab = VocabConfig(vocab_size=vocab_size, cased=cased, normalization=normalization)
     if minutes:
         TrainConfig(preset=PRESET, steps=None, minutes=minutes)  # raises ConfigError now, not after the build
+    found = _find_inputs(inputs, validation, output, text)
+    text = _choose_language(found, text)
     reading = _list_options(text) + ([] if normalization == "none" else ["--normalization", normalization])
     pieces = [*([] if cased else ["--uncased"]), "--vocab-size", str(vocab_size)]
     held_out = [word for name in validation for word in ("--validation", name)]
     again = [*held_out, *reading, *pieces, "--minutes", format_minutes(minutes), "-o", str(output)]
-    found = _find_inputs(inputs, validation, output, text)
     with lock_attempts(output):
         attempt = choose_attempt(output, (*reading, *pieces), found)
         if attempt.number > 1 and not attempt.is_begun():
@@ -211,6 +213,33 @@ def _find_inputs(inputs: Sequence[str], validation: Sequence[str], output: Path,
             "choose another --output, outside of the inputs"
         )
     return found
+
+
+def _choose_language(inputs: list[Input], text: TextConfig) -> TextConfig:
+    """Find the language by the script of the text, and say so, unless the user names a language in any way."""
+    from albert_data.corpus.damage import Damage
+    from albert_data.corpus.documents import clean_documents
+    from albert_data.corpus.main_language import find_main_language
+    from albert_data.corpus.tasks import WARMING_BLOCK, compile_reading
+    from albert_data.jobs.compiling import compile_with_notice
+    from albert_data.languages import list_languages
+    from albert_data.library.progress import Bar
+
+    is_given = click.get_current_context().get_parameter_source("language") is ParameterSource.COMMANDLINE
+    if is_given or text.language_field or any(item.language or item.source for item in inputs):
+        return text
+
+    def compile_kernels() -> None:
+        compile_reading()
+        clean_documents(WARMING_BLOCK, text, Damage())
+
+    with Bar() as bar:
+        compile_with_notice(compile_kernels, bar)
+    language = find_main_language(inputs, text)
+    if language is None:
+        return text
+    show(f"By its script the text is {list_languages()[language]}: --language {language}. Name another to change it.")
+    return dataclasses.replace(text, language=language)
 
 
 def _train_vocabulary(inputs: Sequence[str], attempt: Attempt, config: VocabConfig, options: Sequence[str]) -> None:
