@@ -322,7 +322,7 @@ def test_ctrl_c_in_any_command_exits_with_130(
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("albert_data.library.building.find_sources", interrupt)
+    monkeypatch.setattr("albert_data.library.documents.find_sources", interrupt)
     assert run(["vocab", "corpus.txt", "-o", "vocab"]) == 130
     assert capsys.readouterr().err == "\nInterrupted.\n"
 
