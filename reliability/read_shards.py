@@ -19,7 +19,7 @@ from albert_data.errors import AlbertDataError
 from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.report import inspect_folder
-from albert_data.inspect.verify import describe_sound, verify
+from albert_data.inspect.verify import count_contents, describe_sound, verify
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
@@ -145,7 +145,7 @@ def read_rows(out: Path, rng: Random) -> None:
 def check(out: Path, quick: bool) -> None:
     faults = [str(fault) for fault in verify(out, quick=quick)]
     if not faults:
-        describe_sound(out, quick=quick)
+        describe_sound(count_contents(out), quick=quick)
 
 
 def look_at(out: Path, rng: Random) -> None:
