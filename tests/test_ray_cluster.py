@@ -301,6 +301,18 @@ def test_a_build_ends_well_when_one_node_fails(
 
 
 @slow
+def test_a_task_that_hangs_on_the_only_cpu_gets_a_copy_on_that_node(cluster: Any, tmp_path: Path):
+    def work(task: Task) -> str:
+        if not (tmp_path / "here").exists():
+            (tmp_path / "here").touch()
+            time.sleep(3600)
+        return os.environ["NODE"]
+
+    with ray_engine.RayEngine(cluster.address, labels={"name": "b"}) as engine:
+        assert [found for _, found in engine.run(work, tasks(3))] == ["b", "b", "b"]
+
+
+@slow
 def test_a_build_ends_in_one_line_when_three_nodes_fail_and_the_same_command_finishes_it(
     engine: ray_engine.RayEngine, corpus: fixtures.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

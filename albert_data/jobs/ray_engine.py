@@ -5,7 +5,8 @@ gets paths and returns a receipt: Ray carries neither text nor shards. A job is 
 nothing again (max_retries=0). A worker that died, memory that ran out, and errors of a disk or a store cost a try of
 their task, which is tried again after a pause, on another node (see ray_nodes.py); a lost node costs no try. An error
 of the input or the settings ends the run. When all tasks are handed out, or all that run take very long, those that do
-are also run a second time, as a read may hang. Both write the same bytes, and the first that ends ends the other.
+are also run a second time, as a read may hang. Both write the same bytes, and the first that ends ends the other. What
+hangs and what takes long look alike from here, so nothing is ended for its time alone, unless for a day no task ends.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ _MOST_ASKED = 10_000  # CPUs, of an autoscaler
 _JOIN_SECONDS = 300.0  # without a node that has a CPU, until one joins
 _HUNG_SECONDS = 600.0  # of a task; then it is also run a second time, after twice as long a third time
 _HUNG_FACTOR = 3.0  # and at least so many times as long as the slowest task before
+_END_SECONDS = 86_400.0  # without a task that ends, then the run ends: a day for 2 TB of text in one compressed file
 _HEAD_SECONDS = 20.0  # without an answer from the head; then it counts as lost. Ray ends this process after 60
 _CONNECT_SECONDS = 10.0
 _PREPARE_SECONDS = 600.0  # of all machines, at the same time: kernels are compiled in half a minute
@@ -114,6 +116,7 @@ class RayEngine:
         self._tasks: dict[_Attempt, None] = {}  # those that run, each once
         self._dropped: list[Any] = []  # references that nobody waits for, until the run ends
         self._title, self._slowest_seconds, self._said = "", 0.0, set[str]()  # of one run, as is `_nodes`
+        self._ended = 0.0  # when the last task ended, by the monotonic clock
         self._nodes, self._has_asked = ClusterNodes(self._ray, self._labels), False
         self._late = set[str]()  # nodes that were not ready in time for the last run
         self._is_lost = False  # head or own node: then calls of Ray don't return, or end this process
@@ -168,7 +171,8 @@ class RayEngine:
                 if not again and not has_more and not self._tasks:
                     return
                 if is_old:
-                    self._start_copies(name, sent, 0 if again or has_more else limit - len(self._running))
+                    num_cpus = 0 if again or has_more else min(limit, self._nodes.num_cpus)
+                    self._start_copies(name, sent, num_cpus - len(self._running))
                 for ref in self._wait():
                     if ref not in self._running:  # a copy was faster
                         continue
@@ -186,6 +190,7 @@ class RayEngine:
         """Give the job to Ray. Returns its name, and a reference in a list, which tasks don't fetch by themselves."""
         self._check_head()
         self._title, self._slowest_seconds, self._said = getattr(job, "name", "") or "task", 0.0, set()
+        self._ended = time.monotonic()
         self._nodes = ClusterNodes(self._ray, self._labels)
         prepared = job if isinstance(job, PreparedJob) else PreparedJob(job=job)
         shipment = Shipment(
@@ -240,7 +245,8 @@ class RayEngine:
 
     def _start(self, attempt: _Attempt, name: str, sent: list[Any], **options: Any) -> None:
         avoided = attempt.avoided if len(attempt.starts) < 2 else ()  # a copy was no help: it may wait for a CPU
-        attempt.excluded, labels = self._nodes.exclude(avoided), self._nodes.select(avoided)
+        attempt.excluded = self._nodes.exclude(avoided)
+        labels = self._nodes.select(avoided, needs_cpu=options.get("num_cpus") != 0)
         run = self._run.options(name=self._title, label_selector=labels, **options)
         ref = run.remote(name, sent, attempt.task)
         self._running[ref], self._tasks[attempt], attempt.starts[ref] = attempt, None, time.monotonic()
@@ -263,12 +269,31 @@ class RayEngine:
         return stuck
 
     def _start_copies(self, name: str, sent: list[Any], room: int) -> None:
-        """Run tasks that take very long once more: as many as there is room for, but one if all that run do."""
+        """Run tasks that take very long once more, where there is room: so many CPUs that are free.
+
+        If all take very long and no CPU is free, one runs beside them: a task that hangs computes nothing. Raises
+        WorkerError if for a day no task has ended.
+        """
         now, patience = time.monotonic(), max(_HUNG_SECONDS, _HUNG_FACTOR * self._slowest_seconds)
-        slow = [one for one in self._tasks if now - min(one.starts.values()) > patience * 2 ** (len(one.starts) - 1)]
+        slow = [one for one in self._tasks if now - max(one.starts.values()) > patience * 2 ** (len(one.starts) - 1)]
         slow.sort(key=lambda one: len(one.starts))
-        for attempt in slow[: max(room, len(slow) == len(self._tasks))]:
-            self._start(attempt, name, sent, scheduling_strategy="SPREAD")  # the first holds a CPU of its node
+        is_full = room <= 0 and len(slow) == len(self._tasks)
+        for attempt in slow[: 1 if is_full else max(room, 0)]:
+            self._tell_slow(attempt, now - min(attempt.starts.values()))
+            self._start(attempt, name, sent, scheduling_strategy="SPREAD", num_cpus=0 if is_full else 1)
+        if self._tasks and now - self._ended > max(_END_SECONDS, patience):
+            raise WorkerError(
+                f"no task has ended for {(now - self._ended) / 3600:.0f} hours, such as "
+                f"{next(iter(self._tasks)).task.describe()}; see whether a disk or a store hangs, and give the same "
+                "command again: finished tasks are kept"
+            )
+
+    def _tell_slow(self, attempt: _Attempt, seconds: float) -> None:
+        """Say that a task may hang: once in a run for each number of times that one was begun."""
+        if (wording := f"hangs {len(attempt.starts)}") not in self._said:
+            self._said.add(wording)
+            what = attempt.task.describe()
+            _log.warning("%s has not ended after %.0f minutes; another CPU does it too", what, seconds / 60)
 
     def _count_wanted(self) -> int:
         """How many tasks to hand to Ray at a time. Waits for a node if there is none with a CPU."""
@@ -317,7 +342,8 @@ class RayEngine:
         """The result of a task, or RETRY and an error if it may be tried again. Raises bugs and errors of the user."""
         answer = self._get(ref, attempt.task.describe())
         if answer.kind == RESULT:
-            self._slowest_seconds = max(self._slowest_seconds, time.monotonic() - attempt.starts[ref])
+            self._slowest_seconds = max(self._slowest_seconds, answer.seconds)
+            self._ended = time.monotonic()
             self._drop(attempt)
             self._nodes.succeed(answer.node)
             return RESULT, answer.value

@@ -27,6 +27,7 @@ class ClusterNodes:
     def __init__(self, ray: Any, labels: Mapping[str, str]) -> None:
         self._ray, self._labels = ray, dict(labels)
         self.hosts: dict[str, str] = {}  # by the id of the node
+        self.num_cpus = 0  # of those that may get tasks
         self._addresses: dict[str, str] = {}
         self._failing: dict[str, list[float]] = {}  # when tasks failed there, since the last that did not
         self._left_out: dict[str, AlbertDataError] = {}
@@ -36,7 +37,8 @@ class ClusterNodes:
         found = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"] and self._is_wanted(node)}
         self.hosts = {name: node["NodeManagerHostname"] for name, node in found.items()}
         self._addresses = {node["NodeManagerAddress"]: name for name, node in found.items()}
-        return sum(int(node["Resources"]["CPU"]) for name, node in found.items() if name not in self._left_out)
+        self.num_cpus = sum(int(node["Resources"]["CPU"]) for name, node in found.items() if name not in self._left_out)
+        return self.num_cpus
 
     def _is_wanted(self, node: Mapping[str, Any]) -> bool:
         labels = node.get("Labels", {})
@@ -49,9 +51,14 @@ class ClusterNodes:
         without = {*self._left_out, *avoided}
         return set(self._left_out) if self.hosts.keys() <= without else without
 
-    def select(self, avoided: Iterable[str] = ()) -> dict[str, str]:
-        """The labels by which Ray chooses a node, which is none of those that `exclude` gives."""
+    def select(self, avoided: Iterable[str] = (), *, needs_cpu: bool = True) -> dict[str, str]:
+        """The labels by which Ray chooses a node, which is none of those that `exclude` gives.
+
+        needs_cpu: whether Ray looks for a node with a free CPU. Otherwise it would also take nodes that have none.
+        """
         without = self.exclude(avoided)
+        if not needs_cpu:
+            return self._labels | {NODE_LABEL: f"in({','.join(sorted(self.hosts.keys() - without))})"}
         return self._labels | ({NODE_LABEL: f"!in({','.join(sorted(without))})"} if without else {})
 
     def find(self, error: Exception) -> str:

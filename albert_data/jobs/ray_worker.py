@@ -10,6 +10,7 @@ import logging
 import os
 import pickle
 import socket
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -56,6 +57,7 @@ class TaskAnswer:
 
     value: the result, the error, or for BUG a text; node: the id of the one that it ran on, empty if that is unknown
     is_lost: whether that node is gone
+    seconds: that the work took, without the wait for a CPU
     lines: what it had to say to the user, each by its wording without the values in it
     """
 
@@ -63,6 +65,7 @@ class TaskAnswer:
     value: Any
     node: str = ""
     is_lost: bool = False
+    seconds: float = 0.0
     lines: dict[str, str] = field(default_factory=dict)
 
 
@@ -104,14 +107,14 @@ class _Listener(logging.Handler):
 
 
 def _answer(work: Callable[[], Any], what: str) -> TaskAnswer:
-    log, listener = logging.getLogger("albert_data"), _Listener()
+    log, listener, began = logging.getLogger("albert_data"), _Listener(), time.monotonic()
     log.addHandler(listener)
     try:
         kind, value = try_work(work, what)
     finally:
         log.removeHandler(listener)
     node = import_module("ray").get_runtime_context().get_node_id()
-    return TaskAnswer(kind=kind, value=value, node=node, lines=listener.lines)
+    return TaskAnswer(kind=kind, value=value, node=node, seconds=time.monotonic() - began, lines=listener.lines)
 
 
 def try_work(work: Callable[[], Any], what: str) -> tuple[str, Any]:
