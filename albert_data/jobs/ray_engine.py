@@ -220,13 +220,13 @@ class RayEngine:
             at = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
             settings = {"num_cpus": 0, "max_retries": 0, "name": "prepare", "scheduling_strategy": at}
             refs[self._ray.remote(**settings)(prepare_machine).remote(name, sent)] = node
-        awaited = [ref for ref, node in refs.items() if node not in self._late] or list(refs)
+        began, awaited = time.monotonic(), [ref for ref, node in refs.items() if node not in self._late] or list(refs)
         self._wait_for(awaited, _PREPARE_SECONDS)
         late = self._wait_for(list(refs), _LATE_SECONDS)
-        self._late = {refs[ref] for ref in late}
+        self._late, waited = {refs[ref] for ref in late}, time.monotonic() - began
         for ref, node in refs.items():
             if ref in late:
-                says = f"node {self._nodes.hosts[node]} did not get ready in {_PREPARE_SECONDS:.0f} seconds"
+                says = f"node {self._nodes.hosts[node]} did not get ready in {waited:.0f} seconds"
                 self._nodes.leave_out(node, WorkerError(f"{says}; remove it from the cluster"))
                 continue
             answer = self._get(ref, self._nodes.hosts[node])
