@@ -11,11 +11,12 @@ from __future__ import annotations
 import io
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
-from itertools import groupby
+from itertools import chain, compress, groupby
 from typing import BinaryIO
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
@@ -44,6 +45,7 @@ _MIN_TASK_BYTES = 4 * _MIB  # each task writes a sorted run and a receipt, so ve
 _MAX_TASK_BYTES, _FEW_TASKS = 24 * _MIB, 2_000
 _LARGE_TASK_BYTES, _MOST_TASKS = 512 * _MIB, 10_000
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
+_FILES_AT_ONCE = 32  # of those that are split: a store answers so many requests at a time
 _SLOW_PARTS = 8  # tasks of a slow tokenizer (`is_slow`) are so many times smaller: progress is shown when one ends
 
 
@@ -212,18 +214,20 @@ def _plan_source(files: list[Input], text: TextConfig, least_bytes: int, most_by
     def choose_size() -> int:  # `left` shrinks with each part of a file that is taken below
         return max(min(largest, left // _TASKS_LEFT), least_bytes)
 
+    num_even = _count_even(files, left, largest)
+    even = _split_at_once(files[:num_even], max(largest, least_bytes), text)
+    others = (_split_file(item, choose_size, text) for item in files[num_even:])
     tasks: list[tuple[FileRange, ...]] = []
     group: list[FileRange] = []
     group_bytes = 0
-    for item in files:
-        for part in _split_file(item, choose_size, text):
-            size = part.end - part.start
-            group.append(part)
-            group_bytes += size
-            if group_bytes >= choose_size():
-                tasks.append(tuple(group))
-                group, group_bytes = [], 0
-            left -= size
+    for part in chain.from_iterable(chain(even, others)):
+        size = part.end - part.start
+        group.append(part)
+        group_bytes += size
+        if group_bytes >= choose_size():
+            tasks.append(tuple(group))
+            group, group_bytes = [], 0
+        left -= size
     if group:
         tasks.append(tuple(group))
     return [
@@ -239,13 +243,39 @@ def _plan_source(files: list[Input], text: TextConfig, least_bytes: int, most_by
     ]
 
 
+def _count_even(files: list[Input], num_bytes: int, task_bytes: int) -> int:
+    """How many files come before the end, where tasks get smaller."""
+    for number, item in enumerate(files):
+        num_bytes -= item.size
+        if num_bytes // _TASKS_LEFT < task_bytes:
+            return number
+    return len(files)
+
+
+def _split_at_once(files: list[Input], task_bytes: int, text: TextConfig) -> Iterator[list[FileRange]]:
+    """Split many files at a time: each end of a document that is looked for takes two answers of a store."""
+
+    def split(item: Input) -> list[FileRange]:
+        return list(_split_file(item, lambda: task_bytes, text))
+
+    is_read = [item.format in TABLES or not _is_one(item.size, task_bytes) for item in files]
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+        found = pool.map(split, compress(files, is_read))
+        for item, must_read in zip(files, is_read, strict=True):
+            yield next(found) if must_read else split(item)
+
+
+def _is_one(num_bytes: int, task_bytes: int) -> bool:
+    """Whether so much stays one part: at most 1.5 tasks do, so no rest is smaller than half a task."""
+    return num_bytes <= task_bytes * 3 // 2
+
+
 def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -> Iterator[FileRange]:
     with ExitStack() as stack:
         find_cut, start = _choose_cut(item, text, stack), 0
         while start < item.size:
             end, task_bytes = item.size, choose_size()
-            # At most 1.5 tasks stay one, so no rest is smaller than half a task.
-            if item.size - start > task_bytes * 3 // 2:
+            if not _is_one(item.size - start, task_bytes):
                 end = find_cut(start + task_bytes)
             yield FileRange(
                 path=item.path,
