@@ -18,7 +18,7 @@ _FILE = re.compile(rf"/(?P<kind>datasets/)?{_NAME}/resolve/(?P<revision>[^/]+)/(
 class Hub(ThreadingHTTPServer):
     """repos: by kind and name, the newest commit. commits: by hash, the files. requests: method, path and token.
 
-    accepts_token: False answers as for a token that has expired.
+    branches: all lead to the newest commit. accepts_token: False answers as for a token that has expired.
     """
 
     def __init__(self) -> None:
@@ -26,6 +26,7 @@ class Hub(ThreadingHTTPServer):
         self.repos: dict[tuple[str, str], str] = {}
         self.commits: dict[str, Mapping[str, bytes]] = {}
         self.gated: set[str] = set()
+        self.branches = ["main"]
         self.accepts_token = True
         self.requests: list[tuple[str, str, str | None]] = []
         Thread(target=self.serve_forever, daemon=True).start()
@@ -57,10 +58,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(401, b"", **{"X-Error-Code": "RepoNotFound"})
         elif found["name"] in self.server.gated:
             self._answer(403, b"", **{"X-Error-Code": "GatedRepo"})
-        elif found["revision"] not in ("main", *self.server.commits):
+        elif found["revision"] not in (*self.server.branches, *self.server.commits):
             self._answer(404, b"", **{"X-Error-Code": "RevisionNotFound"})
         else:
-            commit = commit if found["revision"] == "main" else found["revision"]
+            commit = commit if found["revision"] in self.server.branches else found["revision"]
             self._give(found, commit)
 
     do_HEAD = do_GET

@@ -88,17 +88,53 @@ def test_a_build_by_names_has_the_rows_of_one_by_paths_and_names_the_commits(hub
         (f"{TEXTS}/data", ["data/a.parquet"], None),
         (f"{TEXTS}/data:de", ["data/a.parquet"], "de"),
         (f"{TEXTS}/b.parquet", ["b.parquet"], None),
+        (f"{TEXTS}/data/?.parquet", ["data/a.parquet"], None),
         (f"{TEXTS}@main:de", ["b.parquet", "data/a.parquet"], "de"),
+        (f"{TEXTS}@refs/convert/parquet/data", ["data/a.parquet"], None),
+        (f"{TEXTS}@refs/pr/3:de", ["b.parquet", "data/a.parquet"], "de"),
+        (f"{TEXTS}@new%2Ftexts/data", ["data/a.parquet"], None),
         ("@list.txt:de", ["data/a.parquet"], "de"),
     ],
 )
 def test_a_name_may_have_a_folder_a_revision_and_a_language(
     hub: Hub, name: str, paths: list[str], language: str | None
 ):
+    hub.branches += ["refs/convert/parquet", "refs/pr/3", "new/texts"]
     Path("list.txt").write_text(f"{TEXTS}/data\n")
     found = find_inputs([name])
     assert [item.path.partition(hub.repos["datasets", "me/texts"] + "/")[2] for item in found] == paths
     assert {item.language for item in found} == {language}
+
+
+SPLITS = [
+    *("plain/train-0.parquet", "plain/test-0.parquet", "plain/unsupervised-0.parquet"),
+    *("raw/partial-train/0.parquet", "raw/validation/0.parquet", "only/test.parquet", "constrained/train_sft.parquet"),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "chosen", "line"),
+    [
+        (
+            "",
+            ["constrained/train_sft.parquet", "plain/train-0.parquet", "raw/partial-train/0.parquet"],
+            "3 Parquet files in constrained/, plain/, raw/partial-train/; not read, because there is a split train: "
+            "only/test.parquet, plain/test-0.parquet, plain/unsupervised-0.parquet and 1 more; name a file or folder "
+            "to read it",
+        ),
+        ("/only", ["only/test.parquet"], "1 Parquet file in only/"),
+        ("/raw/validation", ["raw/validation/0.parquet"], "1 Parquet file in raw/validation/"),
+        ("/plain/*.parquet", sorted(SPLITS[:3]), None),
+    ],
+)
+def test_of_several_splits_only_train_is_read_unless_files_are_named(
+    hub: Hub, path: str, chosen: list[str], line: str | None
+):
+    hub.push("datasets", "me/texts", dict.fromkeys(SPLITS, OLD))
+    said: list[str] = []
+    found = find_files(f"{TEXTS}{path}", said.append)
+    assert [one.partition(hub.repos["datasets", "me/texts"] + "/")[2] for one in found] == chosen
+    assert said == ([f"{TEXTS}{path}: {line}"] if line else [])
 
 
 def test_files_of_the_same_commit_that_another_program_downloaded_are_not_read(hub: Hub):
@@ -176,6 +212,7 @@ def test_a_cache_that_lacks_a_file_is_not_taken_for_the_whole(hub: Hub, monkeypa
         ("hf://datasets/me/text --tokenizer me/tiny", "hf://datasets/me/text is not on the Hugging Face Hub"),
         ("hf://datasets/me/gated --tokenizer me/tiny", "hf://datasets/me/gated is gated: ask for access on its page"),
         ("TEXTS --tokenizer me/tiny@v9", "me/tiny@v9: the Hugging Face Hub has no revision v9"),
+        ("TEXTS@new/texts --tokenizer me/tiny", "the Hugging Face Hub has no revision new, in which a slash is %2F"),
         ("TEXTS/none --tokenizer me/tiny", "holds no none/*.parquet, and only Parquet is read"),
         ("hf://me/texts --tokenizer me/tiny", "write hf://datasets/OWNER/NAME"),
         ("hf://datasets/me/../texts --tokenizer me/tiny", "Hugging Face Hub"),
@@ -217,7 +254,7 @@ def test_a_hub_that_never_answers_is_given_up(hub: Hub, monkeypatch: pytest.Monk
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, and says nothing
         use_endpoint(f"http://127.0.0.1:{silent.getsockname()[1]}", monkeypatch)
         with pytest.raises(AlbertDataError, match=message):
-            find_files(name) if name.startswith("hf:") else load_tokenizer(name)
+            find_files(name, print) if name.startswith("hf:") else load_tokenizer(name)
 
 
 def test_a_hub_that_never_answers_leaves_the_cache(hub: Hub, monkeypatch: pytest.MonkeyPatch):

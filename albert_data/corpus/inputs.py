@@ -251,7 +251,7 @@ def _find_all(
     names: Sequence[str], say: Callable[[str], None], text: TextConfig, refused: dict[object, WrongEncoding]
 ) -> Iterable[Input]:
     found: dict[object, Input] = {}
-    for name, language, found_by in _split_names(names):
+    for name, language, found_by in _split_names(names, say):
         paths = {path: _identify(path) for path in _expand(name, say)}
         new = [path for path, identity in paths.items() if identity not in found]
         described = find_storage(name).at_once(partial(_describe, encoding=text.encoding), new)
@@ -334,18 +334,19 @@ def list_samples(inputs: list[Input]) -> list[str]:
     return list(islice(by_folder.values(), 16))
 
 
-def _split_names(names: Sequence[str]) -> Iterator[tuple[str, str | None, tuple[str, ...]]]:
+def _split_names(names: Sequence[str], say: Callable[[str], None]) -> Iterator[tuple[str, str | None, tuple[str, ...]]]:
     """Names and those of lists, each with its language and its list; one of a list may have the language of the list.
 
     Raises StorageError for the URL of no store.
     """
-    for name in chain.from_iterable(map(find_files, map(strip_file_scheme, names))):
+    look_up = partial(find_files, say=say)
+    for name in chain.from_iterable(map(look_up, map(strip_file_scheme, names))):
         find_storage(name)  # raises StorageError
         if not is_list(name):
             yield *split_language(name), ()
             continue
         path, language = split_language(strip_file_scheme(name[1:]))
-        for inner, own in map(split_language, chain.from_iterable(map(find_files, read_list(path)))):
+        for inner, own in map(split_language, chain.from_iterable(map(look_up, read_list(path)))):
             yield inner, own or language, (path,)
 
 

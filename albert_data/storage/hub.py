@@ -1,7 +1,8 @@
 """Names on the Hugging Face Hub, and where huggingface_hub keeps what they name.
 
-In: the name of a model, OWNER/NAME or NAME, or the Parquet files of a data set, hf://datasets/OWNER/NAME/FOLDER, where
-the folder may be missing; each with @REVISION, a branch, tag or commit, behind NAME. Out: paths in huggingface_hub's
+In: the name of a model, OWNER/NAME or NAME, or the Parquet files of a data set, hf://datasets/OWNER/NAME/PATH, where
+PATH is a folder, a file or a glob of files, or is missing; each with @REVISION, a branch, tag or commit, behind NAME;
+of a data set %2F is a slash in it, which refs/pr/N and refs/convert/parquet may have. Out: paths in huggingface_hub's
 cache. It downloads the files of one commit there, and knows the token and HF_HUB_OFFLINE; from then on they are files
 like others. A name without a file name of a path that exists on the disk is never looked up.
 """
@@ -10,13 +11,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
 from pathlib import Path
+from urllib.parse import unquote
 
 from albert_data.errors import StorageError
+from albert_data.wording import count_of, list_some
 
 SCHEME = "hf://"
 TOKENIZER_FILES = ("*.model", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
@@ -24,8 +27,10 @@ MODEL_FILES = (*TOKENIZER_FILES, "config.json", "model.safetensors")
 _MODEL = re.compile(r"([A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?)(?:@([\w./-]+))?")
 _ENDINGS = (".model", ".json", ".txt")  # of the path of a tokenizer
 _DATASET = re.compile(
-    r"hf://datasets/([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@(refs/\w+/[\w.-]+|[\w.-]+))?/?([^:]*)(:[\w-]+)?"
+    r"hf://datasets/([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@(refs/\w+/[\w.-]+|[\w.%-]+))?/?([^:]*)(:[\w-]+)?"
 )
+# The split that a name of a file or folder says, in the words that `datasets` knows; the last one in a path counts.
+_SPLIT = re.compile(r"(?i)(?<![a-z])(?:train(?:ing)?|val(?:id(?:ation)?)?|dev|test(?:ing)?|eval(?:uation)?)(?![a-z])")
 _CACHED = re.compile(r"datasets--([^/]+)/snapshots/([0-9a-f]{40})/(.+)")
 # The commits that names mean because an older plan says so, and those of the names that were looked up.
 _commits: ContextVar[tuple[Mapping[str, str], dict[str, str]]] = ContextVar("commits")
@@ -59,9 +64,10 @@ def find_model(name: str | os.PathLike[str], files: Sequence[str]) -> str | os.P
     return _download(os.fspath(name), "model", found[1], found[2], files)
 
 
-def find_files(name: str) -> list[str]:
+def find_files(name: str, say: Callable[[str], None]) -> list[str]:
     """The Parquet files of a data set, each with the language that the name ends in; of a path, itself.
 
+    Of a data set or a folder with a split `train` the files of other splits are left out. say: gets what was chosen.
     Raises StorageError.
     """
     if not name.startswith(SCHEME):
@@ -69,17 +75,30 @@ def find_files(name: str) -> list[str]:
     if not (found := _DATASET.fullmatch(name)):
         raise StorageError(f"{name} is no data set of the Hugging Face Hub; write {SCHEME}datasets/OWNER/NAME")
     repo, revision, inner, language = found.groups()
-    pattern = inner if inner.endswith(".parquet") else f"{inner.rstrip('/')}/*.parquet".lstrip("/")
+    is_file = inner.endswith(".parquet")
+    pattern = inner if is_file else f"{inner.rstrip('/')}/*.parquet".lstrip("/")
     dataset = name.removesuffix(language or "").removesuffix(inner).rstrip("/")
-    folder = Path(_download(dataset, "dataset", repo, revision, [pattern]))
-    paths = sorted(folder.rglob("*.parquet"))
+    folder = Path(_download(dataset, "dataset", repo, revision and unquote(revision), [pattern]))
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet"))
     # Other programs may have downloaded other files of this commit.
-    chosen = [path for path in paths if fnmatchcase(path.relative_to(folder).as_posix(), pattern)]
-    if not chosen:
+    names = [one for one in names if fnmatchcase(one, pattern)]
+    if not names:
         raise StorageError(
             f"{name} holds no {pattern}, and only Parquet is read; {dataset}@refs/convert/parquet may have it"
         )
-    return [f"{path}{language or ''}" for path in chosen]
+    chosen = names if is_file else _choose_split(name, names, say)
+    return [f"{folder / one}{language or ''}" for one in chosen]
+
+
+def _choose_split(name: str, files: list[str], say: Callable[[str], None]) -> list[str]:
+    """The files of the split `train`; all if there is none."""
+    splits = {file: _SPLIT.findall(file)[-1:] for file in files}
+    chosen = [file for file, split in splits.items() if split and split[0].lower().startswith("train")] or files
+    folders = list_some(list(dict.fromkeys(f"{os.path.dirname(file) or '.'}/" for file in chosen)), 3)
+    others = list_some(sorted({*files} - {*chosen}), 3)
+    note = f"; not read, because there is a split train: {others}; name a file or folder to read it" if others else ""
+    say(f"{name}: {count_of(len(chosen), 'Parquet file')} in {folders}{note}")
+    return chosen
 
 
 def name_origin(path: str) -> str | None:
@@ -120,7 +139,8 @@ def _download(name: str, kind: str, repo: str, revision: str | None, patterns: S
             f"{head} is not on the Hugging Face Hub, or private; check how it is spelt, or log in with `hf auth login`"
         ) from error
     except errors.RevisionNotFoundError as error:
-        raise StorageError(f"{name}: the Hugging Face Hub has no revision {revision}") from error
+        slash = ", in which a slash is %2F" if name.startswith(SCHEME) else ""
+        raise StorageError(f"{name}: the Hugging Face Hub has no revision {revision}{slash}") from error
     except errors.LocalEntryNotFoundError as error:
         raise StorageError(f"{head} is not, or not whole, in the cache, and {_explain(error)}") from error
     except errors.HFValidationError as error:
