@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 
 import click
 import pytest
+from build_fixtures import make_documents
 
 import albert_data
 from albert_data.cli.main import COMMANDS, cli, run
+from albert_data.cli.summary import describe_build, describe_vocabulary
 from albert_data.config import BuildConfig, ExampleConfig, VocabConfig
 from albert_data.errors import AlbertDataError, ArgumentError, ConfigError
 from albert_data.train.config import RECIPES, TrainConfig
@@ -123,8 +126,9 @@ def test_functions_take_strings_print_nothing_and_make_what_the_commands_make(
     assert (seen.rows, seen.saved) == ([1], Path("page.html"))
     assert verified.faults == []
     for result in results:
-        assert re.match(rf"{type(result).__name__}\(.*\)$", repr(result))
-        assert len(repr(result)) < 300
+        head = repr(result).splitlines()[0]
+        assert re.fullmatch(rf"{type(result).__name__}\(.*\)", head)
+        assert len(head) < 300
 
     options = ["--workers", "1"]
     assert run(["vocab", "corpus.txt", "--vocab-size", "115", "-o", "vocab2", *options]) == 0
@@ -134,6 +138,20 @@ def test_functions_take_strings_print_nothing_and_make_what_the_commands_make(
         assert files
         for path in files:
             assert path.read_bytes() == Path(f"{folder}2", *path.parts[1:]).read_bytes()
+
+
+def test_a_report_says_what_was_not_read_in_the_lines_that_the_command_prints(here: Path):
+    lines = [*({"text": text} for text in make_documents(30, seed=1)), *[{"body": "Not read."}] * 2]
+    Path("records.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    built = albert_data.build("records.jsonl", "out", tokenizer="model.model", workers=1)
+    trained = albert_data.train_vocab("records.jsonl", "vocab", vocab_size=115, workers=1)
+    for report, printed in (
+        (built, describe_build(built, Path("out"))),
+        (trained, describe_vocabulary(trained, Path("vocab"))),
+    ):
+        assert "damage     missing_field 2: records without the text field, skipped" in report.list_notes()
+        assert repr(report).splitlines()[1:] == report.list_notes()
+        assert "\n".join(report.list_notes()) in printed
 
 
 def test_progress_is_shown_when_it_is_wanted(here: Path, capsys: pytest.CaptureFixture[str]):

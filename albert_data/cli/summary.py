@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from albert_data.conditions import EXCLUSIONS
 from albert_data.config import BuildConfig
-from albert_data.corpus.damage import REASONS
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.tasks import plan_tasks
 from albert_data.examples.spans import span_shares
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.estimate import BuildEstimate
 from albert_data.pipeline.mixed_sources import describe_sources
-from albert_data.shards.advice import describe_removed, list_removed
 from albert_data.shards.manifest import SourceEntry
 from albert_data.shards.typed_values import to_value
 from albert_data.tokenizer.model import Tokenizer
@@ -49,9 +46,7 @@ def describe_vocabulary(report: VocabReport, model: Path) -> str:
             f"  left out {count_of(trained.num_skipped, 'sentence')} of over {MAX_SENTENCE_BYTES:,} bytes, "
             f"{format_share(trained.skipped_bytes / total)} of the sample"
         )
-    removed = {reason: describe_removed(found) for reason, found in report.removed.items()}
-    lines += _describe_damage(report.damage) + _describe_removed(list_removed(removed))
-    return "\n".join([*lines, *_describe_advice(report.advice)])
+    return "\n".join([*lines, *report.list_notes()])
 
 
 def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, config: BuildConfig) -> str:
@@ -184,9 +179,7 @@ def describe_build(report: BuildReport, out: Path) -> str:
         lines.append(f"{'' if number else 'sources':<10} {one.name}: {one.passes:.3g} passes, {used}, {tokens} of text")
     if not splits["validation"].num_rows and manifest.config.validation_fraction:
         lines.append("           there is only one distinct document, so none is left for validation; give two or more")
-    lines += _describe_damage(manifest.damage)
-    lines += _describe_removed(list_removed(manifest.removed))
-    lines += _describe_advice(report.advice)
+    lines += report.list_notes()
     lines += _describe_config(manifest.config, manifest.ngram_shares)
     lines += [f"next       albert-data inspect {out}", f"           albert-data audit {out}"]
     return "\n".join(lines)
@@ -196,21 +189,6 @@ def _rate(report: BuildReport) -> str:
     if report.resumed_tasks:  # the seconds are not those of the whole text
         return "completing an interrupted build"
     return f"{report.manifest.counts.text_bytes / 1e6 / max(report.seconds, 1e-9):,.1f} MB/s of text"
-
-
-def _describe_damage(damage: Mapping[str, int]) -> list[str]:
-    return [
-        f"{'left out' if reason in EXCLUSIONS else 'damage':<10} {reason} {count:,}: {REASONS[reason]}"
-        for reason, count in sorted(damage.items())
-    ]
-
-
-def _describe_removed(sentences: list[str]) -> list[str]:
-    return [f"{'removed':<10} {sentence}" for sentence in sentences]
-
-
-def _describe_advice(sentences: list[str]) -> list[str]:
-    return [f"{'warning':<10} {sentence}" for sentence in sentences]
 
 
 def _describe_config(config: BuildConfig, shares: Sequence[float]) -> list[str]:

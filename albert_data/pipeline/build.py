@@ -27,7 +27,7 @@ from albert_data.pipeline.publish import finish_manifest, make_manifest, publish
 from albert_data.pipeline.shard_plan import describe_validation
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.steps import Build, decide, learn_tokenizer, map_documents, reduce_rows, share_sources
-from albert_data.shards.advice import advise_on, advise_on_parts
+from albert_data.shards.advice import advise_on, advise_on_parts, list_notes
 from albert_data.shards.manifest import Manifest, Plan
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
@@ -52,9 +52,12 @@ class BuildReport:
         splits, counts = self.manifest.splits, self.manifest.counts
         parts = [f"{count_of(split.num_rows, 'row')} of {name}" for name, split in splits.items()]
         parts += [count_of(counts.documents, "document"), count_of(counts.tokens, "token")]
-        return (
-            f"BuildReport({', '.join(parts)}, {'finished before' if self.was_finished else f'{self.seconds:,.1f} s'})"
-        )
+        parts.append("finished before" if self.was_finished else f"{self.seconds:,.1f} s")
+        return "\n".join([f"BuildReport({', '.join(parts)})", *self.list_notes()])
+
+    def list_notes(self) -> list[str]:
+        """Lines for people: what was repaired, left out and removed, and the advice."""
+        return list_notes(self.manifest.damage, self.manifest.removed, self.advice)
 
     @property
     def advice(self) -> list[str]:

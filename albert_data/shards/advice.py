@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from albert_data.corpus.damage import CountsByInput
+from albert_data.conditions import EXCLUSIONS
+from albert_data.corpus.damage import REASONS, CountsByInput
 from albert_data.corpus.fields import list_names
 from albert_data.corpus.layout import Advice, advise
 from albert_data.corpus.removed_lines import REMOVALS, RemovedLines
@@ -65,6 +66,18 @@ def list_removed(removed: Mapping[str, RemovedEntry] | None) -> list[str]:
         + list_some([escape_controls(repr(one.text)) for one in entry.examples], _SHOWN)
         for reason, entry in (removed or {}).items()
     ]
+
+
+def list_notes(
+    damage: Mapping[str, int], removed: Mapping[str, RemovedEntry] | None, advice: Sequence[str]
+) -> list[str]:
+    """What was repaired, left out and removed, and the advice: a line each, behind its label in 11 columns."""
+    found = [
+        ("left out" if reason in EXCLUSIONS else "damage", f"{reason} {count:,}: {REASONS[reason]}")
+        for reason, count in sorted(damage.items())
+    ]
+    found += [*(("removed", line) for line in list_removed(removed)), *(("warning", line) for line in advice)]
+    return [f"{label:<10} {line}" for label, line in found]
 
 
 def advise_inputs(damaged: DamagedInputs | None, text_field: str | None) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from albert_data.config import BYTE_BPE, SENTENCEPIECE_TYPES, VocabConfig
 from albert_data.corpus.removed_lines import RemovedLines
+from albert_data.shards.advice import describe_removed, list_notes
 from albert_data.vocab.alphabet import Alphabet
 from albert_data.vocab.training import TrainedModel
 from albert_data.wording import count_of
@@ -40,7 +41,13 @@ class VocabReport:
 
     def __repr__(self) -> str:
         text = f"{count_of(self.num_documents, 'document')}, {self.text_bytes / 1e6:,.1f} MB"
-        return f"VocabReport({self.config.vocab_size:,} pieces ({self.config.model_type}), learned from {text})"
+        head = f"VocabReport({self.config.vocab_size:,} pieces ({self.config.model_type}), learned from {text})"
+        return "\n".join([head, *self.list_notes()])
+
+    def list_notes(self) -> list[str]:
+        """Lines for people: what was repaired, left out and removed, and the advice."""
+        removed = {reason: describe_removed(lines) for reason, lines in self.removed.items()}
+        return list_notes(self.damage, removed, self.advice)
 
     def to_dict(self) -> dict[str, Any]:
         """The figures for JSON, by stable names. vocab.json has the same, except the advice."""
