@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import codecs
 import dataclasses
+import operator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 from albert_data.conditions import Condition, parse_conditions
 from albert_data.errors import ConfigError
@@ -32,7 +34,7 @@ MASK_PROB_RANGE = 0.01, 0.5
 
 _KINDS: dict[str, tuple[type[Any] | tuple[type[Any], ...], str]] = {  # by the annotation of a field
     "bool": (bool, "True or False"),
-    "int": (int, "a whole number"),
+    "int": (SupportsIndex, "a whole number"),
     "float": ((int, float), "a number"),
     "str": (str, "a str"),
 }
@@ -43,11 +45,17 @@ def check_types(config: Any) -> None:
     for field in dataclasses.fields(config):
         kind, _, other = str(field.type).partition(" | ")
         value = getattr(config, field.name)
-        if kind not in _KINDS or (value is None and other == "None"):
-            continue
-        allowed, what = _KINDS[kind]
-        if not isinstance(value, allowed) or (isinstance(value, bool) and kind != "bool"):
-            raise ConfigError(f"{field.name} is {value!r:.80}, of the type {type(value).__name__}; {what} is needed")
+        if kind in _KINDS and (value is not None or other != "None"):
+            object.__setattr__(config, field.name, take_value(field.name, value, kind))
+
+
+def take_value(name: str, value: Any, kind: str) -> Any:
+    """A value of one of _KINDS; a whole number of another type, as of NumPy, as an int. Raises ConfigError."""
+    allowed, what = _KINDS[kind]
+    with suppress(TypeError):  # of index
+        if isinstance(value, allowed) and isinstance(value, bool) == (kind == "bool"):
+            return operator.index(value) if kind == "int" else value
+    raise ConfigError(f"{name} is {value!r:.80}, of the type {type(value).__name__}; {what} is needed")
 
 
 def check_range(name: str, value: float, low: float, high: float) -> None:

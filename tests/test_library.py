@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 from build_fixtures import make_documents
 
@@ -185,7 +186,6 @@ def test_faults_are_told_when_they_are_found(here: Path):
         {"max_seq_len": 128.0},
         {"language": None},
         {"config": {"num_shards": 1}},
-        {"workers": -1},
         {"workers": "2"},
     ],
 )
@@ -194,6 +194,32 @@ def test_a_setting_of_another_type_is_refused_before_anything_is_built(settings:
     with pytest.raises(ConfigError, match=r"needed$"):
         albert_data.build(tmp_path / "in.txt", tmp_path / "out", **settings)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        (albert_data.inspect_shards, {"num_examples": -1}, "num_examples is -1; allowed are 0 to inf"),
+        (albert_data.inspect_shards, {"row": [2, 1.5]}, "row is 1.5, of the type float; a whole number is needed"),
+        (albert_data.inspect_shards, {"row": np.bool_(True)}, "row is .*; a whole number is needed"),
+        (albert_data.inspect_shards, {"seed": "1"}, "seed is '1', of the type str; a whole number is needed"),
+        (albert_data.verify_shards, {"workers": -1}, "workers is -1; allowed are 1 to 1024"),
+        (albert_data.verify_shards, {"workers": 0}, "workers is 0; allowed are 1 to 1024"),
+        (albert_data.train_model, {"accumulate": True}, "accumulate is True, of the type bool; a whole number"),
+    ],
+)
+def test_a_number_has_the_range_of_its_option(
+    function: Callable[..., Any], arguments: dict[str, Any], message: str, tmp_path: Path
+):
+    with pytest.raises(ConfigError, match=message):
+        function(tmp_path, **arguments)
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers(here: Path):
+    made = albert_data.build("corpus.txt", "out", tokenizer="model.model", workers=np.int8(1), num_shards=np.int64(2))
+    assert type(made.manifest.config.num_shards) is int
+    for row in (np.int64(3), [np.uint8(3)], np.array([3])):
+        assert albert_data.inspect_shards("out", row=row).rows == [3]
 
 
 @pytest.mark.parametrize("inputs", [[{"text": "A text."}], 5])

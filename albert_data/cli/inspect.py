@@ -12,12 +12,12 @@ import click
 
 from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import PATH, LibraryCommand, corpus_option, json_option, shards_argument, take_given
+from albert_data.library.arguments import NUM_IN_HTML, NUM_SHOWN, RANGES
 from albert_data.output import show, show_json
 
 if TYPE_CHECKING:
     from albert_data.library.shards import Inspection
 
-NUM_SHOWN, NUM_IN_HTML = 3, 300
 _ORDERS = ("in-order", "swapped", "random")  # those of all sentence tasks; see pair_tasks.py
 
 
@@ -26,7 +26,7 @@ _ORDERS = ("in-order", "swapped", "random")  # those of all sentence tasks; see 
 @click.option(
     "-n",
     "--num-examples",
-    type=click.IntRange(0),
+    type=click.IntRange(*RANGES["num_examples"]),
     metavar="ROWS",
     help=f"How many rows to show.  [default: {NUM_SHOWN}; {NUM_IN_HTML} with --html]",
 )
@@ -39,7 +39,7 @@ _ORDERS = ("in-order", "swapped", "random")  # those of all sentence tasks; see 
 )
 @click.option(
     "--seed",
-    type=click.IntRange(0),
+    type=click.IntRange(*RANGES["seed"]),
     default=0,
     show_default=True,
     metavar="SEED",
@@ -48,7 +48,7 @@ _ORDERS = ("in-order", "swapped", "random")  # those of all sentence tasks; see 
 @click.option("--random", is_flag=True, help="Show other rows each time.")
 @click.option(
     "--row",
-    type=click.IntRange(0),
+    type=click.IntRange(*RANGES["row"]),
     multiple=True,
     metavar="N",
     help="Show the row with this number; --html explains the first. May be repeated.",

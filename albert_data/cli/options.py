@@ -20,7 +20,7 @@ from click.shell_completion import CompletionItem
 
 from albert_data.config import DOCUMENT_RULES, NORMALIZATIONS, SENTENCE_RULES, TextConfig, VocabConfig
 from albert_data.errors import ArgumentError
-from albert_data.library.arguments import disk_path
+from albert_data.library.arguments import RANGES, disk_path
 from albert_data.storage import is_remote, make_path
 from albert_data.storage.hub import is_model
 
@@ -213,7 +213,7 @@ def text_options(command: Command) -> Command:
 
 workers_option = click.option(
     "--workers",
-    type=click.IntRange(1, 1024),
+    type=click.IntRange(*RANGES["workers"]),
     metavar="N",
     default=lambda: len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
     show_default="one per core",

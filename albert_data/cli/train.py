@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from albert_data.cli.options import MODEL, PATH, LibraryCommand, shards_argument, take_given
+from albert_data.library.arguments import RANGES
 from albert_data.train.config import DEFAULT_RECIPE, OPTIMIZERS, PRECISIONS, RECIPES, WEIGHT_INITS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -95,7 +96,7 @@ def _parse_mask_prob(
 @_setting("--micro-tokens", int, "N", "Most tokens that a GPU computes at once. Default: as many as its memory holds.")
 @click.option(
     "--accumulate",
-    type=click.IntRange(1),
+    type=click.IntRange(*RANGES["accumulate"]),
     metavar="N",
     help="Instead of --micro-tokens: sum the gradients of N parts of a batch. Sets it to a GPU's tokens divided by N.",
 )

@@ -28,7 +28,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import multiprocess
 from multiprocess.connection import Connection, wait
 
-from albert_data.errors import AlbertDataError, ConfigError, WorkerError, explain_disk_error
+from albert_data.errors import AlbertDataError, WorkerError, explain_disk_error
 from albert_data.interrupts import before_exit
 
 _ORPHAN_CHECK_SECONDS = 0.5
@@ -100,8 +100,6 @@ class MultiprocessEngine:
     """
 
     def __init__(self, num_workers: int | None = None) -> None:
-        if num_workers is not None and (not isinstance(num_workers, int) or num_workers < 0):
-            raise ConfigError(f"workers is {num_workers!r:.80}; a whole number is needed")
         self._num_workers = num_workers or count_cores()
         self._context = multiprocess.get_context("fork" if sys.platform == "linux" else "spawn")
 

@@ -6,17 +6,29 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from albert_data.config import check_range, take_value
 from albert_data.errors import ArgumentError, ConfigError, StorageError, explain_disk_error
 from albert_data.storage import is_remote, make_path
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PathName = str | os.PathLike[str]
+# Of arguments that are whole numbers; the options have them from here. Settings are checked by their classes too.
+RANGES: dict[str, tuple[int, int | None]] = {
+    "workers": (1, 1024),
+    "num_examples": (0, None),
+    "seed": (0, None),
+    "row": (0, None),
+    "accumulate": (1, None),
+    "pack": (1, None),
+}
+NUM_SHOWN, NUM_IN_HTML = 3, 300  # rows that `inspect` shows
 _NESTED = ("text", "examples")  # fields of BuildConfig whose settings are keywords of their own
 
 
@@ -24,7 +36,8 @@ def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function],
     """Mark a public function, whose `**settings` are the settings of these classes.
 
     They are in its signature with their defaults, where `help` and notebooks find them. An unknown keyword is an
-    ArgumentError that names similar ones, and an error of the system is an AlbertDataError.
+    ArgumentError that names similar ones, a number that is out of its range a ConfigError, and an error of the system
+    an AlbertDataError.
     has_defaults: False if the defaults are not those of the classes; then None is shown.
     """
 
@@ -47,6 +60,7 @@ def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function],
             for name in sorted(named.keys() - own.keys()):
                 similar = " or ".join(get_close_matches(name, own)) or ", ".join(own)
                 raise ArgumentError(f"{function.__name__} has no argument {name!r}; is it one of: {similar}?")
+            named |= {name: _take_number(name, named[name]) for name in named.keys() & RANGES.keys()}
             try:
                 return function(*given, **named)
             except BrokenPipeError:  # nobody reads what is printed any more
@@ -58,6 +72,17 @@ def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function],
         return cast(Function, call)
 
     return decorate
+
+
+def _take_number(name: str, value: Any) -> Any:
+    """A whole number as an int, or several as a tuple. None stays."""
+    if value is None:
+        return None
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return tuple(_take_number(name, one) for one in value)
+    number, (low, high) = take_value(name, value, "int"), RANGES[name]
+    check_range(name, number, low, math.inf if high is None else high)
+    return number
 
 
 def disk_path(name: PathName, what: str) -> Path:

@@ -22,7 +22,7 @@ from albert_data.inspect.report import ShardReport, inspect_folder
 from albert_data.inspect.verify import Fault, count_contents, describe_sound, verify
 from albert_data.jobs.engine import Engine, MultiprocessEngine, count_cores
 from albert_data.jobs.progress import Progress
-from albert_data.library.arguments import PathName, disk_path, public
+from albert_data.library.arguments import NUM_IN_HTML, NUM_SHOWN, PathName, disk_path, public
 from albert_data.library.progress import show_progress
 from albert_data.report.page import embed_page
 from albert_data.shards.manifest_file import read_manifest
@@ -32,7 +32,6 @@ from albert_data.storage.hub import use_commits
 from albert_data.train.folder import RUN_FILE
 from albert_data.wording import count_of
 
-NUM_SHOWN, NUM_IN_HTML = 3, 300
 # An argument, what it does, and the arguments that would have no effect with it.
 _CONFLICTS = (
     ("row", "already says which rows", ("grep", "label", "num_examples", "random", "seed")),
