@@ -68,12 +68,29 @@ def make_frame(texts: list[str]) -> Any:
     return pytest.importorskip("pandas", reason=MISSING).DataFrame({"text": texts}, index=range(5, 5 + len(texts)))
 
 
+class Stream:
+    """What another library gives, such as a query of DuckDB: batches by Arrow's interface alone, and once."""
+
+    def __init__(self, reader: Any) -> None:
+        self.__arrow_c_stream__ = reader.__arrow_c_stream__
+
+
+class Column(list[str]):
+    """As a Series of Polars or pandas: str, which could also be had as a stream of arrays, not of batches."""
+
+    def __arrow_c_stream__(self, schema: object = None) -> object:
+        return pyarrow.chunked_array([self]).__arrow_c_stream__(schema)
+
+
 KINDS: dict[str, Callable[[list[str]], Any]] = {
     "list": list,
     "generator": lambda texts: (text for text in texts),
     "dicts": lambda texts: [{"number": number, "text": text} for number, text in enumerate(texts)],
     "table": lambda texts: pyarrow.table({"text": texts}),
     "dictionary": lambda texts: pyarrow.table({"text": pyarrow.array(texts).dictionary_encode()}),
+    "reader": lambda texts: pyarrow.table({"text": texts}).to_reader(100),
+    "stream": lambda texts: Stream(pyarrow.table({"text": texts}).to_reader(100)),
+    "column": lambda texts: Column(texts),
     "frame": make_frame,
     "files of a Dataset": make_dataset,
     "shuffled Dataset": lambda texts: make_dataset(texts, lambda made: made.shuffle(seed=1)),
@@ -197,6 +214,22 @@ def test_documents_are_stored_one_at_a_time(scratch: Path):
         assert inputs[0].size == sum(len(f'{{"text": "Text number {number}."}}\n') for number in range(200_000))
 
 
+def test_batches_are_stored_one_at_a_time(scratch: Path):
+    """A reader is asked for a batch when those before it are gone from the memory."""
+    rows, before = pyarrow.record_batch({"text": ["A text of fifty characters, or of a few more, ok."] * 1000}), []
+
+    def make() -> Iterator[Any]:
+        for _ in range(200):
+            before.append(pyarrow.total_allocated_bytes())
+            yield rows.take(pyarrow.array(range(1000)))
+
+    with open_corpus(
+        None, pyarrow.RecordBatchReader.from_batches(rows.schema, make()), NullProgress(), TextConfig()
+    ) as inputs:
+        assert inputs[0].size > 100 * rows.nbytes
+    assert max(before) < before[0] + 5 * rows.nbytes
+
+
 def test_a_build_of_documents_resumes_and_is_found_finished(texts: list[str], monkeypatch: pytest.MonkeyPatch):
     build("whole", documents=texts)
 
@@ -252,10 +285,19 @@ def test_what_is_no_corpus_is_one_error(here: Path, named: dict[str, Any], error
         assert read_files("out") == {}
 
 
-def test_an_error_of_the_iterable_is_the_cause_and_publishes_nothing(texts: list[str]):
-    with pytest.raises(InputError, match=r"ended with an error after 3 documents: ZeroDivisionError\(") as found:
-        build("out", documents=fail_after(texts))
-    assert isinstance(found.value.__cause__, ZeroDivisionError)
+def fail_in_batches(texts: list[str]) -> Any:
+    schema = pyarrow.schema({"text": pyarrow.string()})
+    batches = (pyarrow.record_batch({"text": [text]}) for text in fail_after(texts))
+    return pyarrow.RecordBatchReader.from_batches(schema, batches)
+
+
+@pytest.mark.parametrize(("make", "noun"), [(fail_after, "documents"), (fail_in_batches, "batches")])
+def test_an_error_of_the_iterable_is_the_cause_and_publishes_nothing(
+    make: Callable[[list[str]], Any], noun: str, texts: list[str]
+):
+    with pytest.raises(InputError, match=rf"ended with an error after 3 {noun}: .*no such row") as found:
+        build("out", documents=make(texts))
+    assert "no such row" in str(found.value.__cause__)
     assert not Path("out").exists()
 
 

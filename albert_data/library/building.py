@@ -93,7 +93,7 @@ def build(
     inputs: names of files, folders and globs, or "-" for stdin; "corpus/de:de" is an input in German. Or the name of a
     mixture, a .toml file that names the sources of the corpus.
     documents: in place of inputs the documents themselves: an iterable of str or of dicts with the text field, a
-    Dataset of `datasets`, a pandas DataFrame or a pyarrow Table. A str is the setting of that name, for .txt files.
+    Dataset of `datasets`, a table, or any stream of Arrow. A str is the setting of that name, for .txt files.
     validation: inputs whose documents are the validation split; training leaves out documents that equal one of them.
     tokenizer: a loaded Tokenizer, or one of transformers, or the path of a SentencePiece model, vocab.txt or
     tokenizer.json, or of its folder. None trains a vocabulary with default settings on the corpus first.

@@ -1,9 +1,10 @@
 """Documents from memory, as inputs that are read like any others.
 
-In: an iterable of str or dicts, a table, or a Dataset of the library `datasets`. Out: inputs. The Arrow files of a
-Dataset are read where they lie, if their rows are just its rows. All others are stored first, in a folder of TMPDIR: as
-JSON lines or an Arrow stream, a document or some rows at a time. Such a file is named by a hash of its content. So
-the same documents in the same order are the same corpus: they can be read twice, and a killed build resumes.
+In: an iterable of str or dicts, a table, a stream of record batches, or a Dataset of the library `datasets`. Out:
+inputs. The Arrow files of a Dataset are read where they lie, if their rows are just its rows. All others are stored
+first, in a folder of TMPDIR: as JSON lines or an Arrow stream, a document or some rows at a time. Such a file is named
+by a hash of its content. So the same documents in the same order are the same corpus: they can be read twice, and a
+killed build resumes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -74,13 +75,19 @@ def open_corpus(
 def _check(inputs: Names | None, documents: Any, text: TextConfig) -> None:
     if inputs is not None:
         raise ArgumentError("documents are given, and names of files too; leave one out")
-    if isinstance(documents, bytes | Mapping) or not (isinstance(documents, Iterable) or hasattr(documents, "columns")):
+    if isinstance(documents, bytes | Mapping) or not (isinstance(documents, Iterable) or _is_table(documents)):
         raise ArgumentError(
             f"documents is of the type {type(documents).__name__}; give a list or another iterable of str or dicts, a "
             "table, or one split of a data set"
         )
     if text.encoding is not None:
         raise ArgumentError("--encoding is for files, and documents from memory have none; leave it out")
+
+
+def _is_table(documents: Any) -> bool:
+    """Whether it is a table, or a stream of record batches. A single column is a stream too, but has a length."""
+    is_stream = hasattr(documents, "__arrow_c_stream__") and not isinstance(documents, Sized)
+    return is_stream or hasattr(documents, "columns") or _is_dataset(documents)
 
 
 def _is_dataset(documents: Any) -> bool:
@@ -112,13 +119,13 @@ def _list_files(documents: Any) -> list[str] | None:
 
 def _store(documents: Any, folder: Path, text_field: str) -> Path:
     """Write the documents to a file in a folder."""
-    if (_is_dataset(documents) or hasattr(documents, "columns")) and not _has_transform(documents):
+    if _is_table(documents) and not _has_transform(documents):
         path = folder / "documents.arrows"
         _write_table(documents, path)
         return path
     path = folder / "documents.jsonl"
     with open(path, "wb") as file:
-        for number, document in enumerate(_guard(documents), 1):
+        for number, document in enumerate(_guard(documents, "document"), 1):
             file.write(_make_line({text_field: document} if isinstance(document, str) else document, number))
     if not path.stat().st_size:
         raise InputError("documents ended without a document; is it an iterator that was read before?")
@@ -136,7 +143,7 @@ def _write_table(documents: Any, path: Path) -> None:
         else:
             reader = pyarrow.RecordBatchReader.from_stream(documents)
         with pyarrow.ipc.new_stream(str(path), reader.schema) as writer:
-            for batch in reader:
+            for batch in _guard(reader, "batch", "batches"):
                 for at in range(0, len(batch), _BATCH_ROWS):
                     writer.write_batch(batch.slice(at, _BATCH_ROWS))
     except (pyarrow.ArrowException, TypeError, ValueError) as error:
@@ -146,8 +153,8 @@ def _write_table(documents: Any, path: Path) -> None:
         ) from error
 
 
-def _guard(documents: Iterable[Any]) -> Iterator[Any]:
-    """The documents. Raises InputError if they end with an error."""
+def _guard(documents: Iterable[Any], *noun: str) -> Iterator[Any]:
+    """The documents. Raises InputError if they end with an error. noun: what they are, for `count_of`."""
     number = 0
     try:
         for document in documents:
@@ -155,7 +162,7 @@ def _guard(documents: Iterable[Any]) -> Iterator[Any]:
             number += 1
     except Exception as error:
         raise InputError(
-            f"documents ended with an error after {count_of(number, 'document')}: {error!r:.200}; nothing was published"
+            f"documents ended with an error after {count_of(number, *noun)}: {error!r:.200}; nothing was published"
         ) from error
 
 
