@@ -17,7 +17,7 @@ from albert_data.errors import CheckpointError, ConfigError
 from albert_data.interop import ShardDataset
 from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
+from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig, TrainConfig
 from albert_data.train.data.loader import ShardLoader, fixed_batches, open_training
 from albert_data.train.distributed import ALONE
 from albert_data.train.folder import check_shape
@@ -261,6 +261,13 @@ def test_three_labels_are_refused_for_a_head_of_two(trained):
     with pytest.raises(ConfigError, match="built with --pairs order3, which has 3 labels"):
         ShardDataset(trained("order3") / "shards", transformers.BertForPreTraining(config))
     ShardDataset(trained("order3") / "shards", transformers.BertForMaskedLM(config))
+
+
+def test_a_weight_for_a_sentence_task_that_there_is_not_is_refused(trained):
+    manifest = open_training(trained("none") / "shards").train.manifest
+    with pytest.raises(ConfigError, match=r"sentence_weight is 0.1, .* no sentence task \(--pairs none"):
+        choose_shape(TrainConfig(sentence_weight=0.1), manifest)
+    choose_shape(TrainConfig(), manifest)
 
 
 def test_the_weight_of_the_sentence_task_scales_its_part_of_the_gradient(toys, use_shards):

@@ -49,7 +49,8 @@ def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | Non
     """Return the preset's shape with the shards' vocabulary and positions for their longest row; or that of `initial`.
 
     The sentence task is that of the shards.
-    Raises ConfigError if `initial` has another vocabulary or too few positions.
+    Raises ConfigError if `initial` has another vocabulary or too few positions, or if that task has a weight of its own
+    and there is none.
     """
     longest = padded_len(manifest.config.examples.max_seq_len)
     tokenizer = manifest.tokenizer
@@ -69,8 +70,12 @@ def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | Non
                 f"{initial.origin} has {shape.max_positions} positions, and rows of the shards need {longest}; "
                 f"build them with --max-seq-len {shape.max_positions}"
             )
+    task = manifest.config.examples.task
+    if not task.orders and config.sentence_weight != TrainConfig.sentence_weight:
+        what = f"sentence_weight is {config.sentence_weight:g}"
+        raise ConfigError(f"{what}, but the shards have no sentence task (--pairs {task.name}); leave it out")
     dropout = shape.dropout if config.dropout is None else config.dropout
-    return dataclasses.replace(shape, dropout=dropout, sentence_task=manifest.config.examples.pairs)
+    return dataclasses.replace(shape, dropout=dropout, sentence_task=task.name)
 
 
 def identify_run(
