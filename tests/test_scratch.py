@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -70,3 +71,14 @@ def test_what_another_put_there_stays(scratch: Path):
     with machine_scratch():
         pass
     assert sorted(scratch.rglob("*")) == before
+
+
+def test_an_empty_folder_of_a_task_that_was_killed_before_its_lock_is_removed_after_an_hour(scratch: Path):
+    old, new, full = (scratch / f"albert-data-task-{name}" for name in ("old", "new", "full"))
+    for folder in (old, new, full):
+        folder.mkdir()
+    (full / "notes.txt").write_text("not ours")
+    for folder in (old, full):
+        os.utime(folder, (0, 0))
+    remove_abandoned(scratch)
+    assert sorted(scratch.iterdir()) == [full, new]
