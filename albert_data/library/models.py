@@ -6,13 +6,14 @@ import dataclasses
 import json
 import os
 import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from albert_data.config import take_settings
-from albert_data.errors import ArgumentError
+from albert_data.errors import AlbertDataError, ArgumentError
 from albert_data.files import check_output, write_output
 from albert_data.jobs.progress import Progress
 from albert_data.library.arguments import PathName, disk_path, public, require_packages
@@ -50,13 +51,18 @@ class TrainedRun:
         return read_run(self.folder)
 
     def __repr__(self) -> str:
-        last = self.figures.last_validation
+        try:
+            last = self.figures.last_validation
+        except AlbertDataError as error:  # for example if the folder is gone
+            return f"TrainedRun({str(self.folder)!r}: {error})"
         found = [f"{name} {last[name]:.4g}" for name in ("mlm_loss", "mlm_accuracy", "sop_accuracy") if last.get(name)]
         state = "" if self.checkpoint else ", interrupted"
         return f"TrainedRun({str(self.folder)!r}, {', '.join([f'step {self.figures.last_step:,}', *found])}{state})"
 
-    def _repr_html_(self) -> str:
-        return embed_page(make_run_page(self.figures))
+    def _repr_html_(self) -> str | None:
+        with suppress(AlbertDataError):
+            return embed_page(make_run_page(self.figures))
+        return None
 
 
 @public(TrainConfig, has_defaults=False)

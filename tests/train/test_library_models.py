@@ -28,6 +28,9 @@ def test_a_run_is_trained_from_strings_without_a_word_and_resumed(here, capsys):
     assert run.folder == Path("shards-run")
     assert repr(run).startswith("TrainedRun('shards-run', step 2, mlm_loss ")
     assert run.checkpoint is not None
+    gone = albert_data.TrainedRun(folder=Path("gone"), checkpoint=None)
+    assert repr(gone).startswith("TrainedRun('gone': gone: there is no run")
+    assert gone._repr_html_() is None
     assert albert_data.train_model("shards", resume=True).checkpoint == run.checkpoint
     config = TrainConfig(**{**SMALL, "steps": 1})
     assert albert_data.train_model("shards", "other", config=config, seed=3).figures.sections["config"]["seed"] == 3
