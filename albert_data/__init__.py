@@ -26,11 +26,12 @@ if TYPE_CHECKING:
         inspect_shards,
         verify_shards,
     )
+    from albert_data.library.tokenizers import load_tokenizer
     from albert_data.pipeline.build import BuildReport
     from albert_data.sentences.text import split_sentences
     from albert_data.shards.decoding import Example
     from albert_data.shards.reader import Shards, open_shards
-    from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+    from albert_data.tokenizer.model import Tokenizer
     from albert_data.train.config import TrainConfig
     from albert_data.train.data.sentence_pairs import ScoreConfig, ScoredPairs
     from albert_data.vocab.report import VocabReport
@@ -85,11 +86,12 @@ _MODULES = {
         "inspect_shards",
         "verify_shards",
     ),
+    "library.tokenizers": ("load_tokenizer",),
     "pipeline.build": ("BuildReport",),
     "sentences.text": ("split_sentences",),
     "shards.decoding": ("Example",),
     "shards.reader": ("Shards", "open_shards"),
-    "tokenizer.model": ("Tokenizer", "load_tokenizer"),
+    "tokenizer.model": ("Tokenizer",),
     "train.config": ("TrainConfig",),
     "train.data.sentence_pairs": ("ScoreConfig", "ScoredPairs"),
     "vocab.report": ("VocabReport",),

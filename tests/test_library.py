@@ -18,7 +18,7 @@ import albert_data
 from albert_data.cli.main import COMMANDS, cli, run
 from albert_data.cli.summary import describe_build, describe_vocabulary
 from albert_data.config import BuildConfig, ExampleConfig, VocabConfig
-from albert_data.errors import AlbertDataError, ArgumentError, ConfigError
+from albert_data.errors import AlbertDataError, ArgumentError, ConfigError, TokenizerError
 from albert_data.train.config import RECIPES, TrainConfig
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -220,6 +220,18 @@ def test_whole_numbers_of_numpy_are_whole_numbers(here: Path):
     assert type(made.manifest.config.num_shards) is int
     for row in (np.int64(3), [np.uint8(3)], np.array([3])):
         assert albert_data.inspect_shards("out", row=row).rows == [3]
+
+
+def test_load_tokenizer_takes_what_build_takes(here: Path):
+    loaded = albert_data.load_tokenizer("model.model")
+    assert albert_data.load_tokenizer(loaded) is loaded
+    with pytest.raises(ArgumentError, match="tokenizer is loaded; give --normalization"):
+        albert_data.load_tokenizer(loaded, words="jieba")
+    with pytest.raises(ArgumentError, match="tokenizer is of the type int; give a path, a Tokenizer or one of transf"):
+        albert_data.load_tokenizer(7)
+    albert_data.train_vocab("corpus.txt", "vocab", vocab_size=115, workers=1, normalization="albert-v2")
+    with pytest.raises(TokenizerError, match="was trained on text of --normalization albert-v2; pass that"):
+        albert_data.load_tokenizer("vocab")
 
 
 @pytest.mark.parametrize("inputs", [[{"text": "A text."}], 5])

@@ -12,8 +12,8 @@ from toy_language import make_sentences
 from wordpiece_fixtures import SPECIALS, encode, tokenizers, write_vocab
 
 import albert_data
+from albert_data import load_tokenizer
 from albert_data.errors import ArgumentError, TokenizerError
-from albert_data.interop.tokenizer_objects import load_object
 
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
 PAGES = sorted((Path(__file__).parent.parent / "sample_corpus").glob("*.txt"))
@@ -78,7 +78,7 @@ def test_the_ids_are_those_of_the_object(kind: str, tmp_path: Path):
     texts = [*read_lines(), *make_sentences(100, seed=3)]
     assert len(texts) > 150
     made("some text", truncation=True, max_length=3, padding="max_length")  # which its tokenizer.json then has
-    loaded = load_object(made)
+    loaded = load_tokenizer(made)
     assert encode(loaded, texts) == [made.encode(text, add_special_tokens=False) for text in texts]
     ids = {role: getattr(made, f"{role}_token_id") for role in ("pad", "unk", "cls", "sep", "mask")}
     assert {role: getattr(loaded, f"{role}_id") for role in ids} == ids
@@ -104,31 +104,31 @@ def test_an_object_whose_class_has_rules_of_its_own_is_refused(tmp_path: Path):
     with pytest.raises(
         TokenizerError, match="Shouting has other ids than its own files give, for example for 'Dr. Smith"
     ):
-        load_object(Shouting.from_pretrained(str(write_vocab(tmp_path).parent)))
+        load_tokenizer(Shouting.from_pretrained(str(write_vocab(tmp_path).parent)))
 
 
 def test_tokens_that_were_added_are_found_or_refused(tmp_path: Path):
     text, made = "A zebra in a zoo.", make_wordpiece(tmp_path)
     made.add_tokens(["zebra"])
     assert made.convert_tokens_to_ids("zebra") in made.encode(text)
-    assert encode(load_object(made), [text]) == [made.encode(text, add_special_tokens=False)]
+    assert encode(load_tokenizer(made), [text]) == [made.encode(text, add_special_tokens=False)]
     slow = make_slow(tmp_path)
     slow.add_tokens(["zebra"])
     with pytest.raises(TokenizerError, match="BertTokenizerLegacy has other ids .*for the tokens that were added"):
-        load_object(slow)
+        load_tokenizer(slow)
 
 
 def test_what_an_object_lacks_is_named_with_its_class(tmp_path: Path):
     made = make_byte_level(tmp_path)
     made.mask_token = None
     with pytest.raises(TokenizerError, match=r"\w+-\w+/tokenizer.json lacks \[MASK\]"):
-        load_object(made)
-    assert load_object(made, specials={"mask": "<hidden>"}).mask_id == 5
+        load_tokenizer(made)
+    assert load_tokenizer(made, specials={"mask": "<hidden>"}).mask_id == 5
 
 
 def test_an_object_with_two_pieces_for_a_role_is_refused(tmp_path: Path):
     with pytest.raises(TokenizerError, match=r"has other ids than its own files give, for example for its pad_token: "):
-        load_object(make_unigram(tmp_path, SPECIALS))
+        load_tokenizer(make_unigram(tmp_path, SPECIALS))
 
 
 def test_what_is_no_tokenizer_is_an_error(here: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from albert_data.config import COMPRESSIONS, MASKING_LAWS, BuildConfig, ExampleC
 from albert_data.interrupts import say_when_interrupted
 from albert_data.output import show, show_json
 from albert_data.pair_tasks import PAIR_TASKS
+
+_example_setting, _build_setting = partial(setting, ExampleConfig), partial(setting, BuildConfig)
 
 
 @click.command(cls=LibraryCommand)
@@ -57,40 +60,34 @@ from albert_data.pair_tasks import PAIR_TASKS
     help="Piece for a role (pad, unk, cls, sep or mask) of a tokenizer.json in which it is not named [CLS], <s> or so: "
     "cls=<bos>. May be repeated.",
 )
-@setting(ExampleConfig, "--max-seq-len", "Maximum number of tokens in a row, [CLS] and [SEP] included.")
-@setting(
-    ExampleConfig,
+@_example_setting("--max-seq-len", "Maximum number of tokens in a row, [CLS] and [SEP] included.")
+@_example_setting(
     "--pairs",
     "Sentence task: two segments in order or swapped (sop), B from the same or another document (nsp), both in three "
     "labels (order3), or rows of one segment (none).",
     type=click.Choice(tuple(PAIR_TASKS)),
 )
-@setting(
-    ExampleConfig,
+@_example_setting(
     "--masking",
     "What to mask: spans of words with shares 1/n as in ALBERT (ngram), longer spans as in SpanBERT (span), or single "
     "words or pieces as in BERT.",
     type=click.Choice(MASKING_LAWS),
 )
-@setting(ExampleConfig, "--ngram", "Longest span of --masking ngram, in words.")
-@setting(ExampleConfig, "--mask-prob", "Share of the tokens to mask.")
-@setting(
-    ExampleConfig, "--replace", "Percentages of masked tokens: [MASK], a random piece, unchanged.", metavar="M/R/K"
-)
-@setting(ExampleConfig, "--short-seq-prob", "Share of the rows that get a random shorter length.")
-@setting(ExampleConfig, "--whole-word/--pieces", "Mask whole words, or treat each piece as a word.")
-@setting(ExampleConfig, "--dupe-factor", "Number of passes over the corpus, each with different pairs and masks.")
-@setting(
-    BuildConfig,
+@_example_setting("--ngram", "Longest span of --masking ngram, in words.")
+@_example_setting("--mask-prob", "Share of the tokens to mask.")
+@_example_setting("--replace", "Percentages of masked tokens: [MASK], a random piece, unchanged.", metavar="M/R/K")
+@_example_setting("--short-seq-prob", "Share of the rows that get a random shorter length.")
+@_example_setting("--whole-word/--pieces", "Mask whole words, or treat each piece as a word.")
+@_example_setting("--dupe-factor", "Number of passes over the corpus, each with different pairs and masks.")
+@_build_setting(
     "--alpha",
     "Give each language a share by its size to this power, 0 to 1; records or inputs name the languages.  [default: "
     "none; all text is used alike]",
     type=float,
     metavar="A",
 )
-@setting(BuildConfig, "--max-passes", "Maximum number of passes over a language with --alpha, times --dupe-factor.")
-@setting(
-    BuildConfig,
+@_build_setting("--max-passes", "Maximum number of passes over a language with --alpha, times --dupe-factor.")
+@_build_setting(
     "--validation-fraction",
     "Share of the documents to keep for validation. Small corpora give up to 30, at most a tenth; 0 gives none.",
 )
@@ -101,28 +98,23 @@ from albert_data.pair_tasks import PAIR_TASKS
     metavar="NAME",
 )
 @validation_option
-@setting(BuildConfig, "--keep-duplicates", "Keep all copies of equal documents. By default one is kept.", is_flag=True)
-@setting(
-    BuildConfig,
+@_build_setting("--keep-duplicates", "Keep all copies of equal documents. By default one is kept.", is_flag=True)
+@_build_setting(
     "--drop-near-duplicates",
     "Of similar documents keep the first source's, then the longest. Takes 1.2 to 1.4 times as long.",
     is_flag=True,
 )
-@setting(
-    BuildConfig,
+@_build_setting(
     "--similarity",
     "Least Jaccard similarity of similar documents, by shingles of five words.",
 )
-@setting(
-    BuildConfig, "--num-shards", "Number of training shards.  [default: one per 32 MiB or so, at most 40000]", type=int
-)
-@setting(
-    BuildConfig,
+@_build_setting("--num-shards", "Number of training shards.  [default: one per 32 MiB or so, at most 40000]", type=int)
+@_build_setting(
     "--compression",
     "Compression of the shards. Uncompressed shards are mapped into memory for training.",
     type=click.Choice(COMPRESSIONS),
 )
-@setting(ExampleConfig, "--seed", "Seed of all random choices.")
+@_example_setting("--seed", "Seed of all random choices.")
 @text_options
 @engine_options
 @click.option(
@@ -145,11 +137,6 @@ from albert_data.pair_tasks import PAIR_TASKS
 def build(
     inputs: tuple[str, ...],
     output: Path,
-    workers: int,
-    engine: str,
-    address: str | None,
-    license: str | None,
-    overwrite: bool,
     profile: bool,
     dry_run: bool,
     as_json: bool,
@@ -178,12 +165,11 @@ def build(
         from albert_data.pipeline.stages import format_stages
 
         if dry_run:
-            _show_plan(inputs, output, workers, given, overwrite=overwrite, as_json=as_json)
+            _show_plan(inputs, output, given, as_json=as_json)
             return
     say_when_interrupted("Interrupted; the same command resumes the build.")
-    named: dict[str, Any] = {"license": license, "overwrite": overwrite}
-    with Bar() as bar, open_engine(engine, address, workers) as place:
-        report = build(inputs, output, engine=place, progress=bar, **named, **given)
+    with Bar() as bar, open_engine(given) as place:
+        report = build(inputs, output, engine=place, progress=bar, **given)
     if as_json:
         show_json(report.to_dict())
         return
@@ -192,22 +178,18 @@ def build(
         show("\n".join(format_stages(report.stages, report.manifest.counts.text_bytes)))
 
 
-def _show_plan(
-    inputs: tuple[str, ...], output: Path, workers: int, given: dict[str, Any], *, overwrite: bool, as_json: bool
-) -> None:
+def _show_plan(inputs: tuple[str, ...], output: Path, given: dict[str, Any], *, as_json: bool) -> None:
     from albert_data.cli.summary import describe_estimate, describe_plan, plan_to_dict
+    from albert_data.jobs.engine import count_cores
     from albert_data.library.building import load_arguments
     from albert_data.library.progress import Bar
-    from albert_data.pipeline.build_folder import read_commits
     from albert_data.pipeline.estimate import estimate
     from albert_data.pipeline.identity import choose_fraction
-    from albert_data.storage.hub import use_commits
 
-    bar = Bar()
-    with (
-        use_commits(read_commits(output, overwrite=overwrite)),
-        load_arguments(inputs, bar, **given) as (found, tokenizer, config),
-    ):
+    bar, workers = Bar(), given.pop("workers", None) or count_cores()
+    for name in ("engine", "address", "license"):  # no part of the plan
+        given.pop(name, None)
+    with load_arguments(inputs, output, bar, **given) as (found, tokenizer, config):
         chosen = choose_fraction(found, config)
         if not as_json:  # before the estimate, which takes a second
             show(describe_plan(found, output, tokenizer, chosen))

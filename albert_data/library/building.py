@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig, VocabConfig, take_settings
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.mixtures import Names
 from albert_data.errors import ArgumentError, ConfigError
-from albert_data.interop.tokenizer_objects import load_object
 from albert_data.jobs.engine import Engine, MultiprocessEngine, spans_machines
 from albert_data.jobs.progress import Progress
 from albert_data.library.arguments import PathName, public, require_output
 from albert_data.library.documents import open_corpus, take_documents
 from albert_data.library.progress import show_progress
+from albert_data.library.tokenizers import load_tokenizer
 from albert_data.pipeline.build import BuildReport, build_shards
 from albert_data.pipeline.build_folder import read_commits
-from albert_data.storage import make_path
-from albert_data.storage.hub import TOKENIZER_FILES, find_model, use_commits
+from albert_data.storage.hub import use_commits
 from albert_data.storage.scratch import machine_scratch
 from albert_data.tokenizer.lexicon import NO_WORDS
-from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.candidates import lock_folder, sweep
-from albert_data.vocab.folder import check_normalization, claim_folder, save_vocabulary
+from albert_data.vocab.folder import claim_folder, save_vocabulary
 from albert_data.vocab.learning import learn_vocabulary
 from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
 from albert_data.vocab.report import VocabReport
@@ -95,9 +94,8 @@ def build(
     documents: in place of inputs the documents themselves: an iterable of str or of dicts with the text field, a
     Dataset of `datasets`, a table, or any stream of Arrow. A str is the setting of that name, for .txt files.
     validation: inputs whose documents are the validation split; training leaves out documents that equal one of them.
-    tokenizer: a loaded Tokenizer, or one of transformers, or the path of a SentencePiece model, vocab.txt or
-    tokenizer.json, or of its folder. None trains a vocabulary with default settings on the corpus first.
-    normalization, words, special: see `load_tokenizer`; of a tokenizer that is not loaded yet.
+    tokenizer: what `load_tokenizer` takes, with normalization, words and special (there `specials`) if it is not loaded
+    yet. None trains a vocabulary with default settings on the corpus first.
     workers: processes; None for one a core. engine: in their place, as a RayEngine. They change no byte of the shards.
     progress: True shows a bar; or an object with the methods of jobs.progress.Progress.
     license: of the text, for the card; it changes no shard.
@@ -106,51 +104,40 @@ def build(
     Raises AlbertDataError: InputError, TokenizerError, OutputError or WorkerError for what the user can fix. Finished
     tasks are kept then, so the same call resumes.
     """
-    rules: dict[str, Any] = {"normalization": normalization, "words": words, "special": special}
-    out, arguments = require_output(output), {"tokenizer": tokenizer, "config": config, **rules, **settings}
-    with (
-        show_progress(progress) as shown,
-        use_commits(read_commits(out, overwrite=overwrite)),
-        load_arguments(inputs, shown, validation=validation, **arguments) as (found, loaded, config),
-    ):
+    settings |= {"normalization": normalization, "words": words, "special": special}
+    settings |= {"tokenizer": tokenizer, "config": config, "validation": validation, "overwrite": overwrite}
+    out, named = require_output(output), dict[str, Any](license=license, overwrite=overwrite)
+    with show_progress(progress) as shown, load_arguments(inputs, out, shown, **settings) as arguments:
+        found, loaded, config = arguments
         vocab, place = VocabConfig(normalization=normalization), engine or MultiprocessEngine(workers)
-        named: dict[str, Any] = {"license": license, "overwrite": overwrite}
         return build_shards(found, out, loaded, config, place, shown, vocab=vocab, **named)
 
 
 @contextmanager
 def load_arguments(
     inputs: Names | None,
+    out: Path,
     progress: Progress,
     *,
     validation: Names = (),
+    overwrite: bool = False,
     tokenizer: Any = None,
-    normalization: str = "none",
-    words: str = NO_WORDS,
-    special: Mapping[str, str] | None = None,
     config: BuildConfig | None = None,
     **settings: Any,
 ) -> Iterator[tuple[list[Input], Tokenizer | None, BuildConfig]]:
     """The inputs of a build, its tokenizer and its settings. The arguments are those of `build`.
 
-    Raises TokenizerError if `vocab` trained it on text of another normalization, and ConfigError for words without a
-    tokenizer.
+    Raises ConfigError for words or special pieces without a tokenizer.
     """
     if validation and "validation_fraction" in settings:
         raise ArgumentError("--validation names the documents of validation, so leave out --validation-fraction")
-    documents = take_documents(settings)
+    documents, rules = take_documents(settings), {"specials": settings.pop("special", None)}
+    rules |= {name: settings.pop(name) for name in ("normalization", "words") if name in settings}
     config = BuildConfig.from_settings(config, **settings)
-    if tokenizer is None and (words != NO_WORDS or special):
-        what = "--special" if special else "a word list"
+    if tokenizer is None and (rules["specials"] or rules.get("words", NO_WORDS) != NO_WORDS):
+        what = "--special" if rules["specials"] else "a word list"
         raise ConfigError(f"{what} needs a tokenizer; train one first with `albert-data vocab`")
-    rules: dict[str, Any] = {"normalization": normalization, "words": words, "specials": special}
-    if isinstance(tokenizer, str | os.PathLike):
-        path = make_path(find_model(tokenizer, TOKENIZER_FILES))
-        check_normalization(path, normalization)
-        tokenizer = load_tokenizer(path, **rules)
-    elif tokenizer is not None and not isinstance(tokenizer, Tokenizer):
-        tokenizer = load_object(tokenizer, **rules)
-    elif tokenizer is not None and (normalization != "none" or words != NO_WORDS or special):
-        raise ArgumentError("tokenizer is loaded; give --normalization, --words and --special to load_tokenizer")
-    with open_corpus(inputs, documents, progress, config.text, validation) as found:
-        yield found, tokenizer, config
+    with use_commits(read_commits(out, overwrite=overwrite)):
+        loaded = None if tokenizer is None else load_tokenizer(tokenizer, **rules)
+        with open_corpus(inputs, documents, progress, config.text, validation) as found:
+            yield found, loaded, config

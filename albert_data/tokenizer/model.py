@@ -20,8 +20,6 @@ from albert_data.data import Documents, Text
 from albert_data.errors import TokenizerError
 from albert_data.files import read_bytes
 from albert_data.storage import FOLDER, find_kind, find_storage, make_path
-from albert_data.storage.hub import TOKENIZER_FILES
-from albert_data.storage.hub import find_model as find_model_on_hub
 from albert_data.tokenizer.buffers import GrowingArray, Sentences
 from albert_data.tokenizer.byte_level import ByteLevelKind, explain_slow
 from albert_data.tokenizer.chunks.cutting import PADDING
@@ -205,15 +203,10 @@ def load_tokenizer(
 ) -> Tokenizer:
     """Load a SentencePiece model, a tokenizer.json or a vocab.txt from a file, or from a folder that holds one.
 
-    path: a str that is no path may be the name of a model on the Hugging Face Hub, such as bert-base-uncased.
-    normalization: of text before a SentencePiece model: "none", or "albert-v2" for what Google's ALBERT code does.
-    words: which characters are a word in scripts without spaces: the path of a word list, "jieba" for that of the
-    library, or "none".
-    specials: of a tokenizer.json, the pieces for pad, unk, cls, sep or mask if they have other names than usual.
-    to_encode: prepare it for encoding now; if not, the first encoding does it.
-    A link to a regular file is followed; a FIFO or a device is refused. Raises TokenizerError with the reason.
+    The arguments are those of `library.tokenizers.load_tokenizer`. A link to a regular file is followed; a FIFO or a
+    device is refused. Raises TokenizerError with the reason.
     """
-    path = make_path(find_model_on_hub(path, TOKENIZER_FILES))
+    path = make_path(path)
     if find_kind(path) == FOLDER:
         path = find_model(path)
     try:

@@ -1,20 +1,27 @@
-"""Tokenizers of transformers that a program has loaded, fast or slow.
+"""`load_tokenizer`: a Tokenizer of a path, a name, or an object of transformers.
 
-In: the object. Out: a Tokenizer with the same ids, made of the files that the object saves of itself. What its class
+A tokenizer that transformers has loaded, fast or slow, is made of the files that it saves of itself. What its class
 does beside these files would be lost. So some sentences are encoded by both, and other ids are an error.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from albert_data.errors import ArgumentError, TokenizerError
-from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+from albert_data.library.arguments import public
+from albert_data.storage import make_path
+from albert_data.storage.hub import TOKENIZER_FILES, find_model
+from albert_data.tokenizer.lexicon import NO_WORDS
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.model import load_tokenizer as load_file
 from albert_data.tokenizer.tokenizer_json import JSON_NAME, ROLES
+from albert_data.vocab.folder import check_normalization
 
 # Case, accents, punctuation and scripts, by which rules differ.
 _PROBES = (
@@ -25,8 +32,40 @@ _PROBES = (
 )
 
 
-def load_object(tokenizer: Any, *, specials: Mapping[str, str] | None = None, **rules: Any) -> Tokenizer:
-    """The Tokenizer of an object of transformers. specials, rules: of `load_tokenizer`.
+@public()
+def load_tokenizer(
+    tokenizer: Any,
+    *,
+    normalization: str = "none",
+    words: str | os.PathLike[str] = NO_WORDS,
+    specials: Mapping[str, str] | None = None,
+    to_encode: bool = True,
+) -> Tokenizer:
+    """Load a tokenizer; one that is loaded is returned as it is.
+
+    tokenizer: the path of a SentencePiece model, tokenizer.json or vocab.txt, or of a folder that holds one; a str that
+    is no path may be the name of a model on the Hugging Face Hub. Or an object of transformers.
+    normalization: of text before a SentencePiece model: "none", or "albert-v2" for what Google's ALBERT code does.
+    words: which characters are a word in scripts without spaces: the path of a word list, "jieba" for that of the
+    library, or "none".
+    specials: of a tokenizer.json, the pieces for pad, unk, cls, sep or mask if they have other names than usual.
+    to_encode: prepare it for encoding now; if not, the first encoding does it.
+    Raises TokenizerError, also if `vocab` trained it on text of another normalization, and ArgumentError.
+    """
+    rules: dict[str, Any] = {"normalization": normalization, "words": words, "specials": specials}
+    if isinstance(tokenizer, str | os.PathLike):
+        path = make_path(find_model(tokenizer, TOKENIZER_FILES))
+        check_normalization(path, normalization)
+        return load_file(path, **rules, to_encode=to_encode)
+    if not isinstance(tokenizer, Tokenizer):
+        return _load_object(tokenizer, **rules)
+    if specials or (normalization, words) != ("none", NO_WORDS):
+        raise ArgumentError("tokenizer is loaded; give --normalization, --words and --special to load_tokenizer")
+    return tokenizer
+
+
+def _load_object(tokenizer: Any, *, specials: Mapping[str, str] | None = None, **rules: Any) -> Tokenizer:
+    """The Tokenizer of an object of transformers.
 
     Special pieces of unusual names are those that the object names. Raises ArgumentError for another object, and
     TokenizerError for a tokenizer that can't be loaded or whose ids differ.
@@ -44,7 +83,7 @@ def load_object(tokenizer: Any, *, specials: Mapping[str, str] | None = None, **
         path = Path(folder, JSON_NAME)
         if path.is_file():  # what its last call cut or padded is no part of a tokenizer
             path.write_text(json.dumps({**json.loads(path.read_bytes()), "truncation": None, "padding": None}))
-        loaded = load_tokenizer(path if path.is_file() else folder, specials={**unusual, **(specials or {})}, **rules)
+        loaded = load_file(path if path.is_file() else folder, specials={**unusual, **(specials or {})}, **rules)
     differing = ["the tokens that were added"] if len(tokenizer) != len(loaded.pieces) else []
     differing += [
         f"its {role}_token"
