@@ -80,7 +80,7 @@ def test_a_record_needs_no_more_room_than_is_kept_for_it():
 def test_no_mask_is_dropped_and_the_lengths_are_those_of_the_largest_row_of_all_splits(tmp_path: Path, out: Path):
     most = ([7] * 9, 3, 0, [(at, at) for at in range(6)], 1)
     shards = write_folder(tmp_path / "shards", {"train": [[rows_of("train")]], "validation": [[[most]]]})
-    record = convert(shards, out, "tfrecord", splits=("train",))
+    record = convert(shards, out, "tfrecord", split="train")
     assert (record["max_seq_length"], record["max_predictions_per_seq"]) == (MAX_SEQ_LEN, 6)
     expected = [fixtures.google_features(row, MAX_SEQ_LEN, 6, 0) for row in rows_of("train")]
     assert fixtures.read_tfrecord(out / "train") == expected

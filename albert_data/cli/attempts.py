@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,18 +112,15 @@ def choose_attempt(folder: Path, options: tuple[str, ...], inputs: list[Input]) 
 
     Raises OutputError for a list of attempts that is not ours.
     """
-    text_sha256 = sha256(repr([_identify(item) for item in inputs]).encode()).hexdigest()
+    # What decides whether a build takes its text for the same; the name is one of them.
+    identify = attrgetter("path", "size", "modified_ns", "language", "is_validation", "source")
+    text_sha256 = sha256(repr([identify(item) for item in inputs]).encode()).hexdigest()
     there = [_parse(folder, number, values) for number, values in _read(folder).items() if number != "kind"]
     for attempt in there:
         if (attempt.options, attempt.text_sha256) == (options, text_sha256):
             return attempt
     new = (Attempt(folder=folder, number=number, options=options, text_sha256=text_sha256) for number in count(1))
     return next(attempt for attempt in new if not attempt.is_begun())
-
-
-def _identify(item: Input) -> tuple[Any, ...]:
-    """What decides whether a build takes its text for the same; the name is one of them."""
-    return item.path, item.size, item.modified_ns, item.language, item.is_validation, item.source
 
 
 def _read(folder: Path) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from albert_data.cli.entry import fast_imports
-from albert_data.cli.options import corpus_option, json_option, open_engine, place_options, shards_argument
+from albert_data.cli.options import corpus_option, json_option, open_engine, place_options, shards_argument, take_given
 from albert_data.output import show, show_json, tell
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ FAILED = 3  # the exit code of --fail-on; 1 is an error and 2 a usage error
     type=click.Choice(("bad", "look")),
     help=f"End with exit code {FAILED} if a verdict is bad; or if one is look or bad.  [default: never]",
 )
-def audit(
-    shards: Path, corpus: tuple[str, ...], engine: str, address: str | None, as_json: bool, fail_on: str | None
-) -> Audit:
+def audit(shards: Path, as_json: bool, fail_on: str | None, **settings: Any) -> Audit:
     """Look for what makes the shards bad for pretraining.
 
     Each check gives a figure and a verdict: ok, look (it may be intended: check), bad (fix it before you train) or not
@@ -46,8 +44,9 @@ def audit(
         from albert_data.library.progress import Bar
         from albert_data.library.shards import audit_shards
 
-    with Bar() as bar, open_engine(engine, address) as place:
-        found = audit_shards(shards, corpus=corpus, engine=None if engine == "local" else place, progress=bar)
+    given = take_given(settings)
+    with Bar() as bar, open_engine(given) as place:
+        found = audit_shards(shards, engine=place, progress=bar, **given)
     if as_json:
         show_json(found.to_dict())
     else:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from albert_data.cli.entry import fast_imports
-from albert_data.cli.options import PLACE, LibraryCommand, engine_options, json_option, open_engine, shards_argument
+from albert_data.cli.options import (
+    PLACE,
+    LibraryCommand,
+    engine_options,
+    json_option,
+    open_engine,
+    shards_argument,
+    take_given,
+)
 from albert_data.convert import FORMATS
 from albert_data.interrupts import say_when_interrupted
 from albert_data.output import show, show_json, tell
@@ -54,16 +62,7 @@ if TYPE_CHECKING:
 )
 @engine_options
 @json_option
-def convert(
-    shards: Path,
-    output: Path,
-    to: str,
-    workers: int,
-    engine: str,
-    address: str | None,
-    as_json: bool,
-    **settings: Any,
-) -> None:
+def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any) -> None:
     """Write the rows of a shard folder in the format of another trainer.
 
     DIR gets all of its files or none. After an interruption, the same command resumes.
@@ -80,8 +79,9 @@ def convert(
         from albert_data.library.shards import convert_shards
 
     say_when_interrupted("Interrupted; the same command resumes the conversion.")
-    with Bar(tells_stages=False) as bar, open_engine(engine, address, workers) as place:
-        done = convert_shards(shards, output, to, engine=place, progress=bar, **settings)
+    given = take_given(settings)
+    with Bar(tells_stages=False) as bar, open_engine(given) as place:
+        done = convert_shards(shards, output, to, engine=place, progress=bar, **given)
     if as_json:
         show_json(done.to_dict())
     else:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from albert_data.cli.options import PATH
+from albert_data.cli.options import PATH, tokenizer_option
 from albert_data.output import show
 
 
@@ -21,12 +21,7 @@ from albert_data.output import show
     help="Folder to write. Other files in it stay as they are.",
 )
 @click.option("--checkpoint", type=PATH, metavar="PATH", help="Checkpoint of RUN to write.  [default: the newest]")
-@click.option(
-    "--tokenizer",
-    type=PATH,
-    metavar="PATH",
-    help="Tokenizer of the shards, or its folder. Needed only if RUN contains none.",
-)
+@tokenizer_option
 def export(run: Path, output: Path, checkpoint: Path | None, tokenizer: Path | None) -> None:
     """Write a model that `train` made as a folder that Hugging Face transformers loads.
 

@@ -6,11 +6,11 @@ The default of a setting is written once, in its class in config.py; an option r
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -134,47 +134,40 @@ def _wrap(names: list[str]) -> str:
 
 # ---- options ----
 
+_text_setting = partial(setting, TextConfig)
 _TEXT_OPTIONS = (  # in the order of --help
-    setting(
-        TextConfig,
+    _text_setting(
         "--sentences",
         "Split each line into sentences, or take each line as one sentence.",
         type=click.Choice(SENTENCE_RULES),
     ),
-    setting(
-        TextConfig,
+    _text_setting(
         "--language",
         "Language (ISO 639 code) whose rules split text into sentences; `--language help` lists codes.",
         metavar="CODE",
         is_eager=True,
         callback=_list_languages,
     ),
-    setting(
-        TextConfig, "--text-field", "Field that contains the text; a.b is inside a, and a,b are joined.", metavar="NAME"
-    ),
-    setting(
-        TextConfig,
+    _text_setting("--text-field", "Field that contains the text; a.b is inside a, and a,b are joined.", metavar="NAME"),
+    _text_setting(
         "--documents",
         "What ends a document in .txt: a blank line, or the end of the file.",
         type=click.Choice(DOCUMENT_RULES),
     ),
-    setting(TextConfig, "--unwrap", "Join the lines of hard-wrapped paragraphs.", is_flag=True),
-    setting(
-        TextConfig,
+    _text_setting("--unwrap", "Join the lines of hard-wrapped paragraphs.", is_flag=True),
+    _text_setting(
         "--drop-repeated-lines",
         "Remove lines that stand in N distinct documents or more, digits counted as one: footers, licences, templates. "
         "The text is read once more for that.  [default: none]",
         type=int,
         metavar="N",
     ),
-    setting(
-        TextConfig,
+    _text_setting(
         "--language-field",
         "Field of a record that names its language.  [default: none; all text is in --language]",
         metavar="NAME",
     ),
-    setting(
-        TextConfig,
+    _text_setting(
         "--where",
         "Read only the records for which this holds, such as 'metadata.language_score >= 0.65', by ==, !=, <, <=, >, "
         ">= or in. May be repeated: all must hold.",
@@ -182,21 +175,18 @@ _TEXT_OPTIONS = (  # in the order of --help
         multiple=True,
         callback=lambda context, parameter, value: " and ".join(value) if value else None,
     ),
-    setting(
-        TextConfig,
+    _text_setting(
         "--encoding",
         "Encoding of all inputs, or auto to find that of each file.  [default: UTF-8, or UTF-16 or UTF-32 with a "
         "byte order mark]",
         metavar="NAME",
     ),
-    setting(
-        TextConfig,
+    _text_setting(
         "--word-separator",
         "What stands between words of divided text, such as ' ' or '|', and is removed.  [default: none]",
         metavar="TEXT",
     ),
-    setting(
-        TextConfig,
+    _text_setting(
         "--strict",
         "Stop at the first damaged part of the input, instead of repairing or skipping it.",
         is_flag=True,
@@ -215,7 +205,6 @@ workers_option = click.option(
     "--workers",
     type=click.IntRange(*RANGES["workers"]),
     metavar="N",
-    default=lambda: len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
     show_default="one per core",
     help="Number of workers that share the work; of a cluster, the most CPUs at a time.",
 )
@@ -256,7 +245,7 @@ _nodes_option = click.option(
 
 
 def place_options(command: Command) -> Command:
-    """--engine, --address and --nodes: where a command works. `open_engine` takes the values of the first two."""
+    """--engine, --address and --nodes: where a command works. `open_engine` takes them."""
     return _engine_option(_address_option(_nodes_option(command)))
 
 
@@ -266,24 +255,21 @@ def engine_options(command: Command) -> Command:
 
 
 @contextmanager
-def open_engine(engine: str, address: str | None, workers: int = 1) -> Iterator[Engine]:
-    """The engine that the options name. Raises ConfigError if there is no such cluster.
+def open_engine(given: dict[str, Any]) -> Iterator[Engine | None]:
+    """The engine that the options name, which are removed from what `take_given` returns; None for this machine.
 
-    workers: of a cluster the most CPUs at a time, and all of them if the user does not say.
+    --workers is of a cluster the most CPUs at a time, all if it is not given. Raises ConfigError if there is no such
+    cluster.
     """
-    labels = click.get_current_context().meta[_LABELS]
-    if engine == "local":
+    labels, address = click.get_current_context().meta[_LABELS], given.pop("address", None)
+    if given.pop("engine", "local") == "local":
         if address is not None or labels:
             raise click.UsageError(f"{'--nodes' if labels else '--address'} is for --engine ray")
-        from albert_data.jobs.engine import MultiprocessEngine
-
-        yield MultiprocessEngine(workers)
+        yield None
         return
     from albert_data.jobs.ray_engine import RayEngine
 
-    source = click.get_current_context().get_parameter_source("workers")
-    is_capped = source is not ParameterSource.DEFAULT
-    with RayEngine(address, workers if is_capped else None, labels) as found:
+    with RayEngine(address, given.pop("workers", None), labels) as found:
         yield found
 
 
@@ -310,6 +296,12 @@ validation_option = click.option(
     help="Text for the validation split; training leaves out documents that equal one of it. May be repeated.",
 )
 shards_argument = click.argument("shards", metavar="SHARDS", type=PLACE)
+tokenizer_option = click.option(
+    "--tokenizer",
+    type=PATH,
+    metavar="PATH",
+    help="Tokenizer of the shards, or its folder. Needed only if RUN contains none.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
 

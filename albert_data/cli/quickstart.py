@@ -83,7 +83,7 @@ def quickstart(
     vocab_size: int,
     cased: bool,
     normalization: str,
-    workers: int,
+    workers: int | None,
     **settings: Any,
 ) -> int:
     """Train a vocabulary, build and audit shards, and train a small model.
@@ -122,7 +122,7 @@ def quickstart(
             show(f"{output} holds results for other options, or for text that has changed or another name.")
             show(f"They stay. These get names with {attempt.number}: {attempt.vocab}, {attempt.shards} and so on.")
         attempt.save()
-        if click.get_current_context().get_parameter_source("workers") is ParameterSource.COMMANDLINE:
+        if workers is not None:
             reading += ["--workers", str(workers)]
         _train_vocabulary(inputs, attempt, vocab, reading)
         _find_inputs(inputs, validation, output, text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from albert_data.cli.options import PATH, json_option, setting, take_given
+from albert_data.cli.options import PATH, json_option, setting, take_given, tokenizer_option
 from albert_data.escaping import escape_controls
 from albert_data.inspect.terminal import count_columns
 from albert_data.library.progress import Bar
@@ -27,22 +27,12 @@ _NAME_COLUMNS = 48
 @click.argument("pairs", metavar="PAIRS")
 @click.option("-o", "--output", type=PATH, metavar="PATH", help="Write each pair with its two scores (.jsonl).")
 @click.option("--checkpoint", type=PATH, metavar="PATH", help="Checkpoint of RUN to score with.  [default: the newest]")
-@click.option(
-    "--tokenizer",
-    type=PATH,
-    metavar="PATH",
-    help="Tokenizer of the shards, or its folder. Needed only if RUN contains none.",
-)
+@tokenizer_option
 @setting(ScoreConfig, "--batch-tokens", "Tokens that the model computes at once.", metavar="N")
 @setting(ScoreConfig, "--device", "Device to compute on.", metavar="auto|cpu|cuda[:N]")
 @setting(ScoreConfig, "--precision", "Number format of the computation.", type=click.Choice(PRECISIONS))
 @json_option
-def score(
-    model: Path,
-    pairs: str,
-    as_json: bool,
-    **settings: Any,
-) -> None:
+def score(model: Path, pairs: str, as_json: bool, **settings: Any) -> None:
     """Measure how often a model finds the good sentence of a pair likelier.
 
     RUN is a training run, or the folder of a Hugging Face model. PAIRS is a file of JSON lines with the fields good

@@ -108,12 +108,13 @@ def describe_estimate(found: BuildEstimate | None, inputs: Sequence[Input], conf
     if found is None:
         return f"estimate   none: {f'{streams} can be read only once' if num_streams else 'a sample holds no token'}"
     disk = found.shard_bytes + found.work_bytes
+    time = "under a minute" if found.seconds < 60 else format_duration(float(f"{found.seconds:.2g}"))
     before = "" if config.compression == "none" else " before compression"
     lines = [
         f"about, by a sample of {_size(found.sample_bytes)}; copies count as if they stayed",
         f"{_round(found.tokens)} tokens, {_size(found.text_bytes)} of text, {_round(found.rows)} rows",
         f"{_size(found.shard_bytes)} of shards{before}; while they are made, {_size(disk)} of disk",
-        f"{_time(found.seconds)} with {count_of(workers, 'worker')} like this machine's",
+        f"{time} with {count_of(workers, 'worker')} like this machine's",
         *(["without the time and disk of --drop-near-duplicates"] if config.drop_near_duplicates else []),
         *([f"and {streams}, not counted: it can be read only once"] if num_streams else []),
     ]
@@ -128,10 +129,6 @@ def _round(number: float) -> str:
 def _size(num_bytes: float) -> str:
     unit, name = (1e9, "GB") if num_bytes >= 1e9 else (1e6, "MB")
     return f"{float(f'{num_bytes / unit:.2g}'):,g} {name}"
-
-
-def _time(seconds: float) -> str:
-    return "under a minute" if seconds < 60 else format_duration(float(f"{seconds:.2g}"))
 
 
 def _list_sources(sources: Sequence[SourceEntry]) -> Iterator[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from albert_data.cli.entry import fast_imports
-from albert_data.cli.options import engine_options, json_option, open_engine, shards_argument
+from albert_data.cli.options import engine_options, json_option, open_engine, shards_argument, take_given
 from albert_data.output import show, show_json
 
 
@@ -16,7 +17,7 @@ from albert_data.output import show, show_json
 @click.option("--quick", is_flag=True, help="Check only sizes and hashes, not the rows.")
 @engine_options
 @json_option
-def verify(shards: Path, quick: bool, workers: int, engine: str, address: str | None, as_json: bool) -> None:
+def verify(shards: Path, as_json: bool, **settings: Any) -> None:
     """Check the shards against their manifest, and every row against the format.
 
     Prints a line for each fault. The exit code is 1 if there is one.
@@ -30,16 +31,10 @@ def verify(shards: Path, quick: bool, workers: int, engine: str, address: str | 
         from albert_data.library.progress import Bar
         from albert_data.library.shards import verify_shards
 
-    with Bar(tells_stages=False) as bar, open_engine(engine, address, workers) as opened:
-        place = None if engine == "local" else opened  # here threads do it: they need no tokenizer of their own
-        found = verify_shards(
-            shards,
-            quick=quick,
-            workers=workers,
-            engine=place,
-            progress=bar,
-            tell=lambda fault: None if as_json else bar.print(f"{shards}: {fault}"),
-        )
+    given = take_given(settings)
+    with Bar(tells_stages=False) as bar, open_engine(given) as place:
+        given["tell"] = lambda fault: None if as_json else bar.print(f"{shards}: {fault}")
+        found = verify_shards(shards, engine=place, progress=bar, **given)
     if as_json:
         show_json(found.to_dict())
     elif not found.faults:

@@ -58,15 +58,7 @@ from albert_data.output import show, show_json
 @text_options
 @engine_options
 @json_option
-def vocab(
-    inputs: tuple[str, ...],
-    output: Path,
-    workers: int,
-    engine: str,
-    address: str | None,
-    as_json: bool,
-    **settings: Any,
-) -> None:
+def vocab(inputs: tuple[str, ...], output: Path, as_json: bool, **settings: Any) -> None:
     """Train a vocabulary on text.
 
     INPUT is a file, a folder, a glob in quotes, @FILE with a path on each line, or - for stdin. Readable are .txt (a
@@ -85,8 +77,9 @@ def vocab(
     from albert_data.library.progress import Bar
     from albert_data.tokenizer.model import find_model
 
-    with Bar() as bar, open_engine(engine, address, workers) as place:
-        report = train_vocab(inputs, output, engine=place, progress=bar, **take_given(settings))
+    given = take_given(settings)
+    with Bar() as bar, open_engine(given) as place:
+        report = train_vocab(inputs, output, engine=place, progress=bar, **given)
     if as_json:
         show_json(report.to_dict())
         return

@@ -64,7 +64,7 @@ def convert_folder(
     to: str,
     engine: Engine,
     *,
-    splits: tuple[str, ...] = (),
+    split: str | None = None,
     unmasked: bool = False,
     pack: int | None = None,
     card: Mapping[str, Any] | None = None,
@@ -72,12 +72,8 @@ def convert_folder(
 ) -> Conversion:
     """Write the rows of a shard folder to the folder `out`.
 
-    to: one of convert.FORMATS; splits: those to convert, or all that have rows.
-    unmasked: write the original ids, for a trainer that draws masks itself; not for "tfrecord".
-    pack: fill packs of so many tokens with rows, and write these; not for "tfrecord".
-    card: "license" (an identifier of the Hugging Face Hub) and "language" (codes), for the card of "parquet".
-    Raises ConfigError, ShardError, OutputError, WorkerError, or OSError if the disk fails. Finished shards are kept
-    then, so the same call resumes.
+    The arguments are those of `library.shards.convert_shards`. card: "license" and "language" (codes).
+    Raises the same errors, or OSError if the disk fails. Finished shards are kept then, so the same call resumes.
     """
     check_choice("to", to, FORMATS)
     if unmasked and to == "tfrecord":
@@ -95,7 +91,7 @@ def convert_folder(
     source = ShardFolder(shards, read.manifest, pack)
     if make_path(find_storage(out).resolve(out)).is_relative_to(find_storage(shards).resolve(shards)):
         raise OutputError(f"output {out} lies inside the shard folder {shards}; name a folder outside it")
-    tasks = _list_tasks(source, splits)
+    tasks = _list_tasks(source, split)
     settings = {"unmasked": unmasked or None, "pack": pack, **(card if to == "parquet" else {})}
     folder = ConversionFolder(out, _make_plan(read.manifest, to, tasks, settings))
     if (record := folder.read_finished()) is not None:
@@ -113,19 +109,19 @@ def convert_folder(
         folder.close()
 
 
-def _list_tasks(source: ShardFolder, splits: tuple[str, ...]) -> list[ConvertTask]:
-    """A task for each shard of these splits, or of all."""
+def _list_tasks(source: ShardFolder, chosen: str | None) -> list[ConvertTask]:
+    """A task for each shard of a split, or of all."""
     found = source.manifest.splits
-    for split in splits:
-        check_split(source.folder, split, list(found))
-        if not found[split].shards:
+    if chosen is not None:
+        check_split(source.folder, chosen, list(found))
+        if not found[chosen].shards:
             raise ShardError(
-                f"split {split} of {source.folder} holds no rows; leave out --split to convert what there is"
+                f"split {chosen} of {source.folder} holds no rows; leave out --split to convert what there is"
             )
     tasks = [
         ConvertTask(split=split, number=number, count=len(found[split].shards), shard=entry)
         for split in SPLITS
-        if split in (splits or found)
+        if split in ([chosen] if chosen else found)
         for number, entry in enumerate(found[split].shards)
     ]
     if not tasks:
@@ -157,7 +153,7 @@ def _make_writer(source: ShardFolder, to: str, unmasked: bool, card: Mapping[str
     counter = PreparedJob(
         job=partial(_count_masks, source), name="count masks", places=(str(source.folder / MANIFEST_NAME),)
     )
-    largest = max(largest for _, largest in engine.run(counter, _list_tasks(source, ())))
+    largest = max(largest for _, largest in engine.run(counter, _list_tasks(source, None)))
     return TFRecordWriter(
         Shape(source.manifest.config.examples.max_seq_len, max(1, largest), source.manifest.tokenizer.pad_id)
     )

@@ -97,7 +97,7 @@ def verify(
 ) -> Iterator[Fault]:
     """Check all that a manifest says, and every row.
 
-    quick: only sizes and hashes. workers: threads; engine: in their place, as a RayEngine.
+    The arguments are those of `library.shards.verify_shards`.
     For the rows of a shard the first MAX_SHARD_FAULTS faults are given, and the number of the others. Raises ShardError
     if the folder has no manifest, so it is no finished build, and if a build replaced the manifest meanwhile, as the
     faults may then be of the old or the new build.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -105,11 +105,9 @@ def inspect_shards(
         text=grep,
         label=None if label is None else _find_label(folder, label),
     )
-    measured: dict[str, Any] = vars(inspect_folder(folder, split=split, choice=choice, corpus=inputs))
-    found = Inspection(**measured)
-    if page is None or not write_output(page, found.page.encode()):
-        return found
-    return Inspection(**measured, saved=page)
+    found = Inspection(**vars(inspect_folder(folder, split=split, choice=choice, corpus=inputs)))
+    is_saved = page is not None and write_output(page, found.page.encode())
+    return replace(found, saved=page) if is_saved else found
 
 
 def _refuse_conflicts(given: Sequence[str]) -> None:
@@ -229,7 +227,7 @@ def convert_shards(
         if not re.fullmatch(r"[A-Za-z0-9.+-]{1,64}", code):
             raise ArgumentError(f"{code[:40]!r} is no code of the Hugging Face Hub, such as apache-2.0 or en")
     card = {key: value for key, value in (("license", license), ("language", languages)) if value}
-    settings: dict[str, Any] = {"splits": (split,) if split else (), "unmasked": unmasked, "pack": pack, "card": card}
+    settings: dict[str, Any] = {"split": split, "unmasked": unmasked, "pack": pack, "card": card}
     with show_progress(progress) as shown:
         place = engine or MultiprocessEngine(workers)
         return convert_folder(make_path(shards), make_path(output), to, place, **settings, progress=shown)
