@@ -134,12 +134,9 @@ def _explain(character: str, after: str, is_unk: bool) -> str:
         return "is removed"
     if is_unk:
         return "becomes <unk>"
-    marks = [_count_marks(unicodedata.normalize("NFKD", text)) for text in (character, after)]
+    forms = (unicodedata.normalize("NFKD", text) for text in (character, after))
+    marks = [sum(map(bool, map(unicodedata.combining, form))) for form in forms]
     return f"becomes {after}" if marks[0] > marks[1] else ""
-
-
-def _count_marks(text: str) -> int:
-    return sum(unicodedata.combining(character) > 0 for character in text)
 
 
 # ---- files ----

@@ -155,7 +155,8 @@ def _list_sections(report: ShardReport) -> Iterator[Iterable[str]]:
     yield _list_mixture(manifest)
     yield _list_sources(statistics)
     if statistics:
-        yield _list_figures(statistics)
+        widths = (41, 12, *(13 for _ in statistics))
+        yield _tabulate(widths, ["Figures", "intended", *statistics], tabulate_figures(statistics))
         yield _list_row_lens(statistics)
         yield _list_bins(statistics)
         yield _list_padding(statistics)
@@ -275,11 +276,6 @@ def _list_sources(statistics: Mapping[str, Statistics]) -> Iterator[str]:
         if rows:
             head = [f"Rows of {name} by source", "rows", "tokens", "share", "documents"]
             yield from _tabulate((30, 11, 15, 9, 14), head, rows)
-
-
-def _list_figures(statistics: Mapping[str, Statistics]) -> Iterator[str]:
-    widths = (41, 12, *(13 for _ in statistics))
-    return _tabulate(widths, ["Figures", "intended", *statistics], tabulate_figures(statistics))
 
 
 def tabulate_figures(statistics: Mapping[str, Statistics]) -> Iterator[list[str]]:

@@ -40,6 +40,9 @@ class Bar:
             return
         from tqdm import tqdm
 
+        line = None if unit else "{desc} {elapsed}"  # tqdm's own, or only the time if nothing is counted
+        if total is not None:
+            line = "{desc} {percentage:3.0f} %|{bar}| {elapsed}<{remaining}{postfix}"
         tqdm.monitor_interval = 0  # the monitor is a thread, and forking workers from a process with threads is unsafe
         self._bar = tqdm(
             total=total,
@@ -47,7 +50,7 @@ class Bar:
             unit="B" if unit == "bytes" else f" {unit}",
             unit_scale=unit == "bytes",
             dynamic_ncols=True,
-            bar_format=_choose_format(total, unit),
+            bar_format=line,
         )
 
     def advance(self, done: int, text_bytes: int = 0) -> None:
@@ -88,12 +91,3 @@ def show_progress(progress: Progress | bool) -> Iterator[Progress]:
             yield bar
     else:
         yield progress or NullProgress()
-
-
-def _choose_format(total: int | None, unit: str) -> str | None:
-    """The format of tqdm's line: a percentage if the total is known; otherwise tqdm's own, or only the time if nothing
-    is counted.
-    """
-    if total is not None:
-        return "{desc} {percentage:3.0f} %|{bar}| {elapsed}<{remaining}{postfix}"
-    return None if unit else "{desc} {elapsed}"

@@ -30,7 +30,9 @@ _SHARD_BYTES, _SHARD_VALUES = 380, 1 + len(dataclasses.fields(ShardEntry))
 
 def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, vocab: VocabConfig) -> Plan:
     """What identifies a build, so that the same command recognises it later."""
-    packages = [*(tokenizer.packages if tokenizer else ()), *_list_detectors(inputs)]
+    packages = [*(tokenizer.packages if tokenizer else ())]
+    if any(item.is_encoding_found for item in inputs):
+        packages.append("chardet")  # which decides encodings
     rules_version, unicode_version, libraries = current_versions(packages)
     return Plan(
         version=__version__,
@@ -53,11 +55,6 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
         mixture=describe_sources(inputs),
         hub=list_commits(),
     )
-
-
-def _list_detectors(inputs: list[Input]) -> list[str]:
-    """The library that decides encodings, if one was to be found."""
-    return ["chardet"] if any(item.is_encoding_found for item in inputs) else []
 
 
 def _identify(tokenizer: Tokenizer) -> dict[str, str]:

@@ -134,7 +134,8 @@ class Disk:
         try:
             for name, data in files.items():
                 written[name] = _choose_temporary(folder / name)
-                self._write(written[name], data)  # synced, and complete before any old file is removed
+                with self.create(written[name]) as file:
+                    file.write(data)  # synced, and complete before any old file is removed
             for name in reversed(list(files)):
                 self.remove(folder / name)
             for name, temporary in written.items():
@@ -157,10 +158,6 @@ class Disk:
         *others, last = files
         self.place(folder, {name: files[name] for name in others})
         self.place(folder, {last: files[last]})
-
-    def _write(self, path: Path, data: bytes) -> None:
-        with self.create(path) as file:
-            file.write(data)
 
     def sync(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDONLY)

@@ -73,14 +73,10 @@ def parse_url(address: Address) -> StoreURL | None:
     rest = text[found.end() :]
     if scheme not in STORES:
         raise StorageError(
-            f"{scheme}://{_hide_secrets(rest)} is not on a disk, and of other places only {' and '.join(_schemes())} "
+            f"{scheme}://{_hide_secrets(rest)} is not on a disk, and of other places only {':// and '.join(STORES)}:// "
             "can be read and written; copy it to a disk first, or name a folder on a disk and copy that afterwards"
         )
     return _check(scheme, rest)
-
-
-def _schemes() -> list[str]:
-    return [f"{scheme}://" for scheme in STORES]
 
 
 def _check(scheme: str, rest: str) -> StoreURL:
