@@ -2,7 +2,8 @@
 #   make demo    vocabulary, shards, a look at them and a short training on sample_corpus
 #   make test    the tests
 # `make site` makes the documents a site, build/site/index.html; it fails on any warning.
-# `make dist` makes the wheel and the sdist in dist/, and tries the wheel alone; EXTRAS=train trains with it too.
+# `make dist` makes the wheel and the sdist in dist/, and tries the wheel alone, as a command and in a notebook; EXTRAS=train
+# trains with it too.
 # Two more look for what breaks it, for as long as they are told (docs/explanation/reliability.md):
 #   make fuzz    damaged files for every reader; FUZZ="--cases 100000"
 #   make chaos   signals, full disks, two commands at once; CHAOS="--trials 200"

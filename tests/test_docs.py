@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import importlib.util
+import inspect
 import json
 import re
 import shlex
@@ -17,6 +19,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+import albert_data
 from albert_data import BuildConfig, ExampleConfig, VocabConfig, build, open_shards, train_vocab
 from albert_data.cli.main import run
 
@@ -30,10 +33,16 @@ def blocks(language: str, page: Path = README) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
+def list_cells() -> list[tuple[str, str]]:
+    """The cells of the Python page as a notebook: the extra that each needs, if any, and its code."""
+    text = PYTHON_PAGE.read_text(encoding="utf-8")
+    return re.findall(r'^```python(?: tags=\["(\w+)"\])?\n(.*?)^```', text, re.MULTILINE | re.DOTALL)
+
+
 def run_python(code: str, folder: Path) -> str:
-    """Run code in a folder, with no names but its own. Returns what it prints."""
+    """Run code in a folder, with no names but its own. Returns what Python's prompt would show."""
     with redirect_stdout(StringIO()) as shown, chdir(folder):
-        exec(compile(code, "code of a page", "exec"), {"__name__": "__main__"})
+        exec(compile(ast.Interactive(ast.parse(code).body), "code of a page", "single"), {"__name__": "__main__"})
     return shown.getvalue()
 
 
@@ -140,18 +149,15 @@ def test_the_python_of_the_readme_runs(readme_folder: Path):
 
 def test_the_examples_of_the_python_page_run_in_order(tmp_path: Path):
     (tmp_path / "sample_corpus").symlink_to(ROOT / "sample_corpus")
-    codes = blocks("python", PYTHON_PAGE)
-    has_torch = importlib.util.find_spec("torch") is not None
-    codes = [code for code in codes if has_torch or not re.search("train_model|to_torch", code)]
-    has_transformers = importlib.util.find_spec("transformers") is not None
-    codes = [code for code in codes if has_transformers or "transformers" not in code]
-    shown = "".join(run_python(code, tmp_path) for code in codes)
+    needs = {"": "albert_data", "train": "torch", "huggingface": "transformers"}
+    can_run = {extra: importlib.util.find_spec(package) is not None for extra, package in needs.items()}
+    shown = run_python("".join(code for extra, code in list_cells() if can_run[extra]), tmp_path)
     for line in (
         "VocabReport(4,000 pieces (unigram), ",
         "BuildReport(",
         "masking='span'",
         "stage: reading",
-        "Examples of train",
+        "Inspection('shards', ",
         "Audit('shards': ",
         "Verification('shards': ",
         "Conversion(",
@@ -160,9 +166,16 @@ def test_the_examples_of_the_python_page_run_in_order(tmp_path: Path):
         "['Dr. Smith arrived at 5 p.m. in London.', 'He was late.']",
         "input no-such-file.txt does not exist",
         "build has no argument 'max_seq_length'; is it one of: max_seq_len",
-        *(["TrainedRun('run', step 3, ", "pairs right", "AlbertForPreTraining"] if has_torch else []),
+        *(["TrainedRun('run', step 3, ", "pairs right", "AlbertForPreTraining"] if can_run["train"] else []),
     ):
         assert line in shown
+
+
+def test_the_python_page_calls_every_public_function():
+    codes = "".join(code for _, code in list_cells())
+    functions = {name for name in albert_data.__all__ if inspect.isfunction(getattr(albert_data, name))}
+    assert {"build", "train_model", "split_sentences"} < functions
+    assert functions <= set(re.findall(r"(\w+)\(", codes))
 
 
 def test_the_example_of_the_page_on_mixtures_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

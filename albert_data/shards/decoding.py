@@ -88,7 +88,8 @@ def _mark_token(token: Token) -> str:
     if token.kind == PLAIN:
         return escape(escape_controls(token.original))
     original, shown = (escape(escape_controls(name)) for name in name_pair(token))
-    return f'{" " * token.starts_word}<mark title="to predict: {original}">{shown} &larr; {original}</mark>'
+    mark = f'<mark style="margin: 0 1px" title="to predict: {original}">{shown} &larr; {original}</mark>'
+    return " " * token.starts_word + mark
 
 
 def find_segments(example: Example) -> list[tuple[str, int, int]]:
