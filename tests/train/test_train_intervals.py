@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 import torch
@@ -14,7 +15,17 @@ from albert_data.cli.train import train
 from albert_data.errors import ConfigError
 from albert_data.train.config import RECIPES, TrainConfig
 from albert_data.train.run import loop
-from albert_data.train.run.budget import FIELDS, LEAST_ROWS, MOST_ROWS, POINTS, Budget, Intervals, choose_intervals
+from albert_data.train.run.budget import (
+    FIELDS,
+    LEAST_ROWS,
+    MOST_ROWS,
+    POINTS,
+    TOKENS_PER_PIECE,
+    Budget,
+    Intervals,
+    choose_intervals,
+    explain_shortness,
+)
 
 OPEN = TrainConfig(preset="tiny", steps=40, batch_tokens=8 * 64, device="cpu", precision="fp32")
 
@@ -84,6 +95,17 @@ def test_a_run_that_is_too_short_to_learn_from_says_so_first(toys, use_shards, t
     assert ("too short   the run reads about 256 tokens, 6 for each of the 40 pieces;" in said) == is_told
     assert said.find("too short") < said.find("step 1 of 4")
     assert max(map(len, said[said.find("too short") :].splitlines()[:3])) <= 80
+
+
+@given(num_tokens=st.integers(1, 10**6), num_pieces=st.integers(8, 50_000))
+def test_a_run_as_many_times_as_long_as_it_is_told_is_long_enough(num_tokens: int, num_pieces: int):
+    advice = explain_shortness(num_tokens, num_pieces)
+    if advice is None:
+        return
+    times = float(re.search(r"Train ([\d,.]+) times as long", advice)[1].replace(",", ""))
+    needed = TOKENS_PER_PIECE * num_pieces / num_tokens
+    assert times > 1
+    assert min(needed, 100_000) <= times * (1 + 1e-5) <= (needed + 0.1) * (1 + 2e-5)
 
 
 def test_by_the_clock_the_first_evaluation_tells_that_a_run_is_too_short(

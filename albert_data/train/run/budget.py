@@ -8,6 +8,7 @@ steps is not known, and each comes after a share of the time. Imports no torch.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -59,10 +60,11 @@ def explain_shortness(num_tokens: float, vocab_size: int) -> str | None:
     per_piece = num_tokens / vocab_size
     if per_piece >= TOKENS_PER_PIECE:
         return None
+    times = math.ceil(10 * TOKENS_PER_PIECE / max(per_piece, 1e-3)) / 10
     return (
         f"too short   the run reads about {num_tokens:,.0f} tokens, {per_piece:,.0f} for each of the {vocab_size:,} "
         f"pieces;\n            a model needs {TOKENS_PER_PIECE} to learn even how frequent each piece is.\n"
-        f"            Train {TOKENS_PER_PIECE / max(per_piece, 1e-3):,.0f} times as long or longer, or use fewer pieces"
+        f"            Train {times:,g} times as long or longer, or use fewer pieces"
     )
 
 
