@@ -67,6 +67,13 @@ def test_every_document_and_heading_that_another_links_to_exists():
             assert not anchor or anchor in anchors(target), f"{page.name} links to {name}#{anchor}"
 
 
+def test_every_page_that_code_names_exists():
+    for folder in ("albert_data", "benchmarks", "docs/examples", "reliability", "scripts"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for name in re.findall(r"docs/[\w/-]+\.md", path.read_text(encoding="utf-8")):
+                assert (ROOT / name).exists(), f"{path.relative_to(ROOT)} names {name}"
+
+
 def test_the_index_of_a_shelf_links_to_each_of_its_pages():
     for shelf in filter(Path.is_dir, (ROOT / "docs").iterdir()):
         names = {page.name for page in shelf.glob("*.md")} - {"index.md"}

@@ -9,7 +9,7 @@ A line is `answer<TAB>question<TAB>text`, and the answer stands in the text. Wit
 Source: Devlin et al. 2018, BERT, arXiv 1810.04805, section 4.2. A row is [CLS] question [SEP] text [SEP]. Each token
 gets two scores, to be the first and to be the last of the answer; the answer is the span of the text with the highest
 sum.
-Measured (docs/examples.md): 98 % of the answers are exactly right, from random weights 58 %.
+Measured (docs/reference/results.md): 98 % of the answers are exactly right, from random weights 58 %.
 `--scratch` begins with random weights: the difference is what pretraining gave. For a model of size base use a rate of
 3e-5.
 """

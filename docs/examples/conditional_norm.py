@@ -13,7 +13,7 @@ The example has two tasks on pairs of remarks (toy_tasks.py): do both praise or 
 both on a thing? Half of the pairs match in one task and not in the other. It prints the share of right labels on
 remarks with other words, with the condition and without it: a model that is not told the task can be right in 75 % at
 best.
-Measured (docs/examples.md): 79 % with the condition, 75 % without it, on average of both tasks.
+Measured (docs/reference/results.md): 79 % with the condition, 75 % without it, on average of both tasks.
 """
 
 from __future__ import annotations

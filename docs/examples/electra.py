@@ -10,7 +10,7 @@ happens to be the original counts as such. Both share their embeddings, with the
 
 The example trains random weights of MODEL's shape on shards: once by MLM, once as ELECTRA, with as many updates. Then a
 linear regression on the frozen mean vector of a remark (toy_tasks.py) says what each has learned about other words.
-Measured (docs/examples.md): 51.0 % are right before the training, 67.5 % after MLM, 59.0 % after ELECTRA.
+Measured (docs/reference/results.md): 51.0 % are right before the training, 67.5 % after MLM, 59.0 % after ELECTRA.
 """
 
 from __future__ import annotations

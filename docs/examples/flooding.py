@@ -10,7 +10,7 @@ expects that the model drifts to flat places of the loss, which generalise bette
 
 The example fine-tunes a model on 64 remarks (toy_tasks.py), of which one in five has the wrong label, for many epochs,
 without and with flooding. It prints the losses on these and on 400 remarks with other words and right labels.
-Measured (docs/examples.md): the test loss after 40 epochs is 3.48 without flooding and 1.05 with it.
+Measured (docs/reference/results.md): the test loss after 40 epochs is 3.48 without flooding and 1.05 with it.
 """
 
 from __future__ import annotations

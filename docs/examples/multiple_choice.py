@@ -7,7 +7,7 @@ Source: Radford et al. 2018, "Improving Language Understanding by Generative Pre
 paper does for RACE (arXiv 1909.11942). Each choice is encoded as a pair, `[CLS] question [SEP] choice [SEP]`, and gets
 one score; the softmax is over the four. The questions are made up: enough to show the method, too few to measure a
 model. For a model of size base use a rate of 2e-5.
-Measured (docs/examples.md): all 8 questions are learnt; the ninth is not answered.
+Measured (docs/reference/results.md): all 8 questions are learnt; the ninth is not answered.
 """
 
 from __future__ import annotations

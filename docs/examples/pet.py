@@ -11,8 +11,8 @@ text with them; this example has one pattern, and no text without labels.
 
 The example learns from 16 remarks of each label (toy_tasks.py), beside a new classifier on [CLS], several times with
 other remarks and other random numbers. The test has other words.
-Measured (docs/examples.md): after 22,000 updates of pretraining 68.2 % are right by the cloze question, and 62.8 % by a
-new classifier. After 4,699 both are at chance.
+Measured (docs/reference/results.md): after 22,000 updates of pretraining 68.2 % are right by the cloze question, and
+62.8 % by a new classifier. After 4,699 both are at chance.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ Here the task is the MLM loss on shards. An ALBERT shares its layers, so all mod
 weights of the shared layer at first: half the time, and as many parameters. The example prints the loss on validation
 rows of the whole model, of every second layer left out, of the half trained alone, and of the half trained by
 replacing.
-Measured (docs/examples.md): 4 layers 4.447, left out 5.128, 2 trained alone 4.605, by replacing 4.612: no gain here.
+Measured (docs/reference/results.md): 4 layers 4.447, left out 5.128, 2 trained alone 4.605, by replacing 4.612: no
+gain here.
 """
 
 from __future__ import annotations
