@@ -307,9 +307,11 @@ def test_folders_that_are_no_finished_build_are_one_line_each(tmp_path, capsys) 
     (tmp_path / "damaged" / "manifest.json").write_text('{"format": "albert')
     (tmp_path / "unfinished" / ".build").mkdir(parents=True)
     (tmp_path / "other").mkdir()
+    write_small(tmp_path / "quickstart" / "shards")
     (tmp_path / "file").write_text("text")
     expected = {
         "other": "holds no manifest.json, so it is no finished build; make one with `albert-data build",
+        "quickstart": "shards, which holds one",
         "unfinished": "is a build that is not finished; give its command again to resume it: albert-data build",
         "damaged": "manifest.json can't be read: Unterminated string",
         "keyless": "manifest.json: splits is missing; an object is needed; move it away and build anew",

@@ -109,6 +109,8 @@ def _explain_missing(folder: Path) -> str:
     """Why a folder has no manifest, and what to do: a build that was stopped can be resumed."""
     if find_kind(folder / WORK_NAME) != FOLDER:
         what = f"{folder} holds no {MANIFEST_NAME}, so it is no finished build"
+        if is_there(folder / "shards" / MANIFEST_NAME):  # where quickstart puts them
+            return f"{what}; name {folder / 'shards'}, which holds one"
         return f"{what}; make one with `albert-data build INPUT... -o {folder}`"
     inputs = "INPUT..."
     with suppress(OSError, ValueError, LookupError, TypeError, ShardError):
