@@ -221,7 +221,7 @@ LARGEST_DOCUMENT = Rule(
     title="share of the largest document",
     limits=(0.1, 0.5),
     why="a tenth of all tokens is a lot for one document; half of them usually means a file read as one document",
-    advice="check that documents are separated: in .txt by a blank line, in .jsonl by line",
+    advice="check that documents are separated: in .txt by a blank line or by file (--documents), in .jsonl by line",
 )
 LARGEST_FILE = Rule(
     name="largest_source",  # stable, too
