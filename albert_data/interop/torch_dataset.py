@@ -31,6 +31,7 @@ from albert_data.shards.packing import ROW_STARTS, PackedExamples, check_pack, c
 from albert_data.shards.reader import open_shards, to_row_number
 from albert_data.shards.rows import locate_masks, mark_segment_b
 from albert_data.train.data.remasking import Remasker
+from albert_data.wording import count_of
 
 IGNORED = -100  # the label that the losses of transformers, and torch's cross entropy, leave out
 LEN_MULTIPLE = 8  # tensor cores need sizes that are multiples of 8
@@ -138,6 +139,10 @@ class ShardDataset(Dataset[Row]):
         """
         check_range("epoch", epoch, 0, 2**31 - 1)
         self._epoch.fill_(epoch)
+
+    def __repr__(self) -> str:
+        packs = "" if self._packs is None else f", {count_of(len(self), 'pack')} of {self._pack:,} tokens"
+        return f"ShardDataset({self._shards!r}{packs})"
 
     def __len__(self) -> int:
         return len(self._shards) if self._packs is None else len(self._packs.offsets) - 1

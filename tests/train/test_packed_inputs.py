@@ -99,6 +99,8 @@ def test_a_copy_has_the_same_packs(folder):
     rows = ShardDataset(folder, pack=PACK)
     copied = pickle.loads(pickle.dumps(rows))
     assert len(copied) == len(rows)
+    assert repr(copied) == repr(rows)
+    assert f", {len(rows)} packs of {PACK} tokens)" in repr(rows)
     for name, values in rows[3].items():
         assert torch.equal(copied[3][name], values)
 

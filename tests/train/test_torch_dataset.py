@@ -136,6 +136,10 @@ def test_every_kind_of_model_gets_the_rows_of_the_shards_and_a_loss(folder, name
     assert model(**batch).loss.isfinite()
 
 
+def test_a_data_set_prints_as_its_shards(folder):
+    assert repr(ShardDataset(folder)) == f"ShardDataset({open_shards(folder)!r})"
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_data_loader_gives_each_row_once_with_workers_too(folder, num_workers):
     rows, shards = ShardDataset(folder), open_shards(folder)
