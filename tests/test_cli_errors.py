@@ -94,7 +94,7 @@ READABLE = f"readable are {ALLOWED_NAMES}"
 @pytest.mark.parametrize(
     ("inputs", "parts"),
     [
-        ("missing.txt", ["missing.txt does not exist", "name files, folders, globs in quotes, or - for stdin"]),
+        ("missing.txt", ["missing.txt does not exist", "globs in quotes, hf://datasets/OWNER/NAME, or - for stdin"]),
         ("missing/", ["missing/ does not exist"]),
         ("in.txt missing.txt", ["missing.txt does not exist"]),
         ("*.csv", ["*.csv matches no file", "globs in quotes"]),

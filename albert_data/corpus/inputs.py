@@ -388,7 +388,8 @@ def _expand(name: str, say: Callable[[str], None]) -> Iterable[str]:
     if not matches:
         kind = "matches no file" if glob.has_magic(name) else "does not exist"
         raise InputError(
-            f"input {name} {kind}{_doubt_language(name)}; name files, folders, globs in quotes, or - for stdin"
+            f"input {name} {kind}{_doubt_language(name)}; name files, folders, globs in quotes, "
+            "hf://datasets/OWNER/NAME, or - for stdin"
         )
     return matches
 
