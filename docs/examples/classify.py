@@ -124,6 +124,7 @@ def main() -> None:
     if unknown:
         raise SystemExit(f"{arguments.test}: the label {unknown[0]!r} is not in {arguments.train}")
 
+    print(f"{len(rows)} lines to learn from, {len(held_out)} for the test; labels: {', '.join(names)}")
     torch.manual_seed(arguments.seed)
     tokenizer = load(AutoTokenizer, arguments.model)
     labels = {name: number for number, name in enumerate(names)}

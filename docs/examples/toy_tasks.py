@@ -110,7 +110,8 @@ def read_tsv(path: Path, num_fields: int) -> Labelled:
         if line.strip():
             fields = tuple(line.split("\t"))
             if len(fields) != num_fields:
-                raise SystemExit(f"{path}, line {number}: has {len(fields)} fields, but {num_fields} are needed")
+                wanted = f"{num_fields} are needed, with tabs between them"
+                raise SystemExit(f"{path}, line {number}: has {len(fields)} fields, but {wanted}")
             rows.append(fields)
     if not rows:
         raise SystemExit(f"{path}: has no lines")
