@@ -185,7 +185,8 @@ def describe_build(report: BuildReport, out: Path) -> str:
 def _rate(report: BuildReport) -> str:
     if report.resumed_tasks:  # the seconds are not those of the whole text
         return "completing an interrupted build"
-    return f"{report.manifest.counts.text_bytes / 1e6 / max(report.seconds, 1e-9):,.1f} MB/s of text"
+    rate = report.manifest.counts.text_bytes / 1e6 / max(report.seconds, 1e-9)
+    return f"{rate:,.1f} MB/s of text" if rate >= 1 else f"{rate:.1g} MB/s of text"
 
 
 def _describe_config(config: BuildConfig, shares: Sequence[float]) -> list[str]:

@@ -19,7 +19,7 @@ from albert_data.storage import is_remote, make_path
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PathName = str | os.PathLike[str]
-# Of arguments that are whole numbers; the options have them from here. Settings are checked by their classes too.
+# Of arguments that are whole numbers; the options have them from here. Settings are checked by their classes.
 RANGES: dict[str, tuple[int, int | None]] = {
     "workers": (1, 1024),
     "num_examples": (0, None),
@@ -44,6 +44,7 @@ def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function],
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
         own = {name: one for name, one in signature.parameters.items() if one.kind is not one.VAR_KEYWORD}
+        numbers = own.keys() & RANGES.keys()
         fields = (field for kind in kinds for field in dataclasses.fields(kind) if field.name not in (*own, *_NESTED))
         own |= {
             field.name: inspect.Parameter(
@@ -60,7 +61,7 @@ def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function],
             for name in sorted(named.keys() - own.keys()):
                 similar = " or ".join(get_close_matches(name, own)) or ", ".join(own)
                 raise ArgumentError(f"{function.__name__} has no argument {name!r}; is it one of: {similar}?")
-            named |= {name: _take_number(name, named[name]) for name in named.keys() & RANGES.keys()}
+            named |= {name: _take_number(name, named[name]) for name in named.keys() & numbers}
             try:
                 return function(*given, **named)
             except BrokenPipeError:  # nobody reads what is printed any more

@@ -336,7 +336,7 @@ def test_a_wrong_share_of_masks_is_named(folder, settings, message):
 def test_converted_rows_go_through_collate(folder, name, unmasked, tmp_path):
     model, shards = MODELS[name][0](), ShardDataset(folder, remask=False)
     rows = ShardDataset(folder, model, remask=False)
-    convert(folder, tmp_path / "out", "parquet", unmasked=unmasked, splits=("train",))
+    convert(folder, tmp_path / "out", "parquet", unmasked=unmasked, split="train")
     files = sorted((tmp_path / "out" / "data").iterdir())
     converted = [row for file in files for row in pyarrow.parquet.read_table(file).to_pylist()]
     assert len(converted) == len(shards)
@@ -349,7 +349,7 @@ def test_converted_rows_go_through_collate(folder, name, unmasked, tmp_path):
 
 
 def test_unmasked_rows_go_through_the_collator_of_transformers_that_draws_masks(folder, tmp_path):
-    convert(folder, tmp_path / "out", "parquet", unmasked=True, splits=("train",))
+    convert(folder, tmp_path / "out", "parquet", unmasked=True, split="train")
     columns, files = ["input_ids", "attention_mask"], sorted((tmp_path / "out" / "data").iterdir())
     rows = [row for file in files for row in pyarrow.parquet.read_table(file, columns=columns).to_pylist()]
     vocab = {piece: number for number, piece in enumerate(get_tokenizer().pieces)}
