@@ -40,9 +40,8 @@ def remove_abandoned(base: Path) -> None:
         with suppress(OSError, ValueError):  # it is in use, was removed meanwhile, or is not ours
             if Disk().read(path / _LOCK, len(_MARK)) == _MARK:
                 _remove(path, Disk().lock(path / _LOCK, _MARK, 0))
-        with suppress(
-            OSError
-        ):  # a kill before the lock was made leaves an empty folder; a new one may get its lock yet
+        # A kill before the lock was made leaves an empty folder; a new one may get its lock yet.
+        with suppress(OSError):
             if path.stat().st_mtime < time.time() - _OLD_SECONDS:
                 path.rmdir()
 
