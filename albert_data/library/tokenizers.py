@@ -78,7 +78,7 @@ def _load_object(tokenizer: Any, *, specials: Mapping[str, str] | None = None, *
     with TemporaryDirectory(prefix=f"{kind}-") as folder:
         try:
             tokenizer.save_pretrained(folder)
-        except Exception as error:
+        except Exception as error:  # the class is not ours, and may raise anything
             raise TokenizerError(f"tokenizer of the type {kind} can't be saved: {error}; give its files") from error
         path = Path(folder, JSON_NAME)
         if path.is_file():  # what its last call cut or padded is no part of a tokenizer

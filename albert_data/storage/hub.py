@@ -165,7 +165,7 @@ def _answers(repo: str, kind: str, revision: str | None) -> bool:
         HfApi().repo_info(repo, repo_type=kind, revision=revision, timeout=constants.HF_HUB_ETAG_TIMEOUT)
     except (errors.HfHubHTTPError, errors.HFValidationError):  # the download fails with the same
         return True
-    except Exception:  # of the library below huggingface_hub
+    except (errors.HTTPError, OSError):  # type: ignore[attr-defined]  # all that its HTTP library raises
         return False
     return True
 
