@@ -92,8 +92,12 @@ def test_paragraphs_that_are_read_as_documents_are_noticed():
         "\n\n".join([f"{WORDS * 5}.\n{WORDS * 9}."] * 300),
         "\n\n".join(["Roses are red,\nViolets are blue,\n" * 20] * 300),
         "\n\n".join([textwrap.fill(WORDS * 4, 72)] * 5),
+        "\n".join(
+            f"2026-11-{day:02} 10:04:31 worker {day} has read a block of four thousand bytes" for day in range(300)
+        ),
+        "\n".join(f"[info] worker {task} has read a block of four thousand bytes from disk" for task in range(300)),
     ],
-    ids=["paragraphs a line", "verse", "too little to judge by"],
+    ids=["paragraphs a line", "verse", "too little to judge by", "log", "log with levels"],
 )
 def test_sound_text_gets_no_advice(text: str):
     assert advise_on(text) == []

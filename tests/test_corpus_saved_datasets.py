@@ -46,12 +46,17 @@ def test_the_files_that_the_state_names_are_read_and_no_others(tmp_path: Path):
     assert read(folder) == ["a", "b", "c"]
 
 
-def test_all_splits_are_read_or_the_one_that_is_named(tmp_path: Path):
+def test_of_splits_train_is_read_or_the_one_that_is_named(tmp_path: Path):
     save(tmp_path / "set/train", ["a", "b"])
     save(tmp_path / "set/test", ["c"])
     (tmp_path / "set/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    assert read(tmp_path / "set") == ["a", "b", "c"]
+    said: list[str] = []
+    find_inputs([str(tmp_path / "set")], said.append)
+    assert f"skipped a split of a data set that has a split train: {tmp_path}/set/test; name it as an input" in said[1]
+    assert read(tmp_path / "set") == ["a", "b"]
     assert read(tmp_path / "set/test") == ["c"]
+    (tmp_path / "set/dataset_dict.json").write_text('{"splits": ["test"]}')
+    assert read(tmp_path / "set") == ["a", "b", "c"]
     (tmp_path / "set/test/state.json").unlink()
     with pytest.raises(InputError, match=r"set has no split test, which dataset_dict\.json names"):
         find_inputs([str(tmp_path / "set")])

@@ -142,7 +142,7 @@ def test_functions_take_strings_print_nothing_and_make_what_the_commands_make(
 
 
 def test_a_report_says_what_was_not_read_in_the_lines_that_the_command_prints(here: Path):
-    lines = [*({"text": text} for text in make_documents(30, seed=1)), *[{"body": "Not read."}] * 2]
+    lines = [*({"text": text} for text in make_documents(30, seed=1)), *[{"body": "Not read."}] * 2, {"text": ""}]
     Path("records.jsonl").write_text("\n".join(map(json.dumps, lines)))
     built = albert_data.build("records.jsonl", "out", tokenizer="model.model", workers=1)
     trained = albert_data.train_vocab("records.jsonl", "vocab", vocab_size=115, workers=1)
@@ -151,6 +151,7 @@ def test_a_report_says_what_was_not_read_in_the_lines_that_the_command_prints(he
         (trained, describe_vocabulary(trained, Path("vocab"))),
     ):
         assert "damage     missing_field 2: records without the text field, skipped" in report.list_notes()
+        assert "note       empty_document 1: documents without text, skipped" in report.list_notes()
         assert repr(report).splitlines()[1:] == report.list_notes()
         assert "\n".join(report.list_notes()) in printed
 

@@ -127,7 +127,7 @@ def quickstart(
         _train_vocabulary(inputs, attempt, vocab, reading)
         _find_inputs(inputs, validation, output, text)
         _build(inputs, held_out, attempt, reading)
-        attempt = _report(attempt)
+        attempt = _report([*inputs, *validation], attempt)
         if attempt.bad and not anyway:
             _explain_bad(attempt, inputs, again, minutes)
             code = 1 if minutes else 0
@@ -278,15 +278,16 @@ def _build(inputs: Sequence[str], held_out: Sequence[str], attempt: Attempt, opt
     )
 
 
-def _report(attempt: Attempt) -> Attempt:
-    """Audit the shards and write their report. Returns the attempt with what is bad."""
+def _report(corpus: Sequence[str], attempt: Attempt) -> Attempt:
+    """Audit the shards beside their corpus, and write their report. Returns the attempt with what is bad."""
     from albert_data.inspect.audit.audit import check_to_lines
     from albert_data.inspect.audit.rules import BAD
     from albert_data.shards.advice import advise_on
     from albert_data.shards.manifest_file import read_manifest
 
     if attempt.bad is None:
-        found = _run("3. Look for what makes the rows bad for training", "audit", [str(attempt.shards)])
+        inputs = [word for name in corpus for word in ("--corpus", name)]
+        found = _run("3. Look for what makes the rows bad for training", "audit", [str(attempt.shards)], inputs)
         bad = [line for check in found.checks if check.verdict == BAD for line in check_to_lines(check)]
         fixes = [word for advice in advise_on(read_manifest(attempt.shards)) for word in advice.options]
         attempt = dataclasses.replace(attempt, bad=tuple(bad), fixes=tuple(fixes))

@@ -80,4 +80,5 @@ def _describe_row(name: str, num_pairs: int, share: float, error: float) -> str:
             name = name[:-1]
         name += "..."
     padding = " " * (_NAME_COLUMNS - 2 - count_columns(name))
-    return f"  {name}{padding}{num_pairs:>9,}{format_share(share, 1):>11}{format_share(error, 1):>9}"
+    shown = "-" if num_pairs == 1 else format_share(error, 1)
+    return f"  {name}{padding}{num_pairs:>9,}{format_share(share, 1):>11}{shown:>9}"

@@ -124,7 +124,7 @@ def count_broken(error: Exception, path: str, place: int | str, damage: Damage) 
     """Count a stream that is cut or damaged. Raises InputError if it is the disk that fails. place: for Damage.add."""
     if isinstance(error, OSError) and error.errno is not None:
         where = f"byte {place}" if isinstance(place, int) else place
-        raise InputError(f"{path}, {where}: can't be read: {error.strerror}; check the disk and try again") from error
+        raise InputError(f"{path}, {where} can't be read: {error.strerror}; check the disk and try again") from error
     damage.add("damaged_compression", path, place, str(error).rstrip("."))
 
 

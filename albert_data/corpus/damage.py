@@ -27,7 +27,7 @@ from albert_data.languages import MAX_NAMES
 
 # Many corpora hold these, so they are no error under --strict, and an input with no other reason is sound.
 HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut", *EXCLUSIONS})
-_LOSES_NOTHING = HARMLESS | {"missing_part"}
+LOSES_NOTHING = HARMLESS | {"missing_part"}
 _KEPT = 100  # of the worst inputs that were read to their end
 
 
@@ -45,7 +45,7 @@ class InputCounts:
 
     @property
     def num_losses(self) -> int:
-        return sum(count for reason, count in self.damage.items() if reason not in _LOSES_NOTHING)
+        return sum(count for reason, count in self.damage.items() if reason not in LOSES_NOTHING)
 
     @property
     def is_sound(self) -> bool:

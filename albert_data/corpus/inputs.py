@@ -35,7 +35,12 @@ from albert_data.corpus.formats.recognition import (
     match_name,
     recognise,
 )
-from albert_data.corpus.formats.saved_datasets import DESCRIPTIONS, find_indices, list_data_files
+from albert_data.corpus.formats.saved_datasets import (
+    DESCRIPTIONS,
+    find_indices,
+    list_data_files,
+    list_other_splits,
+)
 from albert_data.corpus.lines.encodings import (
     SAMPLE_BYTES,
     UTF8,
@@ -73,12 +78,17 @@ from albert_data.wording import list_some
 # Each reason is one line, with a few names and the number of the others: a folder may hold thousands.
 
 _SHOWN = 3  # files of each reason, and inputs of each encoding
-HIDDEN, UNKNOWN, FOLDER_LINK, NO_DATA = "hidden", "unknown", "link", "no data"
+HIDDEN, UNKNOWN, FOLDER_LINK, NO_DATA, OTHER_SPLIT = "hidden", "unknown", "link", "no data", "split"
 _TO_READ = "; name {it} as an input to read {it}"
 # For each reason: what one file is, what several are, and the advice after their names.
 _REASONS = {
     UNKNOWN: ("a file of no known ending", "files of no known ending", f"; readable are {ALLOWED_NAMES}"),
     NO_DATA: ("a file beside the data of a data set", "files beside the data of a data set", ""),
+    OTHER_SPLIT: (
+        "a split of a data set that has a split train",
+        "splits of data sets that have a split train",
+        _TO_READ,
+    ),
     HIDDEN: ("a hidden file or folder", "hidden files or folders", _TO_READ),
     FOLDER_LINK: ("a link to a folder", "links to folders", _TO_READ),
     PIPE: ("a named pipe, no file", "named pipes, no files", _TO_READ),
@@ -410,11 +420,13 @@ def _walk(folder: str, say: Callable[[str], None]) -> list[str]:
     found: list[str] = []
     skipped: Skipped = defaultdict(list)
     for root, folders, files in find_storage(folder).walk(folder, _refuse_folder):
-        data, known, is_folder = list_data_files(root), list[str](), set(folders)
+        others, data, known, is_folder = list_other_splits(root), list_data_files(root), list[str](), set(folders)
         for name in sorted([*folders, *files]):
             path = os.path.join(root, name)
             is_data = data is None or path in data
-            if name not in is_folder and (name in DESCRIPTIONS or (not is_data and match_name(name))):
+            if name in others:
+                skipped[OTHER_SPLIT].append(path)
+            elif name not in is_folder and (name in DESCRIPTIONS or (not is_data and match_name(name))):
                 skipped[NO_DATA].append(path)
             elif name.startswith(_HIDDEN):
                 skipped[HIDDEN].append(path)
@@ -425,7 +437,7 @@ def _walk(folder: str, say: Callable[[str], None]) -> list[str]:
                 skipped[UNKNOWN].append(path)
             else:
                 known.append(path)
-        folders[:] = sorted(name for name in folders if not name.startswith(_HIDDEN))
+        folders[:] = sorted(name for name in folders if not name.startswith(_HIDDEN) and name not in others)
         found += _choose_files(known, skipped)
     if not found:
         reason = next((f" ({line})" for line in _describe_skipped(skipped, with_advice=False)), "")

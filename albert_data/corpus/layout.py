@@ -20,6 +20,7 @@ SHORT_BYTES = 400  # of canonical text: about 100 tokens, too few for two segmen
 _NARROWEST, _WIDEST = 50, 90  # columns of a line that a program has wrapped
 _ENOUGH = 100  # lines or documents to judge by
 _FINAL = tuple(b".!?:;\"')")  # ASCII that ends a sentence, or may follow a stop
+_NEW = tuple(b"0123456789[{<")  # ASCII that begins a line of a log, but is rare inside a sentence
 _FEW_LINES = 12  # wrapped documents of fewer inner lines on average are probably paragraphs
 # The first lines of a document count, then every 16th. To count all lines, this module would take half as long again.
 _FIRST_LINES, _STEP = 32, 16
@@ -42,7 +43,8 @@ def count_layout(
     """Add the counts of some documents of canonical text to `layout`.
 
     inner_lines: of all lines but the last of each document, the first 32 of the document and then every 16th
-    wrapped_lines: the inner lines that are 50 to 90 columns wide and end without a stop
+    wrapped_lines: the inner lines that are 50 to 90 columns wide, end without a stop, and are not followed by a line
+        that begins as those of a log do, with a digit or a bracket
     short_documents: documents of under 400 bytes
     """
     if len(document_offsets) < len(line_offsets):  # a document has two lines or more
@@ -120,6 +122,7 @@ def count_wrapped(utf8: np.ndarray, line_offsets: np.ndarray, document_offsets: 
                 columns = columns * 2 // 3
             elif first >= 0xC0:
                 columns = columns * 4 // 7
-            if _NARROWEST <= columns <= _WIDEST and not ends_in_stop(data, begin, end):
+            goes_on = I64(item(data, end + 1)) not in _NEW
+            if _NARROWEST <= columns <= _WIDEST and goes_on and not ends_in_stop(data, begin, end):
                 wrapped += 1
     return inner, wrapped

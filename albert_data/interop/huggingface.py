@@ -108,7 +108,7 @@ def export_run(run: Path, out: Path, *, checkpoint: Path | None = None, tokenize
     """
     if not (run / RUN_FILE).is_file():
         raise CheckpointError(
-            f"{run}: is not a training run ({RUN_FILE} is missing); name the RUN of `albert-data train`"
+            f"{run} is not a training run ({RUN_FILE} is missing); name the RUN of `albert-data train`"
         )
     _refuse_file(out)
     path, model, pieces = load_run(run, checkpoint=checkpoint, tokenizer=tokenizer)
@@ -128,7 +128,7 @@ def load_run(run: Path, *, checkpoint: Path | None, tokenizer: Path | None) -> t
     own = find_tokenizer(run, str(known))
     if tokenizer is None and not own.is_file():
         raise ConfigError(
-            f"{run}: holds no tokenizer ({own.relative_to(run)} is missing); "
+            f"{run} holds no tokenizer ({own.relative_to(run)} is missing); "
             "name that of its shards with --tokenizer, such as SHARDS/tokenizer"
         )
     pieces = load_tokenizer(tokenizer or own, normalization=normalization)
@@ -139,7 +139,7 @@ def load_run(run: Path, *, checkpoint: Path | None, tokenizer: Path | None) -> t
     if pieces.sha256 != known:
         advice = f"put that of its shards into {own.parent}" if own.is_file() else "give that of its shards"
         raise TokenizerError(
-            f"{tokenizer or own}: is not the tokenizer that {run} was trained with "
+            f"{tokenizer or own} is not the tokenizer that {run} was trained with "
             f"(SHA-256 {pieces.sha256[:12]}..., where {RUN_FILE} has {str(known)[:12]}...); {advice}"
         )
     return path, load_model(path), pieces
@@ -168,17 +168,17 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path, *, card: bytes 
     }
     for name in _ALSO_READ:
         if os.path.lexists(out / name):
-            raise OutputError(f"{out}: holds {name}, which transformers would read too; choose another --output")
+            raise OutputError(f"{out} holds {name}, which transformers would read too; choose another --output")
     missing = {name: content for name, content in files.items() if not os.path.lexists(out / name)}
     for path, content in ((out / name, content) for name, content in files.items() if name not in missing):
         if not path.is_file() or path.stat().st_size != len(content) or path.read_bytes() != content:
-            raise OutputError(f"{out}: holds another {path.name}; choose another --output")
+            raise OutputError(f"{out} holds another {path.name}; choose another --output")
     _write_all(out, missing)
 
 
 def _refuse_file(out: Path) -> None:
     if out.exists() and not out.is_dir():
-        raise OutputError(f"{out}: is a file; --output has to name a folder")
+        raise OutputError(f"{out} is a file; --output has to name a folder")
 
 
 def _write_all(out: Path, files: dict[str, bytes]) -> None:
@@ -338,8 +338,8 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         how = "save the model again with transformers' save_pretrained"
         if (path.parent / _PICKLE_FILE).is_file():
             how = f'to convert {_PICKLE_FILE}, run in the folder: python -c "{_CONVERT}"'
-        raise CheckpointError(f"{path}: is missing; only safetensors in one file is read, never a pickle: {how}")
+        raise CheckpointError(f"{path} is missing; only safetensors in one file is read, never a pickle: {how}")
     try:
         return load_tensors(path)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: can't be read ({explain(error)}); save the model again") from error
+        raise CheckpointError(f"{path} can't be read ({explain(error)}); save the model again") from error

@@ -54,7 +54,7 @@ def load_initial(path: Path, shards: Path | None = None, *, seed: int = 0, say: 
         identity = load_checkpoint(origin)[2].get("identity")
         if not isinstance(identity, dict):
             raise CheckpointError(
-                f"{origin / STATE_FILE}: lacks identity, so its vocabulary is not known; "
+                f"{origin / STATE_FILE} lacks identity, so its vocabulary is not known; "
                 "begin with another checkpoint, or without --init-from"
             )
         model, sha256 = load_model(origin), identity.get(TOKENIZER_KEY)
@@ -69,7 +69,7 @@ def load_initial(path: Path, shards: Path | None = None, *, seed: int = 0, say: 
             sha256 = load_tokenizer(tokenizer, to_encode=False).sha256 if is_json else hash_file(tokenizer)
     else:
         raise CheckpointError(
-            f"{path}: holds no weights to begin with; --init-from takes a run, a checkpoint, or a Hugging Face folder"
+            f"{path} holds no weights to begin with; --init-from takes a run, a checkpoint, or a Hugging Face folder"
         )
     initial = Initial(model=model, tokenizer_sha256=sha256, origin=origin)
     if shards is None:

@@ -41,10 +41,10 @@ def load_masked_lm(
         origin, model, pieces = load_run(path, checkpoint=checkpoint, tokenizer=tokenizer)
         return AlbertLm(model, pieces), origin
     if checkpoint is not None or tokenizer is not None:
-        raise ConfigError(f"{path}: is not a training run; leave out --checkpoint and --tokenizer")
+        raise ConfigError(f"{path} is not a training run; leave out --checkpoint and --tokenizer")
     if not (path / CONFIG_FILE).is_file():
         raise CheckpointError(
-            f"{path}: is neither a training run nor a Hugging Face folder ({RUN_FILE} and {CONFIG_FILE} are missing)"
+            f"{path} is neither a training run nor a Hugging Face folder ({RUN_FILE} and {CONFIG_FILE} are missing)"
         )
     settings = load_object(path / CONFIG_FILE, _ADVICE)
     if settings.get("model_type") == "albert" and (normalization := find_normalization(path)):
@@ -166,7 +166,7 @@ def _load_model(transformers: Any, folder: Path, settings: dict[str, Any]) -> An
             f"{folder}: transformers can't load a masked language model ({_explain(error, settings)})"
         ) from error
     if lacking := sorted(report["missing_keys"]):  # transformers would draw them at random
-        raise CheckpointError(f"{folder}: lacks the weights {lacking[0]}; give a model with its MLM head")
+        raise CheckpointError(f"{folder} lacks the weights {lacking[0]}; give a model with its MLM head")
     return model.eval()
 
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from albert_data.conditions import EXCLUSIONS
-from albert_data.corpus.damage import REASONS, CountsByInput
+from albert_data.corpus.damage import LOSES_NOTHING, REASONS, CountsByInput
 from albert_data.corpus.fields import list_names
 from albert_data.corpus.layout import Advice, advise
 from albert_data.corpus.removed_lines import REMOVALS, RemovedLines
@@ -71,9 +71,10 @@ def list_removed(removed: Mapping[str, RemovedEntry] | None) -> list[str]:
 def list_notes(
     damage: Mapping[str, int], removed: Mapping[str, RemovedEntry] | None, advice: Sequence[str]
 ) -> list[str]:
-    """What was repaired, left out and removed, and the advice: a line each, behind its label in 11 columns."""
+    """What was noticed, repaired, left out and removed, and the advice: a line each, behind its label in 11 columns."""
+    labels = dict.fromkeys(LOSES_NOTHING, "note") | dict.fromkeys(EXCLUSIONS, "left out")
     found = [
-        ("left out" if reason in EXCLUSIONS else "damage", f"{reason} {count:,}: {REASONS[reason]}")
+        (labels.get(reason, "damage"), f"{reason} {count:,}: {REASONS[reason]}")
         for reason, count in sorted(damage.items())
     ]
     found += [*(("removed", line) for line in list_removed(removed)), *(("warning", line) for line in advice)]

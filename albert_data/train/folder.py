@@ -147,7 +147,7 @@ def claim_folder(
     target, is_there = run / source.relative_to(shards), find_kind(source) == FILE
     is_in_way = not resume and is_there and os.path.lexists(target)
     if is_in_way and (not target.is_file() or target.read_bytes() != read_bytes(source)):
-        raise OutputError(f"{run}: holds {target.relative_to(run)}, which is not of this run; choose another --output")
+        raise OutputError(f"{run} holds {target.relative_to(run)}, which is not of this run; choose another --output")
     ours = {"config": dataclasses.asdict(config), "model": dataclasses.asdict(shape), "identity": identity}
     with explain_writing(f"{run}: can't write there", "choose another --output"):
         if content != content | ours:
@@ -177,9 +177,9 @@ def read_run_file(run: Path) -> dict[str, Any]:
             f"{run}: there is no run to resume ({RUN_FILE} is missing); check --output, or leave out --resume"
         ) from error
     except KeyError as error:
-        raise CheckpointError(f"{path}: lacks {error.args[0]}; {advice}") from error
+        raise CheckpointError(f"{path} lacks {error.args[0]}; {advice}") from error
     except (OSError, ValueError, ConfigError) as error:
-        raise CheckpointError(f"{path}: can't be read ({explain(error)}); {advice}") from error
+        raise CheckpointError(f"{path} can't be read ({explain(error)}); {advice}") from error
 
 
 def check_shape(values: Any) -> None:
@@ -230,13 +230,13 @@ def check_folder(run: Path, *, resume: bool) -> None:
     if resume:
         read_run_file(run)
     elif run.exists() and not run.is_dir():
-        raise OutputError(f"{run}: is a file; --output has to name a folder")
+        raise OutputError(f"{run} is a file; --output has to name a folder")
     elif os.path.lexists(run / RUN_FILE):
-        raise OutputError(f"{run}: holds a run already; continue it with --resume, or choose another --output")
+        raise OutputError(f"{run} holds a run already; continue it with --resume, or choose another --output")
     else:
         for name in (METRICS_FILE, PAGE_FILE, TRACE_FILE, CHECKPOINTS_FOLDER, "manifest.json"):  # the last: of shards
             if os.path.lexists(run / name):
-                raise OutputError(f"{run}: holds {name}, which is not of this run; choose another --output")
+                raise OutputError(f"{run} holds {name}, which is not of this run; choose another --output")
     for name, is_folder in _KINDS.items():
         _check_kind(run / name, is_folder=is_folder)
 
@@ -246,12 +246,12 @@ def _check_kind(path: Path, *, is_folder: bool) -> None:
     if os.path.lexists(path) and not (path.is_dir() if is_folder else path.is_file()):
         wanted = "folder" if is_folder else "regular file"
         raise OutputError(
-            f"{path}: is not a {wanted}, which a run needs there; move it away, or choose another --output"
+            f"{path} is not a {wanted}, which a run needs there; move it away, or choose another --output"
         )
     inner = (Path(root, name) for root, folders, files in os.walk(path) for name in (*folders, *files))
     if link := next((one for one in (path, *inner) if one.is_symlink()), None):
         raise OutputError(
-            f"{link}: is a link, and a run would write there; put there what it leads to, or choose another --output"
+            f"{link} is a link, and a run would write there; put there what it leads to, or choose another --output"
         )
 
 

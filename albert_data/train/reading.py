@@ -47,7 +47,7 @@ def load_object(path: Path, advice: str) -> dict[str, Any]:
     try:
         return read_object(path)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: can't be read ({explain(error)}); {advice}") from error
+        raise CheckpointError(f"{path} can't be read ({explain(error)}); {advice}") from error
 
 
 @contextmanager

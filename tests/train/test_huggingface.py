@@ -388,7 +388,7 @@ def test_a_file_of_somebody_else_is_never_replaced(trained, tmp_path, capsys, na
     make = {"file": lambda path: path.write_text("mine"), "folder": Path.mkdir, "FIFO": os.mkfifo}
     make["link"] = lambda path: path.symlink_to(other)
     make[kind](out / name)
-    assert f"{out}: holds another {name}; choose another --output" in fails(capsys, trained / "run", "-o", out)
+    assert f"{out} holds another {name}; choose another --output" in fails(capsys, trained / "run", "-o", out)
     assert [path.name for path in out.iterdir()] == [name]
     assert other.read_text() == "mine"
     assert kind != "file" or (out / name).read_text() == "mine"
@@ -487,7 +487,7 @@ def test_a_tokenizer_of_another_size_is_refused(trained, tmp_path, tokenizer_mod
     run = copy_without_tokenizer(trained / "run", tmp_path / "run")
     (tmp_path / "other.model").write_bytes(tokenizer_model)
     shown = fails(capsys, run, "-o", tmp_path / "model", "--tokenizer", tmp_path / "other.model")
-    assert f"other.model: is not the tokenizer that {run} was trained with" in shown
+    assert f"other.model is not the tokenizer that {run} was trained with" in shown
     model, other = load_model(list_checkpoints(run)[-1]), load_tokenizer(tmp_path / "other.model")
     with pytest.raises(ConfigError, match="pieces, but the model has 4,000"):
         huggingface.write_folder(model, other, tmp_path / "model")
@@ -497,7 +497,7 @@ def test_a_tokenizer_changed_in_the_run_is_refused(trained, tmp_path, tokenizer_
     shutil.copytree(trained / "run", tmp_path / "run")
     (tmp_path / "run" / "tokenizer" / "spiece.model").write_bytes(tokenizer_model)
     shown = fails(capsys, tmp_path / "run", "-o", tmp_path / "model")
-    assert "spiece.model: is not the tokenizer" in shown
+    assert "spiece.model is not the tokenizer" in shown
     assert not (tmp_path / "model").exists()
 
 
@@ -585,7 +585,7 @@ def test_a_pickle_is_never_read(tmp_path):
 def test_a_damaged_file_of_a_folder_is_named(name, tmp_path):
     write_with_transformers(tmp_path)
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:50])
-    with pytest.raises(CheckpointError, match=rf"{name}: can't be read \("):
+    with pytest.raises(CheckpointError, match=rf"{name} can't be read \("):
         huggingface.import_model(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(CheckpointError, match=name):

@@ -92,7 +92,7 @@ def test_without_output_the_run_is_resumed_where_it_was_made(toys, use_shards, t
     options = ("--preset", "tiny", "--steps", "2", "--batch-tokens", "256", "--device", "cpu")
     assert run("shards", *options).exit_code == 0
     assert run("shards", "--resume").exit_code == 0
-    with pytest.raises(OutputError, match="shards-run: holds a run already; continue it with --resume"):
+    with pytest.raises(OutputError, match="shards-run holds a run already; continue it with --resume"):
         run("shards", *options)
 
 

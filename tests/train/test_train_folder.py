@@ -107,7 +107,7 @@ def test_a_wrong_kind_of_file_stops_a_resumed_run_before_it_begins(train, run, n
         os.mkfifo(run / name)
     else:
         (run / name).write_text("mine") if is_folder else (run / name).mkdir()
-    with pytest.raises(OutputError, match=f"{name}: is (not a|no) (folder|regular file).*move it away"):
+    with pytest.raises(OutputError, match=f"{name} is (not a|no) (folder|regular file).*move it away"):
         train(resume=True)
 
 
@@ -280,7 +280,7 @@ def test_a_resumed_run_writes_through_no_link(train, run, tmp_path, name):
     shutil.move(path, elsewhere) if path.exists() else elsewhere.mkdir()
     path.symlink_to(elsewhere)
     before = names_of(elsewhere) if elsewhere.is_dir() else elsewhere.read_bytes()
-    with pytest.raises(OutputError, match=f"{name}: is a link, and a run would write there"):
+    with pytest.raises(OutputError, match=f"{name} is a link, and a run would write there"):
         train(config, resume=True)
     assert (names_of(elsewhere) if elsewhere.is_dir() else elsewhere.read_bytes()) == before
 
@@ -292,7 +292,7 @@ def test_a_new_run_writes_through_no_link_and_may_itself_be_one(train, run, tmp_
     run.mkdir()
     (run / name).symlink_to(elsewhere)
     config = dataclasses.replace(CONFIG, tensorboard=name == "tensorboard")
-    with pytest.raises(OutputError, match=f"{name}: is a link, and a run would write there"):
+    with pytest.raises(OutputError, match=f"{name} is a link, and a run would write there"):
         train(config)
     assert list(elsewhere.iterdir()) == []
     shutil.rmtree(run)

@@ -73,7 +73,7 @@ def test_a_path_without_weights_is_refused(first, tmp_path):
         load_initial(tmp_path / "nowhere")
     state = list_checkpoints(first)[-1] / "state.json"
     state.write_text(json.dumps({k: v for k, v in json.loads(state.read_text()).items() if k != "identity"}))
-    with pytest.raises(CheckpointError, match=r"state.json: lacks identity"):
+    with pytest.raises(CheckpointError, match=r"state.json lacks identity"):
         load_initial(first)
     shutil.rmtree(first / "checkpoints")
     with pytest.raises(CheckpointError, match="no checkpoint yet"):

@@ -120,7 +120,7 @@ def test_a_damaged_run_file_is_one_line_that_names_it(run, capsys, section, chan
     content[section] = None if changes is None else {**content[section], **changes}
     (run / "run.json").write_text(json.dumps(content))
     shown = fails(capsys, 1, run)
-    assert shown.startswith(f"Error: {run / 'run.json'}: can't be read ({message}")
+    assert shown.startswith(f"Error: {run / 'run.json'} can't be read ({message}")
     assert shown.count("\n") == 1
 
 

@@ -172,7 +172,7 @@ def test_figures_that_were_not_measured_are_left_out(tmp_path):
 
 def test_a_damaged_line_in_the_middle_is_named(tmp_path):
     run = write_run(tmp_path / "run", [line(100)], torn="nonsense\n" + json.dumps(line(200)) + "\n")
-    with pytest.raises(CheckpointError, match="line 2: is no line of metrics: 'nonsense'"):
+    with pytest.raises(CheckpointError, match="line 2 is no line of metrics: 'nonsense'"):
         write_run_page(run)
     assert not (run / PAGE_FILE).exists()
 

@@ -20,17 +20,26 @@ DESCRIPTIONS = (STATE, SPLITS, "dataset_info.json", "dataset_infos.json")
 _MAX_ROWS = 2**62
 
 
-def list_data_files(folder: str) -> list[str] | None:
-    """The paths of the data files of a saved data set; None if the folder is none. Raises InputError if one is missing.
+def list_other_splits(folder: str) -> list[str]:
+    """The names of the folders of other splits beside a split `train`; none if there is no such split.
 
-    Raises it also if a split that dataset_dict.json names is missing; splits are folders of their own.
+    Raises InputError if a split that dataset_dict.json names is missing.
     """
-    splits = _read(folder, SPLITS).get("splits")
-    for split in splits if isinstance(splits, list) else []:
-        if find_kind(os.path.join(folder, str(split), STATE)) != FILE:
+    found = _read(folder, SPLITS).get("splits")
+    splits = list(map(str, found)) if isinstance(found, list) else []
+    for split in splits:
+        if find_kind(os.path.join(folder, split, STATE)) != FILE:
             raise InputError(
                 f"data set {folder} has no split {split}, which {SPLITS} names; restore it, or name other folders"
             )
+    return [split for split in splits if split != "train"] if "train" in splits else []
+
+
+def list_data_files(folder: str) -> list[str] | None:
+    """The paths of the data files of a saved data set; None if the folder is none. Raises InputError if one is missing.
+
+    Splits are folders of their own.
+    """
     names = _list_names(folder, "_data_files")
     return None if names is None else [_find(folder, name) for name in names]
 

@@ -70,7 +70,7 @@ def read_pairs(path: str) -> list[SentencePair]:
         for number in count(1):
             line, origin = lines.readline(_MAX_LINE + 1), f"{name}, line {number}"
             if len(line) > _MAX_LINE:
-                raise InputError(f"{origin}: has over {_MAX_LINE:,} bytes; {_FIELDS}")
+                raise InputError(f"{origin} has over {_MAX_LINE:,} bytes; {_FIELDS}")
             if not line:
                 break
             if line.isspace():
@@ -81,7 +81,7 @@ def read_pairs(path: str) -> list[SentencePair]:
             if num_bytes > _MAX_BYTES:
                 raise InputError(f"{origin}: the pairs up to here take over 1 GiB of memory; score the file in parts")
     if not pairs:
-        raise InputError(f"{name}: holds no pairs; {_FIELDS}")
+        raise InputError(f"{name} holds no pairs; {_FIELDS}")
     return pairs
 
 
@@ -97,21 +97,21 @@ def _open_lines(path: str, name: str) -> Iterator[BinaryIO]:
                 yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if path.endswith(".gz") else file
     except (OSError, EOFError, zlib.error) as error:  # the last two for a .gz that is cut short or damaged
         what = error.strerror if isinstance(error, OSError) and error.strerror else explain(error)
-        raise InputError(f"{name}: can't be read: {what}; name a file of pairs (.jsonl or .jsonl.gz)") from error
+        raise InputError(f"{name} can't be read: {what}; name a file of pairs (.jsonl or .jsonl.gz)") from error
 
 
 def _parse_pair(line: bytes, origin: str) -> SentencePair:
     try:
         record = parse_json(line)
     except ValueError as error:
-        raise InputError(f"{origin}: is not JSON ({explain(error)}); {_FIELDS}") from error
+        raise InputError(f"{origin} is not JSON ({explain(error)}); {_FIELDS}") from error
     if not isinstance(record, dict):
-        raise InputError(f"{origin}: is {show(record)}, not an object; {_FIELDS}")
+        raise InputError(f"{origin} is {show(record)}, not an object; {_FIELDS}")
     group = record.get("group")
     texts: dict[str, Any] = {**record, "group": NO_GROUP if group is None else group}
     for field in ("good", "bad", "group"):
         if field not in texts:
-            raise InputError(f"{origin}: has no {field}; {_FIELDS}")
+            raise InputError(f"{origin} has no {field}; {_FIELDS}")
         text, wrong = texts[field], ""
         if not isinstance(text, str):
             wrong = f"is {show(text)}; a text"

@@ -157,7 +157,7 @@ def read_run(run: Path) -> RunFigures:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise CheckpointError(f"{run}: there is no run ({RUN_FILE} is missing); name the --output of one") from error
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: can't be read ({explain(error)})") from error
+        raise CheckpointError(f"{path} can't be read ({explain(error)})") from error
     sections = {name: value for name, value in content.items() if isinstance(value, dict)}
     loose = {name: value for name, value in content.items() if not isinstance(value, dict)}
     if loose:  # `train` writes none; those that others added are shown in a section of their own
@@ -177,7 +177,7 @@ def read_lines(path: Path) -> list[Line]:
             lines.append(line)
         elif text.strip():
             raise CheckpointError(
-                f"{path}, line {line_number}: is no line of metrics: {show(text.decode('utf-8', 'replace'))}; "
+                f"{path}, line {line_number} is no line of metrics: {show(text.decode('utf-8', 'replace'))}; "
                 "remove that line, or continue the run: --resume keeps a copy and writes the file without it"
             )
     return lines
@@ -190,7 +190,7 @@ def split_lines(path: Path) -> list[bytes]:
     except FileNotFoundError:
         return [b""]
     except OSError as error:
-        raise CheckpointError(f"{path}: can't be read ({explain(error)})") from error
+        raise CheckpointError(f"{path} can't be read ({explain(error)})") from error
 
 
 def parse_line(text: bytes) -> Line | None:

@@ -58,7 +58,7 @@ def measure_run(run: Path, shards: Shards) -> Layers:
     elif model.config.max_positions < longest:
         wrong = f"{model.config.max_positions:,} positions, but rows of the shards need {longest:,}"
     if wrong:
-        raise CheckpointError(f"{run}: has {wrong}; give the shards that it was trained on")
+        raise CheckpointError(f"{run} has {wrong}; give the shards that it was trained on")
     distances, similarities = measure_layers(model, shards, num_rows=NUM_ROWS)
     return Layers(name=str(run), distances=tuple(distances), similarities=tuple(similarities))
 

@@ -53,7 +53,7 @@ def write_run_page(run: Path) -> Path:
     """
     page = run / PAGE_FILE
     text = make_run_page(read_run(run))
-    with explain_writing(f"{page}: can't be written", FREE_SPACE):
+    with explain_writing(f"{page} can't be written", FREE_SPACE):
         write_bytes(page, text.encode())
     return page
 

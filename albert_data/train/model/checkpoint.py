@@ -95,7 +95,7 @@ def _explain_failure(path: Path) -> Iterator[None]:
         yield
     except (OSError, SafetensorError) as error:  # safetensors raises its own error for a full disk
         if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.ENOTDIR, errno.EEXIST):
-            raise OutputError(f"{path}: is not a checkpoint of this run; move it away, then --resume") from error
+            raise OutputError(f"{path} is not a checkpoint of this run; move it away, then --resume") from error
         raise OutputError(
             f"{path}: can't write the checkpoint: {error}; older ones are complete: free some space, then --resume"
         ) from error
@@ -151,7 +151,7 @@ def load_checkpoint(path: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
             return weights, load_tensors(path / TENSORS_FILE), state
     except (OSError, ValueError, KeyError) as error:
         raise CheckpointError(
-            f"{path}: can't be read as a checkpoint ({explain(error)}); "
+            f"{path} can't be read as a checkpoint ({explain(error)}); "
             "delete it, and --resume continues from the one before"
         ) from error
     raise CheckpointError(

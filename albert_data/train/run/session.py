@@ -315,7 +315,7 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path) -> dict[str
         return {name: state[name] for name in ("seconds", "schedule_begin", "work_seconds")}
     except (AttributeError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(
-            f"{checkpoints[-1]}: lacks what a run needs ({explain(error)}); "
+            f"{checkpoints[-1]} lacks what a run needs ({explain(error)}); "
             "delete it, and --resume continues from the one before"
         ) from error
 
