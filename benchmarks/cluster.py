@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import heapq
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,13 +52,12 @@ _SPREAD = 0.15  # of the time of equal tasks: nodes differ
 class Sizes:
     """What a corpus makes, one sorted run a map task. merges, groups: tasks of the merge and the reduce step.
 
-    num_bytes: of text; num_cuts: of files; num_late_cuts: of these, those of the last files, which are made in turn
+    num_bytes: of text; num_cuts: of files
     """
 
     num_bytes: int
     num_files: int
     num_cuts: int
-    num_late_cuts: int
     tasks: list[ReadTask]
     num_shards: int
     shuffle: Shuffle
@@ -70,10 +68,10 @@ class Sizes:
 
 def measure_plan(num_bytes: int, num_files: int) -> Sizes:
     """Plan files of equal size. Only the search for the ends of documents is left out: it is counted."""
-    began, in_turn = time.process_time(), list[bool]()
+    began, cuts = time.process_time(), list[int]()
 
     def cut_there(file: Any, format: str, at: int, size: int) -> int:
-        in_turn.append(threading.current_thread() is threading.main_thread())
+        cuts.append(at)
         return at
 
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as file, patch.object(tasks, "find_document", cut_there):
@@ -83,8 +81,7 @@ def measure_plan(num_bytes: int, num_files: int) -> Sizes:
     plan = Shuffle.plan(shards, len(made))
     merges = plan_merges(plan, [task.name for task in made], {"train": 1}, "") if plan.num_batches else []
     groups, seconds = group_tasks(shards, plan), time.process_time() - began
-    cuts = len(in_turn), sum(in_turn)
-    return Sizes(num_bytes, num_files, *cuts, made, len(shards), plan, merges, groups, seconds)
+    return Sizes(num_bytes, num_files, len(cuts), made, len(shards), plan, merges, groups, seconds)
 
 
 # ---- what the steps ask of a store and of a task ----
@@ -247,7 +244,7 @@ def measure_receipts(num_tasks: int) -> tuple[float, float, int]:
 def measure_build(num_cpus: int, sizes: Sizes, steps: list[Step], partitions: tuple[int, ...], by_tasks: bool) -> str:
     """A row of the table: seconds; hours and CPUs in use from start to end, by the number of partitions of names."""
     num_runs, num_merges, num_shards = len(sizes.tasks), len(sizes.merges), sizes.num_shards
-    num_answers = 2 * (sizes.num_late_cuts + (sizes.num_cuts - sizes.num_late_cuts) / min(AT_ONCE, sizes.num_files))
+    num_answers = 2 * sizes.num_cuts / max(1, min(AT_ONCE, ceil(sizes.num_cuts / tasks.CUTS_OF_JOB)))
     found = (sizes.num_files / 1000 + sizes.num_files / AT_ONCE + num_answers) * ANSWER_SECONDS
     published = object_store.measure_publishing(num_shards, num_cpus, by_tasks=by_tasks)
     cleaned = object_store.measure_cleaning(2 * num_runs + num_merges + num_shards, in_batches=by_tasks)

@@ -299,7 +299,7 @@ def running_processes() -> list[SimpleNamespace]:
 
 
 CORPUS_DOCUMENTS = make_documents(120, seed=3)
-CORPUS_TASKS, CORPUS_SHARDS = 11, 3
+CORPUS_TASKS, CORPUS_SHARDS = 12, 3
 CORPUS_TASK_BYTES = 1 << 13
 
 
@@ -317,7 +317,7 @@ class CountingEngine(InlineEngine):
 
 
 class Corpus:
-    """A corpus of eleven tasks, and all the files of its build when nothing interferes."""
+    """A corpus of twelve tasks, and all the files of its build when nothing interferes."""
 
     def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
         self.path, self.tokenizer = folder / "in", tokenizer

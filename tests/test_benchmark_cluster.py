@@ -43,8 +43,7 @@ def test_an_index_has_the_step_of_sorted_runs():
 def test_cuts_of_files_are_counted():
     sizes = measure_plan(4 * 10**9, 2)
     assert sizes.num_cuts == len(sizes.tasks) - 2
-    assert 0 < sizes.num_late_cuts < sizes.num_cuts
-    assert 0 < measure_plan(10**12, 1000).num_late_cuts < 200  # the sizes of the last 32 tasks fall from 512 MiB to 4
+    assert sizes.num_cuts > 200
 
 
 def test_a_simulation_prints_what_a_build_asks_for():

@@ -227,5 +227,5 @@ def test_a_fault_of_the_disk_is_no_damage():
                 raise OSError(errno.EIO, "Input/output error")
             return super().read1(5)
 
-    with pytest.raises(InputError, match=r"p, byte 5: can't be read: Input/output error; check the disk"):
+    with pytest.raises(InputError, match=r"p, byte 5 can't be read: Input/output error; check the disk"):
         read(Faulty(TEXT))

@@ -1,4 +1,4 @@
-"""Plain files are split into tasks many at a time, with the same parts as one after another."""
+"""Plain files are split into tasks, many at a time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from albert_data.corpus import tasks
 from albert_data.corpus.inputs import Input
+from albert_data.corpus.tasks import FileRange
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A file that stands for all. Sizes are a millionth, and every document has 7 bytes."""
+    """A file that stands for all. Sizes are divided by 2^17, and every document has 7 bytes."""
     for name in ("_MIN_TASK_BYTES", "_MAX_TASK_BYTES", "_LARGE_TASK_BYTES"):
-        monkeypatch.setattr(tasks, name, getattr(tasks, name) >> 20)
+        monkeypatch.setattr(tasks, name, getattr(tasks, name) >> 17)
     monkeypatch.setattr(tasks, "find_document", lambda file, format, at, size: min(at // 7 * 7 + 7, size))
     (tmp_path / "text").touch()
     return str(tmp_path / "text")
@@ -35,12 +36,24 @@ def make_inputs(path: str, sizes: list[int], format: str = "jsonl") -> list[Inpu
     format=st.sampled_from(["txt", "jsonl", "csv"]),
     is_slow=st.booleans(),
 )
-def test_the_parts_are_those_of_one_file_after_another(path: str, sizes: list[int], format: str, is_slow: bool):
-    inputs = make_inputs(path, sizes, format)
-    found = tasks.plan_tasks(inputs, is_slow=is_slow)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(tasks, "_count_even", lambda *of: 0)
-        assert tasks.plan_tasks(inputs, is_slow=is_slow) == found
+def test_the_parts_are_all_of_each_file_and_end_between_documents(
+    path: str, sizes: list[int], format: str, is_slow: bool
+):
+    found = tasks.plan_tasks(make_inputs(path, sizes, format), is_slow=is_slow)
+    files: list[list[FileRange]] = []
+    for part in (part for task in found for part in task.ranges):
+        files += [[]] if part.start == 0 else []
+        files[-1].append(part)
+    largest = max(32, sum(sizes) // 128) * 3 // 2 + 7
+    for size, parts in zip(sizes, files, strict=True):
+        assert [part.end for part in parts[:-1]] == [part.start for part in parts[1:]]
+        assert parts[-1].end == size
+        for part in parts:
+            assert part.start % 7 == 0
+            assert part.start < part.end
+            assert part.is_part == (len(parts) > 1)
+            assert format == "csv" or part.end - part.start <= largest
+    assert len(files) == len(sizes)
 
 
 def test_many_files_are_split_at_a_time(path: str, monkeypatch: pytest.MonkeyPatch):
@@ -52,10 +65,10 @@ def test_many_files_are_split_at_a_time(path: str, monkeypatch: pytest.MonkeyPat
         return at
 
     monkeypatch.setattr(tasks, "find_document", cut)
-    tasks.plan_tasks(make_inputs(path, [100] * 100))
+    tasks.plan_tasks(make_inputs(path, [1000] * 20))
     assert len(threads) > 8
 
 
 def test_small_files_start_no_thread(path: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(threading.Thread, "start", None)
-    assert len(tasks.plan_tasks(make_inputs(path, [3] * 1000))) > 100
+    assert len(tasks.plan_tasks(make_inputs(path, [5] * 1000))) > 100

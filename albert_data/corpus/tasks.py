@@ -12,11 +12,9 @@ import io
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cache
 from hashlib import sha256
-from itertools import chain, compress, groupby
+from itertools import chain, groupby, islice, pairwise
 from typing import BinaryIO
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
@@ -45,7 +43,8 @@ _MIN_TASK_BYTES = 4 * _MIB  # each task writes a sorted run and a receipt, so ve
 _MAX_TASK_BYTES, _FEW_TASKS = 24 * _MIB, 2_000
 _LARGE_TASK_BYTES, _MOST_TASKS = 512 * _MIB, 10_000
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
-_FILES_AT_ONCE = 32  # of those that are split: a store answers so many requests at a time
+_JOBS_AT_ONCE = 32  # of those that look for ends of documents: a store answers so many requests at a time
+CUTS_OF_JOB = 16  # in one file, which is opened once
 _SLOW_PARTS = 8  # tasks of a slow tokenizer (`is_slow`) are so many times smaller: progress is shown when one ends
 
 
@@ -208,26 +207,25 @@ def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT, *, is_slow:
 def _plan_source(files: list[Input], text: TextConfig, least_bytes: int, most_bytes: int) -> list[ReadTask]:
     source, is_validation = files[0].source, files[0].is_validation
     name = "validation" if is_validation else "files" if source is None else f"source-{source.number:03d}"
-    left = sum(item.size for item in files)
-    largest = min(left // _TASKS, most_bytes)
+    total = sum(item.size for item in files)
+    largest = min(total // _TASKS, most_bytes)
 
-    def choose_size() -> int:  # `left` shrinks with each part of a file that is taken below
+    def choose_size(left: int) -> int:
         return max(min(largest, left // _TASKS_LEFT), least_bytes)
 
-    num_even = _count_even(files, left, largest)
-    even = _split_at_once(files[:num_even], max(largest, least_bytes), text)
-    others = (_split_file(item, choose_size, text) for item in files[num_even:])
+    cuts = _choose_cuts(files, total, choose_size)
     tasks: list[tuple[FileRange, ...]] = []
     group: list[FileRange] = []
-    group_bytes = 0
-    for part in chain.from_iterable(chain(even, others)):
-        size = part.end - part.start
-        group.append(part)
-        group_bytes += size
-        if group_bytes >= choose_size():
-            tasks.append(tuple(group))
-            group, group_bytes = [], 0
-        left -= size
+    group_bytes, left = 0, total
+    for parts in _split_files(files, cuts, text):
+        for part in parts:
+            group.append(part)
+            group_bytes += part.end - part.start
+            # What ends at a cut is large enough, though the ends of documents may make it somewhat smaller.
+            if group_bytes >= choose_size(left) or part is not parts[-1]:
+                tasks.append(tuple(group))
+                group, group_bytes = [], 0
+            left -= part.end - part.start
     if group:
         tasks.append(tuple(group))
     return [
@@ -243,65 +241,59 @@ def _plan_source(files: list[Input], text: TextConfig, least_bytes: int, most_by
     ]
 
 
-def _count_even(files: list[Input], num_bytes: int, task_bytes: int) -> int:
-    """How many files come before the end, where tasks get smaller."""
-    for number, item in enumerate(files):
-        num_bytes -= item.size
-        if num_bytes // _TASKS_LEFT < task_bytes:
-            return number
-    return len(files)
+def _choose_cuts(files: list[Input], left: int, choose_size: Callable[[int], int]) -> list[list[int]]:
+    """For each file the bytes behind which the next end of a document ends a part. left: bytes of all files."""
+    found = []
+    for item in files:
+        cuts, start = list[int](), 0
+        # A part has at most 1.5 tasks, so no rest is smaller than half a task.
+        while item.size - start > (task_bytes := choose_size(left)) * 3 // 2:
+            start, left = start + task_bytes, left - task_bytes
+            cuts.append(start)
+        left -= item.size - start
+        found.append(cuts)
+    return found
 
 
-def _split_at_once(files: list[Input], task_bytes: int, text: TextConfig) -> Iterator[list[FileRange]]:
-    """Split many files at a time: each end of a document that is looked for takes two answers of a store."""
+def _split_files(files: list[Input], cuts: list[list[int]], text: TextConfig) -> Iterator[list[FileRange]]:
+    """The ranges of each file between the documents at its cuts.
 
-    def split(item: Input) -> list[FileRange]:
-        return list(_split_file(item, lambda: task_bytes, text))
-
-    is_read = [item.format in TABLES or not _is_one(item.size, task_bytes) for item in files]
-    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-        found = pool.map(split, compress(files, is_read))
-        for item, must_read in zip(files, is_read, strict=True):
-            yield next(found) if must_read else split(item)
-
-
-def _is_one(num_bytes: int, task_bytes: int) -> bool:
-    """Whether so much stays one part: at most 1.5 tasks do, so no rest is smaller than half a task."""
-    return num_bytes <= task_bytes * 3 // 2
-
-
-def _split_file(item: Input, choose_size: Callable[[], int], text: TextConfig) -> Iterator[FileRange]:
-    with ExitStack() as stack:
-        find_cut, start = _choose_cut(item, text, stack), 0
-        while start < item.size:
-            end, task_bytes = item.size, choose_size()
-            if not _is_one(item.size - start, task_bytes):
-                end = find_cut(start + task_bytes)
-            yield FileRange(
-                path=item.path,
-                format=item.format,
-                start=start,
-                end=end,
-                language=item.language,
-                indices=item.indices,
-                is_part=item.is_shared or end - start < item.size,
-                place=item.place,
-            )
-            start = end
+    Many cuts are looked for at a time, since each takes two answers of a store. A table is opened in any case.
+    """
+    jobs = [
+        [of_file[i : i + CUTS_OF_JOB] for i in range(0, len(of_file) or int(item.format in TABLES), CUTS_OF_JOB)]
+        for item, of_file in zip(files, cuts, strict=True)
+    ]
+    with ThreadPoolExecutor(_JOBS_AT_ONCE) as pool:
+        all_jobs = [(item, job) for item, of_file in zip(files, jobs, strict=True) for job in of_file]
+        found = pool.map(lambda job: _find_cuts(job[0], job[1], text), all_jobs)
+        for item, of_file in zip(files, jobs, strict=True):
+            bounds = sorted({0, *chain.from_iterable(islice(found, len(of_file))), item.size})
+            yield [
+                FileRange(
+                    path=item.path,
+                    format=item.format,
+                    start=start,
+                    end=end,
+                    language=item.language,
+                    indices=item.indices,
+                    is_part=item.is_shared or end - start < item.size,
+                    place=item.place,
+                )
+                for start, end in pairwise(bounds)
+            ]
 
 
-def _choose_cut(item: Input, text: TextConfig, stack: ExitStack) -> Callable[[int], int]:
-    """What finds the next byte at which a document begins, or the file ends."""
+def _find_cuts(item: Input, cuts: list[int], text: TextConfig) -> list[int]:
+    """The next byte behind each cut at which a document begins, or the file ends."""
     if item.format in TABLES:
         begins = [*list_begins(item.origin, text), item.size]
         if item.indices is None:  # otherwise rows are selected by their numbers in the whole file
-            return lambda at: begins[bisect_left(begins, at)]
+            return [begins[bisect_left(begins, at)] for at in cuts]
     elif item.format == "jsonl" or (item.format == "txt" and text.documents != "file"):
-        # A file that is not cut stays closed: in a store, opening it is a request.
-        path = item.origin.file
-        open_once = cache(lambda: stack.enter_context(find_storage(path).open(path)))
-        return lambda at: find_document(open_once(), item.format, at, item.size)
-    return lambda at: item.size
+        with find_storage(item.origin.file).open(item.origin.file) as file:
+            return [find_document(file, item.format, at, item.size) for at in cuts]
+    return []
 
 
 def find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
