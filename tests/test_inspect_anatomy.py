@@ -83,11 +83,14 @@ def test_sentences_are_in_the_order_of_the_document(small: Shards) -> None:
 @pytest.mark.parametrize("whole_word", [True, False])
 def test_each_step_is_explained(tmp_path: Path, whole_word: bool) -> None:
     config = replace(SMALL, whole_word=whole_word)
-    ids = get_tokenizer().encode(["the river talking quickly people walked"])[0].tolist()
+    tokenizer = get_tokenizer()
+    ids = tokenizer.encode(["the river talking quickly people walked"])[0].tolist()
+    ids += [tokenizer.piece_texts.index("▁")] if whole_word else []
     shards = open_shards(write_folder(tmp_path, {"train": [make_examples([[ids] * 6] * 30, config)]}, config))
     page = render_anatomy(shards, {"train": measure(shards)})
     assert page.count('<li class="card">') == 5
     assert ("Each box is a word." if whole_word else "Each box is a piece") in page
+    assert ("▁ is a space that is a piece of its own." in page) == whole_word
     assert "80 % show [MASK], 10 % show a piece drawn at random, and 10 % stay" in page
 
 

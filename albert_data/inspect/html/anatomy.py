@@ -31,7 +31,7 @@ from albert_data.shards.decoding import (
     name_piece,
 )
 from albert_data.shards.reader import Shards
-from albert_data.tokenizer.piece_texts import find_script
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, find_script
 from albert_data.tokenizer.words import WordRule
 from albert_data.wording import count_of, format_share
 
@@ -255,6 +255,14 @@ def _render_words(segments: Sequence[Segment], language: str, unit: str) -> str:
         else "Each box is a piece: this set masks single pieces, not whole words. A frame holds a masked span of "
         "neighbouring pieces, all of which are to be predicted; below each is what the model sees."
     )
+    if any(
+        token.original == VISIBLE_SPACE
+        for one in segments
+        for _, words in one.spans
+        for word in words
+        for token in word
+    ):
+        says += f" {VISIBLE_SPACE} is a space that is a piece of its own."
     parts = [f"<p>{escape(says)}</p>"]
     for number, segment in enumerate(segments):
         begin = _special("[CLS]") if number == 0 else ""
