@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -383,6 +384,23 @@ def test_a_head_that_is_lost_while_nodes_get_ready_is_told(make: Make):
     with pytest.raises(WorkerError, match="^the head of the Ray cluster at head:1 does not answer any more"):
         check(make(ray), 1)
     assert ray.now < 60
+
+
+def test_a_head_that_is_lost_while_it_is_asked_is_told(make: Make):
+    class LostRay(FakeRay):
+        def put(self, shipment: Any) -> str:
+            self.has_head = False
+            return "reference"
+
+        def nodes(self) -> list[dict[str, Any]]:
+            while not self.has_head:  # Ray returns from no call then
+                time.sleep(0.01)
+            return super().nodes()
+
+    ray = LostRay({A: 1})
+    with pytest.raises(WorkerError, match="^the head of the Ray cluster at head:1 does not answer any more"):
+        check(make(ray), 1)
+    ray.has_head = True
 
 
 # ---- all of that at once ----

@@ -18,13 +18,16 @@ import socket
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from operator import length_hint
+from threading import Thread
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from albert_data.errors import AlbertDataError, ConfigError, WorkerError
@@ -45,6 +48,7 @@ from albert_data.jobs.ray_worker import (
     run_task,
 )
 
+Answer = TypeVar("Answer")
 _TRIES = 5  # of a task, whatever goes wrong
 _MOST_LOST = 20  # nodes that were lost with a task, until the task is to blame
 _PAUSE_SECONDS = 1.0  # before the second try, then twice as long each time: Ray needs seconds to notice a lost node
@@ -132,7 +136,8 @@ class RayEngine:
         """Leave the cluster, or end the Ray that was started here."""
         self.cancel()
         if self._has_asked and not self._is_lost:
-            import_module("ray.autoscaler.sdk").request_resources()
+            with suppress(WorkerError):  # the head is lost, but all work is done
+                self._ask(import_module("ray.autoscaler.sdk").request_resources)
         if self._is_ours and not self._is_lost:
             self._ray.shutdown()
         _engines.discard(self)
@@ -206,9 +211,10 @@ class RayEngine:
     def _ask_for_cpus(self, num_tasks: int) -> None:
         """Tell an autoscaler what can work at once: it would only double what works. num_tasks: 0 if not known."""
         wanted = min(count for count in (self._cap, num_tasks, _MOST_ASKED) if count)
-        if (self._cap or num_tasks) and wanted > self._nodes.count_cpus():
+        if (self._cap or num_tasks) and wanted > self._ask(self._nodes.count_cpus):
             labels = {"bundle_label_selectors": [self._labels] * wanted} if self._labels else {}
-            import_module("ray.autoscaler.sdk").request_resources(bundles=[{"CPU": 1}] * wanted, **labels)
+            request = partial(import_module("ray.autoscaler.sdk").request_resources, **labels)
+            self._ask(lambda: request(bundles=[{"CPU": 1}] * wanted))
             self._has_asked = True
 
     def _prepare(self, name: str, sent: list[Any]) -> None:
@@ -219,7 +225,8 @@ class RayEngine:
         for node in self._nodes.hosts:
             at = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
             settings = {"num_cpus": 0, "max_retries": 0, "name": "prepare", "scheduling_strategy": at}
-            refs[self._ray.remote(**settings)(prepare_machine).remote(name, sent)] = node
+            remote = self._ray.remote(**settings)(prepare_machine).remote
+            refs[self._ask(partial(remote, name, sent))] = node
         began, awaited = time.monotonic(), [ref for ref, node in refs.items() if node not in self._late] or list(refs)
         self._wait_for(awaited, _PREPARE_SECONDS)
         late = self._wait_for(list(refs), _LATE_SECONDS)
@@ -248,7 +255,7 @@ class RayEngine:
         attempt.excluded = self._nodes.exclude(avoided)
         labels = self._nodes.select(avoided, needs_cpu=options.get("num_cpus") != 0)
         run = self._run.options(name=self._title, label_selector=labels, **options)
-        ref = run.remote(name, sent, attempt.task)
+        ref = self._ask(partial(run.remote, name, sent, attempt.task))
         self._running[ref], self._tasks[attempt], attempt.starts[ref] = attempt, None, time.monotonic()
 
     def _drop(self, attempt: _Attempt) -> None:
@@ -299,8 +306,7 @@ class RayEngine:
         """How many tasks to hand to Ray at a time. Waits for a node if there is none with a CPU."""
         deadline, is_said = time.monotonic() + _JOIN_SECONDS, False
         while True:
-            self._check_head()  # a lost head would not answer the next call either
-            if num_cpus := self._nodes.count_cpus():
+            if num_cpus := self._ask(self._nodes.count_cpus):
                 return self._cap if self._cap is not None else _TASKS_PER_CPU * num_cpus
             wanted = f"a CPU and the labels {self._labels}" if self._labels else "a CPU"
             if time.monotonic() > deadline:
@@ -324,6 +330,24 @@ class RayEngine:
             return list(self._ray.wait(refs, num_returns=len(refs), timeout=0)[0])
         self._check_head()
         return []
+
+    def _ask(self, call: Callable[[], Answer]) -> Answer:
+        """What a call of Ray returns that may ask the head. Raises WorkerError if that is lost.
+
+        Such a call would not return then, and Ray would end this process.
+        """
+        asked = Future[Answer]()
+
+        def ask() -> None:
+            try:
+                asked.set_result(call())
+            except BaseException as error:
+                asked.set_exception(error)
+
+        Thread(target=ask, daemon=True).start()
+        while not wait([asked], _PAUSE_SECONDS).done:
+            self._check_head()
+        return asked.result()
 
     def _check_head(self) -> None:
         """Raise WorkerError if the head of the cluster, or the node that this process belongs to, does not answer."""
