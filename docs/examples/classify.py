@@ -14,8 +14,8 @@ each line of a file without labels. transformers loads the folder too: pipeline(
 Source: Devlin et al. 2018, BERT, arXiv 1810.04805, section 4.1. A new linear layer reads the pooled vector of [CLS],
 and all weights are trained. A pair is one row, [CLS] A [SEP] B [SEP], so that each token attends to those of both
 texts.
-Measured (docs/reference/results.md): of remarks with other words 80 to 90 % are right after 22,000 updates of pretraining,
-54.8 % after 4,699, and 48.8 % from random weights.
+Measured (docs/reference/results.md): of remarks with other words 80 to 90 % are right after 22,000 updates of
+pretraining, 54.8 % after 4,699, and 48.8 % from random weights.
 `--scratch` begins with random weights: the difference is what pretraining gave. For a model of size base use a rate of
 2e-5.
 """

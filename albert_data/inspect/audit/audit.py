@@ -171,10 +171,11 @@ def audit_splits(folder: Path, opened: list[Shards], corpus: CorpusFiles | None)
     subject = gather_subject(opened)
     checks = [*_check_pairs(subject), *_check_copies(subject), *_check_text(subject)]
     checks += [*_check_files(subject, corpus), _check_characters(subject, corpus), _check_similar(subject, corpus)]
-    advice = [one.text for one in advise_on(opened[0].manifest)]  # the likely cause, if the layout was misread
+    causes = [one.text for one in advise_on(opened[0].manifest)]  # likely ones, if the layout was misread
     for number, check in enumerate(checks):
-        if advice and check.rule in _CAUSED_BY_LAYOUT and check.verdict in (LOOK, BAD):
-            checks[number] = dataclasses.replace(check, finding="; ".join([check.finding, *advice]))
+        if causes and check.rule in _CAUSED_BY_LAYOUT and check.verdict in (LOOK, BAD):
+            checks[number] = dataclasses.replace(check, finding="; ".join([check.finding, *causes]))
+            causes = [f"perhaps for the same reason as {check.rule.title}"]
     return Audit(folder=folder, checks=checks)
 
 
