@@ -403,6 +403,17 @@ def test_a_head_that_is_lost_while_it_is_asked_is_told(make: Make):
     ray.has_head = True
 
 
+def test_a_head_that_is_lost_after_all_work_is_no_error(make: Make, monkeypatch: pytest.MonkeyPatch):
+    asked = list[dict[str, Any]]()
+    monkeypatch.setattr("ray.autoscaler.sdk.request_resources", lambda **wanted: asked.append(wanted))
+    ray = FakeRay({A: 1})
+    for ray.has_head in (True, False):
+        engine = make(ray)
+        engine._has_asked = True
+        engine.close()
+    assert asked == [{}]  # of the head that answers
+
+
 # ---- all of that at once ----
 
 

@@ -137,7 +137,8 @@ class RayEngine:
         self.cancel()
         if self._has_asked and not self._is_lost:
             with suppress(WorkerError):  # the head is lost, but all work is done
-                self._ask(import_module("ray.autoscaler.sdk").request_resources)
+                self._check_head()  # without a thread: an interrupt calls this too
+                import_module("ray.autoscaler.sdk").request_resources()
         if self._is_ours and not self._is_lost:
             self._ray.shutdown()
         _engines.discard(self)
