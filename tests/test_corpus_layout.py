@@ -19,6 +19,7 @@ from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.fields import Fields
 from albert_data.corpus.formats import json_lines
 from albert_data.corpus.layout import SHORT_BYTES, advise
+from albert_data.jobs.receipts import from_values, to_values
 from albert_data.vocab.learning import no_document
 
 WORDS = "It was the best of times it was the worst of times it was the age of wisdom it was the age of foolishness "
@@ -140,6 +141,6 @@ def test_fields_are_added_up_over_tasks_and_receipts():
     first, second = Fields(), Fields()
     first.add({"a": "text", "\ud800": 1})
     second.add({"a": "more", "b": 2})
-    first.merge(Fields.from_dict(json.loads(json.dumps(vars(second)))))
+    first.merge(from_values(json.loads(json.dumps(to_values(second))), Fields))
     assert (first.num_records, first.counts, first.text_len["a"]) == (2, Counter({"a": 2, "b": 1, "\\ud800": 1}), 8)
     json.dumps(vars(first), ensure_ascii=False).encode()

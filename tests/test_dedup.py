@@ -231,8 +231,8 @@ def make_similar(rng: random.Random, count: int) -> list[str]:
     return texts
 
 
-def read_dropped(found: NearDuplicates) -> set[int]:
-    return set(np.fromfile(found.path, np.uint64).tolist()) if found.path else set()
+def read_dropped(folder: Path, found: NearDuplicates) -> set[int]:
+    return set(np.fromfile(folder / found.file, np.uint64).tolist()) if found.file else set()
 
 
 def rank(texts: set[str]) -> list[str]:
@@ -250,10 +250,11 @@ def test_of_similar_documents_the_longest_stays_in_any_layout(rng, num_tasks, sm
             patch.setattr(near_duplicates, "ROWS_AT_ONCE", 7)
             patch.setattr(near_duplicates, "_BATCH_SHINGLES", 300)
             patch.setattr(sorted_columns, "_SAMPLES", 7)
-        found = find(tmp_path_factory.mktemp("near"), tasks, 0.8)
+        folder = tmp_path_factory.mktemp("near")
+        found = find(folder, tasks, 0.8)
     staying = reference.find_staying(rank(set(texts)), 0.8)
     dropped = {xxh3_64_intdigest(f"{text}\n".encode()) for text, other in staying.items() if other is not None}
-    assert read_dropped(found) == dropped
+    assert read_dropped(folder, found) == dropped
     assert found.documents.total() == len(dropped)
     assert found.digest == sum(dropped) % 2**64
     by_key = {xxh3_64_intdigest(f"{text}\n".encode()): text for text in texts}
@@ -265,7 +266,7 @@ def test_of_similar_documents_the_longest_stays_in_any_layout(rng, num_tasks, sm
 def test_the_first_source_keeps_its_documents_though_they_are_shorter(tmp_path: Path):
     text = " ".join(f"w{i}" for i in range(80))
     found = find(tmp_path, [[f"{text} and more of it"], [text]], 0.8, places=[1, 0])
-    assert read_dropped(found) == {xxh3_64_intdigest(f"{text} and more of it\n".encode())}
+    assert read_dropped(tmp_path, found) == {xxh3_64_intdigest(f"{text} and more of it\n".encode())}
 
 
 def test_similar_to_a_dropped_document_is_no_reason_to_go(tmp_path: Path):
@@ -274,7 +275,7 @@ def test_similar_to_a_dropped_document_is_no_reason_to_go(tmp_path: Path):
     assert reference.measure_similarity(first, third) < 0.8 <= reference.measure_similarity(second, third)
     found = find(tmp_path, [[f"{first} a b c d e f", f"{second} a b c", third]], 0.7)
     wanted = reference.find_staying(rank({f"{first} a b c d e f", f"{second} a b c", third}), 0.7)
-    assert len(read_dropped(found)) == sum(other is not None for other in wanted.values()) == 1
+    assert len(read_dropped(tmp_path, found)) == sum(other is not None for other in wanted.values()) == 1
 
 
 @pytest.mark.parametrize("similar", [True, False], ids=["copies", "0.6 similar"])

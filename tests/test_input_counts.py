@@ -26,6 +26,7 @@ from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.jobs.engine import Engine, MultiprocessEngine
+from albert_data.jobs.receipts import from_values, to_values
 from albert_data.shards.advice import advise_inputs, list_damaged
 from albert_data.shards.manifest import DamagedInputs
 from albert_data.tokenizer.model import Tokenizer
@@ -77,7 +78,7 @@ def test_the_sums_do_not_depend_on_tasks_receipts_or_order(
                     damage.add(reason, part.name, 0)
         total = Damage()
         for task in tasks:
-            total.merge(Damage.from_dict(json.loads(json.dumps(task.to_dict()))) if rng.random() < 0.5 else task)
+            total.merge(from_values(json.loads(json.dumps(to_values(task))), Damage) if rng.random() < 0.5 else task)
         listed, num_empty, num_damaged = total.inputs.finish()
     worst, *numbers = list_worst(found)
     assert [num_empty, num_damaged] == numbers

@@ -17,6 +17,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
+from albert_data.jobs.receipts import from_values, to_values
 from albert_data.shards.manifest import Manifest
 from albert_data.tokenizer.model import Tokenizer
 
@@ -31,7 +32,7 @@ def test_parts_of_a_corpus_have_the_examples_and_counts_of_the_whole(parts: list
         for part in parts:
             found = Damage()
             found.remove("reason", [line.encode() for line in part])
-            total.merge(Damage.from_dict(found.to_dict()))
+            total.merge(from_values(to_values(found), Damage))
         whole = [line for part in parts for line in part]
         removed = total.removed["reason"]
         assert (removed.num_lines, removed.num_bytes) == (len(whole), sum(map(len, whole)))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from albert_data.jobs.receipts import from_values, to_values
 from albert_data.pipeline.sizes import SAMPLE, SizeSample
 
 documents = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=60)
@@ -44,9 +45,9 @@ def test_a_sample_holds_the_least_hashes_of_a_set_in_whatever_order_it_grows(
 
 
 @given(documents)
-def test_a_sample_survives_a_round_trip_through_text(documents: list[tuple[int, int]]):
+def test_a_sample_survives_a_round_trip_through_json(documents: list[tuple[int, int]]):
     sample = make_sample(documents)
-    assert list_sample(SizeSample.from_text(json.loads(json.dumps(sample.to_text())))) == list_sample(sample)
+    assert list_sample(from_values(json.loads(json.dumps(to_values(sample))), SizeSample)) == list_sample(sample)
 
 
 def test_the_sizes_of_few_documents_are_summed_exactly():

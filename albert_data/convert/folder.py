@@ -13,7 +13,7 @@ in .convert. Receipts are not synced: each file is compared with the hash of its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -105,16 +105,16 @@ class ConversionFolder:
 
     def read_entries(self, task: ConvertTask) -> list[WrittenFile] | None:
         """What was written for a shard before a kill; None if it is not there, whole and unchanged."""
+        entries = read_receipt(self._receipt(task), list[WrittenFile])
         try:
-            entries = [WrittenFile(**entry) for entry in (read_receipt(self._receipt(task)) or {})["files"]]
-            hashes = [hash_file(find_place(self.work, entry.name), digest=new_hash()) for entry in entries]
-        except (OSError, KeyError, TypeError):
+            hashes = [hash_file(find_place(self.work, entry.name), digest=new_hash()) for entry in entries or ()]
+        except OSError:
             return None
-        return entries if hashes == [entry.hash for entry in entries] else None
+        return entries if entries is not None and hashes == [entry.hash for entry in entries] else None
 
-    def keep_entries(self, task: ConvertTask, entries: Iterable[WrittenFile]) -> None:
+    def keep_entries(self, task: ConvertTask, entries: list[WrittenFile]) -> None:
         """Write the receipt of a shard."""
-        write_receipt(self._receipt(task), {"files": [entry.to_values() for entry in entries]})
+        write_receipt(self._receipt(task), entries)
 
     def _receipt(self, task: ConvertTask) -> Path:
         return self.work / f"{task.name}{_RECEIPT_SUFFIX}"

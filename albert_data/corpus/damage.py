@@ -15,7 +15,7 @@ from typing import Any
 
 from albert_data.conditions import EXCLUDED, EXCLUSIONS, WITHOUT_FIELD, Condition
 from albert_data.corpus.fields import Fields, list_names
-from albert_data.corpus.removed_lines import RemovedLines, merge_removed, removed_from_dict
+from albert_data.corpus.removed_lines import RemovedLines, merge_removed
 from albert_data.errors import InputError
 from albert_data.escaping import name_as_text
 from albert_data.languages import MAX_NAMES
@@ -120,29 +120,6 @@ class CountsByInput:
         num_empty = total.num_empty + sum(not counts.num_documents for _, counts in found)
         return found, num_empty, total.num_damaged + sum(bool(counts.num_losses) for _, counts in found)
 
-    def to_dict(self) -> dict[str, Any]:
-        """For a receipt in JSON."""
-        lists = {
-            kind: {name: [item.num_documents, item.damage, item.fields and vars(item.fields)] for name, item in found}
-            for kind, found in (("parts", self.parts.items()), ("whole", self.whole.items()))
-        }
-        return {**vars(self), **lists}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> CountsByInput:
-        lists = {
-            kind: {
-                name: InputCounts(
-                    num_documents=num_documents,
-                    damage=Counter(damage),
-                    fields=Fields.from_dict(fields) if fields else None,
-                )
-                for name, (num_documents, damage, fields) in values[kind].items()
-            }
-            for kind in ("parts", "whole")
-        }
-        return cls(**{**values, **lists})
-
 
 def rank(inputs: Mapping[str, InputCounts]) -> list[tuple[str, InputCounts]]:
     """The worst first: those without documents, then by what they lost; equal ones by path."""
@@ -151,7 +128,6 @@ def rank(inputs: Mapping[str, InputCounts]) -> list[tuple[str, InputCounts]]:
 
 # ---- damage ----
 
-_FIELDS = ("fields", "unlabelled", "unmatched")  # of Damage
 REASONS = {
     "invalid_utf8": "documents with bytes that can't be decoded (these become U+FFFD)",
     "lone_surrogate": "documents with an escaped lone surrogate (it becomes U+FFFD)",
@@ -263,23 +239,3 @@ class Damage:
         """Count lines that were removed from documents."""
         if lines:
             self.removed.setdefault(reason, RemovedLines()).add(lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For a receipt in JSON."""
-        fields = {name: vars(getattr(self, name)) for name in _FIELDS}
-        removed = {reason: vars(lines) for reason, lines in self.removed.items()}
-        lists = {"inputs": self.inputs.to_dict(), "names": sorted(self.names), "matched": sorted(self.matched)}
-        return {**vars(self), **fields, **lists, "removed": removed}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Damage:
-        made = {
-            "counts": Counter(values["counts"]),
-            "inputs": CountsByInput.from_dict(values["inputs"]),
-            "layout": Counter(values["layout"]),
-            **{name: Fields.from_dict(values[name]) for name in _FIELDS},
-            "names": set(values["names"]),
-            "matched": set(values["matched"]),
-            "removed": removed_from_dict(values["removed"]),
-        }
-        return cls(**{**values, **made})

@@ -136,12 +136,6 @@ class Fields:
     def _rank(self, name: str) -> tuple[int, str]:
         return -self.counts[name], name
 
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> Fields:
-        """From `vars` of it, by way of JSON."""
-        names = {name: Counter(values[name]) for name in ("counts", "text_len")}
-        return Fields(num_records=values["num_records"], **names)
-
 
 def _flatten(prefix: str, record: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """The fields of a record, and those of its objects at most four deep."""

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
@@ -77,8 +76,3 @@ def merge_removed(mine: dict[str, RemovedLines], others: Mapping[str, RemovedLin
     """Add the counts of other parts of a corpus."""
     for reason, lines in others.items():
         mine.setdefault(reason, RemovedLines()).merge(lines)
-
-
-def removed_from_dict(values: Mapping[str, Mapping[str, Any]]) -> dict[str, RemovedLines]:
-    """What a receipt in JSON holds."""
-    return {reason: RemovedLines(**lines) for reason, lines in values.items()}

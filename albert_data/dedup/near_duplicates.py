@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -65,31 +65,17 @@ class SimilarPair(NamedTuple):
 class NearDuplicates:
     """What was found.
 
-    path: of the keys of all documents to drop, ascending; None if there are none
+    file: in the folder of the parts, the keys of all documents to drop, ascending; None if there are none
     digest: the sum of these keys modulo 2**64, of one key for each language
     documents, tokens: by source code
     examples: those with the least keys, and of 4,000 tokens or less if there are enough
     """
 
-    path: Path | None = None
+    file: str | None = None
     digest: int = 0
     documents: Counter[int] = field(default_factory=Counter)
     tokens: Counter[int] = field(default_factory=Counter)
     examples: list[SimilarPair] = field(default_factory=list)
-
-    def to_values(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {**vars(self), "path": self.path and self.path.name}
-
-    @classmethod
-    def from_values(cls, values: dict[str, Any], folder: Path) -> NearDuplicates:
-        return cls(
-            path=values["path"] and folder / values["path"],
-            digest=values["digest"],
-            documents=Counter({int(code): count for code, count in values["documents"].items()}),
-            tokens=Counter({int(code): count for code, count in values["tokens"].items()}),
-            examples=[SimilarPair(*pair) for pair in values["examples"]],
-        )
 
 
 class _Columns:
@@ -142,9 +128,10 @@ def find_near_duplicates(folder: Path, parts: Sequence[SignedPart], similarity: 
         for rows in by_rank.take():
             for keys in comparing.compare(rows, found):
                 dropped.add(keys[None])
-    found.path = write_u64(folder / _DROPPED, (keys for (keys,) in dropped.take()))
-    if found.path is not None:
-        _count(found, folder, parts, map_u64(found.path), scratch)
+    path = write_u64(folder / _DROPPED, (keys for (keys,) in dropped.take()))
+    if path is not None:
+        found.file = path.name
+        _count(found, folder, parts, map_u64(path), scratch)
     return found
 
 

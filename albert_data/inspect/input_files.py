@@ -93,7 +93,7 @@ def read_similar(inputs: list[Input], text: TextConfig) -> CorpusFiles:
         writer = PartWriter(scratch, "corpus", 0, choose_bands(similarity), files)
         contents = read_corpus(inputs, text, writer.add)
         found = find_near_duplicates(scratch, writer.finish(), similarity, scratch)
-        keys = np.zeros(0, np.uint64) if found.path is None else map_u64(found.path).copy()
+        keys = np.zeros(0, np.uint64) if found.file is None else map_u64(scratch / found.file).copy()
     return replace(contents, near_duplicates=found, similar_keys=keys)
 
 

@@ -143,7 +143,7 @@ class MapJob:
         if self._syncs:
             for name in receipt.files:
                 find_storage(self._runs).sync(self._runs / name)
-        write_receipt(self._receipts / f"{task.name}.json", receipt.to_values(), sync=self._syncs)
+        write_receipt(self._receipts / f"{task.name}.json", receipt, sync=self._syncs)
         return receipt
 
     def read(

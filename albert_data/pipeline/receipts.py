@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from albert_data.config import MIN_VALIDATION
 from albert_data.corpus.damage import Damage
@@ -30,9 +29,9 @@ def _make_samples() -> dict[str, SizeSample]:
     return {split: SizeSample() for split in SPLITS}
 
 
-def make_nearest(text: str = "") -> SizeSample:
+def make_nearest() -> SizeSample:
     """A sample by split keys: of the documents that validation gets at least, and of the next one."""
-    return SizeSample.from_text(text, limit=MIN_VALIDATION + 1)
+    return SizeSample(limit=MIN_VALIDATION + 1)
 
 
 @dataclass(kw_only=True)
@@ -118,31 +117,8 @@ class TaskReceipt:
         """
         return name_sources(self.source_codes, self.damage.names)
 
-    def to_values(self) -> dict[str, Any]:
-        """The receipt as JSON values."""
-        samples = {split: sample.to_text() for split, sample in self.samples.items()}
-        made = {"damage": self.damage.to_dict(), "samples": samples, "nearest": self.nearest.to_text()}
-        return {**vars(self), **made, "source_codes": sorted(self.source_codes)}
-
-    @classmethod
-    def from_values(cls, values: dict[str, Any]) -> TaskReceipt:
-        made = {
-            "counts": Counter(values["counts"]),
-            "damage": Damage.from_dict(values["damage"]),
-            "samples": {split: SizeSample.from_text(text) for split, text in values["samples"].items()},
-            "nearest": make_nearest(values["nearest"]),
-            "source_codes": set(values["source_codes"]),
-            "lists": [DocumentList(*item) for item in values["lists"]],
-            "parts": [SignedPart(*item) for item in values["parts"]],
-            "groups": [SortedFile(*item) for item in values["groups"]],
-            "dropped": Dropped(*values["dropped"]),
-            "seconds": Stages(values["seconds"]),
-        }
-        return cls(**{**values, **made})
-
 
 def read_task_receipt(path: Path, files: Collection[str]) -> TaskReceipt | None:
     """The receipt of a finished task whose files are all there; None otherwise. files: the names that are there."""
-    found = read_receipt(path)
-    receipt = TaskReceipt.from_values(found) if found else None
+    receipt = read_receipt(path, TaskReceipt)
     return receipt if receipt and all(name in files for name in receipt.files) else None

@@ -68,17 +68,7 @@ class ReduceReceipt:
 
 def read_reduce_receipt(folder: Path, task: ReduceTask) -> ReduceReceipt | None:
     """The receipt of a finished shard; None where the shard is not finished. folder: that of the shards."""
-    found = read_receipt(folder / "receipts" / task.receipt_name)
-    if found is None:
-        return None
-    dropped, left_out = (Dropped(*found[name]) for name in ("dropped", "left_out"))
-    return ReduceReceipt(
-        task=task,
-        shard=ShardReceipt(**found["shard"]),
-        dropped=dropped,
-        left_out=left_out,
-        source_tokens=tuple(found["source_tokens"]),
-    )
+    return read_receipt(folder / "receipts" / task.receipt_name, ReduceReceipt)
 
 
 class ReduceJob:
@@ -128,10 +118,9 @@ class ReduceJob:
                 left_out=merge.left_out,
                 source_tokens=tuple(num_tokens.tolist()),
             )
-            values = {name: value for name, value in vars(receipt).items() if name != "task"} | {"shard": vars(shard)}
             if self._syncs:
                 find_storage(path).sync(path)
-            write_receipt(self._folder / "receipts" / task.receipt_name, values, sync=self._syncs)
+            write_receipt(self._folder / "receipts" / task.receipt_name, receipt, sync=self._syncs)
         spent["write shards"] -= spent["merge runs"]  # the writer drives the merge, so its time includes that
         stages.add(spent)
         return receipt

@@ -16,11 +16,10 @@ import numpy as np
 
 SAMPLE = 1024
 _HASHES = 2**64
-_U64 = np.dtype("<u8")  # samples are stored, so the byte order is fixed
 
 
 def _make_empty() -> np.ndarray:
-    return np.zeros(0, _U64)
+    return np.zeros(0, np.uint64)
 
 
 @dataclass(kw_only=True)
@@ -37,7 +36,7 @@ class SizeSample:
         largest = self.hashes[-1:] if len(self.hashes) == self.limit else _find_largest(hashes, self.limit)
         is_low = hashes <= largest
         hashes = np.append(self.hashes, hashes[is_low])
-        sizes = np.append(self.sizes, sizes[is_low].astype(_U64))
+        sizes = np.append(self.sizes, sizes[is_low].astype(np.uint64))
         order = np.lexsort((sizes, hashes))
         hashes, sizes = hashes[order], sizes[order]
         # Equal hashes with different sizes are different documents whose hashes collide, so both are new. The slice is
@@ -55,19 +54,11 @@ class SizeSample:
 
     def leave_out(self, hashes: np.ndarray) -> None:
         """Count no bytes of these documents. hashes: uint64."""
-        self.sizes = np.where(np.isin(self.hashes, hashes), _U64.type(0), self.sizes)
+        self.sizes = np.where(np.isin(self.hashes, hashes), np.uint64(0), self.sizes)
 
     def count(self) -> int:
         """The number of documents; of a full sample, as many as it holds."""
         return len(np.unique(self.hashes))
-
-    def to_text(self) -> str:
-        return (self.hashes.tobytes() + self.sizes.tobytes()).hex()
-
-    @classmethod
-    def from_text(cls, text: str, limit: int = SAMPLE) -> SizeSample:
-        hashes, sizes = np.frombuffer(bytes.fromhex(text), _U64).reshape(2, -1)
-        return cls(hashes=hashes, sizes=sizes, limit=limit)
 
 
 def _find_largest(hashes: np.ndarray, limit: int) -> np.ndarray:

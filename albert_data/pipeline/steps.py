@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -138,7 +139,7 @@ def share_sources(build: Build, tokenizer: Tokenizer) -> None:
     config, path = build.config, build.work.receipts / _LIMITS
     if config.alpha is None and not any(source.alpha is not None for source in build.sources):
         return
-    found = read_receipt(path)
+    found = read_receipt(path, dict[str, Any])
     if not found or found["plan"] != build.plan_hash:
         counting = replace(build, plan=replace(build.plan, inputs=()))  # its receipts are those of another plan
         total = map_documents(counting, tokenizer, None, counts_only=True)
@@ -290,23 +291,23 @@ def _drop_near_duplicates(build: Build, total: TaskReceipt, tokenizer: Tokenizer
         sources={name: found.documents[code] for code, name in sorted(names.items())} or None,
         examples=tuple(map(reader.describe, found.examples)),
     )
-    return found.path
+    return build.work.runs / found.file if found.file else None
 
 
 def _compare(build: Build, total: TaskReceipt) -> NearDuplicates:
     """Compare all documents, unless a killed build has."""
     runs, receipt = build.work.runs, build.work.receipts / "near-duplicates.json"
     basis = sha256(repr((build.plan_hash, total.documents_digest, sorted(total.parts))).encode()).hexdigest()
-    values = read_receipt(receipt)
-    if values and values["basis"] == basis:
-        return NearDuplicates.from_values(values, runs)
+    known = read_receipt(receipt, tuple[str, NearDuplicates])
+    if known and known[0] == basis:
+        return known[1]
     build.progress.start("comparing documents", None, "")
     place = machine_scratch() if is_remote(runs) else nullcontext(runs)
     with place as scratch, build.stages.time("compare"):
         found = find_near_duplicates(runs, total.parts, build.config.similarity, scratch)
-    if build.syncs and found.path:
-        find_storage(runs).sync(found.path)
-    write_receipt(receipt, {"basis": basis, **found.to_values()}, sync=build.syncs)
+    if build.syncs and found.file:
+        find_storage(runs).sync(runs / found.file)
+    write_receipt(receipt, (basis, found), sync=build.syncs)
     return found
 
 

@@ -1,0 +1,100 @@
+"""Receipts: what was written is read again, and anything else counts as missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from albert_data.corpus.damage import Damage
+from albert_data.dedup.near_duplicates import NearDuplicates, SimilarPair
+from albert_data.dedup.parts import SignedPart
+from albert_data.dedup.sorted_columns import SortedFile
+from albert_data.jobs.receipts import read_receipt, write_receipt
+from albert_data.pipeline.document_lists import DocumentList
+from albert_data.pipeline.receipts import TaskReceipt
+from albert_data.pipeline.reducing import ReduceReceipt
+from albert_data.pipeline.row_buffer import Dropped
+from albert_data.pipeline.shard_plan import ReduceTask
+from albert_data.pipeline.stages import Stages
+from albert_data.shards.schema import ShardReceipt
+
+SHARD = ShardReceipt(num_rows=1, num_tokens=2, num_masked=3, num_unpaired=4, num_bytes=5, sha256="a")
+
+
+def make_receipt() -> TaskReceipt:
+    damage = Damage()
+    with damage.inputs.reading("a.jsonl", is_part=True):
+        damage.add("missing_field", "a.jsonl", 7)
+        for fields in damage.fields_of("a.jsonl"):
+            fields.add({"body": "text"})
+    damage.add_names({"web", "books"})
+    damage.remove("repeated_lines", [b"page 1", b"page 2"])
+    damage.matched.add("score")
+    receipt = TaskReceipt(
+        fingerprint="plan",
+        runs=["a.run"],
+        lists=[DocumentList("a", 1, 2)],
+        parts=[SignedPart("a", 3, 4)],
+        groups=[SortedFile("a", 5, 6)],
+        counts=Counter(documents=1),
+        damage=damage,
+        documents_digest=2**64 - 1,
+        least={"a.run": 2**64 - 1},
+        source_codes={9, 3, 2**32 - 1},
+        dropped=Dropped(1, 2, 3, 2**64 - 1),
+        seconds=Stages(read=0.1),
+    )
+    receipt.nearest.add(np.array([2**64 - 1], np.uint64), np.array([100]))
+    return receipt
+
+
+def test_the_receipt_of_a_task_is_read_as_it_was_written(tmp_path: Path):
+    written, path = make_receipt(), tmp_path / "receipt.json"
+    write_receipt(path, written, sync=False)
+    read = read_receipt(path, TaskReceipt)
+    assert read is not None
+    for name, value in vars(written).items():
+        if name not in ("samples", "nearest"):
+            assert (getattr(read, name), type(getattr(read, name))) == (value, type(value))
+    assert read.nearest.hashes.tolist() == [2**64 - 1]
+    assert (read.nearest.sizes.tolist(), read.nearest.limit) == ([100], written.nearest.limit)
+    assert {split: sample.count() for split, sample in read.samples.items()} == {"train": 0, "validation": 0}
+    read.add(make_receipt())  # of the types that it needs to be added up
+    assert (read.counts["documents"], read.seconds["read"], len(read.lists)) == (2, 0.2, 2)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        ReduceReceipt(
+            task=ReduceTask(split="train", shard=0, num_shards=1, num_slices=1, slice_bytes=1, seal="0"),
+            shard=SHARD,
+            dropped=Dropped(),
+            left_out=Dropped(1, 2, 3, 4),
+            source_tokens=(2**40,),
+        ),
+        NearDuplicates(
+            file="a.keys",
+            digest=2**64 - 1,
+            documents=Counter({2**32 - 1: 2}),
+            examples=[SimilarPair(True, 2**64 - 1, 1, 0.9, "a", "b")],
+        ),
+    ],
+)
+def test_other_receipts_are_read_as_they_were_written(tmp_path: Path, written: ReduceReceipt | NearDuplicates):
+    write_receipt(tmp_path / "receipt.json", written)
+    assert read_receipt(tmp_path / "receipt.json", type(written)) == written
+
+
+def test_a_receipt_that_is_missing_changed_or_of_another_kind_counts_as_none(tmp_path: Path):
+    path = tmp_path / "receipt.json"
+    assert read_receipt(path, TaskReceipt) is None
+    write_receipt(path, SHARD)
+    assert read_receipt(path, ReduceReceipt) is None
+    assert read_receipt(path, list[str]) is None
+    assert read_receipt(path, ShardReceipt) == SHARD
+    path.write_bytes(path.read_bytes().replace(b'"num_rows": 1', b'"num_rows": 2'))
+    assert read_receipt(path, ShardReceipt) is None
