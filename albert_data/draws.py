@@ -20,7 +20,7 @@ CHOOSING = 7
 SIGNING = 8
 
 # SplitMix64's constants: its increment (2**64 divided by the golden ratio) and its two multipliers.
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_A = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_B = np.uint64(0x94D049BB133111EB)
 _30, _27, _31, _32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
@@ -39,20 +39,20 @@ def mix(x: np.uint64) -> np.uint64:
 def stream(seed: np.uint64, purpose: int, key: np.uint64, pass_index: int, index: int) -> np.uint64:
     """Return the state that all draws for one thing come from. It is itself 64 random bits, and serves as a key too.
 
-    Each part is mixed in before the next, so that the order counts: (1, 2) and (2, 1) give different states. _GOLDEN is
+    Each part is mixed in before the next, so that the order counts: (1, 2) and (2, 1) give different states. GOLDEN is
     added because `mix` leaves zero as it is.
     """
-    state = mix(np.uint64(seed) + _GOLDEN)
-    state = mix(state ^ np.uint64(purpose)) + _GOLDEN
-    state = mix(state ^ np.uint64(key)) + _GOLDEN
-    state = mix(state ^ np.uint64(pass_index)) + _GOLDEN
+    state = mix(np.uint64(seed) + GOLDEN)
+    state = mix(state ^ np.uint64(purpose)) + GOLDEN
+    state = mix(state ^ np.uint64(key)) + GOLDEN
+    state = mix(state ^ np.uint64(pass_index)) + GOLDEN
     return mix(state ^ np.uint64(index))
 
 
 @helper
 def draw(state: np.uint64, counter: int) -> np.uint64:
     """Return number `counter` of the stream with this state: 64 random bits."""
-    return mix(state + (np.uint64(counter) + np.uint64(1)) * _GOLDEN)
+    return mix(state + (np.uint64(counter) + np.uint64(1)) * GOLDEN)
 
 
 @helper

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_data.data import Examples
+from albert_data.data import ExampleArrays, Examples
 from albert_data.kernels import I64, copy_items, helper, kernel, pointer, prefetch
 
 _HEAD_U64 = 5
@@ -106,20 +106,6 @@ class RowScratch:
         return RowBuffer(buffer, buffer.view(np.int32), buffer.view(np.uint16), buffer.view(self._id_dtype))
 
 
-class RowColumns(NamedTuple):
-    """The columns of `Examples`, with source codes (uint32) instead of sources."""
-
-    input_ids: np.ndarray
-    offsets: np.ndarray
-    segment_a_len: np.ndarray
-    sop_label: np.ndarray
-    masked_positions: np.ndarray
-    masked_ids: np.ndarray
-    mask_offsets: np.ndarray
-    document_keys: np.ndarray
-    source_codes: np.ndarray
-
-
 @helper
 def _count_u64(num_ids: Any, num_masks: Any, id_bytes: int) -> Any:
     """The length of a record in u64. A mask has an id and a position of 2 bytes."""
@@ -138,8 +124,7 @@ def put_examples(
     records: RowBuffer, starts: np.ndarray, examples: Examples, keys: RowKeys, source_codes: np.ndarray
 ) -> None:
     """Write rows as records. starts: int64, the u64 at which each begins; source_codes: uint32."""
-    columns = [getattr(examples, name) for name in RowColumns._fields if name != "source_codes"]
-    put_rows(records, starts, keys, RowColumns._make([*columns, source_codes]))
+    put_rows(records, starts, keys, examples.arrays._replace(sources=source_codes))
 
 
 def take_examples(records: RowBuffer, starts: np.ndarray, sources: np.ndarray | None = None) -> Examples:
@@ -148,9 +133,9 @@ def take_examples(records: RowBuffer, starts: np.ndarray, sources: np.ndarray | 
     sources: uint32, source codes in the order of the manifest's `sources`; None for shards without that
     column.
     """
-    columns = take_rows(records, starts)._asdict()
-    source_codes = columns.pop("source_codes")
-    return Examples(**columns, sources=None if sources is None else _find_sources(sources, source_codes))
+    columns = take_rows(records, starts)
+    found = None if sources is None else _find_sources(sources, columns.sources)
+    return Examples(**{**columns._asdict(), "sources": found})
 
 
 def _find_sources(sources: np.ndarray, source_codes: np.ndarray) -> np.ndarray:
@@ -239,8 +224,8 @@ def count_dropped(records: RowBuffer, starts: np.ndarray) -> Dropped:
 
 
 @kernel
-def put_rows(records: RowBuffer, starts: np.ndarray, keys: RowKeys, columns: RowColumns) -> None:
-    """Write rows as records, row i from u64 `starts[i]` on."""
+def put_rows(records: RowBuffer, starts: np.ndarray, keys: RowKeys, columns: ExampleArrays) -> None:
+    """Write rows as records, row i from u64 `starts[i]` on. columns: with source codes (uint32) as sources."""
     u64, i32, id_bytes = records.u64, records.i32, records.ids.itemsize
     offsets, mask_offsets = columns.offsets, columns.mask_offsets
     ids, positions = pointer(records.ids), pointer(records.u16)
@@ -257,7 +242,7 @@ def put_rows(records: RowBuffer, starts: np.ndarray, keys: RowKeys, columns: Row
         i32[2 * start + _PASS] = I64(keys.passes[row]) | (I64(columns.sop_label[row]) + 1) << _PASS_BITS
         i32[2 * start + _INDEX] = keys.indices[row]
         i32[2 * start + _NUM_IDS], i32[2 * start + _NUM_MASKS] = num_ids, num_masks
-        i32[2 * start + _A_LEN], i32[2 * start + _SOURCE_CODE] = columns.segment_a_len[row], columns.source_codes[row]
+        i32[2 * start + _A_LEN], i32[2 * start + _SOURCE_CODE] = columns.segment_a_len[row], columns.sources[row]
         # Where ids of 4 bytes end, positions of 2 bytes can begin: 10 ids and 3 masks of 4 bytes end at byte 92 of a
         # record, which is u16 number 46.
         at = (start + _HEAD_U64) * 8 // id_bytes
@@ -298,8 +283,8 @@ def find_rows(
 
 
 @kernel
-def take_rows(records: RowBuffer, starts: np.ndarray) -> RowColumns:
-    """Copy rows out of records, in the order of `starts`."""
+def take_rows(records: RowBuffer, starts: np.ndarray) -> ExampleArrays:
+    """Copy rows out of records, in the order of `starts`, with source codes (uint32) as sources."""
     num_rows, i32 = len(starts), records.i32
     offsets, mask_offsets = np.zeros(num_rows + 1, np.int64), np.zeros(num_rows + 1, np.int64)
     segment_a_len, sop_label = np.empty(num_rows, np.int32), np.empty(num_rows, np.int8)
@@ -328,7 +313,7 @@ def take_rows(records: RowBuffer, starts: np.ndarray) -> RowColumns:
         copy_items(to_masked, mask_offsets[row], ids, at + num_ids, num_masks)
         at = (at + num_ids + num_masks) * id_bytes // 2
         copy_items(to_positions, mask_offsets[row], positions, at, num_masks)
-    return RowColumns(
+    return ExampleArrays(
         input_ids,
         offsets,
         segment_a_len,

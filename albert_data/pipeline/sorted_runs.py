@@ -320,8 +320,8 @@ def _sort_again(
     records: RowBuffer, found: FoundRows, split: str, scratch: RowScratch, *, keep_copies: bool
 ) -> SortedRunData:
     """Sort rows that lie in several runs. scratch: may be that of `records`, since rows are copied out of it first."""
-    columns = take_rows(records, found.starts)._asdict()
-    source_codes = columns.pop("source_codes")
-    rows = KeyedRows(examples=Examples(**columns, sources=None), keys=found.keys, source_codes=source_codes)
+    columns = take_rows(records, found.starts)
+    examples = Examples(**{**columns._asdict(), "sources": None})
+    rows = KeyedRows(examples=examples, keys=found.keys, source_codes=columns.sources)
     is_validation = np.full(len(found.starts), split != SPLITS[0])
     return sort_rows([rows], found.keys, is_validation, scratch, keep_copies=keep_copies)

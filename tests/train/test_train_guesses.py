@@ -172,7 +172,7 @@ def test_damaged_rows_are_not_followed(toys):
     damaged.examples.masked_positions[3] = 60_000
     said: list[str] = []
     assert make_guesser(damaged, said.append) is None
-    assert "is damaged: masked_positions[" in said[0]
+    assert "row 2: masked_positions[" in said[0]
 
 
 def test_a_gpu_without_memory_for_guesses_does_not_end_the_training(shards: Shards):

@@ -12,7 +12,9 @@ from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from albert_data.data import Examples, Specials
+from albert_data.errors import ShardError
 from albert_data.shards.manifest import SPLITS, Manifest, SplitEntry
+from albert_data.shards.row_bounds import Bounds
 from albert_data.tokenizer.words import WordRule
 from albert_data.train import Batch, ShardLoader
 from albert_data.train.model.model import Output
@@ -67,7 +69,7 @@ class FakeShards:
         all_rows = self.examples
         input_ids, offsets = pick(all_rows.input_ids, all_rows.offsets, indices)
         masked_ids, mask_offsets = pick(all_rows.masked_ids, all_rows.mask_offsets, indices)
-        return Examples(
+        found = Examples(
             input_ids=input_ids,
             offsets=offsets,
             segment_a_len=all_rows.segment_a_len[indices],
@@ -77,6 +79,10 @@ class FakeShards:
             mask_offsets=mask_offsets,
             document_keys=all_rows.document_keys[indices],
         )
+        bounds = Bounds.from_manifest(self.manifest)
+        if (fault := next(bounds.find_faults(found), None)) is not None:
+            raise ShardError(f"row {indices[fault.row]}: {bounds.explain(fault)}; run `albert-data verify`")
+        return found
 
 
 def mean_loss(output: Output, batch: Batch) -> Tensor:

@@ -26,12 +26,10 @@ import torch
 from torch.utils.data import get_worker_info
 
 from albert_data.config import check_range
-from albert_data.data import Examples
 from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, ShardError
 from albert_data.examples.spans import measure_span_len
 from albert_data.shards.packing import cut_rows, find_words
 from albert_data.shards.reader import Shards, open_shards
-from albert_data.shards.row_bounds import Bounds
 from albert_data.shards.rows import slice_rows
 from albert_data.train.data.batch import Batch, BatchShape, choose_mask_capacity, collate
 from albert_data.train.data.order import (
@@ -74,11 +72,11 @@ def open_training(folder: Path) -> Splits:
 
 
 class RowReader:
-    """Reads rows of a split by number, checks them and lays them out in batches."""
+    """Reads rows of a split by number and lays them out in batches."""
 
     def __init__(self, shards: Shards, remask: Remasker | None = None) -> None:
         self._shards, self._remask = shards, remask
-        self._pad_id, self._bounds = shards.manifest.tokenizer.pad_id, Bounds.from_manifest(shards.manifest)
+        self._pad_id = shards.manifest.tokenizer.pad_id
         config = shards.manifest.config.examples
         # mask_prob: the share of masked tokens for which every batch has room.
         self.mask_prob, self._span_len = config.mask_prob, measure_span_len(config)
@@ -91,14 +89,6 @@ class RowReader:
         share = max(self.mask_prob, mask_prob)
         capacity = choose_mask_capacity(num_rows * row_len, mask_prob=share, span_len=self._span_len)
         return BatchShape(num_rows, row_len, capacity, pack)
-
-    def load(self, rows: np.ndarray) -> Examples:
-        """Return rows with their stored masks. Raises ShardError if one is damaged."""
-        examples = self._shards.rows(rows)
-        if (fault := next(self._bounds.find_faults(examples), None)) is not None:
-            what = f"row {rows[fault.row]}, counted in its split, is damaged: {self._bounds.explain(fault)}"
-            raise ShardError(f"{what}; run `albert-data verify` on its folder")
-        return examples
 
     def read(
         self,
@@ -116,7 +106,7 @@ class RowReader:
         """
         begin, end = row_batch.offsets[[0, -1]]
         rows, offsets = row_batch.rows[begin:end], row_batch.offsets - begin
-        examples = self.load(rows)
+        examples = self._shards.rows(rows)  # with their stored masks
         is_new = epoch > 0 or mask_prob is not None
         if self._remask is not None and is_new and len(rows):  # a rank may get no row of a short batch
             examples = self._remask(examples, rows, epoch, mask_prob)

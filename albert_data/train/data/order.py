@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from albert_data.draws import GOLDEN, mix
 from albert_data.shards.packing import FindWords, pack_rows
 
 BUCKET = 64
@@ -39,8 +40,6 @@ CUTTING_VERSION = 3  # the same of packs with cut rows
 _BATCHES, _BLOCKS, _ROWS = 1, 3, 4
 
 Tokens = TypeVar("Tokens", int, np.ndarray)
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_A, _MIX_B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def derive_keys(*parts: int, num: int) -> np.ndarray:
@@ -53,10 +52,7 @@ def shuffle(num: int, *parts: int) -> np.ndarray:
 
     The number i is sorted by output i of SplitMix64 (Steele, Lea and Flood 2014). The outputs are all different.
     """
-    x = derive_keys(*parts, num=1) + np.arange(num, dtype=np.uint64) * _GOLDEN
-    x = (x ^ (x >> np.uint64(30))) * _MIX_A
-    x = (x ^ (x >> np.uint64(27))) * _MIX_B
-    return np.argsort(x ^ (x >> np.uint64(31)))
+    return np.argsort(mix(derive_keys(*parts, num=1) + np.arange(num, dtype=np.uint64) * GOLDEN))
 
 
 class RowBatch(NamedTuple):

@@ -24,7 +24,6 @@ from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.words import WordRule, find_word_starts
 from albert_data.train.data.batch import NO_LABEL, collate
-from albert_data.train.data.loader import RowReader
 from albert_data.train.model.model import Albert, Output
 from albert_data.wording import format_share
 
@@ -117,7 +116,7 @@ def to_lines(answers: Sequence[Answer]) -> Iterator[str]:
 def choose_questions(rows: Shards, tokenizer: Tokenizer, count: int) -> list[Question]:
     """Choose at most one masked word of each row, until there are `count`."""
     numbers = np.arange(min(len(rows), _ROWS_PER_QUESTION * count))
-    examples, manifest = RowReader(rows).load(numbers), rows.manifest
+    examples, manifest = rows.rows(numbers), rows.manifest
     rule = tokenizer.word_rule(manifest.config.examples)
     found = (_find_question(examples, row, rule, tokenizer) for row in range(len(examples)))
     return [question for question in found if question is not None][:count]
