@@ -23,7 +23,7 @@ from albert_data.corpus import inputs
 from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats import csv_files, json_arrays
-from albert_data.corpus.formats.json_arrays import JsonLines
+from albert_data.corpus.formats.json_arrays import as_json_lines
 from albert_data.corpus.formats.records import make_blocks
 from albert_data.corpus.tasks import plan_tasks
 from albert_data.errors import InputError
@@ -192,7 +192,7 @@ values = st.recursive(
 def test_an_array_is_read_like_lines(records: list[dict[str, Any]], indent: int | None, is_ascii: bool):
     array = json.dumps(records, indent=indent, ensure_ascii=is_ascii).encode(errors="replace")
     lines = "".join(json.dumps(record, ensure_ascii=is_ascii) + "\n" for record in records).encode(errors="replace")
-    stream: Any = io.BufferedReader(JsonLines(io.BytesIO(array), "text"))
+    stream: Any = as_json_lines(io.BytesIO(array), "text")
     assert read(stream, "jsonl") == read(lines, "jsonl")
 
 

@@ -21,7 +21,7 @@ from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import BLOCK_BYTES, Block, BlockBytes, Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats.csv_files import read_rows
-from albert_data.corpus.formats.json_arrays import JsonLines
+from albert_data.corpus.formats.json_arrays import as_json_lines
 from albert_data.corpus.formats.recognition import SPLIT, TABLES
 from albert_data.corpus.formats.tables import list_begins, read_table
 from albert_data.corpus.formats.wiki import read_wiki
@@ -144,7 +144,7 @@ def read_stream(
     if origin.format == "wiki":
         return read_wiki(stream, origin, text, damage, block_bytes)
     if origin.format == "json":
-        stream = io.BufferedReader(JsonLines(stream, text.text_field))
+        stream = as_json_lines(stream, text.text_field)
         origin = origin._replace(format="jsonl")
     return read_blocks(stream, origin, damage, block_bytes=block_bytes, text=text)
 
@@ -361,4 +361,4 @@ WARMING_BLOCK = Block(data=b"One word.\nTwo words.\n\nThree ex-\namples.\n", for
 def compile_reading() -> None:
     """Run the kernels that read blocks."""
     break_lines(WARMING_BLOCK.data)
-    JsonLines(io.BytesIO(b"[]"), "text").read()
+    as_json_lines(io.BytesIO(b"[]"), "text").read()

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from albert_data.ascii import CARRIAGE_RETURN, LINE_FEED, SPACE
+from albert_data.corpus.streams import join_parts
 from albert_data.kernels import I64, item, kernel, pointer, put
 
 _CHUNK = 1 << 20
@@ -21,33 +22,18 @@ _QUOTE, _BACKSLASH, _COMMA = b'"\\,'
 _OPEN_BRACE, _CLOSE_BRACE, _OPEN_BRACKET, _CLOSE_BRACKET = b"{}[]"
 
 
-class JsonLines(io.RawIOBase):
-    """The stream of lines. text_field: the field that a string, as an element, becomes."""
+def as_json_lines(stream: io.BufferedIOBase, text_field: str) -> io.BufferedReader:
+    """The stream of lines. text_field: the field that a string, as an element, becomes. Closing it closes `stream`."""
+    return join_parts(_make_lines(stream, text_field), stream)
 
-    def __init__(self, stream: io.BufferedIOBase, text_field: str) -> None:
-        self._stream = stream
-        self._prefix = np.frombuffer(b'{%s:"' % json.dumps(text_field).encode(), np.uint8)
-        self._state, self._ready = np.zeros(4, np.int64), memoryview(b"")
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            data = self._stream.read1(_CHUNK)
-            if not data:
-                return 0
-            raw = np.frombuffer(data, np.uint8)
-            # Each element may get a line feed, and each string also a prefix and a brace.
-            out = np.empty(2 * len(raw) + data.count(b'"') * (len(self._prefix) + 2), np.uint8)
-            self._ready = out[: write_lines(raw, self._prefix, self._state, out)].data
-        part, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
+def _make_lines(stream: io.BufferedIOBase, text_field: str) -> Iterator[memoryview]:
+    prefix, state = np.frombuffer(b'{%s:"' % json.dumps(text_field).encode(), np.uint8), np.zeros(4, np.int64)
+    while data := stream.read1(_CHUNK):
+        raw = np.frombuffer(data, np.uint8)
+        # Each element may get a line feed, and each string also a prefix and a brace.
+        out = np.empty(2 * len(raw) + data.count(b'"') * (len(prefix) + 2), np.uint8)
+        yield out[: write_lines(raw, prefix, state, out)].data
 
 
 @kernel
