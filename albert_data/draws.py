@@ -69,29 +69,23 @@ def threshold(probability: float) -> np.uint64:
 
 def shuffle_keys(seed: np.uint64, keys: np.ndarray, pass_index: int, indices: np.ndarray) -> np.ndarray:
     """Return each row's position in the global shuffle: uint64, uniform."""
-    out = np.empty(len(keys), np.uint64)
-    fill_streams(seed, SHUFFLING, keys, pass_index, indices, out)
-    return out
+    return make_streams(seed, SHUFFLING, keys, pass_index, indices)
 
 
 def split_keys(seed: np.uint64, keys: np.ndarray) -> np.ndarray:
     """Return the bits that decide each document's split: uint64, uniform, equal for equal texts."""
-    out = np.empty(len(keys), np.uint64)
-    fill_streams(seed, SPLITTING, keys, 0, np.zeros(len(keys), np.uint32), out)
-    return out
+    return make_streams(seed, SPLITTING, keys, 0, np.zeros(len(keys), np.uint32))
 
 
 def choice_keys(seed: np.uint64, keys: np.ndarray) -> np.ndarray:
     """Return the bits that decide how often a document of a mixture is used: uint64, uniform, equal for equal texts."""
-    out = np.empty(len(keys), np.uint64)
-    fill_streams(seed, CHOOSING, keys, 0, np.zeros(len(keys), np.uint32), out)
-    return out
+    return make_streams(seed, CHOOSING, keys, 0, np.zeros(len(keys), np.uint32))
 
 
 @kernel
-def fill_streams(
-    seed: np.uint64, purpose: int, keys: np.ndarray, pass_index: int, indices: np.ndarray, out: np.ndarray
-) -> None:
-    """Write the state of a stream for each key and index."""
+def make_streams(seed: np.uint64, purpose: int, keys: np.ndarray, pass_index: int, indices: np.ndarray) -> np.ndarray:
+    """The state of a stream for each key and index: uint64."""
+    out = np.empty(len(keys), np.uint64)
     for i in range(len(keys)):
         out[i] = stream(seed, purpose, keys[i], pass_index, indices[i])
+    return out

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.draws import SIGNING, fill_streams, mix
+from albert_data.draws import SIGNING, make_streams, mix
 from albert_data.kernels import U64, helper, kernel
 
 _MISSES = 0.005  # of pairs that are just as similar as is asked
@@ -48,8 +48,8 @@ def make_signatures(shingles: np.ndarray, offsets: np.ndarray, bands: Bands) -> 
 
     shingles: uint32; offsets: int64 [D + 1], in shingles.
     """
-    bits = np.empty(bands.num_bands * bands.num_rows, np.uint64)
-    fill_streams(U64(0), SIGNING, np.arange(len(bits), dtype=np.uint64), 0, np.zeros(len(bits), np.uint32), bits)
+    numbers = np.arange(bands.num_bands * bands.num_rows, dtype=np.uint64)
+    bits = make_streams(U64(0), SIGNING, numbers, 0, np.zeros(len(numbers), np.uint32))
     signatures = np.empty((len(offsets) - 1, bands.num_bands), np.uint64)
     fill_signatures(
         shingles, offsets, (bits >> _32).astype(np.uint32) | np.uint32(1), bits.astype(np.uint32), signatures

@@ -49,19 +49,6 @@ class UnspacedTexts(NamedTuple):
     is_first: np.ndarray
 
 
-class DivisionScratch(NamedTuple):
-    """For one stretch of text.
-
-    utf8: uint8
-    best: float64, of each position the score of the text from there on
-    ends: int64, of each position where the word there ends
-    """
-
-    utf8: np.ndarray
-    best: np.ndarray
-    ends: np.ndarray
-
-
 @dataclass(frozen=True, kw_only=True)
 class Lexicon:
     """A word list for the pieces of one vocabulary. unknown_score: of a character with which no word begins."""
@@ -182,8 +169,9 @@ def mark_joined(ids: np.ndarray, texts: UnspacedTexts, words: Trie, unknown_scor
     while end < len(ids):
         begin, (end, num_bytes) = end, find_stretch(ids, end, texts)
         longest = max(longest, num_bytes)
-    scratch = DivisionScratch(np.empty(longest, np.uint8), np.empty(longest + 1), np.empty(longest + 1, np.int64))
-    utf8, source, end = pointer(scratch.utf8), pointer(texts.utf8), 0
+    # A stretch of text; of each position the score of the text from there on, and where the word there ends.
+    stretch, best, ends = np.empty(longest, np.uint8), np.empty(longest + 1), np.empty(longest + 1, np.int64)
+    utf8, source, end = pointer(stretch), pointer(texts.utf8), 0
     while end < len(ids):
         begin, (end, _) = end, find_stretch(ids, end, texts)
         if end - begin < 2:
@@ -193,11 +181,11 @@ def mark_joined(ids: np.ndarray, texts: UnspacedTexts, words: Trie, unknown_scor
             first, last = texts.offsets[ids[token]], texts.offsets[ids[token] + 1]
             copy_items(utf8, filled, source, first, last - first)
             filled += last - first
-        divide(utf8, filled, trie, unknown_score, pointer(scratch.best), pointer(scratch.ends))
+        divide(utf8, filled, trie, unknown_score, pointer(best), pointer(ends))
         at = word = 0  # where the token begins, and a word
         for token in range(begin, end):
             while word < at:
-                word = scratch.ends[word]
+                word = ends[word]
             joined[token] = word > at
             at += texts.offsets[ids[token] + 1] - texts.offsets[ids[token]]
 
