@@ -167,17 +167,10 @@ def _take_documents(documents: Documents, is_taken: np.ndarray) -> Documents:
     source_codes = documents.source_codes
     return Documents(
         ids=documents.ids[np.repeat(has_sentence, num_tokens)],
-        sentence_offsets=_sum_up(num_tokens[has_sentence]),
+        sentence_offsets=np.append(0, np.cumsum(num_tokens[has_sentence])),
         is_heading=documents.is_heading[has_sentence],
-        document_offsets=_sum_up(num_sentences[is_taken]),
+        document_offsets=np.append(0, np.cumsum(num_sentences[is_taken])),
         document_keys=documents.document_keys[is_taken],
         source_codes=None if source_codes is None else source_codes[is_taken],
         groups=None if documents.groups is None else documents.groups[is_taken],
     )
-
-
-def _sum_up(counts: np.ndarray) -> np.ndarray:
-    """Offsets: int64, one more than counts."""
-    offsets = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets

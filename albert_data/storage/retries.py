@@ -37,11 +37,7 @@ _TRANSIENT_ERRORS = {
     *("IncompleteRead", "FSTimeoutError", "Timeout", "ProtocolError", "ReadTimeoutError", "TransportError"),
 }
 _CREDENTIAL_CODES = {
-    "InvalidAccessKeyId",
-    "SignatureDoesNotMatch",
-    "ExpiredToken",
-    "InvalidToken",
-    "TokenRefreshRequired",
+    *("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired"),
 }
 _REGION_CODES = {
     *("PermanentRedirect", "TemporaryRedirect", "Redirect", "AuthorizationHeaderMalformed", "301", "307"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -123,17 +124,11 @@ class SampleJob:
         )
 
 
-@dataclass(frozen=True)
-class SampleWarming:
-    """Runs the kernels of a SampleJob on a few words."""
-
-    job: SampleJob
-    text: TextConfig
-
-    def __call__(self) -> None:
-        compile_reading()
-        task = ReadTask(name="", text=self.text, block=WARMING_BLOCK)
-        self.job(SampleTask(task=task, limit=SentenceSample(1).limit))
+def compile_sampling(job: SampleJob, text: TextConfig) -> None:
+    """Run the kernels of a SampleJob on a few words."""
+    compile_reading()
+    task = ReadTask(name="", text=text, block=WARMING_BLOCK)
+    job(SampleTask(task=task, limit=SentenceSample(1).limit))
 
 
 @dataclass(kw_only=True)
@@ -236,7 +231,7 @@ class _CorpusReader:
         corpus = SampledCorpus(
             sample=sample, damage=Damage(strict=self.text.strict), totals=np.zeros(NUM_CODES, np.int64)
         )
-        warming = SampleWarming(SampleJob(self.text, self.config, repeated=self.repeated), self.text)
+        warming = partial(compile_sampling, SampleJob(self.text, self.config, repeated=self.repeated), self.text)
         compile_with_notice(warming, self.progress)
         places = list_samples(self.inputs)
         if self.shared is not None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from albert_data.config import TextConfig
+from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import STDIN, Input, count_bytes, list_samples
@@ -31,15 +30,10 @@ def check_rereadable(inputs: Sequence[Input], text: TextConfig) -> None:
         )
 
 
-@dataclass(frozen=True)
-class LineWarming:
-    """Runs the kernels of a LineJob on a few words."""
-
-    text: TextConfig
-
-    def __call__(self) -> None:
-        compile_reading()
-        list_lines(clean_documents(WARMING_BLOCK, self.text, Damage()))
+def compile_counting() -> None:
+    """Run the kernels of a LineJob on a few words."""
+    compile_reading()
+    list_lines(clean_documents(WARMING_BLOCK, DEFAULT_TEXT, Damage()))
 
 
 def find_repeated_lines(
@@ -53,11 +47,10 @@ def find_repeated_lines(
     if least is None or find_kind(path) == FILE:
         return None if least is None else path
     find_storage(folder).make_folder(folder)
-    warming = LineWarming(TextConfig())
-    compile_with_notice(warming, progress)
+    compile_with_notice(compile_counting, progress)
     job = LineJob(text.strict, least, folder)
     prepared = PreparedJob[ReadTask, list[SortedFile]](
-        job=job, name="count lines", prepare=warming, places=tuple(list_samples(inputs))
+        job=job, name="count lines", prepare=compile_counting, places=tuple(list_samples(inputs))
     )
     progress.start("counting lines", count_bytes(inputs))
     files = []
