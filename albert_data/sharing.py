@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from types import TracebackType
 from weakref import WeakSet
 
 
 class SharedLock:
-    """A reentrant lock that is free in a forked child, even if another thread of the parent held it at the fork.
+    """A reentrant lock that is free in a forked child, even if another thread of the parent held it at the fork."""
 
-    repair: called in the child in that case, because the other thread may have left the guarded object half changed.
-    """
-
-    def __init__(self, repair: Callable[[], None] | None = None) -> None:
-        self._lock, self._repair = threading.RLock(), repair
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
         _LOCKS.add(self)
 
     def __enter__(self) -> None:
@@ -33,8 +29,6 @@ class SharedLock:
             self._lock.release()
             return
         self._lock = threading.RLock()  # the thread that has the old lock does not exist in the child
-        if self._repair is not None:
-            self._repair()
 
 
 _LOCKS: WeakSet[SharedLock] = WeakSet()

@@ -32,6 +32,7 @@ from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.packing import check_pack
 from albert_data.shards.reader import check_split
+from albert_data.shards.typed_values import to_value
 from albert_data.storage import find_storage, make_path
 from albert_data.version import __version__
 from albert_data.wording import count_of
@@ -218,6 +219,6 @@ def _seal(folder: ConversionFolder, writer: Writer, files: dict[str, list[Writte
         **({"packs": {key: sum(counts[key] for counts in packed) for key in packed[0]}} if packed else {}),
         "num_rows": {split: sum(entry.num_rows for entry in entries) for split, entries in files.items()},
         "digest": sha256("".join(f"{entry.name} {entry.hash}\n" for entry in entries).encode()).hexdigest(),
-        "files": [*(entry.to_values() for entry in entries), *({"name": name} for name in described)],
+        "files": [*(to_value(entry) for entry in entries), *({"name": name} for name in described)],
     }
     folder.seal(record, described)

@@ -44,9 +44,7 @@ class ParquetWriter(Writer):
         manifest = source.manifest
         self._manifest, self._metadata, self._is_plain = manifest, metadata, not unmasked and source.pack is None
         task = manifest.config.examples.task
-        self._shard_schema = shard_schema(
-            source.id_dtype, has_source=manifest.sources is not None, has_key_b=task.has_random
-        )
+        self._shard_schema = shard_schema(source.id_dtype, **manifest.optional_columns)
         if unmasked:
             self._shard_schema = pyarrow.schema(_UNMASKED + (_SEGMENTS if task.orders else []))
         if source.pack is not None:

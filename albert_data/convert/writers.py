@@ -52,10 +52,6 @@ class WrittenFile:
     row_bytes: int | None = None  # what its rows take as Arrow columns, for formats whose description needs it
     packs: Mapping[str, int] | None = None  # `Packs.measure` of its shard, in the first file of each
 
-    def to_values(self) -> dict[str, Any]:
-        """For JSON."""
-        return {key: value for key, value in vars(self).items() if value is not None}
-
 
 SplitFiles = Mapping[str, list[WrittenFile]]
 

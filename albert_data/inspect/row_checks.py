@@ -102,11 +102,7 @@ def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
     aliens = np.flatnonzero(traits & IS_ALIEN)
     low, high = int(aliens.min(initial=tokenizer.vocab_size)), int(aliens.max(initial=-1))
     return RowRules(
-        schema=shard_schema(
-            tokenizer.id_dtype,
-            has_source=manifest.sources is not None,
-            has_key_b=manifest.config.examples.task.has_random,
-        ),
+        schema=shard_schema(tokenizer.id_dtype, **manifest.optional_columns),
         config=manifest.config.examples,
         # Ids are indices into the arrays of this tokenizer, and the manifest may be wrong.
         bounds=Bounds.from_manifest(manifest)._replace(vocab_size=tokenizer.vocab_size),

@@ -36,6 +36,7 @@ from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse
 from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME, read_file
 from albert_data.shards.schema import SHARD_SUFFIX
+from albert_data.shards.typed_values import to_value
 from albert_data.storage import FOLDER, find_kind, find_storage, is_remote
 from albert_data.tokenizer.lexicon import WORDS_NAME
 from albert_data.tokenizer.model import MODEL_NAMES
@@ -130,7 +131,7 @@ class BuildFolder:
         if not is_same or before not in (_SYNCED, self._present_boot()):
             self.clear()
             write_bytes(self._boot, now.encode(), sync=False)
-            write_json(self.plan_path, plan.to_values())
+            write_json(self.plan_path, to_value(plan))
         elif before != now:
             if syncs:
                 self._sync_files()

@@ -55,6 +55,7 @@ from albert_data.pipeline.similar_texts import TextReader
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.warming import Warming
 from albert_data.shards.manifest import SPLITS, NearDuplicateEntry, Plan
+from albert_data.shards.typed_values import to_value
 from albert_data.storage import find_storage, is_remote, remember_listings
 from albert_data.storage.scratch import machine_scratch
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
@@ -93,7 +94,7 @@ class Build:
     @cached_property
     def plan_hash(self) -> str:
         """Names the plan: a receipt of another plan does not count."""
-        return sha256(to_json(self.plan.to_values())).hexdigest()
+        return sha256(to_json(to_value(self.plan))).hexdigest()
 
     def tell(self, lines: Iterable[str]) -> None:
         for line in lines:

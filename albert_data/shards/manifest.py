@@ -157,10 +157,6 @@ class Plan(Versions):
     mixture: tuple[SourceEntry, ...] | None = None
     hub: Mapping[str, str] | None = None
 
-    def to_values(self) -> dict[str, Any]:
-        values: dict[str, Any] = to_value(self)
-        return values
-
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
@@ -349,6 +345,11 @@ class Manifest(Versions):
     def seal(self) -> Manifest:
         """The same manifest, with the hash of all its other values."""
         return dataclasses.replace(self, manifest_sha256=hash_manifest(self.to_values()))
+
+    @property
+    def optional_columns(self) -> dict[str, bool]:
+        """Which of the columns that only some shards have are in these, as `shard_schema` takes it."""
+        return {"has_source": self.sources is not None, "has_key_b": self.config.examples.task.has_random}
 
     def find_text_config(self, source: int | None) -> TextConfig:
         """How the text of a row was read. source: of the row."""

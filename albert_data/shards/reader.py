@@ -67,10 +67,7 @@ class Shards:
     def __init__(self, folder: Path, split: str, manifest: Manifest) -> None:
         self.folder, self.split, self.manifest = folder, split, manifest
         self._root = folder if is_remote(folder) else Path(os.path.abspath(folder))
-        self._optional = {
-            "has_source": manifest.sources is not None,
-            "has_key_b": manifest.config.examples.task.has_random,
-        }
+        self._optional = manifest.optional_columns
         self._bounds = Bounds.from_manifest(manifest)
         self._examples_of = lru_cache(maxsize=_CACHED_BATCHES)(self._read_examples)
         self._lock, self._made = SharedLock(), dict[str, Any]()
