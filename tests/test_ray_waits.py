@@ -178,7 +178,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Make:
         for module in (ray_engine, ray_nodes):
             monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: ray.now, sleep=ray.sleep))
         monkeypatch.setattr(ray_engine, "_import_ray", lambda: ray)
-        monkeypatch.setattr(ray_engine, "_answers", lambda address, seconds: ray.has_head)
+        monkeypatch.setattr(ray_engine, "_answers", lambda address: ray.has_head)
         monkeypatch.setattr(ray_engine.RayEngine, "_ask_for_cpus", lambda self, count: None)
         return ray_engine.RayEngine(num_workers=cap)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from albert_data.conditions import EXCLUDED, EXCLUSIONS, WITHOUT_FIELD, Condition
 from albert_data.corpus.fields import Fields, list_names
-from albert_data.corpus.removed_lines import RemovedLines, merge_removed
+from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.errors import InputError
 from albert_data.escaping import name_as_text
 from albert_data.languages import MAX_NAMES
@@ -233,7 +233,8 @@ class Damage:
         self.unmatched.merge(other.unmatched)
         self.matched |= other.matched
         self.add_names(other.names)
-        merge_removed(self.removed, other.removed)
+        for reason, lines in other.removed.items():
+            self.removed.setdefault(reason, RemovedLines()).merge(lines)
 
     def remove(self, reason: str, lines: Sequence[bytes]) -> None:
         """Count lines that were removed from documents."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from xxhash import xxh3_64_intdigest
@@ -70,9 +70,3 @@ class RemovedLines:
             groups[form] = min(least, text), total + count
         kept = heapq.nsmallest(_KEPT, groups, key=lambda form: (xxh3_64_intdigest(form), form))
         self.examples = dict(map(groups.__getitem__, sorted(kept)))
-
-
-def merge_removed(mine: dict[str, RemovedLines], others: Mapping[str, RemovedLines]) -> None:
-    """Add the counts of other parts of a corpus."""
-    for reason, lines in others.items():
-        mine.setdefault(reason, RemovedLines()).merge(lines)

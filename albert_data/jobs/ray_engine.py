@@ -354,7 +354,7 @@ class RayEngine:
         """Raise WorkerError if the head of the cluster, or the node that this process belongs to, does not answer."""
         deadline = time.monotonic() + _HEAD_SECONDS
         for what, address in self._needed.items():
-            while not _answers(address, _CONNECT_SECONDS):
+            while not _answers(address):
                 if time.monotonic() > deadline:
                     self._is_lost = True
                     raise WorkerError(
@@ -450,9 +450,9 @@ def connect(ray: Any, address: str | None, num_workers: int | None) -> None:
 
 def _check_address(address: str) -> None:
     """Raise ConfigError if no Ray cluster can be at host:port: Ray itself would try for many minutes."""
-    if not _answers(address, _CONNECT_SECONDS):
+    if not _answers(address):
         raise ConfigError(f"no Ray cluster answers at {address}; start one with `ray start --head`, or check --address")
-    if os.environ.get("RAY_USE_TLS", "0") == "0" and not _speaks_http2(address, _CONNECT_SECONDS):
+    if os.environ.get("RAY_USE_TLS", "0") == "0" and not _speaks_http2(address):
         raise ConfigError(f"{address} is no Ray cluster; name the port of `ray start --head`, by default 6379")
 
 
@@ -462,7 +462,7 @@ def _check_own_cluster() -> None:
         address = import_module("ray._private.services").canonicalize_bootstrap_address("auto")
     except (ImportError, AttributeError, OSError, ValueError):  # a private name; and `ray.init` says what is wrong
         return
-    if not _answers(address, _CONNECT_SECONDS):
+    if not _answers(address):
         raise ConfigError(
             f"no Ray cluster answers at {address}, the last one of this machine; start it again, or forget it with "
             "`ray stop`"
@@ -478,20 +478,20 @@ def _explain_refusal(named: str, message: str) -> str:
     return f"no Ray cluster can be used at {named}: {message[:300]}; if it wants a token, set RAY_AUTH_MODE=token"
 
 
-def _answers(address: str, seconds: float) -> bool:
+def _answers(address: str) -> bool:
     """Whether something accepts connections at host:port."""
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), seconds).close()
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except (OSError, OverflowError, ValueError):  # ValueError: no name of a host
         return False
     return True
 
 
-def _speaks_http2(address: str, seconds: float) -> bool:
+def _speaks_http2(address: str) -> bool:
     """Whether host:port answers the preface of HTTP/2 with its settings, as gRPC does (RFC 9113, section 3.4)."""
     host, _, port = address.rpartition(":")
-    with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), seconds) as connection:
+    with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS) as connection:
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _EMPTY_SETTINGS)
         return connection.recv(len(_EMPTY_SETTINGS), socket.MSG_WAITALL)[3:4] == _EMPTY_SETTINGS[3:4]
     return False

@@ -214,12 +214,9 @@ class BuildFolder:
         Not if that fails: another build may have taken the lock.
         """
         with suppress(OSError, StorageError):
-            self._remove_if_empty()
-
-    def _remove_if_empty(self) -> None:
-        has_run = any(name.endswith(".run") for name in self._storage.list_names(self.runs))
-        if not has_run and not is_there(self.tokenizer / "vocab.json"):
-            self.remove()
+            has_run = any(name.endswith(".run") for name in self._storage.list_names(self.runs))
+            if not has_run and not is_there(self.tokenizer / "vocab.json"):
+                self.remove()
 
     def clear(self) -> None:
         """Remove what an unfinished build left, except the lock and manifests.

@@ -25,10 +25,6 @@ from albert_data.pipeline.stages import Stages
 from albert_data.shards.manifest import SPLITS, NearDuplicateEntry
 
 
-def _make_samples() -> dict[str, SizeSample]:
-    return {split: SizeSample() for split in SPLITS}
-
-
 def make_nearest() -> SizeSample:
     """A sample by split keys: of the documents that validation gets at least, and of the next one."""
     return SizeSample(limit=MIN_VALIDATION + 1)
@@ -60,7 +56,7 @@ class TaskReceipt:
     counts: Counter[str] = field(default_factory=Counter)
     damage: Damage = field(default_factory=Damage)
     documents_digest: int = 0
-    samples: dict[str, SizeSample] = field(default_factory=_make_samples)
+    samples: dict[str, SizeSample] = field(default_factory=lambda: {split: SizeSample() for split in SPLITS})
     nearest: SizeSample = field(default_factory=make_nearest)
     least: dict[str, int] = field(default_factory=dict)
     source_codes: set[int] = field(default_factory=set)

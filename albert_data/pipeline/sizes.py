@@ -18,16 +18,12 @@ SAMPLE = 1024
 _HASHES = 2**64
 
 
-def _make_empty() -> np.ndarray:
-    return np.zeros(0, np.uint64)
-
-
 @dataclass(kw_only=True)
 class SizeSample:
     """hashes, sizes: uint64, of the documents in the sample, in ascending order of hashes. limit: of their number."""
 
-    hashes: np.ndarray = field(default_factory=_make_empty)
-    sizes: np.ndarray = field(default_factory=_make_empty)
+    hashes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
+    sizes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
     limit: int = SAMPLE
 
     def add(self, hashes: np.ndarray, sizes: np.ndarray) -> None:

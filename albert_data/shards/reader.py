@@ -433,13 +433,10 @@ class StoredShards:
                 reader = self._open_file(self._shards[shard])
                 batches = [self._take_batch(reader, i) for i in range(reader.num_record_batches)]
                 found = self._open[shard] = reader, Columns(batches)
-                self._close_oldest()
+                while len(self._open) > 1 and sum(self._shards[i].num_bytes for i in self._open) > self._most_bytes:
+                    self._open.popitem(last=False)
             self._open.move_to_end(shard)
             return found
-
-    def _close_oldest(self) -> None:
-        while len(self._open) > 1 and sum(self._shards[shard].num_bytes for shard in self._open) > self._most_bytes:
-            self._open.popitem(last=False)
 
     def take(self, batch_numbers: np.ndarray, rows: np.ndarray) -> Examples:
         """Copy rows, as `Columns.take` does."""
