@@ -11,12 +11,12 @@ import dataclasses
 import numpy as np
 
 from albert_data.config import ExampleConfig
-from albert_data.data import Examples, Pairs
+from albert_data.data import Examples
 from albert_data.examples.exchange import exchange_segments
 from albert_data.examples.masks import Pieces, make_rows, mask_by_tables
 from albert_data.examples.spans import span_tables
 from albert_data.shards.manifest import Manifest
-from albert_data.shards.rows import restore_ids
+from albert_data.shards.rows import unmask
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.wording import format_share
 
@@ -34,16 +34,8 @@ class Exchange:
     def __call__(self, rows: Examples, shuffle_keys: np.ndarray) -> Examples:
         """The rows, in the same order. shuffle_keys: uint64; a row's masks depend on its own."""
         config = self._config
-        pairs = Pairs(
-            ids=restore_ids(rows),
-            offsets=rows.offsets,
-            segment_a_len=rows.segment_a_len,
-            sop_label=rows.sop_label,
-            document_keys=rows.document_keys,
-            indices=np.zeros(len(rows), np.uint32),  # a shuffle key belongs to one row alone
-        )
         sources = np.zeros(len(rows), np.uint16) if rows.sources is None else rows.sources
-        pairs, partners = exchange_segments(pairs, sources, config)
+        pairs, partners = exchange_segments(unmask(rows), sources, config)
         tables = span_tables(config.max_seq_len, config.longest_span, config.mask_prob, config.masking)
         unmasked = make_rows(pairs, self._words, shuffle_keys, np.uint64(config.seed), 0)
         masked = mask_by_tables(pairs, unmasked, tables, self._pieces)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow
 
-from albert_data.data import ExampleArrays, Examples
+from albert_data.data import ExampleArrays, Examples, Pairs
 from albert_data.kernels import kernel
 from albert_data.shards.schema import from_record_batch, shard_schema
 
@@ -41,6 +41,18 @@ def restore_ids(rows: Examples) -> np.ndarray:
     ids: np.ndarray = rows.input_ids.copy()
     put_originals(rows.arrays, ids)
     return ids
+
+
+def unmask(rows: Examples) -> Pairs:
+    """The pairs that the rows were before masking. Their indices are 0: who masks them anew gives each a key."""
+    return Pairs(
+        ids=restore_ids(rows),
+        offsets=rows.offsets,
+        segment_a_len=rows.segment_a_len,
+        sop_label=rows.sop_label,
+        document_keys=rows.document_keys,
+        indices=np.zeros(len(rows), np.uint32),
+    )
 
 
 @kernel

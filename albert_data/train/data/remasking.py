@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from albert_data.data import Examples, Pairs
+from albert_data.data import Examples
 from albert_data.errors import ShardError
 from albert_data.examples.masks import Pieces, make_rows, mask_by_tables
 from albert_data.examples.spans import span_tables
 from albert_data.shards.manifest import Manifest
-from albert_data.shards.rows import restore_ids
+from albert_data.shards.rows import unmask
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.data.order import derive_keys
 
@@ -45,15 +45,7 @@ class Remasker:
         config = self._config
         share = config.mask_prob if mask_prob is None else mask_prob
         tables = span_tables(config.max_seq_len, config.longest_span, share, config.masking)
-        # The build draws by document key and row of the document. Here the row number takes the place of the key, so
-        # the index can be 0.
-        pairs = Pairs(
-            ids=restore_ids(examples),
-            offsets=examples.offsets,
-            segment_a_len=examples.segment_a_len,
-            sop_label=examples.sop_label,
-            document_keys=examples.document_keys,
-            indices=np.zeros(len(rows), np.uint32),
-        )
+        pairs = unmask(examples)
+        # The build draws by document key and row of the document. Here the row number takes the place of both.
         masked = make_rows(pairs, self._words, rows.astype(np.uint64), self._seed, epoch)
         return mask_by_tables(pairs, masked, tables, self._pieces)
