@@ -9,23 +9,21 @@ import lzma
 import shlex
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 
 from albert_data.errors import InputError
 
 # What is raised on a cut or damaged stream: by gzip any of these, by pyarrow (zst, lz4) and bz2 OSError.
 STREAM_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError)
 PROGRAMS = {"gz": "zcat", "zst": "zstdcat", "xz": "xzcat", "bz2": "bzcat", "lz4": "lz4 -dc"}
+
 _READ_BYTES = 1 << 16  # pyarrow's streams lose all bytes of a read that meets damage
 _XZ_MEMORY = 192 << 20  # xz -9 needs 65 MiB; a dictionary of 128 MiB is as large as the largest window of zstd
-
-
-class _Closable(Protocol):
-    def close(self) -> None: ...
+_Stream = io.RawIOBase | io.BufferedIOBase
 
 
 class _Joined(io.RawIOBase):
-    def __init__(self, parts: Iterator[bytes | memoryview], file: _Closable | None) -> None:
+    def __init__(self, parts: Iterator[bytes | memoryview], file: _Stream | None) -> None:
         self._parts, self._file, self._part = parts, file, memoryview(b"")
 
     def readable(self) -> bool:
@@ -44,7 +42,7 @@ class _Joined(io.RawIOBase):
         super().close()
 
 
-def join_parts(parts: Iterator[bytes | memoryview], file: _Closable | None = None) -> io.BufferedReader:
+def join_parts(parts: Iterator[bytes | memoryview], file: _Stream | None = None) -> io.BufferedReader:
     """Parts as one stream. Closing it closes `file`, which the parts are read from."""
     return io.BufferedReader(_Joined(parts, file))
 

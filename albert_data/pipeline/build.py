@@ -120,9 +120,8 @@ def build_shards(
         return finished
     work.open()
     try:
-        if (
-            not overwrite and (finished := _find_finished(out, plan)) is not None
-        ):  # perhaps by a build that ran until now
+        # Perhaps by a build that ran until now.
+        if not overwrite and (finished := _find_finished(out, plan)) is not None:
             finished = _change_license(made, finished, license)
             work.remove()
             return finished

@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, count, repeat
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow
@@ -338,14 +338,9 @@ def _read_values(array: pyarrow.Array, places: np.ndarray) -> Iterator[Value]:
 Parts = Iterator[tuple[str, Iterator[pyarrow.RecordBatch]]]
 
 
-class _Table(Protocol):
-    schema: Any
-
-    def list_begins(self) -> list[int]:
-        """The bytes at which the parts begin."""
-
-    def read_parts(self, start: int, end: int, columns: list[Column]) -> Parts:
-        """The name of each part that begins in bytes [start, end), with what its rows are called, and its rows."""
+# Each has its `schema`; `list_begins`, the bytes at which its parts begin; and `read_parts`, the name of each part that
+# begins in bytes [start, end), with what its rows are called, and its rows.
+_Table: TypeAlias = "_Parquet | _ArrowFile | _ArrowStream"
 
 
 def _open(path: str, format: str) -> _Table:
