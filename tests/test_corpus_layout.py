@@ -19,8 +19,9 @@ from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.fields import Fields
 from albert_data.corpus.formats import json_lines
 from albert_data.corpus.layout import SHORT_BYTES, advise
+from albert_data.errors import InputError
 from albert_data.jobs.receipts import from_values, to_values
-from albert_data.vocab.learning import no_document
+from albert_data.vocab.learning import check_found
 
 WORDS = "It was the best of times it was the worst of times it was the age of wisdom it was the age of foolishness "
 
@@ -109,7 +110,9 @@ def test_sound_text_gets_no_advice(text: str):
 
 def explain(lines: list[object]) -> str:
     damage = count(b"".join(json.dumps(line).encode() + b"\n" for line in lines), "jsonl")
-    return str(no_document(damage))
+    with pytest.raises(InputError) as caught:
+        check_found([], TextConfig(), damage, 0)
+    return str(caught.value)
 
 
 def test_the_fields_that_were_seen_are_listed_and_the_one_with_text_is_named():

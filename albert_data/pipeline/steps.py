@@ -19,7 +19,7 @@ import numpy as np
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import name_field
-from albert_data.corpus.inputs import STDIN, Input, check_where, count_bytes, list_samples
+from albert_data.corpus.inputs import STDIN, Input, count_bytes, list_samples
 from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.tasks import ReadTask, read_tasks
 from albert_data.dedup.near_duplicates import NearDuplicates, find_near_duplicates
@@ -60,7 +60,7 @@ from albert_data.storage import find_storage, is_remote, remember_listings
 from albert_data.storage.scratch import machine_scratch
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.vocab.folder import is_saved, save_vocabulary
-from albert_data.vocab.learning import learn_vocabulary, missing_labels, no_document
+from albert_data.vocab.learning import check_found, learn_vocabulary
 
 _LIMITS = "limits.json"  # the receipt of `share_sources`
 _RECEIPTS_READ = 1000  # of shards, by one task of a cluster
@@ -202,11 +202,7 @@ def map_documents(
     total.damage.merge(damage)
     build.stages.add(total.seconds)
     build.num_resumed = len(done)
-    check_where(build.inputs, text, total.damage)
-    if not total.counts["documents"]:
-        raise no_document(total.damage)
-    if total.damage.unlabelled.num_records and not total.damage.num_labelled:
-        raise missing_labels(text, total.damage.unlabelled)
+    check_found(build.inputs, text, total.damage, total.counts["documents"])
     check_lists(sources, total)
     if not total.runs and not total.lists:
         raise InputError("no document of the corpus gives a token; is this tokenizer for this text?")

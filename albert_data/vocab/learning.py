@@ -18,7 +18,7 @@ from albert_data.conditions import EXCLUDED
 from albert_data.config import BYTE_BPE, SENTENCEPIECE_TYPES, WORDPIECE, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import batch_documents, clean_documents
-from albert_data.corpus.fields import Fields, name_field
+from albert_data.corpus.fields import name_field
 from albert_data.corpus.inputs import Input, check_language_field, check_reach, check_where, count_bytes, list_samples
 from albert_data.corpus.layout import advise
 from albert_data.corpus.sources import advise_names
@@ -248,11 +248,7 @@ class _CorpusReader:
             corpus.add(found)
             self.progress.advance(task.task.num_bytes, found.text_bytes)
         corpus.damage.merge(here)
-        check_where(self.inputs, self.text, corpus.damage)
-        if not corpus.num_documents:
-            raise no_document(corpus.damage)
-        if corpus.damage.unlabelled.num_records and not corpus.damage.num_labelled:
-            raise missing_labels(self.text, corpus.damage.unlabelled)
+        check_found(self.inputs, self.text, corpus.damage, corpus.num_documents)
         return corpus
 
     def advise(self, corpus: SampledCorpus) -> list[str]:
@@ -267,21 +263,20 @@ class _CorpusReader:
         ]
 
 
-def no_document(damage: Damage) -> InputError:
-    """The error for a corpus in which no document was found."""
-    reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in damage.counts.items())
-    found = f" ({reasons})" if reasons else ""
-    advice = "check --where" if EXCLUDED in damage.counts else "give files with text in them"
-    return InputError(f"the corpus holds no document{found}; {damage.fields.describe() or advice}")
-
-
-def missing_labels(text: TextConfig, unlabelled: Fields) -> InputError:
-    """The error for a corpus in which no record has the language field."""
-    return InputError(
-        f"no line has the field {name_field(text.language_field or '')}; the fields are "
-        f"{unlabelled.describe_names() or 'not known'}; pass --language-field NAME with the one that names the "
-        "language, or leave it out"
-    )
+def check_found(inputs: list[Input], text: TextConfig, damage: Damage, num_documents: int) -> None:
+    """Raise InputError for a corpus in which no document was found, or no record has a field of the settings."""
+    check_where(inputs, text, damage)
+    if not num_documents:
+        reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in damage.counts.items())
+        found = f" ({reasons})" if reasons else ""
+        advice = "check --where" if EXCLUDED in damage.counts else "give files with text in them"
+        raise InputError(f"the corpus holds no document{found}; {damage.fields.describe() or advice}")
+    if damage.unlabelled.num_records and not damage.num_labelled:
+        raise InputError(
+            f"no line has the field {name_field(text.language_field or '')}; the fields are "
+            f"{damage.unlabelled.describe_names() or 'not known'}; pass --language-field NAME with the one that names "
+            "the language, or leave it out"
+        )
 
 
 def _train(
