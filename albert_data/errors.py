@@ -1,8 +1,8 @@
 """The errors that a user can cause.
 
 Each message says what is wrong, where, the value found, what is allowed and what to do next. The command line prints it
-as one line and exits with 1. An OSError is a failure of the system; the library raises TypeError and IndexError for
-wrong arguments, as Python does. Any other exception is a bug.
+as one line and exits with 1. An OSError is a failure of the system. A wrong argument of a public function is a
+ConfigError; methods and smaller functions raise TypeError and IndexError, as Python does. Any other exception is a bug.
 """
 
 from __future__ import annotations

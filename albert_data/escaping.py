@@ -26,8 +26,9 @@ def _escape(character: str) -> str:
     return character
 
 
-def make_encodable(text: str, encoding: str) -> str:
-    """Escape the characters that an encoding does not have."""
+def make_encodable(text: str, encoding: str | None) -> str:
+    """Escape the characters that an encoding does not have; None for UTF-8, as of a stream in memory."""
+    encoding = encoding or "utf-8"
     return text.encode(encoding, errors="backslashreplace").decode(encoding)
 
 

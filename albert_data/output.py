@@ -34,7 +34,7 @@ def tell(text: str) -> None:
     """Print lines on stderr. If it can't be written (a full disk, a closed pipe) they are dropped."""
     with suppress(ValueError):  # Python's file object is closed
         try:
-            click.echo(make_harmless(text, sys.stderr.encoding), err=True)
+            click.echo(make_harmless(text, getattr(sys.stderr, "encoding", None)), err=True)
         except OSError:
             discard(sys.stderr)
 
@@ -44,7 +44,7 @@ def discard(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def make_harmless(text: str, encoding: str) -> str:
+def make_harmless(text: str, encoding: str | None) -> str:
     """Escape control characters except line feeds, and characters that the encoding lacks."""
     return make_encodable("\n".join(map(escape_controls, text.split("\n"))), encoding)
 

@@ -6,6 +6,8 @@ import inspect
 import json
 import re
 from collections.abc import Callable
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +208,8 @@ def test_a_setting_of_another_type_is_refused_before_anything_is_built(settings:
         (albert_data.inspect_shards, {"seed": "1"}, "seed is '1', of the type str; a whole number is needed"),
         (albert_data.verify_shards, {"workers": -1}, "workers is -1; allowed are 1 to 1024"),
         (albert_data.verify_shards, {"workers": 0}, "workers is 0; allowed are 1 to 1024"),
+        (albert_data.verify_shards, {"workers": [1]}, "workers is .*; a whole number is needed"),
+        (albert_data.inspect_shards, {"num_examples": ()}, "num_examples is .*; a whole number is needed"),
         (albert_data.train_model, {"accumulate": True}, "accumulate is True, of the type bool; a whole number"),
     ],
 )
@@ -244,3 +248,83 @@ def test_texts_in_the_place_of_names_are_told_where_they_belong(inputs: Any, tmp
 def test_a_format_that_there_is_not_is_refused(tmp_path: Path):
     with pytest.raises(ConfigError, match="to is 'csv'; allowed are parquet, mds, tfrecord"):
         albert_data.convert_shards(tmp_path, tmp_path / "out", to="csv")
+
+
+ODD: dict[str, Any] = {
+    "a number": 5,
+    "a small number": np.int64(1),
+    "NaN": float("nan"),
+    "bytes": b"a",
+    "an object": object(),
+    "a list": [1],
+    "an array": np.array([1, 2]),
+    "an empty array": np.array([]),
+}
+PATHS = ("output", "shards", "run", "html")
+OTHERS = ("overwrite", "quick", "unmasked", "random", "license", "to", "engine", "progress", "grep", "tell", "special")
+
+
+@pytest.mark.parametrize("name", [*PATHS, *OTHERS])
+def test_an_argument_of_another_type_is_an_error_that_names_it(name: str, tmp_path: Path):
+    given = {"inputs": tmp_path, "shards": tmp_path, "run": tmp_path, "output": tmp_path / "out", "to": "parquet"}
+    functions = [one for one in FUNCTIONS.values() if name in inspect.signature(one).parameters]
+    assert functions
+    for function in functions:
+        needed = given.keys() & inspect.signature(function).parameters.keys()
+        for odd in ODD.values():
+            with pytest.raises(ConfigError, match=rf"^{name} is .*, of the type \w+; .* is needed$"):
+                function(**{one: given[one] for one in needed} | {name: odd})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["", "a\0b", "\ud800"])
+def test_a_text_that_can_be_no_path_is_an_error(text: str, here: Path):
+    albert_data.build("corpus.txt", "shards", tokenizer="model.model", workers=1)
+    before = sorted(here.rglob("*"))
+    for call in (
+        lambda: albert_data.build("corpus.txt", text, tokenizer="model.model"),
+        lambda: albert_data.train_vocab("corpus.txt", text),
+        lambda: albert_data.load_tokenizer(text),
+        lambda: albert_data.convert_shards("shards", text, "parquet"),
+        lambda: albert_data.inspect_shards("shards", html=text),
+        lambda: albert_data.verify_shards(text),
+        lambda: albert_data.open_shards(text),
+    ):
+        with pytest.raises(AlbertDataError, match="is no path; name a file or folder, or . for the present folder"):
+            call()
+    assert sorted(here.rglob("*")) == before
+
+
+def test_an_argument_by_its_place_is_checked_as_one_by_its_name(here: Path):
+    for given in ((b"corpus.txt", "out"), ("corpus.txt", b"out"), ("corpus.txt", "")):
+        with pytest.raises(AlbertDataError):
+            albert_data.build(*given, tokenizer="model.model")
+    with pytest.raises(TypeError, match="takes from 0 to 2 positional arguments but 3 were given"):
+        albert_data.build("corpus.txt", "out", "model.model")
+
+
+@pytest.mark.parametrize("named", [{"tokenizer": ""}, {"words": ""}, {"validation": ""}, {"output": ""}])
+def test_an_empty_name_is_no_name_of_the_present_folder(named: dict[str, str], here: Path):
+    albert_data.train_vocab("corpus.txt", ".", vocab_size=115, workers=1)
+    before = sorted(here.iterdir())
+    with pytest.raises(AlbertDataError, match="'' is no path|input '?'? ?does not exist"):
+        albert_data.build(**{"inputs": "corpus.txt", "output": "out", "tokenizer": ".", **named})
+    assert sorted(here.iterdir()) == before
+
+
+def test_names_may_be_of_numpy_and_no_corpus_is_none(here: Path):
+    for inputs in (np.array(["corpus.txt"]), [np.str_("corpus.txt")], (one for one in ["corpus.txt"])):
+        made = albert_data.build(inputs, "out", tokenizer="model.model", workers=1)
+        assert [type(item.path) for item in made.manifest.inputs] == [str]
+    assert albert_data.audit_shards("out", corpus=None).to_dict() == albert_data.audit_shards("out").to_dict()
+    assert len(albert_data.audit_shards("out", corpus=np.array(["corpus.txt"])).checks)
+    with pytest.raises(AlbertDataError, match="does not exist"):
+        albert_data.audit_shards("out", corpus="")
+
+
+def test_progress_is_shown_on_a_stream_in_memory_and_nowhere_without_one(here: Path):
+    with redirect_stderr(StringIO()) as shown:
+        albert_data.build("corpus.txt", "out", tokenizer="model.model", workers=1, progress=True)
+    assert "tokenising" in shown.getvalue()
+    with redirect_stderr(None):
+        albert_data.build("corpus.txt", "other", tokenizer="model.model", workers=1, progress=True)

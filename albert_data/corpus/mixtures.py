@@ -85,13 +85,13 @@ def find_sources(
 
 
 def _list_names(names: Names) -> list[str]:
-    """The text of each name. A path of the standard library has lost a slash of s3://bucket."""
+    """The text of each name, also of a str of NumPy. A path of the standard library has lost a slash of s3://bucket."""
     several = (
         [names] if isinstance(names, str | os.PathLike) else list(names) if isinstance(names, Iterable) else [names]
     )
     if hasattr(names, "columns") or not all(isinstance(name, str | os.PathLike) for name in several):
         raise InputError("inputs are names of files, folders and globs; give documents in memory as documents=")
-    return [os.fspath(make_path(name) if isinstance(name, PurePath) else name) for name in several]
+    return [str(os.fspath(make_path(name) if isinstance(name, PurePath) else name)) for name in several]
 
 
 def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[MixtureSource]:

@@ -115,7 +115,7 @@ def train_model(
         settings = {"mask_prob": None, "last_mask_prob": None, **settings}
     if any(name in settings for name in BUDGETS):  # replaces that of the recipe or the run, even one of another kind
         settings = {**dict.fromkeys(BUDGETS), **settings}
-    config = dataclasses.replace(start, **settings)
+    config = take_settings(TrainConfig, settings, start)
     if accumulate:
         parts = accumulate * read_ranks().num_ranks
         config = dataclasses.replace(config, micro_tokens=-(-config.batch_tokens // parts))

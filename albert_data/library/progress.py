@@ -34,7 +34,7 @@ class Bar:
         """Begin a stage. total: None if unknown; unit: empty if nothing is counted, and only the time is shown."""
         self.close()
         self._text_bytes, self._counts_text = 0, total is None and unit == "bytes"
-        if not sys.stderr.isatty() and "ipykernel" not in sys.modules:
+        if not (sys.stderr and sys.stderr.isatty()) and "ipykernel" not in sys.modules:
             if self._tells_stages:
                 tell(stage)
             return

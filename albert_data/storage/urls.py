@@ -104,11 +104,18 @@ def _hide_secrets(rest: str) -> str:
 def make_path(address: Address) -> Path:
     """A path on a disk or in a store. It is typed as one on a disk, since both have the same operations on names.
 
-    Raises StorageError for a URL of another kind than s3://, gs:// and file://.
+    Raises StorageError for a URL of another kind than s3://, gs:// and file://, and for a text that is no path.
     """
     if (url := parse_url(address)) is not None:
         return cast(Path, StorePath(str(url)))
-    return Path(strip_file_scheme(address))
+    text = strip_file_scheme(address)
+    try:
+        is_path = text != "" and b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        is_path = False
+    if not is_path:
+        raise StorageError(f"{text!r:.80} is no path; name a file or folder, or . for the present folder")
+    return Path(text)
 
 
 def strip_file_scheme(address: Address) -> str:
