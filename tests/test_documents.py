@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
@@ -141,6 +142,18 @@ def test_a_changed_dataset_is_not_read_from_its_files(kind: str, texts: list[str
     assert read_files("dataset") == read_files("list")
 
 
+def test_a_file_of_a_dataset_with_another_ending_is_not_taken_for_text(texts: list[str]):
+    datasets = pytest.importorskip("datasets", reason=MISSING)
+    build("list", documents=texts)
+    make_dataset(texts)
+    for name in ("a.txt", "a.jsonl.gz", "a.bin", "a"):
+        datasets.Dataset.from_dict({"text": texts}).save_to_disk("one")
+        Path("one/data-00000-of-00001.arrow").rename(name)
+        build(f"of {name}", documents=datasets.Dataset.from_file(name))
+        assert read_files(f"of {name}") == read_files("list")
+        shutil.rmtree("one")
+
+
 def test_a_vocabulary_of_documents_is_that_of_files(texts: list[str]):
     named: dict[str, Any] = {"vocab_size": 115, "workers": 1, "drop_repeated_lines": 50}
     albert_data.train_vocab("corpus.txt", "a", **named)
@@ -248,6 +261,24 @@ def test_a_build_of_documents_resumes_and_is_found_finished(texts: list[str], mo
         build("out", documents=texts[1:])
 
 
+class Failing(dict[str, str]):
+    """Whose values can't be had, as those of a query of a table that is gone."""
+
+    def items(self) -> Any:
+        raise RuntimeError("not found")
+
+    class Query:
+        def __arrow_c_stream__(self, schema: object = None) -> object:
+            raise RuntimeError("not found")
+
+    class Lazy:
+        """As a LazyFrame of Polars, which looks for its columns when it is asked for them."""
+
+        @property
+        def columns(self) -> list[str]:
+            raise RuntimeError("not found")
+
+
 def fail_after(texts: list[str]) -> Iterator[str]:
     yield from texts[:3]
     raise ZeroDivisionError("no such row")
@@ -265,6 +296,9 @@ def fail_after(texts: list[str]) -> Iterator[str]:
         ({"documents": ["a"], "encoding": "cp1252"}, ArgumentError, "--encoding is for files"),
         ({"documents": ["a", b"b"]}, InputError, "document 2 is of the type bytes; give str or dicts"),
         ({"documents": [{"text": "a", "at": object()}]}, InputError, "document 1 can't be written as JSON: .*object"),
+        ({"documents": [Failing(text="a")]}, InputError, "document 1 can't be written as JSON: not found"),
+        ({"documents": Failing.Query()}, InputError, "documents, a Query, can't be read as Arrow: not found"),
+        ({"documents": Failing.Lazy()}, ArgumentError, "documents is of the type Lazy; give a list"),
         ({"documents": []}, InputError, "documents ended without a document"),
         ({"documents": iter([])}, InputError, "documents ended without a document"),
         ({"documents": pyarrow.table({"text": ["", None]})}, InputError, "the corpus holds no document"),

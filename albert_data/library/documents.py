@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from albert_data.config import DOCUMENT_RULES, TextConfig
+from albert_data.corpus.formats.recognition import match_name
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.mixtures import Names, find_sources
 from albert_data.errors import ArgumentError, InputError
@@ -86,8 +88,8 @@ def _check(inputs: Names | None, documents: Any, text: TextConfig) -> None:
 
 def _is_table(documents: Any) -> bool:
     """Whether it is a table, or a stream of record batches. A single column is a stream too, but has a length."""
-    is_stream = hasattr(documents, "__arrow_c_stream__") and not isinstance(documents, Sized)
-    return is_stream or hasattr(documents, "columns") or _is_dataset(documents)
+    is_column = isinstance(documents, Sized) and not hasattr(documents, "columns")
+    return (hasattr(documents, "__arrow_c_stream__") and not is_column) or _is_dataset(documents)
 
 
 def _is_dataset(documents: Any) -> bool:
@@ -103,6 +105,7 @@ def _has_transform(documents: Any) -> bool:
 def _list_files(documents: Any) -> list[str] | None:
     """The files of a Dataset of which nothing was selected, added, renamed or converted; None for other documents.
 
+    The ending of a file says how it is read. So those of other endings than .arrow are stored.
     A table of `datasets` says its file, and what was done to it since. Where another version does not, it is stored.
     """
     if not _is_dataset(documents) or _has_transform(documents) or getattr(documents, "_indices", 0) is not None:
@@ -114,7 +117,8 @@ def _list_files(documents: Any) -> list[str] | None:
         for one in row
         if len(row) == 1 and all(name == _HARMLESS for name, *_ in getattr(one, "replays", ["unknown"]))
     }
-    return sorted(whole) if len(whole) == sum(map(len, rows)) > 0 else None
+    is_readable = all(match_name(os.path.basename(path)) == ("arrow", None) for path in whole)
+    return sorted(whole) if is_readable and len(whole) == sum(map(len, rows)) > 0 else None
 
 
 def _store(documents: Any, folder: Path, text_field: str) -> Path:
@@ -146,7 +150,9 @@ def _write_table(documents: Any, path: Path) -> None:
             for batch in _guard(reader, "batch", "batches"):
                 for at in range(0, len(batch), _BATCH_ROWS):
                     writer.write_batch(batch.slice(at, _BATCH_ROWS))
-    except (pyarrow.ArrowException, TypeError, ValueError) as error:
+    except (InputError, OSError):  # of a batch, which says its number; of the disk
+        raise
+    except Exception as error:  # the class is not ours, and may raise anything
         raise InputError(
             f"documents, a {type(documents).__name__}, can't be read as Arrow: {' '.join(str(error).split())}; keep "
             "only the columns that are needed"
@@ -172,7 +178,7 @@ def _make_line(document: Any, number: int) -> bytes:
         raise InputError(f"document {number:,} is of the type {type(document).__name__}; give str or dicts")
     try:
         line = _encode(document)
-    except (TypeError, ValueError, RecursionError) as error:
+    except Exception as error:  # its class, or that of a value, may not be ours
         raise InputError(
             f"document {number:,} can't be written as JSON: {error}; keep only the fields that are needed"
         ) from error
