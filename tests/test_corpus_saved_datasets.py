@@ -62,6 +62,36 @@ def test_of_splits_train_is_read_or_the_one_that_is_named(tmp_path: Path):
         find_inputs([str(tmp_path / "set")])
 
 
+def test_a_split_behind_a_link_is_named_if_nothing_is_left_to_read(tmp_path: Path):
+    save(tmp_path / "set/test", ["c"])
+    save(tmp_path / "elsewhere", ["a"])
+    (tmp_path / "set/train").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "set/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    with pytest.raises(InputError, match=r"no readable file \(.*; skipped a link to a folder: \S+/set/train\)"):
+        find_inputs([str(tmp_path / "set")])
+
+
+def test_a_store_is_asked_for_the_descriptions_of_data_sets_that_are_there_alone(bucket: Any, tmp_path: Path):
+    def count_answers(folder: str) -> int:
+        before = bucket.server.requests["GET"]
+        find_inputs([f"{bucket.url}/{folder}"])
+        return bucket.server.requests["GET"] - before
+
+    for number in range(20):
+        bucket.put(f"plain/{number}/a.txt", b"A text.")
+        bucket.put(f"parquet/{number}.parquet", b"PAR1")
+    assert count_answers("plain") <= 42  # a list and a file for each folder
+    assert count_answers("parquet") <= 22
+    save(tmp_path / "set/train", ["a", "b"])
+    save(tmp_path / "set/test", ["c"])
+    (tmp_path / "set/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    for path in (tmp_path / "set").rglob("*.*"):
+        bucket.put(str(path.relative_to(tmp_path)), path.read_bytes())
+    assert [item.path for item in find_inputs([f"{bucket.url}/set"])] == [
+        f"{bucket.url}/set/train/data-00000-of-00001.arrow"
+    ]
+
+
 def test_indices_select_rows_in_any_order_as_often_as_they_name_them(tmp_path: Path):
     folder = save(tmp_path / "set", ["a", "b", "c", "d", "e"], indices=[4, 0, 4, 2])
     assert read(folder) == ["a", "c", "e", "e"]

@@ -37,6 +37,8 @@ from albert_data.corpus.formats.recognition import (
 )
 from albert_data.corpus.formats.saved_datasets import (
     DESCRIPTIONS,
+    SPLITS,
+    STATE,
     find_indices,
     list_data_files,
     list_other_splits,
@@ -420,8 +422,11 @@ def _walk(folder: str, say: Callable[[str], None]) -> list[str]:
     found: list[str] = []
     skipped: Skipped = defaultdict(list)
     for root, folders, files in find_storage(folder).walk(folder, _refuse_folder):
-        others, data, known, is_folder = list_other_splits(root), list_data_files(root), list[str](), set(folders)
-        for name in sorted([*folders, *files]):
+        known, is_folder, names = list[str](), set(folders), sorted([*folders, *files])
+        # A store gives each file in an answer of its own, so nothing that is not there is asked for.
+        others = list_other_splits(root) if SPLITS in names else []
+        data = list_data_files(root) if STATE in names else None
+        for name in names:
             path = os.path.join(root, name)
             is_data = data is None or path in data
             if name in others:
@@ -440,7 +445,8 @@ def _walk(folder: str, say: Callable[[str], None]) -> list[str]:
         folders[:] = sorted(name for name in folders if not name.startswith(_HIDDEN) and name not in others)
         found += _choose_files(known, skipped)
     if not found:
-        reason = next((f" ({line})" for line in _describe_skipped(skipped, with_advice=False)), "")
+        reasons = "; ".join(_describe_skipped(skipped, with_advice=False))
+        reason = f" ({reasons})" if reasons else ""
         raise InputError(f"folder {folder} holds no readable file{reason}; readable are {ALLOWED_NAMES}")
     _tell_skipped(skipped, say)
     return found
@@ -534,7 +540,7 @@ def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
     with find_storage(path).open(path) as file:
         sample = file.read(SAMPLE_BYTES)
     if item.format in TABLES:
-        indices = find_indices(path)
+        indices = find_indices(path) if item.format == "arrow" else None
         # Other indices make another corpus, so their time counts.
         changed = max(item.modified_ns, _read_status(indices).modified_ns) if indices else item.modified_ns
         return replace(item, encoding=None, indices=indices, modified_ns=changed)

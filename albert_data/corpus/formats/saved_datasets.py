@@ -40,14 +40,15 @@ def list_data_files(folder: str) -> list[str] | None:
 
     Splits are folders of their own.
     """
-    names = _list_names(folder, "_data_files")
+    names = _list_names(_read(folder, STATE), "_data_files")
     return None if names is None else [_find(folder, name) for name in names]
 
 
 def find_indices(path: str) -> str | None:
     """The file of indices that selects rows of a data file; None where all of its rows count."""
     folder = os.path.dirname(path)
-    data, indices = _list_names(folder, "_data_files"), _list_names(folder, "_indices_data_files")
+    state = _read(folder, STATE)
+    data, indices = _list_names(state, "_data_files"), _list_names(state, "_indices_data_files")
     if not data or not indices or os.path.basename(path) not in data:
         return None
     if len(data) > 1 or len(indices) > 1:
@@ -81,9 +82,9 @@ def refuse_indices(path: str, what: object) -> InputError:
     return InputError(f"indices {path} can't be read: {what}; save the data set again")
 
 
-def _list_names(folder: str, key: str) -> list[str] | None:
+def _list_names(state: dict[str, Any], key: str) -> list[str] | None:
     """The names of files in a state, None where there are none."""
-    files = _read(folder, STATE).get(key)
+    files = state.get(key)
     if not isinstance(files, list):
         return None
     return [file["filename"] for file in files if isinstance(file, dict) and isinstance(file.get("filename"), str)]
