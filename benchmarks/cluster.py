@@ -70,7 +70,7 @@ def measure_plan(num_bytes: int, num_files: int) -> Sizes:
     """Plan files of equal size. Only the search for the ends of documents is left out: it is counted."""
     began, cuts = time.process_time(), list[int]()
 
-    def cut_there(file: Any, format: str, at: int, size: int) -> int:
+    def cut_there(file: Any, format: str, at: int, stop: int, size: int) -> int:
         cuts.append(at)
         return at
 

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from albert_data.config import TextConfig
 from albert_data.corpus import tasks
-from albert_data.corpus.inputs import Input
+from albert_data.corpus.inputs import Input, find_inputs
+from albert_data.corpus.samples import read_samples
 from albert_data.corpus.tasks import FileRange
 
 
@@ -21,7 +23,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A file that stands for all. Sizes are divided by 2^17, and every document has 7 bytes."""
     for name in ("_MIN_TASK_BYTES", "_MAX_TASK_BYTES", "_LARGE_TASK_BYTES"):
         monkeypatch.setattr(tasks, name, getattr(tasks, name) >> 17)
-    monkeypatch.setattr(tasks, "find_document", lambda file, format, at, size: min(at // 7 * 7 + 7, size))
+    monkeypatch.setattr(tasks, "find_document", lambda file, format, at, stop, size: min(at // 7 * 7 + 7, size))
     (tmp_path / "text").touch()
     return str(tmp_path / "text")
 
@@ -59,7 +61,7 @@ def test_the_parts_are_all_of_each_file_and_end_between_documents(
 def test_many_files_are_split_at_a_time(path: str, monkeypatch: pytest.MonkeyPatch):
     threads = set[int]()
 
-    def cut(file: Any, format: str, at: int, size: int) -> int:
+    def cut(file: Any, format: str, at: int, stop: int, size: int) -> int:
         threads.add(threading.get_ident())
         time.sleep(0.01)
         return at
@@ -72,3 +74,52 @@ def test_many_files_are_split_at_a_time(path: str, monkeypatch: pytest.MonkeyPat
 def test_small_files_start_no_thread(path: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(threading.Thread, "start", None)
     assert len(tasks.plan_tasks(make_inputs(path, [5] * 1000))) > 100
+
+
+def find_end(data: bytes, format: str, at: int) -> int:
+    """The first end of a document in a line that begins behind a byte."""
+    begin = 0
+    for line in data.splitlines(keepends=True):
+        end = begin + len(line)
+        if begin > at and format == "jsonl":
+            return begin
+        if begin > at and not line.strip() and line.endswith(b"\n"):
+            return end
+        begin = end
+    return len(data)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    data=st.lists(st.sampled_from([b"\n", b"a\n", b" \n", b"abc"])).map(b"".join),
+    cuts=st.sets(st.integers(0, 60)).map(sorted),
+    format=st.sampled_from(["txt", "jsonl"]),
+)
+def test_a_file_is_cut_at_the_first_end_of_a_document_behind_each_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, cuts: list[int], format: str
+):
+    monkeypatch.setattr(tasks, "CUTS_OF_JOB", 3)
+    (tmp_path / "text").write_bytes(data)
+    cuts = [at for at in cuts if at < len(data)]
+    (item,) = make_inputs(str(tmp_path / "text"), [len(data)], format)
+    (parts,) = tasks._split_files([item], [cuts], TextConfig())
+    expected = {0, len(data), *(find_end(data, format, at) for at in cuts)}
+    assert sorted({0, len(data), *(part.end for part in parts)}) == sorted(expected)
+
+
+def test_each_line_of_a_file_without_ends_of_documents_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "a.txt").write_text("A line of text without a blank one.\n" * 100_000)
+    lines = 0
+
+    def has_text(line: bytes) -> bool:
+        nonlocal lines
+        lines += 1
+        return True
+
+    monkeypatch.setattr(tasks, "_MIN_TASK_BYTES", 1 << 16)
+    monkeypatch.setattr(tasks, "has_text", has_text)
+    inputs = find_inputs([str(tmp_path / "a.txt")])
+    assert len(tasks.plan_tasks(inputs)) == 1
+    assert 90_000 < lines < 101_000
+    list(read_samples(inputs, TextConfig()))
+    assert lines < 302_000

@@ -219,7 +219,7 @@ def test_shards_grow_where_a_split_would_have_more_than_forty_thousand():
 
 def test_tasks_grow_so_that_they_stay_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "a.txt").touch()
-    monkeypatch.setattr(tasks, "find_document", lambda file, format, at, size: at)
+    monkeypatch.setattr(tasks, "find_document", lambda file, format, at, stop, size: at)
     monkeypatch.setattr(tasks, "_MIN_TASK_BYTES", 4 << 20)
     counts = dict[float, int]()
     for gigabytes in (1, 20, 50, 250, 1000, 2000, 5000, 20_000):

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
@@ -103,10 +103,21 @@ def _find_ranges(item: Input, text: TextConfig, places: list[int]) -> list[tuple
         return []
     path = item.origin.file
     with find_storage(path).open(path) as file:
-        starts = [find_document(file, item.format, place, item.size) if place > _PART_BYTES else 0 for place in places]
+        starts = [0] * sum(place <= _PART_BYTES for place in places)
+        starts += _find_documents(file, item, places[len(starts) :])
         if max(starts) == item.size:  # a document fills the rest of the file
             return []
-        return [(start, find_document(file, item.format, start + _PART_BYTES, item.size)) for start in starts]
+        ends = _find_documents(file, item, [start + _PART_BYTES for start in starts])
+        return list(zip(starts, ends, strict=True))
+
+
+def _find_documents(file: BinaryIO, item: Input, places: Sequence[int]) -> list[int]:
+    """Where the next document begins behind each of ascending places. What is behind the next place is read once."""
+    found, stop = [item.size], item.size
+    for place in reversed(places):
+        found.append(find_document(file, item.format, place, stop, found[-1]))
+        stop = place
+    return found[:0:-1]
 
 
 def _read_range(item: Input, start: int, end: int, count: int, whole: Sample) -> Iterator[Sample]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -258,12 +258,9 @@ def _choose_cuts(files: list[Input], left: int, choose_size: Callable[[int], int
 def _split_files(files: list[Input], cuts: list[list[int]], text: TextConfig) -> Iterator[list[FileRange]]:
     """The ranges of each file between the documents at its cuts.
 
-    Many cuts are looked for at a time, since each takes two answers of a store. A table is opened in any case.
+    Many cuts are looked for at a time, since each takes two answers of a store.
     """
-    jobs = [
-        [of_file[i : i + CUTS_OF_JOB] for i in range(0, len(of_file) or int(item.format in TABLES), CUTS_OF_JOB)]
-        for item, of_file in zip(files, cuts, strict=True)
-    ]
+    jobs = [_make_jobs(item, of_file) for item, of_file in zip(files, cuts, strict=True)]
     with ThreadPoolExecutor(_JOBS_AT_ONCE) as pool:
         all_jobs = [(item, job) for item, of_file in zip(files, jobs, strict=True) for job in of_file]
         found = pool.map(lambda job: _find_cuts(job[0], job[1], text), all_jobs)
@@ -284,34 +281,44 @@ def _split_files(files: list[Input], cuts: list[list[int]], text: TextConfig) ->
             ]
 
 
-def _find_cuts(item: Input, cuts: list[int], text: TextConfig) -> list[int]:
-    """The next byte behind each cut at which a document begins, or the file ends."""
+def _make_jobs(item: Input, cuts: list[int]) -> list[list[int]]:
+    """Some of the cuts, and the next one or the end of the file. A table has a job in any case: it has to be opened."""
+    bounds, num_cuts = [*cuts, item.size], max(len(cuts), int(item.format in TABLES))
+    return [bounds[i : i + CUTS_OF_JOB + 1] for i in range(0, num_cuts, CUTS_OF_JOB)]
+
+
+def _find_cuts(item: Input, cuts: Sequence[int], text: TextConfig) -> list[int]:
+    """The next byte behind each cut but the last at which a document begins, or the file ends.
+
+    A file may have no end of a document for gigabytes. So what begins behind the next cut is left to that one.
+    """
     if item.format in TABLES:
         begins = [*list_begins(item.origin, text), item.size]
         if item.indices is None:  # otherwise rows are selected by their numbers in the whole file
-            return [begins[bisect_left(begins, at)] for at in cuts]
+            return [begins[bisect_left(begins, at)] for at in cuts[:-1]]
     elif item.format == "jsonl" or (item.format == "txt" and text.documents != "file"):
         with find_storage(item.origin.file).open(item.origin.file) as file:
-            return [find_document(file, item.format, at, item.size) for at in cuts]
+            return [find_document(file, item.format, at, stop, item.size) for at, stop in pairwise(cuts)]
     return []
 
 
-def find_document(file: BinaryIO, format: str, at: int, size: int) -> int:
-    """A byte after `at` at which a document begins; `size` if none is found.
+def find_document(file: BinaryIO, format: str, at: int, stop: int, size: int) -> int:
+    """A byte after `at` at which a document begins; `size` if no line that begins at `stop` or before shows one.
 
     In .jsonl that is the next line, in .txt the line after the next blank line. What follows a blank line of over 1 MiB
     is not found; that only makes a task larger.
     """
     file.seek(at)
     # A line is read in pieces of 1 MiB, so a piece without an end of line does not end the line.
-    is_line_begin = file.readline(_MIB).endswith(b"\n")
-    while piece := file.readline(_MIB):
-        is_line_end = piece.endswith(b"\n")
+    piece = file.readline(_MIB)
+    begin, is_line_begin = at + len(piece), piece.endswith(b"\n")
+    while begin <= stop and (piece := file.readline(_MIB)):
+        end, is_line_end = begin + len(piece), piece.endswith(b"\n")
         if format == "jsonl" and is_line_begin:
-            return file.tell() - len(piece)
+            return begin
         if is_line_begin and is_line_end and not has_text(piece):
-            return file.tell()
-        is_line_begin = is_line_end
+            return end
+        begin, is_line_begin = end, is_line_end
     return size
 
 
