@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
+from format_fixtures import write_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
 from albert_data.corpus import tasks
+from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import Input, find_inputs
 from albert_data.corpus.samples import read_samples
 from albert_data.corpus.tasks import FileRange
+from albert_data.errors import InputError
 
 
 @pytest.fixture
@@ -123,3 +129,24 @@ def test_each_line_of_a_file_without_ends_of_documents_is_read_once(tmp_path: Pa
     assert 90_000 < lines < 101_000
     list(read_samples(inputs, TextConfig()))
     assert lines < 302_000
+
+
+@pytest.mark.parametrize("left", [0.0, 0.5, 0.999999])
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.arrow", "b.arrow", "a.parquet"])
+def test_a_file_that_gets_shorter_after_the_plan_is_an_error(name: str, left: float, tmp_path: Path):
+    path = tmp_path / name
+    texts = [f"Text number {number}. It is here." for number in range(3000)]
+    table = pyarrow.table({"text": texts})
+    if name == "b.arrow":
+        table = pyarrow.table({"text": pyarrow.array(texts).dictionary_encode()})
+    if name.endswith(".arrow"):
+        write_stream(path, table, rows=100)
+    elif name == "a.parquet":
+        pyarrow.parquet.write_table(table, path, row_group_size=100)
+    else:
+        lines = (json.dumps({"text": text}) for text in texts)
+        path.write_text("\n".join(lines) if name == "a.jsonl" else "\n\n".join(texts))
+    (task,) = tasks.plan_tasks(find_inputs([str(path)]))
+    os.truncate(path, int(path.stat().st_size * left))
+    with pytest.raises(InputError, match=rf"input {path} (is [\d,]+ bytes? shorter than when|can't be read as)"):
+        list(task.read(Damage()))

@@ -21,6 +21,7 @@ from albert_data.corpus.lines.valid_utf8 import repair_parts
 from albert_data.corpus.lines.white_space import BLANK_LINE, REST_OF_BLANK_LINE, has_text
 from albert_data.corpus.streams import STREAM_ERRORS
 from albert_data.errors import InputError
+from albert_data.wording import count_of
 
 RECORDS = "records"  # the format of a block of texts that a reader took out of records
 BLOCK_BYTES = 4 << 20
@@ -179,9 +180,11 @@ class _Buffer:
             except STREAM_ERRORS as error:
                 at = self.start + len(self.pending) + len(self._unfinished) + have
                 count_broken(error, self.path, at, self._damage)
-                chunk = b""
-            if self._left is not None:
+                chunk, self._left = b"", 0
+            if self._left:
                 self._left -= len(chunk)
+                if not chunk:
+                    raise refuse_shorter(self.path, self._left)
             parts.append(chunk)
             have += len(chunk)
             self.ended = not chunk or self._left == 0
@@ -224,6 +227,14 @@ class _Buffer:
             self.take(end or len(self.pending))
             if end:
                 return
+
+
+def refuse_shorter(path: str, num_missing: int) -> InputError:
+    """The error for a file that has fewer bytes than when it was divided into tasks."""
+    missing = count_of(num_missing, "byte")
+    return InputError(
+        f"input {path} is {missing} shorter than when the work began; try again when no program writes to it"
+    )
 
 
 def _find_last_blank_line(data: bytes) -> int:

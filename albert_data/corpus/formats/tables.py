@@ -22,7 +22,7 @@ import pyarrow.ipc
 
 from albert_data.conditions import Condition
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import Block, Origin
+from albert_data.corpus.blocks import Block, Origin, refuse_shorter
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import MAX_NAMES, name_field, split_names
 from albert_data.corpus.formats.records import Records, Value, make_blocks
@@ -379,7 +379,7 @@ def _open_arrow(path: str) -> _Table:
             f"input {path} is in version 1 of Feather; write it again, by pandas for example, in version 2"
         )
     file.seek(0)
-    return _ArrowFile(file) if beginning == _ARROW_FILE else _ArrowStream(file)
+    return _ArrowFile(file) if beginning == _ARROW_FILE else _ArrowStream(file, path)
 
 
 def _spread(count: int, size: int) -> list[int]:
@@ -442,8 +442,8 @@ class _ArrowFile:
 class _ArrowStream:
     """An Arrow IPC stream, as `datasets` writes it. Its parts are record batches; if it has dictionaries, it is one."""
 
-    def __init__(self, file: pyarrow.NativeFile) -> None:
-        self._file = file
+    def __init__(self, file: pyarrow.NativeFile, path: str) -> None:
+        self._file, self._path = file, path
         self.schema = pyarrow.ipc.open_stream(file).schema
         file.seek(0)
         pyarrow.ipc.read_message(file)
@@ -465,6 +465,8 @@ class _ArrowStream:
         return begins
 
     def read_parts(self, start: int, end: int, columns: list[Column]) -> Parts:
+        if self._file.size() < end:
+            raise refuse_shorter(self._path, end - self._file.size())
         if self._is_one:
             self._file.seek(0)
             yield "row", iter(pyarrow.ipc.open_stream(self._file))
