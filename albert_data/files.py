@@ -93,6 +93,8 @@ def check_output(path: Path, read: Iterable[Address]) -> None:
         raise OutputError(f"{path} can't be written: {path.parent} is not a folder; make it, or name another file")
     if _find_descriptor(path) is not None or (os.path.exists(real) and not os.path.isfile(real)):
         return
+    if not os.access(real if os.path.islink(path) and os.path.exists(real) else os.path.dirname(real), os.W_OK):
+        raise OutputError(f"{path} can't be written: {os.strerror(errno.EACCES)}; name another file")
     file = _identify(real)
     # The file that is there, and the folders around it.
     known = {file, *map(_identify, Path(real).parents)} if file else set()

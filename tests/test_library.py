@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable
 from contextlib import redirect_stderr
@@ -20,7 +21,7 @@ import albert_data
 from albert_data.cli.main import COMMANDS, cli, run
 from albert_data.cli.summary import describe_build, describe_vocabulary
 from albert_data.config import BuildConfig, ExampleConfig, VocabConfig
-from albert_data.errors import AlbertDataError, ArgumentError, ConfigError, TokenizerError
+from albert_data.errors import AlbertDataError, ArgumentError, ConfigError, OutputError, TokenizerError
 from albert_data.train.config import RECIPES, TrainConfig
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -293,6 +294,18 @@ def test_a_text_that_can_be_no_path_is_an_error(text: str, here: Path):
         with pytest.raises(AlbertDataError, match="is no path; name a file or folder, or . for the present folder"):
             call()
     assert sorted(here.rglob("*")) == before
+
+
+def test_an_output_that_may_not_be_written_is_found_before_the_work(here: Path, monkeypatch: pytest.MonkeyPatch):
+    albert_data.build("corpus.txt", "shards", tokenizer="model.model", workers=1)
+    (here / "vocab").mkdir()
+    monkeypatch.setattr("albert_data.library.building.learn_vocabulary", None)
+    monkeypatch.setattr("albert_data.library.shards.inspect_folder", None)
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name not in ("vocab", here.name))
+    with pytest.raises(OutputError, match="output vocab can't be written: Permission denied; name another folder"):
+        albert_data.train_vocab("corpus.txt", "vocab", workers=1)
+    with pytest.raises(OutputError, match=r"page\.html can't be written: Permission denied; name another file"):
+        albert_data.inspect_shards("shards", html="page.html")
 
 
 def test_an_argument_by_its_place_is_checked_as_one_by_its_name(here: Path):

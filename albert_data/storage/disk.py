@@ -184,6 +184,8 @@ class Disk:
 
     def make_folder(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK):  # before the work whose result is for it
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     def remove_empty(self, folder: Path) -> None:
         with suppress(OSError):
