@@ -107,6 +107,9 @@ def test_an_accuracy_is_judged_by_the_most_frequent_label_and_by_documents(label
     shards.examples = dataclasses.replace(
         shards.examples, sop_label=sop_label.astype(np.int8), document_keys=document_keys.astype(np.uint64)
     )
+    config = shards.manifest.config
+    examples = dataclasses.replace(config.examples, pairs="order3")  # has a label 2
+    shards.manifest = dataclasses.replace(shards.manifest, config=dataclasses.replace(config, examples=examples))
     found = judge_accuracy(shards, right[: len(measured)].astype(np.float64))
     pairs = [(label, document, right) for label, document, right in measured if label >= 0]
     num_documents = len({document for _, document, _ in measured})
