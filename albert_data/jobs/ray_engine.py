@@ -214,8 +214,8 @@ class RayEngine:
         wanted = min(count for count in (self._cap, num_tasks, _MOST_ASKED) if count)
         if (self._cap or num_tasks) and wanted > self._ask(self._nodes.count_cpus):
             labels = {"bundle_label_selectors": [self._labels] * wanted} if self._labels else {}
-            request = partial(import_module("ray.autoscaler.sdk").request_resources, **labels)
-            self._ask(lambda: request(bundles=[{"CPU": 1}] * wanted))
+            request = import_module("ray.autoscaler.sdk").request_resources
+            self._ask(partial(request, bundles=[{"CPU": 1}] * wanted, **labels))
             self._has_asked = True
 
     def _prepare(self, name: str, sent: list[Any]) -> None:

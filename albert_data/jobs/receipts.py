@@ -58,5 +58,6 @@ def _make(kind: Any, value: Any) -> Any:
     """An array, or a dictionary of a class of its own."""
     if kind is np.ndarray:
         return np.frombuffer(bytes.fromhex(value), _U64)
-    key = (*get_args(kind), str)[0]
-    return (get_origin(kind) or kind)(from_values(value, dict[key, Any]))  # type: ignore[valid-type]
+    make, arguments = get_origin(kind) or kind, get_args(kind)  # of Counter[int]: Counter, and int for its keys
+    key = arguments[0] if arguments else str
+    return make(from_values(value, dict[key, Any]))  # type: ignore[valid-type]  # a type that is made here

@@ -255,13 +255,8 @@ def _render_words(segments: Sequence[Segment], language: str, unit: str) -> str:
         else "Each box is a piece: this set masks single pieces, not whole words. A frame holds a masked span of "
         "neighbouring pieces, all of which are to be predicted; below each is what the model sees."
     )
-    if any(
-        token.original == VISIBLE_SPACE
-        for one in segments
-        for _, words in one.spans
-        for word in words
-        for token in word
-    ):
+    words = (word for one in segments for _, of_span in one.spans for word in of_span)
+    if any(token.original == VISIBLE_SPACE for word in words for token in word):
         says += f" {VISIBLE_SPACE} is a space that is a piece of its own."
     parts = [f"<p>{escape(says)}</p>"]
     for number, segment in enumerate(segments):
