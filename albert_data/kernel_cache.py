@@ -5,6 +5,10 @@ The helpers and constants that a kernel uses are in other files too. So the fold
 that the module imports: a change in one of them leads to a new folder, and the kernel is compiled again. Numba also
 compares the path and, before 0.68, the date of the source. It is shown an empty file beside these folders, of the
 module's name, so that equal sources share what they compile, in any checkout or virtual environment.
+
+A kernel's folder has an index, from types to files. Numba numbers the files, so of two processes that compile a kernel
+for different types at once, one can overwrite the other's code while the index names it for the other's types. Here a
+file has a name of its own for its types, and is there before the index names it.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -62,6 +66,19 @@ def kept_in(folder: Path, function: FunctionType) -> Iterator[None]:
         yield
     finally:
         _config.CACHE_DIR, function.__code__ = before
+
+
+def name_by_types(compiled: Any) -> None:
+    """Let what a kernel keeps have names by its types. compiled: decorated by Numba; see the top of this file."""
+    files = compiled._cache._cache_file
+
+    def save(types: Any, code: Any) -> None:
+        name = files._data_name(int.from_bytes(sha256(files._dump(types)).digest()[:8]))
+        with suppress(OSError):  # the disk is full: then it is compiled again the next time
+            files._save_data(name, code)
+            files._save_index({**files._load_index(), types: name})
+
+    files.save = save
 
 
 def drop(folder: Path) -> None:

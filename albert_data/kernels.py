@@ -20,7 +20,7 @@ from numba import types
 from numba.core.cgutils import raw_memcpy
 from numba.extending import intrinsic, register_jitable
 
-from albert_data.kernel_cache import drop, find_folder, kept_in
+from albert_data.kernel_cache import drop, find_folder, kept_in, name_by_types
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -32,6 +32,7 @@ def kernel(function: Function, *, nogil: bool = True) -> Function:
         return cast(Function, numba.njit(nogil=nogil)(function))
     with kept_in(folder, cast(FunctionType, function)):
         compiled: Any = numba.njit(nogil=nogil, cache=True)(function)
+    name_by_types(compiled)
 
     @wraps(function)
     def call(*arguments: Any) -> Any:

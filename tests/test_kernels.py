@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -84,6 +85,46 @@ def test_a_kernel_whose_file_is_cut_short_is_compiled_again_and_kept(tmp_path: P
             file.write_bytes(change(file.read_bytes()))
             assert count_hits() == 0
     assert count_hits() == 1
+
+
+def test_of_two_processes_that_compile_a_kernel_at_once_none_gets_the_code_for_the_types_of_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The second one begins before the first has noted its file, and ends before it has written it."""
+    monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))  # Numba reads it again before it compiles
+
+    def fill(made: Any, dtype: Any) -> list[float]:
+        arrays = np.array([0.5], dtype), np.array([1, -1]), np.array([0.5, 9], dtype), np.array([2])
+        return list(made(*arrays))
+
+    first, second, third = (kernels.kernel(fill_in.__wrapped__) for _ in range(3))  # type: ignore[attr-defined]
+    files, others = (made.compiled._cache._cache_file for made in (first, second))
+    write = files._save_data
+
+    def write_late(*arguments: Any) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(others, "_load_index", dict)
+            fill(second, np.int64)
+        write(*arguments)
+
+    files._save_data = write_late
+    fill(first, np.float64)
+    for dtype in (np.int64, np.float64):
+        assert fill(third, dtype) == [*np.array([0.5], dtype), *np.array([0.5, 9], dtype)]
+
+
+def test_a_kernel_for_which_the_disk_has_no_room_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    made: Any = kernels.kernel(fill_in.__wrapped__)  # type: ignore[attr-defined]
+
+    def fail(path: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    made.compiled._cache._cache_file._open_for_write = fail
+    assert made(np.array([7]), np.array([1]), np.array([0]), np.array([0]))[0] == 7
+    assert not list(tmp_path.rglob("*.nb*"))
 
 
 def test_kernels_are_kept_anew_where_a_file_changes_that_their_module_imports(monkeypatch: pytest.MonkeyPatch):
