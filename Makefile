@@ -13,6 +13,10 @@ BIN := .venv/bin
 FUZZ ?= --cases 10000
 CHAOS ?= --trials 100
 
+# All tests of a file in one process, in the order of tests/conftest.py. A process that dies is not replaced: pytest-xdist
+# 3.8 may wait for ever for the new one (pytest-dev/pytest-xdist#1378).
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --max-worker-restart 0
+
 .PHONY: demo dist test test-all lint fuzz chaos docs site clean
 
 .venv/ready: pyproject.toml constraints.txt
@@ -34,10 +38,10 @@ demo: .venv/ready
 	@echo "The shards lie in demo/shards, their report in demo/report.html, the training run in demo/run."
 
 test: .venv/ready
-	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto --dist loadfile
+	$(PYTEST) -m "not slow and not gpu"
 
 test-all: .venv/ready
-	$(BIN)/python -m pytest -m "not gpu" -n auto --dist loadfile --hypothesis-profile thorough
+	$(PYTEST) -m "not gpu" --hypothesis-profile thorough
 
 lint: .venv/ready
 	$(BIN)/ruff check .
