@@ -219,10 +219,14 @@ def _take(lines: Lines, row: int) -> Lines:
 
 
 def make_similar(rng: random.Random, count: int) -> list[str]:
-    """Texts of 60 to 200 words, and copies of some with few of their words changed, so that 0.9 are the same."""
+    """Texts of 200 to 300 words, and copies of some with one word changed.
+
+    Two copies of a text are similar by 0.9 or more, so that a pair is missed once in a million. Of pairs that are just
+    as similar as is asked 1 in 200 is.
+    """
     texts = []
     for _ in range(count):
-        words = [f"w{rng.randrange(10_000)}" for _ in range(rng.randint(60, 200))]
+        words = [f"w{rng.randrange(10_000)}" for _ in range(rng.randint(200, 300))]
         texts.append(" ".join(words))
         for _ in range(rng.choice([0, 0, 1, 3])):
             copy = list(words)
@@ -240,9 +244,10 @@ def rank(texts: set[str]) -> list[str]:
 
 
 @settings(max_examples=20)
-@given(rng=st.randoms(use_true_random=False), num_tasks=st.integers(1, 4), small=st.booleans())
-def test_of_similar_documents_the_longest_stays_in_any_layout(rng, num_tasks, small, tmp_path_factory):
-    texts = make_similar(rng, 12)
+@given(seed=st.integers(0, 2**32), num_tasks=st.integers(1, 4), small=st.booleans())
+def test_of_similar_documents_the_longest_stays_in_any_layout(seed, num_tasks, small, tmp_path_factory):
+    rng = random.Random(seed)  # hypothesis' own would choose words that make texts just as similar as is asked
+    texts = make_similar(rng, 8)
     tasks = [[*texts[i::num_tasks], *rng.sample(texts, 3)] for i in range(num_tasks)]
     with pytest.MonkeyPatch.context() as patch:
         if small:  # several parts, files and batches
