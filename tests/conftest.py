@@ -23,8 +23,9 @@ from toy_language import make_sentences, train_model
 from albert_data.files import find_cache_folder
 from albert_data.tokenizer.model import Tokenizer
 
-# The first example of a test may compile kernels; fixed seeds keep the suite's verdict the same for all.
-# `make test-all` asks for the thorough profile.
+# The first example of a test may compile kernels. Seeds are fixed, so that all see the same verdict; but hypothesis
+# also draws numbers and strings that it finds in those modules of the package that are loaded. `make test-all` asks for
+# the thorough profile.
 for name, num_examples in (("thorough", 100), ("fast", 40)):
     health_checks = [HealthCheck.too_slow]
     settings.register_profile(
