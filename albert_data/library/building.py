@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from albert_data.storage.hub import use_commits
 from albert_data.storage.scratch import machine_scratch
 from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.vocab.candidates import lock_folder, sweep
+from albert_data.vocab.candidates import lock_folder
 from albert_data.vocab.folder import claim_folder, save_vocabulary
 from albert_data.vocab.learning import learn_vocabulary
 from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
@@ -54,16 +54,13 @@ def train_vocab(
     text, config = take_settings(TextConfig, settings, text), take_settings(VocabConfig, settings, config)
     with show_progress(progress) as shown, ExitStack() as stack:
         found = stack.enter_context(open_corpus(inputs, documents, shown, text))
+        place = stack.enter_context(lock_folder(folder))
         claim_folder(folder, config.model_type)
-        is_shared = spans_machines(engine)
-        if not is_shared:
-            sweep(folder)
         check_rereadable(found, text)
-        shared = stack.enter_context(lock_folder(folder) if is_shared else nullcontext())
-        place = shared
-        if place is None and text.drop_repeated_lines is not None:
+        shared = place if spans_machines(engine) else None
+        if shared is None and text.drop_repeated_lines is not None:
             place = stack.enter_context(machine_scratch())
-        repeated = place and find_repeated_lines(found, text, place, engine, shown)
+        repeated = find_repeated_lines(found, text, place, engine, shown)
         report = learn_vocabulary(found, text, config, engine, shown, shared=shared, repeated=repeated)
         save_vocabulary(folder, report)
     return report

@@ -5,7 +5,7 @@ removes each as it reads it. Every attempt of a task writes a file of its own, b
 may still run, and write late.
 
     OUT/.build/candidates/   of a build without --tokenizer
-    DIR/.vocab/              of `vocab`, see jobs/work_folder.py
+    DIR/.vocab/              of `vocab`, see jobs/work_folder.py; its lock keeps other `vocab` out of DIR, on any engine
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow
 
 from albert_data.dedup.repeated_lines import LINE_FILES
-from albert_data.errors import OutputError, StorageError
+from albert_data.errors import StorageError
 from albert_data.files import read_bytes, write_bytes
 from albert_data.jobs.work_folder import WorkFolder
 from albert_data.storage import find_storage
@@ -47,7 +47,7 @@ def take_candidates(path: Path) -> dict[bytes, int]:
 
 @contextmanager
 def lock_folder(parent: Path) -> Iterator[Path]:
-    """The folder for the candidates of `vocab`, in its DIR. What is left in it is removed before and after.
+    """Lock DIR of `vocab`. Yields the folder in it for candidates; what is left there is removed before and after.
 
     Raises OutputError if another command uses it, or if it is not ours.
     """
@@ -62,13 +62,6 @@ def lock_folder(parent: Path) -> Iterator[Path]:
         with suppress(OSError, StorageError):
             folder.remove()
         folder.unlock()
-
-
-def sweep(parent: Path) -> None:
-    """Remove what a killed `vocab` of a cluster left in DIR, unless another is at work there."""
-    if _work_folder(parent).is_marked:
-        with suppress(OutputError), lock_folder(parent):
-            pass
 
 
 def _work_folder(parent: Path) -> WorkFolder:
