@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import build_fixtures as fixtures
+import multiprocess
 import pytest
 
 from albert_data.errors import AlbertDataError, ConfigError, InputError, WorkerError
@@ -259,6 +260,29 @@ def test_a_run_that_is_closed_early_ends_its_workers():
     started = time.monotonic()
     work()
     assert time.monotonic() - started < 10
+
+
+def test_ctrl_c_while_a_worker_starts_leaves_no_worker(monkeypatch: pytest.MonkeyPatch):
+    """A worker that is left keeps the lock on OUT, so that the next build in a notebook would be refused."""
+    process = multiprocess.context.ForkProcess
+    start = process.start
+
+    def start_and_interrupt(self: object) -> None:
+        start(self)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(process, "start", start_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        next(MultiprocessEngine(2).run(square, tasks(1)))
+    assert not children()  # while the error holds its traceback, as a notebook does
+
+
+def test_a_process_of_a_pool_may_start_workers():
+    """Also of that of `multiprocess`, which `datasets` uses and which forbids children by default."""
+    with multiprocess.get_context("fork").Pool(1) as pool:
+        assert pool.apply(lambda: dict(MultiprocessEngine(2).run(square, tasks(3)))) == {
+            task: square(task) for task in tasks(3)
+        }
 
 
 def test_a_run_leaves_no_descriptor_open():

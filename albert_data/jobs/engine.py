@@ -105,10 +105,14 @@ class MultiprocessEngine:
 
     def run(self, job: Callable[[AnyTask], Result], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Result]]:
         workers: list[_Worker] = []
+        # A process of a `multiprocess.Pool` may start none by default, as they could outlive it. These end with it.
+        if multiprocess.current_process().daemon:
+            multiprocess.current_process().daemon = False
         with ExitStack() as ends:
             for _ in range(self._num_workers):
                 workers.append(_Worker(self._context, job))
-                ends.callback(workers[-1].kill)
+                ends.callback(workers[-1].kill)  # before it starts: Ctrl-C may come at any moment
+                workers[-1].start()
             feed = _Feed(tasks, ahead=self._num_workers)
             ends.callback(feed.close)
             while True:
@@ -189,11 +193,13 @@ class _Worker:
         self._context, self._job = context, job
         self.task: Any | None = None
         self._tries = 0
-        self._start()
+        self._prepare()
 
-    def _start(self) -> None:
-        self.connection, theirs = self._context.Pipe()
-        self._process = self._context.Process(target=_work, args=(theirs, self._job, os.getpid()), daemon=True)
+    def _prepare(self) -> None:
+        self.connection, self._theirs = self._context.Pipe()
+        self._process = self._context.Process(target=_work, args=(self._theirs, self._job, os.getpid()), daemon=True)
+
+    def start(self) -> None:
         # SIGINT is blocked until multiprocess lists the child, so that `_kill_workers` finds it. The child inherits the
         # block and keeps it.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -201,7 +207,7 @@ class _Worker:
             self._process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        theirs.close()
+        self._theirs.close()
         self.sentinel = self._process.sentinel
 
     def send(self, task: Any) -> None:
@@ -230,7 +236,8 @@ class _Worker:
             hint = "; signal 9 mostly means that memory ran out: use fewer --workers" if code == -9 else ""
             raise WorkerError(f"a worker died {self._tries} times ({cause}) on {task.describe()}{hint}")
         self.connection.close()
-        self._start()
+        self._prepare()
+        self.start()
         self.send(task)
 
     def stop(self) -> None:
