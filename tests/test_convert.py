@@ -264,6 +264,23 @@ def test_two_conversions_do_not_write_to_one_folder(shards: Path, out: Path, mon
     assert fixtures.read_mds(out / "train")
 
 
+def test_a_conversion_that_ends_while_it_cleans_up_keeps_no_lock(
+    shards: Path, out: Path, reference: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    """The process lives on, as that of a notebook does."""
+
+    def interrupt(self: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(work_folder.WorkFolder, "remove", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            convert(shards, out, "mds")
+    monkeypatch.setattr(work_folder, "LOCK_SECONDS", 0)
+    convert(shards, out, "mds")
+    assert digest_folder(out) == reference
+
+
 # ---- what is refused ----
 
 

@@ -157,9 +157,11 @@ class ConversionFolder:
 
     def close(self) -> None:
         """Free the lock. If no shard was converted, or all files are published, remove .convert, and an empty DIR."""
-        if self._folder.is_locked and not self._holds_files():
-            self._folder.remove()
-        self._folder.unlock()
+        try:
+            if self._folder.is_locked and not self._holds_files():
+                self._folder.remove()
+        finally:  # also if the disk fails, or Ctrl-C comes here: this process could not convert to DIR again
+            self._folder.unlock()
 
 
 def _list_files(record: Mapping[str, Any] | None) -> list[str]:
