@@ -399,6 +399,16 @@ def test_rows_are_the_same_however_few_shards_fit_on_this_machine(
     assert copies <= max(2 * most_bytes, 60_000)
 
 
+def test_a_user_without_a_home_is_told_where_copies_could_be(shards: str, monkeypatch: pytest.MonkeyPatch):
+    def fail() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", fail)
+    with pytest.raises(AlbertDataError, match="no home for copies of a store's files; set XDG_CACHE_HOME"):
+        open_shards(shards)
+
+
 def test_shards_that_are_damaged_in_the_store_are_not_read(shards: str, stored: Bucket):
     stored.put("shards/train/shard-00000.arrow", bytes(len(stored.files("shards/train/shard-00000.arrow")[""])))
     with pytest.raises(AlbertDataError, match="its bytes are not those of the manifest's SHA-256; run"):

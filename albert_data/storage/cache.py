@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from albert_data.errors import StorageError
 from albert_data.storage.disk import find_cache_folder
 from albert_data.storage.protocol import Status
 from albert_data.storage.retries import PreconditionFailed
@@ -114,7 +115,10 @@ def _find_limit(folder: Path, used: int) -> int:
 
 
 def _make_folder() -> Path:
-    folder = find_cache_folder("stores")
+    try:
+        folder = find_cache_folder("stores")
+    except RuntimeError as error:
+        raise StorageError("this user has no home for copies of a store's files; set XDG_CACHE_HOME") from error
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
