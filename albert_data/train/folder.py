@@ -42,6 +42,7 @@ LOCK_FILE = ".lock"
 # One of them, in a shard folder and in a run.
 _TOKENIZER_FILES = (Path("tokenizer/spiece.model"), Path("tokenizer/tokenizer.json"))
 TOKENIZER_KEY = "tokenizer's sha256"  # of an identity
+INIT_KEY = "init_from"  # of run.json, only if the first weights were not drawn: where they are from
 NORMALIZATION_KEY = "tokenizer's normalization"  # of an identity; it has none where there is no normalization
 # What `check_folder` checks in every run, and whether each is a folder.
 _KINDS = {
@@ -129,10 +130,18 @@ def lock_folder(run: Path, *, resume: bool) -> Iterator[list[str]]:
 
 
 def claim_folder(
-    run: Path, shards: Path, config: TrainConfig, shape: AlbertConfig, identity: Identity, *, resume: bool
+    run: Path,
+    shards: Path,
+    config: TrainConfig,
+    shape: AlbertConfig,
+    identity: Identity,
+    *,
+    resume: bool,
+    init_from: Path | None = None,
 ) -> None:
     """Write run.json and the tokenizer's model, so that the run can be used without its shards.
 
+    init_from: the weights that a new run begins with; None for drawn ones.
     A resumed run keeps what else its run.json holds: users and other programs may have added it.
     Raises OutputError if other files are in the way, CheckpointError if there is nothing to resume.
     """
@@ -148,7 +157,13 @@ def claim_folder(
     is_in_way = not resume and is_there and os.path.lexists(target)
     if is_in_way and (not target.is_file() or target.read_bytes() != read_bytes(source)):
         raise OutputError(f"{run} holds {target.relative_to(run)}, which is not of this run; choose another --output")
-    ours = {"config": dataclasses.asdict(config), "model": dataclasses.asdict(shape), "identity": identity}
+    ours: dict[str, Any] = {
+        "config": dataclasses.asdict(config),
+        "model": dataclasses.asdict(shape),
+        "identity": identity,
+    }
+    if init_from is not None:
+        ours[INIT_KEY] = str(init_from)
     with explain_writing(f"{run}: can't write there", "choose another --output"):
         if content != content | ours:
             write_json(run / RUN_FILE, content | ours)

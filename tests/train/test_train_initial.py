@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from unittest.mock import Mock
 
 import pytest
 import torch
 
-from albert_data.errors import CheckpointError, ConfigError
+from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.interop.initial import load_initial
 from albert_data.train.config import RECIPES
 from albert_data.train.model.checkpoint import list_checkpoints, load_model
@@ -78,6 +79,16 @@ def test_a_path_without_weights_is_refused(first, tmp_path):
     shutil.rmtree(first / "checkpoints")
     with pytest.raises(CheckpointError, match="no checkpoint yet"):
         load_initial(first)
+
+
+def test_a_run_without_a_checkpoint_of_its_initial_weights_does_not_go_on_with_drawn_ones(first, tmp_path, monkeypatch):
+    run = tmp_path / "second"
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "save_session", Mock(side_effect=OutputError("the disk is full")))
+        with pytest.raises(OutputError, match="full"):
+            loop.train(tmp_path / "out", run, STILL, initial=load_initial(first))
+    with pytest.raises(CheckpointError, match=r"has no checkpoint.*first weights were those of .*step-.*--init-from"):
+        loop.train(tmp_path / "out", run, STILL, resume=True)
 
 
 def test_a_run_stopped_before_its_first_step_still_has_its_initial_weights(first, tmp_path, monkeypatch):

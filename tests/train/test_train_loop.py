@@ -291,7 +291,7 @@ def test_a_run_by_epochs_reads_all_rows_that_many_times(toys, use_shards, tmp_pa
 
 def test_minutes_too_short_for_an_update_are_refused(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
-    with pytest.raises(ConfigError, match=r"minutes is 0\.01.*no time is left for training"):
+    with pytest.raises(ConfigError, match=r"minutes is 0\.01.*no time is left for training; start another run"):
         loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=None, minutes=0.01))
 
 

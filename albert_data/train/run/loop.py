@@ -114,7 +114,8 @@ def train(
         warning: list[str] = []
         if ranks.is_first:
             warning = stack.enter_context(lock_folder(run, resume=resume))
-            claim_folder(run, shards, config, shape, identity, resume=resume)
+            origin = None if initial is None else initial.origin
+            claim_folder(run, shards, config, shape, identity, resume=resume, init_from=origin)
         ranks.wait()
         spent = restore_newest(session, loader, run) if resume else {}
         check_agreement(session, run)
@@ -195,8 +196,8 @@ class _Loop:
             if self._measure_share() >= 1:
                 raise ConfigError(
                     f"minutes is {config.minutes:g}; the start took {budget.seconds:.0f} seconds, and the end "
-                    f"will take {budget.end_seconds:.0f}: no time is left for training; raise --minutes, "
-                    "or lower --eval-rows"
+                    f"will take {budget.end_seconds:.0f}: no time is left for training; start another "
+                    "run with more --minutes, or --resume with fewer --eval-rows"
                 )
         if session.step == 0 and not save_first and (reason := self._explain_shortness()):
             self.report.say(reason)

@@ -23,13 +23,13 @@ from albert_data.train.data.batch import Batch
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.data.order import BUCKET, CPU_BUCKET, choose_pack, derive_keys, padded_len
 from albert_data.train.distributed import Ranks
-from albert_data.train.folder import RUN_FILE, Identity, check_identity, make_identity, read_run_file
+from albert_data.train.folder import INIT_KEY, RUN_FILE, Identity, check_identity, make_identity, read_run_file
 from albert_data.train.model.attention import explain_padding
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import Precision
 from albert_data.train.model.sizes import count_parameters
-from albert_data.train.reading import check_number, explain, show
+from albert_data.train.reading import check_number, explain, read_object, show
 from albert_data.train.run.budget import Budget
 from albert_data.train.run.compiling import choose_compiling, compile_model
 from albert_data.train.run.memory import explain_out_of_memory
@@ -291,10 +291,16 @@ def save_session(session: Session, budget: Budget, run: Path, loader_state: dict
 def restore_newest(session: Session, loader: ShardLoader, run: Path) -> dict[str, Any]:
     """Restore the newest checkpoint, and return the options of Budget that continue the clock.
 
-    If there is none, the run was stopped before its first one and starts again.
+    If there is none, the run was stopped before its first one and starts again. Raises CheckpointError if it can't,
+    because its first weights were not drawn.
     """
     checkpoints = list_checkpoints(run)
     if not checkpoints:
+        if (origin := read_object(run / RUN_FILE).get(INIT_KEY)) is not None:
+            raise CheckpointError(
+                f"{run} has no checkpoint, and its first weights were those of {origin}; "
+                "start another run with this --init-from"
+            )
         return {}
     weights, tensors, state = load_checkpoint(checkpoints[-1])
     try:
