@@ -183,6 +183,14 @@ def test_counts_are_those_of_the_tensors_and_no_row_is_without_a_valid_token(toy
         assert batch.valid_BT.any(1).all()
 
 
+def test_no_batch_is_larger_than_all_rows(toys):
+    shards = toys.make_shards(5)
+    (batch,) = ShardLoader(shards, batch_tokens=2**20)
+    assert len(batch.input_ids_BT) == 5
+    (batch,) = fixed_batches(shards, num_rows=3, batch_tokens=2**20)
+    assert len(batch.input_ids_BT) == 3
+
+
 def test_all_batches_of_a_bucket_have_one_shape(toys):
     shards = toys.make_shards(600, max_seq_len=200)
     loader = ShardLoader(shards, batch_tokens=4000)

@@ -151,7 +151,9 @@ def _cut_fixed(
     else:
         batches = pack_batches(rows, lengths, pack, batch_tokens)
     for row_batch in batches:
-        yield row_batch, reader.shape(rows_per_batch(row_batch.row_len, batch_tokens), row_batch.row_len, pack)
+        # No batch is larger than all rows are: a large batch of few rows would be empty rows for the most part.
+        num_rows = min(rows_per_batch(row_batch.row_len, batch_tokens), len(rows))
+        yield row_batch, reader.shape(num_rows, row_batch.row_len, pack)
 
 
 class ShardLoader:
@@ -274,7 +276,8 @@ class ShardLoader:
         return self.micro_tokens or max(1, self._batch_tokens // self._num_ranks)
 
     def _rows_per_rank(self, row_len: int) -> int:
-        return -(-rows_per_batch(row_len, self._batch_tokens) // self._num_ranks)
+        num_rows = min(rows_per_batch(row_len, self._batch_tokens), len(self._shards))  # as in `_cut_fixed`
+        return -(-num_rows // self._num_ranks)
 
     def _split(self, row_len: int) -> tuple[int, int]:
         """The number of micro-batches in a rank's share of a full batch, and the rows or packs of each."""
