@@ -122,13 +122,6 @@ def _parse_mask_prob(
     help="Share of tokens to mask, or the first and the last of a run. New masks from the first epoch on.",
 )
 @_setting(
-    "--short-rows",
-    int,
-    "N",
-    "At first, cut rows to parts of at most N tokens: a small model learns what stands near sooner.",
-)
-@_setting("--short-share", float, "SHARE", "Share of the run, from its start, in which --short-rows cuts rows.")
-@_setting(
     "--weight-init",
     click.Choice(WEIGHT_INITS),
     "|".join(WEIGHT_INITS),

@@ -29,8 +29,6 @@ _RANGES: tuple[tuple[str, float, float], ...] = (  # of settings of TrainConfig 
     ("warmup_share weight_decay", 0.0, 1.0),
     ("beta1 beta2 dropout", 0.0, 0.9999),
     ("mask_prob last_mask_prob", *MASK_PROB_RANGE),
-    ("short_rows", 8, 2**16),
-    ("short_share", 0.0, 1.0),
     ("max_grad_norm", 1e-6, 1e6),
     ("sentence_weight", 0.0, 1e6),
 )
@@ -129,8 +127,6 @@ class TrainConfig:
     remask: draw new masks in every epoch after the first.
     mask_prob: the share of tokens that are masked; all masks are then new ones. None: as the shards were built.
     last_mask_prob: that share at the end of the run, to which it changes evenly. None: mask_prob to the end.
-    short_rows: cut rows to parts of so many tokens or fewer at first, which do not see each other. None: never.
-    short_share: the share of the run in which rows are cut so.
     weight_init: the first weights: those of the paper's code; the same with sinusoids as positions; or these with
     matrices that are scaled to the hidden size too (model.py).
     sentence_weight: what the loss of the sentence task is multiplied by, beside that of the masks. 1 in the paper.
@@ -159,8 +155,6 @@ class TrainConfig:
     remask: bool = True
     mask_prob: float | None = None
     last_mask_prob: float | None = None
-    short_rows: int | None = None
-    short_share: float = 0.3
     weight_init: str = "paper"
     sentence_weight: float = 1.0
     eval_every: int | None = None
@@ -192,8 +186,6 @@ class TrainConfig:
                     check_range(name, getattr(self, name), least, most)
         if self.mask_prob is None and self.last_mask_prob is not None:
             raise ConfigError(f"last_mask_prob is {self.last_mask_prob}, and mask_prob is not given; give both")
-        if self.short_rows is None and self.short_share != TrainConfig.short_share:
-            raise ConfigError(f"short_share is {self.short_share}, and short_rows is not given; give both")
         if self.mask_prob is not None and not self.remask:
             why = "the masks of the shards are as they are"
             raise ConfigError(f"mask_prob is {self.mask_prob} while remask is False; {why}")

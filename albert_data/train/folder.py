@@ -61,10 +61,7 @@ _FREE_FIELDS = (
 )
 
 # The values of runs that were begun before the setting was there.
-_LATER_FIELDS: dict[str, Any] = {
-    **{"weight_init": "paper", "sentence_weight": 1.0},
-    **{"short_rows": None, "short_share": 0.3},
-}
+_LATER_FIELDS: dict[str, Any] = {"weight_init": "paper", "sentence_weight": 1.0}
 
 Identity = dict[str, Any]
 

@@ -113,9 +113,3 @@ def test_a_budget_too_short_for_the_end_is_over_at_once(clock):
 def test_the_share_of_masked_tokens_changes_evenly_from_the_first_to_the_last(first, last, expected):
     budget = Budget(TrainConfig(steps=100, mask_prob=first, last_mask_prob=last), 50, began=0.0)
     assert [budget.mask_prob(step) for step in (0, 10, 50, 100, 101)] == expected
-
-
-def test_rows_are_short_in_the_first_share_of_the_run():
-    budget = Budget(TrainConfig(steps=10, short_rows=64, short_share=0.3), 50, began=0.0)
-    assert [budget.row_tokens(step) for step in range(5)] == [64, 64, 64, None, None]
-    assert Budget(TrainConfig(steps=10), 50, began=0.0).row_tokens(0) is None

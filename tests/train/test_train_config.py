@@ -64,9 +64,6 @@ def test_impossible_models_are_refused(settings, words):
         ({"mask_prob": 0.3, "last_mask_prob": 0.9}, ["last_mask_prob", "0.9"]),
         ({"last_mask_prob": 0.15}, ["last_mask_prob", "mask_prob is not given"]),
         ({"mask_prob": 0.3, "remask": False}, ["mask_prob", "0.3", "remask is False"]),
-        ({"short_rows": 7}, ["short_rows", "7"]),
-        ({"short_share": 0.5}, ["short_share", "0.5", "short_rows is not given"]),
-        ({"short_rows": 64, "short_share": 1.1}, ["short_share", "1.1"]),
     ],
 )
 def test_impossible_runs_are_refused(settings, words):

@@ -200,35 +200,6 @@ def test_all_batches_of_a_bucket_have_one_shape(toys):
     assert loader.epochs_read == 3
 
 
-def cut_plainly(row: tuple, size: int) -> list[tuple]:
-    """The parts of a row, `size` tokens each beside [CLS] and [SEP], of one segment and without a label."""
-    ids, _, _, masks = row
-    parts = []
-    for begin in range(1, len(ids) - 1, size):
-        inside = ids[begin : min(begin + size, len(ids) - 1)]
-        own = [(at - begin + 1, label) for at, label in masks if begin <= at < begin + size]
-        parts.append(([ids[0], *inside, ids[-1]], [0] * (len(inside) + 2), -1, own))
-    return parts
-
-
-@pytest.mark.parametrize("settings", [{}, {"micro_tokens": 256}, {"rank": 1, "num_ranks": 2}])
-def test_short_rows_are_parts_of_the_whole_ones_with_their_masks(toys, settings):
-    shards = toys.make_shards(150, max_seq_len=120)
-    loaders = [ShardLoader(shards, batch_tokens=1024, **settings) for _ in range(2)]
-    num_steps = loaders[0].steps_per_epoch + 3  # in the second epoch masks are new
-    wholes = loaders[0].stream(CPU, num_steps)
-    shorts = loaders[1].stream(CPU, num_steps, row_tokens=lambda number: None if number == 2 else 40)
-    for number, (whole, short) in enumerate(zip(wholes, shorts, strict=True)):
-        rows = [row_of(batch, at) for batch in whole for at in range(len(batch.rows))]
-        if number != 2:
-            num_parts = whole[0].input_ids_BT.shape[1] // 32  # the rows are padded to 64 or 128 tokens
-            rows = [part for row in rows for part in cut_plainly(row, 30)[:num_parts]]
-            assert {batch.input_ids_BT.shape[1] for batch in short} == {32}
-        assert [row_of(batch, at) for batch in short for at in range(len(batch.rows))] == rows
-        assert sum(batch.num_masked for batch in short) == sum(len(masks) for *_, masks in rows)
-        assert sum(batch.num_tokens for batch in short) == sum(len(ids) for ids, *_ in rows)
-
-
 def test_every_iterator_yields_an_epoch(toys):
     loader = ShardLoader(toys.make_shards(45), batch_tokens=256)
     for epoch in range(3):
@@ -331,7 +302,7 @@ def test_read_ahead_yields_every_item_in_order(num_steps, depth):
 def test_reading_ahead_changes_no_batch_and_no_state(toys, depth):
     shards = toys.make_shards(145, max_seq_len=200)
     plain, ahead = (ShardLoader(shards, batch_tokens=1000) for _ in range(2))
-    items = ahead._read_from(ahead._position, pin=False)
+    items = ahead._read_from(ahead._position, None, pin=False)
     stream = read_ahead(items, depth=depth)
     for (batch,), (read, after) in zip(plain.stream(CPU, 50), stream, strict=False):
         assert_same(batch, read[0])

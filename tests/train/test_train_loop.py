@@ -156,19 +156,6 @@ def test_without_validation_rows_nothing_is_evaluated_and_that_is_said_once(toys
     assert capsys.readouterr().err.count("no validation rows") == 1
 
 
-def test_short_rows_are_told_and_refused_where_no_row_is_longer(toys, use_shards, tmp_path, capsys):
-    shards = toys.make_shards(40)
-    use_shards(shards, toys.make_shards(10, seed=1))
-    longest = int(shards.lengths.max())
-    config = dataclasses.replace(TINY, short_rows=longest)
-    with pytest.raises(
-        ConfigError, match=f"^short_rows is {longest}, and the longest row has {longest} tokens; give f"
-    ):
-        loop.train(tmp_path, tmp_path / "run", config)
-    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(config, short_rows=16))
-    assert "\nshort rows  16 tokens or fewer in the first 30 % of the run, without" in capsys.readouterr().err
-
-
 def test_the_first_lines_describe_the_run_and_the_last_its_result(toys, use_shards, tmp_path, capsys):
     shards = toys.make_shards(40)
     use_shards(shards, toys.make_shards(10, seed=1))

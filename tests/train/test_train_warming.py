@@ -89,19 +89,6 @@ def test_after_the_warm_up_neither_updates_nor_evaluations_compile(compiled):
     assert len(programs) == num_programs
 
 
-def test_after_the_warm_up_short_rows_do_not_compile_either(compiled):
-    made, loader, validation, programs = compiled
-    made.config = dataclasses.replace(made.config, short_rows=32)
-    warm(made, loader, validation)
-    num_programs = len(programs)
-    row_lens = set()
-    for batches in loader.stream(CPU, loader.steps_per_epoch, row_tokens=lambda number: 32):
-        row_lens.add(batches[0].input_ids_BT.shape[1])
-        update(made, batches, lr=1e-3, num_masked=batches[0].num_masked, num_pairs=0)
-    assert row_lens == {32}
-    assert len(programs) == num_programs
-
-
 def test_the_warm_up_changes_no_weight_gradient_random_state_or_figure(compiled):
     made, loader, validation, _ = compiled
     weights = {name: tensor.clone() for name, tensor in made.model.state_dict().items()}

@@ -23,7 +23,7 @@ from albert_data.data import ExampleArrays, Examples
 from albert_data.kernels import item, kernel, pointer, put
 from albert_data.pair_tasks import NO_LABEL as NO_LABEL
 from albert_data.shards.rows import no_rows
-from albert_data.train.data.order import Pack, count_parts
+from albert_data.train.data.order import Pack
 
 # Of ids and segments: half the bytes of int64 to write and to copy, and embeddings accept both.
 ID_DTYPE = torch.int32
@@ -45,11 +45,6 @@ class BatchShape(NamedTuple):
     row_len: int
     mask_capacity: int
     pack: Pack | None = None
-
-    def cut(self, most: int) -> BatchShape:
-        """The same cells in rows of `most` tokens or fewer."""
-        num_parts = count_parts(self.row_len, most)
-        return self._replace(num_rows=self.num_rows * num_parts, row_len=self.row_len // num_parts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePath
@@ -31,7 +31,7 @@ from albert_data.examples.spans import measure_span_len
 from albert_data.shards.packing import cut_rows, find_words
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.shards.rows import slice_rows
-from albert_data.train.data.batch import NO_LABEL, Batch, BatchShape, choose_mask_capacity, collate
+from albert_data.train.data.batch import Batch, BatchShape, choose_mask_capacity, collate
 from albert_data.train.data.order import (
     BUCKET,
     CUTTING_VERSION,
@@ -41,7 +41,6 @@ from albert_data.train.data.order import (
     Position,
     RowBatch,
     cut_batches,
-    cut_evenly,
     cut_share,
     pack_batches,
     padded_len,
@@ -99,40 +98,32 @@ class RowReader:
         num_batches: int = 1,
         epoch: int = 0,
         mask_prob: float | None = None,
-        row_tokens: int | None = None,
         pin: bool = False,
     ) -> list[Batch]:
         """Return batches of one shape. Packs fill them in order, so the last ones may be short or empty.
 
         epoch: from 1 on, new masks are drawn; with mask_prob, which is the share of masked tokens, always.
-        row_tokens: cut rows that are not packed into parts of so many tokens, without a label of the sentence task.
         """
         begin, end = row_batch.offsets[[0, -1]]
         rows, offsets = row_batch.rows[begin:end], row_batch.offsets - begin
-        parts = None if row_batch.parts is None else row_batch.parts[:, begin:end]
-        if row_tokens is not None:
-            owners, parts = cut_evenly(self._shards.lengths[rows], shape.row_len, row_tokens)
-            rows, offsets, shape = rows[owners], np.arange(len(owners) + 1), shape.cut(row_tokens)
         examples = self._shards.rows(rows)  # with their stored masks
         is_new = epoch > 0 or mask_prob is not None
         if self._remask is not None and is_new and len(rows):  # a rank may get no row of a short batch
             examples = self._remask(examples, rows, epoch, mask_prob)
-        if parts is not None and len(rows):
-            examples = cut_rows(examples, *parts)
-        if row_tokens is not None:
-            examples = replace(examples, sop_label=np.full_like(examples.sop_label, NO_LABEL))
+        if row_batch.parts is not None:
+            examples = cut_rows(examples, *row_batch.parts[:, begin:end])
         size, last = shape.num_rows, len(offsets) - 1
-        bounds = [offsets[np.minimum(np.arange(size + 1) + i * size, last)] for i in range(num_batches)]
+        parts = [offsets[np.minimum(np.arange(size + 1) + i * size, last)] for i in range(num_batches)]
         return [
             collate(
-                slice_rows(examples, own[0], own[-1]),
+                slice_rows(examples, part[0], part[-1]),
                 pad_id=self._pad_id,
                 shape=shape,
-                rows=rows[own[0] : own[-1]],
-                offsets=own - own[0],
+                rows=rows[part[0] : part[-1]],
+                offsets=part - part[0],
                 pin=pin,
             )
-            for own in bounds
+            for part in parts
         ]
 
 
@@ -163,10 +154,6 @@ def _cut_fixed(
         # No batch is larger than all rows are: a large batch of few rows would be empty rows for the most part.
         num_rows = min(rows_per_batch(row_batch.row_len, batch_tokens), len(rows))
         yield row_batch, reader.shape(num_rows, row_batch.row_len, pack)
-
-
-def _nothing(step: int) -> None:
-    """What a step has of its own, by default."""
 
 
 class ShardLoader:
@@ -317,33 +304,23 @@ class ShardLoader:
     # ---- reading ----
 
     def stream(
-        self,
-        device: torch.device,
-        steps: int | None = None,
-        mask_prob: Callable[[int], float] | None = None,
-        row_tokens: Callable[[int], int | None] | None = None,
+        self, device: torch.device, steps: int | None = None, mask_prob: Callable[[int], float] | None = None
     ) -> Iterator[list[Batch]]:
         """Yield the batches of each step on the device: this rank's micro-batches. Without `steps`, never ends.
 
         mask_prob: the share of tokens to mask in the i-th step of this iterator; all masks are then new ones. See
         `reserve_masks`.
-        row_tokens: of how many tokens rows are in the i-th step, at most: longer ones are cut into several, which have
-        no label of the sentence task; None for whole rows. Packs are not cut.
 
         `state_dict` tells the position after the last step yielded. For CUDA a thread reads ahead into page-locked
         memory; on a CPU that thread would slow down the computation.
         """
-        return SharedIterator(self._stream(device, steps, mask_prob or _nothing, row_tokens or _nothing))
+        return SharedIterator(self._stream(device, steps, mask_prob))
 
     def _stream(
-        self,
-        device: torch.device,
-        steps: int | None,
-        mask_prob: Callable[[int], float | None],
-        row_tokens: Callable[[int], int | None],
+        self, device: torch.device, steps: int | None, mask_prob: Callable[[int], float] | None
     ) -> Iterator[list[Batch]]:
         owner, position = self._take_over()
-        items = islice(self._read_from(position, mask_prob, row_tokens, pin=device.type == "cuda"), steps)
+        items = islice(self._read_from(position, mask_prob, pin=device.type == "cuda"), steps)
         with closing(read_ahead(items, depth=READ_AHEAD if device.type == "cuda" else 0)) as stream:
             for batches, after in stream:
                 self._advance(owner, after)
@@ -365,7 +342,7 @@ class ShardLoader:
                 f"come {worker.num_workers} times; allowed are 0 and 1, or make a loader in each worker, with its rank"
             )
         owner, first = self._take_over()
-        for batches, after in self._read_from(first, pin=False):
+        for batches, after in self._read_from(first, None, pin=False):
             self._advance(owner, after)
             yield from batches
             if after.epoch > first.epoch:
@@ -388,24 +365,18 @@ class ShardLoader:
             self._position = after
 
     def _read_from(
-        self,
-        first: Position,
-        mask_prob: Callable[[int], float | None] = _nothing,
-        row_tokens: Callable[[int], int | None] = _nothing,
-        *,
-        pin: bool,
+        self, first: Position, mask_prob: Callable[[int], float] | None, *, pin: bool
     ) -> Iterator[tuple[list[Batch], Position]]:
         for number, (row_batch, position, after) in enumerate(self.order.batches_from(first)):
             num_batches, num_rows = self._split(row_batch.row_len)
             share = cut_share(row_batch.offsets, rank=self._rank, num_ranks=self._num_ranks)
-            prob = mask_prob(number)
+            prob = None if mask_prob is None else mask_prob(number)
             batches = self._reader.read(
                 row_batch._replace(offsets=share),
                 self.shape(num_rows, row_batch.row_len, prob),
                 num_batches=num_batches,
                 epoch=position.epoch,
                 mask_prob=prob,
-                row_tokens=row_tokens(number),
                 pin=pin,
             )
             yield batches, after

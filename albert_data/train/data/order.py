@@ -105,30 +105,6 @@ def rows_per_batch(row_len: int, batch_tokens: int) -> int:
     return max(1, batch_tokens // row_len)
 
 
-def count_parts(row_len: int, most: int) -> int:
-    """The fewest equal parts of `most` tokens or fewer into which a row can be cut.
-
-    >>> count_parts(128, 64), count_parts(80, 64), count_parts(64, 64)
-    (2, 2, 1)
-    """
-    return next(count for count in range(-(-row_len // most), row_len + 1) if row_len % count == 0)
-
-
-def cut_evenly(lengths: np.ndarray, row_len: int, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cut rows into parts of `most` tokens or fewer: the number of each part's row, and begins and ends [2, parts].
-
-    These are positions in the row, as in shards/packing.py. Each part gets a [CLS] and a [SEP]; the last tokens of a
-    row are left out where they find no room beside those. row_len: that the rows would be padded to.
-    """
-    num_parts = count_parts(row_len, most)
-    size = row_len // num_parts - 2
-    begins = np.tile(1 + np.arange(num_parts) * size, len(lengths))
-    rows = np.repeat(np.arange(len(lengths)), num_parts)
-    ends = np.minimum(begins + size, lengths[rows] - 1)
-    is_part = begins < ends
-    return rows[is_part], np.stack([begins, ends])[:, is_part]
-
-
 def cut_batches(rows: np.ndarray, lengths: np.ndarray, batch_tokens: int, bucket: int = BUCKET) -> list[RowBatch]:
     """Divide rows into batches by length, the shortest first. Each row is in one batch; only the last may be short."""
     row_lens = padded_len(lengths, bucket)

@@ -197,13 +197,6 @@ class Budget:
         last = self._config.last_mask_prob or first
         return round(first + (last - first) * min(1.0, self.share_done(step)), 2)
 
-    def row_tokens(self, step: int) -> int | None:
-        """The most tokens of a row in update `step`; None for whole rows.
-
-        With `minutes` it follows the clock of this rank alone.
-        """
-        return self._config.short_rows if self.share_done(step) < self._config.short_share else None
-
     def is_last(self, step: int, share: float, per_step: float) -> bool:
         """Whether update `step`, which begins with `share` of the run done, is the last."""
         return step + 1 >= self.num_steps if self.num_steps is not None else share + per_step >= 1

@@ -91,10 +91,7 @@ def warm_up(
     """
     # A program for all shapes is compiled by the first.
     last = slice(-1, None) if is_for_all_shapes(session.precision.device) else slice(None)
-    shapes = loader.shapes()[last]
-    if (most := session.config.short_rows) is not None:
-        shapes += [shape.cut(most) for shape in shapes]
-    work = [(shape, True) for shape in dict.fromkeys(shapes)]
+    work = [(shape, True) for shape in loader.shapes()[last]]
     if validation is not None:
         num_rows, batch_tokens = session.config.eval_rows or len(validation), loader.tokens_at_once
         pack = loader.find_pack(validation)

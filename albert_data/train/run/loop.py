@@ -246,8 +246,7 @@ class _Loop:
     def _open_stream(self) -> Iterator[list[Batch]]:
         first, is_set = self.session.step, self._config.mask_prob is not None
         prob = (lambda number: self.budget.mask_prob(first + number)) if is_set else None
-        tokens = None if self._config.short_rows is None else lambda number: self.budget.row_tokens(first + number)
-        steps = self.loader.stream(self.session.precision.device, mask_prob=prob, row_tokens=tokens)
+        steps = self.loader.stream(self.session.precision.device, mask_prob=prob)
         if self._config.profile and self._ranks.is_first:
             return profile_steps(steps, self.folder / TRACE_FILE, self.report)
         return steps

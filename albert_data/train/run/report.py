@@ -163,7 +163,6 @@ def describe_start(
     epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
     rows = "packed, without padding" if loader.is_packed else f"padded ({obstacle or 'as when the run began'})"
     of_gpu = [f"speed       {describe_peak(precision.device_info, precision.format)}", f"rows        {rows}"]
-    early = f" in the first {format_share(config.short_share, 0)} of the run, without a sentence task"
     is_default = config.preset == DEFAULT_PRESETS[device.type]
     why = f", the default on a {'CPU' if device.type == 'cpu' else 'GPU'}" if is_default else ""
     return [
@@ -176,7 +175,6 @@ def describe_start(
         f"data        {len(splits.train):,} rows, {num_tokens:,} tokens an epoch, "
         f"{per_epoch:,} steps an epoch, {format_share(loader.padding_share(), 1)} padding",
         f"training    {length} of {config.batch_tokens:,} tokens by {config.optimizer}{epochs}, {masks}",
-        *([f"short rows  {config.short_rows} tokens or fewer{early}"] if config.short_rows else []),
         f"validation  {validation}",
         *(of_gpu if device.type == "cuda" else []),
     ]

@@ -93,13 +93,8 @@ def identify_run(
 def make_loader(
     rows: Shards, config: TrainConfig, shape: AlbertConfig, precision: Precision, ranks: Ranks
 ) -> tuple[ShardLoader, str | None]:
-    """Make the loader of the training rows, packed if the device can compute packs; else also say why it can't.
-
-    Raises ConfigError if no row is longer than short rows.
-    """
-    if len(rows) and config.short_rows is not None and config.short_rows >= (longest := int(rows.lengths.max())):
-        raise ConfigError(f"short_rows is {config.short_rows}, and the longest row has {longest} tokens; give fewer")
-    obstacle = explain_padding(precision, shape) if config.short_rows is None else "--short-rows cuts them"
+    """Make the loader of the training rows, packed if the device can compute packs; else also say why it can't."""
+    obstacle = explain_padding(precision, shape)
     pack = choose_pack(rows.lengths, config.batch_tokens) if len(rows) else None
     if pack is not None and (config.micro_tokens or config.batch_tokens // ranks.num_ranks) < pack.pack_len:
         obstacle = obstacle or f"a pack has {pack.pack_len:,} tokens, more than a GPU is to compute at once"
