@@ -117,7 +117,7 @@ def train(
             origin = None if initial is None else initial.origin
             claim_folder(run, shards, config, shape, identity, resume=resume, init_from=origin)
         ranks.wait()
-        spent = restore_newest(session, loader, run) if resume else {}
+        spent = restore_newest(session, loader, run, initial) if resume else {}
         check_agreement(session, run)
         if loader.is_packed and obstacle is not None:  # a run that resumes keeps what it began with
             raise ConfigError(f"can't resume here: the run's rows are packed, and {obstacle}; resume where the run was")

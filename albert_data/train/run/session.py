@@ -288,15 +288,15 @@ def save_session(session: Session, budget: Budget, run: Path, loader_state: dict
     )
 
 
-def restore_newest(session: Session, loader: ShardLoader, run: Path) -> dict[str, Any]:
+def restore_newest(session: Session, loader: ShardLoader, run: Path, initial: Initial | None = None) -> dict[str, Any]:
     """Restore the newest checkpoint, and return the options of Budget that continue the clock.
 
     If there is none, the run was stopped before its first one and starts again. Raises CheckpointError if it can't,
-    because its first weights were not drawn.
+    because its first weights were not drawn, and `initial` does not give them again.
     """
     checkpoints = list_checkpoints(run)
     if not checkpoints:
-        if (origin := read_object(run / RUN_FILE).get(INIT_KEY)) is not None:
+        if initial is None and (origin := read_object(run / RUN_FILE).get(INIT_KEY)) is not None:
             raise CheckpointError(
                 f"{run} has no checkpoint, and its first weights were those of {origin}; "
                 "start another run with this --init-from"
