@@ -63,42 +63,48 @@ print({name for name, _ in list_compiled() - before})
 """
 
 
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where kernels are kept that are decorated from now on: nothing is there."""
+    monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))  # Numba reads it again before it compiles
+    return tmp_path
+
+
 def decorate_again() -> Any:
-    """Return a kernel of the package as a new process has it, after it was called."""
-    made: Any = kernels.kernel(fill_in.__wrapped__)  # type: ignore[attr-defined]
+    """Return a kernel of the package as a new process has it."""
+    return kernels.kernel(fill_in.__wrapped__)  # type: ignore[attr-defined]
+
+
+def call_again() -> Any:
+    """The same, after it was called."""
+    made = decorate_again()
     ids = made(np.array([7], np.uint16), np.array([1, -1]), np.array([8, 9], np.uint16), np.array([2]))
     assert ids.tolist() == [7, 8, 9]
     return made
 
 
-def test_a_kernel_whose_file_is_cut_short_is_compiled_again_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))  # Numba reads it again before it compiles
-
+def test_a_kernel_whose_file_is_cut_short_is_compiled_again_and_kept(cache: Path):
     def count_hits() -> int:
-        return sum(decorate_again().compiled.stats.cache_hits.values())
+        return sum(call_again().compiled.stats.cache_hits.values())
 
     assert [count_hits(), count_hits()] == [0, 1]
     for ending in ("nbi", "nbc"):
         for change in (lambda data: data[: len(data) // 2], lambda data: b"", lambda data: bytes(1000)):
-            (file,) = tmp_path.rglob(f"*.{ending}")
+            (file,) = cache.rglob(f"*.{ending}")
             file.write_bytes(change(file.read_bytes()))
             assert count_hits() == 0
     assert count_hits() == 1
 
 
-def test_of_two_processes_that_compile_a_kernel_at_once_none_gets_the_code_for_the_types_of_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_of_two_processes_that_compile_a_kernel_at_once_none_gets_the_code_for_the_types_of_the_other(cache: Path):
     """The second one begins before the first has noted its file, and ends before it has written it."""
-    monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))  # Numba reads it again before it compiles
 
     def fill(made: Any, dtype: Any) -> list[float]:
         arrays = np.array([0.5], dtype), np.array([1, -1]), np.array([0.5, 9], dtype), np.array([2])
         return list(made(*arrays))
 
-    first, second, third = (kernels.kernel(fill_in.__wrapped__) for _ in range(3))  # type: ignore[attr-defined]
+    first, second, third = (decorate_again() for _ in range(3))
     files, others = (made.compiled._cache._cache_file for made in (first, second))
     write = files._save_data
 
@@ -114,17 +120,15 @@ def test_of_two_processes_that_compile_a_kernel_at_once_none_gets_the_code_for_t
         assert fill(third, dtype) == [*np.array([0.5], dtype), *np.array([0.5, 9], dtype)]
 
 
-def test_a_kernel_for_which_the_disk_has_no_room_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    made: Any = kernels.kernel(fill_in.__wrapped__)  # type: ignore[attr-defined]
+def test_a_kernel_for_which_the_disk_has_no_room_runs(cache: Path):
+    made = decorate_again()
 
     def fail(path: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     made.compiled._cache._cache_file._open_for_write = fail
     assert made(np.array([7]), np.array([1]), np.array([0]), np.array([0]))[0] == 7
-    assert not list(tmp_path.rglob("*.nb*"))
+    assert not list(cache.rglob("*.nb*"))
 
 
 def test_kernels_are_kept_anew_where_a_file_changes_that_their_module_imports(monkeypatch: pytest.MonkeyPatch):
@@ -184,7 +188,7 @@ def test_without_a_folder_that_can_be_written_kernels_are_compiled_and_not_kept(
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path / "file"))
     assert kernel_cache.find_folder("albert_data.draws") is None
-    decorate_again()
+    call_again()
 
 
 def test_a_helper_is_the_same_in_python_and_in_a_kernel():

@@ -157,13 +157,8 @@ def claim_folder(
     is_in_way = not resume and is_there and os.path.lexists(target)
     if is_in_way and (not target.is_file() or target.read_bytes() != read_bytes(source)):
         raise OutputError(f"{run} holds {target.relative_to(run)}, which is not of this run; choose another --output")
-    ours: dict[str, Any] = {
-        "config": dataclasses.asdict(config),
-        "model": dataclasses.asdict(shape),
-        "identity": identity,
-    }
-    if init_from is not None:
-        ours[INIT_KEY] = str(init_from)
+    begin = {} if init_from is None else {INIT_KEY: str(init_from)}
+    ours = {"config": dataclasses.asdict(config), "model": dataclasses.asdict(shape), "identity": identity, **begin}
     with explain_writing(f"{run}: can't write there", "choose another --output"):
         if content != content | ours:
             write_json(run / RUN_FILE, content | ours)
