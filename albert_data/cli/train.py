@@ -128,6 +128,14 @@ def _parse_mask_prob(
     "First weights: those of the paper; with sinusoids as positions, so that a small model learns neighbours sooner; "
     "or matrices scaled to its size too, so that it learns the order of sentences.",
 )
+@_setting(
+    "--first-window",
+    int,
+    "N",
+    "At first, let attention reach N tokens to each side. It doubles at even intervals up to the whole row. "
+    "0: the whole row from the start. Weights of --init-from begin so.",
+)
+@_setting("--window-share", float, "SHARE", "Share of the run after which attention reaches the whole row.")
 @_setting("--sentence-weight", float, "WEIGHT", "Weight of the sentence task's loss, beside that of the masks.")
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
 @_setting("--device", str, "auto|cpu|cuda[:N]", "Device to train on.")

@@ -160,6 +160,8 @@ def _choose_start(settings: dict[str, Any], recipe: str | None, *, has_weights: 
     small = choose_preset(settings.get("device", TrainConfig.device))
     default = TrainConfig.preset if has_weights else small
     config = get_recipe(recipe or DEFAULT_RECIPE, settings.get("preset", default))
+    if has_weights:  # which attend to what matters already
+        config = dataclasses.replace(config, first_window=0)
     fits = has_weights and not recipe and small == DEFAULT_PRESETS["cpu"] and "batch_tokens" not in settings
     fitted = fit_cpu(config) if fits else config
     if fitted == config:

@@ -31,6 +31,8 @@ _RANGES: tuple[tuple[str, float, float], ...] = (  # of settings of TrainConfig 
     ("mask_prob last_mask_prob", *MASK_PROB_RANGE),
     ("max_grad_norm", 1e-6, 1e6),
     ("sentence_weight", 0.0, 1e6),
+    ("first_window", 0, 2**31 - 1),
+    ("window_share", 0.0, 1.0),
 )
 
 
@@ -129,6 +131,9 @@ class TrainConfig:
     last_mask_prob: that share at the end of the run, to which it changes evenly. None: mask_prob to the end.
     weight_init: the first weights: those of the paper's code; the same with sinusoids as positions; or these with
     matrices that are scaled to the hidden size too (model.py).
+    first_window: how many tokens before and after a token its attention reaches at first. It doubles at even intervals
+    until it is the whole row. 0: the whole row from the start. Evaluations always have the whole row.
+    window_share: the share of the run after which it is the whole row.
     sentence_weight: what the loss of the sentence task is multiplied by, beside that of the masks. 1 in the paper.
     compile: use torch.compile. None: on a GPU, and on a CPU if the run is by the clock and long enough (compiling.py).
     log_every, eval_every, save_every: steps from one line of metrics, evaluation and checkpoint to the next. None: by
@@ -156,6 +161,8 @@ class TrainConfig:
     mask_prob: float | None = None
     last_mask_prob: float | None = None
     weight_init: str = "paper"
+    first_window: int = 0
+    window_share: float = 0.3
     sentence_weight: float = 1.0
     eval_every: int | None = None
     eval_rows: int | None = None
@@ -189,6 +196,8 @@ class TrainConfig:
         if self.mask_prob is not None and not self.remask:
             why = "the masks of the shards are as they are"
             raise ConfigError(f"mask_prob is {self.mask_prob} while remask is False; {why}")
+        if not self.first_window and self.window_share != TrainConfig.window_share:
+            raise ConfigError(f"window_share is {self.window_share}, and first_window is not given; give both")
         check_choice("precision", self.precision, PRECISIONS)
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise ConfigError(f"device is {self.device!r}; allowed are auto, cpu, cuda and cuda:N")
@@ -225,6 +234,7 @@ _MINI = TrainConfig(
     mask_prob=0.45,
     last_mask_prob=0.15,
     weight_init="sinusoid",
+    first_window=8,
 )
 # quick: one short run on one GPU, AdamW. Models larger than base use 1e-4, the rate of BERT.
 # paper: section 4.1 and ALBERT's released configuration: LAMB, 4,096 rows of 512, 3,125 steps of warm-up.

@@ -61,7 +61,12 @@ _FREE_FIELDS = (
 )
 
 # The values of runs that were begun before the setting was there.
-_LATER_FIELDS: dict[str, Any] = {"weight_init": "paper", "sentence_weight": 1.0}
+_LATER_FIELDS: dict[str, Any] = {
+    "weight_init": "paper",
+    "sentence_weight": 1.0,
+    "first_window": 0,
+    "window_share": TrainConfig.window_share,
+}
 
 Identity = dict[str, Any]
 

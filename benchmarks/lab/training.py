@@ -93,6 +93,8 @@ def train_model(job: Job, before: Albert | None, interrupt: Interrupt) -> Path |
         save_every=max(job.steps // _EVALUATIONS, 1),
         keep=1,
     )
+    if before is not None:  # as `train --init-from` does
+        config = dataclasses.replace(config, first_window=0)
     config = dataclasses.replace(config, **job.train)
     shards, run = Path(job.shards), Path(job.run)
     splits = open_training(shards)

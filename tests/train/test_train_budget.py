@@ -108,6 +108,22 @@ def test_a_budget_too_short_for_the_end_is_over_at_once(clock):
 
 
 @pytest.mark.parametrize(
+    ("first", "end", "row_len", "expected"),
+    [
+        (8, 0.4, 128, [8, 8, 16, 32, 64, 128, 128]),
+        (8, 0.4, 100, [8, 8, 16, 32, 64, 100, 100]),
+        (50, 0.4, 128, [50, 50, 50, 100, 100, 128, 128]),
+        (8, 1.0, 16, [8, 8, 8, 8, 8, 8, 16]),
+        (8, 0.0, 128, [128] * 7),
+        (0, 0.3, 128, [None] * 7),
+    ],
+)
+def test_the_window_doubles_at_even_intervals_until_it_is_the_whole_row(first, end, row_len, expected):
+    budget = Budget(TrainConfig(steps=100, first_window=first, window_share=end), 50, began=0.0)
+    assert [budget.window(share, row_len) for share in (0.0, 0.09, 0.11, 0.21, 0.31, 0.4, 1.0)] == expected
+
+
+@pytest.mark.parametrize(
     ("first", "last", "expected"), [(0.45, 0.15, [0.45, 0.42, 0.3, 0.15, 0.15]), (0.3, None, [0.3] * 5)]
 )
 def test_the_share_of_masked_tokens_changes_evenly_from_the_first_to_the_last(first, last, expected):

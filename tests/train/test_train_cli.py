@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from albert_data.cli.train import train
 from albert_data.errors import CheckpointError, ConfigError, OutputError
+from albert_data.interop import initial
 from albert_data.train.config import RECIPES, TrainConfig
 from albert_data.train.run import loop
 
@@ -39,6 +40,15 @@ def test_each_preset_gives_all_settings(calls, tmp_path, recipe):
     for preset in RECIPES[recipe]:
         assert run(tmp_path, "-o", tmp_path / "run", "--preset", preset, "--recipe", recipe).exit_code == 0
     assert [args[2] for args, _ in calls] == list(RECIPES[recipe].values())
+
+
+@pytest.mark.parametrize(("options", "window"), [((), 0), (("--first-window", 4), 4)])
+def test_weights_that_are_given_attend_to_whole_rows_at_once(calls, tmp_path, monkeypatch, options, window):
+    monkeypatch.setattr(initial, "load_initial", lambda *arguments, **named: None)
+    (tmp_path / "model").mkdir()
+    run(tmp_path, "-o", tmp_path / "run", "--init-from", tmp_path / "model", "--preset", "mini", *options)
+    assert RECIPES["quick"]["mini"].first_window
+    assert calls[0][0][2].first_window == window
 
 
 @pytest.mark.parametrize(("num_gpus", "preset"), [(0, "mini"), (1, "base")])

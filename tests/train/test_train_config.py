@@ -64,6 +64,9 @@ def test_impossible_models_are_refused(settings, words):
         ({"mask_prob": 0.3, "last_mask_prob": 0.9}, ["last_mask_prob", "0.9"]),
         ({"last_mask_prob": 0.15}, ["last_mask_prob", "mask_prob is not given"]),
         ({"mask_prob": 0.3, "remask": False}, ["mask_prob", "0.3", "remask is False"]),
+        ({"first_window": -1}, ["first_window", "-1"]),
+        ({"first_window": 8, "window_share": 1.5}, ["window_share", "1.5"]),
+        ({"window_share": 0.5}, ["window_share", "first_window is not given"]),
     ],
 )
 def test_impossible_runs_are_refused(settings, words):

@@ -196,10 +196,10 @@ def little_memory(device: torch.device, monkeypatch) -> Iterator[None]:
         return
     forward = Albert.forward
 
-    def run_out(model, batch):
+    def run_out(model, batch, *window):
         if batch.input_ids_BT.numel() > 8192:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-        return forward(model, batch)
+        return forward(model, batch, *window)
 
     monkeypatch.setattr(Albert, "forward", run_out)
     yield

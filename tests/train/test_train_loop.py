@@ -226,6 +226,29 @@ def test_positions_grow_with_the_longest_row(toys):
     assert choose_shape(TINY, toys.make_shards(1).manifest).max_positions == 512
 
 
+def test_a_window_beyond_the_rows_is_refused(toys):
+    manifest = toys.make_shards(1, max_seq_len=32).manifest
+    choose_shape(dataclasses.replace(TINY, first_window=31), manifest)
+    with pytest.raises(ConfigError, match="first_window is 32, but rows of the shards have 32 tokens"):
+        choose_shape(dataclasses.replace(TINY, first_window=32), manifest)
+
+
+def test_updates_have_the_window_of_their_share_and_evaluations_whole_rows(toys, use_shards, tmp_path, monkeypatch):
+    use_shards(toys.make_shards(40, max_seq_len=32), toys.make_shards(10, max_seq_len=32, seed=1))
+    windows = []
+    forward = Albert.forward
+
+    def keep(self, batch, window=None):
+        windows.append((self.training, window))
+        return forward(self, batch, window)
+
+    monkeypatch.setattr(Albert, "forward", keep)
+    config = dataclasses.replace(TINY, steps=8, eval_every=8, first_window=8, window_share=0.5)
+    loop.train(tmp_path, tmp_path / "run", config)
+    assert [window for is_update, window in windows if is_update] == [8, 8, 16, 16, 32, 32, 32, 32]
+    assert {window for is_update, window in windows if not is_update} == {None}
+
+
 @pytest.mark.parametrize("keep", [1, 2])
 def test_only_the_last_checkpoints_are_kept(toys, use_shards, tmp_path, keep):
     use_shards(toys.make_shards(40))

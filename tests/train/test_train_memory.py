@@ -48,12 +48,12 @@ def limit_tokens(monkeypatch):
         """after: how many batches are computed before the memory runs out."""
         forward, num_calls = Albert.forward, 0
 
-        def run_out(self, batch):
+        def run_out(self, batch, *window):
             nonlocal num_calls
             num_calls += self.training is training
             if self.training is training and num_calls > after and batch.input_ids_BT.numel() > num_tokens:
                 raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-            return forward(self, batch)
+            return forward(self, batch, *window)
 
         monkeypatch.setattr(Albert, "forward", run_out)
 
@@ -67,10 +67,10 @@ class FakeGpu:
         self.free, self.num_cells, self._peak = 0, [], 0
         forward = Albert.forward
 
-        def run(model, batch):
+        def run(model, batch, *window):
             self.num_cells.append(batch.input_ids_BT.numel())
             self._peak = max(self._peak, 6_000_000 + 1000 * self.num_cells[-1])
-            return forward(model, batch)
+            return forward(model, batch, *window)
 
         monkeypatch.setattr(Albert, "forward", run)
         monkeypatch.setattr(memory, "free_bytes", lambda device: self.free)

@@ -147,6 +147,16 @@ def test_the_content_of_padding_changes_no_output(toys):
     torch.testing.assert_close(zeros.sop_logits_BK, sevens.sop_logits_BK)
 
 
+def test_a_window_leaves_padding_finite_and_without_effect(toys):
+    shards = toys.make_shards(10)
+    batch = collate(shards.rows(np.arange(10)), pad_id=0)
+    other = dataclasses.replace(batch, input_ids_BT=torch.where(batch.valid_BT, batch.input_ids_BT, 7))
+    assert (~batch.valid_BT).sum(1).max() > 4
+    one, two = (small_model().encode(each, 2) for each in (batch, other))
+    assert one.isfinite().all()
+    torch.testing.assert_close(one[batch.valid_BT], two[batch.valid_BT])
+
+
 def test_a_batch_with_nothing_to_predict_has_loss_0_and_finite_gradients(batch):
     model = small_model().train()
     nothing = dataclasses.replace(
@@ -248,11 +258,12 @@ def test_the_forward_pass_compiles_as_one_graph(batch):
     torch.testing.assert_close(mean_loss(compiled(batch), batch), mean_loss(model(batch), batch))
 
 
-def test_the_forward_pass_equals_plain_numpy(batch):
+@pytest.mark.parametrize("window", [None, 1, 4, 1000])
+def test_the_forward_pass_equals_plain_numpy(batch, window):
     model = small_model(share="attention")
     weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
-    output = model(batch)
-    reference_NV, reference_B2 = reference_forward(weights, SMALL, batch)
+    output = model(batch, window)
+    reference_NV, reference_B2 = reference_forward(weights, SMALL, batch, window)
     np.testing.assert_allclose(output.mlm_logits_NV.detach().numpy(), reference_NV, atol=1e-5, rtol=1e-5)
     np.testing.assert_allclose(output.sop_logits_BK.detach().numpy(), reference_B2, atol=1e-5, rtol=1e-5)
     expected = reference_loss(reference_NV, batch.masked_labels_N.numpy())
@@ -273,7 +284,7 @@ def reference_gelu(x):
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
-def reference_attention(rows, weights, name, num_heads):
+def reference_attention(rows, weights, name, num_heads, window):
     """Compute one row of the batch, without its padding: a list of vectors of size H."""
     size = len(rows[0])
     per_head = size // num_heads
@@ -285,6 +296,8 @@ def reference_attention(rows, weights, name, num_heads):
             part = slice(head * per_head, (head + 1) * per_head)
             query = qkv[here][:size][part]
             scores = np.array([query @ other[size : 2 * size][part] for other in qkv]) / math.sqrt(per_head)
+            is_far = [window is not None and abs(there - here) > window for there in range(len(rows))]
+            scores[is_far] = -np.inf
             shares = np.exp(scores - scores.max())
             shares /= shares.sum()
             for share, other in zip(shares, qkv, strict=True):
@@ -298,25 +311,25 @@ def reference_ffn(x, weights, name):
     return reference_norm(x + reference_linear(inner, weights, name + ".down"), weights, name + ".norm")
 
 
-def reference_row(weights, config, ids, segments):
+def reference_row(weights, config, ids, segments, window):
     rows = []
     for position, (token, segment) in enumerate(zip(ids, segments, strict=True)):
         x = weights["embeddings.token.weight"][token] + weights["embeddings.position.weight"][position]
         x = reference_norm(x + weights["embeddings.segment.weight"][segment], weights, "embeddings.norm")
         rows.append(reference_linear(x, weights, "embeddings.project"))
     for layer in range(config.num_layers):  # share="attention": one attention, a feed-forward per layer
-        rows = reference_attention(rows, weights, "encoder.attentions.0", config.num_heads)
+        rows = reference_attention(rows, weights, "encoder.attentions.0", config.num_heads, window)
         rows = [reference_ffn(x, weights, f"encoder.ffns.{layer}") for x in rows]
     return rows
 
 
-def reference_forward(weights, config, batch):
+def reference_forward(weights, config, batch, window=None):
     mlm, sop = [], []
     row_len = batch.input_ids_BT.shape[1]
     masked = batch.masked_indices_N.numpy()
     for row, valid in enumerate(batch.valid_BT.numpy()):
         ids, segments = batch.input_ids_BT[row].numpy()[valid], batch.segment_ids_BT[row].numpy()[valid]
-        hidden = reference_row(weights, config, ids, segments)
+        hidden = reference_row(weights, config, ids, segments, window)
         pooled = np.tanh(reference_linear(hidden[0], weights, "pooler"))
         sop.append(reference_linear(pooled, weights, "sop_head"))
         for index in masked[masked // row_len == row]:

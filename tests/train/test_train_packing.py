@@ -363,7 +363,7 @@ def test_the_loss_of_a_row_has_no_gradient_by_the_tokens_of_another(cut_rows):
 # ---- attention and the model ----
 
 
-def plain_varlen(q_NAD, k_NAD, v_NAD, offsets_q, offsets_k, longest_q, longest_k):
+def plain_varlen(q_NAD, k_NAD, v_NAD, offsets_q, offsets_k, longest_q, longest_k, *, window_size=(10**9, 10**9)):
     """What the kernel computes, row by row; a row that is longer than announced is cut, as by the kernel."""
     mixed_NAD = torch.full_like(q_NAD, torch.nan)
     assert torch.equal(offsets_q, offsets_k)
@@ -371,7 +371,9 @@ def plain_varlen(q_NAD, k_NAD, v_NAD, offsets_q, offsets_k, longest_q, longest_k
     for begin, end in zip(offsets_q.tolist(), offsets_q.tolist()[1:], strict=False):
         end = min(end, begin + longest_q)
         one = (x_NAD[begin:end].transpose(0, 1)[None] for x_NAD in (q_NAD, k_NAD, v_NAD))
-        mixed_NAD[begin:end] = torch.nn.functional.scaled_dot_product_attention(*one)[0].transpose(0, 1)
+        ahead = torch.arange(end - begin) - torch.arange(end - begin)[:, None]
+        mask = (-window_size[0] <= ahead) & (ahead <= window_size[1])
+        mixed_NAD[begin:end] = torch.nn.functional.scaled_dot_product_attention(*one, mask)[0].transpose(0, 1)
     return mixed_NAD
 
 
@@ -380,9 +382,9 @@ def varlen(monkeypatch):
     """Make CPU tensors take the path of the kernel, which runs as plain Python. Counts the calls."""
     calls = []
 
-    def count(*arguments):
+    def count(*arguments, **options):
         calls.append(arguments)
-        return plain_varlen(*arguments)
+        return plain_varlen(*arguments, **options)
 
     monkeypatch.setattr(attention, "varlen_attn", count)
     monkeypatch.setattr(attention, "can_use_varlen", lambda q_BATD: True)
@@ -396,9 +398,11 @@ def both_batches(toys) -> tuple[Batch, Batch]:
     return collate(shards.rows(packed.rows), pad_id=0, rows=packed.rows), packed
 
 
-def outcomes(model: Albert, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+def outcomes(
+    model: Albert, batch: Batch, window: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
     model.zero_grad()
-    output = model(batch)
+    output = model(batch, window)
     loss = mean_loss(output, batch)
     loss.backward()
     has_label, has_pair = batch.masked_labels_N != -1, batch.sop_labels_B != -1
@@ -410,14 +414,16 @@ def assert_equal_outcomes(one, other) -> None:
     torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
-def test_losses_logits_and_gradients_of_packs_are_those_of_padded_rows(toys):
+@pytest.mark.parametrize("window", [None, 3])
+def test_losses_logits_and_gradients_of_packs_are_those_of_padded_rows(toys, window):
     padded, packed = both_batches(toys)
-    assert_equal_outcomes(outcomes(small_model(), packed), outcomes(small_model(), padded))
+    assert_equal_outcomes(outcomes(small_model(), packed, window), outcomes(small_model(), padded, window))
 
 
-def test_they_are_the_same_by_the_kernel(toys, varlen):
+@pytest.mark.parametrize("window", [None, 3])
+def test_they_are_the_same_by_the_kernel(toys, varlen, window):
     padded, packed = both_batches(toys)
-    assert_equal_outcomes(outcomes(small_model(), packed), outcomes(small_model(), padded))
+    assert_equal_outcomes(outcomes(small_model(), packed, window), outcomes(small_model(), padded, window))
     assert len(varlen) == SMALL.num_layers
 
 
@@ -449,8 +455,9 @@ def make_precision(device: str = "cuda", name: str = "bf16") -> Precision:
     return Precision(device=torch.device(device), device_info="", format=name, format_reason="")
 
 
-def test_a_right_kernel_passes_in_bfloat16(varlen):
-    assert try_varlen(CPU, torch.bfloat16, SMALL)
+@pytest.mark.parametrize("window", [None, 8])
+def test_a_right_kernel_passes_in_bfloat16(varlen, window):
+    assert try_varlen(CPU, torch.bfloat16, SMALL, window)
     assert varlen
     assert all(q.dtype == torch.bfloat16 for q, *_ in varlen)
 
@@ -468,6 +475,16 @@ def test_a_right_kernel_passes_in_bfloat16(varlen):
 def test_a_kernel_with_wrong_results_is_found(monkeypatch, varlen, wrong):
     monkeypatch.setattr(attention, "varlen_attn", wrong)
     assert not try_varlen(CPU, torch.bfloat16, SMALL)
+
+
+def test_a_kernel_that_ignores_the_window_or_has_none_is_found(monkeypatch):
+    monkeypatch.setattr(attention, "can_use_varlen", lambda q_BATD: True)
+    monkeypatch.setattr(attention, "varlen_attn", lambda *arguments, window_size: plain_varlen(*arguments))
+    assert not try_varlen(CPU, torch.bfloat16, SMALL, 8)
+    monkeypatch.setattr(attention, "varlen_attn", lambda *arguments: plain_varlen(*arguments))  # as in PyTorch 2.10
+    assert try_varlen(CPU, torch.bfloat16, SMALL)
+    with pytest.raises(TypeError, match="window_size"):
+        try_varlen(CPU, torch.bfloat16, SMALL, 8)
 
 
 @pytest.mark.parametrize(
@@ -488,7 +505,7 @@ def test_rows_are_padded_where_the_kernel_cannot_run_and_the_reason_is_named(
 
 @pytest.mark.parametrize(("result", "reason"), [(True, None), (False, "wrong results"), (RuntimeError("sm70"), "sm70")])
 def test_rows_are_packed_where_the_kernel_gives_the_right_results(monkeypatch, result, reason):
-    def pretend(device, dtype, config):
+    def pretend(device, dtype, config, window):
         if isinstance(result, Exception):
             raise result
         return result

@@ -14,13 +14,14 @@ from safetensors.torch import load_file, save_file
 
 from albert_data.errors import CheckpointError, OutputError
 from albert_data.files import read_json, write_json
-from albert_data.train.config import RECIPES
+from albert_data.train.config import RECIPES, TrainConfig
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.folder import load_config
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
 from albert_data.train.run import loop
 
-# With dropout, so that random states matter; lines of metrics span checkpoints; two and a half epochs.
+# With dropout, so that random states matter; a window that grows; lines of metrics span checkpoints; two and a half
+# epochs.
 CONFIG = dataclasses.replace(
     RECIPES["quick"]["tiny"],
     steps=10,
@@ -30,6 +31,8 @@ CONFIG = dataclasses.replace(
     eval_rows=512,
     save_every=3,
     dropout=0.1,
+    first_window=8,
+    window_share=0.9,
     device="cpu",
     precision="fp32",
     remask=False,
@@ -196,19 +199,23 @@ def test_a_checkpoint_of_another_run_is_refused(finished, tmp_path):
         loop.train(tmp_path / "out", finished, CONFIG, resume=True)
 
 
-def test_a_run_from_before_a_setting_was_there_resumes_with_what_it_did_then(finished, tmp_path):
+def test_a_run_from_before_a_setting_was_there_resumes_with_what_it_did_then(toys, use_shards, tmp_path):
+    use_shards(toys.make_shards(30))
+    config = dataclasses.replace(CONFIG, first_window=0, window_share=TrainConfig.window_share)
+    finished = tmp_path / "whole"
+    loop.train(tmp_path / "out", finished, config)
     shutil.rmtree(list_checkpoints(finished)[-1])
     for path, key in (
         (finished / "run.json", "config"),
         (list_checkpoints(finished)[-1] / "state.json", "train_config"),
     ):
         stored = read_json(path)
-        for later in ("weight_init", "sentence_weight"):
+        for later in ("weight_init", "sentence_weight", "first_window", "window_share"):
             del stored["identity"][later], stored[key][later]
         write_json(path, stored)
     loop.train(tmp_path / "out", finished, load_config(finished), resume=True)
     with pytest.raises(CheckpointError, match="weight_init is 'scaled', but .* has 'paper'"):
-        loop.train(tmp_path / "out", finished, dataclasses.replace(CONFIG, weight_init="scaled"), resume=True)
+        loop.train(tmp_path / "out", finished, dataclasses.replace(config, weight_init="scaled"), resume=True)
 
 
 def test_settings_that_only_affect_the_records_may_change_on_resume(toys, finished, tmp_path):

@@ -130,7 +130,7 @@ def test_a_loss_that_is_not_finite_is_left_out_of_the_figures(start, monkeypatch
         patch.setattr(
             Albert,
             "forward",
-            lambda model, batch: dataclasses.replace(out := forward(model, batch), mlm_nats=out.mlm_nats + math.inf),
+            lambda *given: dataclasses.replace(out := forward(*given), mlm_nats=out.mlm_nats + math.inf),
         )
         make_update(session, steps[1])
     assert session.tally.read(ALONE) == values
@@ -209,9 +209,9 @@ def test_a_float16_run_continues_after_an_overflow_in_the_forward_pass(start, tm
     monkeypatch.setattr(loop, "choose_precision", lambda *given, **named: half)
     forward, calls = Albert.forward, []
 
-    def overflow(model, batch):
+    def overflow(model, batch, *window):
         calls.append(batch)
-        output = forward(model, batch)
+        output = forward(model, batch, *window)
         factor = math.inf if len(calls) in (2, 3) else 1.0
         return dataclasses.replace(output, mlm_nats=output.mlm_nats * factor)
 

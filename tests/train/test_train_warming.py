@@ -75,15 +75,19 @@ def warm(made, loader, validation, must_stop=lambda: False):
     warm_up(made, loader, validation, must_stop=must_stop, say=lambda line: None)
 
 
-def test_after_the_warm_up_neither_updates_nor_evaluations_compile(compiled):
+@pytest.mark.parametrize("windows", [(None,), (8, 16, 1000)])
+def test_after_the_warm_up_neither_updates_nor_evaluations_compile(compiled, windows):
     made, loader, validation, programs = compiled
+    made.config = dataclasses.replace(made.config, first_window=windows[0] or 0)
     warm(made, loader, validation)
     num_programs = len(programs)
     assert num_programs >= 3 * (1 if compiling.is_for_all_shapes(CPU) else len(loader.shapes()))
     row_lens = set()
     for batches in loader.stream(CPU, loader.steps_per_epoch):
         row_lens.add(batches[0].input_ids_BT.shape[1])
-        update(made, batches, lr=1e-3, num_masked=batches[0].num_masked, num_pairs=batches[0].num_pairs)
+        counts = {"num_masked": batches[0].num_masked, "num_pairs": batches[0].num_pairs}
+        for window in windows:
+            update(made, batches, lr=1e-3, window=window, **counts)
     assert row_lens == {64, 128, 192}
     evaluate(made.model, validation, made.precision, num_rows=TINY.eval_rows, batch_tokens=TINY.batch_tokens)
     assert len(programs) == num_programs
@@ -131,10 +135,10 @@ def test_what_does_not_fit_in_the_warm_up_is_halved_and_the_warm_up_begins_again
     made, loader, validation, _ = compiled
     largest, said, forward = loader.tokens_at_once // 2, [], Albert.forward
 
-    def run_out(self, batch):
+    def run_out(self, batch, window=None):
         if batch.input_ids_BT.numel() > largest:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-        return forward(self, batch)
+        return forward(self, batch, window)
 
     monkeypatch.setattr(Albert, "forward", run_out)
     warm_up(made, loader, validation, must_stop=lambda: False, say=said.append)
@@ -183,7 +187,7 @@ class World:
                 return
             self._compile(kind, shape.row_len)
 
-    def update(self, made, batches, *, lr, num_masked, num_pairs):
+    def update(self, made, batches, *, lr, num_masked, num_pairs, window):
         self._compile("update", batches[0].input_ids_BT.shape[1])
         self.rates.append(lr)
         self.now += 0.3 + 1.2 * np.random.default_rng(made.step).random()

@@ -33,10 +33,12 @@ class PackedRows(NamedTuple):
 
     offsets: int32 [rows + 1], where each begins, and the end of the last.
     longest: tokens of the longest.
+    window: how many tokens before and after a token it attends to; None: to all of its row.
     """
 
     offsets: Tensor
     longest: int
+    window: int | None = None
 
 
 def is_short_on_cpu(q_BATD: Tensor) -> bool:
@@ -47,10 +49,13 @@ def is_short_on_cpu(q_BATD: Tensor) -> bool:
     return q_BATD.device.type == "cpu" and q_BATD.dtype == torch.bfloat16 and q_BATD.shape[2] <= LONGEST_BY_PRODUCTS
 
 
-def attend_by_products(q_BATD: Tensor, k_BATD: Tensor, v_BATD: Tensor, mask_B11T: Tensor, dropout: float) -> Tensor:
-    """`F.scaled_dot_product_attention` as two products and a softmax in float32; keeps scores of all pairs."""
+def attend_by_products(q_BATD: Tensor, k_BATD: Tensor, v_BATD: Tensor, mask_B1ST: Tensor, dropout: float) -> Tensor:
+    """`F.scaled_dot_product_attention` as two products and a softmax in float32; keeps scores of all pairs.
+
+    mask_B1ST: which keys count. S is T, or 1 if they are the same for all queries.
+    """
     scores_BATT = (q_BATD * q_BATD.shape[-1] ** -0.5) @ k_BATD.transpose(-1, -2)
-    probs_BATT = scores_BATT.float().masked_fill(~mask_B11T, -torch.inf).softmax(-1).to(v_BATD.dtype)
+    probs_BATT = scores_BATT.float().masked_fill(~mask_B1ST, -torch.inf).softmax(-1).to(v_BATD.dtype)
     return F.dropout(probs_BATT, dropout) @ v_BATD
 
 
@@ -59,7 +64,8 @@ def attend_packed(q_BATD: Tensor, k_BATD: Tensor, v_BATD: Tensor, rows: PackedRo
     if dropout or varlen_attn is None or not can_use_varlen(q_BATD):
         return _attend_by_mask(q_BATD, k_BATD, v_BATD, rows, dropout)
     q_NAD, k_NAD, v_NAD = [x_BATD.transpose(1, 2).flatten(0, 1) for x_BATD in (q_BATD, k_BATD, v_BATD)]
-    mixed_NAD: Tensor = varlen_attn(q_NAD, k_NAD, v_NAD, rows.offsets, rows.offsets, rows.longest, rows.longest)
+    near = {} if rows.window is None else {"window_size": (rows.window, rows.window)}  # PyTorch 2.10 has none
+    mixed_NAD: Tensor = varlen_attn(q_NAD, k_NAD, v_NAD, rows.offsets, rows.offsets, rows.longest, rows.longest, **near)
     return mixed_NAD.view(q_BATD.transpose(1, 2).shape).transpose(1, 2)
 
 
@@ -72,12 +78,24 @@ def _attend_by_mask(q_BATD: Tensor, k_BATD: Tensor, v_BATD: Tensor, rows: Packed
     num_packs, _, pack_len, _ = q_BATD.shape
     cells_N = torch.arange(num_packs * pack_len, device=rows.offsets.device, dtype=rows.offsets.dtype)
     row_BT = torch.searchsorted(rows.offsets, cells_N, right=True).view(num_packs, pack_len)
-    mask_B1TT = row_BT[:, None, :, None] == row_BT[:, None, None, :]
+    mask_B1TT = mask_groups(row_BT, rows.window)
     return F.scaled_dot_product_attention(q_BATD, k_BATD, v_BATD, mask_B1TT, dropout_p=dropout)
 
 
-def explain_padding(precision: Precision, config: AlbertConfig) -> str | None:
-    """Return None if rows can be packed, which is tried here on the device, or else say why they are padded."""
+def mask_groups(group_BT: Tensor, window: int | None = None) -> Tensor:
+    """Whether two cells attend to each other: those of one group, up to `window` cells apart. bool [B, 1, T, T]."""
+    mask_BTT = group_BT[:, :, None] == group_BT[:, None, :]
+    if window is not None:
+        cells_T = torch.arange(group_BT.shape[1], device=group_BT.device)
+        mask_BTT &= (cells_T[:, None] - cells_T).abs() <= window
+    return mask_BTT[:, None]
+
+
+def explain_padding(precision: Precision, config: AlbertConfig, window: int | None = None) -> str | None:
+    """Return None if rows can be packed, which is tried here on the device, or else say why they are padded.
+
+    window: the first one of the run, if it has any.
+    """
     if precision.device.type != "cuda":
         return "packed rows are for CUDA GPUs"
     if varlen_attn is None:
@@ -85,15 +103,15 @@ def explain_padding(precision: Precision, config: AlbertConfig) -> str | None:
     if config.dropout or precision.format == "fp32":
         return f"varlen_attn has no {'dropout' if config.dropout else 'float32'}"
     try:
-        is_right = try_varlen(precision.device, DTYPES[precision.format], config)
+        is_right = try_varlen(precision.device, DTYPES[precision.format], config, window)
     except Exception as error:  # of any type; an older GPU, heads of a size that it does not take
         return f"varlen_attn fails here: {explain(error)}"
     return None if is_right else "varlen_attn gives wrong results here"
 
 
-def try_varlen(device: torch.device, dtype: torch.dtype, config: AlbertConfig) -> bool:
+def try_varlen(device: torch.device, dtype: torch.dtype, config: AlbertConfig, window: int | None = None) -> bool:
     """Whether the values and gradients of two packs are those of a mask, up to rounding."""
-    rows = PackedRows(torch.tensor([0, 60, 64, 128, 128], dtype=torch.int32, device=device), 64)
+    rows = PackedRows(torch.tensor([0, 60, 64, 128, 128], dtype=torch.int32, device=device), 64, window)
     shape = (2, 64, 3, config.num_heads, config.hidden_size // config.num_heads)
     numbers = torch.arange(2 * 64 * 3 * config.hidden_size, device=device).sin().view(shape).to(dtype)
     found = []

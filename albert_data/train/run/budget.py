@@ -197,6 +197,17 @@ class Budget:
         last = self._config.last_mask_prob or first
         return round(first + (last - first) * min(1.0, self.share_done(step)), 2)
 
+    def window(self, share: float, row_len: int) -> int | None:
+        """How many tokens to each side attention reaches with `share` of the run done, if it begins with few.
+
+        row_len: of the longest rows.
+        """
+        first, end = self._config.first_window, self._config.window_share
+        if not first:
+            return None
+        doublings = math.ceil(math.log2(max(1, row_len / first)))  # to the whole row
+        return min(row_len, first * 2 ** int(doublings * share / end)) if share < end else row_len
+
     def is_last(self, step: int, share: float, per_step: float) -> bool:
         """Whether update `step`, which begins with `share` of the run done, is the last."""
         return step + 1 >= self.num_steps if self.num_steps is not None else share + per_step >= 1

@@ -159,6 +159,7 @@ class _Loop:
     def __post_init__(self) -> None:
         session, say = self.session, self.report.say
         self._config, self._ranks = session.config, session.ranks
+        self._row_len = self.splits.train.manifest.config.examples.max_seq_len
         # None on a CPU: its device_info is no name of a GPU.
         self._peak = peak_flops(session.precision.device_info, session.precision.format)
         self._reported: set[Path] = set()
@@ -267,7 +268,8 @@ class _Loop:
         self.rate = budget.rate(session.step, share, per_step)
         is_last = budget.is_last(session.step, share, per_step)
         self.rows = [batch.rows for batch in batches]
-        update(session, batches, lr=self.rate, num_masked=num_masked, num_pairs=num_pairs)
+        window = budget.window(share, self._row_len)
+        update(session, batches, lr=self.rate, num_masked=num_masked, num_pairs=num_pairs, window=window)
         for batch in batches:
             session.tally.num_flops += batch_flops(session.model.config, batch)
         self.report.advance(share, session.step, ranks.num_ranks * sum(batch.num_tokens for batch in batches))

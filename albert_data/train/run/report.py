@@ -154,6 +154,9 @@ def describe_start(
         masks = (
             f"new masks, {format_share(first, 0)} to {format_share(config.last_mask_prob or first, 0)} of the tokens"
         )
+    if config.first_window:
+        reach = f"attention reaches {config.first_window:,} tokens to each side at first, whole rows"
+        masks = f"{masks}\n            {reach} after {format_share(config.window_share, 0)} of the run"
     validation = "none: the shards have no validation rows (build --validation-fraction)"
     if splits.validation is not None:
         all_rows = len(splits.validation)

@@ -74,6 +74,9 @@ def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | Non
     if not task.orders and config.sentence_weight != TrainConfig.sentence_weight:
         what = f"sentence_weight is {config.sentence_weight:g}"
         raise ConfigError(f"{what}, but the shards have no sentence task (--pairs {task.name}); leave it out")
+    if (window := config.first_window) >= manifest.config.examples.max_seq_len:
+        have = f"rows of the shards have {manifest.config.examples.max_seq_len:,} tokens"
+        raise ConfigError(f"first_window is {window:,}, but {have}; take fewer, or 0 for whole rows")
     dropout = shape.dropout if config.dropout is None else config.dropout
     return dataclasses.replace(shape, dropout=dropout, sentence_task=task.name)
 
@@ -94,7 +97,7 @@ def make_loader(
     rows: Shards, config: TrainConfig, shape: AlbertConfig, precision: Precision, ranks: Ranks
 ) -> tuple[ShardLoader, str | None]:
     """Make the loader of the training rows, packed if the device can compute packs; else also say why it can't."""
-    obstacle = explain_padding(precision, shape)
+    obstacle = explain_padding(precision, shape, config.first_window or None)
     pack = choose_pack(rows.lengths, config.batch_tokens) if len(rows) else None
     if pack is not None and (config.micro_tokens or config.batch_tokens // ranks.num_ranks) < pack.pack_len:
         obstacle = obstacle or f"a pack has {pack.pack_len:,} tokens, more than a GPU is to compute at once"
@@ -181,10 +184,19 @@ def exchange_gradients(model: Albert, precision: Precision, ranks: Ranks) -> nn.
     return network
 
 
-def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked: float, num_pairs: float) -> None:
+def update(
+    session: Session,
+    batches: Sequence[Batch],
+    *,
+    lr: float,
+    num_masked: float,
+    num_pairs: float,
+    window: int | None = None,
+) -> None:
     """Make one step of the optimiser. If a gradient is not finite, weights and moments stay as they are.
 
     num_masked, num_pairs: the labels of the step over all ranks.
+    window: how many tokens to each side attention reaches; None: the whole row.
     If memory runs out for a batch, torch.cuda.OutOfMemoryError is raised and nothing but gradients has changed.
     """
     config, ranks, network = session.config, session.ranks, session.network
@@ -200,7 +212,7 @@ def update(session: Session, batches: Sequence[Batch], *, lr: float, num_masked:
         is_final = number == len(batches) - 1
         with nullcontext() if is_final or not isinstance(network, DistributedDataParallel) else network.no_sync():
             with session.precision.autocast():
-                output = network(batch)
+                output = network(batch, window)
             # The ranks average their gradients, that is, divide their sum by num_ranks. With this factor the result is
             # the gradient of the mean over all labels of the step.
             order_loss = config.sentence_weight * output.sop_nats / max(num_pairs, 1)
