@@ -271,10 +271,11 @@ def test_ctrl_c_while_a_worker_starts_leaves_no_worker(monkeypatch: pytest.Monke
         start(self)
         os.kill(os.getpid(), signal.SIGINT)
 
+    before = children()  # other tests of this process may have left a pool of PyTorch's compiler
     monkeypatch.setattr(process, "start", start_and_interrupt)
     with pytest.raises(KeyboardInterrupt):
         next(MultiprocessEngine(2).run(square, tasks(1)))
-    assert not children()  # while the error holds its traceback, as a notebook does
+    assert children() <= before  # while the error holds its traceback, as a notebook does
 
 
 def test_a_process_of_a_pool_may_start_workers():
