@@ -115,7 +115,7 @@ def test_a_budget_too_short_for_the_end_is_over_at_once(clock):
         (50, 0.4, 128, [50, 50, 50, 100, 100, 128, 128]),
         (8, 1.0, 16, [8, 8, 8, 8, 8, 8, 16]),
         (8, 0.0, 128, [128] * 7),
-        (0, 0.3, 128, [None] * 7),
+        (0, 0.3, 128, [0] * 7),
     ],
 )
 def test_the_window_doubles_at_even_intervals_until_it_is_the_whole_row(first, end, row_len, expected):

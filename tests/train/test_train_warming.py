@@ -75,10 +75,10 @@ def warm(made, loader, validation, must_stop=lambda: False):
     warm_up(made, loader, validation, must_stop=must_stop, say=lambda line: None)
 
 
-@pytest.mark.parametrize("windows", [(None,), (8, 16, 1000)])
+@pytest.mark.parametrize("windows", [(0,), (8, 16, 1000)])
 def test_after_the_warm_up_neither_updates_nor_evaluations_compile(compiled, windows):
     made, loader, validation, programs = compiled
-    made.config = dataclasses.replace(made.config, first_window=windows[0] or 0)
+    made.config = dataclasses.replace(made.config, first_window=windows[0])
     warm(made, loader, validation)
     num_programs = len(programs)
     assert num_programs >= 3 * (1 if compiling.is_for_all_shapes(CPU) else len(loader.shapes()))
@@ -135,7 +135,7 @@ def test_what_does_not_fit_in_the_warm_up_is_halved_and_the_warm_up_begins_again
     made, loader, validation, _ = compiled
     largest, said, forward = loader.tokens_at_once // 2, [], Albert.forward
 
-    def run_out(self, batch, window=None):
+    def run_out(self, batch, window=0):
         if batch.input_ids_BT.numel() > largest:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
         return forward(self, batch, window)

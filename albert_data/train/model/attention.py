@@ -33,12 +33,12 @@ class PackedRows(NamedTuple):
 
     offsets: int32 [rows + 1], where each begins, and the end of the last.
     longest: tokens of the longest.
-    window: how many tokens before and after a token it attends to; None: to all of its row.
+    window: how many tokens before and after a token it attends to; 0: to all of its row.
     """
 
     offsets: Tensor
     longest: int
-    window: int | None = None
+    window: int = 0
 
 
 def is_short_on_cpu(q_BATD: Tensor) -> bool:
@@ -64,7 +64,7 @@ def attend_packed(q_BATD: Tensor, k_BATD: Tensor, v_BATD: Tensor, rows: PackedRo
     if dropout or varlen_attn is None or not can_use_varlen(q_BATD):
         return _attend_by_mask(q_BATD, k_BATD, v_BATD, rows, dropout)
     q_NAD, k_NAD, v_NAD = [x_BATD.transpose(1, 2).flatten(0, 1) for x_BATD in (q_BATD, k_BATD, v_BATD)]
-    near = {} if rows.window is None else {"window_size": (rows.window, rows.window)}  # PyTorch 2.10 has none
+    near = {"window_size": (rows.window, rows.window)} if rows.window else {}  # PyTorch 2.10 has none
     mixed_NAD: Tensor = varlen_attn(q_NAD, k_NAD, v_NAD, rows.offsets, rows.offsets, rows.longest, rows.longest, **near)
     return mixed_NAD.view(q_BATD.transpose(1, 2).shape).transpose(1, 2)
 
@@ -82,19 +82,19 @@ def _attend_by_mask(q_BATD: Tensor, k_BATD: Tensor, v_BATD: Tensor, rows: Packed
     return F.scaled_dot_product_attention(q_BATD, k_BATD, v_BATD, mask_B1TT, dropout_p=dropout)
 
 
-def mask_groups(group_BT: Tensor, window: int | None = None) -> Tensor:
+def mask_groups(group_BT: Tensor, window: int = 0) -> Tensor:
     """Whether two cells attend to each other: those of one group, up to `window` cells apart. bool [B, 1, T, T]."""
     mask_BTT = group_BT[:, :, None] == group_BT[:, None, :]
-    if window is not None:
+    if window:
         cells_T = torch.arange(group_BT.shape[1], device=group_BT.device)
         mask_BTT &= (cells_T[:, None] - cells_T).abs() <= window
     return mask_BTT[:, None]
 
 
-def explain_padding(precision: Precision, config: AlbertConfig, window: int | None = None) -> str | None:
+def explain_padding(precision: Precision, config: AlbertConfig, window: int = 0) -> str | None:
     """Return None if rows can be packed, which is tried here on the device, or else say why they are padded.
 
-    window: the first one of the run, if it has any.
+    window: the first one of the run.
     """
     if precision.device.type != "cuda":
         return "packed rows are for CUDA GPUs"
@@ -109,7 +109,7 @@ def explain_padding(precision: Precision, config: AlbertConfig, window: int | No
     return None if is_right else "varlen_attn gives wrong results here"
 
 
-def try_varlen(device: torch.device, dtype: torch.dtype, config: AlbertConfig, window: int | None = None) -> bool:
+def try_varlen(device: torch.device, dtype: torch.dtype, config: AlbertConfig, window: int = 0) -> bool:
     """Whether the values and gradients of two packs are those of a mask, up to rounding."""
     rows = PackedRows(torch.tensor([0, 60, 64, 128, 128], dtype=torch.int32, device=device), 64, window)
     shape = (2, 64, 3, config.num_heads, config.hidden_size // config.num_heads)

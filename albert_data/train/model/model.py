@@ -211,22 +211,22 @@ class Albert(nn.Module):
             if isinstance(module, nn.Linear):
                 module.weight *= self.config.hidden_size**-0.5 / INIT_STD
 
-    def encode(self, batch: Batch, window: int | None = None) -> Tensor:
+    def encode(self, batch: Batch, window: int = 0) -> Tensor:
         """Return the hidden states of the last layer, x_BTH; at padding they have no meaning.
 
-        window: how many tokens before and after a token it attends to; None: to all of its row.
+        window: how many tokens before and after a token it attends to; 0: to all of its row.
         """
         # A mask even if there is no padding: without one, torch would compile another graph.
         rows: Tensor | PackedRows = batch.valid_BT[:, None, None, :]
         if batch.row_offsets_R is not None and batch.longest is not None:
             rows = PackedRows(batch.row_offsets_R, batch.longest, window)
-        elif window is not None:
+        elif window:
             rows = mask_groups(batch.valid_BT, window)  # padding attends to padding: softmax of nothing would be NaN
         x_BTH: Tensor = self.embeddings(batch.input_ids_BT, batch.segment_ids_BT, batch.positions_BT)
         x_BTH = self.encoder(x_BTH, rows)
         return x_BTH
 
-    def forward(self, batch: Batch, window: int | None = None) -> Output:
+    def forward(self, batch: Batch, window: int = 0) -> Output:
         x_BTH = self.encode(batch, window)
         sop_logits_BK = self._predict_label(x_BTH, batch)
         masked_NH = x_BTH.flatten(0, 1).index_select(0, batch.masked_indices_N)

@@ -197,14 +197,14 @@ class Budget:
         last = self._config.last_mask_prob or first
         return round(first + (last - first) * min(1.0, self.share_done(step)), 2)
 
-    def window(self, share: float, row_len: int) -> int | None:
-        """How many tokens to each side attention reaches with `share` of the run done, if it begins with few.
+    def window(self, share: float, row_len: int) -> int:
+        """How many tokens to each side attention reaches with `share` of the run done; 0: whole rows from the start.
 
         row_len: of the longest rows.
         """
         first, end = self._config.first_window, self._config.window_share
         if not first:
-            return None
+            return 0
         doublings = math.ceil(math.log2(max(1, row_len / first)))  # to the whole row
         return min(row_len, first * 2 ** int(doublings * share / end)) if share < end else row_len
 

@@ -113,7 +113,7 @@ def _compute(session: Session, shape: BatchShape, *, is_update: bool) -> None:
     session.model.train(is_update)
     with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.set_grad_enabled(is_update):
         with session.precision.autocast():
-            window = (session.config.first_window or None) if is_update else None
+            window = session.config.first_window if is_update else 0
             output = session.model(empty_batch(shape).to(device), window)
         if is_update:
             torch.autograd.grad(output.mlm_nats + output.sop_nats, list(session.model.parameters()))

@@ -97,7 +97,7 @@ def make_loader(
     rows: Shards, config: TrainConfig, shape: AlbertConfig, precision: Precision, ranks: Ranks
 ) -> tuple[ShardLoader, str | None]:
     """Make the loader of the training rows, packed if the device can compute packs; else also say why it can't."""
-    obstacle = explain_padding(precision, shape, config.first_window or None)
+    obstacle = explain_padding(precision, shape, config.first_window)
     pack = choose_pack(rows.lengths, config.batch_tokens) if len(rows) else None
     if pack is not None and (config.micro_tokens or config.batch_tokens // ranks.num_ranks) < pack.pack_len:
         obstacle = obstacle or f"a pack has {pack.pack_len:,} tokens, more than a GPU is to compute at once"
@@ -191,12 +191,12 @@ def update(
     lr: float,
     num_masked: float,
     num_pairs: float,
-    window: int | None = None,
+    window: int = 0,
 ) -> None:
     """Make one step of the optimiser. If a gradient is not finite, weights and moments stay as they are.
 
     num_masked, num_pairs: the labels of the step over all ranks.
-    window: how many tokens to each side attention reaches; None: the whole row.
+    window: how many tokens to each side attention reaches; 0: the whole row.
     If memory runs out for a batch, torch.cuda.OutOfMemoryError is raised and nothing but gradients has changed.
     """
     config, ranks, network = session.config, session.ranks, session.network
