@@ -4,6 +4,7 @@
 #   speed    products of matrices; base at 128 and 512 tokens, beside transformers; what `train` computes
 #   xxlarge  the same of xxlarge at 512 tokens
 #   base     base for three minutes by each of the recipes quick and muon: validation loss, and score if there are PAIRS
+#   windows  base by muon again, with attention to whole rows from the start
 #   mini     mini for three minutes each with batches of 2,048 and of 32,768 tokens
 #
 # usage: benchmarks/gpu_day.sh PHASE OUT [--wheels DIR] [--corpus PATH] [--pairs FILE] [--tiny]
@@ -60,7 +61,7 @@ measure() { # parts, model
 
 train() { # name of the run, preset, further options
     local name=$1 options=(--preset "$2" --minutes 3 "${@:3}")
-    [[ -z $tiny ]] || options=(--preset tiny --steps 4)
+    [[ -z $tiny ]] || options=(--preset tiny --steps 4 "${@:3}")
     "${albert[@]}" train "$out/shards-128" -o "$out/$name" "${options[@]}"
     [[ -z $pairs ]] || "${albert[@]}" score "$out/$name" "$pairs" --json | tee "$out/$name-score.json"
 }
@@ -75,12 +76,16 @@ run_phase() {
             train base-quick base
             train base-muon base --recipe muon
             ;;
+        windows)
+            make_shards 128
+            train base-muon-whole base --recipe muon --first-window 0
+            ;;
         mini)
             make_shards 128
             train mini-2048 mini --batch-tokens 2048
             train mini-32768 mini --batch-tokens 32768
             ;;
-        *) fail "unknown phase $phase; allowed are tests, speed, xxlarge, base, mini" ;;
+        *) fail "unknown phase $phase; allowed are tests, speed, xxlarge, base, windows, mini" ;;
     esac
 }
 

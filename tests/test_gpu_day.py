@@ -23,7 +23,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     ("arguments", "message"),
     [
         (["mini"], "usage: "),
-        (["huge", "OUT"], "unknown phase huge; allowed are tests, speed, xxlarge, base, mini"),
+        (["huge", "OUT"], "unknown phase huge; allowed are tests, speed, xxlarge, base, windows, mini"),
         (["mini", "OUT", "--corpus", "/missing"], "--corpus needs a path that exists, not '/missing'"),
         (["mini", "OUT", "--pairs"], "--pairs needs a path that exists, not ''"),
         (["mini", "OUT", "--fast"], "unknown option --fast; allowed are"),
@@ -41,6 +41,7 @@ def test_phases_run_at_toy_sizes_and_leave_their_figures(tmp_path: Path):
     pairs.write_text('{"good": "She has gone.", "bad": "She has went."}\n')
     for phase, files in {
         "base": ("base-quick/report.html", "base-muon/metrics.jsonl", "base-quick-score.json"),
+        "windows": ("base-muon-whole/metrics.jsonl",),
         "xxlarge": ("speed.md", "speed.json"),
     }.items():
         done = run(phase, tmp_path / "out", "--tiny", "--pairs", pairs)

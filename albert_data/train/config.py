@@ -241,8 +241,8 @@ _MINI = TrainConfig(
 RECIPES = {
     "quick": {name: TrainConfig(preset=name, lr=3e-4 if name.startswith("base") else 1e-4) for name in MODEL_PRESETS}
     | {"tiny": _TINY, "mini": _MINI},
-    # The settings of mini for larger models. Nobody has compared them with quick on a GPU yet.
-    "muon": {"mini": _MINI}
+    # The settings of mini for other sizes. Nobody has compared them with quick on a GPU yet.
+    "muon": {"tiny": replace(_MINI, preset="tiny", steps=_TINY.steps, minutes=None), "mini": _MINI}
     | {
         name: replace(_MINI, preset=name, steps=TrainConfig.steps, minutes=None, batch_tokens=TrainConfig.batch_tokens)
         for name in ("base", "large", "xlarge", "xxlarge")

@@ -30,8 +30,8 @@ def run(*arguments: str):
 
 
 def test_a_recipe_without_settings_for_a_preset_is_an_error_of_one_line(calls, tmp_path):
-    with pytest.raises(ConfigError, match="muon has no settings for the preset tiny; it has them for mini, base, "):
-        run(tmp_path, "-o", tmp_path / "run", "--preset", "tiny", "--recipe", "muon")
+    with pytest.raises(ConfigError, match="muon has no settings for the preset base-v1; it has them for tiny, mini, "):
+        run(tmp_path, "-o", tmp_path / "run", "--preset", "base-v1", "--recipe", "muon")
     assert not calls
 
 
