@@ -93,7 +93,7 @@ def _parse_mask_prob(
 @_setting("--epochs", float, "N", "Instead of --steps: number of epochs.")
 @_setting("--minutes", float, "N", "Instead of --steps: duration, compiling and the last evaluation included.")
 @_setting("--batch-tokens", int, "N", "Tokens per update over all GPUs, padding included.")
-@_setting("--micro-tokens", int, "N", "Most tokens that a GPU computes at once. Default: as many as its memory holds.")
+@_setting("--micro-tokens", int, "N", "Most tokens computed at once. Default: what a GPU can hold, on a CPU 8,192.")
 @click.option(
     "--accumulate",
     type=click.IntRange(*RANGES["accumulate"]),

@@ -120,8 +120,8 @@ class TrainConfig:
 
     steps, epochs, minutes: the length of the run; exactly one is given. The learning rate follows the same measure.
     batch_tokens: tokens of a step's batch over all ranks, padding included.
-    micro_tokens: tokens that a rank computes at once; it sums the gradients over its share of the batch. None computes
-    the whole share at once on a CPU, and as much as fits in memory on a GPU.
+    micro_tokens: tokens that a rank computes at once; it sums the gradients over its share of the batch. None: what
+    fits in the memory of a GPU, and at most 8,192 on a CPU.
     warmup_share: the share of the run in which the rate rises; after it the rate falls linearly to 0.
     dropout: None takes that of the preset or of the initial weights. Section 4.8 of the paper finds that ALBERT
     underfits and that dropout hurts its MLM accuracy. Raise it to 0.1 (v1) for many epochs over little text.

@@ -246,10 +246,22 @@ def test_a_choice_by_the_user_and_a_small_batch_are_not_measured(tmp_path, gpu, 
     assert set(gpu.num_cells) == {512}
 
 
-def test_on_a_cpu_batches_are_not_cut(tmp_path, num_parameters, capsys):
-    loop.train(tmp_path, tmp_path / "run", LARGE)
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [(2048, ""), (2047, "2 micro-batches a step, of 1,024 tokens"), (1, "32 micro-batches a step, of 64 tokens")],
+)
+def test_on_a_cpu_more_than_so_many_tokens_are_not_computed_at_once(
+    toys, tmp_path, num_parameters, capsys, monkeypatch, limit, said
+):
+    monkeypatch.setattr(memory, "CPU_TOKENS", limit)
+    config = dataclasses.replace(LARGE, dropout=0.0)
+    cut = loop.train(tmp_path, tmp_path / "cut", config)
+    assert ("memory      " in (printed := capsys.readouterr().err)) == bool(said)
+    assert said in printed
+    whole = loop.train(tmp_path, tmp_path / "whole", dataclasses.replace(config, micro_tokens=2048))
+    for one, other in zip(weights(cut).values(), weights(whole).values(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     assert "memory " not in capsys.readouterr().err
-    assert memory.free_bytes(torch.device("cpu")) is None
 
 
 def test_if_even_the_measured_batches_do_not_fit_rows_are_computed_one_by_one(

@@ -1,4 +1,4 @@
-"""Cuts batches so that they fit in the memory of a GPU: docs/explanation/architecture.md says how.
+"""Cuts batches so that they fit in memory: docs/explanation/architecture.md says how.
 
 The bytes that a token needs are measured uncompiled, so that no shape is compiled that the run does not use. Compiled,
 layers keep 2 % less (counted: 41.7 bytes an element and layer instead of 42.4 in bfloat16), and the loss much less.
@@ -21,12 +21,13 @@ from albert_data.wording import count_of
 
 PROBE_TOKENS = 2048
 MAX_TOKENS = 131_072  # at once: more make an update no faster
+CPU_TOKENS = 8192  # the same on a CPU, of which no program can tell beforehand that its memory runs out
 MAX_ELEMENTS = 2**31 - 1  # of a tensor: many kernels count elements in 32 bits
 USED_SHARE = 0.9  # of the free memory; the rest is for fragments, and for the rare batches with many masks
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """The bytes that can still be allocated on a GPU. None for a CPU, where batches are not cut."""
+    """The bytes that can still be allocated on a GPU. None for a CPU."""
     if device.type == "cpu":
         return None
     torch.cuda.empty_cache()
@@ -41,12 +42,17 @@ def peak_gb(device: torch.device) -> dict[str, float]:
 def fit_batches(session: Session, loader: ShardLoader) -> list[str]:
     """Set micro_tokens for the fewest micro-batches that fit on every rank's GPU, and return a line about it.
 
-    Changes nothing on a CPU, if the user chose micro_tokens, or if a step is no larger than what would be measured.
+    On a CPU these have at most CPU_TOKENS. Changes nothing if the user chose micro_tokens, or if a step has no more
+    tokens than that, or than would be measured.
     """
     longest, whole = loader.longest, loader.count_micro_tokens(1)
     num_rows = max(1, PROBE_TOKENS // longest)
-    if session.config.micro_tokens or whole <= 2 * num_rows * longest or free_bytes(session.precision.device) is None:
+    is_cpu = free_bytes(session.precision.device) is None
+    if session.config.micro_tokens or whole <= (CPU_TOKENS if is_cpu else 2 * num_rows * longest):
         return []
+    if is_cpu:
+        parts, tokens = _divide(session, loader, CPU_TOKENS)
+        return [f"memory      {parts} a step, of {tokens:,} tokens: more make a CPU no faster"]
     # Before the first step the optimiser has no state yet. It will need two tensors for each parameter.
     constant = 0 if session.optimizer.state else 2 * sum(p.nbytes for p in session.model.parameters())
     try:
@@ -58,15 +64,19 @@ def fit_batches(session: Session, loader: ShardLoader) -> list[str]:
         per_token = math.inf  # one row at a time is left to try
     free = free_bytes(session.precision.device) or 0  # the gradients are there, as in all micro-batches but the first
     session.optimizer.zero_grad()
-    counts = range(1, -(-whole // longest) + 1)
     limit = (USED_SHARE * free - constant) / per_token
-    limit = min(limit, _most_tokens(loader, session.model.config.vocab_size))
+    parts, tokens = _divide(session, loader, min(limit, _most_tokens(loader, session.model.config.vocab_size)))
+    need = "an unknown part" if math.isinf(per_token) else f"{(constant + per_token * tokens) / 1e9:.1f}"
+    return [f"memory      {parts} a step, of {tokens:,} tokens: {need} of {free / 1e9:.1f} GB that are free on the GPU"]
+
+
+def _divide(session: Session, loader: ShardLoader, limit: float) -> tuple[str, int]:
+    """Set micro_tokens, at most `limit` on every rank if a row has no more. Return how many micro-batches, and it."""
+    counts = range(1, -(-loader.count_micro_tokens(1) // loader.longest) + 1)
     num_batches = next((count for count in counts if loader.count_micro_tokens(count) <= limit), counts[-1])
     num_batches = int(max(session.ranks.gather(num_batches)))
-    tokens = loader.micro_tokens = loader.count_micro_tokens(num_batches)
-    need = "an unknown part" if math.isinf(per_token) else f"{(constant + per_token * tokens) / 1e9:.1f}"
-    parts = count_of(num_batches, "micro-batch", "micro-batches")
-    return [f"memory      {parts} a step, of {tokens:,} tokens: {need} of {free / 1e9:.1f} GB that are free on the GPU"]
+    loader.micro_tokens = loader.count_micro_tokens(num_batches)
+    return count_of(num_batches, "micro-batch", "micro-batches"), loader.micro_tokens
 
 
 def _most_tokens(loader: ShardLoader, vocab_size: int) -> int:
