@@ -401,7 +401,7 @@ def test_the_card_says_what_the_model_is_and_how_well_it_predicts(trained, expor
     for words in (
         "| layers | 4 of hidden size 128, 4 attention heads, feed-forward size 512, sharing: all |",
         f"| parameters | {count_parameters(config).all:,}, shared ones counted once |",
-        "Checkpoint `step-00000002` of the run `run`: 2,048 tokens a step, optimiser adamw, learning rate 0.001.",
+        "Checkpoint `step-00000002` of the run `run`: 2,048 tokens a step, optimiser muon, learning rate 0.0015.",
         f"the digest `{read_manifest(trained / 'shards').digest}`",
         f"| {line['mlm_loss']:.3f} | {format_share(line['mlm_accuracy'], 1)} | {line['sop_loss']:.3f} | ",
     ):

@@ -139,7 +139,8 @@ def test_resume_uses_the_settings_of_the_run_except_those_given(toys, use_shards
     run(tmp_path, "-o", tmp_path / "run", "--resume")
     run(tmp_path, "-o", tmp_path / "run", "--resume", "--log-every", "5")
     chosen = {"log_every": 1, "eval_every": 1, "save_every": 1, "eval_rows": 128}  # for a run of two steps
-    given = {"steps": 2, "batch_tokens": 256, "device": "cpu", "remask": False}
+    masks = {"remask": False, "mask_prob": None, "last_mask_prob": None}
+    given = {"steps": 2, "batch_tokens": 256, "device": "cpu", **masks}
     stored = dataclasses.replace(RECIPES["quick"]["tiny"], **given, **chosen)
     assert made == [  # a resumed run writes no other trace
         (stored, {"resume": True, "initial": None}),

@@ -9,12 +9,12 @@ from functools import partial
 import pytest
 import torch
 
-from albert_data.train.config import RECIPES
+from albert_data.train.config import TrainConfig
 from albert_data.train.run import compiling, loop, session
 from albert_data.train.run.compiling import choose_compiling, find_obstacle
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
-TINY = dataclasses.replace(RECIPES["quick"]["tiny"], steps=2, batch_tokens=8 * 64, device="cpu")
+TINY = TrainConfig(preset="tiny", lr=1e-3, steps=2, batch_tokens=8 * 64, device="cpu")
 
 
 def use_backend(monkeypatch, backend):

@@ -18,7 +18,7 @@ from albert_data.cli.main import run as run_command
 from albert_data.errors import AlbertDataError, CheckpointError, ConfigError
 from albert_data.interop.huggingface import config_to_huggingface, import_model, to_huggingface
 from albert_data.interop.initial import load_initial
-from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
+from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.history.figures import read_run
 from albert_data.train.history.layers import measure_run
 from albert_data.train.history.page import write_run_page
@@ -26,8 +26,8 @@ from albert_data.train.history.view import describe_run, run_to_dict
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.run import loop
 
-CONFIG = dataclasses.replace(
-    RECIPES["quick"]["tiny"], steps=4, batch_tokens=512, log_every=1, eval_every=2, save_every=2, device="cpu"
+CONFIG = TrainConfig(
+    preset="tiny", lr=1e-3, steps=4, batch_tokens=512, log_every=1, eval_every=2, save_every=2, device="cpu"
 )
 CONFIG = dataclasses.replace(CONFIG, remask=False)
 DEEP = b"[" * 100_000

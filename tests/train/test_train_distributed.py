@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -25,7 +24,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compr
 from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import AlbertDataError, ConfigError
-from albert_data.train.config import RECIPES
+from albert_data.train.config import TrainConfig
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.distributed import Ranks, join_ranks, read_ranks
 from albert_data.train.model.checkpoint import list_checkpoints
@@ -126,7 +125,7 @@ def test_the_exchange_of_gradients_ends_before_the_ranks_disconnect(monkeypatch,
     monkeypatch.setattr(loop, "join_ranks", join_alone)
     monkeypatch.setattr(session, "DistributedDataParallel", make)
     monkeypatch.setattr(loop, "check_agreement", lambda *arguments: None)
-    config = dataclasses.replace(RECIPES["quick"]["tiny"], steps=2, batch_tokens=512, device="cpu")
+    config = TrainConfig(preset="tiny", lr=1e-3, steps=2, batch_tokens=512, device="cpu")
     loop.train(tmp_path, tmp_path / "run", config)
 
 

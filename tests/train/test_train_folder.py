@@ -22,8 +22,9 @@ from albert_data.train.model.checkpoint import FILES, list_checkpoints
 from albert_data.train.run import loop
 from albert_data.train.run.metrics import MetricsFile
 
-CONFIG = dataclasses.replace(
-    RECIPES["quick"]["tiny"],
+CONFIG = TrainConfig(
+    preset="tiny",
+    lr=1e-3,
     steps=4,
     batch_tokens=8 * 64,
     log_every=1,

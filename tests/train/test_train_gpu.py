@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode  # where PyTorch's own documents name it; in a test alone
 from toy_rows import FakeShards, mean_loss
 
-from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig, TrainConfig
+from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.data.batch import Batch
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.data.order import BUCKET
@@ -34,8 +34,8 @@ EACH_OPTIMIZER = pytest.mark.parametrize("optimizer", ["adamw", "lamb", "muon"])
 SHAPE = AlbertConfig(
     vocab_size=1000, max_positions=128, embedding_size=32, hidden_size=128, num_layers=3, num_heads=2, ffn_size=256
 )
-TINY = dataclasses.replace(
-    RECIPES["quick"]["tiny"], steps=6, batch_tokens=8 * 64, log_every=1, eval_every=3, save_every=3, compile=False
+TINY = TrainConfig(
+    preset="tiny", lr=1e-3, steps=6, batch_tokens=8 * 64, log_every=1, eval_every=3, save_every=3, compile=False
 )
 
 

@@ -12,12 +12,12 @@ import torch
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.interop.initial import load_initial
-from albert_data.train.config import RECIPES
+from albert_data.train.config import TrainConfig
 from albert_data.train.model.checkpoint import list_checkpoints, load_model
 from albert_data.train.run import loop
 
-CONFIG = dataclasses.replace(
-    RECIPES["quick"]["tiny"], steps=2, batch_tokens=8 * 64, eval_every=2, save_every=2, device="cpu", remask=False
+CONFIG = TrainConfig(
+    preset="tiny", lr=1e-3, steps=2, batch_tokens=8 * 64, eval_every=2, save_every=2, device="cpu", remask=False
 )
 STILL = dataclasses.replace(CONFIG, lr=1e-12, weight_decay=0.0, seed=7)
 

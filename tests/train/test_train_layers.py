@@ -12,7 +12,7 @@ import torch
 
 from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError
-from albert_data.train.config import RECIPES, AlbertConfig
+from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.data.loader import fixed_batches
 from albert_data.train.history.figures import thin
 from albert_data.train.history.layers import Layers, measure_layers, measure_run
@@ -22,8 +22,8 @@ from albert_data.train.model.model import Albert
 from albert_data.train.run import loop
 
 SMALL = AlbertConfig(vocab_size=40, embedding_size=6, hidden_size=8, num_layers=4, num_heads=2, ffn_size=16)
-CONFIG = dataclasses.replace(
-    RECIPES["quick"]["tiny"], steps=4, batch_tokens=8 * 64, eval_every=2, log_every=2, device="cpu", remask=False
+CONFIG = TrainConfig(
+    preset="tiny", lr=1e-3, steps=4, batch_tokens=8 * 64, eval_every=2, log_every=2, device="cpu", remask=False
 )
 
 

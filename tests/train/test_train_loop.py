@@ -17,7 +17,7 @@ from shard_fixtures import write_like
 from albert_data.errors import AlbertDataError, ConfigError, OutputError
 from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.shards import reader
-from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
+from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.model import checkpoint
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.model.model import Albert
@@ -27,8 +27,9 @@ from albert_data.train.run.evaluation import evaluate, judge_accuracy, measure_b
 from albert_data.train.run.report import describe
 from albert_data.train.run.session import choose_shape
 
-TINY = dataclasses.replace(
-    RECIPES["quick"]["tiny"],
+TINY = TrainConfig(
+    preset="tiny",
+    lr=1e-3,
     steps=4,
     batch_tokens=8 * 64,
     log_every=2,

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from toy_rows import mean_loss
 
 from albert_data.errors import ConfigError
-from albert_data.train.config import RECIPES, AlbertConfig
+from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.data.batch import Batch
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.data.order import BUCKET
@@ -25,8 +25,9 @@ from albert_data.train.run.memory import peak_gb
 from albert_data.train.run.session import choose_shape
 from albert_data.wording import count_of
 
-TINY = dataclasses.replace(
-    RECIPES["quick"]["tiny"],
+TINY = TrainConfig(
+    preset="tiny",
+    lr=1e-3,
     steps=4,
     batch_tokens=8 * 64,
     log_every=1,

@@ -22,7 +22,7 @@ from albert_data.data import Examples
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.train import ShardLoader
-from albert_data.train.config import RECIPES, AlbertConfig
+from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.data import order
 from albert_data.train.data.batch import Batch, BatchShape, collate, empty_batch
 from albert_data.train.data.loader import Splits, fixed_shapes
@@ -542,8 +542,9 @@ def test_rows_are_padded_if_a_gpu_is_to_compute_less_than_a_pack(toys, monkeypat
 
 # ---- runs ----
 
-CONFIG = dataclasses.replace(
-    RECIPES["quick"]["tiny"],
+CONFIG = TrainConfig(
+    preset="tiny",
+    lr=1e-3,
     steps=9,
     batch_tokens=512,
     log_every=4,

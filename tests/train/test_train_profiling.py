@@ -10,12 +10,12 @@ import pytest
 import torch.profiler
 
 from albert_data.errors import OutputError
-from albert_data.train.config import RECIPES
+from albert_data.train.config import TrainConfig
 from albert_data.train.model.checkpoint import list_checkpoints
 from albert_data.train.run import loop
 
-CONFIG = dataclasses.replace(
-    RECIPES["quick"]["tiny"], steps=12, batch_tokens=256, dropout=0.1, save_every=12, device="cpu", profile=True
+CONFIG = TrainConfig(
+    preset="tiny", lr=1e-3, steps=12, batch_tokens=256, dropout=0.1, save_every=12, device="cpu", profile=True
 )
 
 

@@ -19,7 +19,7 @@ from albert_data.examples.spans import span_shares
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.tokenizer.words import WordRule, find_word_starts
 from albert_data.train import ShardLoader
-from albert_data.train.config import RECIPES
+from albert_data.train.config import TrainConfig
 from albert_data.train.data.batch import Batch
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
 from albert_data.train.run import loop
@@ -214,8 +214,9 @@ def test_masks_of_a_schedule_are_new_ones_over_the_same_text(shards):
 
 
 def test_a_run_with_a_schedule_of_masks_and_muon_resumes_bit_for_bit(shards, tmp_path):
-    config = dataclasses.replace(
-        RECIPES["quick"]["tiny"],
+    config = TrainConfig(
+        preset="tiny",
+        lr=1e-3,
         steps=6,
         batch_tokens=1024,
         optimizer="muon",

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from albert_data.errors import CheckpointError, OutputError
 from albert_data.files import read_json, write_json
-from albert_data.train.config import RECIPES, TrainConfig
+from albert_data.train.config import TrainConfig
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.folder import load_config
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
@@ -22,8 +22,9 @@ from albert_data.train.run import loop
 
 # With dropout, so that random states matter; a window that grows; lines of metrics span checkpoints; two and a half
 # epochs.
-CONFIG = dataclasses.replace(
-    RECIPES["quick"]["tiny"],
+CONFIG = TrainConfig(
+    preset="tiny",
+    lr=1e-3,
     steps=10,
     batch_tokens=8 * 64,
     log_every=4,

@@ -25,7 +25,7 @@ from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError, InputError, TokenizerError
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import find_word_starts
-from albert_data.train.config import RECIPES, AlbertConfig
+from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.data import sentence_pairs
 from albert_data.train.data.batch import Batch
 from albert_data.train.data.sentence_pairs import Accuracy, ScoreConfig, ScoredPairs, SentencePair, read_pairs
@@ -287,7 +287,7 @@ def trained(tmp_path_factory, tokenizer) -> Path:
     documents = ["\n".join(make_sentences(12, seed)) for seed in range(40)]
     (here / "corpus.txt").write_text("\n\n".join(documents), encoding="utf-8")
     run_build(here / "corpus.txt", here / "shards", tokenizer, max_seq_len=64)
-    config = dataclasses.replace(RECIPES["quick"]["tiny"], steps=2, save_every=1, device="cpu", eval_every=2)
+    config = TrainConfig(preset="tiny", lr=1e-3, steps=2, save_every=1, device="cpu", eval_every=2)
     loop.train(here / "shards", here / "run", config)
     return here / "run"
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from albert_data.errors import AlbertDataError
-from albert_data.train.config import RECIPES
+from albert_data.train.config import TrainConfig
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.distributed import ALONE
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
@@ -22,8 +22,9 @@ from albert_data.train.run.optimizer import make_optimizer
 from albert_data.train.run.session import choose_shape, start_session, update
 
 CPU = torch.device("cpu")
-TINY = dataclasses.replace(
-    RECIPES["quick"]["tiny"],
+TINY = TrainConfig(
+    preset="tiny",
+    lr=1e-3,
     steps=20,
     batch_tokens=8 * 64,
     log_every=4,

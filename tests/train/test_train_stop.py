@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 import subprocess
 import sys
@@ -15,13 +14,14 @@ import pytest
 from shard_fixtures import write_like
 
 from albert_data.cli.main import run as run_command
-from albert_data.train.config import RECIPES
+from albert_data.train.config import TrainConfig
 from albert_data.train.model.checkpoint import list_checkpoints
 from albert_data.train.run import evaluation, loop, session
 from albert_data.train.run.interrupt import SIGNALS, Interrupt
 
-CONFIG = dataclasses.replace(
-    RECIPES["quick"]["tiny"],
+CONFIG = TrainConfig(
+    preset="tiny",
+    lr=1e-3,
     steps=6,
     batch_tokens=8 * 64,
     log_every=2,

@@ -17,7 +17,7 @@ from albert_data.errors import CheckpointError, ConfigError
 from albert_data.interop import ShardDataset
 from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig, TrainConfig
+from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.data.loader import ShardLoader, fixed_batches, open_training
 from albert_data.train.distributed import ALONE
 from albert_data.train.folder import check_shape
@@ -37,8 +37,8 @@ pytest.importorskip("safetensors", reason="the train extra is not installed")
 
 TASKS = tuple(PAIR_TASKS)
 SMALL = AlbertConfig(embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
-CONFIG = dataclasses.replace(
-    RECIPES["quick"]["tiny"], steps=4, save_every=2, eval_every=2, log_every=2, device="cpu", batch_tokens=1024
+CONFIG = TrainConfig(
+    preset="tiny", lr=1e-3, steps=4, save_every=2, eval_every=2, log_every=2, device="cpu", batch_tokens=1024
 )
 
 
@@ -274,7 +274,7 @@ def test_the_weight_of_the_sentence_task_scales_its_part_of_the_gradient(toys, u
     use_shards(shards := toys.make_shards(40))
     gradients = {}
     for weight in (0.0, 1.0, 3.0):
-        config = dataclasses.replace(RECIPES["quick"]["tiny"], sentence_weight=weight, max_grad_norm=1e6)
+        config = TrainConfig(preset="tiny", lr=1e-3, sentence_weight=weight, max_grad_norm=1e6)
         [batch] = next(ShardLoader(shards, batch_tokens=512).stream(torch.device("cpu")))
         shape, precision = choose_shape(config, shards.manifest), choose_precision("fp32", "cpu")
         session = start_session(config, shape, precision, ALONE, {}, None)

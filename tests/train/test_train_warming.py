@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from albert_data.errors import ConfigError
-from albert_data.train.config import RECIPES
+from albert_data.train.config import TrainConfig
 from albert_data.train.data.loader import ShardLoader, fixed_batches, fixed_shapes
 from albert_data.train.data.order import BUCKET
 from albert_data.train.distributed import ALONE
@@ -25,8 +25,8 @@ from albert_data.train.run.evaluation import evaluate
 from albert_data.train.run.session import choose_shape, start_session, update
 
 CPU = torch.device("cpu")
-TINY = dataclasses.replace(
-    RECIPES["quick"]["tiny"], steps=2, batch_tokens=512, eval_rows=40, device="cpu", dropout=0.1, remask=False
+TINY = TrainConfig(
+    preset="tiny", lr=1e-3, steps=2, batch_tokens=512, eval_rows=40, device="cpu", dropout=0.1, remask=False
 )
 TIMED = dataclasses.replace(TINY, steps=None, minutes=10.0, warmup_share=0.05, log_every=10, save_every=10_000)
 
