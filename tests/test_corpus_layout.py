@@ -121,10 +121,15 @@ def test_the_fields_that_were_seen_are_listed_and_the_one_with_text_is_named():
         'the corpus holds no document (30 missing field); the 30 records have the fields "content" (30), "id" (30), '
         '"n" (30); pass --text-field content'
     )
-    assert explain([{"text": ["a"], "it's": "a"}]).endswith(
+    assert explain([{"text": ["a"], "it's": "a b"}]).endswith(
         """(1 field not text); the record has the fields "it's" (1), "text" (1); pass --text-field 'it'"'"'s'"""
     )
     assert explain([{"n": 1}]).endswith('the field "n" (1); pass --text-field NAME with the one that holds the text')
+    # A version is no text, so the advice is not to make documents of it.
+    assert explain([{"version": "1.1", "data": [{"paragraphs": []}]}]).endswith(
+        "; none of them holds text; if the list in one does, take its items out of it, as in: jq '.data[]' FILE > "
+        "NEW_FILE.json"
+    )
     assert explain([]) == "the corpus holds no document; give files with text in them"
 
 
@@ -142,8 +147,8 @@ def test_a_large_line_shows_its_first_field(monkeypatch: pytest.MonkeyPatch):
 
 def test_fields_are_added_up_over_tasks_and_receipts():
     first, second = Fields(), Fields()
-    first.add({"a": "text", "\ud800": 1})
-    second.add({"a": "more", "b": 2})
+    first.add({"a": "a text", "\ud800": 1})
+    second.add({"a": "more text", "b": 2})
     first.merge(from_values(json.loads(json.dumps(to_values(second))), Fields))
-    assert (first.num_records, first.counts, first.text_len["a"]) == (2, Counter({"a": 2, "b": 1, "\\ud800": 1}), 8)
-    json.dumps(vars(first), ensure_ascii=False).encode()
+    assert (first.num_records, first.counts, first.text_len["a"]) == (2, Counter({"a": 2, "b": 1, "\\ud800": 1}), 15)
+    json.dumps(to_values(first), ensure_ascii=False).encode()

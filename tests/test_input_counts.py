@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import random
 from collections import Counter
@@ -56,8 +57,15 @@ def list_worst(found: list[Part]) -> tuple[list[tuple[str, int, dict[str, int]]]
         documents[part.name] += part.num_documents
         damage[part.name] += Counter(part.damage)
     losses = {name: counts["missing_field"] + counts["invalid_utf8"] for name, counts in damage.items()}
+    shares = {
+        name: counts["missing_field"] / max(documents[name] + counts["missing_field"] + counts["empty_document"], 1)
+        for name, counts in damage.items()
+    }
+    shares |= {
+        name: 1.0 for name in damage if losses[name] == damage[name].total() and not documents[name] and losses[name]
+    }
     worst = [name for name in damage if losses[name] or not documents[name]]
-    worst.sort(key=lambda name: (documents[name] > 0, -losses[name], name))
+    worst.sort(key=lambda name: (-shares[name] if shares[name] > 0.1 else 0, documents[name] > 0, -losses[name], name))
     listed = [(name, documents[name], dict(damage[name])) for name in worst]
     return listed, sum(not documents[name] for name in worst), sum(losses[name] > 0 for name in worst)
 
@@ -79,9 +87,9 @@ def test_the_sums_do_not_depend_on_tasks_receipts_or_order(
         total = Damage()
         for task in tasks:
             total.merge(from_values(json.loads(json.dumps(to_values(task))), Damage) if rng.random() < 0.5 else task)
-        listed, num_empty, num_damaged = total.inputs.finish()
+        listed, sums = total.inputs.finish()
     worst, *numbers = list_worst(found)
-    assert [num_empty, num_damaged] == numbers
+    assert [sums.num_empty, sums.num_damaged] == numbers
     values = [(name, counts.num_documents, dict(counts.damage)) for name, counts in listed]
     assert values[:kept] == worst[:kept]
     assert total.counts == sum((Counter(part.damage) for part in found), Counter[str]())
@@ -95,8 +103,8 @@ def test_a_million_inputs_are_held_as_the_worst_of_them():
         with inputs.reading(f"sound {number}", is_part=False):
             inputs.of(f"sound {number}").num_documents += 1
     assert len(inputs.whole) <= 200
-    found, num_empty, num_damaged = inputs.finish()
-    assert ([name for name, _ in found[:2]], num_empty, num_damaged) == (["002999", "002998"], 3000, 2999)
+    found, total = inputs.finish()
+    assert ([name for name, _ in found[:2]], total.num_empty, total.num_damaged) == (["002999", "002998"], 3000, 2999)
     assert found[0][1].fields is None
 
 
@@ -206,11 +214,15 @@ def test_in_a_mixture_an_input_gives_nothing_if_no_source_reads_a_document_of_it
     damaged = manifest.damaged_inputs
     assert damaged is not None
     assert [(Path(item.path).name, item.num_documents) for item in damaged.worst] == [
-        ("header.csv", 0),
         ("bad.jsonl", 60),
         ("good.jsonl", 120),
+        ("header.csv", 0),
     ]
-    assert advise_inputs(damaged, None) == [f"1 input gave no document: {tmp_path}/in/header.csv (it holds no text)"]
+    assert advise_inputs(damaged, None) == [
+        f"1 input gave no document: {tmp_path}/in/header.csv (it holds no text)",
+        f"2 inputs lost much text: {tmp_path}/in/bad.jsonl (50.00 % lost; missing_field 60), {tmp_path}/in/good.jsonl "
+        "(33.33 % lost; missing_field 60)",
+    ]
 
 
 def test_inspect_lists_the_worst(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -240,3 +252,75 @@ def test_at_most_some_are_listed():
     assert damaged is not None
     assert (len(damaged.worst), damaged.num_without_documents) == (20, 50)
     assert advise_inputs(damaged, "text")[0].endswith("and 47 more")
+
+
+# ---- how much is lost ----
+
+RECORDS = [json.dumps({"text": text}) for text in DOCUMENTS]
+CYRILLIC = "Слово за словом.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "cause", "is_most"),
+    [
+        ("a.jsonl", "\n".join([*RECORDS, *["[1]"] * 6]).encode(), None, False),
+        ("a.jsonl", "\n".join([*RECORDS[:40], *["{}"] * 20]).encode(), "33.33 % lost; missing_field 20", False),
+        ("a.jsonl.gz", gzip.compress("\n".join([*RECORDS[:9], *"{" * 41]).encode()), "82.00 %", True),
+        ("a.jsonl.gz", "\n".join(RECORDS).encode(), "name it without .gz", True),
+        ("a.jsonl.gz", gzip.compress("\n".join(RECORDS).encode())[:-99], "at least 0.00 % lost", False),
+        ("a.csv", b"text\n" + b"One.\n" * 4 + b"One.,two\n" * 6, "60.00 %", True),
+        ("a.txt", CYRILLIC.encode() * 9000 + CYRILLIC.encode("cp1251") * 90000, "invalid_utf8 1", True),
+        ("wiki_00", b"<doc id='1'>\nOne.\n</doc>\n<doc id='2'>\n" + b"Two.\n" * 99, "malformed_article", True),
+    ],
+)
+def test_an_input_that_loses_much_is_named_and_stops_a_build_that_names_it(
+    here: Path, capfd: pytest.CaptureFixture[str], name: str, data: bytes, cause: str | None, is_most: bool
+):
+    (here / "in").mkdir()
+    (here / "in" / name).write_bytes(data)
+    (here / "in/good.txt").write_text("\n\n".join(DOCUMENTS) * (len(data) // 1000 + 9))
+    options = ["--tokenizer", "model.model", "--max-seq-len", "64", "-o"]
+    assert run(["build", "in", *options, "folder"]) == 0
+    shown = capfd.readouterr().out
+    lines = [line for line in shown.splitlines() if "lost much text" in line or "gave no document" in line]
+    assert len(lines) == (cause is not None), shown
+    named = ["build", f"in/{name}", "in/good.txt", *options, "out"]
+    assert run(named) == is_most
+    error = capfd.readouterr().err
+    assert not is_most or (str(cause) in error.splitlines()[-1] and len(error.splitlines()[-1]) <= 1000)
+    assert (here / "out/manifest.json").exists() != is_most
+    assert run([*named, "--allow-loss"]) == 0
+    assert ("resumed" in capfd.readouterr().out) == is_most  # what was read before is not read again
+    assert digest_shards(here / "folder") == digest_shards(here / "out")
+
+
+def test_a_corpus_of_which_most_is_lost_is_not_published(here: Path, capfd: pytest.CaptureFixture[str]):
+    (here / "in").mkdir()
+    for number in range(300):
+        (here / f"in/{number}.jsonl").write_text("\n".join([*RECORDS[:1], *["{}"] * 9]))
+    assert run(["vocab", "in", "--vocab-size", "300", "-o", "vocab"]) == 1
+    assert run(["build", "in", "--tokenizer", "model.model", "-o", "out"]) == 1
+    assert (
+        "90.00 % of the corpus would be lost; the worst is in/0.jsonl (90.00 % lost; missing_field 9)"
+        in capfd.readouterr().err
+    )
+    assert run(["build", "in", "--tokenizer", "model.model", "-o", "out", "--allow-loss", "--strict"]) == 2
+
+
+@pytest.mark.parametrize("begin", ["[", "\x1e", "\n "])
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", None])
+def test_json_that_has_no_object_a_line_is_read_whatever_its_name(
+    here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, begin: str, ending: str | None
+):
+    indent = 1 if begin == "\n " else None
+    ends = {"[": (",\n", "]"), "\x1e": ("\n\x1e", "\n")}.get(begin, ("\n", ""))
+    records = [json.dumps({"text": text}, indent=indent) for text in DOCUMENTS]
+    data = (begin.strip("\n ") + ends[0].join(records) + ends[1]).encode()
+    (here / f"a.{ending}").write_bytes(gzip.compress(data) if ending == "jsonl.gz" else data)
+    (here / "sound.jsonl").write_text("\n".join(RECORDS))
+    for name in (f"a.{ending}" if ending else "-", "sound.jsonl"):
+        with open(here / f"a.{ending}", "rb") as file:
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(file))
+            assert run(["build", name, "--tokenizer", "model.model", "-o", f"out-{name[0]}"]) == 0
+    assert digest_shards(here / f"out-{'a' if ending else '-'}") == digest_shards(here / "out-s")
+    assert ("so it is read as a .json file" in capfd.readouterr().err) == (ending is not None)

@@ -13,6 +13,7 @@ from albert_data.cli.options import (
     PLACE,
     TOKENIZER,
     LibraryCommand,
+    allow_loss_option,
     engine_options,
     inputs_argument,
     json_option,
@@ -116,6 +117,7 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
 )
 @_example_setting("--seed", "Seed of all random choices.")
 @text_options
+@allow_loss_option
 @engine_options
 @click.option(
     "--license",
@@ -187,7 +189,7 @@ def _show_plan(inputs: tuple[str, ...], output: Path, given: dict[str, Any], *, 
     from albert_data.pipeline.identity import choose_fraction
 
     bar, workers = Bar(), given.pop("workers", None) or count_cores()
-    for name in ("engine", "address", "license"):  # no part of the plan
+    for name in ("engine", "address", "license", "allow_loss"):  # no part of the plan
         given.pop(name, None)
     with load_arguments(inputs, output, bar, **given) as (found, tokenizer, config):
         chosen = choose_fraction(found, config)

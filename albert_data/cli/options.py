@@ -201,6 +201,11 @@ def text_options(command: Command) -> Command:
     return command
 
 
+allow_loss_option = click.option(
+    "--allow-loss",
+    is_flag=True,
+    help="Go on where over half of the text, or of a file that is named as INPUT, can't be read.",
+)
 workers_option = click.option(
     "--workers",
     type=click.IntRange(*RANGES["workers"]),

@@ -19,6 +19,8 @@ from click.core import ParameterSource
 from albert_data.cli.attempts import MINUTES, Attempt, choose_attempt, format_minutes, lock_attempts
 from albert_data.cli.options import (
     PATH,
+    LibraryCommand,
+    allow_loss_option,
     inputs_argument,
     normalization_option,
     setting,
@@ -48,7 +50,7 @@ _LONGER = 60  # minutes
 _WIDTH = 80
 
 
-@click.command()
+@click.command(cls=LibraryCommand)
 @inputs_argument
 @click.option(
     "-o", "--output", type=PATH, default="quickstart", show_default=True, metavar="DIR", help="Folder to write."
@@ -73,6 +75,7 @@ _WIDTH = 80
 @setting(VocabConfig, "--cased/--uncased", "Keep upper case, or turn all text into lower case.")
 @normalization_option
 @text_options
+@allow_loss_option
 @workers_option
 def quickstart(
     inputs: tuple[str, ...],
@@ -84,6 +87,7 @@ def quickstart(
     cased: bool,
     normalization: str,
     workers: int | None,
+    allow_loss: bool,
     **settings: Any,
 ) -> int:
     """Train a vocabulary, build and audit shards, and train a small model.
@@ -116,6 +120,7 @@ def quickstart(
     pieces = [*([] if cased else ["--uncased"]), "--vocab-size", str(vocab_size)]
     held_out = [word for name in validation for word in ("--validation", name)]
     again = [*held_out, *reading, *pieces, "--minutes", format_minutes(minutes), "-o", str(output)]
+    again += ["--allow-loss"] if allow_loss else []
     with lock_attempts(output):
         attempt = choose_attempt(output, (*reading, *pieces), found)
         if attempt.number > 1 and not attempt.is_begun():
@@ -124,6 +129,8 @@ def quickstart(
         attempt.save()
         if workers is not None:
             reading += ["--workers", str(workers)]
+        if allow_loss:
+            reading.append("--allow-loss")
         _train_vocabulary(inputs, attempt, vocab, reading)
         _find_inputs(inputs, validation, output, text)
         _build(inputs, held_out, attempt, reading)

@@ -9,6 +9,8 @@ import click
 
 from albert_data.cli.options import (
     PLACE,
+    LibraryCommand,
+    allow_loss_option,
     engine_options,
     inputs_argument,
     json_option,
@@ -23,7 +25,7 @@ from albert_data.config import MODEL_TYPES, VocabConfig
 from albert_data.output import show, show_json
 
 
-@click.command()
+@click.command(cls=LibraryCommand)
 @inputs_argument
 @click.option("-o", "--output", type=PLACE, required=True, metavar="DIR", help="Folder to write.")
 @setting(VocabConfig, "--vocab-size", "Number of pieces, special ones included.")
@@ -56,6 +58,7 @@ from albert_data.output import show, show_json
 )
 @setting(VocabConfig, "--seed", "Seed of the choice of sentences.")
 @text_options
+@allow_loss_option
 @engine_options
 @json_option
 def vocab(inputs: tuple[str, ...], output: Path, as_json: bool, **settings: Any) -> None:

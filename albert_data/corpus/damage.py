@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from albert_data.conditions import EXCLUDED, EXCLUSIONS, WITHOUT_FIELD, Condition
@@ -28,6 +28,8 @@ from albert_data.languages import MAX_NAMES
 # Many corpora hold these, so they are no error under --strict, and an input with no other reason is sound.
 HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut", *EXCLUSIONS})
 LOSES_NOTHING = HARMLESS | {"missing_part"}
+LOSES_RECORD = ("malformed_json", "missing_field", "field_not_text", "malformed_row", "line_too_long")
+_MUCH = 0.1  # more than this share of an input is named at the end
 _KEPT = 100  # of the worst inputs that were read to their end
 
 
@@ -37,9 +39,15 @@ class InputCounts:
 
     damage: cases by reason, as in Damage
     fields: of its records without text, None if there are none
+    num_bytes, unread_bytes: of the file, and of these the ones after damage that ended its reading
+    text_bytes, lost_bytes: of its text, and of these the ones that became U+FFFD, or lay outside of articles
     """
 
     num_documents: int = 0
+    num_bytes: int = 0
+    unread_bytes: int = 0
+    text_bytes: int = 0
+    lost_bytes: int = 0
     damage: Counter[str] = field(default_factory=Counter)
     fields: Fields | None = None
 
@@ -51,8 +59,29 @@ class InputCounts:
     def is_sound(self) -> bool:
         return self.num_documents > 0 and not self.num_losses
 
+    @property
+    def lost_share(self) -> float:
+        """The share of it that is lost: what is left of its bytes, of their records, and of the text of these."""
+        num_lost = sum(self.damage[reason] for reason in LOSES_RECORD)
+        num_others = sum(self.damage[reason] for reason in ("empty_document", *EXCLUSIONS))
+        num_records = self.num_documents - self.damage["long_document_cut"] + num_lost + num_others
+        if num_records <= 0:
+            return float(bool(self.num_losses))
+        left = (1 - num_lost / num_records) * (1 - self.lost_bytes / max(self.text_bytes, 1))
+        return 1 - left * (1 - self.unread_bytes / max(self.num_bytes, 1))
+
+    @property
+    def loses_much(self) -> bool:
+        """Whether it gave documents, and over a tenth is lost, or nobody knows how much, as where a file is cut."""
+        return self.num_documents > 0 and (self.lost_share > _MUCH or self.damage["damaged_compression"] > 0)
+
+    def count_unread(self, num_read: int, num_bytes: int) -> None:
+        """Count the rest of a file of so many bytes, if damage ended its reading. num_read: up to its last document."""
+        if self.damage["damaged_compression"] or self.damage["row_too_long"]:
+            self.unread_bytes += max(num_bytes - num_read, 0)
+
     def merge(self, other: InputCounts) -> None:
-        self.num_documents += other.num_documents
+        _add(self, other, "num_documents", "num_bytes", "unread_bytes", "text_bytes", "lost_bytes")
         self.damage += other.damage
         if other.fields is not None:
             self.add_fields().merge(other.fields)
@@ -68,62 +97,80 @@ class CountsByInput:
 
     parts: those of which other tasks may have read the rest
     whole: all others that are kept
-    num_empty, num_damaged: inputs that are not kept, without documents and with damage
+    num_empty, num_damaged, num_losing: inputs that are not kept: without documents, with damage, and that lose much
+    num_bytes, lost_bytes: of the inputs that are not kept
     """
 
     parts: dict[str, InputCounts] = field(default_factory=dict)
     whole: dict[str, InputCounts] = field(default_factory=dict)
     num_empty: int = 0
     num_damaged: int = 0
+    num_losing: int = 0
+    num_bytes: int = 0
+    lost_bytes: float = 0.0
 
     def of(self, path: str) -> InputCounts:
         name = name_as_text(path)
         return self.parts.get(name) or self.whole.setdefault(name, InputCounts())
 
     @contextmanager
-    def reading(self, path: str, *, is_part: bool) -> Iterator[None]:
-        """While an input is read, or a part of it. An input without documents is noticed by this alone."""
+    def reading(self, path: str, num_bytes: int = 0, *, is_part: bool) -> Iterator[InputCounts]:
+        """While an input is read, or `num_bytes` of its file. An input without documents is noticed by this alone."""
         name = name_as_text(path)
         counts = (self.parts if is_part else self.whole).setdefault(name, InputCounts())
-        yield
+        counts.num_bytes += num_bytes
+        yield counts
         if counts.num_documents:
             counts.fields = None
         if not is_part and counts.is_sound:
-            self.whole.pop(name, None)
+            self._let_go(self.whole.pop(name))
         self._drop_others()
 
     def merge(self, other: CountsByInput) -> None:
         for mine, others in ((self.parts, other.parts), (self.whole, other.whole)):
             for name, counts in others.items():
                 mine.setdefault(name, InputCounts()).merge(counts)
-        self.num_empty += other.num_empty
-        self.num_damaged += other.num_damaged
+        _add(self, other, "num_empty", "num_damaged", "num_losing", "num_bytes", "lost_bytes")
         self._drop_others()
 
     def _drop_others(self) -> None:
         """Keep the worst inputs of those that were read to their end."""
         if len(self.whole) > 2 * _KEPT:
             ranked = rank(self.whole)
-            self.num_empty += sum(not counts.num_documents for _, counts in ranked[_KEPT:])
-            self.num_damaged += sum(bool(counts.num_losses) for _, counts in ranked[_KEPT:])
+            for _, counts in ranked[_KEPT:]:
+                self._let_go(counts)
             self.whole = dict(ranked[:_KEPT])
 
-    def finish(self) -> tuple[list[tuple[str, InputCounts]], int, int]:
-        """The inputs that are not sound, the worst first; how many have no document, and how many damage.
+    def _let_go(self, counts: InputCounts) -> None:
+        self.num_empty += not counts.num_documents
+        self.num_damaged += bool(counts.num_losses)
+        self.num_losing += counts.loses_much
+        self.num_bytes += counts.num_bytes
+        self.lost_bytes += counts.lost_share * counts.num_bytes
+
+    def finish(self) -> tuple[list[tuple[str, InputCounts]], CountsByInput]:
+        """The inputs that are not sound, the worst first, and the counts of all.
 
         At least the 100 worst are listed, if there are so many. Call it on the sum of all tasks.
         """
-        total = CountsByInput(num_empty=self.num_empty, num_damaged=self.num_damaged)
+        by_name, total = CountsByInput(), CountsByInput()
         for counts in (self.parts, self.whole):  # a mixture may read one input in two ways
-            total.merge(CountsByInput(parts=counts))
-        found = rank({name: counts for name, counts in total.parts.items() if not counts.is_sound})
-        num_empty = total.num_empty + sum(not counts.num_documents for _, counts in found)
-        return found, num_empty, total.num_damaged + sum(bool(counts.num_losses) for _, counts in found)
+            by_name.merge(CountsByInput(parts=counts))
+        total.merge(replace(self, parts={}, whole={}))
+        for one in by_name.parts.values():
+            total._let_go(one)
+        return rank({name: one for name, one in by_name.parts.items() if not one.is_sound}), total
 
 
 def rank(inputs: Mapping[str, InputCounts]) -> list[tuple[str, InputCounts]]:
-    """The worst first: those without documents, then by what they lost; equal ones by path."""
-    return sorted(inputs.items(), key=lambda item: (item[1].num_documents > 0, -item[1].num_losses, item[0]))
+    """The worst first: those that lose much, by the share, then those without documents, then by what they lost."""
+    shares = {name: one.lost_share if one.lost_share > _MUCH else 0.0 for name, one in inputs.items()}
+    return sorted(inputs.items(), key=lambda i: (-shares[i[0]], i[1].num_documents > 0, -i[1].num_losses, i[0]))
+
+
+def _add(total: Any, other: Any, *names: str) -> None:
+    for name in names:
+        setattr(total, name, getattr(total, name) + getattr(other, name))
 
 
 # ---- damage ----

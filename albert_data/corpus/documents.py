@@ -76,6 +76,8 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
     repeated: hashes of the lines to remove, see `drop_lines`
     """
     texts = _read_texts(block, config, damage)
+    counts = damage.inputs.of(block.path)
+    counts.text_bytes += len(texts.data)
     if config.word_separator is not None:
         data, ends = remove_separators(texts.data, texts.ends, config.word_separator)
         texts = texts._replace(data=data, ends=ends)
@@ -107,7 +109,7 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
     if source_codes is None and (block.language or config.language_field):
         source_codes = np.full(len(keys), pack_source(block.language or config.language), np.uint32)
     count_layout(utf8, line_offsets, document_offsets, damage.layout)
-    damage.inputs.of(block.path).num_documents += len(keys)
+    counts.num_documents += len(keys)
     return Lines(
         utf8=utf8,
         line_offsets=line_offsets,

@@ -79,12 +79,14 @@ class Fields:
 
     num_records: how many such records
     counts: how many of them have a field, by its name
-    text_len: characters of the strings in it, by its name
+    text_len: characters of the texts in it, by its name
+    lists: those that hold lists
     """
 
     num_records: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     text_len: Counter[str] = field(default_factory=Counter)
+    lists: set[str] = field(default_factory=set)
 
     def add(self, record: Mapping[str, object], count: int = 1) -> None:
         """Add a record, or several with the same fields."""
@@ -92,12 +94,15 @@ class Fields:
         for name, value in _flatten("", record):
             # JSON can escape a lone surrogate ("\\ud800"), which UTF-8 can't hold.
             valid = name[: _SHOWN_LEN + 1].encode(errors="backslashreplace").decode()
-            self._count(valid, count, count * len(value) if isinstance(value, str) else 0)
+            self._count(valid, count, count * len(value) if isinstance(value, str) and _may_be_text(value) else 0)
+            if isinstance(value, list) and valid in self.counts:
+                self.lists.add(valid)
 
     def merge(self, other: Fields) -> None:
         self.num_records += other.num_records
         for name in other.counts:
             self._count(name, other.counts[name], other.text_len[name])
+        self.lists = (self.lists | other.lists) & self.counts.keys()
 
     def _count(self, name: str, count: int, text_len: int) -> None:
         if name not in self.counts and len(self.counts) == MAX_NAMES:
@@ -117,6 +122,9 @@ class Fields:
         advice = "pass --text-field NAME with the one that holds the text"
         if best is not None:
             advice = f"pass --text-field {shlex.quote(best)}"
+        elif self.lists:
+            advice = "none of them holds text; if the list in one does, take its items out of it, as in: "
+            advice += f"jq {shlex.quote(f'.{min(self.lists)}[]')} FILE > NEW_FILE.json"
         return f"{records} the {kind} {self.describe_names()}; {advice}"
 
     def find_text(self) -> str | None:
@@ -135,6 +143,11 @@ class Fields:
 
     def _rank(self, name: str) -> tuple[int, str]:
         return -self.counts[name], name
+
+
+def _may_be_text(value: str) -> bool:
+    """Whether a value is more than a version, a number or an identifier: has it white space, or more than ASCII?"""
+    return len(value.split(None, 2)) > 1 or not value.isascii()
 
 
 def _flatten(prefix: str, record: Mapping[str, object]) -> Iterator[tuple[str, object]]:

@@ -31,7 +31,9 @@ from albert_data.corpus.formats.recognition import (
     COMPRESSIONS,
     SPLIT,
     TABLES,
+    find_json,
     has_fields,
+    is_compressed,
     match_name,
     recognise,
 )
@@ -51,6 +53,7 @@ from albert_data.corpus.lines.encodings import (
     check_encoding,
     describe_encodings,
     find_encoding,
+    group_paths,
     refuse,
     transcode,
 )
@@ -187,6 +190,8 @@ class Input:
     source: of a mixture, None for other inputs
     found_by: the lists and the mixture that name it
     is_validation: whether the user named it for validation
+    is_named: whether the user named the file itself, not a folder, glob or list with it
+    oddity: what its first bytes show that its name does not, and what follows from that
     is_shared: whether other sources have it too
     place: where the file is, if `path` is a name that does not say it, of documents from memory
     """
@@ -204,6 +209,8 @@ class Input:
     source: MixtureSource | None = None
     found_by: tuple[str, ...] = ()
     is_validation: bool = False
+    is_named: bool = False
+    oddity: str | None = None
     is_shared: bool = False
     place: str | None = None
 
@@ -236,16 +243,19 @@ def find_inputs(
     WrongEncodings.
     """
     refused: dict[object, WrongEncoding] = {}
+    say = say or (lambda line: None)
     with remember_listings():
         items, held_out = (
-            sorted(_find_all(some, say or (lambda line: None), text, refused), key=lambda item: item.path)
-            for some in (names, validation)
+            sorted(_find_all(some, say, text, refused), key=lambda item: item.path) for some in (names, validation)
         )
     if refused:
         raise WrongEncodings(list(refused.values()))
     found = [(item.encoding or UTF8, item.path) for item in (*items, *held_out) if item.is_encoding_found]
-    if say and found:
+    if found:
         say(f"encodings found: {'; '.join(describe_encodings(found, _SHOWN))}")
+    odd = group_paths((item.oddity, item.path) for item in (*items, *held_out) if item.oddity)
+    for oddity, paths in odd.items():
+        say(f"{list_some(paths, _SHOWN)}: {oddity}")
     streams = {_identify(item.path) for item in held_out if item.is_stream}
     if streams and any(_identify(item.path) in streams for item in items if item.is_stream):
         raise InputError("one stream is named for training and for validation, but can be read only once; give files")
@@ -278,7 +288,8 @@ def _find_all(
                     f"input {path} is given two languages, {item.language} and {language}; name it with one of them"
                 )
             found_by = tuple(dict.fromkeys((*item.found_by, *found_by)))
-            found[identity] = replace(item, language=language or item.language, found_by=found_by)
+            is_named = item.is_named or (path == name and not found_by)
+            found[identity] = replace(item, language=language or item.language, found_by=found_by, is_named=is_named)
     return found.values()
 
 
@@ -546,7 +557,15 @@ def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
         return replace(item, encoding=None, indices=indices, modified_ns=changed)
     if item.compression is None:
         marked = check_encoding(sample, path, partial(_describe_conversion, item), encoding)
-        return replace(item, encoding=marked or encoding)
+        item = replace(item, encoding=marked or encoding)
+    elif not is_compressed(sample, item.compression):
+        ending = os.path.splitext(path)[1]
+        oddity = f"not compressed as the name says, so nothing of it can be read; name it without {ending}"
+        return replace(item, oddity=oddity)
+    else:
+        sample = _read_beginning(decompress(io.BytesIO(sample), item.compression, path))[0]
+    if item.format == "jsonl" and (json := find_json(sample)):
+        return replace(item, format="json", oddity=f"{json}, so it is read as a .json file")
     return item
 
 

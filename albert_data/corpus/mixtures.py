@@ -73,7 +73,7 @@ def find_sources(
         )
     refused: list[WrongEncoding] = []
     found = [
-        dataclasses.replace(item, source=source, found_by=(mixtures[0], *item.found_by))
+        dataclasses.replace(item, source=source, is_named=False, found_by=(mixtures[0], *item.found_by))
         for source in read_mixture(mixtures[0], text)
         for item in _find_files(source, mixtures[0], say, refused)
     ]

@@ -47,7 +47,7 @@ def join_parts(parts: Iterator[bytes | memoryview], file: _Stream | None = None)
     return io.BufferedReader(_Joined(parts, file))
 
 
-def decompress(file: io.RawIOBase, compression: str, path: str) -> io.BufferedIOBase:
+def decompress(file: _Stream, compression: str, path: str) -> io.BufferedIOBase:
     """The decompressed bytes of an open file. Closing the stream closes the file."""
     if compression == "gz":
         return _Gzip(file)
@@ -61,7 +61,7 @@ def decompress(file: io.RawIOBase, compression: str, path: str) -> io.BufferedIO
 
 
 class _Gzip(gzip.GzipFile):
-    def __init__(self, file: io.RawIOBase) -> None:
+    def __init__(self, file: _Stream) -> None:
         super().__init__(fileobj=cast(Any, file), mode="rb")
         self._opened = file
 
@@ -70,7 +70,7 @@ class _Gzip(gzip.GzipFile):
         self._opened.close()
 
 
-def _unpack(file: io.RawIOBase, compression: str, path: str) -> Iterator[bytes]:
+def _unpack(file: _Stream, compression: str, path: str) -> Iterator[bytes]:
     """One compressed stream after another, as in files that were joined; zeros may follow each."""
 
     def make() -> Any:

@@ -22,7 +22,7 @@ from albert_data.corpus.blocks import BLOCK_BYTES, Block, BlockBytes, Origin, re
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats.csv_files import read_rows
 from albert_data.corpus.formats.json_arrays import as_json_lines
-from albert_data.corpus.formats.recognition import SPLIT, TABLES
+from albert_data.corpus.formats.recognition import SPLIT, TABLES, find_json
 from albert_data.corpus.formats.tables import list_begins, read_table
 from albert_data.corpus.formats.wiki import read_wiki
 from albert_data.corpus.inputs import Input, open_input
@@ -103,13 +103,17 @@ class ReadTask:
         if self.block is not None:
             with inputs.reading(self.block.path, is_part=True):
                 yield self.block
-        if self.whole is not None:
-            with inputs.reading(self.whole.path, is_part=self.whole.is_shared):
-                stream, _ = open_input(self.whole, strict=damage.strict)
+        if (item := self.whole) is not None:
+            num_read = 0
+            with inputs.reading(item.path, item.size, is_part=item.is_shared) as counts:
+                stream, count_read = open_input(item, strict=damage.strict)
                 with stream:
-                    yield from read_stream(stream, self.whole.origin, self.text, damage)
+                    for block in read_stream(stream, item.origin, self.text, damage):
+                        num_read = count_read()
+                        yield block
+                counts.count_unread(num_read, item.size)
         for part in self.ranges:
-            with inputs.reading(part.path, is_part=part.is_part):
+            with inputs.reading(part.path, part.end - part.start, is_part=part.is_part):
                 yield from self._read_range(part, damage)
 
     def _read_range(self, part: FileRange, damage: Damage) -> Iterator[Block]:
@@ -139,6 +143,8 @@ def read_stream(
     block_bytes: BlockBytes = lambda position: BLOCK_BYTES,
 ) -> Iterator[Block]:
     """Yield all documents of an open file of any text format as blocks."""
+    if origin.format == "auto" and isinstance(stream, io.BufferedReader) and find_json(stream.peek()):
+        origin = origin._replace(format="json")
     if origin.format in ("csv", "tsv"):
         return read_rows(stream, origin, text, damage, block_bytes)
     if origin.format == "wiki":
@@ -328,7 +334,7 @@ def read_stream_tasks(
     """Read an input that cannot be split, and yield a task for each block. The first are small: workers start early."""
     parts = _SLOW_PARTS if is_slow else 1
     stream, count_read = open_input(item, strict=damage.strict)
-    with damage.inputs.reading(item.path, is_part=True), stream:
+    with damage.inputs.reading(item.path, item.size, is_part=True) as counts, stream:
         num_read = 0
         blocks = read_stream(
             stream,
@@ -348,6 +354,7 @@ def read_stream_tasks(
                 source=item.source,
                 is_validation=item.is_validation,
             )
+        counts.count_unread(num_read, item.size)
 
 
 def _hash_block(block: Block) -> str:

@@ -40,11 +40,12 @@ def train_vocab(
     workers: int | None = None,
     engine: Engine | None = None,
     progress: Progress | bool = False,
+    allow_loss: bool = False,
     **settings: Any,
 ) -> VocabReport:
     """Train a vocabulary, and write it to the folder `output`, as `albert-data vocab` does.
 
-    inputs, documents, workers, engine, progress: see `build`.
+    inputs, documents, workers, engine, progress, allow_loss: see `build`.
     settings: those of VocabConfig and of TextConfig, which says how the inputs are read. They change `config` and
     `text`.
     Raises AlbertDataError, for example if the inputs hold no text, or a file that `vocab` did not write has one of its
@@ -52,6 +53,7 @@ def train_vocab(
     """
     folder, engine, documents = require_output(output), engine or MultiprocessEngine(workers), take_documents(settings)
     text, config = take_settings(TextConfig, settings, text), take_settings(VocabConfig, settings, config)
+    check_strict(text, allow_loss)
     with show_progress(progress) as shown, ExitStack() as stack:
         found = stack.enter_context(open_corpus(inputs, documents, shown, text))
         place = stack.enter_context(lock_folder(folder))
@@ -61,7 +63,9 @@ def train_vocab(
         if shared is None and text.drop_repeated_lines is not None:
             place = stack.enter_context(machine_scratch())
         repeated = find_repeated_lines(found, text, place, engine, shown)
-        report = learn_vocabulary(found, text, config, engine, shown, shared=shared, repeated=repeated)
+        report = learn_vocabulary(
+            found, text, config, engine, shown, shared=shared, repeated=repeated, allow_loss=allow_loss
+        )
         save_vocabulary(folder, report)
     return report
 
@@ -82,6 +86,7 @@ def build(
     progress: Progress | bool = False,
     license: str | None = None,
     overwrite: bool = False,
+    allow_loss: bool = False,
     **settings: Any,
 ) -> BuildReport:
     """Build the shards of a corpus into the folder `output`, as `albert-data build` does.
@@ -97,17 +102,25 @@ def build(
     progress: True shows a bar; or an object with the methods of jobs.progress.Progress.
     license: of the text, for the card; it changes no shard.
     overwrite: replace another build in `output`; a finished one stays until the new one is finished.
+    allow_loss: go on where over half of the corpus, or of a file that is named as an input, can't be read. It changes
+    no byte, and is not for `strict`.
     settings: those of TextConfig, ExampleConfig and BuildConfig, by their names. They change `config`.
     Raises AlbertDataError: InputError, TokenizerError, OutputError or WorkerError for what the user can fix. Finished
     tasks are kept then, so the same call resumes.
     """
     settings |= {"normalization": normalization, "words": words, "special": special}
     settings |= {"tokenizer": tokenizer, "config": config, "validation": validation, "overwrite": overwrite}
-    out, named = require_output(output), dict[str, Any](license=license, overwrite=overwrite)
+    out, named = require_output(output), dict[str, Any](license=license, overwrite=overwrite, allow_loss=allow_loss)
     with show_progress(progress) as shown, load_arguments(inputs, out, shown, **settings) as arguments:
         found, loaded, config = arguments
+        check_strict(config.text, allow_loss)
         vocab, place = VocabConfig(normalization=normalization), engine or MultiprocessEngine(workers)
         return build_shards(found, out, loaded, config, place, shown, vocab=vocab, **named)
+
+
+def check_strict(text: TextConfig, allow_loss: bool) -> None:
+    if allow_loss and text.strict:
+        raise ArgumentError("--strict stops at the first damage, and --allow-loss goes on after much; leave one out")
 
 
 @contextmanager

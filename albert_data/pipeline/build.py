@@ -87,6 +87,7 @@ def build_shards(
     vocab: VocabConfig | None = None,
     license: str | None = None,
     overwrite: bool = False,
+    allow_loss: bool = False,
 ) -> BuildReport:
     """Build the shards of inputs into `out` on any engine.
 
@@ -96,6 +97,8 @@ def build_shards(
     license: of the text, for the card. It is no part of what identifies a build: the same call with another licence
     resumes an unfinished build, and replaces the card of a finished one.
     overwrite: replace another build in `out`; a finished one stays until the new one is finished.
+    allow_loss: go on where over half of the corpus, or of a file that the user named, is lost. It is no part of what
+    identifies a build, so the same call with it resumes one that stopped there.
     Raises InputError, TokenizerError, OutputError, WorkerError, or OSError if the disk fails. Finished tasks are kept.
     """
     started, progress = time.monotonic(), progress or NullProgress()
@@ -113,6 +116,7 @@ def build_shards(
         vocab=vocab,
         engine=engine,
         progress=progress,
+        allow_loss=allow_loss,
         sources=list_sources(inputs),
     )
     if not overwrite and (finished := _find_finished(out, plan)) and license in (None, finished.manifest.license):

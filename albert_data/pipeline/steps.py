@@ -76,6 +76,7 @@ class Build:
     repeated: the file with the hashes of lines to remove, None to remove none
     sources: those that have passes of their own, of a mixture or by alpha
     num_resumed: map tasks that an earlier, killed build had finished
+    allow_loss: go on where over half of the corpus, or of a file that the user named, is lost
     """
 
     work: BuildFolder
@@ -88,6 +89,7 @@ class Build:
     syncs: bool = False
     stages: Stages = field(default_factory=Stages)
     num_resumed: int = 0
+    allow_loss: bool = False
     repeated: Path | None = None
     sources: list[MixtureSource] = field(default_factory=list)
 
@@ -122,6 +124,7 @@ def learn_tokenizer(build: Build) -> Tokenizer:
             shrink=True,
             shared=shared,
             repeated=build.repeated,
+            allow_loss=build.allow_loss,
         )
         save_vocabulary(folder, report)
         build.tell(report.describe_choices())
@@ -202,7 +205,7 @@ def map_documents(
     total.damage.merge(damage)
     build.stages.add(total.seconds)
     build.num_resumed = len(done)
-    check_found(build.inputs, text, total.damage, total.counts["documents"])
+    check_found(build.inputs, text, total.damage, total.counts["documents"], allow_loss=build.allow_loss)
     check_lists(sources, total)
     if not total.runs and not total.lists:
         raise InputError("no document of the corpus gives a token; is this tokenizer for this text?")

@@ -5,18 +5,23 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from albert_data.conditions import EXCLUSIONS
-from albert_data.corpus.damage import LOSES_NOTHING, REASONS, CountsByInput
+from albert_data.config import TextConfig
+from albert_data.corpus.damage import LOSES_NOTHING, REASONS, CountsByInput, Damage, InputCounts
 from albert_data.corpus.fields import list_names
+from albert_data.corpus.inputs import Input
 from albert_data.corpus.layout import Advice, advise
 from albert_data.corpus.removed_lines import REMOVALS, RemovedLines
 from albert_data.corpus.sources import advise_names
-from albert_data.escaping import escape_controls
+from albert_data.errors import InputError
+from albert_data.escaping import escape_controls, name_as_text
 from albert_data.shards.manifest import DamagedInput, DamagedInputs, Manifest, RemovedEntry, RemovedLine
-from albert_data.wording import count_of, list_some
+from albert_data.wording import count_of, format_share, list_some
 
 _LISTED, _SHOWN, _FIELDS = 20, 3, 8  # inputs in a manifest, inputs in a sentence, fields of an input
+_MOST = 0.5  # of the corpus, or of a file that the user named, may be lost
 
 
 def advise_on(manifest: Manifest) -> list[Advice]:
@@ -37,20 +42,47 @@ def advise_on_parts(manifest: Manifest) -> list[str]:
 
 def list_damaged(inputs: CountsByInput) -> DamagedInputs | None:
     """The inputs that gave no document or had damage, the worst of them by name; None if there are none."""
-    found, num_empty, num_damaged = inputs.finish()
-    worst = [
-        DamagedInput(
-            path=path,
-            num_documents=counts.num_documents,
-            damage=dict(sorted(counts.damage.items())),
-            fields=counts.fields.rank_by_text()[:_FIELDS] if counts.fields and not counts.num_documents else (),
-            text_field=counts.fields.find_text() if counts.fields and not counts.num_documents else None,
-        )
-        for path, counts in found[:_LISTED]
-    ]
-    if not worst:
+    found, total = inputs.finish()
+    if not found:
         return None
-    return DamagedInputs(num_without_documents=num_empty, num_damaged=num_damaged, worst=tuple(worst))
+    return DamagedInputs(
+        num_without_documents=total.num_empty,
+        num_damaged=total.num_damaged,
+        num_losing=total.num_losing or None,
+        worst=tuple(_describe_input(path, counts) for path, counts in found[:_LISTED]),
+    )
+
+
+def _describe_input(path: str, counts: InputCounts) -> DamagedInput:
+    fields = None if counts.num_documents else counts.fields
+    return DamagedInput(
+        path=path,
+        num_documents=counts.num_documents,
+        damage=dict(sorted(counts.damage.items())),
+        fields=fields.rank_by_text()[:_FIELDS] if fields else (),
+        text_field=fields.find_text() if fields else None,
+        lost_share=round(counts.lost_share, 4) if counts.loses_much else None,
+    )
+
+
+def check_losses(inputs: Sequence[Input], text: TextConfig, damage: Damage) -> None:
+    """Raise InputError if over half of the corpus is lost, or of a file that the user named."""
+    found, total = damage.inputs.finish()
+    by_name = {name_as_text(item.path): item for item in inputs}
+    share = total.lost_bytes / max(total.num_bytes, 1)
+    lost = [(by_name[path], one) for path, one in found if one.lost_share > _MOST and path in by_name]
+    if share <= _MOST:
+        lost = [(item, one) for item, one in lost if item.is_named]
+    if not lost:
+        return
+    item, worst = lost[0]
+    what = f"{format_share(share)} of the corpus" if share > _MOST else f"over half of {count_of(len(lost), 'input')}"
+    described = replace(_describe_input(item.path, worst), lost_share=worst.lost_share)
+    why = item.oddity or _explain(described, None if item.source else text.text_field)
+    raise InputError(
+        f"{what} would be lost; the worst is {escape_controls(item.path)} ({why}). Nothing was published; give all of "
+        "the text, or go on without what is lost by --allow-loss"
+    )
 
 
 def describe_removed(lines: RemovedLines) -> RemovedEntry:
@@ -82,18 +114,30 @@ def list_notes(
 
 
 def advise_inputs(damaged: DamagedInputs | None, text_field: str | None) -> list[str]:
-    """A sentence that names the inputs without documents; none if there are none. text_field: None in a mixture."""
-    if damaged is None or not damaged.num_without_documents:
+    """A sentence that names the inputs without documents, and one for those that lost much. text_field: None in a
+    mixture.
+    """
+    if damaged is None:
         return []
-    shown = [item for item in damaged.worst if not item.num_documents][:_SHOWN]
-    named = [f"{escape_controls(item.path)} ({_explain(item, text_field)})" for item in shown]
-    count = damaged.num_without_documents
-    return [f"{count_of(count, 'input')} gave no document: {list_some(named, _SHOWN, count)}"]
+    empty = [item for item in damaged.worst if not item.num_documents]
+    losing = [item for item in damaged.worst if item.lost_share is not None]
+    return [
+        f"{count_of(count, 'input')} {what}: "
+        + list_some([f"{escape_controls(one.path)} ({_explain(one, text_field)})" for one in items], _SHOWN, count)
+        for items, count, what in (
+            (empty, damaged.num_without_documents, "gave no document"),
+            (losing, damaged.num_losing or 0, "lost much text"),
+        )
+        if count
+    ]
 
 
 def describe_losses(item: DamagedInput) -> str:
     """What was lost of an input, and the fields of its records if it gave no document."""
     parts = [f"{reason} {count:,}" for reason, count in item.damage.items()] or ["it holds no text"]
+    if item.lost_share is not None:
+        least = "at least " if "damaged_compression" in item.damage else ""
+        parts.insert(0, f"{least}{format_share(item.lost_share)} lost")
     return "; ".join([*parts, *([f"its fields are {list_names(item.fields)}"] if item.fields else [])])
 
 

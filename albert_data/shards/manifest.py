@@ -215,6 +215,7 @@ class DamagedInput:
     """An input without documents, or with damage. fields: of its records without text, by how much text they hold.
 
     text_field: the one with the most, None if it is not known.
+    lost_share: of all that it holds, where it gave documents and that is over a tenth, or not known.
     """
 
     path: str
@@ -222,14 +223,19 @@ class DamagedInput:
     damage: Mapping[str, Count]
     fields: tuple[str, ...] = ()
     text_field: str | None = None
+    lost_share: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DamagedInputs:
-    """How many inputs gave no document, how many had damage, and the worst of both."""
+    """How many inputs gave no document, how many had damage, and the worst of both.
+
+    num_losing: how many gave documents, and have a `lost_share`.
+    """
 
     num_without_documents: Count
     num_damaged: Count
+    num_losing: Count | None = None
     worst: tuple[DamagedInput, ...]
 
 

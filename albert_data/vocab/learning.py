@@ -34,7 +34,7 @@ from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.sentences.text import find_sentences
-from albert_data.shards.advice import advise_inputs, list_damaged
+from albert_data.shards.advice import advise_inputs, check_losses, list_damaged
 from albert_data.storage import find_storage
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.sentencepiece.albert import normalise_text_of
@@ -160,12 +160,14 @@ def learn_vocabulary(
     shrink: bool = False,
     shared: Path | None = None,
     repeated: Path | None = None,
+    allow_loss: bool = False,
 ) -> VocabReport:
     """Sample the sentences of a corpus and train a model on them.
 
     shrink: if the text supports fewer pieces than asked for, train as many as it supports.
     shared: a folder that every machine sees, in which tasks leave their candidates. Without it they are returned.
     repeated: the file with the hashes of lines to remove, None to remove none.
+    allow_loss: train also if over half of the corpus, or of a file that the user named, can't be read.
     Raises InputError for a corpus without documents, TokenizerError if the training fails.
     """
     check_language_field(inputs, text)
@@ -175,7 +177,7 @@ def learn_vocabulary(
     is_bytes = config.model_type == BYTE_BPE
     if is_bytes:
         import_tokenizers("--model-type byte-bpe")
-    reader = _CorpusReader(inputs, text, config, engine, progress, shared, repeated)
+    reader = _CorpusReader(inputs, text, config, engine, progress, shared, repeated, allow_loss)
     corpus = reader.read()
     sentences, characters = corpus.sample.sentences(), CharacterCounts.of(corpus.totals)
     unspaced_share = measure_unspaced(characters)
@@ -207,7 +209,7 @@ def learn_vocabulary(
 
 @dataclass(frozen=True)
 class _CorpusReader:
-    """Reads a corpus. shared, repeated: see `learn_vocabulary`."""
+    """Reads a corpus. shared, repeated, allow_loss: see `learn_vocabulary`."""
 
     inputs: list[Input]
     text: TextConfig
@@ -216,6 +218,7 @@ class _CorpusReader:
     progress: Progress
     shared: Path | None
     repeated: Path | None
+    allow_loss: bool
 
     def read(self) -> SampledCorpus:
         num_bytes, sample_bytes = count_bytes(self.inputs), self.config.sample_bytes
@@ -248,7 +251,7 @@ class _CorpusReader:
             corpus.add(found)
             self.progress.advance(task.task.num_bytes, found.text_bytes)
         corpus.damage.merge(here)
-        check_found(self.inputs, self.text, corpus.damage, corpus.num_documents)
+        check_found(self.inputs, self.text, corpus.damage, corpus.num_documents, allow_loss=self.allow_loss)
         return corpus
 
     def advise(self, corpus: SampledCorpus) -> list[str]:
@@ -263,13 +266,17 @@ class _CorpusReader:
         ]
 
 
-def check_found(inputs: list[Input], text: TextConfig, damage: Damage, num_documents: int) -> None:
-    """Raise InputError for a corpus in which no document was found, or no record has a field of the settings."""
+def check_found(
+    inputs: list[Input], text: TextConfig, damage: Damage, num_documents: int, *, allow_loss: bool = False
+) -> None:
+    """Raise InputError for a corpus without a document, of which much is lost, or without a field of the settings."""
     check_where(inputs, text, damage)
     if not num_documents:
         reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in damage.counts.items())
         found = f" ({reasons})" if reasons else ""
+        oddities = [f"{item.path} is {item.oddity}" for item in inputs if item.oddity]
         advice = "check --where" if EXCLUDED in damage.counts else "give files with text in them"
+        advice = oddities[0] if oddities else advice
         raise InputError(f"the corpus holds no document{found}; {damage.fields.describe() or advice}")
     if damage.unlabelled.num_records and not damage.num_labelled:
         raise InputError(
@@ -277,6 +284,8 @@ def check_found(inputs: list[Input], text: TextConfig, damage: Damage, num_docum
             f"{damage.unlabelled.describe_names() or 'not known'}; pass --language-field NAME with the one that names "
             "the language, or leave it out"
         )
+    if not allow_loss:
+        check_losses(inputs, text, damage)
 
 
 def _train(

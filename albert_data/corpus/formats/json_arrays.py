@@ -1,5 +1,7 @@
 """A .json file as JSON lines: an array of objects or strings, objects one after another, or lines of them.
 
+Objects one after another may have record separators before them, as RFC 7464 has them.
+
 In: a stream of bytes. Out: a stream with a line for each element. A line feed inside an element becomes a space, which
 changes nothing: a string can't hold one. A string, as an element, becomes the text field of an object. A line feed
 inside a string is damage; there the next element begins, so that only one is lost.
@@ -19,6 +21,7 @@ from albert_data.kernels import I64, item, kernel, pointer, put
 
 _CHUNK = 1 << 20
 _QUOTE, _BACKSLASH, _COMMA = b'"\\,'
+_SEPARATOR = 0x1E  # before each record of a JSON text sequence (RFC 7464)
 _OPEN_BRACE, _CLOSE_BRACE, _OPEN_BRACKET, _CLOSE_BRACKET = b"{}[]"
 
 
@@ -75,7 +78,7 @@ def write_lines(raw: np.ndarray, prefix: np.ndarray, state: np.ndarray, out: np.
             elif depth > 0:
                 depth -= 1
                 is_end = depth == 0
-        elif depth == 0 and byte == _COMMA and is_in_array:
+        elif depth == 0 and ((byte == _COMMA and is_in_array) or byte == _SEPARATOR):
             byte = LINE_FEED
         elif depth > 0 and byte in (LINE_FEED, CARRIAGE_RETURN):
             byte = SPACE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 
 from albert_data.corpus.formats.wiki import BEGINNING
 from albert_data.corpus.streams import STREAM_ERRORS, decompress
@@ -26,6 +27,12 @@ TABLES = ("parquet", "arrow")
 SPLIT = ("txt", "jsonl", *TABLES)  # those that can be cut into parts between documents
 _RECORD = b'{"'  # how JSON lines begin
 _SAMPLE_BYTES = 256
+# How JSON begins that has no object a line, whatever the name says. An array of arrays is not among them: it may be
+# lines with an array each.
+_NO_LINES = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(\x1e)|(\[)\s*\{|\{\s*[\r\n])")
+_SKIPPED = rb"[\x50-\x5f]\x2a\x4d\x18"  # a frame that zstd and lz4 skip
+_BEGINNINGS = {"gz": rb"\x1f\x8b", "bz2": rb"BZh", "xz": rb"\xfd7zXZ\x00"}
+_BEGINNINGS |= {"zst": rb"\x28\xb5\x2f\xfd|" + _SKIPPED, "lz4": rb"\x04\x22\x4d\x18|" + _SKIPPED}
 COMPRESSIONS = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst", ".lz4": "lz4"}
 ALLOWED_NAMES = (
     ".txt, .jsonl, .json, .csv and .tsv, plain or with .gz, .bz2, .xz, .zst or .lz4, .parquet, .arrow and .feather"
@@ -49,6 +56,22 @@ def match_name(name: str) -> tuple[str, str | None] | None:
 def has_fields(format: str) -> bool:
     """Whether inputs of a format are records with named fields; a stream of unknown format may be."""
     return format not in ("txt", "wiki")
+
+
+def find_json(beginning: bytes) -> str | None:
+    """What the JSON of a file is that begins so, if it is not an object a line; None if it is, or no JSON.
+
+    >>> find_json(b'[ {"text": "One."},'), find_json(b'{"text": "One."}')
+    ('a JSON array', None)
+    """
+    if (match := _NO_LINES.match(beginning)) is None:
+        return None
+    return "JSON with record separators" if match[1] else "a JSON array" if match[2] else "JSON over several lines"
+
+
+def is_compressed(beginning: bytes, compression: str) -> bool:
+    """Whether the first bytes of a file are those of its compression. An empty file is taken for one."""
+    return not beginning or re.match(_BEGINNINGS[compression], beginning) is not None
 
 
 def recognise(path: str) -> tuple[str, str | None] | None:

@@ -63,7 +63,7 @@ def read_table(
     wanted = _find_columns(table.schema, origin.path, text)
 
     def read() -> Iterator[Records]:
-        for unit, batches in table.read_parts(start, end, wanted.all):
+        for unit, batches, num_bytes, num_rows in table.read_parts(start, end, wanted.all):
             first = 0
             try:
                 for batch in batches:
@@ -75,6 +75,8 @@ def read_table(
                 if indices is not None:  # which number the rows of the whole file
                     raise _can_not_read(origin.path, origin.format, error) from error
                 damage.add("damaged_table", origin.path, f"{unit} {first} or later", _shorten(error))
+                left = 1 - first / num_rows if num_rows else 1.0
+                damage.inputs.of(origin.path).unread_bytes += round(left * num_bytes)
 
     return make_blocks(read() if indices is None else _select(read(), indices), origin, text, damage)
 
@@ -335,11 +337,12 @@ def _read_values(array: pyarrow.Array, places: np.ndarray) -> Iterator[Value]:
 
 # ---- the three kinds of files ----
 
-Parts = Iterator[tuple[str, Iterator[pyarrow.RecordBatch]]]
+# What the rows of a part are called; the rows; its bytes, with what follows where damage ends the file; and how many
+# rows it has, 0 where that is not known.
+Parts = Iterator[tuple[str, Iterator[pyarrow.RecordBatch], int, int]]
 
-
-# Each has its `schema`; `list_begins`, the bytes at which its parts begin; and `read_parts`, the name of each part that
-# begins in bytes [start, end), with what its rows are called, and its rows.
+# Each has its `schema`; `list_begins`, the bytes at which its parts begin; and `read_parts`, the parts that begin in
+# bytes [start, end).
 _Table: TypeAlias = "_Parquet | _ArrowFile | _ArrowStream"
 
 
@@ -417,7 +420,8 @@ class _Parquet:
                     columns=names,
                     use_threads=False,
                 )
-                yield f"row group {number}, row", batches
+                size = self._size // self._file.num_row_groups
+                yield f"row group {number}, row", batches, size, group.num_rows
 
 
 class _ArrowFile:
@@ -436,7 +440,8 @@ class _ArrowFile:
         reader = pyarrow.ipc.open_file(self._file, options=options)
         for number, begin in enumerate(self.list_begins()):
             if start <= begin < end:
-                yield f"record batch {number}, row", (reader.get_batch(one) for one in [number])
+                batches = (reader.get_batch(one) for one in [number])
+                yield f"record batch {number}, row", batches, self._file.size() // reader.num_record_batches, 0
 
 
 class _ArrowStream:
@@ -469,11 +474,11 @@ class _ArrowStream:
             raise refuse_shorter(self._path, end - self._file.size())
         if self._is_one:
             self._file.seek(0)
-            yield "row", iter(pyarrow.ipc.open_stream(self._file))
+            yield "row", iter(pyarrow.ipc.open_stream(self._file)), end, 0
             return
         self._file.seek(start or self._first)
         while (at := self._file.tell()) < end:
-            yield f"record batch at byte {at}, row", self._read_next()
+            yield f"record batch at byte {at}, row", self._read_next(), end - at, 0
 
     def _read_next(self) -> Iterator[pyarrow.RecordBatch]:
         """The next batch, none at the end of the stream. Damage ends the stream, because no more can be found."""

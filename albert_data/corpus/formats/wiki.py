@@ -35,8 +35,10 @@ def read_wiki(
 def _read_articles(stream: io.BufferedIOBase, path: str, damage: Damage) -> Iterator[tuple[int, bytes]]:
     """The number and the text of each article."""
 
-    def count(detail: str) -> None:
+    def count(detail: str, num_bytes: int) -> None:
         damage.add("malformed_article", path, f"article {number}", detail)
+        counts = damage.inputs.of(path)
+        counts.lost_bytes, counts.text_bytes = counts.lost_bytes + num_bytes, counts.text_bytes + num_bytes
 
     number, is_ended = 0, False
     data, at = b"\n", 0  # `data` begins with a line feed, and what is before `at` is taken
@@ -45,12 +47,13 @@ def _read_articles(stream: io.BufferedIOBase, path: str, damage: Damage) -> Iter
         line_end = data.find(b"\n", begin + 1) if begin >= 0 else -1
         # The first of the two marks: to look for the end first would read all that follows for each beginning.
         mark = _MARK.search(data, line_end) if line_end >= 0 else None
-        if (mark or is_ended) and has_text(data[at : begin if mark else len(data)]):
-            count("text outside of <doc> and </doc>")
+        outside = data[at : begin if mark else len(data)] if mark or is_ended else b""
+        if has_text(outside):
+            count("text outside of <doc> and </doc>", len(outside))
         if mark:
             at = mark.end()
             if mark[0] == _OPEN:
-                count("it has no end")
+                count("it has no end", mark.start() - line_end)
                 at = mark.start()
             else:
                 yield number, data[line_end + 1 : mark.start()]
@@ -58,8 +61,9 @@ def _read_articles(stream: io.BufferedIOBase, path: str, damage: Damage) -> Iter
         elif is_ended:
             return
         elif len(data) - at > blocks.MAX_JSON_LINE:
-            count(f"over {blocks.MAX_JSON_LINE} bytes")
-            at = max(at + 1, data.rfind(b"\n"))
+            end = max(at + 1, data.rfind(b"\n"))
+            count(f"over {blocks.MAX_JSON_LINE} bytes", end - at)
+            at = end
         else:
             parts = [data[at:]]
             want = max(_CHUNK, len(parts[0]) // 2)  # half as much again, so that all searches take linear time

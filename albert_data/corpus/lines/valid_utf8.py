@@ -17,6 +17,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.kernels import U64, Pointer, copy_items, find_bytes, helper, kernel, pointer
 
 _1, _2, _3 = U64(1), U64(2), U64(3)
+REPLACEMENT = "\ufffd".encode()
 _61, _62, _63 = U64(61), U64(62), U64(63)
 
 
@@ -81,7 +82,14 @@ def repair(data: bytes, path: str, start: int | str, damage: Damage) -> str:
     except UnicodeDecodeError as error:
         place = start + error.start if isinstance(start, int) else start
         damage.add("invalid_utf8", path, place, f"byte 0x{data[error.start]:02x}")
-        return data.decode(errors="replace")
+        text = data.decode(errors="replace")
+        damage.inputs.of(path).lost_bytes += _count_replaced(data, text)
+        return text
+
+
+def _count_replaced(data: bytes, text: str) -> int:
+    """The bytes of the U+FFFD that decoding has made."""
+    return len(REPLACEMENT) * (text.count("\ufffd") - data.count(REPLACEMENT))
 
 
 def repair_parts(parts: Iterator[bytes], path: str, start: int, damage: Damage) -> Iterator[bytes]:
@@ -97,9 +105,11 @@ def repair_parts(parts: Iterator[bytes], path: str, start: int, damage: Damage) 
                 damage.add("invalid_utf8", path, at, f"byte 0x{error.object[error.start]:02x}")
             decoder = codecs.getincrementaldecoder("utf-8")("replace")
             decoder.setstate(state)
-            yield decoder.decode(part).encode()
+            text = decoder.decode(part)
+            damage.inputs.of(path).lost_bytes += _count_replaced(part, text)
+            yield text.encode()
         start += len(part)
     if left := decoder.getstate()[0]:
         if decoder.errors == "strict":
             damage.add("invalid_utf8", path, start - len(left), f"byte 0x{left[0]:02x}")
-        yield "\ufffd".encode()
+        yield REPLACEMENT
