@@ -195,11 +195,21 @@ def test_a_file_that_is_cut_short_or_no_table_is_named(tmp_path: Path, name: str
             read_all(path)
 
 
+def find_lost_share(path: Path) -> float:
+    damage, text = Damage(), TextConfig()
+    for task in read_tasks(find_inputs([str(path)]), text, damage):
+        for block in task.read(damage):
+            clean_documents(block, text, damage)
+    ((_, counts),) = damage.inputs.finish()[0]
+    return counts.lost_share
+
+
 def test_a_stream_that_is_cut_short_keeps_its_whole_batches(tmp_path: Path):
     path = write_stream(tmp_path / "a.arrow", make_table([f"text {i}" for i in range(50)]), rows=10)
     path.write_bytes(path.read_bytes()[:-100])
     found, counts = read_all(path)
     assert (len(found), counts) == (40, Counter(damaged_table=1))
+    assert 0.1 < find_lost_share(path) < 0.3
     with pytest.raises(InputError, match=r"a\.arrow, record batch at byte \d+, row 0 or later: damaged table: Expect"):
         read_all(path, TextConfig(strict=True))
 
@@ -213,6 +223,7 @@ def test_a_damaged_row_group_is_counted_and_the_others_are_read(tmp_path: Path):
     path.write_bytes(data)
     found, counts = read_all(path)
     assert (len(found), counts) == (200, Counter(damaged_table=1))
+    assert find_lost_share(path) == pytest.approx(1 / 3, abs=0.01)
 
 
 def read_damaged(folder: Path) -> None:
