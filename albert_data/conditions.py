@@ -2,7 +2,8 @@
 
 In: a text. Out: `Condition`s, all of which must hold. Nothing of it is run as code. A string that reads as a number or
 boolean is compared as one with a number or boolean, because .csv has strings alone. Any other value of another type is
-unequal, and neither less nor greater.
+unequal, and neither less nor greater; a list or an object is an error. Numbers are compared exactly, a float64 with the
+float64 that is nearest to the number of the condition. Dates have types in tables alone (`count_nanoseconds`).
 """
 
 from __future__ import annotations
@@ -10,20 +11,24 @@ from __future__ import annotations
 import json
 import operator
 import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from functools import cache
 from typing import Any, NamedTuple
 
-from albert_data.errors import ConfigError
+from albert_data.errors import ConfigError, InputError
 
 EXCLUSIONS = EXCLUDED, WITHOUT_FIELD = ("excluded", "excluded_without_field")  # reasons for which a record is excluded
 _TESTS: dict[str, Any] = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}  # others: ==
 _STRING = r""""(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|'[^']*'"""
-_VALUE = rf"(?:{_STRING}|(?:true|false|-?(?:0|[1-9][0-9]{{0,300}})(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)(?![\w.]))"
+_VALUE = rf"(?:{_STRING}|(?:true|false|-?(?:0|[1-9][0-9]{{0,300}})(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{{1,4}})?)(?![\w.]))"
 _CONDITION = re.compile(
     rf"({_STRING}|[^\s\"'=!<>~&|,()\[\]]+)\s*"
     rf"(?:(==|!=|<=|>=|<|>)\s*({_VALUE})|(in)\b\s*(\[\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*\]))\s*(?:$|and\s+(?=\S))"
 )
 _BOOLEANS = {"true": True, "false": False}
+_TIME, _ZONE = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.([0-9]{1,9}))?)?", "Z|[+-][0-9]{2}:[0-9]{2}"
+_MOMENT = re.compile(rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[T ]({_TIME})({_ZONE})?)?")
 
 
 class Condition(NamedTuple):
@@ -34,25 +39,51 @@ class Condition(NamedTuple):
     values: tuple[Any, ...]
 
     def holds(self, value: Any) -> bool:
-        """Whether it holds for the value of a field.
+        """Whether it holds for the value of a field. Raises InputError for a value that is no string and no number.
 
-        >>> Condition("score", ">=", (0.5,)).holds("0.65"), Condition("lang", "!=", ("en",)).holds(7)
+        >>> Condition("score", ">=", (Decimal("0.5"),)).holds("0.65"), Condition("lang", "!=", ("en",)).holds(7)
         (True, True)
         """
-        test, found = _TESTS.get(self.operator, operator.eq), [(_read_as(one, value), one) for one in self.values]
+        if not isinstance(value, str | int | float | Decimal):
+            raise InputError(
+                f"the field {self.field!r:.80} holds a {type(value).__name__}, which --where can't compare; name a "
+                "field of strings, numbers or booleans"
+            )
+        test, found = _TESTS.get(self.operator, operator.eq), [_align(value, one) for one in self.values]
         return (self.operator == "!=") != any(value is not None and test(value, one) for value, one in found)
 
 
-def _read_as(wanted: Any, value: Any) -> Any:
-    """A value of a record as one of the type of `wanted`; None if it is none."""
+def _align(value: Any, wanted: Any) -> tuple[Any, Any]:
+    """A value of a record and that of a condition, so that they can be compared; None and it if they can't be."""
     if isinstance(wanted, str):
-        return value if isinstance(value, str) else None
+        return value if isinstance(value, str) else None, wanted
     if isinstance(wanted, bool):
-        return _BOOLEANS.get(value.lower()) if isinstance(value, str) else value if isinstance(value, bool) else None
-    try:
-        return None if isinstance(value, bool) else value if isinstance(value, int | float) else float(value)
-    except (TypeError, ValueError):
-        return None
+        value = _BOOLEANS.get(value.lower()) if isinstance(value, str) else value
+        return value if isinstance(value, bool) else None, wanted
+    if isinstance(value, str):
+        try:
+            number = Decimal(value)
+        except InvalidOperation:
+            return None, wanted
+        return None if number.is_nan() else number, wanted
+    if isinstance(value, float) and isinstance(wanted, Decimal):
+        return value, float(wanted)
+    return None if isinstance(value, bool) else value, wanted
+
+
+def count_nanoseconds(text: str, needs_zone: bool = False) -> int:
+    """The nanoseconds from 1970 to a date or time in the form of ISO 8601; one without a zone is in UTC.
+
+    Raises ValueError for anything else.
+
+    >>> count_nanoseconds("1970-01-02T00:00:00.5"), count_nanoseconds("1970-01-01T01:00+01:00")
+    (86400500000000, 0)
+    """
+    if (found := _MOMENT.fullmatch(text)) is None or needs_zone > bool(found[4]):
+        raise ValueError(text)
+    moment = datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}{found[4] or 'Z'}")
+    seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+    return seconds * 10**9 + int((found[3] or "").ljust(9, "0"))
 
 
 @cache
@@ -78,4 +109,4 @@ def parse_conditions(text: str) -> tuple[Condition, ...]:
 
 
 def _read_value(text: str) -> Any:
-    return text[1:-1] if text[0] == "'" else json.loads(text, strict=False)
+    return text[1:-1] if text[0] == "'" else json.loads(text, strict=False, parse_float=Decimal)

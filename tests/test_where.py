@@ -8,6 +8,8 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,9 @@ from test_corpus_saved_datasets import save
 from albert_data.cli.main import run
 from albert_data.conditions import parse_conditions
 from albert_data.config import TextConfig
+from albert_data.corpus.blocks import Origin
 from albert_data.corpus.formats import json_lines
+from albert_data.corpus.formats.tables import list_begins
 from albert_data.errors import AlbertDataError, ConfigError, InputError
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.tokenizer.model import Tokenizer
@@ -117,7 +121,7 @@ some_conditions = st.lists(
     | st.tuples(st.just("metadata.year"), order, st.integers(1900, 2020) | st.just(1950.5))
     | st.tuples(st.just("metadata.lang"), order, langs)
     | st.tuples(st.just("metadata.lang"), st.just("in"), st.lists(langs | st.just(3), min_size=1, max_size=3))
-    | st.tuples(st.just("metadata.kept"), st.sampled_from(["==", "!="]), st.booleans() | st.just(1))
+    | st.tuples(st.just("metadata.kept"), st.sampled_from(["==", "!="]), st.booleans())
     | st.tuples(st.sampled_from(["id", "metadata.missing", "id.x"]), order, st.just("x")),
     min_size=1,
     max_size=3,
@@ -192,30 +196,87 @@ def test_a_text_of_many_megabytes_is_selected_like_others(tmp_path: Path):
         assert len(read_all(tmp_path / "a.parquet", TextConfig(where="n != 3"))[0]) == 2
 
 
-def test_decimals_are_numbers_and_lists_are_equal_to_nothing(tmp_path: Path):
-    column = pyarrow.array(["0.65", "0.64"]).cast(pyarrow.decimal128(5, 2))
-    table = pyarrow.table({"text": ["One.", "Two."], "score": column, "tags": [["x"], None]})
-    write_parquet(tmp_path / "a.parquet", table)
-    assert read_all(tmp_path / "a.parquet", TextConfig(where="score >= 0.65"))[0] == [b"One.\n"]
-    counts = Counter(excluded=1, excluded_without_field=1)
-    assert read_all(tmp_path / "a.parquet", TextConfig(where="tags == 'x'")) == ([], counts)
-
-
-TIMES = {
-    "nanoseconds": pyarrow.array([1_600_000_000_000_000_001, None], pyarrow.timestamp("ns")),
-    "a year beyond 9999": pyarrow.array([2**60, None], pyarrow.timestamp("s")),
-    "an unknown zone": pyarrow.array([1, None], pyarrow.timestamp("s", tz="Nowhere/Here")),
-    "a date beyond 9999": pyarrow.array([2**30, None], pyarrow.date32()),
-    "a duration": pyarrow.array([2**62, None], pyarrow.duration("s")),
+DAYS, NOON = [date(2015 + number, 1, 1) for number in range(4)], datetime(2017, 1, 1, 12, tzinfo=UTC)
+BIG = 2**53 + 1
+TYPED: dict[str, tuple[pyarrow.Array, str, list[int]]] = {
+    "a day": (pyarrow.array(DAYS), "n != '2017-01-01'", [0, 1, 3]),
+    "days in milliseconds": (pyarrow.array(DAYS, pyarrow.date64()), "n >= '2017-01-01'", [2, 3]),
+    "days of a dictionary": (
+        pyarrow.array([*DAYS, None]).dictionary_encode(),
+        "n in ['2016-01-01', '2018-01-01']",
+        [1, 3],
+    ),
+    "a time against days": (pyarrow.array(DAYS), "n > '2016-01-01T00:00:00.000000001'", [2, 3]),
+    "no zone": (pyarrow.array([NOON.replace(tzinfo=None)]), "n == '2017-01-01 12:00'", [0]),
+    "a zone of the condition": (pyarrow.array([NOON]), "n == '2017-01-01T13:00:00.0+01:00'", [0]),
+    "UTC": (pyarrow.array([NOON]), "n > '2017-01-01T11:59:59.999999999'", [0]),
+    "another zone": (pyarrow.array([0, 1], pyarrow.timestamp("s", "Nowhere/Here")), "n > '1970-01-01T00:00Z'", [1]),
+    "nanoseconds": (
+        pyarrow.array([10**18, 10**18 + 1], pyarrow.timestamp("ns")),
+        "n == '2001-09-09T01:46:40.000000001'",
+        [1],
+    ),
+    "years that Python lacks": (pyarrow.array([2**40, -(2**40)], pyarrow.timestamp("s")), "n < '0001-01-01'", [1]),
+    "a day that Python lacks": (pyarrow.array([2**30, None], pyarrow.date32()), "n > '9999-12-31'", [0]),
+    "uint64": (pyarrow.array([2**64 - 1, 2**64 - 2], pyarrow.uint64()), "n >= 18446744073709551615", [0]),
+    "int64": (pyarrow.array([BIG - 1, BIG, BIG + 1]), f"n == {BIG}.0", [1]),
+    "float64": (pyarrow.array([0.7, 0.1 + 0.2]), "n in [0.7, 0.3]", [0]),
+    "decimal128": (pyarrow.array([Decimal("0.65"), Decimal("0.64")]), "n >= 0.65", [0]),
+    "decimal256": (pyarrow.array([Decimal(BIG), Decimal(BIG - 1)], pyarrow.decimal256(50, 9)), f"n > {BIG - 1}", [0]),
+}
+ODD: dict[str, tuple[pyarrow.Array, str, str]] = {
+    "a list": (
+        pyarrow.array([["x"]]),
+        "n != 'x'",
+        r"n\" is of the type list<\S+: string>, which --where can't compare",
+    ),
+    "a struct": (pyarrow.array([{"a": 1}]), "n != 'x'", "type struct<a: int64>, .*; name a field of text, numbers"),
+    "a map": (pyarrow.array([[("a", "b")]], pyarrow.map_(pyarrow.string(), pyarrow.string())), "n != 1", "type map<"),
+    "bytes": (pyarrow.array([b"x"]), "n != 'x'", "type binary, which --where can't compare with \\['x'\\]"),
+    "a duration": (pyarrow.array([1], pyarrow.duration("s")), "n != 1", r"type duration\[s\]"),
+    "a time of day": (pyarrow.array([1], pyarrow.time32("s")), "n != '00:00'", r"type time32\[s\]"),
+    "a number for a date": (pyarrow.array(DAYS), "n >= 5", r"date32\[day\], .*; give a date or time in quotes"),
+    "a word for a date": (pyarrow.array(DAYS), "n != 'abc'", r"with \['abc'\]; give a date or time in quotes, such as"),
+    "no day of the calendar": (pyarrow.array(DAYS), "n < '2017-02-30'", "give a date or time in quotes"),
+    "a time without its zone": (pyarrow.array([1], pyarrow.timestamp("s", "Asia/Tokyo")), "n > '2017-01-01'", "T12:00"),
+    "a string for a number": (pyarrow.array([2017]), "n != '2017'", "type int64, .*; give a number, without quotes"),
+    "a number for a boolean": (pyarrow.array([True]), "n != 1", "type bool, .*; give true or false, without quotes"),
 }
 
 
-@pytest.mark.parametrize("column", TIMES.values(), ids=list(TIMES))
-def test_times_are_equal_to_nothing_also_those_that_python_does_not_have(column: pyarrow.Array, tmp_path: Path):
-    write_arrow(tmp_path / "a.arrow", pyarrow.table({"text": ["One.", "Two."], "time": column}))
-    for where, found in {"time >= 0": [], "time == '2020'": [], "time != 0": [b"One.\n"]}.items():
-        counts = Counter(excluded=1 - len(found), excluded_without_field=1)
-        assert read_all(tmp_path / "a.arrow", TextConfig(where=where)) == (found, +counts)
+@pytest.mark.parametrize(("column", "where", "found"), TYPED.values(), ids=list(TYPED))
+def test_a_column_is_compared_by_its_type_and_exactly(
+    column: pyarrow.Array, where: str, found: list[int], tmp_path: Path
+):
+    table = pyarrow.table({"text": [str(number) for number in range(len(column))], "n": column})
+    wanted = [f"{number}\n".encode() for number in found]
+    assert read_all(write_arrow(tmp_path / "a.arrow", table), TextConfig(where=where))[0] == wanted
+    assert read_all(write_parquet(tmp_path / "a.parquet", table), TextConfig(where=where))[0] == wanted
+
+
+@pytest.mark.parametrize(("column", "where", "message"), ODD.values(), ids=list(ODD))
+def test_what_can_not_be_compared_is_an_error_that_names_its_type(
+    column: pyarrow.Array, where: str, message: str, tmp_path: Path
+):
+    path = write_arrow(tmp_path / "a.arrow", pyarrow.table({"text": ["One."] * len(column), "n": column}))
+    with pytest.raises(InputError, match=message):
+        list_begins(Origin(str(path), "arrow"), TextConfig(where=where))  # before anything is read
+
+
+@pytest.mark.parametrize(("value", "kind"), [('["x"]', "list"), ('{"a": 1}', "dict")])
+def test_lists_and_objects_of_json_are_an_error_too(value: str, kind: str, tmp_path: Path):
+    (tmp_path / "a.jsonl").write_text(f'{{"text": "One.", "n": "x"}}\n{{"text": "Two.", "n": {value}}}\n')
+    with pytest.raises(InputError, match=f"a.jsonl, byte 27: the field 'n' holds a {kind}, which --where can't"):
+        read_all(tmp_path / "a.jsonl", TextConfig(where="n != 'y'"))
+
+
+@pytest.mark.parametrize("more", ["", ', "x": NaN'])
+def test_whole_numbers_of_text_are_compared_exactly(more: str, tmp_path: Path):
+    lines = [f'{{"text": "{number}", "n": {number}{more}}}\n' for number in (BIG - 1, BIG)]
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    (tmp_path / "a.csv").write_text(f"text,n\n{BIG - 1},{BIG - 1}\n{BIG},{BIG}\nx,nan\n")
+    for name in ("a.jsonl", "a.csv"):
+        assert read_all(tmp_path / name, TextConfig(where=f"n >= {BIG}"))[0] == [f"{BIG}\n".encode()]
 
 
 def test_damage_in_a_compared_column_is_counted_as_in_any_other(tmp_path: Path):
@@ -284,6 +345,10 @@ def test_a_source_of_a_mixture_selects_for_itself(tokenizer: Tokenizer, tmp_path
     report = build_mixture(tmp_path / "mix.toml", tmp_path / "out", tokenizer)
     counts = Counter(record["metadata"].get("lang") for record in RECORDS)
     assert [one.num_documents for one in report.manifest.mixture or ()] == [counts["en"], counts["de"]]
+    high = [record["metadata"]["lang"] for record in RECORDS if record["metadata"].get("score", 0) >= 0.3]
+    report = build_mixture(tmp_path / "mix.toml", tmp_path / "both", tokenizer, where="metadata.score >= 0.3")
+    assert [one.num_documents for one in report.manifest.mixture or ()] == [high.count("en"), high.count("de")]
+    assert (report.manifest.mixture or ())[1].where == "metadata.score >= 0.3 and metadata.lang == 'de'"
 
 
 # ---- mistakes ----

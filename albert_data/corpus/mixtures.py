@@ -168,6 +168,8 @@ def _read_source(number: int, table: Mapping[str, Any], text: TextConfig, sharin
         if key not in values:
             raise InputError(f"{key} is missing; every source has a name and paths")
     settings = {key: values.pop(key) for key in TEXT_KEYS if key in values}
+    if text.where is not None and "where" in settings:  # both hold
+        settings["where"] = f"{text.where} and {settings['where']}"
     return MixtureSource(number=number, text=dataclasses.replace(text, **settings), **values, **sharing)
 
 

@@ -24,6 +24,7 @@ from albert_data.corpus.fields import hash_group, list_names, look_up, split_nam
 from albert_data.corpus.lines.valid_utf8 import is_utf8, repair_parts
 from albert_data.corpus.lines.white_space import has_text
 from albert_data.corpus.sources import Labels
+from albert_data.errors import InputError
 
 LARGE_LINE = 8 << 20
 _DEEPEST = 200  # brackets; parsers stop at about 1,000, less where the stack is already deep
@@ -126,7 +127,8 @@ class _LineReader:
     def _parse(self, line: str) -> Any:
         if len(line) > LARGE_LINE:
             return self._decoder.decode(line)
-        return json.loads(line, parse_int=float)  # int refuses more than 4,300 digits
+        # int refuses more than 4,300 digits, and more than 300 are beyond float
+        return json.loads(line, parse_int=lambda text: int(text) if len(text) <= 300 else float(text))
 
     def _take_text(self, record: dict[str, Any]) -> bytes | None:
         if self._conditions and (reason := self._find_exclusion(record)):
@@ -150,7 +152,10 @@ class _LineReader:
 
     def _find_exclusion(self, record: dict[str, Any]) -> str | None:
         values = [look_up(record, condition.field)[0] for condition in self._conditions]
-        return self._damage.find_exclusion(self._conditions, values, lambda: self._find_fields(record))
+        try:
+            return self._damage.find_exclusion(self._conditions, values, lambda: self._find_fields(record))
+        except InputError as error:
+            raise InputError(f"{self._block.path}, byte {self._start}: {error}") from error
 
     def _join(self, record: dict[str, Any]) -> str | None:
         """The text of several or of nested fields; None, which is counted, if there is none."""

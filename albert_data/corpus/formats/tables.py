@@ -13,6 +13,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from itertools import chain, count, repeat
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,7 +21,7 @@ import numpy as np
 import pyarrow
 import pyarrow.ipc
 
-from albert_data.conditions import Condition
+from albert_data.conditions import Condition, count_nanoseconds
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, Origin, refuse_shorter
 from albert_data.corpus.damage import Damage
@@ -151,6 +152,10 @@ def _select(parts: Iterator[Records], path: str) -> Iterator[Records]:
 # view, dictionary), or one of nulls alone.
 
 _SHOWN_FIELDS = 8
+_GROUP = "--group-field"
+_UNITS = {f"timestamp[{unit}": 1000**power for power, unit in enumerate(("ns", "us", "ms", "s"))}
+_UNITS |= {"date32[day": 86_400 * 10**9, "date64[ms": 10**6}
+_UTC = (None, "UTC", "+00:00")
 Column = tuple[str, ...]  # the names of a column and of fields in its structs
 
 
@@ -172,27 +177,35 @@ class _Wanted(NamedTuple):
 def _find_columns(schema: pyarrow.Schema, path: str, text: TextConfig) -> _Wanted:
     """Raises InputError, with the fields that there are, for a text field that is missing, or a field of no text."""
     label, group = (
-        None if name is None else _find_column(schema, name, path) for name in (text.language_field, text.group_field)
+        None if name is None else _find_column(schema, name, path, option)
+        for name, option in ((text.language_field, "--language-field"), (text.group_field, _GROUP))
     )
     texts = []
     for name in split_names(text.text_field, schema.names):
-        column = _find_column(schema, name, path)
+        column = _find_column(schema, name, path, "--text-field")
         if column is None:
             raise InputError(f"input {path} has no field {name_field(name)}; {_describe_fields(schema)}")
         texts.append(column)
-    compared = [_find_column(schema, one.field, path, is_text=False) for one in text.conditions]
+    compared = [_find_column(schema, one.field, path, None) for one in text.conditions]
+    conditions = tuple(
+        one if column is None else _fit_condition(one, _find_type(schema, column, path), path)
+        for one, column in zip(text.conditions, compared, strict=True)
+    )
     names = [name for name, _ in _list_fields("", schema)] if compared else schema.names
-    return _Wanted(texts, label, group, tuple(names[:MAX_NAMES]), text.conditions, compared)
+    return _Wanted(texts, label, group, tuple(names[:MAX_NAMES]), conditions, compared)
 
 
-def _find_column(schema: pyarrow.Schema, name: str, path: str, *, is_text: bool = True) -> Column | None:
-    """The column of a name; None if there is none. Raises InputError if there are two, or it should be text."""
+def _find_column(schema: pyarrow.Schema, name: str, path: str, option: str | None) -> Column | None:
+    """The column of a name; None if there is none. option: what names it; None where its type does not matter.
+
+    Raises InputError if there are two, or it is of another type than it should be.
+    """
     for column in ((name,), tuple(name.split("."))):
         kind = _find_type(schema, column, path)
-        if kind is not None and is_text and not _is_text(kind):
+        if kind is not None and option and not _is_text(kind):
             raise InputError(
                 f"input {path}: the field {name_field(name)} is of the type {str(kind):.60}, no text; "
-                f"{_describe_fields(schema)}"
+                f"{_describe_fields(schema, option)}"
             )
         if kind is not None:
             return column
@@ -215,12 +228,13 @@ def _find_type(schema: pyarrow.Schema, column: Column, path: str) -> pyarrow.Dat
     return kind
 
 
-def _describe_fields(schema: pyarrow.Schema) -> str:
+def _describe_fields(schema: pyarrow.Schema, option: str = "--text-field") -> str:
     """The fields of a schema with their types, and the option that names one of text."""
     fields = list(_list_fields("", schema))
     shown = list_some([f"{name_field(name)} ({str(kind):.60})" for name, kind in fields], _SHOWN_FIELDS) or "none"
     texts = [name for name, kind in fields if _is_text(kind) and not pyarrow.types.is_null(kind)]
-    advice = f"pass --text-field {shlex.quote(texts[0])}" if len(texts) == 1 else "name one of text with --text-field"
+    is_sure = option == "--text-field" and len(texts) == 1
+    advice = f"pass {option} {shlex.quote(texts[0])}" if is_sure else f"name one of text with {option}"
     return f"the fields are {shown}; {advice if texts else 'none of them is text'}"
 
 
@@ -234,17 +248,51 @@ def _list_fields(prefix: str, fields: Any) -> Iterator[tuple[str, pyarrow.DataTy
 
 
 def _is_text(kind: Any) -> bool:
-    is_kind = pyarrow.types
-    if is_kind.is_dictionary(kind):
-        kind = kind.value_type
+    is_kind, kind = pyarrow.types, _find_values(kind)
     return any(is_a(kind) for is_a in (is_kind.is_string, is_kind.is_large_string, is_kind.is_null, _is_view))
 
 
 def _is_number(kind: Any) -> bool:
-    is_kind = pyarrow.types
-    if is_kind.is_dictionary(kind):
-        kind = kind.value_type
-    return any(is_a(kind) for is_a in (is_kind.is_boolean, is_kind.is_integer, is_kind.is_floating, is_kind.is_decimal))
+    is_kind, kind = pyarrow.types, _find_values(kind)
+    return any(is_a(kind) for is_a in (is_kind.is_integer, is_kind.is_floating, is_kind.is_decimal))
+
+
+def _find_values(kind: Any) -> Any:
+    """The type of the values of a dictionary; any other type as it is."""
+    return kind.value_type if pyarrow.types.is_dictionary(kind) else kind
+
+
+def _find_unit(kind: Any) -> int | None:
+    """The nanoseconds of what a column of dates or timestamps counts; None for other types."""
+    return _UNITS.get(str(_find_values(kind)).split(",")[0].rstrip("]"))
+
+
+def _fit_condition(condition: Condition, kind: Any, path: str) -> Condition:
+    """A condition on a column of a type; dates and times as numbers of what the column counts, exactly.
+
+    Raises InputError for a type that can't be compared, and for values of another kind.
+    """
+    values, unit, is_flag = condition.values, _find_unit(kind), pyarrow.types.is_boolean(_find_values(kind))
+    if _is_text(kind):
+        return condition
+    advice = "name a field of text, numbers, booleans, dates or timestamps"
+    try:
+        if unit is not None:
+            needs_zone = getattr(_find_values(kind), "tz", None) not in _UTC
+            advice = f"give a date or time in quotes, such as '2020-01-31{'T12:00+01:00' if needs_zone else ''}'"
+            return condition._replace(
+                values=tuple(Fraction(count_nanoseconds(one, needs_zone), unit) for one in values)
+            )
+        if is_flag or _is_number(kind):
+            advice = "give true or false, without quotes" if is_flag else "give a number, without quotes"
+            if all(isinstance(one, bool) is is_flag and not isinstance(one, str) for one in values):
+                return condition
+    except (TypeError, ValueError):
+        pass
+    raise InputError(
+        f"input {path}: the field {name_field(condition.field)} is of the type {str(kind):.60}, which --where can't "
+        f"compare with {list(map(str, values))!r:.80}; {advice}"
+    )
 
 
 def _is_view(kind: Any) -> bool:
@@ -286,13 +334,14 @@ def decode_labels(array: pyarrow.Array) -> Iterator[str | None]:
 def _read_compared(array: pyarrow.Array | None) -> Iterator[Any]:
     """The values of a column as objects of Python, None for nulls and without a column.
 
-    Of types that equal nothing, such as times and lists, () stands for each: many a time is no object of Python.
+    Moments are what the column counts: many a time is no object of Python.
     """
     if array is None or _is_text(array.type):
         return repeat(None) if array is None else decode_labels(array)
     array.validate(full=True)
-    if not _is_number(array.type):
-        return (() if is_valid else None for is_valid in array.is_valid().to_pylist())
+    if _find_unit(array.type):
+        array = array.dictionary_decode() if pyarrow.types.is_dictionary(array.type) else array
+        array = array.view(pyarrow.int32() if array.type.bit_width == 32 else pyarrow.int64())
     return iter(array.to_pylist())
 
 
