@@ -207,6 +207,43 @@ def test_a_document_of_two_sources_has_the_groups_of_its_own(fraction: float, tm
     verify(tmp_path / "out")
 
 
+NUMBERS = [number // 7 if number % 5 else None for number in range(60)]
+GROUPS = {
+    "int64": pyarrow.array(NUMBERS),
+    "uint8": pyarrow.array(NUMBERS, pyarrow.uint8()),
+    "a dictionary": pyarrow.array(NUMBERS, pyarrow.int16()).dictionary_encode(),
+    "float64": pyarrow.array(NUMBERS, pyarrow.float64()),  # as pandas has whole numbers where some are missing
+    "decimal128": pyarrow.array(NUMBERS).cast(pyarrow.decimal128(38, 18)),
+    "text": pyarrow.array(NUMBERS).cast(pyarrow.string()),
+}
+
+
+@pytest.mark.parametrize("column", GROUPS.values(), ids=list(GROUPS))
+def test_whole_numbers_of_any_type_are_the_groups_of_their_digits(
+    column: pyarrow.Array, tmp_path: Path, tokenizer: Tokenizer
+):
+    texts = [text for text, _ in BOOKS[:60]]
+    lines = [json.dumps({"text": text, "book": number}) for text, number in zip(texts, NUMBERS, strict=True)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts, "book": column}), tmp_path / "a.parquet")
+    for name in ("a.jsonl", "a.parquet"):
+        run(tmp_path / name, tmp_path / f"{name}-out", tokenizer, validation_fraction=0.3)
+    assert digest_shards(tmp_path / "a.parquet-out") == digest_shards(tmp_path / "a.jsonl-out")
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ([0.5], r"^the group field holds 0\.5; a group is a string or a whole number$"),
+        ([["a"]], '"book" is of the type list<.*; name one of text or whole numbers with --group-field'),
+    ],
+)
+def test_groups_of_other_types_are_refused(column: list[Any], message: str, tmp_path: Path, tokenizer: Tokenizer):
+    pyarrow.parquet.write_table(pyarrow.table({"text": [BOOKS[0][0]], "book": column}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=message):
+        run(tmp_path / "a.parquet", tmp_path / "out", tokenizer)
+
+
 @pytest.mark.parametrize("field", ["bok", "text.book"])
 def test_a_field_that_no_record_has_is_one_line(field: str, tmp_path: Path, tokenizer: Tokenizer):
     with pytest.raises(InputError, match=f'^no record has the field "{field}" with a group in it; pass --group-field'):

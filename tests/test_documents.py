@@ -8,10 +8,13 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
+from datetime import date, datetime
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -27,6 +30,7 @@ from albert_data.errors import AlbertDataError, ArgumentError, InputError
 from albert_data.jobs.progress import NullProgress
 from albert_data.library.documents import open_corpus
 
+NOW = datetime(2024, 5, 6, 7, 8)
 MISSING = "datasets and pandas are not among the packages of the tests"
 
 
@@ -174,6 +178,22 @@ def test_fields_and_languages_of_documents_are_read_as_those_of_files(texts: lis
     assert read_files("strings") == read_files("objects")
 
 
+def test_fields_that_json_lacks_stop_no_build_and_those_that_are_used_have_their_values(texts: list[str]):
+    plain = [{"text": text, "n": number // 3, "day": f"20{number % 90:02}-01-01"} for number, text in enumerate(texts)]
+    odd = [
+        {"text": one["text"], "n": np.int32(one["n"]), "day": date.fromisoformat(one["day"]), "at": NOW, ("a", 1): NOW}
+        | {"price": Decimal("0.5"), "more": {"deep": [object(), b"x", Path()]}}
+        for one in plain
+    ]
+    where = "day >= '2005-01-01'"
+    build("plain", documents=plain, group_field="n", where=where)
+    report = build("odd", documents=odd, group_field="n", where=f"{where} and price == 0.5")
+    assert read_files("odd") == read_files("plain")
+    assert report.manifest.damage["excluded"] == 5
+    with pytest.raises(InputError, match='the fields "at" .*"more.deep"'):
+        build("none", documents=odd, text_field="body")
+
+
 def read_texts(inputs: list[Input]) -> tuple[list[str], Damage]:
     """The canonical text of the documents of inputs, in order, and what was noticed."""
     damage, found = Damage(), []
@@ -295,7 +315,12 @@ def fail_after(texts: list[str]) -> Iterator[str]:
         ({"documents": 7}, ArgumentError, "documents is of the type int"),
         ({"documents": ["a"], "encoding": "cp1252"}, ArgumentError, "--encoding is for files"),
         ({"documents": ["a", b"b"]}, InputError, "document 2 is of the type bytes; give str or dicts"),
-        ({"documents": [{"text": "a", "at": object()}]}, InputError, "document 1 can't be written as JSON: .*object"),
+        ({"documents": [{"text": b"a"}]}, InputError, 'document 1: the field "text" is of the type bytes, which JSON'),
+        (
+            {"documents": [{"text": "a", "m": {"at": NOW}}], "where": "m.at > '2020'"},
+            InputError,
+            'document 1: the field "m.at" is of the type datetime, which JSON lacks; give it as a str',
+        ),
         ({"documents": [Failing(text="a")]}, InputError, "document 1 can't be written as JSON: not found"),
         ({"documents": Failing.Query()}, InputError, "documents, a Query, can't be read as Arrow: not found"),
         ({"documents": Failing.Lazy()}, ArgumentError, "documents is of the type Lazy; give a list"),

@@ -6,10 +6,13 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
+from albert_data.errors import InputError
 from albert_data.escaping import escape_controls
 from albert_data.wording import list_some
 
@@ -44,11 +47,17 @@ def look_up(record: Mapping[str, Any], name: str) -> tuple[Any, bool]:
 
 
 def hash_group(value: Any) -> int:
-    """A hash of the group that a field names, 64 bits; 0 where it names none.
+    """A hash of the group that a field names, 64 bits; 0 where it names none. A whole number is its digits.
 
-    >>> hash_group(7) == hash_group("7"), hash_group(["7"])
-    (True, 0)
+    Raises InputError for other numbers.
+
+    >>> hash_group(7) == hash_group("7") == hash_group(7.0), hash_group(["7"]), hash_group(float("nan"))
+    (True, 0, 0)
     """
+    if isinstance(value, float | Decimal) and isfinite(value):
+        if value != int(value):
+            raise InputError(f"the group field holds {value}; a group is a string or a whole number")
+        value = int(value)
     is_named = isinstance(value, str | int) and not isinstance(value, bool)
     return xxh3_64_intdigest(str(value).encode(errors="replace")) if is_named else 0
 

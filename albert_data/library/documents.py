@@ -15,11 +15,16 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
+from datetime import date, datetime
+from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from albert_data.config import DOCUMENT_RULES, TextConfig
+from albert_data.corpus.fields import look_up, name_field, split_names
 from albert_data.corpus.formats.recognition import match_name
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.mixtures import Names, find_sources
@@ -32,7 +37,6 @@ from albert_data.wording import count_of
 _BATCH_ROWS = 1000  # of a record batch: workers share a table between its batches
 _HASH_LEN = 16
 _HARMLESS = "replace_schema_metadata"  # what `datasets` does to the table of each file
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def take_documents(settings: dict[str, Any]) -> Any:
@@ -64,7 +68,7 @@ def open_corpus(
         files, stored = _list_files(documents), None
         if files is None:
             progress.start("storing documents", None, "")
-            stored = _store(documents, folder, text.text_field)
+            stored = _store(documents, folder, text)
             files = [str(stored)]
         found = find_sources(files, progress.say, text, validation)
         changes: dict[str, Any] = {"indices": None}  # a file may lie in a folder of which others select rows
@@ -121,16 +125,17 @@ def _list_files(documents: Any) -> list[str] | None:
     return sorted(whole) if is_readable and len(whole) == sum(map(len, rows)) > 0 else None
 
 
-def _store(documents: Any, folder: Path, text_field: str) -> Path:
+def _store(documents: Any, folder: Path, text: TextConfig) -> Path:
     """Write the documents to a file in a folder."""
     if _is_table(documents) and not _has_transform(documents):
         path = folder / "documents.arrows"
         _write_table(documents, path)
         return path
-    path = folder / "documents.jsonl"
+    path, others = folder / "documents.jsonl", (text.language_field, text.group_field)
+    used = (*split_names(text.text_field), *filter(None, others), *(one.field for one in text.conditions))
     with open(path, "wb") as file:
         for number, document in enumerate(_guard(documents, "document"), 1):
-            file.write(_make_line({text_field: document} if isinstance(document, str) else document, number))
+            file.write(_make_line({text.text_field: document} if isinstance(document, str) else document, number, used))
     if not path.stat().st_size:
         raise InputError("documents ended without a document; is it an iterator that was read before?")
     return path
@@ -172,17 +177,32 @@ def _guard(documents: Iterable[Any], *noun: str) -> Iterator[Any]:
         ) from error
 
 
-def _make_line(document: Any, number: int) -> bytes:
-    """A document as a line of JSON. number: of the document, for errors."""
+def _make_line(document: Any, number: int, used: tuple[str, ...]) -> bytes:
+    """A document as a line of JSON. number: of the document, for errors; used: the names of fields that are read."""
     if not isinstance(document, dict):
         raise InputError(f"document {number:,} is of the type {type(document).__name__}; give str or dicts")
+    for name in used:
+        value = look_up(document, name)[0]
+        if not isinstance(value, str | int | float | list | tuple | dict | None) and _to_plain(value) is None:
+            raise InputError(
+                f"document {number:,}: the field {name_field(name)} is of the type {type(value).__name__}, which JSON "
+                "lacks; give it as a str or a number, or give the documents as a table"
+            )
     try:
-        line = _encode(document)
+        # A lone surrogate, which UTF-8 lacks, becomes an escape of JSON.
+        return _encode(document).encode(errors="backslashreplace") + b"\n"
     except Exception as error:  # its class, or that of a value, may not be ours
         raise InputError(
             f"document {number:,} can't be written as JSON: {error}; keep only the fields that are needed"
         ) from error
-    try:
-        return line.encode() + b"\n"
-    except UnicodeEncodeError:  # a lone surrogate, which JSON has as an escape
-        return json.dumps(document).encode() + b"\n"
+
+
+def _to_plain(value: Any) -> Any:
+    """What JSON has in place of a value that it lacks; None, as for a field that no setting names, if nothing."""
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+        return value.item()
+    is_day = isinstance(value, date) and not isinstance(value, datetime)
+    return str(value) if is_day or isinstance(value, Decimal) else None
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, skipkeys=True, default=_to_plain).encode

@@ -105,7 +105,7 @@ def _read_batch(
                 others = [None if column is None else column.slice(at, num_rows) for column in compared]
                 values = _exclude(values, others, wanted, damage)
             named = (
-                repeat(None) if column is None else decode_labels(column.slice(at, num_rows))
+                repeat(None) if column is None else _read_compared(column.slice(at, num_rows))
                 for column in (labels, groups)
             )
             rows = zip(count(first + at), values, *named, strict=False)
@@ -202,7 +202,7 @@ def _find_column(schema: pyarrow.Schema, name: str, path: str, option: str | Non
     """
     for column in ((name,), tuple(name.split("."))):
         kind = _find_type(schema, column, path)
-        if kind is not None and option and not _is_text(kind):
+        if kind is not None and option and not _is_text(kind) and not (option == _GROUP and _is_number(kind)):
             raise InputError(
                 f"input {path}: the field {name_field(name)} is of the type {str(kind):.60}, no text; "
                 f"{_describe_fields(schema, option)}"
@@ -233,8 +233,8 @@ def _describe_fields(schema: pyarrow.Schema, option: str = "--text-field") -> st
     fields = list(_list_fields("", schema))
     shown = list_some([f"{name_field(name)} ({str(kind):.60})" for name, kind in fields], _SHOWN_FIELDS) or "none"
     texts = [name for name, kind in fields if _is_text(kind) and not pyarrow.types.is_null(kind)]
-    is_sure = option == "--text-field" and len(texts) == 1
-    advice = f"pass {option} {shlex.quote(texts[0])}" if is_sure else f"name one of text with {option}"
+    is_sure, others = option == "--text-field" and len(texts) == 1, " or whole numbers" if option == _GROUP else ""
+    advice = f"pass {option} {shlex.quote(texts[0])}" if is_sure else f"name one of text{others} with {option}"
     return f"the fields are {shown}; {advice if texts else 'none of them is text'}"
 
 
