@@ -84,8 +84,8 @@ class FlatStore(Disk):
     def glob(self, pattern: str) -> Iterator[str]:
         yield from fnmatch.filter(self._objects, pattern)
 
-    def open(self, path: Address) -> io.BufferedReader:
-        return io.BufferedReader(io.BytesIO(self._get(path)[0])) if self._is_here(path) else super().open(path)
+    def open(self, path: Address, known: Status | None = None) -> io.BufferedReader:
+        return io.BufferedReader(io.BytesIO(self._get(path)[0])) if self._is_here(path) else super().open(path, known)
 
     def read_with_status(self, path: Path, most: int) -> tuple[bytes, Status]:
         return self._get(path) if self._is_here(path) else super().read_with_status(path, most)

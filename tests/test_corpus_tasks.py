@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -131,9 +133,25 @@ def test_each_line_of_a_file_without_ends_of_documents_is_read_once(tmp_path: Pa
     assert lines < 302_000
 
 
-@pytest.mark.parametrize("left", [0.0, 0.5, 0.999999])
-@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.arrow", "b.arrow", "a.parquet"])
-def test_a_file_that_gets_shorter_after_the_plan_is_an_error(name: str, left: float, tmp_path: Path):
+def make_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "emptied": (lambda path: os.truncate(path, 0), "is another of 0 bytes now"),
+    "shorter": (lambda path: os.truncate(path, path.stat().st_size - 1), "is another of"),
+    "longer": (lambda path: path.write_bytes(path.read_bytes() * 2), "is another of"),
+    "rewritten": (lambda path: os.utime(path, ns=(1, path.stat().st_mtime_ns + 1)), "is another of"),
+    "a FIFO": (make_fifo, "is a FIFO now; give the command again when no program writes to it"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=list(CHANGES))
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.jsonl.gz", "a.arrow", "b.arrow", "a.parquet"])
+def test_a_file_that_is_changed_before_it_is_opened_again_is_an_error(
+    name: str, change: Callable[[Path], object], message: str, tmp_path: Path
+):
     path = tmp_path / name
     texts = [f"Text number {number}. It is here." for number in range(3000)]
     table = pyarrow.table({"text": texts})
@@ -144,9 +162,12 @@ def test_a_file_that_gets_shorter_after_the_plan_is_an_error(name: str, left: fl
     elif name == "a.parquet":
         pyarrow.parquet.write_table(table, path, row_group_size=100)
     else:
-        lines = (json.dumps({"text": text}) for text in texts)
-        path.write_text("\n".join(lines) if name == "a.jsonl" else "\n\n".join(texts))
-    (task,) = tasks.plan_tasks(find_inputs([str(path)]))
-    os.truncate(path, int(path.stat().st_size * left))
-    with pytest.raises(InputError, match=rf"input {path} (is [\d,]+ bytes? shorter than when|can't be read as)"):
-        list(task.read(Damage()))
+        lines = "\n".join(json.dumps({"text": text}) for text in texts)
+        data = {"a.txt": "\n\n".join(texts), "a.csv": "\n".join(["text", *texts])}.get(name, lines).encode()
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    inputs = find_inputs([str(path)])
+    (task,) = tasks.read_tasks(inputs, TextConfig(), Damage(), is_whole=lambda task: True)
+    change(path)
+    for read in (lambda: [task], lambda: tasks.read_tasks(inputs, TextConfig(), Damage())):
+        with pytest.raises(InputError, match=f"^input {path} has changed since it was found: it was a file.*{message}"):
+            [list(one.read(Damage())) for one in read()]

@@ -222,6 +222,8 @@ def test_an_object_that_is_replaced_while_it_is_read_is_an_error(bucket: Bucket,
         with pytest.raises(OSError, match="it was replaced while it was read"):
             file.read(1)
     assert store.status(f"{bucket.url}/file") != before
+    with pytest.raises(OSError, match="it was replaced while it was read"):
+        store.open(f"{bucket.url}/file", before)
 
 
 # ---- writing ----

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from io import BufferedIOBase
+from io import BufferedIOBase, BufferedReader
 from typing import NamedTuple
 
 from albert_data.config import DEFAULT_TEXT, TextConfig
@@ -21,6 +21,7 @@ from albert_data.corpus.lines.valid_utf8 import repair_parts
 from albert_data.corpus.lines.white_space import BLANK_LINE, REST_OF_BLANK_LINE, has_text
 from albert_data.corpus.streams import STREAM_ERRORS
 from albert_data.errors import InputError
+from albert_data.storage import Status, find_storage
 from albert_data.wording import count_of
 
 RECORDS = "records"  # the format of a block of texts that a reader took out of records
@@ -35,18 +36,23 @@ BlockBytes = Callable[[int], int]  # gives, for the position of a block, the siz
 
 
 class Origin(NamedTuple):
-    """The file that documents come from. format, language, place: as in Input; group: of all of them, 0 for none."""
+    """The file that documents come from. group: of all of them, 0 for none; the others as in Input."""
 
     path: str
     format: str
     language: str | None = None
     group: int = 0
     place: str | None = None
+    found: Status | None = None
 
     @property
     def file(self) -> str:
         """What to open."""
         return self.place or self.path
+
+    def open_file(self) -> BufferedReader:
+        """Open the file. Raises InputError if it is not as it was found."""
+        return find_storage(self.file).open(self.file, self.found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +190,10 @@ class _Buffer:
             if self._left:
                 self._left -= len(chunk)
                 if not chunk:
-                    raise refuse_shorter(self.path, self._left)
+                    raise InputError(
+                        f"input {self.path} is {count_of(self._left, 'byte')} shorter than when the work began; try "
+                        "again when no program writes to it"
+                    )
             parts.append(chunk)
             have += len(chunk)
             self.ended = not chunk or self._left == 0
@@ -227,14 +236,6 @@ class _Buffer:
             self.take(end or len(self.pending))
             if end:
                 return
-
-
-def refuse_shorter(path: str, num_missing: int) -> InputError:
-    """The error for a file that has fewer bytes than when it was divided into tasks."""
-    missing = count_of(num_missing, "byte")
-    return InputError(
-        f"input {path} is {missing} shorter than when the work began; try again when no program writes to it"
-    )
 
 
 def _find_last_blank_line(data: bytes) -> int:

@@ -194,6 +194,7 @@ class Input:
     oddity: what its first bytes show that its name does not, and what follows from that
     is_shared: whether other sources have it too
     place: where the file is, if `path` is a name that does not say it, of documents from memory
+    found: its status when it was found; None if nothing is compared with it when it is opened, as for a stream
     """
 
     path: str
@@ -213,10 +214,11 @@ class Input:
     oddity: str | None = None
     is_shared: bool = False
     place: str | None = None
+    found: Status | None = None
 
     @property
     def origin(self) -> Origin:
-        return Origin(self.path, self.format, self.language, place=self.place)
+        return Origin(self.path, self.format, self.language, place=self.place, found=self.found)
 
     @property
     def is_splittable(self) -> bool:
@@ -541,6 +543,7 @@ def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
         size=status.num_bytes,
         modified_ns=status.modified_ns,
         encoding=encoding,
+        found=status,
     )
     if encoding == AUTO and item.format not in TABLES:
         with _open(item)[0] as stream:
@@ -548,7 +551,7 @@ def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
         if found.codec is None:
             raise refuse(path, found, partial(_describe_conversion, item))
         return replace(item, encoding=found.codec, is_encoding_found=True)
-    with find_storage(path).open(path) as file:
+    with item.origin.open_file() as file:
         sample = file.read(SAMPLE_BYTES)
     if item.format in TABLES:
         indices = find_indices(path) if item.format == "arrow" else None
@@ -640,7 +643,6 @@ def _open(item: Input) -> tuple[io.BufferedIOBase, Callable[[], int]]:
         # A buffer of our own, because the interpreter aborts if it exits while a thread waits in the one of sys.stdin.
         raw = getattr(sys.stdin.buffer, "raw", None)
         return io.BufferedReader(raw) if raw else cast(io.BufferedIOBase, sys.stdin.buffer), lambda: 0
-    path = item.origin.file
-    file = io.FileIO(path) if item.is_stream else find_storage(path).open(path).detach()
+    file = io.FileIO(item.path) if item.is_stream else item.origin.open_file().detach()
     stream = decompress(file, item.compression, item.path) if item.compression else io.BufferedReader(file)
     return stream, (lambda: 0) if item.is_stream else file.tell

@@ -27,7 +27,6 @@ from albert_data.corpus.inputs import Input, open_input
 from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.streams import STREAM_ERRORS
 from albert_data.corpus.tasks import FileRange, ReadTask, find_document, read_stream
-from albert_data.storage import find_storage
 
 _PLACES = 32
 _PART_BYTES = 64 << 10  # of text, at each place
@@ -101,8 +100,7 @@ def _find_ranges(item: Input, text: TextConfig, places: list[int]) -> list[tuple
         return [(begins[number], [*begins, item.size][number + 1]) for number in numbers]
     if item.format != "jsonl" and (item.format != "txt" or text.documents == "file"):
         return []
-    path = item.origin.file
-    with find_storage(path).open(path) as file:
+    with item.origin.open_file() as file:
         starts = [0] * sum(place <= _PART_BYTES for place in places)
         starts += _find_documents(file, item, places[len(starts) :])
         if max(starts) == item.size:  # a document fills the rest of the file
@@ -122,7 +120,7 @@ def _find_documents(file: BinaryIO, item: Input, places: Sequence[int]) -> list[
 
 def _read_range(item: Input, start: int, end: int, count: int, whole: Sample) -> Iterator[Sample]:
     """count: of the places that lie there."""
-    names = ("path", "format", "language", "indices", "place")
+    names = ("path", "format", "language", "indices", "place", "found")
     part = FileRange(start=start, end=end, **{name: getattr(item, name) for name in names})
     blocks = ReadTask(name="", text=whole.text, ranges=(part,)).read(Damage())
     return _divide(replace(whole, disk_bytes=end - start), blocks, count)

@@ -29,7 +29,7 @@ from albert_data.corpus.inputs import Input, open_input
 from albert_data.corpus.lines.line_ends import break_lines
 from albert_data.corpus.lines.white_space import has_text
 from albert_data.corpus.sources import MixtureSource
-from albert_data.storage import find_storage
+from albert_data.storage import Status
 from albert_data.wording import count_of
 
 _MIB = 1 << 20
@@ -52,7 +52,7 @@ _SLOW_PARTS = 8  # tasks of a slow tokenizer (`is_slow`) are so many times small
 class FileRange:
     """Bytes [start, end) of a plain file; both bounds lie between documents.
 
-    language, indices, place: of the input; the place is no part of what identifies a task
+    language, indices, place, found: of the input; the last two are no part of what identifies a task
     is_part: whether the file has more bytes, or is read in other ways too
     """
 
@@ -64,6 +64,7 @@ class FileRange:
     indices: str | None = None
     is_part: bool = False
     place: str | None = field(default=None, repr=False)
+    found: Status | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,11 +118,11 @@ class ReadTask:
                 yield from self._read_range(part, damage)
 
     def _read_range(self, part: FileRange, damage: Damage) -> Iterator[Block]:
-        origin = Origin(part.path, part.format, part.language, place=part.place)
+        origin = Origin(part.path, part.format, part.language, place=part.place, found=part.found)
         if part.format in TABLES:
             yield from read_table(origin, part.start, part.end, self.text, damage, part.indices)
             return
-        with find_storage(origin.file).open(origin.file) as file:
+        with origin.open_file() as file:
             if part.format not in SPLIT:
                 yield from read_stream(file, origin, self.text, damage)
                 return
@@ -282,6 +283,7 @@ def _split_files(files: list[Input], cuts: list[list[int]], text: TextConfig) ->
                     indices=item.indices,
                     is_part=item.is_shared or end - start < item.size,
                     place=item.place,
+                    found=item.found,
                 )
                 for start, end in pairwise(bounds)
             ]
@@ -303,7 +305,7 @@ def _find_cuts(item: Input, cuts: Sequence[int], text: TextConfig) -> list[int]:
         if item.indices is None:  # otherwise rows are selected by their numbers in the whole file
             return [begins[bisect_left(begins, at)] for at in cuts[:-1]]
     elif item.format == "jsonl" or (item.format == "txt" and text.documents != "file"):
-        with find_storage(item.origin.file).open(item.origin.file) as file:
+        with item.origin.open_file() as file:
             return [find_document(file, item.format, at, stop, item.size) for at, stop in pairwise(cuts)]
     return []
 

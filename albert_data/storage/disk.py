@@ -32,6 +32,7 @@ from albert_data.storage.protocol import (
     Item,
     Result,
     Status,
+    check_same,
 )
 
 if TYPE_CHECKING:
@@ -75,17 +76,24 @@ class Disk:
     def glob(self, pattern: str) -> Iterator[str]:
         return glob.iglob(pattern, recursive=True)
 
-    def open(self, path: Address) -> io.BufferedReader:
-        return open(path, "rb")
+    def open(self, path: Address, known: Status | None = None) -> io.BufferedReader:
+        raw = io.FileIO(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+        try:
+            status = _make_status(os.fstat(raw.fileno()))
+            check_same(path, status, known)
+            _check_regular(path, status)
+        except BaseException:
+            raw.close()
+            raise
+        return io.BufferedReader(raw)
 
     def read(self, path: Path, most: int) -> bytes:
         return self.read_with_status(path, most)[0]
 
     def read_with_status(self, path: Path, most: int) -> tuple[bytes, Status]:
         _check_regular(path, self.status(path))  # before it is opened: that alone makes some devices do something
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with self.open(path) as file:  # another may have taken its place
             status = _make_status(os.fstat(file.fileno()))
-            _check_regular(path, status)  # another may have taken its place
             if status.num_bytes > most:
                 raise ValueError(f"it has {status.num_bytes:,} bytes; at most {most:,} are allowed")
             return file.read(status.num_bytes), status
@@ -102,6 +110,7 @@ class Disk:
     def map(self, path: Path, sha256: str | None = None) -> pyarrow.Buffer:
         import pyarrow
 
+        _check_regular(path, self.status(path))
         # As bytes: pyarrow takes text paths only in UTF-8. The buffer keeps the mapping alive after the file is closed.
         with pyarrow.memory_map(os.fsencode(path)) as file:
             return file.read_buffer()
@@ -224,7 +233,7 @@ def _make_status(found: os.stat_result) -> Status:
     return Status(kind, found.st_size, found.st_mtime_ns, (found.st_dev, found.st_ino))
 
 
-def _check_regular(path: Path, status: Status) -> None:
+def _check_regular(path: Address, status: Status) -> None:
     if status.kind != FILE:
         what = f"it is {KIND_NAMES.get(status.kind, 'of another kind')}; a regular file is needed"
         raise OSError(errno.EINVAL, what, str(path))

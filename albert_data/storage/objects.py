@@ -135,8 +135,9 @@ class ObjectStore:
 
     # ---- reading ----
 
-    def open(self, path: Address) -> io.BufferedReader:
-        return io.BufferedReader(_ObjectFile(self._requests, _parse(path)), _FIRST_READ_BYTES)
+    def open(self, path: Address, known: Status | None = None) -> io.BufferedReader:
+        version = None if known is None else str(known.version)
+        return io.BufferedReader(_ObjectFile(self._requests, _parse(path), version), _FIRST_READ_BYTES)
 
     def read(self, path: Path, most: int) -> bytes:
         return self._read(_parse(path), most).data
@@ -335,10 +336,10 @@ def _get(store: Requests, url: StoreURL, begin: int, num_bytes: int, version: st
 class _ObjectFile(io.RawIOBase):
     """An object that is read by ranges, all of one version. The ranges grow while it is read in order."""
 
-    def __init__(self, store: Requests, url: StoreURL) -> None:
-        """The first range is read at once: it gives the size. Raises FileNotFoundError."""
+    def __init__(self, store: Requests, url: StoreURL, version: str | None = None) -> None:
+        """The first range is read at once: it gives the size. Raises FileNotFoundError. version: None for any."""
         self._store, self._url = store, url
-        self._block, self._num_bytes, self._version = _get(store, url, 0, _FIRST_READ_BYTES)
+        self._block, self._num_bytes, self._version = _get(store, url, 0, _FIRST_READ_BYTES, version)
         self._block_at = self._position = 0
 
     def readable(self) -> bool:

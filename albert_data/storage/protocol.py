@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeVar
 
+from albert_data.errors import InputError
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -34,6 +36,16 @@ class Status(NamedTuple):
     num_bytes: int
     modified_ns: int
     version: object
+
+
+def check_same(path: Address, now: Status, known: Status | None) -> None:
+    """Raise InputError if a file is not as it was found. The version of one on a disk differs between machines."""
+    if known and (now[:3] != known[:3] or (isinstance(now.version, str) and now.version != known.version)):
+        kind = f"another of {now.num_bytes:,} bytes" if now.kind == FILE else KIND_NAMES.get(now.kind, "no file")
+        raise InputError(
+            f"input {os.fspath(path)} has changed since it was found: it was a file of {known.num_bytes:,} bytes, and "
+            f"is {kind} now; give the command again when no program writes to it"
+        )
 
 
 class Storage(Protocol):
@@ -61,8 +73,11 @@ class Storage(Protocol):
 
     # ---- reading ----
 
-    def open(self, path: Address) -> io.BufferedReader:
-        """Open a file for reading and seeking."""
+    def open(self, path: Address, known: Status | None = None) -> io.BufferedReader:
+        """Open a regular file for reading and seeking. Raises OSError for a FIFO or a device, without waiting.
+
+        known: what was found there. Raises InputError or OSError if it was replaced or changed since.
+        """
 
     def read(self, path: Path, most: int) -> bytes:
         """All of a regular file, or of one that a link leads to. In a store it is one request.

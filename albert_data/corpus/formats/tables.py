@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain, count, repeat
@@ -23,13 +24,14 @@ import pyarrow.ipc
 
 from albert_data.conditions import Condition, count_nanoseconds
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import Block, Origin, refuse_shorter
+from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import MAX_NAMES, name_field, split_names
 from albert_data.corpus.formats.records import Records, Value, make_blocks
 from albert_data.corpus.formats.saved_datasets import read_indices, refuse_indices
 from albert_data.errors import InputError
 from albert_data.storage import find_storage, make_path
+from albert_data.storage.protocol import check_same
 from albert_data.wording import list_some
 
 # Rows that are read at a time: about 1 MiB by the average of the row group, and no more than 256, because a few rows
@@ -48,7 +50,7 @@ def list_begins(origin: Origin, text: TextConfig) -> list[int]:
 
     Raises InputError if the table can't be read, or does not have the text field, or has another field in its place.
     """
-    table = _open(origin.file, origin.format)
+    table = _open(origin)
     _find_columns(table.schema, origin.path, text)
     return table.list_begins()
 
@@ -60,7 +62,7 @@ def read_table(
 
     indices: a file of the rows to read, for the whole table.
     """
-    table = _open(origin.file, origin.format)
+    table = _open(origin)
     wanted = _find_columns(table.schema, origin.path, text)
 
     def read() -> Iterator[Records]:
@@ -273,22 +275,19 @@ def _fit_condition(condition: Condition, kind: Any, path: str) -> Condition:
     Raises InputError for a type that can't be compared, and for values of another kind.
     """
     values, unit, is_flag = condition.values, _find_unit(kind), pyarrow.types.is_boolean(_find_values(kind))
-    if _is_text(kind):
-        return condition
     advice = "name a field of text, numbers, booleans, dates or timestamps"
-    try:
-        if unit is not None:
-            needs_zone = getattr(_find_values(kind), "tz", None) not in _UTC
-            advice = f"give a date or time in quotes, such as '2020-01-31{'T12:00+01:00' if needs_zone else ''}'"
-            return condition._replace(
-                values=tuple(Fraction(count_nanoseconds(one, needs_zone), unit) for one in values)
-            )
-        if is_flag or _is_number(kind):
-            advice = "give true or false, without quotes" if is_flag else "give a number, without quotes"
-            if all(isinstance(one, bool) is is_flag and not isinstance(one, str) for one in values):
-                return condition
-    except (TypeError, ValueError):
-        pass
+    if unit is not None:
+        needs_zone = getattr(_find_values(kind), "tz", None) not in _UTC
+        advice = f"give a date or time in quotes, such as '2020-01-31{'T12:00+01:00' if needs_zone else ''}'"
+        with suppress(TypeError, ValueError):
+            moments = [Fraction(count_nanoseconds(one, needs_zone), unit) for one in values]
+            return condition._replace(values=tuple(moments))
+    elif is_flag or _is_number(kind):
+        advice = f"give {'true or false' if is_flag else 'a number'}, without quotes"
+        if all(isinstance(one, bool) is is_flag and not isinstance(one, str) for one in values):
+            return condition
+    elif _is_text(kind):
+        return condition
     raise InputError(
         f"input {path}: the field {name_field(condition.field)} is of the type {str(kind):.60}, which --where can't "
         f"compare with {list(map(str, values))!r:.80}; {advice}"
@@ -395,8 +394,10 @@ Parts = Iterator[tuple[str, Iterator[pyarrow.RecordBatch], int, int]]
 _Table: TypeAlias = "_Parquet | _ArrowFile | _ArrowStream"
 
 
-def _open(path: str, format: str) -> _Table:
+def _open(origin: Origin) -> _Table:
+    path, format = origin.file, origin.format
     try:
+        check_same(path, find_storage(path).status(path), origin.found)
         table: _Table = _Parquet(path) if format == "parquet" else _open_arrow(path)
         list(_list_fields("", table.schema))  # raises an error where a name is damaged
         return table
@@ -431,7 +432,7 @@ def _open_arrow(path: str) -> _Table:
             f"input {path} is in version 1 of Feather; write it again, by pandas for example, in version 2"
         )
     file.seek(0)
-    return _ArrowFile(file) if beginning == _ARROW_FILE else _ArrowStream(file, path)
+    return _ArrowFile(file) if beginning == _ARROW_FILE else _ArrowStream(file)
 
 
 def _spread(count: int, size: int) -> list[int]:
@@ -496,8 +497,8 @@ class _ArrowFile:
 class _ArrowStream:
     """An Arrow IPC stream, as `datasets` writes it. Its parts are record batches; if it has dictionaries, it is one."""
 
-    def __init__(self, file: pyarrow.NativeFile, path: str) -> None:
-        self._file, self._path = file, path
+    def __init__(self, file: pyarrow.NativeFile) -> None:
+        self._file = file
         self.schema = pyarrow.ipc.open_stream(file).schema
         file.seek(0)
         pyarrow.ipc.read_message(file)
@@ -519,8 +520,6 @@ class _ArrowStream:
         return begins
 
     def read_parts(self, start: int, end: int, columns: list[Column]) -> Parts:
-        if self._file.size() < end:
-            raise refuse_shorter(self._path, end - self._file.size())
         if self._is_one:
             self._file.seek(0)
             yield "row", iter(pyarrow.ipc.open_stream(self._file)), end, 0
