@@ -222,12 +222,14 @@ def run_build(
     engine: Engine | None = None,
     overwrite: bool = False,
     license: str | None = None,
+    trust_inputs: bool = False,
     **settings: Any,
 ) -> BuildReport:
     config = make_config(**settings)
     inputs = find_inputs([str(names)], text=config.text)
     engine = engine or InlineEngine()
-    return build_shards(inputs, out, tokenizer, config, engine, license=license, overwrite=overwrite)
+    named: dict[str, Any] = {"license": license, "overwrite": overwrite, "trust_inputs": trust_inputs}
+    return build_shards(inputs, out, tokenizer, config, engine, **named)
 
 
 def keys_of(out: Path) -> tuple[set[int], set[int]]:

@@ -8,7 +8,8 @@ import random
 import shutil
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +88,66 @@ def test_another_tokenizer_and_other_inputs_are_refused_and_named(
     with pytest.raises(OutputError, match="the tokenizer differs"):
         run_build(tmp_path / "in", tmp_path / "out", None)
     os.utime(tmp_path / "in/b.jsonl")
-    with pytest.raises(OutputError, match=r"the inputs differ \(.*in/b.jsonl\)"):
+    with pytest.raises(OutputError, match=r"the inputs differ in time alone \(.*in/b.jsonl\).*add --trust-inputs"):
         run_build(tmp_path / "in", tmp_path / "out", tokenizer)
     (tmp_path / "in/0.txt").write_text("More text.")
     with pytest.raises(OutputError, match=r"the inputs differ \(.*in/0.txt and 1 more\)"):
-        run_build(tmp_path / "in", tmp_path / "out", tokenizer)
+        run_build(tmp_path / "in", tmp_path / "out", tokenizer, trust_inputs=True)
+
+
+def _touch_all(folder: Path) -> None:
+    for path in folder.iterdir():
+        os.utime(path, ns=(5, 5))
+
+
+def _move(folder: Path) -> None:
+    folder.rename(folder.with_name("moved"))
+
+
+def _copy(folder: Path) -> None:
+    shutil.copytree(folder, folder.with_name("moved"))
+    _touch_all(folder.with_name("moved"))
+
+
+@pytest.mark.parametrize("results", [3, 1000], ids=["unfinished", "finished"])
+@pytest.mark.parametrize(
+    ("change", "named"), [(_touch_all, "time alone"), (_move, "name alone"), (_copy, "name and time alone")]
+)
+def test_inputs_of_another_time_or_name_are_named_and_trusted_if_the_user_says_so(
+    change: Callable[[Path], None], named: str, results: int, tokenizer: Tokenizer, tmp_path: Path
+):
+    place, out, reference = tmp_path / "in", tmp_path / "out", tmp_path / "reference"
+    fixtures.write_corpus(place, CORPUS_DOCUMENTS, "mixed", random.Random(0))
+    made = run_build(place, reference, tokenizer)
+    with suppress(KeyboardInterrupt):
+        run_build(place, out, tokenizer, InterruptedEngine(results))
+    change(place)
+    place = tmp_path / ("moved" if (tmp_path / "moved").exists() else "in")
+    with pytest.raises(OutputError, match=f"the inputs differ in {named} "):
+        run_build(place, out, tokenizer)
+    report = run_build(place, out, tokenizer, trust_inputs=True)
+    assert report.resumed_tasks == (results if results == 3 else 0)
+    assert report.manifest == made.manifest
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda folder: (folder / "b.txt").rename(folder / "d.txt"), "and 1 more"),  # of another time: another text?
+        (lambda folder: (folder / "b.txt").write_text("Two.\n"), "b.txt: 28 bytes there, 5 here"),
+        (lambda folder: (folder / "d.txt").write_text("One.\n"), "and 1 more"),
+    ],
+    ids=["name and time", "size", "one more"],
+)
+def test_other_inputs_are_not_trusted(change: Callable[[Path], None], named: str, tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / "in" / name).write_text(f"We went to the river {name}.\n")
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer)
+    os.utime(tmp_path / "in/b.txt", ns=(7, 7))
+    change(tmp_path / "in")
+    with pytest.raises(OutputError, match=rf"the inputs differ \(.*{named}\)"):
+        run_build(tmp_path / "in", tmp_path / "out", tokenizer, trust_inputs=True)
 
 
 @pytest.mark.parametrize("results", [3, 1000], ids=["unfinished", "finished"])

@@ -126,6 +126,11 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
 )
 @click.option("--overwrite", is_flag=True, help="Replace another build in OUT, as soon as the new one is finished.")
 @click.option(
+    "--trust-inputs",
+    is_flag=True,
+    help="Resume, or take for finished, a build whose inputs differ in time or name alone: their text is the same.",
+)
+@click.option(
     "--profile",
     is_flag=True,
     help="Print at the end how long each stage took; nothing if the build was finished before.",
@@ -189,7 +194,7 @@ def _show_plan(inputs: tuple[str, ...], output: Path, given: dict[str, Any], *, 
     from albert_data.pipeline.identity import choose_fraction
 
     bar, workers = Bar(), given.pop("workers", None) or count_cores()
-    for name in ("engine", "address", "license", "allow_loss"):  # no part of the plan
+    for name in ("engine", "address", "license", "allow_loss", "trust_inputs"):  # no part of the plan
         given.pop(name, None)
     with load_arguments(inputs, output, bar, **given) as (found, tokenizer, config):
         chosen = choose_fraction(found, config)

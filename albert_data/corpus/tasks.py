@@ -52,16 +52,17 @@ _SLOW_PARTS = 8  # tasks of a slow tokenizer (`is_slow`) are so many times small
 class FileRange:
     """Bytes [start, end) of a plain file; both bounds lie between documents.
 
-    language, indices, place, found: of the input; the last two are no part of what identifies a task
+    language, indices, place, found: of the input; names, places and times are no part of what identifies a task, since
+        the plan of a build has them
     is_part: whether the file has more bytes, or is read in other ways too
     """
 
-    path: str
+    path: str = field(repr=False)
     format: str
     start: int
     end: int
     language: str | None = None
-    indices: str | None = None
+    indices: str | None = field(default=None, repr=False)
     is_part: bool = False
     place: str | None = field(default=None, repr=False)
     found: Status | None = field(default=None, repr=False)
@@ -73,8 +74,8 @@ class ReadTask:
 
     name: unique in a build, and the same when the build is resumed
     block_bytes: of the compressed file that were read for the block
-    fingerprint: SHA-256 of the block's bytes, of the list of ranges, or of the file's name, size and time; a receipt
-        counts only for the same fingerprint
+    fingerprint: SHA-256 of the block's bytes, of the list of ranges, or of the file's size; a receipt counts only for
+        the same fingerprint and the same plan
     source: of a mixture, None for other builds
     is_validation: whether all of it is for validation
     """
@@ -184,7 +185,7 @@ def read_tasks(
 
 
 def _plan_whole(number: int, item: Input, text: TextConfig) -> ReadTask:
-    identity = repr((item.path, item.size, item.modified_ns, item.language))
+    identity = repr((item.size, item.language))
     return ReadTask(
         name=f"whole-{number:06d}",
         text=text,

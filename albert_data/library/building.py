@@ -87,6 +87,7 @@ def build(
     license: str | None = None,
     overwrite: bool = False,
     allow_loss: bool = False,
+    trust_inputs: bool = False,
     **settings: Any,
 ) -> BuildReport:
     """Build the shards of a corpus into the folder `output`, as `albert-data build` does.
@@ -104,13 +105,15 @@ def build(
     overwrite: replace another build in `output`; a finished one stays until the new one is finished.
     allow_loss: go on where over half of the corpus, or of a file that is named as an input, can't be read. It changes
     no byte, and is not for `strict`.
+    trust_inputs: inputs that differ from those of the build in `output` in time or name alone count as the same.
     settings: those of TextConfig, ExampleConfig and BuildConfig, by their names. They change `config`.
     Raises AlbertDataError: InputError, TokenizerError, OutputError or WorkerError for what the user can fix. Finished
     tasks are kept then, so the same call resumes.
     """
     settings |= {"normalization": normalization, "words": words, "special": special}
     settings |= {"tokenizer": tokenizer, "config": config, "validation": validation, "overwrite": overwrite}
-    out, named = require_output(output), dict[str, Any](license=license, overwrite=overwrite, allow_loss=allow_loss)
+    named: dict[str, Any] = {"license": license, "overwrite": overwrite}
+    out, named = require_output(output), named | {"allow_loss": allow_loss, "trust_inputs": trust_inputs}
     with show_progress(progress) as shown, load_arguments(inputs, out, shown, **settings) as arguments:
         found, loaded, config = arguments
         check_strict(config.text, allow_loss)

@@ -20,7 +20,14 @@ from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.card import check_license
 from albert_data.pipeline.exchanging import Exchange, describe_shortages
-from albert_data.pipeline.identity import check_encoding, check_finished, check_size, choose_fraction, make_plan
+from albert_data.pipeline.identity import (
+    check_encoding,
+    check_finished,
+    check_size,
+    choose_fraction,
+    find_renaming,
+    make_plan,
+)
 from albert_data.pipeline.mixed_sources import check_alpha, check_passes, list_sources
 from albert_data.pipeline.ownership import read_our_manifest
 from albert_data.pipeline.publish import finish_manifest, make_manifest, publish, publish_license
@@ -88,6 +95,7 @@ def build_shards(
     license: str | None = None,
     overwrite: bool = False,
     allow_loss: bool = False,
+    trust_inputs: bool = False,
 ) -> BuildReport:
     """Build the shards of inputs into `out` on any engine.
 
@@ -99,6 +107,7 @@ def build_shards(
     overwrite: replace another build in `out`; a finished one stays until the new one is finished.
     allow_loss: go on where over half of the corpus, or of a file that the user named, is lost. It is no part of what
     identifies a build, so the same call with it resumes one that stopped there.
+    trust_inputs: inputs that differ from those of the build in `out` in time or name alone count as the same.
     Raises InputError, TokenizerError, OutputError, WorkerError, or OSError if the disk fails. Finished tasks are kept.
     """
     started, progress = time.monotonic(), progress or NullProgress()
@@ -108,6 +117,8 @@ def build_shards(
     plan = make_plan(inputs, tokenizer, config, vocab)
     check_size(plan, config.num_shards or 0)
     work = BuildFolder(out)
+    if trust_inputs:
+        plan = _trust(plan, work, overwrite=overwrite, progress=progress)
     made = Build(
         work=work,
         inputs=inputs,
@@ -141,6 +152,16 @@ def build_shards(
     return BuildReport(
         manifest=manifest, seconds=seconds, resumed_tasks=made.num_resumed, was_finished=False, stages=made.stages
     )
+
+
+def _trust(plan: Plan, work: BuildFolder, *, overwrite: bool, progress: Progress) -> Plan:
+    """The plan with the inputs of the build in OUT, if its own differ from them in time or name alone."""
+    finished = None if overwrite else read_our_manifest(work.out)
+    there = finished.plan if finished else work.read_plan()
+    if there is None or there.inputs == plan.inputs or (renamed := find_renaming(there, plan)) is None:
+        return plan
+    progress.say(f"trusting that the text of the inputs is the same, though they differ in {renamed}")
+    return dataclasses.replace(plan, inputs=there.inputs)
 
 
 def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, engine: Engine) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 from albert_data.config import AUTO, BuildConfig, VocabConfig
@@ -18,7 +20,7 @@ from albert_data.shards.manifest import InputEntry, Manifest, Plan, ShardEntry, 
 from albert_data.storage.hub import list_commits, name_origin
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
 from albert_data.version import __version__
-from albert_data.wording import count_of
+from albert_data.wording import count_of, list_some
 
 # Estimates for an input, on average of its entries in `inputs` and in `plan`. Bytes of JSON beside its path: keys, a
 # size of up to 10 digits, a time of 19, a language, white space; escapes in the path are not counted. Values: the entry
@@ -157,10 +159,36 @@ def find_difference(there: Plan, asked: Plan) -> str | None:
         is_list = {**there.tokenizer, "words": None} == {**asked.tokenizer, "words": None}
         return f"the {'word list' if is_list else 'tokenizer'} differs"
     if there.inputs != asked.inputs:
+        if renamed := find_renaming(there, asked):
+            return f"the inputs differ in {renamed}; if their text is the same, add --trust-inputs"
         changed = sorted({item.path for item in set(there.inputs) ^ set(asked.inputs)})
-        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        return f"the inputs differ ({changed[0]}{more})"
+        old, new = ({item.path: f"{item.bytes:,}" for item in plan.inputs}.get(changed[0]) for plan in (there, asked))
+        sizes = f": {old} bytes there, {new} here" if old and new and old != new else ""
+        return f"the inputs differ ({list_some([f'{name:.300}' for name in changed], 1)}{sizes})"
     return None
+
+
+def find_renaming(there: Plan, asked: Plan) -> str | None:
+    """What differs between inputs that differ, one by one in their order, in time or name alone; None for others.
+
+    An input that has another time too may lie in another folder, but keeps the name in it.
+    """
+    changed = [(old, new) for old, new in zip_longest(there.inputs, asked.inputs) if old != new]
+    stays = {item.path for item in there.inputs} & {item.path for item in asked.inputs}  # in the same place
+    if not all(
+        old and new and _is_renamed(old, new) and (old.path == new.path or not {old.path, new.path} & stays)
+        for old, new in changed
+    ):
+        return None
+    names = [old.path if old.path == new.path else f"{old.path:.200}, here {new.path:.200}" for old, new in changed]
+    kinds = [("name", [old.path != new.path for old, new in changed])]
+    kinds += [("time", [old.modified_ns != new.modified_ns for old, new in changed])]
+    return f"{' and '.join(kind for kind, found in kinds if any(found))} alone ({list_some(names, 1)})"
+
+
+def _is_renamed(old: InputEntry, new: InputEntry) -> bool:
+    is_same = old.modified_ns == new.modified_ns != 0 or os.path.basename(old.path) == os.path.basename(new.path)
+    return is_same and dataclasses.replace(old, path=new.path, modified_ns=new.modified_ns) == new
 
 
 def _find_mixed_difference(there: Sequence[SourceEntry], asked: Sequence[SourceEntry]) -> str:
