@@ -412,6 +412,33 @@ def test_a_dry_run_writes_nothing(here: Path, capsys: pytest.CaptureFixture[str]
     assert sorted(here.rglob("*")) == before
 
 
+@pytest.mark.parametrize("out", ["file", "file/out", "notes", "linked", "other", "killed", "same"])
+def test_a_dry_run_refuses_what_build_refuses(out: str, here: Path, capsys: pytest.CaptureFixture[str]):
+    command = ["build", "corpus.txt", "--tokenizer", "model.model", "--workers", "1", "-o"]
+    here.joinpath("file").write_text("Mine.")
+    here.joinpath("notes").mkdir()
+    here.joinpath("notes/mine.txt").write_text("Mine.")
+    here.joinpath("linked/.build").mkdir(parents=True)
+    here.joinpath("linked/.build/lock").write_text("albert-data build\n")
+    here.joinpath("linked/train").symlink_to(here / "notes")
+    if out in ("other", "killed", "same"):
+        assert run([*command, out, *([] if out == "same" else ["--seed", "5"])]) == 0
+    if out == "killed":
+        (here / out / ".build").mkdir()
+        (here / out / ".build/lock").write_text("albert-data build\n")
+        plan = json.loads((here / out / "manifest.json").read_text())["plan"]
+        (here / out / ".build/plan.json").write_text(json.dumps(plan))
+        (here / out / "manifest.json").unlink()
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+    code = run([*command, out, "--dry-run"])
+    shown, said = capsys.readouterr()
+    assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
+    assert code == run([*command, out]) == (0 if out == "same" else 1)
+    assert "same is finished" in shown.splitlines()[-1] if out == "same" else said.count("Error: ") == 1
+    if out != "same":
+        assert said.splitlines()[-1] == capsys.readouterr().err.splitlines()[-1]
+
+
 def test_a_profile_shows_every_stage(here: Path, capsys: pytest.CaptureFixture[str]):
     arguments = ["corpus.txt", "-o", "out", "--tokenizer", "model.model", "--drop-near-duplicates"]
     assert run(["build", *arguments, "--profile"]) == 0

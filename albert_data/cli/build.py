@@ -138,7 +138,8 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Print what would be read and with which settings, an estimate of tokens, disk and time, and stop.",
+    help="Print what would be read and with which settings, an estimate of tokens, disk and time, and stop. An OUT "
+    "that build refuses is refused.",
 )
 @json_option
 def build(
@@ -186,18 +187,29 @@ def build(
 
 
 def _show_plan(inputs: tuple[str, ...], output: Path, given: dict[str, Any], *, as_json: bool) -> None:
-    from albert_data.cli.summary import describe_estimate, describe_plan, plan_to_dict
-    from albert_data.jobs.engine import count_cores
+    from albert_data.cli.summary import describe_build, describe_estimate, describe_plan, plan_to_dict
+    from albert_data.config import VocabConfig
+    from albert_data.jobs.engine import MultiprocessEngine, count_cores
     from albert_data.library.building import load_arguments
     from albert_data.library.progress import Bar
+    from albert_data.pipeline.build import build_shards
     from albert_data.pipeline.estimate import estimate
     from albert_data.pipeline.identity import choose_fraction
 
     bar, workers = Bar(), given.pop("workers", None) or count_cores()
-    for name in ("engine", "address", "license", "allow_loss", "trust_inputs"):  # no part of the plan
+    for name in ("engine", "address", "allow_loss"):  # no part of the plan
         given.pop(name, None)
+    named: dict[str, Any] = {name: given.pop(name) for name in ("license", "trust_inputs") if name in given}
+    named |= {
+        "overwrite": given.get("overwrite", False),
+        "vocab": VocabConfig(normalization=given.get("normalization", "none")),
+    }
     with load_arguments(inputs, output, bar, **given) as (found, tokenizer, config):
-        chosen = choose_fraction(found, config)
+        chosen, engine = choose_fraction(found, config), MultiprocessEngine(workers)
+        finished = build_shards(found, output, tokenizer, config, engine, bar, dry_run=True, **named)
+        if finished and not as_json:
+            show(describe_build(finished, output))
+            return
         if not as_json:  # before the estimate, which takes a second
             show(describe_plan(found, output, tokenizer, chosen))
         estimated = None if tokenizer is None else estimate(found, tokenizer, config, workers, bar)

@@ -118,7 +118,9 @@ def build(
         found, loaded, config = arguments
         check_strict(config.text, allow_loss)
         vocab, place = VocabConfig(normalization=normalization), engine or MultiprocessEngine(workers)
-        return build_shards(found, out, loaded, config, place, shown, vocab=vocab, **named)
+        report = build_shards(found, out, loaded, config, place, shown, vocab=vocab, **named)
+    assert report is not None, "this is no dry run"
+    return report
 
 
 def check_strict(text: TextConfig, allow_loss: bool) -> None:

@@ -96,7 +96,8 @@ def build_shards(
     overwrite: bool = False,
     allow_loss: bool = False,
     trust_inputs: bool = False,
-) -> BuildReport:
+    dry_run: bool = False,
+) -> BuildReport | None:
     """Build the shards of inputs into `out` on any engine.
 
     tokenizer: None to train one on the corpus first. vocab: its settings; None for the defaults.
@@ -108,6 +109,7 @@ def build_shards(
     allow_loss: go on where over half of the corpus, or of a file that the user named, is lost. It is no part of what
     identifies a build, so the same call with it resumes one that stopped there.
     trust_inputs: inputs that differ from those of the build in `out` in time or name alone count as the same.
+    dry_run: only check what is known before the work, and write nothing. Returns None then, unless it is finished.
     Raises InputError, TokenizerError, OutputError, WorkerError, or OSError if the disk fails. Finished tasks are kept.
     """
     started, progress = time.monotonic(), progress or NullProgress()
@@ -130,7 +132,12 @@ def build_shards(
         allow_loss=allow_loss,
         sources=list_sources(inputs),
     )
-    if not overwrite and (finished := _find_finished(out, plan)) and license in (None, finished.manifest.license):
+    finished = None if overwrite else _find_finished(out, plan)
+    if dry_run:
+        if finished is None:
+            work.check(plan, overwrite)
+        return finished
+    if finished and license in (None, finished.manifest.license):
         work.sweep(plan)
         return finished
     work.open()

@@ -87,14 +87,26 @@ class BuildFolder:
         self._replaced: Manifest | None = None  # of the finished build that was in OUT when this one began
         self.check_lock, self.close = self._folder.check_lock, self._folder.unlock
 
+    def check(self, plan: Plan, overwrite: bool) -> None:
+        """Raise OutputError where `open` or `begin` would, except for a lock. Writes nothing."""
+        self._check_out()
+        self._find_left(plan, overwrite)
+        try:
+            self._storage.check_folder(self.out)
+        except OSError as error:
+            raise OutputError(f"output {self.out} can't be written: {error.strerror}; name another folder") from error
+
     def open(self) -> None:
         """Make the folder and lock it. Raises OutputError if it can't, or if OUT is not new, empty or ours."""
+        self._check_out()
+        self._folder.lock()
+
+    def _check_out(self) -> None:
         if find_kind(self.out) not in (None, FOLDER):
             raise OutputError(f"output {self.out} is a file; name a folder")
         self._folder.check()
         if not self._folder.is_marked and read_our_manifest(self.out) is None:
             check_empty(self.out)
-        self._folder.lock()
 
     def begin(self, plan: Plan, overwrite: bool, *, syncs: bool = False) -> bool:
         """Resume a killed build of this plan, or start one.
@@ -104,6 +116,23 @@ class BuildFolder:
         Raises OutputError if there is an unfinished build of another plan, or if a file that no build wrote has a name
         that builds give to theirs.
         """
+        is_same = self._find_left(plan, overwrite)
+        before = self._read_boot()
+        now = self._present_boot(syncs=syncs or (is_same and before == _SYNCED))
+        if not is_same or before not in (_SYNCED, self._present_boot()):
+            self.clear()
+            write_bytes(self._boot, now.encode(), sync=False)
+            write_json(self.plan_path, to_value(plan))
+        elif before != now:
+            if syncs:
+                self._sync_files()
+            write_bytes(self._boot, now.encode())
+        for folder in (self.runs, self.receipts):
+            self._storage.make_folder(folder)
+        return now == _SYNCED
+
+    def _find_left(self, plan: Plan, overwrite: bool) -> bool:
+        """Whether an unfinished build of this plan is there. Raises what `begin` raises."""
         self._replaced = read_our_manifest(self.out)
         if not overwrite and (newer := self._find_newer_rules()):
             raise OutputError(
@@ -125,20 +154,7 @@ class BuildFolder:
             )
         Ours(self.out, self.read_manifests()).check()
         # Another version may write sorted runs and receipts in another form, so its unfinished build is not resumed.
-        is_same = left is not None and not other_rules and not difference and left.version == plan.version
-        before = self._read_boot()
-        now = self._present_boot(syncs=syncs or (is_same and before == _SYNCED))
-        if not is_same or before not in (_SYNCED, self._present_boot()):
-            self.clear()
-            write_bytes(self._boot, now.encode(), sync=False)
-            write_json(self.plan_path, to_value(plan))
-        elif before != now:
-            if syncs:
-                self._sync_files()
-            write_bytes(self._boot, now.encode())
-        for folder in (self.runs, self.receipts):
-            self._storage.make_folder(folder)
-        return now == _SYNCED
+        return left is not None and not other_rules and not difference and left.version == plan.version
 
     def _sync_files(self) -> None:
         """Sync what an engine of this machine alone has written."""
