@@ -24,13 +24,27 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("in.txt").write_text("\n\n".join(fixtures.make_documents(30, 0)))
 
 
-def learn(vocab_size: int) -> int:
-    return run(f"{VOCAB} {vocab_size}".split())
+def learn(vocab_size: int, *options: str) -> int:
+    return run([*f"{VOCAB} {vocab_size}".split(), *options])
 
 
-def test_a_vocabulary_of_ours_is_replaced():
+def test_another_vocabulary_is_replaced_only_if_the_user_says_so(capsys: pytest.CaptureFixture[str]):
     assert learn(130) == 0
-    assert learn(140) == 0
+    before = fixtures.digest_folder(Path("out"))
+    for options, named in (
+        ((140,), "vocab_size is 130 there and 140 here"),
+        ((130, "--model-type", "bpe"), "model_type is 'unigram' there and 'bpe' here"),
+        ((130, "--no-dummy-prefix"), "dummy_prefix is True there and False here"),
+        ((130, "--documents", "file", "--drop-repeated-lines", "2"), "its text was another"),
+    ):
+        if "file" in options:
+            Path("in.txt").write_text("\n\n".join(fixtures.make_documents(30, 1)))
+        assert learn(*options) == 1
+        said = capsys.readouterr().err
+        assert f"out holds another vocabulary, of 130 pieces (unigram): {named}; name another folder" in said
+        assert fixtures.digest_folder(Path("out")) == before
+    assert learn(140, "--overwrite") == 0
+    assert learn(140) == 0  # the same
     assert len(Path("out/pieces.txt").read_text().splitlines()) == 140
     assert sorted(os.listdir("out")) == sorted(FILES)
 
@@ -69,10 +83,10 @@ def test_a_full_disk_leaves_the_older_vocabulary_whole(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fill_up)
-        assert learn(140) == 1
+        assert learn(140, "--overwrite") == 1
     assert "out: No space left on device; an older one there is unchanged; free some space" in capsys.readouterr().err
     assert fixtures.digest_folder(Path("out")) == before
-    assert learn(140) == 0
+    assert learn(140, "--overwrite") == 0
 
 
 @pytest.mark.parametrize("step", range(6))
@@ -95,9 +109,9 @@ def test_a_vocabulary_that_was_killed_while_it_was_replaced_is_still_ours(step: 
         context.setattr(os, "replace", kill_at(os.replace))
         context.setattr(Path, "unlink", kill_at(Path.unlink))
         with pytest.raises(SystemExit):
-            train_vocab("in.txt", "out", config=VocabConfig(vocab_size=140))
+            train_vocab("in.txt", "out", config=VocabConfig(vocab_size=140), overwrite=True)
     assert steps == step + 1
-    assert learn(140) == 0
+    assert learn(140, *(["--overwrite"] if step == 0 else [])) == 0  # later ones left no finished vocabulary
 
 
 def test_temporary_files_of_other_programs_stay():

@@ -106,7 +106,7 @@ def test_a_changed_file_is_not_replaced(corpus: Path, folder: Path, tmp_path: Pa
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     config = VocabConfig(model_type="wordpiece", vocab_size=350)
-    train_vocab([str(corpus)], tmp_path, config=config, workers=1)
+    train_vocab([str(corpus)], tmp_path, config=config, workers=1, overwrite=True)
     (tmp_path / "vocab.txt").write_text("mine\n")
     with pytest.raises(OutputError, match=r"vocab\.txt was not written by `vocab`"):
         train_vocab([str(corpus)], tmp_path, config=config, workers=1)

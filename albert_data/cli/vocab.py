@@ -60,6 +60,7 @@ from albert_data.output import show, show_json
 @text_options
 @allow_loss_option
 @engine_options
+@click.option("--overwrite", is_flag=True, help="Replace another vocabulary in DIR.")
 @json_option
 def vocab(inputs: tuple[str, ...], output: Path, as_json: bool, **settings: Any) -> None:
     """Train a vocabulary on text.

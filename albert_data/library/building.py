@@ -41,15 +41,17 @@ def train_vocab(
     engine: Engine | None = None,
     progress: Progress | bool = False,
     allow_loss: bool = False,
+    overwrite: bool = False,
     **settings: Any,
 ) -> VocabReport:
     """Train a vocabulary, and write it to the folder `output`, as `albert-data vocab` does.
 
     inputs, documents, workers, engine, progress, allow_loss: see `build`.
+    overwrite: replace another vocabulary in `output`, that is one of other settings or other text.
     settings: those of VocabConfig and of TextConfig, which says how the inputs are read. They change `config` and
     `text`.
-    Raises AlbertDataError, for example if the inputs hold no text, or a file that `vocab` did not write has one of its
-    names.
+    Raises AlbertDataError, for example if the inputs hold no text, `output` another vocabulary, or a file that `vocab`
+    did not write has one of its names.
     """
     folder, engine, documents = require_output(output), engine or MultiprocessEngine(workers), take_documents(settings)
     text, config = take_settings(TextConfig, settings, text), take_settings(VocabConfig, settings, config)
@@ -57,7 +59,7 @@ def train_vocab(
     with show_progress(progress) as shown, ExitStack() as stack:
         found = stack.enter_context(open_corpus(inputs, documents, shown, text))
         place = stack.enter_context(lock_folder(folder))
-        claim_folder(folder, config.model_type)
+        claim_folder(folder, config.to_dict(), overwrite=overwrite)
         check_rereadable(found, text)
         shared = place if spans_machines(engine) else None
         if shared is None and text.drop_repeated_lines is not None:
@@ -66,7 +68,7 @@ def train_vocab(
         report = learn_vocabulary(
             found, text, config, engine, shown, shared=shared, repeated=repeated, allow_loss=allow_loss
         )
-        save_vocabulary(folder, report)
+        save_vocabulary(folder, report, overwrite=overwrite)
     return report
 
 

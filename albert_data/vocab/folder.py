@@ -2,12 +2,13 @@
 
 A SentencePiece vocabulary has spiece.model and pieces.txt; any other one tokenizer.json and the tokenizer_config.json
 with which transformers reads it, and WordPiece vocab.txt. vocab.json records the SHA-256 of the other files and of its
-own values. So a later `vocab` recognises the files that it may replace, and a build knows whether the vocabulary that
-it trained was saved as a whole.
+own values. So a later `vocab` recognises the files that it may replace, and a finished vocabulary that is not its own;
+and a build knows whether the vocabulary that it trained was saved as a whole.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -31,14 +32,15 @@ _FILES_OF = {
 _SEAL = "settings_sha256"
 
 
-def claim_folder(folder: Path, model_type: str) -> None:
-    """Make the folder of a vocabulary, if there is none. Called before the training, so that it fails early.
+def claim_folder(folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
+    """Make the folder of a vocabulary, if there is none. Called before the training too, so that it fails early.
 
-    Raises OutputError if one of the names is taken by a file that `vocab` did not write, or if a vocabulary of another
-    kind is there.
+    settings: values of its vocab.json, as far as they are known.
+    Raises OutputError if one of the names is taken by a file that `vocab` did not write, if a vocabulary of another
+    kind is there, or, unless `overwrite`, a finished one with other settings.
     """
     storage = find_storage(folder)
-    names, others = _FILES_OF.get(model_type, (FILES, (JSON_NAME,)))
+    names, others = _FILES_OF.get(settings["model_type"], (FILES, (JSON_NAME,)))
     try:
         storage.make_folder(folder)
         known = _read_hashes(folder)
@@ -51,20 +53,37 @@ def claim_folder(folder: Path, model_type: str) -> None:
                     f"{path} was not written by `vocab`, or was changed since, and would be replaced; "
                     "move it away, or name another folder"
                 )
+        if not overwrite and all(is_there(folder / name) for name in names):
+            _check_same(folder, settings)
         storage.remove_leftovers(folder)
     except OSError as error:
         raise OutputError(f"output {folder} can't be written: {error.strerror}; name another folder") from error
 
 
-def _read_hashes(folder: Path) -> dict[str, str]:
-    """The SHA-256 of each file of a vocabulary, as vocab.json records them. Empty if `vocab` did not write it."""
-    path = folder / SETTINGS_NAME
+def _check_same(folder: Path, settings: Mapping[str, Any]) -> None:
+    there = _read_settings(folder)
+    for name, value in settings.items():
+        if value is not None and (old := there.get(name)) != value:
+            what = "its text was another" if name == "files" else f"{name} is {old!r:.80} there and {value!r:.80} here"
+            raise OutputError(
+                f"{folder} holds another vocabulary, of {there.get('vocab_size')} pieces ({there.get('model_type')}): "
+                f"{what}; name another folder, or replace it with --overwrite"
+            )
+
+
+def _read_settings(folder: Path) -> dict[str, Any]:
+    """The values of vocab.json. Empty if `vocab` did not write it."""
     try:
-        settings = read_json(path)
-        files, is_ours = settings.get("files"), settings.get(_SEAL) == _seal(settings)
-        return {**files, SETTINGS_NAME: hash_file(path)} if isinstance(files, dict) and is_ours else {}
+        values = read_json(folder / SETTINGS_NAME)
+        return values if isinstance(values.get("files"), dict) and values.get(_SEAL) == _seal(values) else {}
     except (OSError, ValueError):
         return {}
+
+
+def _read_hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file of a vocabulary, as vocab.json records them. Empty if `vocab` did not write it."""
+    files = _read_settings(folder).get("files")
+    return {} if files is None else {**files, SETTINGS_NAME: hash_file(folder / SETTINGS_NAME)}
 
 
 def check_normalization(path: Path, normalization: str) -> None:
@@ -92,8 +111,8 @@ def _seal(settings: dict[str, Any]) -> str:
     return sha256(to_json({key: value for key, value in settings.items() if key != _SEAL})).hexdigest()
 
 
-def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
-    """Write the model, its pieces and the settings to a folder; returns the settings.
+def save_vocabulary(folder: Path, report: VocabReport, *, overwrite: bool = False) -> dict[str, Any]:
+    """Write the model, its pieces and the settings to a folder; returns the settings. overwrite: another finished one.
 
     The settings are the first file: the others are never there without them, even if this is killed, so their hashes
     in the settings show that they are ours.
@@ -112,7 +131,7 @@ def save_vocabulary(folder: Path, report: VocabReport) -> dict[str, Any]:
         "files": {name: sha256(data).hexdigest() for name, data in files.items()},
     }
     settings[_SEAL] = _seal(settings)
-    claim_folder(folder, report.config.model_type)
+    claim_folder(folder, {**report.config.to_dict(), "files": settings["files"]}, overwrite=overwrite)
     try:
         find_storage(folder).replace_together(folder, {SETTINGS_NAME: to_json(settings), **files})
     except OSError as error:
