@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -129,7 +128,7 @@ def test_a_build_killed_while_it_writes_shards_compares_no_documents_again(
     assert (tmp_path / "out/manifest.json").read_bytes() == (tmp_path / "whole/manifest.json").read_bytes()
 
 
-def test_examples_show_where_two_documents_differ(tokenizer: Tokenizer, tmp_path: Path):
+def test_examples_name_similar_documents_without_their_text(tokenizer: Tokenizer, tmp_path: Path):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(5))
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, drop_near_duplicates=True, max_seq_len=256)
     manifest = open_shards(tmp_path / "out").manifest
@@ -142,7 +141,7 @@ def test_examples_show_where_two_documents_differ(tokenizer: Tokenizer, tmp_path
         assert dropped not in STAYING
         assert kept in STAYING
         assert pair.similarity == dedup_reference.measure_similarity(dropped, kept)
-        assert re.fullmatch(re.escape(pair.dropped_text) + r" Read by \d+\.", pair.kept_text)
+        assert vars(pair).keys() == {"dropped", "kept", "similarity"}
     assert manifest.near_duplicates.sources is None
 
 

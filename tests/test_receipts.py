@@ -80,7 +80,7 @@ def test_the_receipt_of_a_task_is_read_as_it_was_written(tmp_path: Path):
             file="a.keys",
             digest=2**64 - 1,
             documents=Counter({2**32 - 1: 2}),
-            examples=[SimilarPair(True, 2**64 - 1, 1, 0.9, "a", "b")],
+            examples=[SimilarPair(2**64 - 1, 1, 0.9)],
         ),
     ],
 )

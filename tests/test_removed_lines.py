@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -18,7 +19,6 @@ from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.jobs.receipts import from_values, to_values
-from albert_data.shards.manifest import Manifest
 from albert_data.tokenizer.model import Tokenizer
 
 lines = st.lists(st.from_regex(r"[ab]{0,2}[0-9]{1,3}[c]?", fullmatch=True), min_size=1, max_size=12)
@@ -48,17 +48,22 @@ def test_a_build_without_page_furniture_is_that_of_the_text_without_pages(tmp_pa
     text, furniture = paginate("number between lines", PARAGRAPHS[:6])
     (tmp_path / "paged.txt").write_text(text)
     (tmp_path / "plain.txt").write_text("\n\n".join(PARAGRAPHS[:6]))
-    manifests: list[Manifest] = []
-    for name in ("paged", "plain"):
-        report = fixtures.run_build(tmp_path / f"{name}.txt", tmp_path / name, tokenizer, documents="file", unwrap=True)
-        manifests.append(report.manifest)
-    paged, plain = manifests
+    made = [
+        fixtures.run_build(tmp_path / f"{name}.txt", tmp_path / name, tokenizer, documents="file", unwrap=True)
+        for name in ("paged", "plain")
+    ]
+    paged, plain = (report.manifest for report in made)
     assert (paged.digest, paged.documents_digest) == (plain.digest, plain.documents_digest)
     assert plain.removed is None
     assert paged.removed is not None
     found = paged.removed["page_furniture"]
     assert (found.num_lines, found.num_bytes) == (len(furniture), sum(map(len, furniture)))
-    assert [(one.text, one.num_lines) for one in found.examples] == [(min(furniture), len(furniture))]
+    assert made[0].removed is not None
+    assert made[0].removed["page_furniture"].rank() == [(min(furniture), len(furniture))]
+    (line,) = (line for line in made[0].list_notes() if line.startswith("removed"))
+    assert line.endswith(f": {min(furniture)!r}")
+    # No file keeps the text of a line.
+    assert json.loads((tmp_path / "paged/manifest.json").read_bytes())["removed"] == {"page_furniture": vars(found)}
     report = inspect_folder(tmp_path / "paged", split="train", choice=RowChoice(count=0))
     assert "page numbers and running heads" in report.to_text()
     assert "page numbers and running heads" in render(report)

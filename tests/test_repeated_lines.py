@@ -189,14 +189,16 @@ def test_a_build_is_that_of_the_text_without_the_lines(
 ):
     engine = MultiprocessEngine(workers) if workers else fixtures.InlineEngine()
     fixtures.write_corpus(tmp_path / "in", FULL, layout, random.Random(1))
-    made = fixtures.run_build(tmp_path / "in", tmp_path / "out", tokenizer, engine, drop_repeated_lines=10).manifest
+    report = fixtures.run_build(tmp_path / "in", tmp_path / "out", tokenizer, engine, drop_repeated_lines=10)
+    made = report.manifest
     assert made.digest == plain
     assert made.removed is not None
+    assert report.removed is not None
     entry = made.removed["repeated_lines"]
     lines = Counter(line for text in FULL for line in text.split("\n") if line.strip())
     lines -= Counter(line for text in DOCUMENTS for line in text.split("\n"))
     assert (entry.num_lines, entry.num_bytes) == (lines.total(), sum(map(len, lines.elements())))
-    assert {one.text: one.num_lines for one in entry.examples} == {
+    assert report.removed["repeated_lines"].examples == {
         min(like): sum(lines[line] for line in like)
         for like in ([line for line in lines if fold(line) == form] for form in map(fold, lines))
     }

@@ -54,6 +54,10 @@ class RemovedLines:
             self._add_example(text, count)
         self._drop_others()
 
+    def to_dict(self) -> dict[str, int]:
+        """The figures, without text."""
+        return {"num_lines": self.num_lines, "num_bytes": self.num_bytes}
+
     def rank(self) -> list[tuple[str, int]]:
         """The examples, the most frequent first."""
         return sorted(self.examples.items(), key=lambda item: (-item[1], item[0]))

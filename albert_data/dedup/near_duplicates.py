@@ -40,7 +40,7 @@ from albert_data.dedup.sorted_columns import (
 )
 from albert_data.dedup.staying import BucketedDocuments, Buckets, HashSet, choose_staying
 
-NUM_EXAMPLES, EXAMPLE_TOKENS = 20, 4000
+NUM_EXAMPLES = 20
 _BATCH_SHINGLES = 4 << 20
 _DROPPED = "near-duplicates.keys"
 # A place is the number of a part, then that of a document in it.
@@ -48,17 +48,11 @@ _NUMBER_BITS, _NUMBER_MASK = np.uint64(32), np.uint64(2**32 - 1)
 
 
 class SimilarPair(NamedTuple):
-    """Two documents by their keys, their similarity, and the names of the parts in which they are.
+    """Two documents by their keys, and their similarity."""
 
-    is_long: whether the one that is dropped has over EXAMPLE_TOKENS tokens
-    """
-
-    is_long: bool
     dropped: int
     kept: int
     similarity: float
-    dropped_part: str
-    kept_part: str
 
 
 @dataclass(kw_only=True)
@@ -68,7 +62,7 @@ class NearDuplicates:
     file: in the folder of the parts, the keys of all documents to drop, ascending; None if there are none
     digest: the sum of these keys modulo 2**64, of one key for each language
     documents, tokens: by source code
-    examples: those with the least keys, and of 4,000 tokens or less if there are enough
+    examples: those with the least keys
     """
 
     file: str | None = None
@@ -212,9 +206,8 @@ class _Located(NamedTuple):
     places: np.ndarray
     begins: np.ndarray
     counts: np.ndarray
-    tokens: np.ndarray
 
-    def take(self, rows: slice | np.ndarray) -> _Located:
+    def take(self, rows: slice) -> _Located:
         return _Located(*(column[rows] for column in self))
 
 
@@ -227,8 +220,7 @@ class _Comparing:
         self._folder, self._parts, self._similarity = folder, parts, similarity
         self._reader = ShingleReader(folder, parts)
         self._buckets, self._sets, self._table = buckets, sets, HashSet.empty(0)
-        # Key and place of each document that stayed.
-        self._kept_keys, self._kept_places = (np.zeros(len(buckets.stayed), np.uint64) for _ in range(2))
+        self._kept_keys = np.zeros(len(buckets.stayed), np.uint64)  # of each document that stayed
 
     def compare(self, rows: np.ndarray, found: NearDuplicates) -> Iterator[np.ndarray]:
         """Add what is dropped to `found`, and yield its keys. rows: as `_join_equal` returns them, sorted."""
@@ -243,26 +235,18 @@ class _Comparing:
             bucketed = BucketedDocuments(at - at[0], buckets[at[0] : at[-1]], shingle_offsets, shingles)
             similar_to, similarities = self._decide(bucketed)
             is_dropped = similar_to >= 0
-            staying = some.take(~is_dropped)
-            now = slice(self._buckets.counts[1] - len(staying.keys), self._buckets.counts[1])
-            self._kept_keys[now], self._kept_places[now] = staying.keys, staying.places
-            dropped = some.take(is_dropped)
+            staying, dropped = some.keys[~is_dropped], some.keys[is_dropped]
+            self._kept_keys[self._buckets.counts[1] - len(staying) : self._buckets.counts[1]] = staying
             found.examples = self._choose(found.examples, dropped, similar_to[is_dropped], similarities[is_dropped])
-            yield dropped.keys
+            yield dropped
 
     def _choose(
-        self, examples: list[SimilarPair], dropped: _Located, similar_to: np.ndarray, similarities: np.ndarray
+        self, examples: list[SimilarPair], dropped: np.ndarray, similar_to: np.ndarray, similarities: np.ndarray
     ) -> list[SimilarPair]:
-        """The first of the examples and of some dropped documents."""
-        is_long = dropped.tokens > EXAMPLE_TOKENS
-        first = np.lexsort((dropped.keys, is_long))[:NUM_EXAMPLES]
-        kept = similar_to[first]
-        columns = is_long[first], dropped.keys[first], self._kept_keys[kept], similarities[first]
-        parts = (
-            [self._parts[place >> int(_NUMBER_BITS)].name for place in places.tolist()]
-            for places in (dropped.places[first], self._kept_places[kept])
-        )
-        pairs = map(SimilarPair, *(column.tolist() for column in columns), *parts)
+        """The first of the examples and of some dropped documents. dropped: their keys."""
+        first = np.argsort(dropped)[:NUM_EXAMPLES]
+        columns = dropped[first], self._kept_keys[similar_to[first]], similarities[first]
+        pairs = map(SimilarPair, *(column.tolist() for column in columns))
         return heapq.nsmallest(NUM_EXAMPLES, [*examples, *pairs])
 
     def _decide(self, documents: BucketedDocuments) -> tuple[np.ndarray, np.ndarray]:
@@ -282,13 +266,11 @@ class _Comparing:
     def _find_documents(self, rows: np.ndarray) -> _Located:
         """rows: one of each document."""
         _, keys, _, places = rows
-        begins, counts, tokens = (np.empty_like(places) for _ in range(3))
+        begins, counts = np.empty_like(places), np.empty_like(places)
         for part, at, inside in _divide_places(places):
             documents = map_documents(self._folder, self._parts[part])
-            begins[at], counts[at], tokens[at] = (
-                column[inside] for column in (documents.begins, documents.counts, documents.tokens)
-            )
-        return _Located(keys, places, begins, counts, tokens)
+            begins[at], counts[at] = documents.begins[inside], documents.counts[inside]
+        return _Located(keys, places, begins, counts)
 
 
 def _make_batches(counts: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -13,9 +13,7 @@ A document of fewer words is one shingle.
 
 from __future__ import annotations
 
-import unicodedata
 from functools import cache
-from itertools import groupby
 
 import numpy as np
 
@@ -50,25 +48,6 @@ _FACTOR, _STEP = U64(0x9E3779B97F4A7C15), U64(0xD6E8FEB86659FD93)  # odd, with a
 def find_unspaced() -> np.ndarray:
     """Whether each code point belongs to a script without spaces: bool."""
     return (character_properties() & UNSPACED).astype(bool)
-
-
-def divide_text(text: str) -> list[str]:
-    """The words of a text for people, each after the space before it: one character each in scripts without spaces.
-
-    >>> divide_text("two  words 漢字x")
-    ['two', ' words', ' 漢', '字', 'x']
-    """
-    words: list[str] = []
-    for part in text.split():
-        space = " " if words else ""
-        for is_unspaced, run in groupby(part, lambda letter: bool(find_unspaced()[ord(letter)])):
-            for word in run if is_unspaced else ["".join(run)]:
-                if words and not space and unicodedata.category(word[0]).startswith("M"):
-                    words[-1] += word  # a mark above or below the letter before it
-                else:
-                    words.append(space + word)
-                space = ""
-    return words
 
 
 def pad_text(utf8: np.ndarray) -> np.ndarray:

@@ -28,7 +28,6 @@ from albert_data.inspect.input_files import (
     read_corpus,
     shorten_names,
 )
-from albert_data.inspect.similar_pairs import mark_differences
 from albert_data.inspect.statistics import EDGE, QUANTILES, Figure, Statistics, choose_scripts, count_scripts, measure
 from albert_data.inspect.terminal import count_columns
 from albert_data.shards.advice import describe_losses, list_removed
@@ -41,7 +40,6 @@ _SHOWN_INPUTS = 5  # of each encoding
 _BAR_LEN = 32
 _CELL_LEN = 25
 _NUM_FILES = 5
-_SHOWN_PAIRS = 3  # of near-duplicates
 _LABELS = {
     "masked_share": "masked share of the tokens",
     "spans_longer": "longer spans",
@@ -169,7 +167,6 @@ def _list_sections(report: ShardReport) -> Iterator[Iterable[str]]:
     if lines := name_encodings(manifest):
         yield ["Encodings found", *(part for line in lines for part in _fill(line, "  "))]
     yield _list_damage(manifest.damage)
-    yield _list_near_duplicates(manifest)
     yield _list_damaged_inputs(manifest.damaged_inputs)
     if lines := list_removed(manifest.removed):
         yield ["Removed", *(part for line in lines for part in _fill(line, "  "))]
@@ -222,18 +219,6 @@ def _list_counts(manifest: Manifest) -> list[str]:
     if counts.left_out_documents:
         parts.append(f"{count_of(counts.left_out_documents, 'validation document')} left out of training")
     return ["Corpus", *_fill(", ".join(parts), "  ")]
-
-
-def _list_near_duplicates(manifest: Manifest) -> list[str]:
-    """Some pairs of similar documents; words that differ stand in brackets."""
-    if not manifest.near_duplicates or not manifest.near_duplicates.examples:
-        return []
-    lines = ["Near-duplicates: words that differ in brackets"]
-    for pair in manifest.near_duplicates.examples[:_SHOWN_PAIRS]:
-        lines.append(f"  similarity {pair.similarity:.2f}")
-        for name, text in zip(("dropped", "stays"), mark_differences(pair, "[{}]".format, str), strict=True):
-            lines += _fill(text or "(none of its rows is used)", f"    {name:<9}", " " * 13)
-    return lines
 
 
 def format_bytes(num_bytes: int) -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.inputs import Input, check_group_field, check_language_field, check_reach
+from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.jobs.engine import Engine, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
@@ -46,7 +48,8 @@ class BuildReport:
     """What a build did.
 
     resumed_tasks: map tasks that an earlier, killed build had finished; was_finished: there was nothing left to do;
-    stages: seconds of each stage, summed over all workers.
+    stages: seconds of each stage, summed over all workers;
+    removed: lines that settings removed, by reason, with examples, which no file keeps; None if was_finished.
     """
 
     manifest: Manifest
@@ -54,6 +57,7 @@ class BuildReport:
     resumed_tasks: int
     was_finished: bool
     stages: Stages
+    removed: Mapping[str, RemovedLines] | None = None
 
     def __repr__(self) -> str:
         splits, counts = self.manifest.splits, self.manifest.counts
@@ -64,7 +68,7 @@ class BuildReport:
 
     def list_notes(self) -> list[str]:
         """Lines for people: what was repaired, left out and removed, and the advice."""
-        return list_notes(self.manifest.damage, self.manifest.removed, self.advice)
+        return list_notes(self.manifest.damage, self.removed or self.manifest.removed, self.advice)
 
     @property
     def advice(self) -> list[str]:
@@ -148,7 +152,7 @@ def build_shards(
             work.remove()
             return finished
         made.syncs = work.begin(plan, overwrite, syncs=spans_machines(engine))
-        manifest = _make(made, tokenizer, license)
+        manifest, removed = _make(made, tokenizer, license)
         work.remove()
     except AlbertDataError:
         work.remove_if_empty()
@@ -157,7 +161,12 @@ def build_shards(
         work.close()
     seconds = time.monotonic() - started
     return BuildReport(
-        manifest=manifest, seconds=seconds, resumed_tasks=made.num_resumed, was_finished=False, stages=made.stages
+        manifest=manifest,
+        seconds=seconds,
+        resumed_tasks=made.num_resumed,
+        was_finished=False,
+        stages=made.stages,
+        removed=removed,
     )
 
 
@@ -186,8 +195,10 @@ def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig
         raise ConfigError("a word list is for masks of whole words; leave it out, or mask whole words")
 
 
-def _make(build: Build, tokenizer: Tokenizer | None, license: str | None) -> Manifest:
-    """Do all steps of a build, and say what the user should know of them."""
+def _make(
+    build: Build, tokenizer: Tokenizer | None, license: str | None
+) -> tuple[Manifest, Mapping[str, RemovedLines]]:
+    """Do all steps of a build, and say what the user should know of them. Returns the removed lines too."""
     build.repeated = find_repeated_lines(
         build.inputs, build.config.text, build.work.lines, build.engine, build.progress
     )
@@ -208,7 +219,7 @@ def _make(build: Build, tokenizer: Tokenizer | None, license: str | None) -> Man
     made = {receipt.task.file: build.work.shards / receipt.task.made_file for receipt in shards}
     notes = publish(build.work, manifest, tokenizer, made, build.engine)
     build.tell([*notes, *describe_shortages(manifest), *describe_validation(total, rules)])
-    return manifest
+    return manifest, total.damage.removed
 
 
 def _change_license(build: Build, finished: BuildReport, license: str | None) -> BuildReport:

@@ -27,7 +27,7 @@ from albert_data.pipeline.mixed_sources import describe_source, list_languages
 from albert_data.pipeline.ownership import WORDS_FILE, Ours, find_foreign_shards, name_tokenizer
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.reducing import ReduceReceipt
-from albert_data.shards.advice import describe_removed, list_damaged
+from albert_data.shards.advice import list_damaged
 from albert_data.shards.manifest import (
     MANIFEST_NAME,
     SPLITS,
@@ -37,6 +37,7 @@ from albert_data.shards.manifest import (
     Manifest,
     MixedSource,
     Plan,
+    RemovedEntry,
     ShardEntry,
     SourceEntry,
     SplitEntry,
@@ -88,7 +89,7 @@ def make_manifest(
         counts=Counts(**{name: total.counts[name] for name in names if name not in missing}),
         damage=dict(sorted(total.damage.counts.items())),
         damaged_inputs=list_damaged(total.damage.inputs),
-        removed={reason: describe_removed(lines) for reason, lines in sorted(total.damage.removed.items())} or None,
+        removed={why: RemovedEntry(**lines.to_dict()) for why, lines in sorted(total.damage.removed.items())} or None,
         splits=splits,
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),
         sources=tuple(total.sources) or None,

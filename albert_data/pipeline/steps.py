@@ -51,10 +51,9 @@ from albert_data.pipeline.reducing import ReduceJob, ReduceReceipt, read_reduce_
 from albert_data.pipeline.row_buffer import Dropped
 from albert_data.pipeline.shard_plan import ReduceRules, ReduceTask, find_move, plan_reduce
 from albert_data.pipeline.shuffle import MergedRun, MergeJob, ReduceGroup, Shuffle, group_tasks, list_held, plan_merges
-from albert_data.pipeline.similar_texts import TextReader
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.warming import Warming
-from albert_data.shards.manifest import SPLITS, NearDuplicateEntry, Plan
+from albert_data.shards.manifest import SPLITS, NearDuplicate, NearDuplicateEntry, Plan
 from albert_data.shards.typed_values import to_value
 from albert_data.storage import find_storage, is_remote, remember_listings
 from albert_data.storage.scratch import machine_scratch
@@ -147,7 +146,7 @@ def share_sources(build: Build, tokenizer: Tokenizer) -> None:
     if not found or found["plan"] != build.plan_hash:
         counting = replace(build, plan=replace(build.plan, inputs=()))  # its receipts are those of another plan
         total = map_documents(counting, tokenizer, None, counts_only=True)
-        removed = _drop_near_duplicates(counting, total, tokenizer) if config.drop_near_duplicates else None
+        removed = _drop_near_duplicates(counting, total) if config.drop_near_duplicates else None
         counting.sources = build.sources or list_languages(config, total.sources)
         choice = _choose(counting, total, tokenizer, removed)
         limits = {source.name: counts.limit for source, counts in zip(counting.sources, choice.counts, strict=True)}
@@ -257,7 +256,7 @@ def decide(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> ReduceRule
             f"no record has the field {name_field(field)} with a group in it; pass --group-field NAME with the one "
             "that names the group, or leave it out"
         )
-    removed = _drop_near_duplicates(build, total, tokenizer) if build.config.drop_near_duplicates else None
+    removed = _drop_near_duplicates(build, total) if build.config.drop_near_duplicates else None
     choice = _choose(build, total, tokenizer, removed) if sources else None
     left_out = _leave_out(build, total) if any(item.is_validation for item in build.inputs) else None
     if removed and not sources:
@@ -279,17 +278,19 @@ def decide(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> ReduceRule
     )
 
 
-def _drop_near_duplicates(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> Path | None:
+def _drop_near_duplicates(build: Build, total: TaskReceipt) -> Path | None:
     """Find and count the documents that are similar to one that stays. Returns the file of their keys."""
     found = _compare(build, total)
     total.remove(found)
-    reader = TextReader(build.work.runs, total.runs, tokenizer, build.config.examples)
     names = {source.code: source.name for source in build.sources} or {
         code: name for name, code in total.sources.items()
     }
     total.near_duplicates = NearDuplicateEntry(
         sources={name: found.documents[code] for code, name in sorted(names.items())} or None,
-        examples=tuple(map(reader.describe, found.examples)),
+        examples=tuple(
+            NearDuplicate(dropped=f"{one.dropped:016x}", kept=f"{one.kept:016x}", similarity=one.similarity)
+            for one in found.examples
+        ),
     )
     return build.work.runs / found.file if found.file else None
 

@@ -17,9 +17,10 @@ from albert_data.corpus.removed_lines import REMOVALS, RemovedLines
 from albert_data.corpus.sources import advise_names
 from albert_data.errors import InputError
 from albert_data.escaping import escape_controls, name_as_text
-from albert_data.shards.manifest import DamagedInput, DamagedInputs, Manifest, RemovedEntry, RemovedLine
+from albert_data.shards.manifest import DamagedInput, DamagedInputs, Manifest, RemovedEntry
 from albert_data.wording import count_of, format_share, list_some
 
+Removed = Mapping[str, RemovedLines] | Mapping[str, RemovedEntry]  # by reason
 _LISTED, _SHOWN, _FIELDS = 20, 3, 8  # inputs in a manifest, inputs in a sentence, fields of an input
 _MOST = 0.5  # of the corpus, or of a file that the user named, may be lost
 
@@ -85,24 +86,18 @@ def check_losses(inputs: Sequence[Input], text: TextConfig, damage: Damage) -> N
     )
 
 
-def describe_removed(lines: RemovedLines) -> RemovedEntry:
-    """The lines that were removed for one reason, as a manifest has them."""
-    examples = tuple(RemovedLine(text=text, num_lines=count) for text, count in lines.rank())
-    return RemovedEntry(num_lines=lines.num_lines, num_bytes=lines.num_bytes, examples=examples)
+def list_removed(removed: Removed | None) -> list[str]:
+    """A sentence for each reason: how much was removed, and examples, which only the reading of text knows."""
+    found = []
+    for reason, entry in (removed or {}).items():
+        size = f"{count_of(entry.num_lines, 'line')} of {entry.num_bytes:,} bytes"
+        texts = [escape_controls(repr(text)) for text, _ in entry.rank()] if isinstance(entry, RemovedLines) else []
+        examples = f": {list_some(texts, _SHOWN)}" if texts else ""
+        found.append(f"{size}, {REMOVALS.get(reason, reason)}{examples}")
+    return found
 
 
-def list_removed(removed: Mapping[str, RemovedEntry] | None) -> list[str]:
-    """A sentence for each reason: how much was removed, and examples."""
-    return [
-        f"{count_of(entry.num_lines, 'line')} of {entry.num_bytes:,} bytes, {REMOVALS.get(reason, reason)}: "
-        + list_some([escape_controls(repr(one.text)) for one in entry.examples], _SHOWN)
-        for reason, entry in (removed or {}).items()
-    ]
-
-
-def list_notes(
-    damage: Mapping[str, int], removed: Mapping[str, RemovedEntry] | None, advice: Sequence[str]
-) -> list[str]:
+def list_notes(damage: Mapping[str, int], removed: Removed | None, advice: Sequence[str]) -> list[str]:
     """What was noticed, repaired, left out and removed, and the advice: a line each, behind its label in 11 columns."""
     labels = dict.fromkeys(LOSES_NOTHING, "note") | dict.fromkeys(EXCLUSIONS, "left out")
     found = [

@@ -192,14 +192,11 @@ class NearDuplicate:
 
     dropped, kept: their keys, in hexadecimal
     similarity: of their sets of shingles
-    dropped_text, kept_text: the words around their first difference; empty where there are no rows to read them from
     """
 
     dropped: str
     kept: str
     similarity: float
-    dropped_text: str
-    kept_text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,20 +237,11 @@ class DamagedInputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RemovedLine:
-    """A line that was removed, and how many are like it; they may differ in digits."""
-
-    text: str
-    num_lines: Count
-
-
-@dataclass(frozen=True, kw_only=True)
 class RemovedEntry:
     """Lines that were removed for one reason, copies of documents included. num_bytes: of their text."""
 
     num_lines: Count
     num_bytes: Count
-    examples: tuple[RemovedLine, ...]
 
 
 TOTALS = tuple(field.name for field in dataclasses.fields(Totals))

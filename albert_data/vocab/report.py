@@ -9,7 +9,7 @@ from typing import Any
 
 from albert_data.config import BYTE_BPE, SENTENCEPIECE_TYPES, VocabConfig
 from albert_data.corpus.removed_lines import RemovedLines
-from albert_data.shards.advice import describe_removed, list_notes
+from albert_data.shards.advice import list_notes
 from albert_data.vocab.alphabet import Alphabet
 from albert_data.vocab.training import TrainedModel
 from albert_data.wording import count_of
@@ -46,8 +46,7 @@ class VocabReport:
 
     def list_notes(self) -> list[str]:
         """Lines for people: what was repaired, left out and removed, and the advice."""
-        removed = {reason: describe_removed(lines) for reason, lines in self.removed.items()}
-        return list_notes(self.damage, removed, self.advice)
+        return list_notes(self.damage, self.removed, self.advice)
 
     def to_dict(self) -> dict[str, Any]:
         """The figures for JSON, by stable names. vocab.json has the same, except the advice."""
@@ -69,7 +68,7 @@ class VocabReport:
             },
             "unspaced_share": round(self.unspaced_share, 6),
             "damage": self.damage,
-            "removed": {reason: vars(lines) for reason, lines in sorted(self.removed.items())},
+            "removed": {reason: lines.to_dict() for reason, lines in sorted(self.removed.items())},
             "advice": [*self.advice, *self.scripts],
         }
 

@@ -26,7 +26,6 @@ from albert_data.inspect.report import (
     tabulate_figures,
     tabulate_scripts,
 )
-from albert_data.inspect.similar_pairs import mark_differences
 from albert_data.pair_tasks import NO_LABEL
 from albert_data.report.page import (
     PageSection,
@@ -41,7 +40,6 @@ from albert_data.report.page import (
 )
 from albert_data.shards.advice import describe_losses, list_removed
 from albert_data.shards.decoding import PLAIN, Example, Token, decode_segments, name_pair
-from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Shards
 from albert_data.storage import find_storage, make_path
 from albert_data.tokenizer.model import Tokenizer
@@ -123,7 +121,6 @@ def _render_figures(report: ShardReport) -> Iterator[str]:
     if damaged := manifest.damaged_inputs:
         inputs = ([item.path, f"{item.num_documents:,}", describe_losses(item)] for item in damaged.worst)
         yield render_table([describe_damaged(damaged), "documents", "damage"], inputs, kind="prose")
-    yield from _render_near_duplicates(manifest)
     for name, measured in statistics.items():
         pieces = (
             [report.pieces[i], f"{tokens:,}", format_figure("share", tokens / measured.num_maskable)]
@@ -134,19 +131,6 @@ def _render_figures(report: ShardReport) -> Iterator[str]:
         if scripts := tabulate_scripts(measured, report.pieces):
             table = render_table(["script", "letters", "tokens", "share of the letters"], scripts)
             yield render_details(f"Scripts of {name}", table)
-
-
-def _render_near_duplicates(manifest: Manifest) -> Iterator[str]:
-    """Pairs side by side."""
-    if manifest.near_duplicates and manifest.near_duplicates.examples:
-        rows = "".join(
-            f'<tr><th scope="row">{pair.similarity:.2f}</th>{"".join(f"<td>{text}</td>" for text in texts)}</tr>'
-            for pair in manifest.near_duplicates.examples
-            for texts in [mark_differences(pair, lambda text: f"<mark>{escape(text)}</mark>", escape)]
-        )
-        head = "".join(f'<th scope="col">{name}</th>' for name in ("similarity", "dropped", "stays"))
-        table = f'<table class="prose"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
-        yield render_details("Near-duplicates, with the words that differ", f'<div class="scroll">{table}</div>')
 
 
 def _render_sources(report: ShardReport) -> Iterator[str]:
