@@ -139,6 +139,7 @@ class TrainConfig:
     log_every, eval_every, save_every: steps from one line of metrics, evaluation and checkpoint to the next. None: by
     the length of the run (budget.py).
     eval_rows: the maximal number of validation rows that an evaluation reads, the same rows each time. None: the same.
+    guesses: record what the model guesses for masked words of five validation rows. They quote the text.
     threads: of PyTorch on a CPU. None: as many as it takes by itself. They change sums by rounding only.
     """
 
@@ -175,6 +176,7 @@ class TrainConfig:
     threads: int | None = None
     recompute: bool = False
     compile: bool | None = None
+    guesses: bool = True
     tensorboard: bool = False
     profile: bool = False
 

@@ -52,7 +52,7 @@ _KINDS = {
 # These are not part of the identity.
 _FREE_FIELDS = (
     # They change only what is recorded; with --minutes also the time that is left, which the learning rate follows.
-    *("log_every", "eval_every", "eval_rows", "save_every", "keep", "tensorboard", "profile"),
+    *("log_every", "eval_every", "eval_rows", "save_every", "keep", "guesses", "tensorboard", "profile"),
     # They change the weights by rounding only. With dropout, micro_tokens also decides which units are dropped, as the
     # number of ranks does: a run may resume with other numbers, but is not the run that it would have been.
     *("micro_tokens", "recompute", "compile", "threads"),

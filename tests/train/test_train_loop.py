@@ -71,6 +71,13 @@ def test_each_line_says_its_step_its_split_and_its_figures(toys, use_shards, tmp
     }
 
 
+def test_a_run_without_guesses_quotes_no_text(toys, use_shards, tmp_path, capsys):
+    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, guesses=False))
+    assert not any("guesses" in line for line in toys.read_metrics(tmp_path / "run"))
+    assert "guessed" not in (tmp_path / "run/report.html").read_text() + "".join(capsys.readouterr())
+
+
 def test_a_line_has_the_part_of_the_epoch_that_was_read(toys, use_shards, tmp_path):
     use_shards(toys.make_shards(40))
     loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=6))

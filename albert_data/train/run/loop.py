@@ -163,7 +163,8 @@ class _Loop:
         # None on a CPU: its device_info is no name of a GPU.
         self._peak = peak_flops(session.precision.device_info, session.precision.format)
         self._reported: set[Path] = set()
-        self._guesser = make_guesser(self.splits.validation, say) if self._ranks.is_first else None
+        asks = self._config.guesses and self._ranks.is_first
+        self._guesser = make_guesser(self.splits.validation, say) if asks else None
         self._is_guessed = False
         if self._ranks.is_first:
             self._metrics = MetricsFile(self.folder / METRICS_FILE, keep_until_step=session.step, say=say)
