@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from mixture_fixtures import Mixed, build_mixture, write_mixture
 from shard_fixtures import change_manifest, describe_folder
 
+import albert_data
 from albert_data.errors import ConfigError
 from albert_data.inspect.verify import verify
 from albert_data.languages import is_source_name
@@ -65,7 +66,8 @@ def test_the_table_of_splits_is_that_of_the_rows(tokenizer: Tokenizer, tmp_path:
         assert unpaired == f"{100 * sum(row.sop_label < 0 for row in rows) / len(rows):.1f} %"
         assert full == f"{100 * total / (32 * len(rows)):.1f} %"
     assert read_metadata(card)["size_categories"] == ["n<1K"]
-    assert read_metadata(card)["language"] == ["en"]
+    assert "language" not in read_metadata(card)
+    assert "| language | not named; sentences are found by the rules of English (`en`) |" in card.decode()
 
 
 def test_the_shares_of_sources_are_those_of_the_rows(tokenizer: Tokenizer, tmp_path: Path):
@@ -107,6 +109,29 @@ def test_the_languages_are_those_that_rows_have(tokenizer: Tokenizer, tmp_path: 
     card = (tmp_path / "out/README.md").read_bytes()
     assert read_metadata(card)["language"] == ["no"]  # "no" without quotation marks would be false
     assert "| language | Norwegian (`no`), undetermined (`und`) |" in card.decode()
+
+
+@pytest.mark.parametrize(
+    ("names", "settings", "language"),
+    [
+        (["en", "de", "fr", "ru", "zh", "ar", "ne"], {"language_field": "lang"}, "ar de en fr ne ru zh"),
+        (["English", "German", "web"], {"language_field": "lang"}, "en de"),
+        (["en"], {"language": "en"}, "en"),
+        (["en"], {"language": "de-AT"}, "de"),
+        (["en", "de"], {}, ""),  # nobody says that it is English
+    ],
+)
+def test_metadata_name_a_language_that_somebody_named(
+    names: list[str], settings: dict[str, str], language: str, tokenizer: Tokenizer, tmp_path: Path
+):
+    documents = [{"text": text, "lang": names[number % len(names)]} for number, text in enumerate(POOL)]
+    built = {"tokenizer": tokenizer, "license": "Free for all", "max_seq_len": 64, **settings}
+    albert_data.build(documents=documents, output=tmp_path / "out", engine=fixtures.InlineEngine(), **built)
+    albert_data.convert_shards(tmp_path / "out", tmp_path / "parquet", "parquet", workers=1)
+    for name in ("out", "parquet"):
+        found = read_metadata((tmp_path / name / "README.md").read_bytes())
+        assert found.get("language", []) == language.split()
+        assert found["license_details"] == "Free for all"
 
 
 def test_what_was_dropped_is_counted_with_its_reason(tokenizer: Tokenizer, tmp_path: Path):

@@ -77,6 +77,8 @@ def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any)
     with fast_imports():
         from albert_data.library.progress import Bar
         from albert_data.library.shards import convert_shards
+        from albert_data.shards.manifest_file import load_manifest
+        from albert_data.shards.text_facts import describe_text
 
     say_when_interrupted("Interrupted; the same command resumes the conversion.")
     given = take_given(settings)
@@ -87,8 +89,11 @@ def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any)
     else:
         show(_describe(done, output, settings["pack"]))
         show(_describe_next(done, output, to))
-    if to == "parquet" and not (settings["license"] and settings["language"]):
-        tell(f"Before you share it, add license and language to {output / 'README.md'} (or give --license, --language)")
+    known = describe_text(load_manifest(shards).manifest)
+    missing = [name for name in ("license", "language") if not settings[name] and name not in known]
+    if to == "parquet" and missing:
+        options = ", ".join(f"--{name}" for name in missing)
+        tell(f"Before you share it, add {' and '.join(missing)} to {output / 'README.md'} (or give {options})")
 
 
 def _describe(done: Conversion, output: Path, pack: int | None) -> str:

@@ -32,6 +32,7 @@ from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.packing import check_pack
 from albert_data.shards.reader import check_split
+from albert_data.shards.text_facts import describe_text
 from albert_data.shards.typed_values import to_value
 from albert_data.storage import find_storage, make_path
 from albert_data.version import __version__
@@ -73,7 +74,8 @@ def convert_folder(
 ) -> Conversion:
     """Write the rows of a shard folder to the folder `out`.
 
-    The arguments are those of `library.shards.convert_shards`. card: "license" and "language" (codes).
+    The arguments are those of `library.shards.convert_shards`. card: "license" and "language" (codes), in place of
+    what the manifest says.
     Raises the same errors, or OSError if the disk fails. Finished shards are kept then, so the same call resumes.
     """
     check_choice("to", to, FORMATS)
@@ -86,7 +88,8 @@ def convert_folder(
             "--to tfrecord does not say where rows begin, so rows of a pack would see each other; leave out --pack, or "
             "use --to parquet"
         )
-    read, card = load_manifest(shards), card or {}
+    read = load_manifest(shards)
+    card = describe_text(read.manifest, **(card or {}))
     if pack is not None:
         check_pack(pack, read.manifest, shards)
     source = ShardFolder(shards, read.manifest, pack)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from albert_data.errors import CheckpointError
-from albert_data.escaping import escape_controls
+from albert_data.escaping import escape_controls, to_yaml
 from albert_data.pair_tasks import PairTask
 from albert_data.train.config import AlbertConfig, TrainConfig
-from albert_data.train.folder import CHECKPOINTS_FOLDER, METRICS_FILE, read_run_file
+from albert_data.train.folder import CHECKPOINTS_FOLDER, METRICS_FILE, TEXT_KEY, read_run_file
 from albert_data.train.history.figures import Line, name_curves, number, read_lines
 from albert_data.train.model.sizes import count_parameters
 from albert_data.version import __version__
@@ -19,7 +21,7 @@ _CARD = """\
 ---
 library_name: transformers
 pipeline_tag: fill-mask
-tags:
+{metadata}tags:
 - albert
 - albert-data
 {tags}---
@@ -42,7 +44,7 @@ Checkpoint {checkpoint} of the run {run}: {training.batch_tokens:,} tokens a ste
 optimiser {training.optimizer}, learning rate {training.lr:g}.
 The text: albert-data shards with the digest {digest}.
 
-Language, sources and licence of the text are not known to albert-data. Add them here before you share the model.
+{text}
 
 ## Figures
 {figures}
@@ -81,6 +83,8 @@ _NO_FIGURES = "\nNone are known for this checkpoint.\n"
 def make_card(run: Path, checkpoint: Path, config: AlbertConfig) -> bytes:
     """Return the content of README.md. Raises CheckpointError if run.json is damaged."""
     stored = read_run_file(run)
+    said = stored[TEXT_KEY]
+    metadata = {key: said[key] for key in ("license", "license_details", "language") if key in said}
     line = _find_validation(run, checkpoint)
     text = _CARD.format(
         version=__version__,
@@ -91,12 +95,25 @@ def make_card(run: Path, checkpoint: Path, config: AlbertConfig) -> bytes:
         run=_as_code(run.resolve().name),
         digest=_as_code(stored["identity"].get("shards' digest")),
         tags="".join(f"- {tag}\n" for tag in config.task.tags),
+        metadata=f"{to_yaml(metadata)}\n" if metadata else "",
+        text=_describe_text(said),
         task=_TASKS[config.task.name],
         loads=_LOADS[config.task.name],
         figures=_NO_FIGURES if line is None else _format_figures(line, config.task),
     )
     # _as_code has escaped names that are not UTF-8 already; backslashreplace is a second safeguard.
     return text.encode(errors="backslashreplace")
+
+
+def _describe_text(said: Mapping[str, Any]) -> str:
+    """What run.json says of the text, and what only the user can add."""
+    facts = {"language": said.get("language"), "sources": said.get("sources")}
+    facts["licence"] = said.get("license_details", said.get("license"))
+    shown = {name: value if isinstance(value, list) else [value] for name, value in facts.items() if value}
+    lines = [f"- {name}: {', '.join(map(_as_code, values))}" for name, values in shown.items()]
+    if missing := [name for name in facts if name not in shown]:
+        lines += ["", f"Not known to albert-data: {', '.join(missing)}. Add this before you share the model."]
+    return "\n".join(lines).strip()
 
 
 def _find_validation(run: Path, checkpoint: Path) -> Line | None:

@@ -114,7 +114,7 @@ def build(
     """
     settings |= {"normalization": normalization, "words": words, "special": special}
     settings |= {"tokenizer": tokenizer, "config": config, "validation": validation, "overwrite": overwrite}
-    named: dict[str, Any] = {"license": license, "overwrite": overwrite}
+    named = dict[str, Any](license=license, language_named="language" in settings, overwrite=overwrite)
     out, named = require_output(output), named | {"allow_loss": allow_loss, "trust_inputs": trust_inputs}
     with show_progress(progress) as shown, load_arguments(inputs, out, shown, **settings) as arguments:
         found, loaded, config = arguments

@@ -97,6 +97,7 @@ def build_shards(
     *,
     vocab: VocabConfig | None = None,
     license: str | None = None,
+    language_named: bool = False,
     overwrite: bool = False,
     allow_loss: bool = False,
     trust_inputs: bool = False,
@@ -109,6 +110,7 @@ def build_shards(
     under a name that builds give to theirs. All other files stay.
     license: of the text, for the card. It is no part of what identifies a build: the same call with another licence
     resumes an unfinished build, and replaces the card of a finished one.
+    language_named: whether the user named the language of the config, for the card.
     overwrite: replace another build in `out`; a finished one stays until the new one is finished.
     allow_loss: go on where over half of the corpus, or of a file that the user named, is lost. It is no part of what
     identifies a build, so the same call with it resumes one that stopped there.
@@ -152,7 +154,7 @@ def build_shards(
             work.remove()
             return finished
         made.syncs = work.begin(plan, overwrite, syncs=spans_machines(engine))
-        manifest, removed = _make(made, tokenizer, license)
+        manifest, removed = _make(made, tokenizer, license, language_named=language_named)
         work.remove()
     except AlbertDataError:
         work.remove_if_empty()
@@ -196,7 +198,7 @@ def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig
 
 
 def _make(
-    build: Build, tokenizer: Tokenizer | None, license: str | None
+    build: Build, tokenizer: Tokenizer | None, license: str | None, *, language_named: bool
 ) -> tuple[Manifest, Mapping[str, RemovedLines]]:
     """Do all steps of a build, and say what the user should know of them. Returns the removed lines too."""
     build.repeated = find_repeated_lines(
@@ -215,7 +217,7 @@ def _make(
     rules = decide(build, total, tokenizer)
     shards = reduce_rows(build, total, rules, exchange)
     manifest = make_manifest(build.plan, build.config, tokenizer, total, shards, rules.choice)
-    manifest = finish_manifest(manifest, license)
+    manifest = finish_manifest(dataclasses.replace(manifest, language_named=language_named or None), license)
     made = {receipt.task.file: build.work.shards / receipt.task.made_file for receipt in shards}
     notes = publish(build.work, manifest, tokenizer, made, build.engine)
     build.tell([*notes, *describe_shortages(manifest), *describe_validation(total, rules)])

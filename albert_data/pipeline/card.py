@@ -5,15 +5,15 @@ Source of the metadata: huggingface.co/docs/hub/datasets-cards.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from albert_data.corpus.damage import REASONS
 from albert_data.errors import ConfigError
 from albert_data.escaping import escape_marks, to_yaml
-from albert_data.languages import UNDETERMINED, is_language, list_languages, normalise_language
+from albert_data.languages import is_language, list_languages
 from albert_data.shards.manifest import Manifest
+from albert_data.shards.text_facts import describe_text, is_language_named, list_codes
 from albert_data.wording import count_of, format_share, list_some
 
 CARD_NAME = "README.md"
@@ -64,7 +64,6 @@ _KEY_B = "| `document_key_b` | uint64 | the document of segment B; another one w
 _SOURCE = "| `source` | uint16 | the document's {}, counted from 0: {} |\n"
 _MIXTURE = "The documents are of a mixture of sources; a document in several is used as one of the first.\n\n"
 _SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
-_LICENSE_ID = re.compile(r"[A-Za-z0-9.+-]{1,64}")
 _MAX_LICENSE = 200  # characters
 _SHOWN = 10  # languages; the metadata has all
 
@@ -116,10 +115,8 @@ def _make_table(titles: Sequence[str], rows: Iterable[Sequence[object]], num_tex
 
 def _make_metadata(manifest: Manifest) -> dict[str, Any]:
     filled = {name: split for name, split in manifest.splits.items() if split.num_rows}
-    codes = [code for code in _list_codes(manifest) if code != UNDETERMINED]
     return {
-        **({} if manifest.license is None else _name_license(manifest.license)),
-        **({"language": codes} if codes else {}),
+        **describe_text(manifest),
         "size_categories": [_choose_size(sum(split.num_rows for split in filled.values()))],
         "task_categories": ["fill-mask"],
         "tags": ["albert-data", *manifest.config.examples.task.tags, "n-gram-masking"],
@@ -130,12 +127,6 @@ def _make_metadata(manifest: Manifest) -> dict[str, Any]:
             }
         ],
     }
-
-
-def _name_license(license: str) -> dict[str, str]:
-    """The Hub knows licences by ids in lower case; any other is described in words."""
-    is_id = _LICENSE_ID.fullmatch(license)
-    return {"license": license.lower()} if is_id else {"license": "other", "license_details": license}
 
 
 def _choose_size(num_rows: int) -> str:
@@ -150,20 +141,15 @@ def _choose_size(num_rows: int) -> str:
     return f"{_SIZES[above - 1]}<n<{_SIZES[above]}" if above < len(_SIZES) else f"n>{_SIZES[-1]}"
 
 
-def _list_codes(manifest: Manifest) -> list[str]:
-    """The languages whose text is in the rows, as the settings or the records name them."""
-    if manifest.mixture is not None and manifest.plan.mixture is not None:
-        found = [one.language for one in manifest.mixture if one.num_used_documents]
-    else:
-        found = [name for name in manifest.sources or (manifest.config.text.language,) if is_language(name)]
-    return list(dict.fromkeys(map(normalise_language, found)))
-
-
 def _list_facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
     names, tokenizer, num_bytes = list_languages(), manifest.tokenizer, sum(item.bytes for item in manifest.inputs)
-    named = [f"{names[code]} (`{code}`)" for code in _list_codes(manifest)]
+    named = [f"{names[code]} (`{code}`)" for code in list_codes(manifest)]
     languages = list_some(named, _SHOWN) or "not known"
-    yield "language", languages if manifest.sources else f"{languages}, as `--language` says"
+    if not is_language_named(manifest):
+        languages = f"not named; sentences are found by the rules of {languages}"
+    elif not manifest.sources:
+        languages += ", as `--language` says"
+    yield "language", languages
     yield "licence", "not given" if manifest.license is None else escape_marks(manifest.license)
     is_trained = ", trained on this text" if "trained" in manifest.plan.tokenizer else ""
     normalization = f", text normalised by {tokenizer.normalization}" if tokenizer.normalization else ""

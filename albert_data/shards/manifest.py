@@ -277,6 +277,7 @@ class Manifest(Versions):
     label_names: what the values of `sop_label` say, from 0 on; None for 0 in order, 1 swapped, and without a task
     source_tokens: of the rows of each source, special ones included, in the order of `sources`
     license: of the text, as the user names it; no part of the plan
+    language_named: True if a build of one language was told it, also if it is the default; no part of the plan
     card: None until it is made
     manifest_sha256: the hash of all other values, None where the file lacks it
     """
@@ -303,6 +304,7 @@ class Manifest(Versions):
     label_names: tuple[str, ...] | None = None
     source_tokens: tuple[Count, ...] | None = None
     license: str | None = None
+    language_named: bool | None = None
     card: FileEntry | None = None
     manifest_sha256: str | None = None
 

@@ -42,6 +42,7 @@ LOCK_FILE = ".lock"
 # One of them, in a shard folder and in a run.
 _TOKENIZER_FILES = (Path("tokenizer/spiece.model"), Path("tokenizer/tokenizer.json"))
 TOKENIZER_KEY = "tokenizer's sha256"  # of an identity
+TEXT_KEY = "text"  # of run.json: what the manifest says of the text
 INIT_KEY = "init_from"  # of run.json, only if the first weights were not drawn: where they are from
 NORMALIZATION_KEY = "tokenizer's normalization"  # of an identity; it has none where there is no normalization
 # What `check_folder` checks in every run, and whether each is a folder.
@@ -142,10 +143,12 @@ def claim_folder(
     identity: Identity,
     *,
     resume: bool,
+    text: Mapping[str, Any],
     init_from: Path | None = None,
 ) -> None:
     """Write run.json and the tokenizer's model, so that the run can be used without its shards.
 
+    text: what the manifest says of it, for the card of an exported model.
     init_from: the weights that a new run begins with; None for drawn ones.
     A resumed run keeps what else its run.json holds: users and other programs may have added it.
     Raises OutputError if other files are in the way, CheckpointError if there is nothing to resume.
@@ -162,7 +165,7 @@ def claim_folder(
     is_in_way = not resume and is_there and os.path.lexists(target)
     if is_in_way and (not target.is_file() or target.read_bytes() != read_bytes(source)):
         raise OutputError(f"{run} holds {target.relative_to(run)}, which is not of this run; choose another --output")
-    begin = {} if init_from is None else {INIT_KEY: str(init_from)}
+    begin = {TEXT_KEY: text, **({} if init_from is None else {INIT_KEY: str(init_from)})}
     ours = {"config": dataclasses.asdict(config), "model": dataclasses.asdict(shape), "identity": identity, **begin}
     with explain_writing(f"{run}: can't write there", "choose another --output"):
         if content != content | ours:
@@ -173,14 +176,14 @@ def claim_folder(
 
 
 def read_run_file(run: Path) -> dict[str, Any]:
-    """Return the settings ("config"), the shape of the model ("model") and the "identity" of the run in this folder.
+    """Return the settings ("config"), the shape of the model ("model"), the "identity" and TEXT_KEY of a run.
 
     Raises CheckpointError if one is missing, or is not a valid `TrainConfig` or `AlbertConfig`.
     """
     path, advice = run / RUN_FILE, "put the run's own file back, or train again with a new --output"
     try:
-        content = read_object(path)
-        found = {name: content[name] for name in ("config", "model", "identity")}
+        content = {TEXT_KEY: {}, **read_object(path)}
+        found = {name: content[name] for name in ("config", "model", "identity", TEXT_KEY)}
         if wrong := [name for name, value in found.items() if not isinstance(value, dict)]:
             raise ConfigError(f"{wrong[0]} is {show(found[wrong[0]])}; an object is needed")
         check_types(TrainConfig, found["config"])

@@ -274,7 +274,7 @@ def trained(tmp_path_factory) -> Path:
     shards, run = str(folder / "shards"), str(folder / "run")
     vocab = str(folder / "vocab")
     assert run_command(["vocab", corpus, "--vocab-size", "4000", "--workers", "1", "-o", vocab]) == 0
-    arguments = ["--max-seq-len", "64", "--workers", "1", "-o", shards]
+    arguments = ["--max-seq-len", "64", "--workers", "1", "--license", "CC0-1.0", "--language", "en", "-o", shards]
     assert run_command(["build", corpus, "--tokenizer", vocab, *arguments]) == 0
     assert run_command(["train", shards, "--preset", "tiny", "--steps", "2", "--device", "cpu", "-o", run]) == 0
     return folder
@@ -396,13 +396,15 @@ def test_a_file_of_somebody_else_is_never_replaced(trained, tmp_path, capsys, na
 
 def test_the_card_says_what_the_model_is_and_how_well_it_predicts(trained, exported):
     card = (exported / "README.md").read_text()
-    assert card.startswith("---\nlibrary_name: transformers\npipeline_tag: fill-mask\n")
+    head = 'library_name: transformers\npipeline_tag: fill-mask\nlicense: "cc0-1.0"\nlanguage: ["en"]\ntags:'
+    assert card.startswith(f"---\n{head}\n")
     config, line = load_model(list_checkpoints(trained / "run")[-1]).config, read_validation(trained / "run")
     for words in (
         "| layers | 4 of hidden size 128, 4 attention heads, feed-forward size 512, sharing: all |",
         f"| parameters | {count_parameters(config).all:,}, shared ones counted once |",
         "Checkpoint `step-00000002` of the run `run`: 2,048 tokens a step, optimiser muon, learning rate 0.0015.",
         f"the digest `{read_manifest(trained / 'shards').digest}`",
+        "- language: `en`\n- licence: `cc0-1.0`\n\nNot known to albert-data: sources. Add this before",
         f"| {line['mlm_loss']:.3f} | {format_share(line['mlm_accuracy'], 1)} | {line['sop_loss']:.3f} | ",
     ):
         assert words in card

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from albert_data.errors import AlbertDataError, ConfigError
+from albert_data.shards.text_facts import describe_text
 from albert_data.train.config import TrainConfig
 from albert_data.train.data.batch import Batch
 from albert_data.train.data.loader import ShardLoader, Splits, open_training
@@ -114,8 +115,9 @@ def train(
         warning: list[str] = []
         if ranks.is_first:
             warning = stack.enter_context(lock_folder(run, resume=resume))
-            origin = None if initial is None else initial.origin
-            claim_folder(run, shards, config, shape, identity, resume=resume, init_from=origin)
+            origin, manifest = None if initial is None else initial.origin, splits.train.manifest
+            text = describe_text(manifest, sources=[source.name for source in manifest.plan.mixture or ()])
+            claim_folder(run, shards, config, shape, identity, resume=resume, text=text, init_from=origin)
         ranks.wait()
         spent = restore_newest(session, loader, run, initial) if resume else {}
         check_agreement(session, run)
