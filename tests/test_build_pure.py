@@ -26,7 +26,7 @@ from albert_data.errors import InputError
 from albert_data.files import to_json
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.pipeline import identity
-from albert_data.shards.manifest import ShardEntry
+from albert_data.shards.manifest import ShardEntry, SkippedEntry
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.shards.typed_values import to_value
 from albert_data.tokenizer.model import Tokenizer
@@ -381,3 +381,16 @@ def test_a_manifest_of_many_shards_has_no_more_bytes_and_values_than_expected():
     values = to_json({"splits": {"validation": {"shards": [to_value(shard)] * 1000}}})
     assert 0.9 * identity._SHARD_BYTES < len(values) / 1000 <= identity._SHARD_BYTES
     assert values.count(b",") + values.count(b"{") < 1000 * identity._SHARD_VALUES + 10
+
+
+def test_what_was_skipped_is_named_in_the_manifest_and_decides_nothing(tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.txt").write_bytes(fixtures.to_txt(fixtures.make_documents(9, seed=3)))
+    pages = [str(tmp_path / f"in/{number}.pdf") for number in range(9)]
+    for path in pages:
+        Path(path).touch()
+    made = fixtures.run_build(tmp_path / "in", tmp_path / "out", tokenizer).manifest
+    assert made.skipped == {"unknown": SkippedEntry(num_paths=9, paths=tuple(pages))}
+    (tmp_path / "in/later.pdf").touch()
+    assert fixtures.run_build(tmp_path / "in", tmp_path / "out", tokenizer).was_finished
+    assert fixtures.run_build(tmp_path / "in/a.txt", tmp_path / "out", tokenizer).was_finished

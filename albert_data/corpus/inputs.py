@@ -7,6 +7,7 @@ each file decide; otherwise it is refused, judged by the first 64 KB (encodings.
 
 from __future__ import annotations
 
+import dataclasses
 import glob
 import io
 import os
@@ -14,7 +15,7 @@ import shlex
 import stat
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -82,7 +83,7 @@ from albert_data.wording import list_some
 #
 # Each reason is one line, with a few names and the number of the others: a folder may hold thousands.
 
-_SHOWN = 3  # files of each reason, and inputs of each encoding
+SHOWN = 3  # files of each reason, and inputs of each encoding
 HIDDEN, UNKNOWN, FOLDER_LINK, NO_DATA, OTHER_SPLIT = "hidden", "unknown", "link", "no data", "split"
 _TO_READ = "; name {it} as an input to read {it}"
 # For each reason: what one file is, what several are, and the advice after their names.
@@ -109,12 +110,7 @@ def _describe_skipped(skipped: Skipped, *, with_advice: bool) -> Iterator[str]:
         if paths := skipped.get(reason):
             advice = advice.format(it="it" if len(paths) == 1 else "one") if with_advice else ""
             what = one if len(paths) == 1 else f"{len(paths):,} {several}"
-            yield f"skipped {what}: {list_some(paths, _SHOWN)}{advice}"
-
-
-def _tell_skipped(skipped: Skipped, say: Callable[[str], None]) -> None:
-    for line in _describe_skipped(skipped, with_advice=True):
-        say(line)
+            yield f"skipped {what}: {list_some(paths, SHOWN)}{advice}"
 
 
 # ---- lists of inputs: `@files.txt` stands for the names in files.txt, a path or glob on each line ----
@@ -195,6 +191,7 @@ class Input:
     is_shared: whether other sources have it too
     place: where the file is, if `path` is a name that does not say it, of documents from memory
     found: its status when it was found; None if nothing is compared with it when it is opened, as for a stream
+    skipped: of the first input, what the names led to that is not read: paths by reason
     """
 
     path: str
@@ -215,6 +212,7 @@ class Input:
     is_shared: bool = False
     place: str | None = None
     found: Status | None = None
+    skipped: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict, compare=False)
 
     @property
     def origin(self) -> Origin:
@@ -244,20 +242,21 @@ def find_inputs(
     languages, and StorageError for a store that can't be read. All files in another encoding are one error,
     WrongEncodings.
     """
-    refused: dict[object, WrongEncoding] = {}
+    refused, skipped = dict[object, WrongEncoding](), defaultdict[str, list[str]](list)
     say = say or (lambda line: None)
     with remember_listings():
         items, held_out = (
-            sorted(_find_all(some, say, text, refused), key=lambda item: item.path) for some in (names, validation)
+            sorted(_find_all(some, say, text, refused, skipped), key=lambda item: item.path)
+            for some in (names, validation)
         )
     if refused:
         raise WrongEncodings(list(refused.values()))
     found = [(item.encoding or UTF8, item.path) for item in (*items, *held_out) if item.is_encoding_found]
     if found:
-        say(f"encodings found: {'; '.join(describe_encodings(found, _SHOWN))}")
+        say(f"encodings found: {'; '.join(describe_encodings(found, SHOWN))}")
     odd = group_paths((item.oddity, item.path) for item in (*items, *held_out) if item.oddity)
     for oddity, paths in odd.items():
-        say(f"{list_some(paths, _SHOWN)}: {oddity}")
+        say(f"{list_some(paths, SHOWN)}: {oddity}")
     streams = {_identify(item.path) for item in held_out if item.is_stream}
     if streams and any(_identify(item.path) in streams for item in items if item.is_stream):
         raise InputError("one stream is named for training and for validation, but can be read only once; give files")
@@ -268,15 +267,25 @@ def find_inputs(
         raise InputError(f"input {bare[0]} has no fields, which --where {text.where!r:.80} needs; leave one out")
     if any(item.language for item in items):
         items = [replace(item, language=item.language or text.language) for item in items]
+    items[:1] = [replace(item, skipped=skipped) for item in items[:1]]
     return items
 
 
 def _find_all(
-    names: Sequence[str], say: Callable[[str], None], text: TextConfig, refused: dict[object, WrongEncoding]
+    names: Sequence[str],
+    say: Callable[[str], None],
+    text: TextConfig,
+    refused: dict[object, WrongEncoding],
+    skipped: Skipped,
 ) -> Iterable[Input]:
     found: dict[object, Input] = {}
     for name, language, found_by in _split_names(names, say):
-        paths = {path: _identify(path) for path in _expand(name, say)}
+        beside: Skipped = defaultdict(list)
+        paths = {path: _identify(path) for path in _expand(name, beside)}
+        for line in _describe_skipped(beside, with_advice=True):
+            say(line)
+        for reason, others in beside.items():
+            skipped[reason] += others
         new = [path for path, identity in paths.items() if identity not in found]
         described = find_storage(name).at_once(partial(_describe, encoding=text.encoding), new)
         items = dict(zip(new, described, strict=True))
@@ -402,14 +411,12 @@ def _is_stream_path(path: str) -> bool:
     return os.path.abspath(path).startswith(_STREAM_PATHS)
 
 
-def _expand(name: str, say: Callable[[str], None]) -> Iterable[str]:
+def _expand(name: str, skipped: Skipped) -> Iterable[str]:
     if name == STDIN:
         return [STDIN]
     if (kind := find_kind(name)) is not None:
-        return _walk(name, say) if kind == FOLDER else [name]
-    skipped: Skipped = defaultdict(list)
+        return _walk(name, skipped) if kind == FOLDER else [name]
     matches = list(_choose_files(find_storage(name).glob(name), skipped))
-    _tell_skipped(skipped, say)
     if not matches:
         kind = "matches no file" if glob.has_magic(name) else "does not exist"
         raise InputError(
@@ -431,9 +438,8 @@ def _doubt_language(name: str) -> str:
     return ""
 
 
-def _walk(folder: str, say: Callable[[str], None]) -> list[str]:
+def _walk(folder: str, skipped: Skipped) -> list[str]:
     found: list[str] = []
-    skipped: Skipped = defaultdict(list)
     for root, folders, files in find_storage(folder).walk(folder, _refuse_folder):
         known, is_folder, names = list[str](), set(folders), sorted([*folders, *files])
         # A store gives each file in an answer of its own, so nothing that is not there is asked for.
@@ -461,7 +467,6 @@ def _walk(folder: str, say: Callable[[str], None]) -> list[str]:
         reasons = "; ".join(_describe_skipped(skipped, with_advice=False))
         reason = f" ({reasons})" if reasons else ""
         raise InputError(f"folder {folder} holds no readable file{reason}; readable are {ALLOWED_NAMES}")
-    _tell_skipped(skipped, say)
     return found
 
 

@@ -12,7 +12,7 @@ import io
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import chain, groupby, islice, pairwise
 from typing import BinaryIO
@@ -189,7 +189,7 @@ def _plan_whole(number: int, item: Input, text: TextConfig) -> ReadTask:
     return ReadTask(
         name=f"whole-{number:06d}",
         text=text,
-        whole=item,
+        whole=replace(item, skipped={}),  # a worker needs no list of a million names
         fingerprint=sha256(identity.encode()).hexdigest(),
         source=item.source,
         is_validation=item.is_validation,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from albert_data.config import BuildConfig, VocabConfig
-from albert_data.corpus.inputs import Input, check_group_field, check_language_field, check_reach
+from albert_data.corpus.inputs import SHOWN, Input, check_group_field, check_language_field, check_reach
 from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.jobs.engine import Engine, spans_machines
@@ -28,6 +28,7 @@ from albert_data.pipeline.identity import (
     check_size,
     choose_fraction,
     find_renaming,
+    list_skipped,
     make_plan,
 )
 from albert_data.pipeline.mixed_sources import check_alpha, check_passes, list_sources
@@ -37,7 +38,7 @@ from albert_data.pipeline.shard_plan import describe_validation
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.steps import Build, decide, learn_tokenizer, map_documents, reduce_rows, share_sources
 from albert_data.shards.advice import advise_on, advise_on_parts, list_notes
-from albert_data.shards.manifest import Manifest, Plan
+from albert_data.shards.manifest import MANIFEST_NAME, Manifest, Plan
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
 from albert_data.wording import count_of
@@ -217,9 +218,12 @@ def _make(
     rules = decide(build, total, tokenizer)
     shards = reduce_rows(build, total, rules, exchange)
     manifest = make_manifest(build.plan, build.config, tokenizer, total, shards, rules.choice)
-    manifest = finish_manifest(dataclasses.replace(manifest, language_named=language_named or None), license)
+    manifest = dataclasses.replace(manifest, skipped=list_skipped(build.inputs), language_named=language_named or None)
+    manifest = finish_manifest(manifest, license)
     made = {receipt.task.file: build.work.shards / receipt.task.made_file for receipt in shards}
     notes = publish(build.work, manifest, tokenizer, made, build.engine)
+    if any(len(entry.paths) > SHOWN for entry in (manifest.skipped or {}).values()):
+        notes.append(f"{build.work.out / MANIFEST_NAME} names all that was skipped")
     build.tell([*notes, *describe_shortages(manifest), *describe_validation(total, rules)])
     return manifest, total.damage.removed
 

@@ -244,6 +244,14 @@ class RemovedEntry:
     num_bytes: Count
 
 
+@dataclass(frozen=True, kw_only=True)
+class SkippedEntry:
+    """Files and folders that the names of the inputs led to, and that are not read for one reason. paths: the first."""
+
+    num_paths: Count
+    paths: tuple[str, ...]
+
+
 TOTALS = tuple(field.name for field in dataclasses.fields(Totals))
 
 
@@ -267,6 +275,7 @@ class Manifest(Versions):
 
     documents_digest: the sum of the documents' keys, in hexadecimal
     removed: lines that settings removed, by reason, None where there are none
+    skipped: what stands beside the inputs and is not read, by reason, None if there is nothing; no part of the plan
     splits: by name; SPLITS are the names that are allowed
     digest: `hash_content` of the shards' hashes
     sources: the languages and other names, or a mixture's sources, that the column `source` refers to by index; None
@@ -295,6 +304,7 @@ class Manifest(Versions):
     damage: Mapping[str, Count]
     damaged_inputs: DamagedInputs | None = None
     removed: Mapping[str, RemovedEntry] | None = None
+    skipped: Mapping[str, SkippedEntry] | None = None
     splits: Annotated[Mapping[str, SplitEntry], SPLITS]
     digest: str
     sources: tuple[str, ...] | None = None
