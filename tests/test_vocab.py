@@ -235,6 +235,27 @@ def test_scripts_of_few_letters_and_many_pieces_are_named_with_the_option():
     assert not advise_scripts([*pieces, *han, *greek[:2]], CharacterCounts.of(totals), VocabConfig())
 
 
+@pytest.mark.parametrize(
+    ("settings", "option", "named"),
+    [
+        # Of नमस्ते the virama alone is combining. That of が is part of the letter until NFKD.
+        ({"normalization": "albert-v2"}, "--normalization", "Devanagari 90 (16.67 %"),
+        ({"normalization": "albert-v2"}, "--normalization", "Hiragana 30 (50.00 %"),
+        ({"normalization": "albert-v2"}, "--normalization", "Latin 60 (40.00 %"),
+        ({"model_type": "wordpiece", "cased": False}, "--uncased", "Devanagari 180 (33.33 %"),  # vowel signs e, too
+        ({"model_type": "wordpiece"}, "", ""),
+        ({}, "", ""),
+    ],
+)
+def test_marks_that_a_normalisation_removes_are_counted_by_script(
+    settings: dict[str, Any], option: str, named: str, tmp_path: Path
+):
+    (tmp_path / "in.txt").write_text("नमस्ते नमस्ते नमस्ते が ま été un\n\n" * 30)
+    told = " ".join(" ".join(learn(tmp_path, vocab_size=200, shrink=True, **settings).describe_choices()).split())
+    assert named in told
+    assert (f"{option} removes" in told) == bool(option)
+
+
 def test_characters_are_chosen_from_the_whole_corpus_and_not_from_the_sample(tmp_path: Path):
     lines = [f"line number {number} has {chr(0x4E00 + number % 40)}" for number in range(2000)]
     fixtures.write_corpus(tmp_path, lines, "jsonl", random.Random(0))

@@ -63,7 +63,7 @@ class Alphabet:
         """Lines of text on what is lost, and on the options that keep it, to be shown after the word "characters"."""
         head = f"{len(self.codes):,} have a piece"
         if not self.lost:
-            return [f"{head}; no character of the corpus is lost"]
+            return [f"{head}; after normalisation no character is lost"]
         share = 100 * self.num_lost / self.num_characters
         first = [f"{show_character(code)} {count:,}" for code, count in islice(self.lost.items(), _NUM_SHOWN)]
         options = ", ".join(f"{coverage:.7g} keeps {number:,} of them" for coverage, number in self.kept_by.items())

@@ -37,7 +37,7 @@ from albert_data.sentences.text import find_sentences
 from albert_data.shards.advice import advise_inputs, check_losses, list_damaged
 from albert_data.storage import find_storage
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.sentencepiece.albert import normalise_text_of
+from albert_data.tokenizer.sentencepiece.albert import normalise_text, normalise_text_of
 from albert_data.tokenizer.tokenizer_json import import_tokenizers
 from albert_data.vocab.alphabet import Alphabet, choose_alphabet, measure_unspaced
 from albert_data.vocab.candidates import take_candidates, write_candidates
@@ -51,7 +51,7 @@ from albert_data.vocab.counting import (
 )
 from albert_data.vocab.report import VocabReport
 from albert_data.vocab.sampling import SentenceSample, select_sentences
-from albert_data.vocab.scripts import advise_scripts
+from albert_data.vocab.scripts import advise_scripts, describe_removed
 from albert_data.vocab.trainer import TrainerProcess
 from albert_data.vocab.training import TrainedModel, VocabularyTooLarge, train_model
 
@@ -77,10 +77,12 @@ class Candidates:
 
     sentences: the candidates with their hashes, or the path of the file that holds them
     characters: of all sentences, not of these alone
+    raw: the same before a normalization of the config, empty where there is none
     """
 
     sentences: dict[bytes, int] | Path
     characters: CharacterCounts
+    raw: CharacterCounts
     num_documents: int
     text_bytes: int
     damage: Damage
@@ -102,7 +104,7 @@ class SampleJob:
         damage, config = Damage(strict=self._text.strict), self._config
         # BERT's normaliser is applied to the counts (learn_vocabulary), so that no worker needs the library.
         is_raw = config.model_type not in SENTENCEPIECE_TYPES
-        counter = RawCounter() if is_raw else NormalCounter(NormalRule(config.cased))
+        counter, raw = RawCounter() if is_raw else NormalCounter(NormalRule(config.cased)), RawCounter()
         sentences: dict[bytes, int] = {}
         num_documents = text_bytes = 0
         for block in task.task.read(damage):
@@ -110,6 +112,7 @@ class SampleJob:
             for lines in batch_documents(clean_documents(block, task.task.text, damage, repeated)):
                 text = find_sentences(lines, task.task.text)
                 if config.normalization != "none":
+                    raw.add(text)
                     text = normalise_text_of(text)
                 sentences |= select_sentences(text, config.seed, task.limit)
                 counter.add(text)
@@ -118,6 +121,7 @@ class SampleJob:
         return Candidates(
             sentences=sentences if self._folder is None else write_candidates(self._folder, task.task.name, sentences),
             characters=counter.finish(),
+            raw=raw.finish(),
             num_documents=num_documents,
             text_bytes=text_bytes,
             damage=damage,
@@ -138,6 +142,7 @@ class SampledCorpus:
     sample: SentenceSample
     damage: Damage
     totals: np.ndarray
+    raw: np.ndarray
     num_documents: int = 0
     text_bytes: int = 0
 
@@ -145,6 +150,7 @@ class SampledCorpus:
         sentences = found.sentences
         self.sample.add(sentences if isinstance(sentences, dict) else take_candidates(sentences))
         found.characters.add_to(self.totals)
+        found.raw.add_to(self.raw)
         self.damage.merge(found.damage)
         self.num_documents += found.num_documents
         self.text_bytes += found.text_bytes
@@ -182,6 +188,8 @@ def learn_vocabulary(
     sentences, characters = corpus.sample.sentences(), CharacterCounts.of(corpus.totals)
     unspaced_share = measure_unspaced(characters)
     normalise = None if rule is None else rule.normalise
+    raw = CharacterCounts.of(corpus.raw) if rule is None else characters
+    removed = describe_removed(raw, normalise or normalise_text, "--uncased" if rule else "--normalization")
     if rule is not None:
         characters = rule.apply(characters)
     elif config.dummy_prefix is None and not is_bytes:
@@ -203,7 +211,7 @@ def learn_vocabulary(
         damage=dict(corpus.damage.counts),
         removed=corpus.damage.removed,
         advice=reader.advise(corpus),
-        scripts=[] if is_bytes else advise_scripts(pieces, characters, config, normalise),
+        scripts=removed + ([] if is_bytes else advise_scripts(pieces, characters, config, normalise)),
     )
 
 
@@ -231,9 +239,8 @@ class _CorpusReader:
         return self._fill(SentenceSample(sample_bytes))
 
     def _fill(self, sample: SentenceSample) -> SampledCorpus:
-        corpus = SampledCorpus(
-            sample=sample, damage=Damage(strict=self.text.strict), totals=np.zeros(NUM_CODES, np.int64)
-        )
+        totals, raw = np.zeros((2, NUM_CODES), np.int64)
+        corpus = SampledCorpus(sample=sample, damage=Damage(strict=self.text.strict), totals=totals, raw=raw)
         warming = partial(compile_sampling, SampleJob(self.text, self.config, repeated=self.repeated), self.text)
         compile_with_notice(warming, self.progress)
         places = list_samples(self.inputs)

@@ -7,11 +7,13 @@ vocabulary of 8,000. The other texts are then cut into more tokens.
 from __future__ import annotations
 
 import dataclasses
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 from albert_data.config import VocabConfig
 from albert_data.tokenizer.piece_texts import find_script
+from albert_data.unicode_tables import category, script
 from albert_data.vocab.alphabet import choose_alphabet
 from albert_data.vocab.counting import CharacterCounts
 from albert_data.wording import format_share, list_some
@@ -53,3 +55,26 @@ def advise_scripts(
         f"({list_some(named, _SHOWN)}): leave that text out, or pass --character-coverage {coverage}, which keeps "
         f"{count_kept(coverage):,} of their characters; the others become unknown tokens"
     ]
+
+
+def describe_removed(raw: CharacterCounts, normalise: Callable[[str], str], option: str) -> list[str]:
+    """A sentence on the accents and other marks that a normalisation removes, by script; none if it removes none.
+
+    raw: of the text before it. option: which asks for it.
+    """
+    counts, removed = Counter[str](), Counter[str]()
+    for code, count in zip(raw.codes.tolist(), raw.counts.tolist(), strict=True):
+        before = unicodedata.normalize("NFKD", chr(code))
+        after = unicodedata.normalize("NFKD", normalise(chr(code)))
+        marks = [sum(category(character)[0] == "M" for character in text) for text in (before, after)]
+        counts[script(chr(code))] += count
+        removed[script(chr(code))] += count * (marks[0] - marks[1])
+    named = [
+        f"{name.capitalize()} {number:,} ({format_share(number / counts[name])} of its characters)"
+        for name, number in removed.most_common()
+        if number
+    ]
+    if not named:
+        return []
+    what = "accents, vowel signs, viramas and other marks"
+    return [f"{option} removes {removed.total():,} {what}: {list_some(named, _SHOWN)}; leave it out to keep them"]
