@@ -422,6 +422,20 @@ def test_json_has_every_check_by_name(clean: tuple[Path, Audit]):
     }
 
 
+def test_advice_names_no_option_that_is_on(tmp_path: Path, tokenizer: Tokenizer):
+    switches = ("drop-near-duplicates", "drop-repeated-lines", "group-field", "language-field", "unwrap")
+    for rule in ALL_RULES:
+        assert not any(f"--{name}" in rule.fit(switches).advice for name in switches)
+        assert rule.fit(switches).advice
+        assert ("--keep-duplicates" in rule.advice) == (rule.name == "duplicate_documents")
+    (tmp_path / "in.txt").write_bytes(fixtures.to_txt(fixtures.make_documents(60, seed=8)))
+    for settings in ({}, {"drop_near_duplicates": True}, {"keep_duplicates": True}):
+        fixtures.run_build(tmp_path / "in.txt", tmp_path / "out", tokenizer, overwrite=True, **settings)
+        advice = {check.rule.name: check.rule.advice for check in audit_folder(tmp_path / "out").checks}
+        assert ("--drop-near-duplicates" in advice["seen_rows"]) == ("drop_near_duplicates" not in settings)
+        assert ("--keep-duplicates" in advice["duplicate_documents"]) == ("keep_duplicates" in settings)
+
+
 def test_the_page_fits_80_columns(clean: tuple[Path, Audit]):
     result = CliRunner().invoke(cli, ["audit", str(clean[0] / "out")])
     assert result.exit_code == 0

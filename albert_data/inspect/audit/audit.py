@@ -171,6 +171,9 @@ def audit_splits(folder: Path, opened: list[Shards], corpus: CorpusFiles | None)
     subject = gather_subject(opened)
     checks = [*_check_pairs(subject), *_check_copies(subject), *_check_text(subject)]
     checks += [*_check_files(subject, corpus), _check_characters(subject, corpus), _check_similar(subject, corpus)]
+    parts = (opened[0].manifest.config, opened[0].manifest.config.text, *(opened[0].manifest.mixture or ()))
+    options_on = {name.replace("_", "-") for part in parts for name, value in vars(part).items() if value}
+    checks = [dataclasses.replace(check, rule=check.rule.fit(options_on)) for check in checks]
     causes = [one.text for one in advise_on(opened[0].manifest)]  # likely ones, if the layout was misread
     for number, check in enumerate(checks):
         if causes and check.rule in _CAUSED_BY_LAYOUT and check.verdict in (LOOK, BAD):

@@ -5,22 +5,38 @@ All thresholds are here; a test compares docs/reference/audit.md with this file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 OK, LOOK, BAD, NOT_KNOWN = "ok", "look", "bad", "not known"
+# Options that are on or off.
+_SWITCHES = re.compile("--(drop-near-duplicates|drop-repeated-lines|group-field|keep-duplicates|language-field|unwrap)")
 VERDICTS = (OK, NOT_KNOWN, LOOK, BAD)  # from best to worst
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One check. limits: the lowest figures that are look and bad; why: the reason for them."""
+    """One check. limits: the lowest figures that are look and bad; why: the reason for them.
+
+    advice: clauses, divided by semicolons; `fit` leaves out those that name an option that is on.
+    """
 
     name: str
     title: str
     limits: tuple[float, float]
     why: str
     advice: str
+
+    def fit(self, options_on: Collection[str]) -> Rule:
+        """The rule with the advice that is left for a build with these options on; "without" is for one that is."""
+        clauses = [
+            clause
+            for clause in self.advice.split("; ")
+            if all((name in options_on) == ("without" in clause) for name in _SWITCHES.findall(clause))
+        ]
+        return replace(self, advice="; ".join(clauses))
 
 
 @dataclass(frozen=True)
@@ -141,15 +157,15 @@ SEEN_ROWS = Rule(
     limits=(0.002, 0.01),
     why="such a row is learnt by heart, so it measures nothing, and its loss falls while that of new text does not. "
     "Whole books held out have none; one row in a hundred is a document that was given twice",
-    advice="build with --drop-near-duplicates, and with --group-field if documents of one group, such as the chapters "
-    "of a book, share text; give --validation text from elsewhere",
+    advice="build with --drop-near-duplicates; build with --group-field if documents of one group, such as the "
+    "chapters of a book, share text; give --validation text from elsewhere",
 )
 DUPLICATE_DOCUMENTS = Rule(
     name="duplicate_documents",
     title="documents given more than once",
     limits=(0.005, 0.05),
     why="a few copies do little harm; one in twenty means that a file was read twice",
-    advice="build without --keep-duplicates, and build anew if an older version of albert-data made the shards; look "
+    advice="build without --keep-duplicates; build anew if an older version of albert-data made the shards; look "
     "for a file with two names",
 )
 DUPLICATE_ROWS = Rule(
@@ -165,7 +181,7 @@ NEAR_DUPLICATES = Rule(
     limits=(0.01, 0.1),
     why="similar are documents that share four in five of their shingles of five words. Chapters of books have none; "
     "what is crawled or collected by several people has copies with another header or footer",
-    advice="build with --drop-near-duplicates",
+    advice="build with --drop-near-duplicates; drop more by a lower --similarity",
 )
 NEAR_EMPTY_ROWS = Rule(
     name="near_empty_rows",
@@ -235,7 +251,8 @@ BOILERPLATE = Rule(
     title="text that occurs in many documents",
     limits=(0.01, 0.05),
     why="counted are windows of 12 tokens in at least 1 % of the documents, and at least five; idioms are shorter",
-    advice="drop lines that repeat across documents (headers, licences, navigation): --drop-repeated-lines 20",
+    advice="drop lines that repeat across documents (headers, licences, navigation): --drop-repeated-lines 20; cut the "
+    "rest out of the text",
 )
 REPEATED_LINES = Rule(
     name="repeated_lines",
@@ -243,7 +260,8 @@ REPEATED_LINES = Rule(
     limits=(0.01, 0.5),
     why="counted are rows with four words in a row that stand in 20 documents or more and hardly ever have another "
     "first or last word: those of a footer. English books, newspapers and charters have none",
-    advice="if the examples are parts of headers or footers, build with --drop-repeated-lines 20",
+    advice="if the examples are parts of headers or footers, build with --drop-repeated-lines 20; cut the rest out of "
+    "the text",
 )
 PAGE_FURNITURE = Rule(
     name="page_furniture",
@@ -251,7 +269,7 @@ PAGE_FURNITURE = Rule(
     limits=(0.002, 0.02),
     why="counted is a number with words in capitals, or between dashes, that interrupts lower-case text. English "
     "books have none. Heads without a number or in small letters are not seen",
-    advice="read books with their pages by --documents file --unwrap, which removes both",
+    advice="read books with their pages by --documents file --unwrap, which removes both; cut the rest out of the text",
 )
 NUMBER_TABLES = Rule(
     name="number_tables",
@@ -267,7 +285,7 @@ OTHER_SCRIPTS = Rule(
     limits=(0.001, 0.5),
     why="counted are rows whose letters are mostly of scripts that, in the row's source, have under a twentieth of "
     "the letters of the most frequent one. English books and Chinese classics have none",
-    advice="leave the files of other languages out, or name the languages with --language-field if they are intended",
+    advice="leave the files of other languages out; name the languages with --language-field if they are intended",
 )
 MISREAD_WORDS = Rule(
     name="misread_words",
