@@ -50,10 +50,15 @@ def check_types(config: Any) -> None:
 
 
 def take_value(name: str, value: Any, kind: str) -> Any:
-    """A value of one of _KINDS; a whole number of another type, as of NumPy, as an int. Raises ConfigError."""
+    """A value of one of _KINDS; a whole number of another type, as of NumPy, as an int. Raises ConfigError.
+
+    So does half of a surrogate pair in a str, as the shell makes of a byte that is no UTF-8: no manifest can hold it.
+    """
     allowed, what = _KINDS[kind]
     with suppress(TypeError):  # of index
         if isinstance(value, allowed) and isinstance(value, bool) == (kind == "bool"):
+            if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+                raise ConfigError(f"{name} is not valid UTF-8: {value!a:.80}; give it as the terminal shows it")
             return operator.index(value) if kind == "int" else value
     raise ConfigError(f"{name} is {value!r:.80}, of the type {type(value).__name__}; {what} is needed")
 
@@ -141,7 +146,7 @@ DEFAULT_TEXT = TextConfig()
 
 def _check_separator(text: str) -> None:
     is_line = len(text.splitlines()) == 1 and text.splitlines()[0] == text  # no line end in it, and not empty
-    if not is_line or any(letter.isalnum() or "\ud800" <= letter <= "\udfff" for letter in text):
+    if not is_line or any(letter.isalnum() for letter in text):
         raise ConfigError(
             f"word_separator is {text!r:.80}; give what stands between words as it is in the text, without letters, "
             "digits and line ends, such as ' ' or '|'"
@@ -203,8 +208,6 @@ class VocabConfig:
         check_range("vocab_size", self.vocab_size, 16, 1_000_000)
         check_choice("model_type", self.model_type, MODEL_TYPES)
         check_range("character_coverage", self.character_coverage, 0.98, 1.0)
-        if any("\ud800" <= character <= "\udfff" for character in self.required_chars):
-            raise ConfigError("required_chars is not valid UTF-8; give characters as the terminal shows them")
         check_range("sample_bytes", self.sample_bytes, 1_000, 4_000_000_000)
         check_range("seed", self.seed, 0, 2**63 - 1)
         check_choice("normalization", self.normalization, NORMALIZATIONS)

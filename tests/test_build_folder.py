@@ -73,6 +73,16 @@ def test_another_setting_is_refused_and_named(
     assert digest_folder(out) == before
 
 
+@pytest.mark.parametrize("year", [1600, 2400])
+def test_a_file_of_any_year_gives_a_build_that_can_be_read(year: int, tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "a.txt").write_text("\n\n".join(CORPUS_DOCUMENTS))
+    os.utime(tmp_path / "a.txt", ((year - 1970) * 31_556_952,) * 2)
+    for _ in range(2):
+        report = run_build(tmp_path / "a.txt", tmp_path / "out", tokenizer)
+        verify(tmp_path / "out")
+    assert report.was_finished
+
+
 @pytest.mark.parametrize("is_finished", [True, False], ids=["finished", "unfinished"])
 def test_another_tokenizer_and_other_inputs_are_refused_and_named(
     is_finished: bool, tokenizer: Tokenizer, tmp_path: Path

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from shard_fixtures import NO_LAYOUT, VERSIONS, describe_folder
 
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig
-from albert_data.errors import ShardError
+from albert_data.errors import ConfigError, ShardError
 from albert_data.languages import is_source_name
 from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.rules import RULES_VERSION
@@ -204,6 +204,12 @@ def test_a_setting_out_of_range_is_named():
         found["config"][name] = value
         with pytest.raises(ShardError, match=re.escape(what)):
             Manifest.from_values(found)
+
+
+@pytest.mark.parametrize("name", ["text_field", "language_field", "group_field", "word_separator", "where", "encoding"])
+def test_text_that_no_manifest_can_hold_is_no_setting(name: str):
+    with pytest.raises(ConfigError, match=rf"^{name} is not valid UTF-8: 'a\\udcff'; give it as the terminal shows it"):
+        BuildConfig.from_settings(**{name: "a\udcff"})
 
 
 def test_a_manifest_says_what_made_it():

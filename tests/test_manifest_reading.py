@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import verify
 from albert_data.pipeline.ownership import read_our_manifest
 from albert_data.shards.manifest import MANIFEST_NAME, Plan, parse
-from albert_data.shards.manifest_file import load_manifest, read_manifest
+from albert_data.shards.manifest_file import check_readable, load_manifest, read_manifest
 from albert_data.shards.reader import open_shards
 
 READERS: dict[str, Callable[[Path], object]] = {
@@ -129,6 +130,22 @@ def test_unknown_keys_are_kept_and_no_fault(folder: Path):
 def test_a_plan_by_itself_is_checked_too():
     assert parse(Plan, {})[1][0] == "rules_version is missing; a whole number is needed"
     assert parse(Plan, []) == (None, ["it is []; an object is needed"])
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ({"version": "a\udcff"}, r"half a surrogate pair, in 'a\\udcff'; give what holds it otherwise"),
+        ({"hub": {"a": 2**63}}, "a whole number of 64 bits"),
+        ({"tokenizer": {"a": float("nan")}}, "beyond the range of float64"),
+        ({"version": 3}, "version is 3; a string is needed"),
+    ],
+)
+def test_nothing_is_written_that_no_reader_takes(folder: Path, values: dict[str, Any], what: str):
+    manifest = read_manifest(folder)
+    check_readable(manifest)
+    with pytest.raises(ShardError, match=f"^no command could read the manifest of this build: .*{what}"):
+        check_readable(dataclasses.replace(manifest, plan=dataclasses.replace(manifest.plan, **values)))
 
 
 @pytest.mark.parametrize("version", [True, 1.0, "1", None, [1], 1, 3])

@@ -39,6 +39,7 @@ from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.steps import Build, decide, learn_tokenizer, map_documents, reduce_rows, share_sources
 from albert_data.shards.advice import advise_on, advise_on_parts, list_notes
 from albert_data.shards.manifest import MANIFEST_NAME, Manifest, Plan
+from albert_data.shards.manifest_file import check_readable
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
 from albert_data.wording import count_of
@@ -125,6 +126,7 @@ def build_shards(
     check_license(license)
     plan = make_plan(inputs, tokenizer, config, vocab)
     check_size(plan, config.num_shards or 0)
+    check_readable(plan)
     work = BuildFolder(out)
     if trust_inputs:
         plan = _trust(plan, work, overwrite=overwrite, progress=progress)

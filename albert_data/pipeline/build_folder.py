@@ -34,7 +34,7 @@ from albert_data.pipeline.identity import find_difference, find_other_rules
 from albert_data.pipeline.ownership import Ours, check_empty, read_our_manifest
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse
-from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME, read_file
+from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME, check_readable, read_file
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.shards.typed_values import to_value
 from albert_data.storage import FOLDER, find_kind, find_storage, is_remote
@@ -177,6 +177,7 @@ class BuildFolder:
 
     def keep_manifests(self, manifest: Manifest) -> Path:
         """Keep OUT's manifest, and that of this build until it is moved there; returns where the latter is."""
+        check_readable(manifest)
         self._storage.make_folder(self._manifests)
         if self._replaced:
             data = read_bytes(self.out / MANIFEST_NAME)

@@ -18,6 +18,7 @@ from albert_data.files import MAX_BYTES, MAX_VALUES
 from albert_data.pipeline.mixed_sources import describe_sources
 from albert_data.rules import current_versions
 from albert_data.shards.manifest import InputEntry, Manifest, Plan, ShardEntry, SkippedEntry, SourceEntry
+from albert_data.shards.manifest_file import MAX_INT
 from albert_data.storage.hub import list_commits, name_origin
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
 from albert_data.version import __version__
@@ -49,7 +50,8 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
             InputEntry(
                 path=name_origin(item.path) or name_as_text(item.path),
                 bytes=item.size,
-                modified_ns=0 if name_origin(item.path) else item.modified_ns,  # its name has the commit
+                # The name of a file of the Hub has its commit. A year beyond 2262 is no whole number of readers.
+                modified_ns=0 if name_origin(item.path) else max(-MAX_INT, min(item.modified_ns, MAX_INT)),
                 language=item.language,
                 split="validation" if item.is_validation else None,
                 encoding=item.encoding if item.is_encoding_found else None,

@@ -17,9 +17,10 @@ from typing import Any, NoReturn
 
 from albert_data.errors import ShardError
 from albert_data.files import MAX_BYTES, is_there, parse_json
-from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, Manifest, hash_manifest
+from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, Manifest, Parsed, hash_manifest, parse
 from albert_data.shards.paths import check_folder, measure_file
 from albert_data.shards.schema import FORMAT_VERSION
+from albert_data.shards.typed_values import to_value
 from albert_data.storage import FOLDER, Status, find_kind, find_storage
 
 MAX_DEPTH = 32
@@ -140,6 +141,18 @@ def parse_object(data: bytes) -> dict[str, Any]:
         raise ValueError("it holds no JSON object")
     _check_values(value)
     return value
+
+
+def check_readable(made: Parsed) -> None:
+    """Raise ShardError for a plan or manifest that readers would refuse. It is called before the file is written."""
+    values = to_value(made)
+    try:
+        _check_values(values)
+        faults = parse(type(made), values)[1]
+    except ValueError as error:
+        faults = [str(error)]
+    if faults:
+        raise ShardError(f"no command could read the manifest of this build: {faults[0]}; give what holds it otherwise")
 
 
 def _refuse_constant(name: str) -> NoReturn:
