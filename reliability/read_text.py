@@ -80,6 +80,7 @@ def mutate_mixture(rng: Random, data: bytes, others: Sequence[bytes] = ()) -> by
     return "\n".join(lines).encode()
 
 
+CONDITIONS = ("id != 3", "day >= '1970-01-03'", "at < '1970-01-01T00:00:00.000000009Z'", "price in [1, 2.5, 4]")
 LANGUAGES = ("en",) * 8 + ("zh", "de", "ar", "hi", "ja", "sw")
 
 
@@ -194,5 +195,7 @@ def choose_config(case: Case) -> BuildConfig:
         language=rng.choice(LANGUAGES),
         strict=rng.random() < 0.1 and not is_table,  # sound tables hold nulls
         encoding="auto" if has_encoding and rng.random() < 0.3 else None,
+        where=rng.choice(CONDITIONS) if is_table and rng.random() < 0.3 else None,
+        group_field=rng.choice(("id", "price")) if is_table and rng.random() < 0.3 else None,
     )
     return build_config(text=text, max_seq_len=rng.choice((8, 32, 128)))

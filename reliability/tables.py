@@ -27,11 +27,18 @@ Write = Callable[[pyarrow.Table], bytes]
 
 
 def make_tables(text: bytes) -> list[pyarrow.Table]:
-    """A table without nulls, and one for each kind of text. `lang` is of the same kind; others are nested."""
+    """A table without nulls, and one for each kind of text. `lang` is of the same kind; others are nested or typed."""
     documents = text.decode().strip().split("\n\n")
+    numbers = pyarrow.array(range(len(documents)), pyarrow.int32())
+    typed = {
+        "id": numbers.cast(pyarrow.int64()),
+        "day": numbers.view(pyarrow.date32()),
+        "at": numbers.cast(pyarrow.int64()).view(pyarrow.timestamp("ns", "UTC")),
+        "price": numbers.cast(pyarrow.decimal128(12, 2)).dictionary_encode(),
+    }
     languages = [_LANGUAGES[number % 4] for number in range(len(documents))]
     return [
-        pyarrow.table({"id": range(len(documents)), "text": documents, "lang": ["en"] * len(documents)}),
+        pyarrow.table({"text": documents, "lang": ["en"] * len(documents)} | typed),
         *(
             pyarrow.table(
                 {
@@ -39,6 +46,7 @@ def make_tables(text: bytes) -> list[pyarrow.Table]:
                     "lang": pyarrow.array(languages).cast(kind),
                     "meta": [{"urls": [["u"]], "text": "x"}] * len(documents),
                 }
+                | typed
             )
             for kind in _KINDS
         ),
