@@ -21,7 +21,8 @@ import sentencepiece
 from albert_data import load_tokenizer
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.sentencepiece.proto import UNIGRAM, read_settings
-from albert_data.vocab.training import CONTROL_SYMBOLS, MAX_SENTENCE_BYTES
+from albert_data.vocab.sampling import MAX_SENTENCE_BYTES
+from albert_data.vocab.training import CONTROL_SYMBOLS
 from benchmarks.corpora import Corpus, Setup, take_bytes
 from benchmarks.oddities import make_strings
 from benchmarks.results import Comparison

@@ -6,6 +6,7 @@ import json
 import random
 import string
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from albert_data.vocab.counting import NUM_CODES, CharacterCounts
 from albert_data.vocab.folder import save_vocabulary
 from albert_data.vocab.learning import learn_vocabulary
 from albert_data.vocab.report import VocabReport
-from albert_data.vocab.sampling import SentenceSample
+from albert_data.vocab.sampling import SentenceSample, find_parts
 from albert_data.vocab.scripts import advise_scripts
 from albert_data.vocab.training import VocabularyTooLarge
 
@@ -314,12 +315,32 @@ def test_shrink_takes_the_largest_size(corpus: Path):
 # ---- what is told ----
 
 
-def test_sentences_over_4192_bytes_are_left_out_and_counted(tmp_path: Path):
-    lines = [*DOCUMENTS, "x" * 4192, "y" * 4193, "z " * 3000]
-    fixtures.write_corpus(tmp_path, lines, "jsonl", random.Random(0))
-    trained = learn(tmp_path, sentences="lines").trained
-    assert trained.num_skipped == 2
-    assert trained.skipped_bytes == 4193 + 5999
+@pytest.mark.parametrize("model_type", [*SENTENCEPIECE_TYPES, "wordpiece"])
+@pytest.mark.parametrize("characters", ["ACGT", "กขคงจฉชซญดตถทธนบปผฝพฟมยรลวสหอฮ", "山水火木金土日月人口"])
+def test_a_text_of_one_long_sentence_is_learnt_from(characters: str, model_type: str, tmp_path: Path):
+    text = "".join(random.Random(0).choices(characters, k=30_000))
+    (tmp_path / "in.txt").write_text(text)
+    trained = learn(tmp_path, model_type=model_type, vocab_size=230, shrink=True).trained
+    assert trained.num_bytes == len(text.encode())
+    assert trained.num_sentences == -(-len(text.encode()) // 4192)
+    assert set(characters) <= set("".join(Tokenizer(trained.model, "").pieces))
+
+
+@given(st.text("añ界 ", max_size=60), st.integers(4, 9))
+def test_a_long_sentence_is_cut_at_spaces_or_between_characters(text: str, most: int):
+    sentence = " ".join(text.split()).encode()
+    bounds = list(find_parts(sentence, most))
+    parts = [sentence[begin:end].decode() for begin, end in bounds]
+    assert all(len(part.encode()) <= most for part in parts)
+    assert "".join(parts).replace(" ", "") == sentence.decode().replace(" ", "")
+    for (begin, end), (following, _) in pairwise(bounds):
+        assert following == end + 1 or b" " not in sentence[begin + 1 : begin + most + 1]
+
+
+def test_a_sample_too_small_for_a_sentence_is_named(tmp_path: Path):
+    (tmp_path / "in.txt").write_text("x" * 2000)
+    with pytest.raises(TokenizerError, match="no sentence .* in 1,000 bytes; give more text or --sample-bytes"):
+        learn(tmp_path, sample_bytes=1000)
 
 
 def test_settings_pieces_and_model_are_saved_together(corpus: Path, tmp_path: Path):

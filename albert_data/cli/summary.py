@@ -19,7 +19,6 @@ from albert_data.shards.manifest import SourceEntry
 from albert_data.shards.typed_values import to_value
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.report import VocabReport
-from albert_data.vocab.training import MAX_SENTENCE_BYTES
 from albert_data.wording import count_of, format_duration, format_share
 
 _WIDTH = 80  # columns of the list of settings
@@ -35,17 +34,11 @@ _UNSET = {
 def describe_vocabulary(report: VocabReport, model: Path) -> str:
     """Size and sample of a new vocabulary, with damage and advice."""
     trained = report.trained
-    total = trained.num_bytes + trained.skipped_bytes
     lines = [
         f"{model}: {report.config.vocab_size:,} pieces ({report.config.model_type})",
         f"  learned from {count_of(trained.num_sentences, 'sentence')}, {trained.num_bytes / 1e6:,.1f} MB, "
         f"of {count_of(report.num_documents, 'document')}, {report.text_bytes / 1e6:,.1f} MB",
     ]
-    if trained.num_skipped:
-        lines.append(
-            f"  left out {count_of(trained.num_skipped, 'sentence')} of over {MAX_SENTENCE_BYTES:,} bytes, "
-            f"{format_share(trained.skipped_bytes / total)} of the sample"
-        )
     return "\n".join([*lines, *report.list_notes()])
 
 

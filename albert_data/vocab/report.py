@@ -57,8 +57,6 @@ class VocabReport:
             "text_bytes": self.text_bytes,
             "sampled_sentences": trained.num_sentences,
             "sampled_bytes": trained.num_bytes,
-            "skipped_sentences": trained.num_skipped,
-            "skipped_bytes": trained.skipped_bytes,
             "characters": {
                 "in_corpus": alphabet.num_characters,
                 "with_a_piece": len(alphabet.codes),  # or spelled by bytes

@@ -2,9 +2,12 @@
 
 The sentences with the smallest hashes are kept, up to a number of bytes. A repeated sentence is kept once, and
 sentences of equal hashes are kept or dropped together. Memory is bounded: twice that number, and what one `add` brings.
+A sentence of over MAX_SENTENCE_BYTES counts as several: DNA, or Chinese without stops, may be one sentence a document.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -13,6 +16,7 @@ from albert_data.draws import mix
 from albert_data.fnv import FNV_BASIS, add_byte
 from albert_data.kernels import kernel
 
+MAX_SENTENCE_BYTES = 4192  # SentencePiece's default
 _MAX_HASH = 2**64 - 1
 
 
@@ -65,11 +69,40 @@ class SentenceSample:
 
 def select_sentences(text: Text, seed: int, limit: int) -> dict[bytes, int]:
     """The distinct sentences whose hash is at most `limit`, and their hashes."""
-    begins, ends = text.sentence_begins, text.sentence_ends
+    begins, ends = _cut_long(text)
     hashes = hash_slices(text.utf8, begins, ends, np.uint64(seed))
     chosen = np.flatnonzero(hashes <= np.uint64(limit))
     sentences = slice_sentences(text.utf8, begins[chosen], ends[chosen])
     return dict(zip(sentences, hashes[chosen].tolist(), strict=True))
+
+
+def _cut_long(text: Text) -> tuple[np.ndarray, np.ndarray]:
+    """Begins and ends of sentences, first of those that are short enough, then of the parts of the others."""
+    begins, ends = text.sentence_begins, text.sentence_ends
+    is_long = ends - begins > MAX_SENTENCE_BYTES
+    if not is_long.any():
+        return begins, ends
+    long = zip(begins[is_long].tolist(), slice_sentences(text.utf8, begins[is_long], ends[is_long]), strict=True)
+    cut = np.array([(at + begin, at + end) for at, sentence in long for begin, end in find_parts(sentence)])
+    return np.append(begins[~is_long], cut[:, 0]), np.append(ends[~is_long], cut[:, 1])
+
+
+def find_parts(sentence: bytes, most: int = MAX_SENTENCE_BYTES) -> Iterator[tuple[int, int]]:
+    """Cut a sentence at the last space that leaves a part of at most `most` bytes, or between two characters.
+
+    >>> list(find_parts(b"one two three", 5))
+    [(0, 3), (4, 7), (8, 13)]
+    """
+    begin = 0
+    while len(sentence) - begin > most:
+        end = sentence.rfind(b" ", begin + 1, begin + most + 1)
+        if end < 0:
+            end = begin + most
+            while sentence[end] & 0xC0 == 0x80:  # a byte inside of a character
+                end -= 1
+        yield begin, end
+        begin = end + (sentence[end] == ord(" "))
+    yield begin, len(sentence)
 
 
 @kernel

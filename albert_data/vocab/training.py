@@ -39,11 +39,10 @@ from albert_data.vocab.trainer import Trainer, train
 
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
 UNKNOWN = "<unk>"
-MAX_SENTENCE_BYTES = 4192  # longer ones are left out; SentencePiece's default
 _NUM_SPECIALS = 2 + len(CONTROL_SYMBOLS)  # <pad> and <unk>
 _MAX_REPLACED_BYTES = 1 << 20  # of a sentence that the trainer gets: with <unk> it is longer than before
 _BYTES_PER_UNKNOWN = 1_000_000  # float32 can distinguish one in 16,777,216
-_UNKNOWN_PER_SENTENCE = 500  # 2,500 bytes: less than MAX_SENTENCE_BYTES
+_UNKNOWN_PER_SENTENCE = 500  # 2,500 bytes
 _THREADS = 16
 
 
@@ -67,14 +66,11 @@ class TrainedModel:
 
     model: what a spiece.model or tokenizer.json holds
     num_sentences, num_bytes: of those that the trainer got
-    num_skipped, skipped_bytes: of sentences too long to learn from
     """
 
     model: bytes
     num_sentences: int
     num_bytes: int
-    num_skipped: int
-    skipped_bytes: int
 
 
 def train_model(
@@ -85,19 +81,14 @@ def train_model(
     config.dummy_prefix must be decided (not None) for SentencePiece. Raises TokenizerError where the sentences don't
     support the vocabulary.
     """
-    used = [sentence for sentence in sentences if len(sentence) <= MAX_SENTENCE_BYTES]
-    if not used:
-        raise TokenizerError("no sentence to learn a vocabulary from; give more text")
+    if not sentences:
+        raise TokenizerError(
+            f"no sentence to learn a vocabulary from in {config.sample_bytes:,} bytes; give more text or --sample-bytes"
+        )
     special = {WORDPIECE: _train_wordpiece, BYTE_BPE: _train_byte_bpe}
-    train_used = special.get(config.model_type, _train_sentencepiece)
-    num_bytes = sum(map(len, used))
-    return TrainedModel(
-        model=train_used(used, config, alphabet, trainer),
-        num_sentences=len(used),
-        num_bytes=num_bytes,
-        num_skipped=len(sentences) - len(used),
-        skipped_bytes=sum(map(len, sentences)) - num_bytes,
-    )
+    train_on = special.get(config.model_type, _train_sentencepiece)
+    model = train_on(sentences, config, alphabet, trainer)
+    return TrainedModel(model=model, num_sentences=len(sentences), num_bytes=sum(map(len, sentences)))
 
 
 def _train_sentencepiece(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer) -> bytes:
