@@ -41,7 +41,7 @@ EVENTS_FOLDER = "tensorboard"
 LOCK_FILE = ".lock"
 # One of them, in a shard folder and in a run.
 _TOKENIZER_FILES = (Path("tokenizer/spiece.model"), Path("tokenizer/tokenizer.json"))
-TOKENIZER_KEY = "tokenizer's sha256"  # of an identity
+DIGEST_KEY, TOKENIZER_KEY = "shards' digest", "tokenizer's sha256"  # of an identity
 TEXT_KEY = "text"  # of run.json: what the manifest says of the text
 INIT_KEY = "init_from"  # of run.json, only if the first weights were not drawn: where they are from
 NORMALIZATION_KEY = "tokenizer's normalization"  # of an identity; it has none where there is no normalization
@@ -81,7 +81,7 @@ def make_identity(
         **{name: value for name, value in dataclasses.asdict(config).items() if name not in _FREE_FIELDS},
         "device type": device_type,
         "precision": precision,
-        "shards' digest": manifest.digest,
+        DIGEST_KEY: manifest.digest,
         TOKENIZER_KEY: manifest.tokenizer.sha256,
         **({NORMALIZATION_KEY: normalization} if normalization else {}),
         **{f"model's {name}": value for name, value in dataclasses.asdict(model).items()},
@@ -93,15 +93,19 @@ def check_identity(here: Identity, there: Identity, origin: Path) -> None:
     for name in here:
         stored = there.get(name, _LATER_FIELDS.get(name))
         if here[name] != stored:
-            other = "start another run with a new --output"
-            if name in BUDGETS:
+            own, other = "value", "start another run with a new --output"
+            if name == DIGEST_KEY:
+                own = "shards"
+                if here[TOKENIZER_KEY] == there.get(TOKENIZER_KEY):
+                    other = f"train its weights on these with --init-from {origin.parent} and a new --output"
+            elif name in BUDGETS:
                 other = (
                     f"train its weights further with --init-from {origin.parent} and a new --output: the learning rate "
                     "of a run follows its length"
                 )
             raise CheckpointError(
                 f"can't resume: {name} is {here[name]!r}, but {origin} has {show(stored)}; "
-                f"give the run's own value, or {other}"
+                f"give the run's own {own}, or {other}"
             )
 
 

@@ -186,9 +186,20 @@ def test_more_than_the_length_of_a_run_names_the_way_to_train_further(finished, 
         loop.train(tmp_path / "out", finished, dataclasses.replace(CONFIG, **budget), resume=True)
 
 
-def test_resume_with_other_shards_is_refused(toys, use_shards, finished, tmp_path):
-    use_shards(toys.make_shards(31), toys.make_shards(12, seed=1))
-    with pytest.raises(CheckpointError, match="shards' digest"):
+@pytest.mark.parametrize("is_same_tokenizer", [True, False])
+def test_resume_with_other_shards_names_the_way_to_train_on_them(
+    is_same_tokenizer, toys, use_shards, finished, tmp_path
+):
+    rows = toys.make_shards(31)
+    if not is_same_tokenizer:
+        other = dataclasses.replace(rows.manifest.tokenizer, sha256="f" * 64)
+        rows.manifest = dataclasses.replace(rows.manifest, tokenizer=other)
+    use_shards(rows, toys.make_shards(12, seed=1))
+    way = (
+        f"train its weights on these with --init-from {finished} and" if is_same_tokenizer else "start another run with"
+    )
+    advice = f"give the run's own shards, or {way} a new --output"
+    with pytest.raises(CheckpointError, match=f"can't resume: shards' digest is .*; {advice}"):
         loop.train(tmp_path / "out", finished, CONFIG, resume=True)
 
 
