@@ -432,10 +432,11 @@ def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(
     assert "Train longer" not in shown
 
 
-def test_without_training_what_is_bad_is_no_failure(wrapped: Path, capsys: pytest.CaptureFixture[str]):
-    assert quickstart("book.txt", "-o", "first", "--minutes", "0") == 0
+def test_without_training_what_is_bad_is_a_failure_too(wrapped: Path, capsys: pytest.CaptureFixture[str]):
+    assert quickstart("book.txt", "-o", "first", "--minutes", "0") == 1
     shown = capsys.readouterr().out
     assert "== These rows are bad for training ==" in shown
     assert [words[-6:] for words in read_commands(shown) if words[0] == "quickstart"] == [
         ["--vocab-size", "8000", "--minutes", "0", "-o", "first"]
     ]
+    assert quickstart("book.txt", "-o", "first", "--minutes", "0", "--anyway") == 0

@@ -63,7 +63,7 @@ _WIDTH = 80
     metavar="N",
     help="How long to train the model; 0 trains none.",
 )
-@click.option("--anyway", is_flag=True, help="Train even if the audit finds the rows bad for training.")
+@click.option("--anyway", is_flag=True, help="Train even if the audit finds the rows bad; the exit code is 0 then.")
 @click.option(
     "--vocab-size",
     type=int,
@@ -103,7 +103,8 @@ def quickstart(
 
     After an interruption, the same command resumes. What is finished is not made again. Other options, or a changed
     text, are made beside what is there: DIR/vocab-2, DIR/run-3-minutes and so on. If the audit finds the rows bad, no
-    model is trained, and the exit code is 1. Training needs PyTorch; without it, the rest is done.
+    model is trained, and the exit code is 1, with --minutes 0 too. Training needs PyTorch; without it, the rest is
+    done.
 
     \b
     Example:
@@ -137,7 +138,7 @@ def quickstart(
         attempt = _report([*inputs, *validation], attempt)
         if attempt.bad and not anyway:
             _explain_bad(attempt, inputs, again, minutes)
-            code = 1 if minutes else 0
+            code = 1
         else:
             code = _train(attempt, minutes) if minutes else 0
         _say_next(attempt, minutes)
