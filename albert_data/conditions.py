@@ -27,6 +27,7 @@ _CONDITION = re.compile(
     rf"(?:(==|!=|<=|>=|<|>)\s*({_VALUE})|(in)\b\s*(\[\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*\]))\s*(?:$|and\s+(?=\S))"
 )
 _BOOLEANS = {"true": True, "false": False}
+_COMPARED = (str, int, float, Decimal)
 _TIME, _ZONE = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.([0-9]{1,9}))?)?", "Z|[+-][0-9]{2}:[0-9]{2}"
 _MOMENT = re.compile(rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[T ]({_TIME})({_ZONE})?)?")
 
@@ -44,7 +45,7 @@ class Condition(NamedTuple):
         >>> Condition("score", ">=", (Decimal("0.5"),)).holds("0.65"), Condition("lang", "!=", ("en",)).holds(7)
         (True, True)
         """
-        if not isinstance(value, str | int | float | Decimal):
+        if not isinstance(value, _COMPARED):
             raise InputError(
                 f"the field {self.field!r:.80} holds a {type(value).__name__}, which --where can't compare; name a "
                 "field of strings, numbers or booleans"
