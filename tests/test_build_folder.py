@@ -266,9 +266,10 @@ def test_a_lock_in_a_removed_folder_does_not_count(tmp_path: Path, monkeypatch: 
     first.open()
     inner = os.open
 
-    def open_late(*arguments: Any) -> int:
-        descriptor = inner(*arguments)
-        first.remove()
+    def open_late(path: Any, flags: int, *mode: int) -> int:
+        descriptor = inner(path, flags, *mode)
+        if flags & os.O_CREAT:
+            first.remove()
         return descriptor
 
     monkeypatch.setattr(os, "open", open_late)

@@ -333,7 +333,7 @@ def fail_after(texts: list[str]) -> Iterator[str]:
             InputError,
             r'input documents-\w+\.arrows has no field "text"; the fields are "body" \(string\), "id" \(int64\)',
         ),
-        ({"documents": [{"body": "a"}]}, InputError, 'has the field "body" .*; pass --text-field body'),
+        ({"documents": [{"body": "A text."}]}, InputError, 'has the field "body" .*; pass --text-field body'),
     ],
 )
 def test_what_is_no_corpus_is_one_error(here: Path, named: dict[str, Any], error: type[Exception], message: str):
