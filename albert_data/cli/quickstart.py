@@ -242,7 +242,7 @@ def _choose_language(inputs: list[Input], text: TextConfig) -> TextConfig:
         clean_documents(WARMING_BLOCK, text, Damage())
 
     with Bar() as bar:
-        compile_with_notice(compile_kernels, bar)
+        compile_with_notice(compile_kernels, bar.say)
     language = find_main_language(inputs, text)
     if language is None:
         return text

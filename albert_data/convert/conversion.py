@@ -199,7 +199,7 @@ def _convert(
     left = [task for task in tasks if task not in kept]
     places = (str(job.source.folder / MANIFEST_NAME), str(job.folder.plan_path))
     prepared = PreparedJob(job=job, name="convert", prepare=partial(job.prepare, left[:_TRIED]), places=places)
-    compile_with_notice(prepared.prepare, progress)
+    compile_with_notice(prepared.prepare, progress.say)
     progress.start("converting", sum(task.shard.num_bytes for task in tasks))
     done = dict[ConvertTask, list[WrittenFile]]()
     for task, entries in chain(kept.items(), engine.run(prepared, left)):

@@ -79,7 +79,7 @@ def estimate(
     """Estimate a build, in about a second. No stream is read, and nothing is written."""
     job = MapJob(config, tokenizer, Path(), Path())
     exchange = Exchange(config.examples, tokenizer) if config.examples.task.has_random else None
-    compile_with_notice(Warming(job, tokenizer, exchange=exchange), progress)
+    compile_with_notice(Warming(job, tokenizer, exchange=exchange), progress.say)
     deadline = time.monotonic() + _MOST_SECONDS
     by_source, covered, sample_bytes = defaultdict[MixtureSource | None, _Measured](_Measured), 0.0, 0.0
     for sample in read_samples(inputs, config.text):

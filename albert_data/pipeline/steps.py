@@ -178,7 +178,7 @@ def map_documents(
         sources=None if counts_only else build.sources,
     )
     warming = Warming(job, tokenizer, tuple(source.text for source in sources), exchange)
-    compile_with_notice(warming, build.progress)
+    compile_with_notice(warming, build.progress.say)
     places = (str(work.plan_path), *list_samples(build.inputs))
     prepared = PreparedJob(job=job, name="map", prepare=warming, places=places, packages=tokenizer.packages)
 

@@ -242,7 +242,7 @@ class _CorpusReader:
         totals, raw = np.zeros((2, NUM_CODES), np.int64)
         corpus = SampledCorpus(sample=sample, damage=Damage(strict=self.text.strict), totals=totals, raw=raw)
         warming = partial(compile_sampling, SampleJob(self.text, self.config, repeated=self.repeated), self.text)
-        compile_with_notice(warming, self.progress)
+        compile_with_notice(warming, self.progress.say)
         places = list_samples(self.inputs)
         if self.shared is not None:
             find_storage(self.shared).make_folder(self.shared)

@@ -47,7 +47,7 @@ def find_repeated_lines(
     if least is None or find_kind(path) == FILE:
         return None if least is None else path
     find_storage(folder).make_folder(folder)
-    compile_with_notice(compile_counting, progress)
+    compile_with_notice(compile_counting, progress.say)
     job = LineJob(text.strict, least, folder)
     prepared = PreparedJob[ReadTask, list[SortedFile]](
         job=job, name="count lines", prepare=compile_counting, places=tuple(list_samples(inputs))

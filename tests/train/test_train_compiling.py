@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import time
 from functools import partial
 
 import pytest
@@ -83,6 +84,17 @@ def test_only_a_gpu_is_probed_and_only_if_the_settings_ask_for_it(monkeypatch):
     assert choose_compiling(TINY, GPU) == (True, None)
     monkeypatch.setattr(compiling, "find_obstacle", lambda device: "no Triton")
     assert choose_compiling(TINY, GPU) == (False, "no Triton")
+
+
+def test_a_run_says_that_it_compiles_before_its_first_line(toys, use_shards, tmp_path, monkeypatch, capsys):
+    use_shards(toys.make_shards(40))
+    monkeypatch.setattr("albert_data.jobs.compiling._PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(session, "choose_compiling", lambda config, device: (bool(time.sleep(0.5)), None))
+    for is_shown in (True, False):
+        loop.train(tmp_path, tmp_path / f"run {is_shown}", TINY, is_shown=is_shown)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "compiling" in line] == lines[:1]
+    assert lines[0] == "compiling a small function, to see if torch.compile works"
 
 
 def test_a_run_that_cannot_compile_trains_and_says_why_in_one_line(toys, use_shards, tmp_path, monkeypatch, capsys):

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from albert_data.errors import AlbertDataError, ConfigError
+from albert_data.output import tell
 from albert_data.shards.text_facts import describe_text
 from albert_data.train.config import TrainConfig
 from albert_data.train.data.batch import Batch
@@ -106,7 +107,8 @@ def train(
         loader, obstacle = make_loader(splits.train, config, shape, precision, ranks)
         num_steps = count_steps(config, loader.steps_per_epoch)
         config = choose_intervals(config, num_steps, splits.train.manifest.config.examples.max_seq_len)
-        session = start_session(config, shape, precision, ranks, identity, initial)
+        say = tell if ranks.is_first and is_shown else None
+        session = start_session(config, shape, precision, ranks, identity, initial, say)
         # Before the ranks disconnect: if DDP is the last owner of their group, PyTorch's destructor can wait forever.
         stack.callback(setattr, session, "network", session.model)
         if config.tensorboard:

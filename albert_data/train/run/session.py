@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compr
 from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
+from albert_data.jobs.compiling import compile_with_notice
+from albert_data.jobs.progress import NullProgress
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Shards
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
@@ -126,8 +129,12 @@ def start_session(
     ranks: Ranks,
     identity: Identity,
     initial: Initial | None = None,
+    say: Callable[[str], object] | None = None,
 ) -> Session:
-    """Draw the first weights, which depend only on the seed and the shape, or copy those of `initial`."""
+    """Draw the first weights, which depend only on the seed and the shape, or copy those of `initial`.
+
+    say: prints a line if it takes long to find out whether the model can be compiled.
+    """
     torch.manual_seed(config.seed)
     try:
         model = Albert(shape)
@@ -145,7 +152,9 @@ def start_session(
     with explain_out_of_memory(precision.device_info):
         model.to(precision.device)
     model.encoder.recompute = config.recompute
-    is_compiled, obstacle = choose_compiling(config, precision.device)
+    choose = partial(choose_compiling, config, precision.device)
+    line = "compiling a small function, to see if torch.compile works"
+    is_compiled, obstacle = compile_with_notice(choose, say or NullProgress().say, line)
     if is_compiled:
         compile_model(model)
     return Session(
