@@ -40,4 +40,4 @@ def export(run: Path, output: Path, checkpoint: Path | None, tokenizer: Path | N
     if made.lacks_order:
         show("The head of the sentence task is not in it: AlbertForPreTraining has one of two labels only.")
     show(f"Next, in Python: transformers.pipeline('fill-mask', model={str(output)!r})('A text with one [MASK].')")
-    show(f"Before you share it, add language, sources and licence of the text to {output / 'README.md'}")
+    show(f"Before you share it, read {output / 'README.md'}: it says what is not known of the text")

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
 from xxhash import xxh3_64_intdigest
 
@@ -40,19 +41,15 @@ class RemovedLines:
     def add(self, lines: Iterable[bytes]) -> None:
         """Count lines of valid UTF-8."""
         counts = Counter(lines)
+        texts = {line: " ".join(line.decode().split()).encode() for line in counts}
         self.num_lines += counts.total()
-        for line, count in counts.items():
-            text = " ".join(line.decode().split()).encode()
-            self.num_bytes += len(text) * count
-            self._add_example(text[:_SHOWN_BYTES].decode(errors="ignore").strip(), count)
-        self._drop_others()
+        self.num_bytes += sum(len(texts[line]) * count for line, count in counts.items())
+        self._keep((texts[line][:_SHOWN_BYTES].decode(errors="ignore").strip(), counts[line]) for line in texts)
 
     def merge(self, other: RemovedLines) -> None:
         self.num_lines += other.num_lines
         self.num_bytes += other.num_bytes
-        for text, count in other.examples.items():
-            self._add_example(text, count)
-        self._drop_others()
+        self._keep(other.examples.items())
 
     def to_dict(self) -> dict[str, int]:
         """The figures, without text."""
@@ -62,13 +59,10 @@ class RemovedLines:
         """The examples, the most frequent first."""
         return sorted(self.examples.items(), key=lambda item: (-item[1], item[0]))
 
-    def _add_example(self, text: str, count: int) -> None:
-        self.examples[text] = self.examples.get(text, 0) + count
-
-    def _drop_others(self) -> None:
+    def _keep(self, found: Iterable[tuple[str, int]]) -> None:
         """Make one example of each group of lines that differ in digits alone, and keep those with the least hashes."""
         groups: dict[bytes, tuple[str, int]] = {}
-        for text, count in self.examples.items():
+        for text, count in chain(self.examples.items(), found):
             form = _DIGITS.sub(b"0", text.encode())
             least, total = groups.get(form, (text, 0))
             groups[form] = min(least, text), total + count

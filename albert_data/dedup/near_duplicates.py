@@ -237,17 +237,11 @@ class _Comparing:
             is_dropped = similar_to >= 0
             staying, dropped = some.keys[~is_dropped], some.keys[is_dropped]
             self._kept_keys[self._buckets.counts[1] - len(staying) : self._buckets.counts[1]] = staying
-            found.examples = self._choose(found.examples, dropped, similar_to[is_dropped], similarities[is_dropped])
+            columns = dropped, self._kept_keys[similar_to[is_dropped]], similarities[is_dropped]
+            least = np.argsort(dropped)[:NUM_EXAMPLES]
+            pairs = map(SimilarPair, *(column[least].tolist() for column in columns))
+            found.examples = heapq.nsmallest(NUM_EXAMPLES, [*found.examples, *pairs])
             yield dropped
-
-    def _choose(
-        self, examples: list[SimilarPair], dropped: np.ndarray, similar_to: np.ndarray, similarities: np.ndarray
-    ) -> list[SimilarPair]:
-        """The first of the examples and of some dropped documents. dropped: their keys."""
-        first = np.argsort(dropped)[:NUM_EXAMPLES]
-        columns = dropped[first], self._kept_keys[similar_to[first]], similarities[first]
-        pairs = map(SimilarPair, *(column.tolist() for column in columns))
-        return heapq.nsmallest(NUM_EXAMPLES, [*examples, *pairs])
 
     def _decide(self, documents: BucketedDocuments) -> tuple[np.ndarray, np.ndarray]:
         """See `choose_staying`."""

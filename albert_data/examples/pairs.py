@@ -202,13 +202,6 @@ def put_row(rows: RowCuts, row: int, begin: int, split: int, end: int, label: in
 
 
 @helper
-def draws_backward(state: np.uint64) -> bool:
-    """Whether the passage whose first row has this stream is filled from its back."""
-    is_backward: bool = draw(state, _DIRECTION) >> np.uint64(63) != 0  # the highest bit: a fair coin
-    return is_backward
-
-
-@helper
 def cut_passage(passage: Passage, row: int, rule: PairRule, scratch: PlanScratch, rows: RowCuts) -> int:
     """Write the rows of a passage, from number `row` on. Returns the number of the row after them."""
     first, stop, key, pass_index, first_row = passage
@@ -216,7 +209,7 @@ def cut_passage(passage: Passage, row: int, rule: PairRule, scratch: PlanScratch
     wants_pairs, is_later = rule.num_labels > 0, pass_index % GROUP_SIZE > 0
     state = stream(rule.seed, PAIRING, key, pass_index, first_row)
     # A passage that is filled from its back is planned in reverse: bounds[i] counts from its end.
-    is_backward = draws_backward(state)
+    is_backward = draw(state, _DIRECTION) >> np.uint64(63) != 0  # the highest bit: a fair coin
     for i in range(num_sentences + 1):
         bounds[i] = edges[stop] - edges[stop - i] if is_backward else edges[first + i] - edges[first]
     fill_table(scratch, passage, is_backward, rule.max_tokens, wants_pairs)

@@ -108,10 +108,10 @@ def make_card(run: Path, checkpoint: Path, config: AlbertConfig) -> bytes:
 def _describe_text(said: Mapping[str, Any]) -> str:
     """What run.json says of the text, and what only the user can add."""
     facts = {"language": said.get("language"), "sources": said.get("sources")}
-    facts["licence"] = said.get("license_details", said.get("license"))
-    shown = {name: value if isinstance(value, list) else [value] for name, value in facts.items() if value}
-    lines = [f"- {name}: {', '.join(map(_as_code, values))}" for name, values in shown.items()]
-    if missing := [name for name in facts if name not in shown]:
+    facts |= {"licence": said.get("license_details", said.get("license"))}
+    listed = {name: value if isinstance(value, list) else [value] for name, value in facts.items() if value}
+    lines = [f"- {name}: {', '.join(map(_as_code, values))}" for name, values in listed.items()]
+    if missing := [name for name in facts if name not in listed]:
         lines += ["", f"Not known to albert-data: {', '.join(missing)}. Add this before you share the model."]
     return "\n".join(lines).strip()
 

@@ -65,14 +65,14 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
 
 def list_skipped(inputs: Sequence[Input]) -> dict[str, SkippedEntry] | None:
     """What the names of the inputs led to that is not read, by reason; None if there is nothing."""
-    found: dict[str, set[str]] = defaultdict(set)  # sources of a mixture may lead to one path
-    for item in inputs:
-        for reason, paths in item.skipped.items():
-            found[reason] |= set(map(name_as_text, paths))
-    return {
-        reason: SkippedEntry(num_paths=len(names), paths=tuple(sorted(names)[:_MAX_SKIPPED]))
-        for reason, names in sorted(found.items())
-    } or None
+    found = defaultdict[str, set[str]](set)  # sources of a mixture may lead to one path
+    for reason, paths in (pair for item in inputs for pair in item.skipped.items()):
+        found[reason] |= set(map(name_as_text, paths))
+    entries = {
+        why: SkippedEntry(num_paths=len(names), paths=tuple(sorted(names)[:_MAX_SKIPPED]))
+        for why, names in found.items()
+    }
+    return entries or None
 
 
 def _identify(tokenizer: Tokenizer) -> dict[str, str]:

@@ -62,19 +62,18 @@ def describe_removed(raw: CharacterCounts, normalise: Callable[[str], str], opti
 
     raw: of the text before it. option: which asks for it.
     """
+
+    def count_marks(text: str) -> int:
+        return sum(category(character)[0] == "M" for character in unicodedata.normalize("NFKD", text))
+
     counts, removed = Counter[str](), Counter[str]()
-    for code, count in zip(raw.codes.tolist(), raw.counts.tolist(), strict=True):
-        before = unicodedata.normalize("NFKD", chr(code))
-        after = unicodedata.normalize("NFKD", normalise(chr(code)))
-        marks = [sum(category(character)[0] == "M" for character in text) for text in (before, after)]
-        counts[script(chr(code))] += count
-        removed[script(chr(code))] += count * (marks[0] - marks[1])
+    for character, count in zip(map(chr, raw.codes.tolist()), raw.counts.tolist(), strict=True):
+        counts[script(character)] += count
+        removed[script(character)] += count * (count_marks(character) - count_marks(normalise(character)))
     named = [
         f"{name.capitalize()} {number:,} ({format_share(number / counts[name])} of its characters)"
         for name, number in removed.most_common()
         if number
     ]
-    if not named:
-        return []
-    what = "accents, vowel signs, viramas and other marks"
-    return [f"{option} removes {removed.total():,} {what}: {list_some(named, _SHOWN)}; leave it out to keep them"]
+    what = f"{removed.total():,} accents, vowel signs, viramas and other marks: {list_some(named, _SHOWN)}"
+    return [f"{option} removes {what}; leave it out to keep them"] if named else []
