@@ -15,6 +15,7 @@ from build_fixtures import run_build
 from mixture_fixtures import Mixed, build_mixture, count_text, write_mixture
 
 from albert_data.cli.main import run
+from albert_data.cli.summary import describe_build
 from albert_data.inspect.audit.audit import Audit, audit_folder
 from albert_data.inspect.audit.rules import Check
 from albert_data.inspect.choice import RowChoice
@@ -95,6 +96,15 @@ def test_the_pages_of_inspect_show_the_mixture_and_its_rows(out: Path):
     assert "source of the mixture" in html
     assert "source of rows of train" in html
     json.dumps(values)
+
+
+def test_settings_are_those_that_the_sources_have(mixture: Path, tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "s").symlink_to(mixture.parent, target_is_directory=True)
+    tables = (f'[[source]]\nname = "{one}"\npaths = "s/s{one}"\nlanguage = "de"\n' for one in "01")
+    (tmp_path / "m.toml").write_text("\n".join(["alpha = 0.5", *tables, "unwrap = true"]))
+    report = build_mixture(tmp_path / "m.toml", tmp_path / "out", tokenizer)
+    words = describe_build(report, tmp_path / "out").split()
+    assert {"language=de", "alpha=0.5", "unwrap=by-source", "text_field=text", "seed=0"} <= {*words}
 
 
 def find_check(audit: Audit, name: str) -> Check:

@@ -10,6 +10,7 @@ from typing import Any
 
 from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import Input
+from albert_data.corpus.mixtures import TEXT_KEYS
 from albert_data.corpus.tasks import plan_tasks
 from albert_data.examples.spans import span_shares
 from albert_data.pipeline.build import BuildReport
@@ -59,7 +60,7 @@ def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, c
             *([f"  {num_held_out:,} of these for validation"] if num_held_out else []),
             *_list_sources(describe_sources(inputs) or ()),
             f"tokenizer  {vocabulary}",
-            *_describe_config(config, span_shares(config.examples.longest_span, config.examples.masking).tolist()),
+            *_describe_config(config, describe_sources(inputs) or ()),
         ]
     )
 
@@ -170,7 +171,7 @@ def describe_build(report: BuildReport, out: Path) -> str:
     if not splits["validation"].num_rows and manifest.config.validation_fraction:
         lines.append("           there is only one distinct document, so none is left for validation; give two or more")
     lines += report.list_notes()
-    lines += _describe_config(manifest.config, manifest.ngram_shares)
+    lines += _describe_config(manifest.config, manifest.plan.mixture or ())
     lines += [f"next       albert-data inspect {out}", f"           albert-data audit {out}"]
     return "\n".join(lines)
 
@@ -182,13 +183,18 @@ def _rate(report: BuildReport) -> str:
     return f"{rate:,.1f} MB/s of text" if rate >= 1 else f"{rate:.1g} MB/s of text"
 
 
-def _describe_config(config: BuildConfig, shares: Sequence[float]) -> list[str]:
-    lines, line = [], "config    "
-    for name, value in config.to_flat_dict().items():
+def _describe_config(config: BuildConfig, sources: Sequence[SourceEntry]) -> list[str]:
+    """sources: of a mixture, which have settings of their own."""
+    lines, line, values = [], "config    ", config.to_flat_dict()
+    for name in (*TEXT_KEYS, "alpha", "max_passes") if sources else ():
+        found = {getattr(source, name) for source in sources}
+        values[name] = found.pop() if len(found) == 1 else "by-source"
+    for name, value in values.items():
         item = f" {name}={_UNSET.get(name, 'auto') if value is None else shlex.quote(str(value))}"
         if len(line) + len(item) > _WIDTH:
             lines.append(line)
             line = " " * 10
         line += item
-    listed = ", ".join(f"p({n}) = {format_share(share)}" for n, share in enumerate(shares, 1))
+    shares = enumerate(span_shares(config.examples.longest_span, config.examples.masking).tolist(), 1)
+    listed = ", ".join(f"p({n}) = {format_share(share)}" for n, share in shares)
     return [*lines, line, *textwrap.wrap(f"spans      {listed}", _WIDTH, subsequent_indent=" " * 11)]
