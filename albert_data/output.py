@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import sys
 import tempfile
 import traceback
@@ -15,13 +17,15 @@ import click
 
 from albert_data.escaping import escape_controls, make_encodable
 from albert_data.version import __version__
+from albert_data.wording import wrap_words
 
 BUG = 70  # EX_SOFTWARE of sysexits.h
 
 
-def show(text: str) -> None:
-    """Print lines on stdout."""
-    click.echo(make_harmless(text, sys.stdout.encoding))
+def show(text: str, *, fits: bool = False) -> None:
+    """Print lines on stdout. fits: divided as `fit` does."""
+    text = make_harmless(text, sys.stdout.encoding)
+    click.echo(fit(text, sys.stdout) if fits else text)
 
 
 def show_json(values: Mapping[str, Any]) -> None:
@@ -34,9 +38,20 @@ def tell(text: str) -> None:
     """Print lines on stderr. If it can't be written (a full disk, a closed pipe) they are dropped."""
     with suppress(ValueError):  # Python's file object is closed
         try:
-            click.echo(make_harmless(text, getattr(sys.stderr, "encoding", None)), err=True)
+            click.echo(fit(make_harmless(text, getattr(sys.stderr, "encoding", None)), sys.stderr), err=True)
         except OSError:
             discard(sys.stderr)
+
+
+def fit(text: str, stream: TextIO | None) -> str:
+    """Escaped text for a terminal, which would break inside words. Long lines go on below what follows their label."""
+    if stream is None or not stream.isatty():
+        return text
+    width, lines = shutil.get_terminal_size().columns, list[str]()
+    for line in text.split("\n"):
+        label = re.findall(r"^ *(?:\w+ {2,})?", line)[0]
+        lines += wrap_words(line, width, "", " " * len(label), cuts=False) if len(line) > width else [line]
+    return "\n".join(lines)
 
 
 def discard(stream: TextIO) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import TextWrapper
 
 
 def count_of(number: int, singular: str, plural: str | None = None) -> str:
@@ -14,6 +15,11 @@ def list_some(names: Sequence[str], most: int, count: int | None = None) -> str:
     """The first names and the number of the others: `a, b and 3 more`. count: of all, where some are not in `names`."""
     num_more = (len(names) if count is None else count) - len(names[:most])
     return ", ".join(names[:most]) + (f" and {num_more:,} more" if num_more else "")
+
+
+def wrap_words(text: str, width: int, indent: str = "", hanging: str = "", *, cuts: bool = True) -> list[str]:
+    """Lines broken at spaces. hanging: of all but the first line; cuts: whether words longer than a line are cut."""
+    return TextWrapper(width, indent, hanging or indent, break_long_words=cuts, break_on_hyphens=False).wrap(text)
 
 
 def format_duration(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import build_fixtures as fixtures
 import click
 import pytest
 
+from albert_data import output
 from albert_data.cli import main
 from albert_data.cli.main import run
 
@@ -35,6 +37,24 @@ def run_in_shell(command: str) -> subprocess.CompletedProcess[str]:
     # Not inside a path: a clone's folder has this name too.
     line = re.sub(r"(?<!\S)albert-data(?!\S)", lambda found: f"{sys.executable} -m albert_data", command)
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+
+
+def test_notices_are_divided_between_words_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "30")
+    line = "warning    most lines look wrapped: pass --drop-near-duplicates to a/very/long/path/of/a/corpus.txt"
+    assert output.fit(line, Terminal()).split("\n") == [
+        "warning    most lines look",
+        "           wrapped: pass",
+        "           --drop-near-duplicates",
+        "           to",
+        "           a/very/long/path/of/a/corpus.txt",
+    ]
+    assert output.fit(line, io.StringIO()) == line
+    assert output.fit("short\n\nlines", Terminal()) == "short\n\nlines"
 
 
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "2>&- >&- <&-", "2>&1 >&- | head -c 0"])

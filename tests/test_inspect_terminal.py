@@ -63,6 +63,12 @@ def test_a_marker_is_broken_at_no_wide_character() -> None:
     assert [paint(line, {}) for line in wrap(texts, 8)] == ["天地", "[玄黄]宇"]
 
 
+def test_a_marker_is_broken_only_if_no_line_holds_it() -> None:
+    texts = [StyledText(text="ภาษาไทย"), StyledText(text="[MASK:x]", style="masked"), StyledText(text="คำคำคำ")]
+    assert [paint(line, {}) for line in wrap(texts, 10)] == ["ภาษาไทย", "[MASK:x]คำ", "คำคำ"]
+    assert [paint(line, {}) for line in wrap(texts, 4)][1:4] == ["ไทย", "[MAS", "K:x]"]
+
+
 def test_a_combining_mark_stays_with_its_letter() -> None:
     assert to_lines("abcde\u0301f", 5) == ["abcde\u0301", "f"]
     assert to_lines("天地\u0301玄", 4) == ["天地\u0301", "玄"]

@@ -181,7 +181,7 @@ def build(
     if as_json:
         show_json(report.to_dict())
         return
-    show(describe_build(report, output))
+    show(describe_build(report, output), fits=True)
     if profile and not report.was_finished:
         show("\n".join(format_stages(report.stages, report.manifest.counts.text_bytes)))
 

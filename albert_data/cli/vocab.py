@@ -87,4 +87,4 @@ def vocab(inputs: tuple[str, ...], output: Path, as_json: bool, **settings: Any)
     if as_json:
         show_json(report.to_dict())
         return
-    show("\n".join([describe_vocabulary(report, find_model(output)), *report.describe_choices()]))
+    show("\n".join([describe_vocabulary(report, find_model(output)), *report.describe_choices()]), fits=True)

@@ -6,7 +6,6 @@ JSON. html/page.py makes the HTML page of it.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +32,7 @@ from albert_data.inspect.terminal import count_columns
 from albert_data.shards.advice import describe_losses, list_removed
 from albert_data.shards.manifest import DamagedInputs, Manifest
 from albert_data.shards.reader import Shards, check_split, open_splits
-from albert_data.wording import count_of, format_share
+from albert_data.wording import count_of, format_share, wrap_words
 
 WIDTH = 80
 _SHOWN_INPUTS = 5  # of each encoding
@@ -184,7 +183,7 @@ def _fit(text: str, columns: int) -> str:
 
 
 def _fill(text: str, indent: str, hanging: str = "") -> list[str]:
-    return textwrap.wrap(escape_controls(text), WIDTH, initial_indent=indent, subsequent_indent=hanging or indent)
+    return wrap_words(escape_controls(text), WIDTH, indent, hanging)
 
 
 def _describe_build(folder: Path, manifest: Manifest) -> list[str]:

@@ -39,14 +39,16 @@ def _width(character: str) -> int:
 def wrap(texts: Sequence[StyledText], width: int) -> list[Line]:
     """Break at spaces and beside wide characters; a word longer than a line is broken anywhere.
 
-    A text with a style is broken only at its spaces. Spaces at both ends of a line are left out.
+    A text with a style is broken only at its spaces, unless it is longer than a line. Spaces at both ends of a line are
+    left out.
     """
     styles = [styled.style for styled in texts for _ in styled.text]
+    is_inside = [bool(styled.style) and i > 0 for styled in texts for i in range(len(styled.text))]
     text, may_break = "".join(styled.text for styled in texts), list(_find_breaks(texts))
     lines, end = [], 0
     while end < len(text):
         begin = len(text) - len(text[end:].lstrip(" "))  # after the spaces at the break
-        end = _find_line_end(text, may_break, begin, width)
+        end = _find_line_end(text, may_break, is_inside, begin, width)
         last = begin + len(text[begin:end].rstrip(" "))
         if begin < last:
             lines.append(_group_styles(text[begin:last], styles[begin:last]))
@@ -69,15 +71,16 @@ def _find_breaks(texts: Sequence[StyledText]) -> Iterator[bool]:
             last, last_is_wide = character, is_wide or (columns == 0 and last_is_wide)
 
 
-def _find_line_end(text: str, may_break: Sequence[bool], begin: int, width: int) -> int:
+def _find_line_end(text: str, may_break: Sequence[bool], is_inside: Sequence[bool], begin: int, width: int) -> int:
     column, last_break = 0, begin
     for at in range(begin, len(text)):
         if may_break[at]:
             last_break = at
         columns = _width(text[at])
         if column + columns > width and text[at] != " ":
-            # A word longer than the line is broken here; at least one character is taken, however wide.
-            return last_break if last_break > begin else max(at, begin + 1)
+            # A longer word is broken here, or before the marker that is here; at least one character is taken.
+            outside = next((i for i in range(at, begin, -1) if not is_inside[i]), at)
+            return last_break if last_break > begin else max(outside, begin + 1)
         column += columns
     return len(text)
 

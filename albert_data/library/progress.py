@@ -9,7 +9,7 @@ from typing import Any
 
 from albert_data.escaping import escape_controls
 from albert_data.jobs.progress import NullProgress, Progress
-from albert_data.output import make_harmless, show, tell
+from albert_data.output import fit, make_harmless, show, tell
 
 
 class Bar:
@@ -68,7 +68,7 @@ class Bar:
         if self._bar is None:
             tell(line)
         else:
-            self._bar.write(escape_controls(line), file=sys.stderr)
+            self._bar.write(fit(escape_controls(line), sys.stderr), file=sys.stderr)
 
     def print(self, line: str) -> None:
         """Print a line of the command's output on stdout, above the bar."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from textwrap import wrap
 from typing import Any
 
 from albert_data.config import BYTE_BPE, SENTENCEPIECE_TYPES, VocabConfig
@@ -12,7 +11,7 @@ from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.shards.advice import list_notes
 from albert_data.vocab.alphabet import Alphabet
 from albert_data.vocab.training import TrainedModel
-from albert_data.wording import count_of
+from albert_data.wording import count_of, wrap_words
 
 _COLUMNS, _INDENT = 80, 11
 _MAX_LISTED = 1000  # lost characters in vocab.json
@@ -89,5 +88,5 @@ class VocabReport:
 
 
 def _label(name: str, sentences: list[str]) -> list[str]:
-    lines = [line for sentence in sentences for line in wrap(sentence, _COLUMNS - _INDENT, break_on_hyphens=False)]
+    lines = [line for sentence in sentences for line in wrap_words(sentence, _COLUMNS - _INDENT)]
     return [f"{name if number == 0 else '':<{_INDENT}}{line}" for number, line in enumerate(lines)]

@@ -9,7 +9,6 @@ from which the advice on the corpus's layout is made (shards/advice.py). What ca
 from __future__ import annotations
 
 import dataclasses
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +39,7 @@ from albert_data.shards.advice import advise_on
 from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS
 from albert_data.shards.reader import Shards, open_splits
-from albert_data.wording import count_of, format_share
+from albert_data.wording import count_of, format_share, wrap_words
 
 WIDTH = 80
 MANY_DOCUMENTS, MANY_SHARE = 5, 0.01  # a window in at least as many documents, and this share, is boilerplate
@@ -71,7 +70,7 @@ class Audit:
     def to_text(self) -> str:
         """A page of at most 80 columns."""
         counts = ", ".join(f"{self.count(verdict)} {verdict}" for verdict in rules.VERDICTS)
-        lines = textwrap.wrap(escape_controls(f"{self.folder}: {counts}"), WIDTH)
+        lines = wrap_words(escape_controls(f"{self.folder}: {counts}"), WIDTH)
         for check in self.checks:
             lines += ["", *check_to_lines(check)]
         return "\n".join(lines)
@@ -127,7 +126,7 @@ def _render_concern(check: Check) -> str:
 
 
 def _indent(text: str) -> list[str]:
-    return textwrap.wrap(escape_controls(text), WIDTH, initial_indent=" " * 11, subsequent_indent=" " * 11)
+    return wrap_words(escape_controls(text), WIDTH, " " * 11)
 
 
 def audit_folder(folder: Path, corpus: list[Input] | None = None) -> Audit:

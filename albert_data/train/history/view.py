@@ -11,7 +11,6 @@ from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
 from statistics import median_high
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from albert_data.train.config import AlbertConfig, TrainConfig
@@ -19,7 +18,7 @@ from albert_data.train.folder import read_run_file
 from albert_data.train.history.figures import RunFigures, number, read_run, thin
 from albert_data.train.history.verdicts import Difference, judge_run
 from albert_data.train.model.sizes import describe_parts, parts_to_dict
-from albert_data.wording import format_share
+from albert_data.wording import format_share, wrap_words
 
 if TYPE_CHECKING:
     from albert_data.train.history.layers import Layers  # it imports torch
@@ -68,7 +67,7 @@ def _describe_curves(figures: RunFigures) -> str:
         by_chance = f"{'':8}{chance[0]:11.3f}{_percent(chance[1])}" if chance else ""
         lines.append(f"  {'without context':<18}{figures.unigram_loss:11.3f}{by_chance}")
     for text in judge_run(figures):
-        lines += wrap(text, 80, initial_indent="  ", subsequent_indent="  ")
+        lines += wrap_words(text, 80, "  ")
     if training:
         speeds = [value for _, value in figures.points("tokens_per_second", "train")]
         lines.append(f"  training: MLM loss {_number(number(training[-1], 'mlm_loss'), 1)} at the last line")
@@ -87,7 +86,7 @@ def _percent(share: float | None) -> str:
 def describe_differences(differences: Sequence[Difference]) -> list[str]:
     """A text on what keeps figures of these runs from being compared; none if nothing does."""
     texts = [f"{one.what}: {'; '.join(one.values)}. {one.means}" for one in differences]
-    lines = [line for text in texts for line in wrap(text, 78)]
+    lines = [line for text in texts for line in wrap_words(text, 78)]
     return ["\n  ".join(["Not measured alike", *lines])] if lines else []
 
 

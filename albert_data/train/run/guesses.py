@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.words import WordRule, find_word_starts
 from albert_data.train.data.batch import NO_LABEL, collate
 from albert_data.train.model.model import Albert, Output
-from albert_data.wording import format_share
+from albert_data.wording import format_share, wrap_words
 
 _NUM_GUESSES = 3  # shown of a word of one piece
 _CONTEXT_TOKENS = 12  # shown on each side of the gap: about a line of 80 columns in all
@@ -109,7 +108,7 @@ def to_lines(answers: Sequence[Answer]) -> Iterator[str]:
     """The answers for a terminal, in lines of about 80 columns."""
     for number, (sentence, right, guesses) in enumerate(answers, 1):
         head, indent = f"{number}.".ljust(_INDENT), " " * _INDENT
-        yield from wrap(sentence, _WIDTH, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
+        yield from wrap_words(sentence, _WIDTH, head, indent)
         yield f'{indent}right: "{right}"; guessed: {guesses}'
 
 

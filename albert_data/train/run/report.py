@@ -12,7 +12,6 @@ from itertools import islice, pairwise
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from textwrap import wrap
 from typing import Any, TypeVar
 
 import torch
@@ -32,7 +31,7 @@ from albert_data.train.model.flops import describe_peak
 from albert_data.train.reading import FREE_SPACE, explain, explain_writing
 from albert_data.train.run.budget import POINTS, Budget
 from albert_data.train.run.state import Session
-from albert_data.wording import count_of, format_duration, format_share
+from albert_data.wording import count_of, format_duration, format_share, wrap_words
 
 # Of the estimate: enough updates that those which compile, one for each length of rows, do not change the median; but
 # no more than five minutes of them, because a run that would take weeks should not hide that for hours.
@@ -203,7 +202,7 @@ def describe(values: Mapping[str, Any], task: PairTask, *, short: bool = False) 
 
 def describe_end(run: RunFigures) -> str:
     """The last validation figures, and what they say."""
-    verdicts = [line for text in judge_run(run) for line in wrap(text, 80)]
+    verdicts = [line for text in judge_run(run) for line in wrap_words(text, 80)]
     return "\n".join([f"validation at the end: {describe(run.last_validation, run.task)}", *verdicts])
 
 
