@@ -187,6 +187,7 @@ def test_unknown_tokens_by_file_are_a_chart_with_the_corpus_and_a_note_without(t
     page = render(report)
     figure = page.split('id="chart-files"')[1].split("</figure>")[0]
     assert "Unknown tokens by file: left out" not in page
+    assert "--corpus" not in page  # neither does the audit in it ask for what it has
     assert figure.count("<tr>") == 1 + 20 + 1
     assert "9 other files" in figure
     assert report.input_files is not None

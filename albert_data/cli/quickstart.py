@@ -293,8 +293,8 @@ def _report(corpus: Sequence[str], attempt: Attempt) -> Attempt:
     from albert_data.shards.advice import advise_on
     from albert_data.shards.manifest_file import read_manifest
 
+    inputs = [word for name in corpus for word in ("--corpus", name)]
     if attempt.bad is None:
-        inputs = [word for name in corpus for word in ("--corpus", name)]
         found = _run("3. Look for what makes the rows bad for training", "audit", [str(attempt.shards)], inputs)
         bad = [line for check in found.checks if check.verdict == BAD for line in check_to_lines(check)]
         fixes = [word for advice in advise_on(read_manifest(attempt.shards)) for word in advice.options]
@@ -303,7 +303,7 @@ def _report(corpus: Sequence[str], attempt: Attempt) -> Attempt:
     if os.path.lexists(attempt.report):  # shards in this folder never change, so the report is theirs
         show(f"{_head('4. Look at the rows')}\n{attempt.report} is there; nothing to do")
     else:
-        html = ["--html", str(attempt.report)]
+        html = ["--html", str(attempt.report), *inputs]
         _run("4. Show the rows, the figures and the audit in a browser", "inspect", [str(attempt.shards)], html)
     return attempt
 

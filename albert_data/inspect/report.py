@@ -24,7 +24,7 @@ from albert_data.inspect.input_files import (
     attribute,
     cut_middle,
     describe_input_files,
-    read_corpus,
+    read_similar,
     shorten_names,
 )
 from albert_data.inspect.statistics import EDGE, QUANTILES, Figure, Statistics, choose_scripts, count_scripts, measure
@@ -117,7 +117,7 @@ class ShardReport:
 
 
 def inspect_folder(folder: Path, *, split: str, choice: RowChoice, corpus: list[Input] | None = None) -> ShardReport:
-    """Measure every split and choose rows of one. corpus: the inputs of the build, for figures by file.
+    """Measure every split and choose rows of one. corpus: the inputs of the build, for figures by file and the audit.
 
     Raises ShardError if the folder is no finished build, holds malformed rows, or lacks a row asked for, and
     InputError for a corpus that can't be read, or that has no document of the shards.
@@ -128,7 +128,7 @@ def inspect_folder(folder: Path, *, split: str, choice: RowChoice, corpus: list[
     filled = {name: shards for name, shards in opened.items() if len(shards) > 0}
     statistics = {name: measure(shards) for name, shards in filled.items()}  # first, as it refuses malformed rows
     rows = choose_rows(shown, choice)
-    contents = read_corpus(corpus, shown.manifest.config.text) if corpus and filled else None
+    contents = read_similar(corpus, shown.manifest.config.text) if corpus and filled else None
     return ShardReport(
         opened=list(filled.values()),
         corpus=contents,
