@@ -119,9 +119,7 @@ def _identify(path: Address) -> tuple[int, int] | None:
 
 
 def _holds_link(folder: Address, path: str) -> bool:
-    """Whether a folder holds a hard link to a file."""
-    if os.stat(path).st_nlink == 1:
-        return False
+    """Whether a folder holds a link to a file, of any kind."""
     files = (os.path.join(root, name) for root, _, names in os.walk(folder) for name in names)
     return any(_identify(file) == _identify(path) for file in files)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from albert_data.errors import CheckpointError, ConfigError, OutputError, Tokeni
 from albert_data.files import hash_file, write_bytes
 from albert_data.interop.huggingface_tokenizer import tokenizer_files
 from albert_data.interop.model_card import CARD_FILE, make_card
+from albert_data.storage import make_path
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import dump
 from albert_data.train.config import AlbertConfig
@@ -44,7 +46,8 @@ from albert_data.train.reading import explain, explain_writing, load_object, sho
 
 FOR_PRETRAINING, FOR_MASKED_LM = "AlbertForPreTraining", "AlbertForMaskedLM"
 NUM_LABELS = 2  # of the sentence task of AlbertForPreTraining
-CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE = "config.json", "model.safetensors", "model.safetensors.index.json"
+_INDEXED = re.compile(r"(?!.*\.\.)[^/\\\0]+\.safetensors", re.DOTALL)  # what an index may name: a file beside it
 # Files that transformers reads too. Those of another model would silently change the pieces or weights of this one.
 _ALSO_READ = ("added_tokens.json", "special_tokens_map.json", "adapter_config.json")
 # A pickle can run any code while it is loaded, so it is refused. The error shows this program, which converts it:
@@ -198,15 +201,16 @@ def _write_all(out: Path, files: dict[str, bytes]) -> None:
             raise
 
 
-def import_model(folder: Path, adapt: Adapt = lambda settings, weights: None) -> Albert:
+def import_model(folder: str | os.PathLike[str], adapt: Adapt = lambda settings, weights: None) -> Albert:
     """Read a folder of transformers' AlbertForPreTraining into a model on the CPU, in evaluation mode.
 
     The model shares parameters as transformers does: in groups of layers that share everything (share "all").
     adapt: changes the content of config.json and the weights, by transformers' names, before they are checked.
     Raises CheckpointError if a file is missing or damaged, ConfigError for another kind of model.
     """
+    folder = make_path(folder)
     settings = load_object(folder / CONFIG_FILE, "give a folder of transformers")
-    weights = _read_weights(folder / WEIGHTS_FILE)
+    weights = read_weights(folder)
     adapt(settings, weights)
     with torch.device("meta"):  # allocates nothing: config.json may name huge sizes that the weights do not have
         config = config_from_huggingface(settings)
@@ -292,8 +296,6 @@ def from_huggingface(weights: dict[str, Tensor], model: Albert) -> dict[str, Ten
         )
     for here, theirs in names:
         for name, part in zip(theirs, expected[here].chunk(len(theirs)), strict=True):
-            if weights[name].dtype not in _DTYPES:
-                raise CheckpointError(f"{name} is of {weights[name].dtype}; a float of 16, 32 or 64 bits is needed")
             if weights[name].shape != part.shape:
                 raise CheckpointError(
                     f"{name} has shape {tuple(weights[name].shape)}, where config.json asks for {tuple(part.shape)}"
@@ -333,13 +335,38 @@ def _num_groups(config: AlbertConfig) -> int:
     return config.num_groups if config.share == "all" else config.num_layers
 
 
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        how = "save the model again with transformers' save_pretrained"
-        if (path.parent / _PICKLE_FILE).is_file():
-            how = f'to convert {_PICKLE_FILE}, run in the folder: python -c "{_CONVERT}"'
-        raise CheckpointError(f"{path} is missing; only safetensors in one file is read, never a pickle: {how}")
-    try:
-        return load_tensors(path)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} can't be read ({explain(error)}); save the model again") from error
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a folder of transformers: of its one file of safetensors, or of all that its index names.
+
+    Links are followed, as the cache of the Hub consists of them. Raises CheckpointError, also for quantised weights.
+    """
+    weights: dict[str, Tensor] = {}
+    for path in _list_weights(folder):
+        try:
+            weights |= load_tensors(path)
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{path} can't be read ({explain(error)}); save the model again") from error
+    for name, tensor in weights.items():
+        if tensor.dtype not in _DTYPES and not name.endswith("_ids"):  # those of positions, as older BERTs have them
+            raise CheckpointError(
+                f"{folder}: {show(name)} is of {tensor.dtype}; floats of 16, 32 or 64 bits are needed"
+            )
+    return weights
+
+
+def _list_weights(folder: Path) -> list[Path]:
+    """Raises CheckpointError if there are none, or if an index names what may lead elsewhere."""
+    index, how = folder / INDEX_FILE, "save the model again with transformers' save_pretrained"
+    if os.path.lexists(folder / WEIGHTS_FILE):
+        return [folder / WEIGHTS_FILE]
+    if os.path.lexists(index):
+        found: Any = load_object(index, how).get("weight_map")
+        files: dict[str, Any] = found if isinstance(found, dict) else {"weight_map": [found]}
+        for tensor, name in files.items():
+            if not isinstance(name, str) or not _INDEXED.fullmatch(name):
+                what = f"{show(tensor)} is in {show(name)}; allowed is a file beside it whose name ends in .safetensors"
+                raise CheckpointError(f"{index}: {what}; {how}")
+        return [folder / name for name in sorted(set(files.values()))]
+    if (folder / _PICKLE_FILE).is_file():
+        how = f'to convert {_PICKLE_FILE}, run in the folder: python -c "{_CONVERT}"'
+    raise CheckpointError(f"{folder / WEIGHTS_FILE} is missing; only safetensors is read, never a pickle: {how}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from albert_data.errors import CheckpointError, ConfigError, TokenizerError
-from albert_data.interop.huggingface import CONFIG_FILE, import_model, load_run
+from albert_data.interop.huggingface import CONFIG_FILE, import_model, load_run, read_weights
 from albert_data.tokenizer.backend import NO_MODEL, Backend, explain_failures
 from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import CONFIG_NAME, JSON_NAME
@@ -27,6 +28,9 @@ from albert_data.train.model.scoring import AlbertLm, EncodedSentence, MaskedLm
 from albert_data.train.reading import check_regular, explain, load_object, show
 
 _ADVICE = "save the model again"
+_CODE = re.compile(
+    r"auto_map|quantization_config|kernel_config|use_kernels|transformers_weights|_?\w+_implementation(_internal)?"
+)
 _READ_WHOLE, _MAX_BYTES = (".json", ".txt", ".model", ".jinja"), 1 << 27  # kinds of files, and bytes of each
 
 
@@ -89,7 +93,7 @@ class TransformersLm:
         transformers.utils.logging.set_verbosity_error()
         _check_files(folder)
         self._model = _load_model(transformers, folder, settings)
-        self._tokenizer = _load_tokenizer(transformers, folder)
+        self._tokenizer = _load_tokenizer(transformers, folder, self._model.config)
         rules = json.loads(self._tokenizer.backend_tokenizer.to_str()) | {"model": NO_MODEL, "added_tokens": []}
         self._folder, self._rules = folder, Backend(rules, f"the tokenizer of {folder}")
         num_pieces, vocab_size = len(self._tokenizer), self._model.config.vocab_size
@@ -143,13 +147,11 @@ def _check_files(folder: Path) -> None:
             raise CheckpointError(f"{path}: {explain(error)}; move it out of the model's folder") from error
 
 
-def _load(kind: Any, folder: Path, **options: Any) -> Any:
-    """Load something through transformers, as all here is loaded: from a folder, without its code and its pickles.
-
-    Left to its default, trust_remote_code asks on stdin whether to run the code that an `auto_map` names.
-    Raises what transformers raises, of many types: a folder of others may be damaged in any way.
-    """
-    return kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False, use_safetensors=True, **options)
+def _drop_code(value: Any) -> Any:
+    """Settings without those that name code, kernels or other files of weights, at any depth."""
+    if isinstance(value, dict):
+        return {name: _drop_code(one) for name, one in value.items() if not _CODE.fullmatch(name)}
+    return [_drop_code(one) for one in value] if isinstance(value, list) else value
 
 
 def _explain(error: Exception, settings: dict[str, Any]) -> str:
@@ -159,9 +161,16 @@ def _explain(error: Exception, settings: dict[str, Any]) -> str:
 
 
 def _load_model(transformers: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """The model. transformers makes it of our settings and tensors, and opens no file: it would follow any name."""
     try:
-        model, report = _load(transformers.AutoModelForMaskedLM, folder, dtype=torch.float32, output_loading_info=True)
-    except Exception as error:
+        config = transformers.AutoConfig.for_model(**{"model_type": None, **_drop_code(settings)})
+        kind = transformers.MODEL_FOR_MASKED_LM_MAPPING[type(config)]
+        model, report = kind.from_pretrained(
+            None, config=config, state_dict=read_weights(folder), dtype=torch.float32, output_loading_info=True
+        )
+    except CheckpointError:
+        raise
+    except Exception as error:  # of many types: a folder of others may be damaged in any way
         raise CheckpointError(
             f"{folder}: transformers can't load a masked language model ({_explain(error, settings)})"
         ) from error
@@ -170,11 +179,14 @@ def _load_model(transformers: Any, folder: Path, settings: dict[str, Any]) -> An
     return model.eval()
 
 
-def _load_tokenizer(transformers: Any, folder: Path) -> Any:
+def _load_tokenizer(transformers: Any, folder: Path, config: Any) -> Any:
+    """The tokenizer. By default trust_remote_code asks on stdin whether to run the code that an `auto_map` names."""
     settings = load_object(path, _ADVICE) if (path := folder / CONFIG_NAME).exists() else {}
     try:
         with explain_failures("fails"):
-            tokenizer = _load(transformers.AutoTokenizer, folder)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                folder, config=config, local_files_only=True, trust_remote_code=False
+            )
     except TokenizerError as error:
         raise TokenizerError(
             f"{folder}: transformers can't load its tokenizer ({_explain(error, settings)})"

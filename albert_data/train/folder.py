@@ -280,3 +280,4 @@ def _check_kind(path: Path, *, is_folder: bool) -> None:
 def list_files(run: Path) -> Iterator[Path]:
     """Yield the files and folders of a run that its readers use. Some may be missing."""
     yield from (run / name for name in (*_KINDS, EVENTS_FOLDER))
+    yield from (run / CHECKPOINTS_FOLDER).glob("step-*")  # which may be links

@@ -34,7 +34,7 @@ from albert_data.train.model.model import Albert
 from albert_data.train.model.scoring import AlbertLm, score_pairs
 from albert_data.train.run import loop
 
-pytest.importorskip("safetensors", reason="the train extra is not installed")
+safetensors = pytest.importorskip("safetensors.torch", reason="the train extra is not installed")
 huggingface = pytest.importorskip("albert_data.interop.huggingface")
 masked_lm = pytest.importorskip("albert_data.interop.masked_lm")
 
@@ -471,6 +471,82 @@ def test_other_models_that_transformers_cannot_load_are_refused(foreign, tmp_pat
     transformers.AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path)
     with pytest.raises(TokenizerError, match="tokenizer has . pieces, but the model has 20|can't load its tokenizer"):
         masked_lm.load_masked_lm(tmp_path)
+
+
+@pytest.fixture
+def indexed(foreign, tmp_path) -> Path:
+    """The same model with its weights in two files that an index names, as links to blobs: as in the Hub's cache."""
+    folder, weights = (
+        Path(shutil.copytree(foreign, tmp_path / "model")),
+        safetensors.load_file(foreign / "model.safetensors"),
+    )
+    (folder / "model.safetensors").unlink()
+    files = {name: f"model-0000{1 + number % 2}-of-00002.safetensors" for number, name in enumerate(weights)}
+    for file in set(files.values()):
+        blob = tmp_path / f"blob-{file[6:11]}"
+        safetensors.save_file({name: weights[name] for name, there in files.items() if there == file}, blob)
+        (folder / file).symlink_to(blob)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": files}))
+    return folder
+
+
+def name_in_index(folder: Path, name: object) -> None:
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    index["weight_map"][next(iter(index["weight_map"]))] = name
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+@torch.no_grad()
+def test_weights_that_an_index_names_are_read_through_links_and_not_written_over(foreign, indexed, tmp_path, capsys):
+    ids = torch.tensor([[2, 5, 4, 3]])
+    one, other = (masked_lm.load_masked_lm(folder)[0] for folder in (foreign, indexed))
+    torch.testing.assert_close(*(lm.predict(ids, torch.tensor([2])) for lm in (one, other)))
+    before = (tmp_path / "blob-00001").read_bytes()
+    write_pairs(tmp_path / "pairs.jsonl")
+    assert run_command(["score", *map(str, (indexed, tmp_path / "pairs.jsonl", "-o", tmp_path / "blob-00001"))]) == 1
+    assert "which is read here" in capsys.readouterr().err
+    assert (tmp_path / "blob-00001").read_bytes() == before
+
+
+OUTSIDE = ["../w.safetensors", "/w.safetensors", "a/w.safetensors", "a\\w.safetensors", "..safetensors", ".safetensors"]
+
+
+@pytest.mark.parametrize("name", [*OUTSIDE, "w.bin", "w.safetensors\n", "a\0.safetensors", "", None, 7, ["w"], {}])
+def test_an_index_names_only_files_of_safetensors_beside_it(indexed, name):
+    name_in_index(indexed, name)
+    with pytest.raises(CheckpointError, match=r"index.json: '.*' is in .*; allowed is a file beside it"):
+        masked_lm.load_masked_lm(indexed)
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "pickle", "missing", "integers"])
+def test_what_an_index_names_is_a_regular_file_of_floats(indexed, kind):
+    name_in_index(indexed, "w.safetensors")
+    make = {
+        "FIFO": os.mkfifo,
+        "pickle": lambda path: torch.save({}, path),
+        "missing": lambda path: None,
+        "integers": lambda path: safetensors.save_file({"w": torch.zeros(2, dtype=torch.int8)}, path),
+    }
+    make[kind](indexed / "w.safetensors")
+    with pytest.raises(CheckpointError, match="not a regular file|can't be read|it has|floats of 16"):
+        masked_lm.load_masked_lm(indexed)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"attn_implementation": "somebody/kernel"},
+        {"_attn_implementation": "somebody/kernel", "_attn_implementation_internal": "somebody/kernel"},
+        {"quantization_config": {"quant_method": "nobody"}},
+        {"transformers_weights": "../w.safetensors"},
+        {"auto_map": {"AutoConfig": "code.C", "AutoModelForMaskedLM": "somebody/code--code.M"}},
+    ],
+)
+def test_settings_that_fetch_code_kernels_or_other_weights_are_ignored(foreign, tmp_path, setting):
+    folder = Path(shutil.copytree(foreign, tmp_path / "model"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | setting))
+    masked_lm.load_masked_lm(folder)
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
