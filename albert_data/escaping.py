@@ -5,19 +5,40 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import string
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 # Controls, format characters (some reverse text), surrogates, private use, unassigned; separators of lines, paragraphs.
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _MARKS = re.compile(r"[!-+;-@\[-^`{-~]")  # what Markdown and HTML read as more than text
+_PLAIN = frozenset(string.ascii_letters + string.digits + string.punctuation + " ") - {"\\", "'"}
 _JOINERS = "\u200c\u200d"  # format characters that the spelling of Persian, Hindi and emoji needs
 
 
 def escape_controls(text: str) -> str:
     """Escape the characters that control a terminal, change the reading direction or can't be seen: "\\x1b"."""
     return "".join(map(_escape, text))
+
+
+def join_lines(lines: Iterable[str]) -> str:
+    """A text of lines. A name in one of them that holds a line feed makes no line of its own."""
+    return "\n".join(map(escape_controls, lines))
+
+
+def quote(word: str | os.PathLike[str]) -> str:
+    """A word of a command for a shell; bash and zsh read one with controls, or bytes that are no UTF-8, in $'...'.
+
+    >>> quote("a b"), quote("a\\nb")
+    ("'a b'", "$'a\\\\x0ab'")
+    """
+    text = os.fspath(word)
+    if text == escape_controls(text):
+        return shlex.quote(text)
+    spelt = (chr(byte) if chr(byte) in _PLAIN else f"\\x{byte:02x}" for byte in os.fsencode(text))
+    return f"$'{''.join(spelt)}'"
 
 
 def _escape(character: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import pickle
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -155,6 +158,38 @@ def test_only_our_own_temporary_files_are_left_over(tmp_path: Path):
     (tmp_path / ours.replace("0", "a")).symlink_to("y.json")
     DISK.remove_leftovers(tmp_path)
     assert set(os.listdir(tmp_path)) == {*others, ours.replace("0", "a")}
+
+
+@pytest.mark.parametrize(
+    ("function", "number"),
+    [*(("flock", one) for one in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)), ("fsync", errno.EINVAL)],
+)
+def test_a_file_system_without_locks_or_fsync_of_folders_is_written_to(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    function: str, number: int,
+):  # fmt: skip
+    sync = os.fsync
+
+    def refuse(descriptor: int, operation: int = 0) -> None:
+        if function == "flock" or stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(descriptor)
+
+    monkeypatch.setattr(fcntl if function == "flock" else os, function, refuse)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (tmp_path / "model").write_bytes(corpus.tokenizer.model)
+    out, build = str(tmp_path / "out"), ["build", str(corpus.path), "--tokenizer", str(tmp_path / "model")]
+    for command in (
+        [*build, "-o", out, "--drop-repeated-lines", "9"],
+        ["convert", out, "--to", "parquet", "-o", f"{out}2"],
+        ["vocab", str(corpus.path), "--vocab-size", "150", "-o", f"{out}3"],
+    ):
+        caplog.clear()
+        assert run(command) == 0
+        lines = [line for line in caplog.messages if "so two commands at once are not kept apart" in line]
+        assert len(lines) == (function == "flock")
+    assert run(["verify", out]) == 0
+    assert not [path for folder in ("out", "out2", "out3") for path in (tmp_path / folder).glob(".*")]
 
 
 def test_the_last_file_is_published_when_the_others_are_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

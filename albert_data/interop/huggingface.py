@@ -42,7 +42,7 @@ from albert_data.train.folder import (
 )
 from albert_data.train.model.checkpoint import find_newest, load_model, load_tensors
 from albert_data.train.model.model import INIT_STD, LAYER_NORM_EPS, Albert
-from albert_data.train.reading import explain, explain_writing, load_object, show
+from albert_data.train.reading import advise, explain, explain_writing, load_object, show
 
 FOR_PRETRAINING, FOR_MASKED_LM = "AlbertForPreTraining", "AlbertForMaskedLM"
 NUM_LABELS = 2  # of the sentence task of AlbertForPreTraining
@@ -340,12 +340,12 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
     Links are followed, as the cache of the Hub consists of them. Raises CheckpointError, also for quantised weights.
     """
-    weights: dict[str, Tensor] = {}
+    weights, how = dict[str, Tensor](), "save the model again"
     for path in _list_weights(folder):
         try:
             weights |= load_tensors(path)
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{path} can't be read ({explain(error)}); save the model again") from error
+            raise CheckpointError(f"{path} can't be read ({explain(error)}); {advise(error, how)}") from error
     for name, tensor in weights.items():
         if tensor.dtype not in _DTYPES and not name.endswith("_ids"):  # those of positions, as older BERTs have them
             raise CheckpointError(

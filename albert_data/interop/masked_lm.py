@@ -25,7 +25,7 @@ from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import CONFIG_NAME, JSON_NAME
 from albert_data.train.folder import RUN_FILE, list_files
 from albert_data.train.model.scoring import AlbertLm, EncodedSentence, MaskedLm
-from albert_data.train.reading import check_regular, explain, load_object, show
+from albert_data.train.reading import check_regular, explain, load_object, name_in_utf8, show
 
 _ADVICE = "save the model again"
 _CODE = re.compile(
@@ -160,14 +160,18 @@ def _explain(error: Exception, settings: dict[str, Any]) -> str:
     return explain(error)
 
 
+def _load(kind: Any, folder: str | None, config: Any, **options: Any) -> Any:
+    """What transformers makes. By default trust_remote_code asks on stdin whether to run code of an auto_map."""
+    return kind.from_pretrained(folder, config=config, local_files_only=True, trust_remote_code=False, **options)
+
+
 def _load_model(transformers: Any, folder: Path, settings: dict[str, Any]) -> Any:
     """The model. transformers makes it of our settings and tensors, and opens no file: it would follow any name."""
     try:
         config = transformers.AutoConfig.for_model(**{"model_type": None, **_drop_code(settings)})
         kind = transformers.MODEL_FOR_MASKED_LM_MAPPING[type(config)]
-        model, report = kind.from_pretrained(
-            None, config=config, state_dict=read_weights(folder), dtype=torch.float32, output_loading_info=True
-        )
+        weights = {"state_dict": read_weights(folder), "dtype": torch.float32, "output_loading_info": True}
+        model, report = _load(kind, None, config, **weights)
     except CheckpointError:
         raise
     except Exception as error:  # of many types: a folder of others may be damaged in any way
@@ -180,13 +184,10 @@ def _load_model(transformers: Any, folder: Path, settings: dict[str, Any]) -> An
 
 
 def _load_tokenizer(transformers: Any, folder: Path, config: Any) -> Any:
-    """The tokenizer. By default trust_remote_code asks on stdin whether to run the code that an `auto_map` names."""
     settings = load_object(path, _ADVICE) if (path := folder / CONFIG_NAME).exists() else {}
     try:
         with explain_failures("fails"):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(
-                folder, config=config, local_files_only=True, trust_remote_code=False
-            )
+            tokenizer = _load(transformers.AutoTokenizer, name_in_utf8(folder), config)
     except TokenizerError as error:
         raise TokenizerError(
             f"{folder}: transformers can't load its tokenizer ({_explain(error, settings)})"

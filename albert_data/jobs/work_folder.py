@@ -9,17 +9,21 @@ short. Neither the folder nor those in it may be links.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
 from albert_data.errors import OutputError
-from albert_data.files import is_regular, remove_files
+from albert_data.escaping import escape_controls
+from albert_data.files import is_regular, remove_files, write_bytes
 from albert_data.storage import FOLDER, find_kind, find_storage
+from albert_data.storage.disk import NOT_THERE
 
 LOCK_SECONDS = 5.0  # to wait for a lock: if a command has just been killed, its processes have to end first
 LOCK_NAME = "lock"
+_log = logging.getLogger("albert_data")
 Patterns = Mapping[str, tuple[str, ...]]
 
 
@@ -27,11 +31,19 @@ def take_lock(path: Path, mark: bytes, taken: str, seconds: float = 0.0) -> Call
     """Lock a file and write a mark to it; returns what frees the lock.
 
     taken: what an OutputError says if another process has it after so many seconds. Raises OSError if it can't be made.
+    On a file system without locks the file is only marked, and a warning says so.
     """
     try:
         return find_storage(path).lock(path, mark, seconds)
     except BlockingIOError as error:
         raise OutputError(taken) from error
+    except OSError as error:
+        if error.errno not in NOT_THERE:
+            raise
+        folder = escape_controls(str(path.parent))
+        _log.warning("%s: no locks here (%s), so two commands at once are not kept apart", folder, error.strerror)
+        write_bytes(path, mark)
+        return lambda: None
 
 
 class WorkFolder:

@@ -47,6 +47,8 @@ _KINDS = {
     stat.S_IFCHR: DEVICE,
     stat.S_IFBLK: DEVICE,
 }
+# Of an operation that a file system does not have: of flock, and of fsync of a folder.
+NOT_THERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF)
 _TEMPORARY = re.compile(r"\.albert-data-[0-9a-f]{16}\.tmp")
 _open_temporaries: set[Path] = set()
 
@@ -173,6 +175,8 @@ class Disk:
         try:
             os.fsync(descriptor)
         except OSError as error:
+            if error.errno in NOT_THERE and os.path.isdir(path):
+                return  # such a file system keeps the names in a folder by itself, or not at all
             raise OSError(error.errno, error.strerror, str(path)) from error
         finally:
             os.close(descriptor)

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from albert_data.storage.disk import Disk
+from albert_data.storage.disk import NOT_THERE, Disk
 
 _PREFIX, _LOCK, _MARK = "albert-data-task-", "lock", b"a task of albert-data\n"
 _OLD_SECONDS = 3600
@@ -26,7 +26,12 @@ def machine_scratch() -> Iterator[Path]:
     base = Path(tempfile.gettempdir())
     remove_abandoned(base)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
-    unlock = Disk().lock(folder / _LOCK, _MARK, 0)
+    try:
+        unlock = Disk().lock(folder / _LOCK, _MARK, 0)
+    except OSError as error:  # without locks there is no mark, so nobody else removes the folder
+        if error.errno not in NOT_THERE:
+            raise
+        unlock = None
     try:
         yield folder
     finally:
@@ -46,11 +51,12 @@ def remove_abandoned(base: Path) -> None:
                 path.rmdir()
 
 
-def _remove(folder: Path, unlock: Callable[[], None]) -> None:
+def _remove(folder: Path, unlock: Callable[[], None] | None) -> None:
     """Remove a locked folder. The lock goes last, or nobody could remove the rest after a kill. Raises nothing."""
     with suppress(OSError):
         for path in folder.iterdir():
             if path.name != _LOCK:
                 path.unlink()
-    unlock()  # NFS keeps a file that is open
+    if unlock is not None:
+        unlock()  # NFS keeps a file that is open
     shutil.rmtree(folder, ignore_errors=True)

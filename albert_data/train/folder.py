@@ -15,7 +15,6 @@ these files and folders may be a link, nor what lies in the folders: RUN itself 
 from __future__ import annotations
 
 import dataclasses
-import errno
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from albert_data.files import hash_file, read_bytes, write_bytes, write_json
 from albert_data.jobs.work_folder import take_lock
 from albert_data.storage import FILE, find_kind, find_storage
 from albert_data.train.config import BUDGETS, AlbertConfig, TrainConfig
-from albert_data.train.reading import explain, explain_writing, read_object, show
+from albert_data.train.reading import advise, explain, explain_writing, read_object, show
 
 if TYPE_CHECKING:  # it imports Arrow, which no --help needs
     from albert_data.shards.manifest import Manifest
@@ -110,33 +109,22 @@ def check_identity(here: Identity, there: Identity, origin: Path) -> None:
 
 
 @contextmanager
-def lock_folder(run: Path, *, resume: bool) -> Iterator[list[str]]:
+def lock_folder(run: Path, *, resume: bool) -> Iterator[None]:
     """Lock RUN against other trainings until the block, or the process, ends. Makes RUN if it is new.
 
-    Yields a list: empty, or with a warning if the file system has no locks. Raises OutputError if another training
-    holds the lock, and the errors of `check_folder`.
+    Raises OutputError if another training holds the lock, and the errors of `check_folder`.
     """
-    warning, unlock = [], None
     check_folder(run, resume=resume)
     with explain_writing(f"{run}: can't write there", "choose another --output"):
         run.mkdir(parents=True, exist_ok=True)
-        try:
-            taken = f"{run}: another training writes there now; wait for its end, or choose another --output"
-            unlock = take_lock(run / LOCK_FILE, b"", taken)
-        except OSError as error:
-            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.EBADF):
-                raise
-            warning.append(
-                f"{run}: this file system has no locks ({error.strerror}); let no other training write there"
-            )
+        taken = f"{run}: another training writes there now; wait for its end, or choose another --output"
+        unlock = take_lock(run / LOCK_FILE, b"", taken)
     try:
-        if unlock is not None:
-            with explain_writing(f"{run}: can't write there", "choose another --output"):
-                find_storage(run).remove_leftovers(run)  # of a run that was killed while it wrote
-        yield warning
+        with explain_writing(f"{run}: can't write there", "choose another --output"):
+            find_storage(run).remove_leftovers(run)  # of a run that was killed while it wrote
+        yield
     finally:
-        if unlock is not None:
-            unlock()
+        unlock()
 
 
 def claim_folder(
@@ -201,7 +189,7 @@ def read_run_file(run: Path) -> dict[str, Any]:
     except KeyError as error:
         raise CheckpointError(f"{path} lacks {error.args[0]}; {advice}") from error
     except (OSError, ValueError, ConfigError) as error:
-        raise CheckpointError(f"{path} can't be read ({explain(error)}); {advice}") from error
+        raise CheckpointError(f"{path} can't be read ({explain(error)}); {advise(error, advice)}") from error
 
 
 def check_shape(values: Any) -> None:

@@ -8,6 +8,7 @@ opened: reading a FIFO waits for a writer, and a device may have no end.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -16,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from albert_data.errors import CheckpointError, OutputError
+from albert_data.escaping import name_as_text
 from albert_data.files import read_json
 
 _MAX_BYTES = 1 << 22  # of a JSON file: a run.json has 3 KB
 MAX_LEVELS = 32  # of nested lists and objects
 _SHOWN_LEN, _EXPLAINED_LEN = 80, 300
+_NO_FILE = (None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EFBIG)  # of `check_regular` too
 FREE_SPACE = "free some space, then --resume"
 
 
@@ -28,6 +31,12 @@ def check_regular(path: Path) -> None:
     """Raise OSError for a path that is missing or not a regular file. A link to a regular file is allowed."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(None, "is not a regular file", str(path))
+
+
+def name_in_utf8(folder: Path) -> str:
+    """A name for libraries that take UTF-8 only: that of the folder, or the number of the folder, which stays open."""
+    name = os.fspath(folder)
+    return name if name_as_text(name) == name else f"/dev/fd/{os.open(name, os.O_RDONLY)}"
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -47,7 +56,7 @@ def load_object(path: Path, advice: str) -> dict[str, Any]:
     try:
         return read_object(path)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} can't be read ({explain(error)}); {advice}") from error
+        raise CheckpointError(f"{path} can't be read ({explain(error)}); {advise(error, advice)}") from error
 
 
 @contextmanager
@@ -65,6 +74,12 @@ def explain(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return _shorten(" ".join(text.split()), _EXPLAINED_LEN)
+
+
+def advise(error: Exception, advice: str) -> str:
+    """The advice for a damaged file, or another one if the system does not open or read it: it may be whole."""
+    is_refused = isinstance(error, OSError) and error.errno not in _NO_FILE
+    return "it may be whole: make it readable, and give the command again" if is_refused else advice
 
 
 def show(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import random
@@ -217,6 +218,26 @@ def test_a_run_whose_name_is_not_utf_8_has_a_page_and_a_view(trained, tmp_path, 
 
 
 # ---- tensors ----
+
+
+@pytest.mark.parametrize(("source", "reader"), [("stopped", "resume"), *((s, "init") for s in ("stopped", "theirs"))])
+def test_a_run_checkpoint_or_model_is_read_under_a_name_that_is_not_utf_8(trained, readers, tmp_path, source, reader):
+    run = Path(shutil.copytree(trained / source, tmp_path / os.fsdecode(b"run\xff")))
+    readers[reader](run)
+    if source == "theirs":
+        assert import_model(run).config == import_model(trained / source).config
+
+
+@pytest.mark.parametrize(("source", "reader"), [("stopped", "resume"), ("theirs", "init")])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE])
+def test_a_file_that_cannot_be_opened_is_not_called_damaged(trained, readers, monkeypatch, source, reader, number):
+    def refuse(*arguments):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("albert_data.train.model.checkpoint.open", refuse, raising=False)
+    with pytest.raises(CheckpointError, match=f"{os.strerror(number)}.*; it may be whole: make it readable") as error:
+        readers[reader](trained / source)
+    assert "delete" not in str(error.value)
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.float16, torch.float64, torch.bool])

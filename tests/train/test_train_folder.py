@@ -183,8 +183,7 @@ def test_what_a_killed_run_left_of_a_file_is_removed_and_a_failure_frees_the_loc
         patch.setattr(Disk, "remove_leftovers", fail)
         with pytest.raises(OutputError, match="can't write there"), lock_folder(run, resume=False):
             pass
-    with lock_folder(run, resume=False) as warning:
-        assert not warning
+    with lock_folder(run, resume=False):
         assert mine.exists()
         assert not left.exists()
 
@@ -195,8 +194,8 @@ def test_the_lock_ends_with_the_process(run):
         with lock_folder(run, resume=False):
             os._exit(0)
     os.waitpid(child, 0)
-    with lock_folder(run, resume=False) as warning:
-        assert warning == []
+    with lock_folder(run, resume=False):
+        pass
 
 
 # ---- checkpoints ----

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median_high
 from typing import TYPE_CHECKING, Any
 
+from albert_data.escaping import escape_controls
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.folder import read_run_file
 from albert_data.train.history.figures import RunFigures, number, read_run, thin
@@ -30,7 +31,8 @@ _FIGURES = ("mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy", "sop_error")
 def describe_run(run: Path) -> str:
     """The text about one run: what it is, its curves, its parameters."""
     figures, settings = read_run(run), read_run_file(run)
-    head = f"Run {run}, preset {TrainConfig(**settings['config']).preset}, step {figures.last_step:,}"
+    preset, name = TrainConfig(**settings["config"]).preset, escape_controls(str(run))
+    head = f"Run {name}, preset {preset}, step {figures.last_step:,}"
     return "\n\n".join([head, _describe_curves(figures), describe_parts(AlbertConfig(**settings["model"]))])
 
 

@@ -23,15 +23,16 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save_file
 from torch import Tensor
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
+from albert_data.escaping import name_as_text
 from albert_data.files import TEMPORARY_SUFFIX, is_regular, sync_path
 from albert_data.train.config import AlbertConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, check_shape
 from albert_data.train.model.model import Albert
-from albert_data.train.reading import check_regular, explain, read_object, show
+from albert_data.train.reading import advise, check_regular, explain, read_object, show
 
 FORMAT_VERSION = 2
 WEIGHTS_FILE, TENSORS_FILE, STATE_FILE = "model.safetensors", "training.safetensors", "state.json"
@@ -152,7 +153,7 @@ def load_checkpoint(path: Path) -> tuple[Tensors, Tensors, dict[str, Any]]:
     except (OSError, ValueError, KeyError) as error:
         raise CheckpointError(
             f"{path} can't be read as a checkpoint ({explain(error)}); "
-            "delete it, and --resume continues from the one before"
+            f"{advise(error, 'delete it, and --resume continues from the one before')}"
         ) from error
     raise CheckpointError(
         f"{path}: format version {show(version)}, allowed is {FORMAT_VERSION}; use the albert-data that wrote it"
@@ -163,7 +164,8 @@ def load_tensors(path: Path) -> Tensors:
     """Read a safetensors file to the CPU. Raises OSError, and ValueError if it is damaged."""
     check_regular(path)
     try:
-        return load_file(path)
+        with open(path, "rb") as file:  # whether it can be opened; safetensors opens names in UTF-8 only
+            return load_file(path) if name_as_text(path) == str(path) else load(file.read())
     except OSError:
         raise
     except Exception as error:  # safetensors and torch raise many kinds of errors for damaged files

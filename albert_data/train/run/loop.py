@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from albert_data.errors import AlbertDataError, ConfigError
+from albert_data.escaping import quote
 from albert_data.output import tell
 from albert_data.shards.text_facts import describe_text
 from albert_data.train.config import TrainConfig
@@ -114,9 +115,8 @@ def train(
         if config.tensorboard:
             require_tensorboard()
         stack.enter_context(interrupt)
-        warning: list[str] = []
         if ranks.is_first:
-            warning = stack.enter_context(lock_folder(run, resume=resume))
+            stack.enter_context(lock_folder(run, resume=resume))
             origin, manifest = None if initial is None else initial.origin, splits.train.manifest
             text = describe_text(manifest, sources=[source.name for source in manifest.plan.mixture or ()])
             claim_folder(run, shards, config, shape, identity, resume=resume, text=text, init_from=origin)
@@ -129,8 +129,8 @@ def train(
         report = stack.enter_context(
             closing(Report(budget, precision.device, shape.task, is_first=ranks.is_first and is_shown))
         )
-        for line in (f"run         {run}", *describe_start(session, loader, obstacle, splits, budget), *warning):
-            report.say(line)
+        lines = describe_start(session, loader, obstacle, splits, budget)
+        report.say(f"run         {run}", *"\n".join(lines).split("\n"))
         loop = _Loop(session, loader, splits, run, budget, report, interrupt)
         if config.tensorboard and ranks.is_first:
             loop.events = stack.enter_context(closing(TensorBoardWriter(run, step=session.step)))
@@ -206,7 +206,7 @@ class _Loop:
                     "run with more --minutes, or --resume with fewer --eval-rows"
                 )
         if session.step == 0 and not save_first and (reason := self._explain_shortness()):
-            self.report.say(reason)
+            self.report.say(*reason.split("\n"))
         return self._stop() if self._agree_on_stop() else self.make_steps()
 
     def make_steps(self) -> Path | None:
@@ -390,7 +390,7 @@ class _Loop:
             values |= baseline.compare(values["mlm_loss"], nats_R)
         self._write("validation", values)
         text = f"step {session.step:,}: validation {describe(values, session.model.config.task)}"
-        self.report.say(describe_end(read_run(self.folder)) if is_last else text)
+        self.report.say(*(describe_end(read_run(self.folder)) if is_last else [text]))
         if is_last or not self._is_guessed:  # the page has them too; ten evaluations of a minute would fill the screen
             for line in to_lines(answers):
                 self.report.say(line)
@@ -446,7 +446,6 @@ class _Loop:
         """Say how to resume. Returns the result of `train`."""
         step = self.session.step
         saved = f"step {step:,} is saved" if list_checkpoints(self.folder) else "nothing was trained yet"
-        self.report.say(
-            f"interrupted; {saved}. Resume with: albert-data train {self.splits.folder} --output {self.folder} --resume"
-        )
+        names = f"{quote(self.splits.folder)} --output {quote(self.folder)}"
+        self.report.say(f"interrupted; {saved}. Resume with: albert-data train {names} --resume")
         return None

@@ -19,7 +19,7 @@ from torch.profiler import profile, schedule
 from tqdm import tqdm
 
 from albert_data.errors import ConfigError
-from albert_data.escaping import escape_controls
+from albert_data.escaping import join_lines
 from albert_data.files import replace_file
 from albert_data.pair_tasks import PairTask
 from albert_data.train.config import DEFAULT_PRESETS
@@ -28,7 +28,7 @@ from albert_data.train.folder import EVENTS_FOLDER
 from albert_data.train.history.figures import RunFigures
 from albert_data.train.history.verdicts import judge_run
 from albert_data.train.model.flops import describe_peak
-from albert_data.train.reading import FREE_SPACE, explain, explain_writing
+from albert_data.train.reading import FREE_SPACE, explain, explain_writing, name_in_utf8
 from albert_data.train.run.budget import POINTS, Budget
 from albert_data.train.run.state import Session
 from albert_data.wording import count_of, format_duration, format_share, wrap_words
@@ -104,10 +104,10 @@ class Report:
             # Python flushes stderr when it ends; if that fails, it exits with 120. So stderr becomes the null device.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
-    def say(self, line: str) -> None:
+    def say(self, *lines: str) -> None:
         if self._is_shown:
             with self._ignore_lost_stderr():
-                self._bar.write("\n".join(map(escape_controls, line.split("\n"))), file=sys.stderr)
+                self._bar.write(join_lines(lines), file=sys.stderr)
 
     def advance(self, share: float, step: int, num_tokens: int) -> None:
         """Show how much of the run is done. num_tokens: of update `step`, over all ranks."""
@@ -200,10 +200,10 @@ def describe(values: Mapping[str, Any], task: PairTask, *, short: bool = False) 
     return ", ".join(parts) or "nothing to predict"
 
 
-def describe_end(run: RunFigures) -> str:
+def describe_end(run: RunFigures) -> list[str]:
     """The last validation figures, and what they say."""
     verdicts = [line for text in judge_run(run) for line in wrap_words(text, 80)]
-    return "\n".join([f"validation at the end: {describe(run.last_validation, run.task)}", *verdicts])
+    return [f"validation at the end: {describe(run.last_validation, run.task)}", *verdicts]
 
 
 # ---- TensorBoard ----
@@ -228,7 +228,8 @@ class TensorBoardWriter:
         from torch.utils.tensorboard import SummaryWriter
 
         self._folder = run / EVENTS_FOLDER
-        self._writer = SummaryWriter(log_dir=str(self._folder), purge_step=step + 1 if step else None)
+        self._folder.mkdir(exist_ok=True)
+        self._writer = SummaryWriter(log_dir=name_in_utf8(self._folder), purge_step=step + 1 if step else None)
 
     def write(self, split: str, step: int, figures: Mapping[str, object]) -> None:
         """Add a point to each curve; None and text have none."""

@@ -17,6 +17,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compr
 from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
+from albert_data.escaping import quote
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.progress import NullProgress
 from albert_data.shards.manifest import Manifest
@@ -282,7 +283,7 @@ def explain_stop(session: Session, rows: Sequence[np.ndarray], folder: Path) -> 
     named = list_some([str(number) for number in numbers], _ROWS_NAMED)
     return (
         f"the loss or its gradient stopped being finite: {num_in_row} updates in a row were skipped, the last at step "
-        f"{step}, of training rows {named}; look at these rows with `albert-data inspect {folder} --row N`, "
+        f"{step}, of training rows {named}; look at these rows with `albert-data inspect {quote(folder)} --row N`, "
         "or start another run with a lower --lr"
     )
 
