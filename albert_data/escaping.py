@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import string
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 # Controls, format characters (some reverse text), surrogates, private use, unassigned; separators of lines, paragraphs.
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _MARKS = re.compile(r"[!-+;-@\[-^`{-~]")  # what Markdown and HTML read as more than text
-_PLAIN = frozenset(string.ascii_letters + string.digits + string.punctuation + " ") - {"\\", "'"}
 _JOINERS = "\u200c\u200d"  # format characters that the spelling of Persian, Hindi and emoji needs
 
 
@@ -37,8 +35,14 @@ def quote(word: str | os.PathLike[str]) -> str:
     text = os.fspath(word)
     if text == escape_controls(text):
         return shlex.quote(text)
-    spelt = (chr(byte) if chr(byte) in _PLAIN else f"\\x{byte:02x}" for byte in os.fsencode(text))
-    return f"$'{''.join(spelt)}'"
+    return f"$'{''.join(map(_spell, text))}'"
+
+
+def _spell(character: str) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    is_shown = _escape(character) == character
+    return character if is_shown else "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
 
 
 def _escape(character: str) -> str:

@@ -9,36 +9,41 @@ import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TextIO
 
 import click
 
-from albert_data.escaping import escape_controls, make_encodable
+from albert_data.escaping import join_lines, make_encodable
 from albert_data.version import __version__
 from albert_data.wording import wrap_words
 
 BUG = 70  # EX_SOFTWARE of sysexits.h
 
 
-def show(text: str, *, fits: bool = False) -> None:
-    """Print lines on stdout. fits: divided as `fit` does."""
-    text = make_harmless(text, sys.stdout.encoding)
+def show(*lines: str, fits: bool = False) -> None:
+    """Print on stdout. Each line stays one, whatever names in it contain. fits: divided as `fit` does."""
+    text = make_harmless(lines, sys.stdout.encoding)
     click.echo(fit(text, sys.stdout) if fits else text)
+
+
+def show_text(text: str, *, fits: bool = False) -> None:
+    """Print a text of lines, in which names are escaped already."""
+    show(*text.split("\n"), fits=fits)
 
 
 def show_json(values: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout. NaN and infinity, which JSON lacks, become null."""
     finite = json.loads(json.dumps(values), parse_constant=lambda name: None)
-    show(json.dumps(finite, indent=2))
+    show_text(json.dumps(finite, indent=2))
 
 
-def tell(text: str) -> None:
-    """Print lines on stderr. If it can't be written (a full disk, a closed pipe) they are dropped."""
+def tell(*lines: str) -> None:
+    """Print on stderr, as `show` does. If it can't be written (a full disk, a closed pipe) they are dropped."""
     with suppress(ValueError):  # Python's file object is closed
         try:
-            click.echo(fit(make_harmless(text, getattr(sys.stderr, "encoding", None)), sys.stderr), err=True)
+            click.echo(fit(make_harmless(lines, getattr(sys.stderr, "encoding", None)), sys.stderr), err=True)
         except OSError:
             discard(sys.stderr)
 
@@ -59,14 +64,14 @@ def discard(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def make_harmless(text: str, encoding: str | None) -> str:
-    """Escape control characters except line feeds, and characters that the encoding lacks."""
-    return make_encodable("\n".join(map(escape_controls, text.split("\n"))), encoding)
+def make_harmless(lines: Iterable[str], encoding: str | None) -> str:
+    """Escape control characters, and characters that the encoding lacks."""
+    return make_encodable(join_lines(lines), encoding)
 
 
 def tell_error(message: str) -> None:
     """Print an error as one line, whatever its names and values contain."""
-    tell("Error: " + message.replace("\n", "\\n"))
+    tell("Error: " + message)
 
 
 def tell_bug(error: Exception, arguments: list[str]) -> int:

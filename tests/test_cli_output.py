@@ -138,8 +138,7 @@ def format_version() -> str:
 def plan_path() -> str:
     plan = Path("out/.build/plan.json")
     plan.parent.mkdir(parents=True)
-    item = {"path": STEERING, "bytes": 1, "modified_ns": 1}
-    plan.write_text(json.dumps({"version": "", "config": {}, "tokenizer": {}, "inputs": [item]}))
+    plan.write_text(json.dumps({"given": [STEERING + "\nError: forged"]}))
     return "inspect out"
 
 
@@ -168,7 +167,32 @@ def test_names_and_values_of_others_reach_the_terminal_escaped(
     run(command.split(" "))
     shown = capsys.readouterr()
     assert "\\x1b]0;owned\\x07" in shown.err + shown.out
+    assert not re.search("^Error: forged", shown.err + shown.out, re.MULTILINE)
     assert not set(STEERING) & set(shown.err + shown.out) - set("]0;owned[2J")
+
+
+FORGING = "a\nError: forged\n"
+
+
+@pytest.mark.parametrize("has_bar", [False, True])
+def test_no_name_of_a_file_forges_a_line(
+    has_bar: bool, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: has_bar)
+    folder, out = here / FORGING, here / f"out{FORGING}"
+    folder.mkdir()
+    for name in (".bin", ".jsonl", ".txt"):
+        (folder / f"{FORGING}{name}").write_text("" if name == ".jsonl" else TEXT)
+    inputs = [f"{folder}", "--tokenizer", "model.model", "-o", str(out)]
+    for command in (["build", *inputs, "--dry-run"], ["build", *inputs, "--workers", "1"], ["build", *inputs]):
+        assert run(command) == 0
+    for name in ("verify", "audit", "inspect"):
+        assert run([name, str(out)]) == 0
+    assert run(["convert", str(out), "--to", "parquet", "-o", f"{out}2"]) == 0
+    assert run(["verify", str(folder)]) == 1
+    shown, escaped = capsys.readouterr(), re.compile(r"(\\n|\\x0a)Error: forged")
+    assert "Error: forged" not in escaped.sub("", shown.out + shown.err)
+    assert f"albert-data audit $'{out}'".replace("\n", "\\x0a") in shown.out
 
 
 def test_an_error_of_a_worker_is_escaped_too(capsys: pytest.CaptureFixture[str]):

@@ -19,6 +19,7 @@ import pytest
 from albert_data.cli.attempts import lock_attempts
 from albert_data.cli.main import run
 from albert_data.cli.quickstart import format_command
+from albert_data.escaping import quote
 from albert_data.files import read_json
 from albert_data.inspect.html.anatomy import choose_row
 from albert_data.inspect.statistics import measure
@@ -243,7 +244,7 @@ def test_odd_names_are_quoted(here: Path, capsys: pytest.CaptureFixture[str]):
     shown = capsys.readouterr().out
     assert "'the folder/shards'" in shown
     assert "--" in shown.split()
-    assert all(shlex.quote(name) in shown for name in names)
+    assert all(quote(name) in shown for name in names)
 
 
 def test_a_long_command_is_continued_on_the_next_line_and_reads_the_same():

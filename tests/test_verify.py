@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -86,12 +87,22 @@ def test_a_folder_that_is_no_build_is_an_error(tmp_path) -> None:
     assert isinstance(run(tmp_path / "none").exception, ShardError)
 
 
-def test_an_unfinished_build_says_how_to_resume_it(tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (["mix.toml"], "mix.toml"),
+        (["a b", "@list.txt", "x/*.txt:de", "--validation", "v"], "'a b' @list.txt 'x/*.txt:de' --validation v"),
+        (["a\nError: b", os.fsdecode(b"c'\xff")], r"$'a\x0aError: b' $'c\'\xff'"),
+        (["a" * 700], "INPUT..."),
+        ([], "INPUT..."),
+        ([["a"]], "INPUT..."),
+        (None, "INPUT..."),
+    ],
+)
+def test_an_unfinished_build_says_how_to_resume_it(tmp_path, given, shown) -> None:
     (tmp_path / ".build").mkdir()
-    write_json(tmp_path / ".build/plan.json", {"inputs": [{"path": "books.jsonl.gz"}]})
-    message = (
-        f"give its command again to resume it: albert-data build books.jsonl.gz -o {tmp_path}, with the same options"
-    )
+    write_json(tmp_path / ".build/plan.json", {"given": given})
+    message = f"give its command again to resume it: albert-data build {shown} -o {tmp_path}, with the same options"
     assert message in str(run(tmp_path).exception)
     (tmp_path / ".build/plan.json").write_text("[")
     assert f"albert-data build INPUT... -o {tmp_path}" in str(run(tmp_path).exception)

@@ -9,7 +9,7 @@ import click
 
 from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import corpus_option, json_option, open_engine, place_options, shards_argument, take_given
-from albert_data.output import show, show_json, tell
+from albert_data.output import show_json, show_text, tell
 
 if TYPE_CHECKING:
     from albert_data.inspect.audit.audit import Audit
@@ -50,7 +50,7 @@ def audit(shards: Path, as_json: bool, fail_on: str | None, **settings: Any) -> 
     if as_json:
         show_json(found.to_dict())
     else:
-        show(found.to_text())
+        show_text(found.to_text())
     failed = found.list_failed(fail_on) if fail_on else []
     if failed:
         tell(f"exit code {FAILED} by --fail-on {fail_on}: {', '.join(failed)}")

@@ -18,8 +18,9 @@ from albert_data.cli.options import (
     take_given,
 )
 from albert_data.convert import FORMATS
+from albert_data.escaping import escape_controls, quote
 from albert_data.interrupts import say_when_interrupted
-from albert_data.output import show, show_json, tell
+from albert_data.output import show, show_json, show_text, tell
 from albert_data.wording import count_of
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any)
     if as_json:
         show_json(done.to_dict())
     else:
-        show(_describe(done, output, settings["pack"]))
+        show_text(_describe(done, output, settings["pack"]))
         show(_describe_next(done, output, to))
     known = describe_text(load_manifest(shards).manifest)
     missing = [name for name in ("license", "language") if not settings[name] and name not in known]
@@ -100,7 +101,7 @@ def _describe(done: Conversion, output: Path, pack: int | None) -> str:
     found, name = done.to_dict(), "row" if pack is None else "pack"
     rows, files = count_of(sum(found["num_rows"].values()), name), count_of(found["num_files"], "file")
     what = f"{rows} in {files}, {found['num_bytes'] / 1e6:,.1f} MB"
-    line = f"{output}: {what}{'; it was finished before' if done.was_finished else ''}"
+    line = f"{escape_controls(str(output))}: {what}{'; it was finished before' if done.was_finished else ''}"
     return line if pack is None else f"{line}\n{_describe_packs(done, pack)}"
 
 
@@ -121,4 +122,4 @@ def _describe_next(done: Conversion, output: Path, to: str) -> str:
     if to == "mds":
         return f"Next, in Python: streaming.StreamingDataset(local={str(output / split)!r}, batch_size=32)"
     lengths = " ".join(f"--{name}={done.record[name]}" for name in ("max_seq_length", "max_predictions_per_seq"))
-    return f"Next: python -m albert.run_pretraining --input_file='{output / split}/*.tfrecord' {lengths}"
+    return f"Next: python -m albert.run_pretraining --input_file={quote(f'{output / split}/*.tfrecord')} {lengths}"

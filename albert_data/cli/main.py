@@ -95,7 +95,7 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         usage = StringIO()
         error.show(usage)
-        tell(usage.getvalue().rstrip("\n"))
+        tell(*usage.getvalue().rstrip("\n").split("\n"))
         return error.exit_code
     except AlbertDataError as error:
         tell_error(str(error))

@@ -118,7 +118,7 @@ def _list_languages(context: click.Context, parameter: click.Parameter, value: s
         shown = [code for code in languages if code in tables or len(code) == 2]
         for title, is_listed in (("Languages with a table of abbreviations", True), ("Other languages", False)):
             names = [f"{code} {languages[code]}" for code in shown if (code in tables) == is_listed]
-            show(f"{title}:\n{_wrap(names)}\n")
+            show(f"{title}:", *_wrap(names).split("\n"), "")
         show(f"{len(languages) - len(shown):,} more have a code of three letters (ISO 639-3), such as kea.")
         show("A name finds its code: --language Kabuverdianu names kea.")
         context.exit()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from albert_data.cli.options import json_option
-from albert_data.output import show, show_json
+from albert_data.output import show_json, show_text
 from albert_data.train.config import MODEL_PRESETS
 
 
@@ -34,4 +34,4 @@ def presets(name: str | None, as_json: bool) -> None:
     if as_json:
         show_json(found)
     else:
-        show(page)
+        show_text(page)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,9 +29,10 @@ from albert_data.cli.options import (
 )
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.errors import ConfigError, InputError
+from albert_data.escaping import escape_controls, quote
 from albert_data.interrupts import say_when_interrupted
 from albert_data.library.arguments import require_packages
-from albert_data.output import show
+from albert_data.output import show, show_text
 from albert_data.train.config import TrainConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, RUN_FILE
 
@@ -153,7 +153,7 @@ def _run(title: str | None, name: str, arguments: Sequence[str], options: Sequen
     from albert_data.cli.main import cli
 
     words = _order(arguments, options)
-    show(f"{_head(title) if title else ''}\n{format_command([name, *words])}\n")
+    show("", *([_head(title)] if title else []), *format_command([name, *words]).split("\n"), "")
     say_when_interrupted("Interrupted; the same command resumes.")
     context = click.get_current_context()
     command = cli.get_command(context, name)
@@ -163,7 +163,7 @@ def _run(title: str | None, name: str, arguments: Sequence[str], options: Sequen
 
 
 def _head(title: str) -> str:
-    return f"\n== {title} =="
+    return f"== {title} =="
 
 
 def _order(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
@@ -176,7 +176,7 @@ def _order(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
 def format_command(words: Sequence[str]) -> str:
     """A command line for a shell. A long one is continued on the next line by a backslash."""
     lines = ["albert-data"]
-    for word in map(shlex.quote, words):
+    for word in map(quote, words):
         if len(lines[-1]) + len(word) + 3 > _WIDTH:  # a space before the word, and another one before the backslash
             lines.append(f"    {word}")
         else:
@@ -199,9 +199,9 @@ def _list_options(text: TextConfig) -> list[str]:
 
 def _find_inputs(inputs: Sequence[str], validation: Sequence[str], output: Path, text: TextConfig) -> list[Input]:
     """Find the inputs. Raises InputError for those that are missing, or that would read what this writes."""
+    from albert_data.corpus.inputs import check_apart
     from albert_data.corpus.mixtures import find_sources
 
-    here = Path(os.path.realpath(output))
     found = find_sources(inputs, lambda line: None, text, validation)
     streams = [item.path for item in found if item.is_stream]
     if streams:
@@ -209,17 +209,7 @@ def _find_inputs(inputs: Sequence[str], validation: Sequence[str], output: Path,
             f"quickstart reads its inputs twice, and {streams[0]} can be read only once; give files, or use "
             "`albert-data vocab` and `albert-data build`"
         )
-    given = [name for word in (*inputs, *validation) for name in (word, word.rpartition(":")[0])]
-    folders = [Path(name) for name in given if os.path.isdir(name)]
-    inside = [folder for folder in folders if here.is_relative_to(folder.resolve())]
-    inside += [
-        Path(item.path) for item in found if not item.is_stream and Path(item.path).resolve().is_relative_to(here)
-    ]
-    if inside:
-        raise InputError(
-            f"{output} and the input {inside[0]} overlap: what is written there would be read as text; "
-            "choose another --output, outside of the inputs"
-        )
+    check_apart(found, output)
     return found
 
 
@@ -256,7 +246,7 @@ def _train_vocabulary(inputs: Sequence[str], attempt: Attempt, config: VocabConf
 
     title = "1. Train a vocabulary"
     if is_saved(attempt.vocab):
-        show(f"{_head(title)}\n{attempt.vocab} is finished; nothing to do")
+        show("", _head(title), f"{attempt.vocab} is finished; nothing to do")
         return
 
     def train(size: int, title: str | None = None) -> None:
@@ -301,7 +291,7 @@ def _report(corpus: Sequence[str], attempt: Attempt) -> Attempt:
         attempt = dataclasses.replace(attempt, bad=tuple(bad), fixes=tuple(fixes))
         attempt.save()
     if os.path.lexists(attempt.report):  # shards in this folder never change, so the report is theirs
-        show(f"{_head('4. Look at the rows')}\n{attempt.report} is there; nothing to do")
+        show("", _head("4. Look at the rows"), f"{attempt.report} is there; nothing to do")
     else:
         html = ["--html", str(attempt.report), *inputs]
         _run("4. Show the rows, the figures and the audit in a browser", "inspect", [str(attempt.shards)], html)
@@ -312,12 +302,12 @@ def _explain_bad(attempt: Attempt, inputs: Sequence[str], again: Sequence[str], 
     """Print why no model is trained, and the commands that fix it or train all the same."""
     assert attempt.bad
     title = "Not trained: these rows are bad for training" if minutes else "These rows are bad for training"
-    lines = [_head(title), *attempt.bad]
+    lines = ["", _head(title), *map(escape_controls, attempt.bad)]
     ways = [("Read the text in another way, beside what is there", attempt.fixes)] if attempt.fixes else []
     ways += [("Train all the same", ("--anyway",))] if minutes else []
     for what, words in ways:
         lines += ["", f"# {what}", format_command(["quickstart", *_order(inputs, [*words, *again])])]
-    show("\n".join(lines))
+    show_text("\n".join(lines))
 
 
 def _train(attempt: Attempt, minutes: float) -> int:
@@ -326,7 +316,7 @@ def _train(attempt: Attempt, minutes: float) -> int:
     try:
         require_packages("quickstart", "torch", "safetensors", extra="train")
     except ConfigError as error:
-        show(f"{_head(title)}\nNot done: {error}. Then give the same command again.")
+        show("", _head(title), f"Not done: {error}. Then give the same command again.")
         return 0
     run = attempt.run(minutes)
     resumed = (
@@ -336,7 +326,7 @@ def _train(attempt: Attempt, minutes: float) -> int:
     if code == 0:
         _show_guesses(attempt.shards, run)
     else:
-        show("\nThe training was interrupted. The same command resumes it.")
+        show("", "The training was interrupted. The same command resumes it.")
     return code
 
 
@@ -350,7 +340,7 @@ def _show_guesses(shards: Path, run: Path) -> None:
     if not len(splits.get("validation", ())):
         answers = Guesser(splits["train"]).ask(load_model(list_checkpoints(run)[-1]))
         title = "Guesses of the model for masked words of its training texts"
-        show("\n".join([_head(title), *to_lines(answers)]))
+        show("", _head(title), *to_lines(answers))
 
 
 def _say_next(attempt: Attempt, minutes: float) -> None:
@@ -371,6 +361,6 @@ def _say_next(attempt: Attempt, minutes: float) -> None:
     elif not os.path.lexists(path / RUN_FILE) and not attempt.bad:
         steps.append(("Train a model", "train", shards, training))
     width = max(len(str(path)) for path, _ in made)
-    show("\n".join([_head("Made"), *(f"{path!s:<{width}}  {what}" for path, what in made), _head("Next")]))
+    show("", _head("Made"), *(f"{path!s:<{width}}  {what}" for path, what in made), "", _head("Next"))
     for what, name, argument, options in steps:
-        show(f"# {what}\n{format_command([name, *_order([argument], options)])}")
+        show_text(f"# {what}\n{format_command([name, *_order([argument], options)])}")

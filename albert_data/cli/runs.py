@@ -10,7 +10,7 @@ import click
 
 from albert_data.cli.options import PATH, json_option
 from albert_data.library.arguments import require_packages
-from albert_data.output import show, show_json
+from albert_data.output import show_json, show_text
 
 if TYPE_CHECKING:
     from albert_data.train.history.layers import Layers
@@ -60,7 +60,7 @@ def runs(runs: tuple[Path, ...], shards: Path | None, plot: Path | None, as_json
     pages.append(
         describe_layers(measured) if measured else "With --shards SHARDS: how much each layer changes its input."
     )
-    show("\n\n".join(pages))
+    show_text("\n\n".join(pages))
 
 
 def _measure_layers(

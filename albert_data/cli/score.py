@@ -51,10 +51,10 @@ def score(model: Path, pairs: str, as_json: bool, **settings: Any) -> None:
     if as_json:
         show_json(scored.to_dict())
     else:
-        show(_describe(scored))
+        show(*_describe(scored))
 
 
-def _describe(scored: ScoredPairs) -> str:
+def _describe(scored: ScoredPairs) -> list[str]:
     """A table of at most 80 columns, except for a long path."""
     groups, overall = scored.groups(), scored.overall
     mean, mean_error = scored.mean_of_groups()
@@ -62,15 +62,13 @@ def _describe(scored: ScoredPairs) -> str:
     rows.append(("all pairs", overall.num_pairs, overall.share, overall.standard_error))
     if len(groups) > 1:
         rows.append((f"mean of {len(groups):,} groups", overall.num_pairs, mean, mean_error))
-    return "\n".join(
-        [
-            f"Model {scored.model}",
-            f"{'Group':<{_NAME_COLUMNS}}{'pairs':>9}{'right':>11}{'error':>9}",
-            *(_describe_row(*row) for row in rows),
-            f"{scored.num_sentences:,} distinct sentences of {scored.num_pieces / scored.num_sentences:.1f} pieces in "
-            f"{scored.seconds:.1f} s: {scored.num_sentences / max(scored.seconds, 1e-9):,.0f} a second",
-        ]
-    )
+    return [
+        f"Model {scored.model}",
+        f"{'Group':<{_NAME_COLUMNS}}{'pairs':>9}{'right':>11}{'error':>9}",
+        *(_describe_row(*row) for row in rows),
+        f"{scored.num_sentences:,} distinct sentences of {scored.num_pieces / scored.num_sentences:.1f} pieces in "
+        f"{scored.seconds:.1f} s: {scored.num_sentences / max(scored.seconds, 1e-9):,.0f} a second",
+    ]
 
 
 def _describe_row(name: str, num_pairs: int, share: float, error: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.mixtures import TEXT_KEYS
 from albert_data.corpus.tasks import plan_tasks
+from albert_data.escaping import join_lines, quote
 from albert_data.examples.spans import span_shares
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.estimate import BuildEstimate
@@ -40,7 +40,7 @@ def describe_vocabulary(report: VocabReport, model: Path) -> str:
         f"  learned from {count_of(trained.num_sentences, 'sentence')}, {trained.num_bytes / 1e6:,.1f} MB, "
         f"of {count_of(report.num_documents, 'document')}, {report.text_bytes / 1e6:,.1f} MB",
     ]
-    return "\n".join([*lines, *report.list_notes()])
+    return join_lines([*lines, *report.list_notes()])
 
 
 def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, config: BuildConfig) -> str:
@@ -52,7 +52,7 @@ def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, c
     vocabulary = f"{tokenizer.vocab_size:,} pieces" if tokenizer else "none given: one is trained first"
     if tokenizer and tokenizer.words is not None:
         vocabulary += ", and a word list"
-    return "\n".join(
+    return join_lines(
         [
             f"would write {out}, from",
             f"  {files}, {counts['plain_bytes'] / 1e6:,.1f} MB, in {tasks}",
@@ -138,7 +138,8 @@ def describe_build(report: BuildReport, out: Path) -> str:
     manifest = report.manifest
     counts, splits = manifest.counts, manifest.splits
     if report.was_finished:
-        return f"{out} is finished: {count_of(splits['train'].num_rows, 'training row')}; nothing to do"
+        rows = count_of(splits["train"].num_rows, "training row")
+        return join_lines([f"{out} is finished: {rows}; nothing to do"])
     lines = [f"{out}: finished in {report.seconds:,.1f} s, {_rate(report)}"]
     if report.resumed_tasks:
         lines.append(f"resumed    {count_of(report.resumed_tasks, 'task')} from before the interruption")
@@ -172,8 +173,8 @@ def describe_build(report: BuildReport, out: Path) -> str:
         lines.append("           there is only one distinct document, so none is left for validation; give two or more")
     lines += report.list_notes()
     lines += _describe_config(manifest.config, manifest.plan.mixture or ())
-    lines += [f"next       albert-data inspect {out}", f"           albert-data audit {out}"]
-    return "\n".join(lines)
+    lines += [f"next       albert-data inspect {quote(out)}", f"           albert-data audit {quote(out)}"]
+    return join_lines(lines)
 
 
 def _rate(report: BuildReport) -> str:
@@ -190,7 +191,7 @@ def _describe_config(config: BuildConfig, sources: Sequence[SourceEntry]) -> lis
         found = {getattr(source, name) for source in sources}
         values[name] = found.pop() if len(found) == 1 else "by-source"
     for name, value in values.items():
-        item = f" {name}={_UNSET.get(name, 'auto') if value is None else shlex.quote(str(value))}"
+        item = f" {name}={_UNSET.get(name, 'auto') if value is None else quote(str(value))}"
         if len(line) + len(item) > _WIDTH:
             lines.append(line)
             line = " " * 10

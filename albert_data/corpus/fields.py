@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Any
 from xxhash import xxh3_64_intdigest
 
 from albert_data.errors import InputError
-from albert_data.escaping import escape_controls
+from albert_data.escaping import escape_controls, quote
 from albert_data.wording import list_some
 
 # ---- how the settings name fields: one, or several joined by commas; a point leads into an object ----
@@ -130,10 +129,10 @@ class Fields:
         best = self.find_text()
         advice = "pass --text-field NAME with the one that holds the text"
         if best is not None:
-            advice = f"pass --text-field {shlex.quote(best)}"
+            advice = f"pass --text-field {quote(best)}"
         elif self.lists:
             advice = "none of them holds text; if the list in one does, take its items out of it, as in: "
-            advice += f"jq {shlex.quote(f'.{min(self.lists)}[]')} FILE > NEW_FILE.json"
+            advice += f"jq {quote(f'.{min(self.lists)}[]')} FILE > NEW_FILE.json"
         return f"{records} the {kind} {self.describe_names()}; {advice}"
 
     def find_text(self) -> str | None:

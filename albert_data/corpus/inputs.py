@@ -11,7 +11,6 @@ import dataclasses
 import glob
 import io
 import os
-import shlex
 import stat
 import sys
 from collections import defaultdict
@@ -21,6 +20,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 from typing import cast
 
 from albert_data.config import AUTO, DEFAULT_TEXT, TextConfig
@@ -61,6 +61,7 @@ from albert_data.corpus.lines.encodings import (
 from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.streams import PROGRAMS, STREAM_ERRORS, decompress, join_parts
 from albert_data.errors import ConfigError, InputError
+from albert_data.escaping import quote
 from albert_data.languages import is_language, normalise_language
 from albert_data.storage import (
     DEVICE,
@@ -185,6 +186,7 @@ class Input:
     indices: the file that selects rows, of a saved data set
     source: of a mixture, None for other inputs
     found_by: the lists and the mixture that name it
+    folders: those that were named and hold it
     is_validation: whether the user named it for validation
     is_named: whether the user named the file itself, not a folder, glob or list with it
     oddity: what its first bytes show that its name does not, and what follows from that
@@ -206,6 +208,7 @@ class Input:
     indices: str | None = None
     source: MixtureSource | None = None
     found_by: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
     is_validation: bool = False
     is_named: bool = False
     oddity: str | None = None
@@ -289,6 +292,7 @@ def _find_all(
         new = [path for path, identity in paths.items() if identity not in found]
         described = find_storage(name).at_once(partial(_describe, encoding=text.encoding), new)
         items = dict(zip(new, described, strict=True))
+        folders = (name,) if any(path != name for path in paths) and find_kind(name) == FOLDER else ()
         refused |= {paths[path]: item for path, item in items.items() if isinstance(item, WrongEncoding)}
         for path, identity in paths.items():
             item = found.get(identity) or items[path]
@@ -300,7 +304,8 @@ def _find_all(
                 )
             found_by = tuple(dict.fromkeys((*item.found_by, *found_by)))
             is_named = item.is_named or (path == name and not found_by)
-            found[identity] = replace(item, language=language or item.language, found_by=found_by, is_named=is_named)
+            item = replace(item, language=language or item.language, found_by=found_by, is_named=is_named)
+            found[identity] = replace(item, folders=item.folders + folders)
     return found.values()
 
 
@@ -314,6 +319,27 @@ def list_read(inputs: Iterable[Input]) -> Iterator[str]:
     folders |= {os.path.join(folder, "..") for folder in folders}
     yield from {path for item in inputs for path in (item.path, item.indices, *item.found_by) if path}
     yield from (os.path.join(folder, name) for folder in folders for name in DESCRIPTIONS)
+
+
+def check_apart(inputs: Iterable[Input], out: Path) -> None:
+    """Raise InputError if a folder that was named holds `out`, whose files the next command would read, or is in it."""
+
+    def resolve(name: str | Path) -> Path:
+        return Path(find_storage(name).resolve(name))  # of a URL too: only its parts are compared
+
+    here, around = resolve(out), {folder for item in inputs for folder in item.folders}
+    files = {item.origin.file for item in inputs if not item.is_stream} if find_kind(out) else ()
+    # A million files have fewer folders. A link may lead from elsewhere into `out`.
+    inner = {os.path.dirname(file) for file in files} | {
+        file for file in files if find_kind(file, follow=False) == LINK
+    }
+    overlapping = [name for name in sorted(around) if here.is_relative_to(resolve(name))]
+    overlapping += [name for name in sorted(inner) if resolve(name).is_relative_to(here)]
+    if overlapping:
+        raise InputError(
+            f"{out} and the input {overlapping[0]} overlap: what is written there would be read as text; "
+            "choose another --output, outside of the inputs"
+        )
 
 
 def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
@@ -587,7 +613,7 @@ def _read_blocks(stream: io.BufferedIOBase) -> Iterator[bytes]:
 
 def _describe_conversion(item: Input, encoding: str) -> str:
     """A command that converts a file to UTF-8, or in a pipe the text of a stream or of a compressed file."""
-    path, convert = shlex.quote(item.path), f"iconv -f {encoding} -t UTF-8"
+    path, convert = quote(item.path), f"iconv -f {encoding} -t UTF-8"
     if item.is_stream:
         return f"`... | {convert} | albert-data build - ...`"
     if item.compression is None:

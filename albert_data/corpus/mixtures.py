@@ -55,7 +55,7 @@ def find_sources(
 
     text: for a mixture, the settings that its sources do not name. Raises InputError, in one line, for any fault.
     """
-    names, validation = _list_names(names), _list_names(validation)
+    names, validation = list_names(names), list_names(validation)
     mixtures = [name for name in (*names, *validation) if is_mixture(name)]
     if not mixtures:
         return find_inputs(names, say, text, validation)
@@ -84,7 +84,7 @@ def find_sources(
     return [dataclasses.replace(item, is_shared=counts[item.path] > 1) for item in found]
 
 
-def _list_names(names: Names) -> list[str]:
+def list_names(names: Names) -> list[str]:
     """The text of each name, also of a str of NumPy. A path of the standard library has lost a slash of s3://bucket."""
     several = (
         [names] if isinstance(names, str | os.PathLike) else list(names) if isinstance(names, Iterable) else [names]

@@ -6,12 +6,12 @@ import bz2
 import gzip
 import io
 import lzma
-import shlex
 import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
 from albert_data.errors import InputError
+from albert_data.escaping import quote
 
 # What is raised on a cut or damaged stream: by gzip any of these, by pyarrow (zst, lz4) and bz2 OSError.
 STREAM_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError)
@@ -108,5 +108,5 @@ def _read_little(stream: BinaryIO, path: str) -> Iterator[bytes]:
 def _too_large(path: str, what: str, how: str, program: str) -> InputError:
     return InputError(
         f"input {path} is compressed with a {what} over 128 MiB ({how}), larger than is supported; decompress it on "
-        f"the way: `{program} {shlex.quote(path)} | albert-data build - ...`"
+        f"the way: `{program} {quote(path)} | albert-data build - ...`"
     )

@@ -75,7 +75,7 @@ class Bar:
         if self._bar is None:
             show(line)
         else:
-            self._bar.write(make_harmless(line, sys.stdout.encoding), file=sys.stdout)
+            self._bar.write(make_harmless([line], sys.stdout.encoding), file=sys.stdout)
 
     def close(self) -> None:
         if self._bar is not None:

@@ -14,7 +14,7 @@ from albert_data.convert.conversion import Conversion, convert_folder
 from albert_data.corpus.inputs import Input, list_read
 from albert_data.corpus.mixtures import Names, find_sources
 from albert_data.errors import ArgumentError, ConfigError
-from albert_data.escaping import name_as_text
+from albert_data.escaping import name_as_text, quote
 from albert_data.files import check_output, write_output
 from albert_data.inspect.audit.audit import Audit, audit_folder, audit_on
 from albert_data.inspect.choice import RowChoice
@@ -93,7 +93,7 @@ def inspect_shards(
     _refuse_conflicts([name for name, value in given.items() if value])
     folder, page = make_path(shards), None if html is None else disk_path(html, "html")
     if find_kind(folder / RUN_FILE) == FILE:
-        raise ArgumentError(f"{folder} is a training run; `albert-data runs {folder}` shows it")
+        raise ArgumentError(f"{folder} is a training run; `albert-data runs {quote(folder)}` shows it")
     with show_progress(progress) as shown:
         inputs = _find_corpus(folder, corpus, shown.say)
     if page is not None:  # before the work: it must not replace the corpus or a shard

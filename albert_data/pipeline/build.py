@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,7 @@ def build_shards(
     allow_loss: bool = False,
     trust_inputs: bool = False,
     dry_run: bool = False,
+    given: Sequence[str] = (),
 ) -> BuildReport | None:
     """Build the shards of inputs into `out` on any engine.
 
@@ -118,6 +119,7 @@ def build_shards(
     identifies a build, so the same call with it resumes one that stopped there.
     trust_inputs: inputs that differ from those of the build in `out` in time or name alone count as the same.
     dry_run: only check what is known before the work, and write nothing. Returns None then, unless it is finished.
+    given: the words that name the inputs on a command line.
     Raises InputError, TokenizerError, OutputError, WorkerError, or OSError if the disk fails. Finished tasks are kept.
     """
     started, progress = time.monotonic(), progress or NullProgress()
@@ -156,7 +158,7 @@ def build_shards(
             finished = _change_license(made, finished, license)
             work.remove()
             return finished
-        made.syncs = work.begin(plan, overwrite, syncs=spans_machines(engine))
+        made.syncs = work.begin(plan, overwrite, syncs=spans_machines(engine), given=given)
         manifest, removed = _make(made, tokenizer, license, language_named=language_named)
         work.remove()
     except AlbertDataError:

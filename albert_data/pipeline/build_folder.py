@@ -21,7 +21,7 @@ receipt, so a build is resumed after any crash, and from any machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from albert_data.pipeline.identity import find_difference, find_other_rules
 from albert_data.pipeline.ownership import Ours, check_empty, read_our_manifest
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse
-from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME, check_readable, read_file
+from albert_data.shards.manifest_file import GIVEN, PLAN_NAME, WORK_NAME, check_readable, read_file
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.shards.typed_values import to_value
 from albert_data.storage import FOLDER, find_kind, find_storage, is_remote
@@ -108,9 +108,10 @@ class BuildFolder:
         if not self._folder.is_marked and read_our_manifest(self.out) is None:
             check_empty(self.out)
 
-    def begin(self, plan: Plan, overwrite: bool, *, syncs: bool = False) -> bool:
+    def begin(self, plan: Plan, overwrite: bool, *, syncs: bool = False, given: Sequence[str] = ()) -> bool:
         """Resume a killed build of this plan, or start one.
 
+        given: the words that name the inputs on a command line, for who wants to resume it.
         syncs: whether every file of this build is synced before its receipt. Returns whether it has to be: a build that
         began so goes on so, and any machine can resume it.
         Raises OutputError if there is an unfinished build of another plan, or if a file that no build wrote has a name
@@ -122,7 +123,7 @@ class BuildFolder:
         if not is_same or before not in (_SYNCED, self._present_boot()):
             self.clear()
             write_bytes(self._boot, now.encode(), sync=False)
-            write_json(self.plan_path, to_value(plan))
+            write_json(self.plan_path, to_value(plan) | {GIVEN: given})
         elif before != now:
             if syncs:
                 self._sync_files()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -16,7 +15,7 @@ from albert_data.corpus.layout import Advice, advise
 from albert_data.corpus.removed_lines import REMOVALS, RemovedLines
 from albert_data.corpus.sources import advise_names
 from albert_data.errors import InputError
-from albert_data.escaping import escape_controls, name_as_text
+from albert_data.escaping import escape_controls, name_as_text, quote
 from albert_data.shards.manifest import DamagedInput, DamagedInputs, Manifest, RemovedEntry
 from albert_data.wording import count_of, format_share, list_some
 
@@ -142,5 +141,5 @@ def _explain(item: DamagedInput, text_field: str | None) -> str:
         if text_field is None:
             parts.append(f"write text_field = {item.text_field!r} in its source")
         else:  # the field of the other inputs is read too
-            parts.append(f"pass --text-field {shlex.quote(f'{text_field},{item.text_field}')}")
+            parts.append(f"pass --text-field {quote(f'{text_field},{item.text_field}')}")
     return "; ".join(parts)

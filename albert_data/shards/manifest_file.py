@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from albert_data.errors import ShardError
-from albert_data.files import MAX_BYTES, is_there, parse_json
+from albert_data.escaping import quote
+from albert_data.files import MAX_BYTES, is_there, parse_json, read_json
 from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, Manifest, Parsed, hash_manifest, parse
 from albert_data.shards.paths import check_folder, measure_file
 from albert_data.shards.schema import FORMAT_VERSION
@@ -26,7 +27,8 @@ from albert_data.storage import FOLDER, Status, find_kind, find_storage
 MAX_DEPTH = 32
 MAX_INT = (1 << 63) - 1
 WORK_NAME = ".build"  # where a build keeps what it has until it is finished
-PLAN_NAME = "plan.json"
+PLAN_NAME, GIVEN = "plan.json", "given"  # the key of the words that named the inputs
+_MOST_SHOWN = 600  # characters of these words in a message
 
 
 class ManifestDamage(ShardError):
@@ -112,15 +114,14 @@ def _explain_missing(folder: Path) -> str:
         what = f"{folder} holds no {MANIFEST_NAME}, so it is no finished build"
         if is_there(folder / "shards" / MANIFEST_NAME):  # where quickstart puts them
             return f"{what}; name {folder / 'shards'}, which holds one"
-        return f"{what}; make one with `albert-data build INPUT... -o {folder}`"
+        return f"{what}; make one with `albert-data build INPUT... -o {quote(folder)}`"
     inputs = "INPUT..."
     with suppress(OSError, ValueError, LookupError, TypeError, ShardError):
-        plan = read_file(folder / WORK_NAME / PLAN_NAME).values
-        paths = [item["path"] for item in plan["inputs"] if "split" not in item]
-        inputs = " ".join(paths[:3]) + (" ..." if len(paths) > 3 else "")
+        words = " ".join(map(quote, read_json(folder / WORK_NAME / PLAN_NAME)[GIVEN]))
+        inputs = words if 0 < len(words) <= _MOST_SHOWN else inputs
     return (
         f"{folder} is a build that is not finished; give its command again to resume it: "
-        f"albert-data build {inputs} -o {folder}, with the same options"
+        f"albert-data build {inputs} -o {quote(folder)}, with the same options"
     )
 
 

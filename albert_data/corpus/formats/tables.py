@@ -10,7 +10,6 @@ parts can't be read is an error.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -30,6 +29,7 @@ from albert_data.corpus.fields import MAX_NAMES, name_field, split_names
 from albert_data.corpus.formats.records import Records, Value, make_blocks
 from albert_data.corpus.formats.saved_datasets import read_indices, refuse_indices
 from albert_data.errors import InputError
+from albert_data.escaping import quote
 from albert_data.storage import find_storage, make_path
 from albert_data.storage.protocol import check_same
 from albert_data.wording import list_some
@@ -236,7 +236,7 @@ def _describe_fields(schema: pyarrow.Schema, option: str = "--text-field") -> st
     shown = list_some([f"{name_field(name)} ({str(kind):.60})" for name, kind in fields], _SHOWN_FIELDS) or "none"
     texts = [name for name, kind in fields if _is_text(kind) and not pyarrow.types.is_null(kind)]
     is_sure, others = option == "--text-field" and len(texts) == 1, " or whole numbers" if option == _GROUP else ""
-    advice = f"pass {option} {shlex.quote(texts[0])}" if is_sure else f"name one of text{others} with {option}"
+    advice = f"pass {option} {quote(texts[0])}" if is_sure else f"name one of text{others} with {option}"
     return f"the fields are {shown}; {advice if texts else 'none of them is text'}"
 
 
