@@ -13,7 +13,8 @@ import pytest
 
 from albert_data.config import TextConfig
 from albert_data.corpus.formats.recognition import ALLOWED_NAMES
-from albert_data.corpus.inputs import find_inputs, open_input
+from albert_data.corpus.inputs import check_apart, find_inputs, open_input
+from albert_data.corpus.mixtures import find_sources
 from albert_data.errors import InputError, StorageError
 
 TEXT = "ein Wört\n\nzwei\n".encode()
@@ -35,6 +36,48 @@ def corpus(tmp_path: Path) -> Path:
 
 def names_of(*names: str | Path) -> list[str]:
     return [item.path for item in find_inputs([str(name) for name in names])]
+
+
+# ---- the output ----
+
+
+@pytest.mark.parametrize(
+    ("named", "out", "overlapping"),
+    [
+        ("in", "in/sub", "in"),
+        ("in", "in", "in"),
+        ("in:de", "in/deep/er", "in"),
+        ("@in/list.txt", "in/sub", "in"),
+        ("in/mix.toml", "in/.deep/sub", "in/.deep"),
+        ("link", "in/sub", "link"),
+        ("in", "link/sub", "in"),
+        ("in/.d*/a.txt", "in/.deep", "in/.deep"),
+        ("in/.deep/a.txt", "in", "in/.deep"),
+        ("linked.txt", "in", "linked.txt"),
+        ("in", "in.de", None),
+        ("in/b.txt", "in/sub", None),
+        ("in/*.txt", "in/sub", None),
+    ],
+)
+@pytest.mark.parametrize("is_validation", [False, True])
+def test_an_output_inside_an_input_or_around_one_is_refused(
+    named: str, out: str, overlapping: str | None, is_validation: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("in/.deep").mkdir(parents=True)
+    for name in ("in/b.txt", "in/.deep/a.txt", "other.txt"):
+        Path(name).write_bytes(TEXT)
+    Path("in/list.txt").write_text("../in\n")
+    Path("in/mix.toml").write_text('[[source]]\nname = "a"\npaths = ".deep"\n')
+    Path("link").symlink_to("in")
+    Path("linked.txt").symlink_to("in/.deep/a.txt")
+    names = (["other.txt"], [named]) if is_validation and ".toml" not in named else ([named], [])
+    found = find_sources(names[0], validation=names[1])
+    if overlapping is None:
+        check_apart(found, Path(out))
+        return
+    with pytest.raises(InputError, match=rf"^{out} and the input (../)?(in/../)?{overlapping} overlap: "):
+        check_apart(found, Path(out))
 
 
 # ---- files ----

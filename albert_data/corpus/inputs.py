@@ -330,11 +330,10 @@ def check_apart(inputs: Iterable[Input], out: Path) -> None:
     here, around = resolve(out), {folder for item in inputs for folder in item.folders}
     files = {item.origin.file for item in inputs if not item.is_stream} if find_kind(out) else ()
     # A million files have fewer folders. A link may lead from elsewhere into `out`.
-    inner = {os.path.dirname(file) for file in files} | {
-        file for file in files if find_kind(file, follow=False) == LINK
-    }
+    places = {os.path.dirname(file): file for file in files}
+    places |= {file: file for file in files if find_kind(file, follow=False) == LINK}
     overlapping = [name for name in sorted(around) if here.is_relative_to(resolve(name))]
-    overlapping += [name for name in sorted(inner) if resolve(name).is_relative_to(here)]
+    overlapping += [places[name] for name in sorted(places) if resolve(name).is_relative_to(here)]
     if overlapping:
         raise InputError(
             f"{out} and the input {overlapping[0]} overlap: what is written there would be read as text; "

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig, VocabConfig, take_settings
-from albert_data.corpus.inputs import Input
-from albert_data.corpus.mixtures import Names
+from albert_data.corpus.inputs import Input, check_apart
+from albert_data.corpus.mixtures import Names, list_names
 from albert_data.errors import ArgumentError, ConfigError
 from albert_data.jobs.engine import Engine, MultiprocessEngine, spans_machines
 from albert_data.jobs.progress import Progress
@@ -115,7 +115,9 @@ def build(
     settings |= {"normalization": normalization, "words": words, "special": special}
     settings |= {"tokenizer": tokenizer, "config": config, "validation": validation, "overwrite": overwrite}
     named = dict[str, Any](license=license, language_named="language" in settings, overwrite=overwrite)
-    out, named = require_output(output), named | {"allow_loss": allow_loss, "trust_inputs": trust_inputs}
+    held_out = (word for name in list_names(validation) for word in ("--validation", name))
+    named |= {"given": [*list_names(inputs or ()), *held_out], "allow_loss": allow_loss, "trust_inputs": trust_inputs}
+    out = require_output(output)
     with show_progress(progress) as shown, load_arguments(inputs, out, shown, **settings) as arguments:
         found, loaded, config = arguments
         check_strict(config.text, allow_loss)
@@ -157,4 +159,5 @@ def load_arguments(
     with use_commits(read_commits(out, overwrite=overwrite)):
         loaded = None if tokenizer is None else load_tokenizer(tokenizer, **rules)
         with open_corpus(inputs, documents, progress, config.text, validation) as found:
+            check_apart(found, out)
             yield found, loaded, config
