@@ -173,8 +173,6 @@ def test_a_vocabulary_gives_the_same_ids_in_either_file(tmp_path: Path):
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n", "lacks [MASK]; a vocab.txt of WordPiece needs"),
         (b"[PAD]\n[CLS]\n[SEP]\n[MASK]\nthe\n", "lacks [UNK]; a vocab.txt"),
         (b"<pad>\n<unk>\n<s>\n</s>\n<mask>\nthe\n", "lacks [PAD], [UNK], [CLS], [SEP], [MASK]; a vocab.txt"),
-        (b"[PAD]\n[UNK]\nthe\n[CLS]\nthe\n[SEP]\n[MASK]\n", "has the piece 'the' of line 3 again on line 5"),
-        (b"[PAD]\n\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n", "has no piece on line 2"),
         (b"[PAD]\n[UNK]\nth\xff\n", "is not UTF-8 (line 3)"),
         (b"", "lacks [PAD], [UNK]"),
     ],
@@ -197,6 +195,8 @@ def check_refused(path: Path, data: bytes, says: str) -> None:
         (b'{"a": 1}', "no tokenizer.json of the library tokenizers"),
         (b'{"model": {"type": "WordPiece", "vocab": {"a": 1, "b": 1}}}', "has a damaged vocabulary"),
         (b'{"model": {"type": "WordPiece", "vocab": {"a": "b"}}}', "has a damaged vocabulary"),
+        (b'{"model": {"type": "WordPiece", "vocab": {"a": -1}}}', "has a damaged vocabulary: the id -1 of the piece"),
+        (b'{"model": {"type": "WordPiece", "vocab": {"a": 9999999999}}}', "is taken, or not one of 0..1,001"),
         (b'{"model": {"type": "WordPiece", "vocab": "ab"}}', "has values of wrong types"),
         (b'{"model": {"vocab": {}}, "added_tokens": [1]}', "has values of wrong types"),
         (b'{"model": {"vocab": {}}, "normalizer": "x"}', "has values of wrong types"),
@@ -207,6 +207,44 @@ def check_refused(path: Path, data: bytes, says: str) -> None:
 )
 def test_a_bad_tokenizer_json_is_one_line(tmp_path: Path, data: bytes, says: str):
     check_refused(tmp_path / "tokenizer.json", data, says)
+
+
+@pytest.mark.parametrize("kind", ["WordPiece", "BPE", "vocab.txt"])
+def test_ids_without_a_piece_are_kept_and_never_drawn(tmp_path: Path, kind: str):
+    """As the vocabularies of ConvBERT and ERNIE have them."""
+    names = [*SPECIALS, *("a b c h Ġ" if kind == "BPE" else "ab ##c a ##b [unused7]").split()]
+    vocab = {piece: i * 2 for i, piece in enumerate(names)}
+    values = json.loads(make_wordpiece(names, BertRules(lowercase=True))) | {"added_tokens": [], "post_processor": None}
+    if kind == "vocab.txt":
+        (tmp_path / kind).write_text("".join(f"{piece}\n\n" for piece in names) + "ab\n")
+        vocab["ab"] = 2 * len(names)
+    elif kind == "WordPiece":
+        values["model"]["vocab"] = vocab
+    else:
+        level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+        values["model"] = {"type": "BPE", "vocab": vocab, "merges": [], "unk_token": "[UNK]"}
+        values |= {"normalizer": None, "pre_tokenizer": level, "decoder": level}
+    if kind != "vocab.txt":
+        (tmp_path / "tokenizer.json").write_text(json.dumps(values))
+    tokenizer = load_tokenizer(tmp_path)
+    assert tokenizer.vocab_size == max(vocab.values()) + 1 == len(set(tokenizer.pieces))
+    assert all(tokenizer.pieces[i] == piece for piece, i in vocab.items())
+    assert set(tokenizer.ordinary_ids.tolist()) <= set(vocab.values())
+    texts, reference = ["abc a h", "c ab ab"], tokenizers.Tokenizer.from_str(tokenizer.model.decode())
+    assert encode(tokenizer, texts) == encode_alone(reference, texts)
+
+
+def test_an_added_token_has_the_id_that_the_library_gives_it(tmp_path: Path):
+    """It counts on from the number of pieces, whatever the file says, and so gives one to two of them."""
+    values = json.loads(make_wordpiece([*SPECIALS, "a"], BertRules(lowercase=True)))
+    values["model"]["vocab"]["a"] = 9
+    for number, is_known in ((10, False), (6, True)):
+        values["added_tokens"][5:] = [{**values["added_tokens"][0], "id": number, "content": "<more>"}]
+        (tmp_path / "tokenizer.json").write_text(json.dumps(values))
+        if not is_known:
+            with pytest.raises(TokenizerError, match=r"the id 10 of the piece '<more>' is taken, or not one of 6..6"):
+                load_tokenizer(tmp_path)
+    assert load_tokenizer(tmp_path).pieces[6:] == ["<more>", "[unused7]", "[unused8]", "a"]
 
 
 def test_the_missing_library_is_named_when_text_is_to_be_encoded(tmp_path: Path, monkeypatch):

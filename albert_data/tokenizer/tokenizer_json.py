@@ -38,6 +38,7 @@ ROLES = {
     "sep": ("[SEP]", "</s>"),
     "mask": ("[MASK]", "<mask>"),
 }
+_MOST_HOLES = 1000  # ids without a piece, besides as many as there are pieces
 _MAX_WORD = 100  # characters; BERT makes a longer word unknown
 
 
@@ -80,19 +81,32 @@ def parse_json(data: bytes, name: str) -> dict[str, Any]:
 
 
 def list_pieces(values: Mapping[str, Any], name: str) -> list[str]:
-    """The vocabulary by id, added tokens included. Raises TokenizerError if an id is missing or given twice."""
+    """The vocabulary by id, added tokens included. Raises TokenizerError unless they are those of the library."""
     vocab = values["model"]["vocab"]
     try:
-        found = dict(vocab) if isinstance(vocab, dict) else {piece: i for i, (piece, _) in enumerate(vocab)}
-        found |= {token["content"]: token["id"] for token in values.get("added_tokens") or []}
-        pieces: list[str | None] = [None] * len(found)
-        for piece, i in found.items():
-            if not isinstance(piece, str) or not 0 <= i < len(pieces) or pieces[i] is not None:
-                raise ValueError(f"the id {i} of the piece {piece!r} is taken or not below {len(pieces):,}")
+        own = dict(vocab) if isinstance(vocab, dict) else {piece: i for i, (piece, _) in enumerate(vocab)}
+        found = {token["content"]: token["id"] for token in values.get("added_tokens") or []} | own
+        pieces = dict[int, str]()
+        for piece, i in found.items():  # the library counts on from the number of the model's pieces
+            begin, end = (0, 2 * len(own) + _MOST_HOLES) if piece in own else (len(own), len(found))
+            if not isinstance(piece, str) or not isinstance(i, int) or not begin <= i < end or i in pieces:
+                allowed = f"{begin:,}..{end - 1:,}"
+                raise ValueError(f"the id {i!r:.40} of the piece {piece!r:.80} is taken, or not one of {allowed}")
             pieces[i] = piece
     except (TypeError, KeyError, ValueError) as error:
         raise TokenizerError(f"{name} has a damaged vocabulary: {error}; copy it again") from error
-    return [str(piece) for piece in pieces]  # all are there: as many ids as pieces, and no two alike
+    return name_holes(pieces)
+
+
+def name_holes(pieces: Mapping[int, str]) -> list[str]:
+    """The vocabulary by id. An id without a piece, as ConvBERT and ERNIE have them, gets one that no text gives."""
+    taken, named = set(pieces.values()), [pieces.get(i) for i in range(max(pieces, default=-1) + 1)]
+    for i, piece in enumerate(named):
+        name = f"[unused{i}]"
+        while piece is None and name in taken:
+            name = f"[{name}]"
+        named[i] = name if piece is None else piece
+    return [str(piece) for piece in named]
 
 
 def find_specials(pieces: Sequence[str], name: str) -> Specials:
@@ -240,15 +254,8 @@ def _split_lines(data: bytes, name: str) -> list[str]:
         raise TokenizerError(f"{name} is not UTF-8 (line {line:,}); a vocabulary has a piece on each line") from error
     if lacking := [names[0] for names in ROLES.values() if names[0] not in pieces]:
         raise TokenizerError(f"{name} lacks {', '.join(lacking)}; a vocab.txt of WordPiece needs a line for each")
-    numbers: dict[str, int] = {}
-    for number, piece in enumerate(pieces, 1):
-        if piece in numbers or not piece:
-            what = f"the piece {piece!r} of line {numbers[piece]:,} again" if piece else "no piece"
-            raise TokenizerError(
-                f"{name} has {what} on line {number:,}; each line needs a piece of its own, as its number is its id"
-            )
-        numbers[piece] = number
-    return pieces
+    ids = {piece: i for i, piece in enumerate(pieces) if piece}  # the last of equal lines, as in transformers
+    return name_holes({i: piece for piece, i in ids.items()})
 
 
 def _find_rules(folder: Path, default: BertRules) -> tuple[BertRules, bool]:
