@@ -28,12 +28,11 @@ from albert_data.pipeline.identity import (
     check_size,
     choose_fraction,
     find_renaming,
-    list_skipped,
     make_plan,
 )
 from albert_data.pipeline.mixed_sources import check_alpha, check_passes, list_sources
 from albert_data.pipeline.ownership import read_our_manifest
-from albert_data.pipeline.publish import finish_manifest, make_manifest, publish, publish_license
+from albert_data.pipeline.publish import finish_manifest, list_skipped, make_manifest, publish, publish_license
 from albert_data.pipeline.shard_plan import describe_validation
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.steps import Build, decide, learn_tokenizer, map_documents, reduce_rows, share_sources
@@ -142,6 +141,7 @@ def build_shards(
         progress=progress,
         allow_loss=allow_loss,
         sources=list_sources(inputs),
+        language_named=language_named,
     )
     finished = None if overwrite else _find_finished(out, plan)
     if dry_run:
@@ -159,21 +159,20 @@ def build_shards(
             work.remove()
             return finished
         made.syncs = work.begin(plan, overwrite, syncs=spans_machines(engine), given=given)
-        manifest, removed = _make(made, tokenizer, license, language_named=language_named)
+        manifest = _make(made, tokenizer, license)
         work.remove()
     except AlbertDataError:
         work.remove_if_empty()
         raise
     finally:
         work.close()
-    seconds = time.monotonic() - started
     return BuildReport(
         manifest=manifest,
-        seconds=seconds,
+        seconds=time.monotonic() - started,
         resumed_tasks=made.num_resumed,
         was_finished=False,
         stages=made.stages,
-        removed=removed,
+        removed=made.removed,
     )
 
 
@@ -202,10 +201,8 @@ def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig
         raise ConfigError("a word list is for masks of whole words; leave it out, or mask whole words")
 
 
-def _make(
-    build: Build, tokenizer: Tokenizer | None, license: str | None, *, language_named: bool
-) -> tuple[Manifest, Mapping[str, RemovedLines]]:
-    """Do all steps of a build, and say what the user should know of them. Returns the removed lines too."""
+def _make(build: Build, tokenizer: Tokenizer | None, license: str | None) -> Manifest:
+    """Do all steps of a build, and say what the user should know of them."""
     build.repeated = find_repeated_lines(
         build.inputs, build.config.text, build.work.lines, build.engine, build.progress
     )
@@ -222,14 +219,15 @@ def _make(
     rules = decide(build, total, tokenizer)
     shards = reduce_rows(build, total, rules, exchange)
     manifest = make_manifest(build.plan, build.config, tokenizer, total, shards, rules.choice)
-    manifest = dataclasses.replace(manifest, skipped=list_skipped(build.inputs), language_named=language_named or None)
+    build.removed, named = total.damage.removed, build.language_named or None
+    manifest = dataclasses.replace(manifest, skipped=list_skipped(build.inputs), language_named=named)
     manifest = finish_manifest(manifest, license)
     made = {receipt.task.file: build.work.shards / receipt.task.made_file for receipt in shards}
     notes = publish(build.work, manifest, tokenizer, made, build.engine)
     if any(len(entry.paths) > SHOWN for entry in (manifest.skipped or {}).values()):
         notes.append(f"{build.work.out / MANIFEST_NAME} names all that was skipped")
     build.tell([*notes, *describe_shortages(manifest), *describe_validation(total, rules)])
-    return manifest, total.damage.removed
+    return manifest
 
 
 def _change_license(build: Build, finished: BuildReport, license: str | None) -> BuildReport:

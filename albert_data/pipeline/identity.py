@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections import defaultdict
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -17,7 +16,7 @@ from albert_data.escaping import name_as_text
 from albert_data.files import MAX_BYTES, MAX_VALUES
 from albert_data.pipeline.mixed_sources import describe_sources
 from albert_data.rules import current_versions
-from albert_data.shards.manifest import InputEntry, Manifest, Plan, ShardEntry, SkippedEntry, SourceEntry
+from albert_data.shards.manifest import InputEntry, Manifest, Plan, ShardEntry, SourceEntry
 from albert_data.shards.manifest_file import MAX_INT
 from albert_data.storage.hub import list_commits, name_origin
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
@@ -28,7 +27,6 @@ from albert_data.wording import count_of, list_some
 # size of up to 10 digits, a time of 19, a language, white space; escapes in the path are not counted. Values: the entry
 # and its fields.
 _INPUT_BYTES, _INPUT_VALUES = 130, 1 + len(dataclasses.fields(InputEntry))
-_MAX_SKIPPED = 1000  # paths of each reason: a folder may hold a million that are no text
 # At most, for a shard whose counts have ten digits.
 _SHARD_BYTES, _SHARD_VALUES = 380, 1 + len(dataclasses.fields(ShardEntry))
 
@@ -61,18 +59,6 @@ def make_plan(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildCon
         mixture=describe_sources(inputs),
         hub=list_commits(),
     )
-
-
-def list_skipped(inputs: Sequence[Input]) -> dict[str, SkippedEntry] | None:
-    """What the names of the inputs led to that is not read, by reason; None if there is nothing."""
-    found = defaultdict[str, set[str]](set)  # sources of a mixture may lead to one path
-    for reason, paths in (pair for item in inputs for pair in item.skipped.items()):
-        found[reason] |= set(map(name_as_text, paths))
-    entries = {
-        why: SkippedEntry(num_paths=len(names), paths=tuple(sorted(names)[:_MAX_SKIPPED]))
-        for why, names in found.items()
-    }
-    return entries or None
 
 
 def _identify(tokenizer: Tokenizer) -> dict[str, str]:

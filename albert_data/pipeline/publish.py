@@ -8,14 +8,17 @@ no manifest at that time.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 from albert_data.config import BuildConfig
+from albert_data.corpus.inputs import Input
 from albert_data.corpus.sources import ONE_PASS
+from albert_data.escaping import name_as_text
 from albert_data.examples.spans import span_shares
 from albert_data.files import is_there, write_bytes
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
@@ -39,6 +42,7 @@ from albert_data.shards.manifest import (
     Plan,
     RemovedEntry,
     ShardEntry,
+    SkippedEntry,
     SourceEntry,
     SplitEntry,
     TokenizerEntry,
@@ -49,6 +53,7 @@ from albert_data.tokenizer.model import Tokenizer
 from albert_data.wording import list_some
 
 _SHARDS_OF_TASK = 100  # some seconds in a store: a node that outlives the lock moves no more of them
+_MAX_SKIPPED = 1000  # paths of each reason: a folder may hold a million that are no text
 _DROPPED_COUNTS = ("duplicate_documents", "duplicate_tokens")
 _LEFT_OUT_COUNTS = ("left_out_documents", "left_out_tokens")
 _NEAR_DUPLICATE_COUNTS = ("near_duplicate_documents", "near_duplicate_tokens")
@@ -110,6 +115,18 @@ def finish_manifest(manifest: Manifest, license: str | None) -> Manifest:
     manifest = dataclasses.replace(manifest, license=license)
     card = FileEntry(file=CARD_NAME, sha256=sha256(make_card(manifest)).hexdigest())
     return dataclasses.replace(manifest, card=card).seal()
+
+
+def list_skipped(inputs: Sequence[Input]) -> dict[str, SkippedEntry] | None:
+    """What the names of the inputs led to that is not read, by reason; None if there is nothing."""
+    found = defaultdict[str, set[str]](set)  # sources of a mixture may lead to one path
+    for reason, paths in (pair for item in inputs for pair in item.skipped.items()):
+        found[reason] |= set(map(name_as_text, paths))
+    entries = {
+        why: SkippedEntry(num_paths=len(names), paths=tuple(sorted(names)[:_MAX_SKIPPED]))
+        for why, names in found.items()
+    }
+    return entries or None
 
 
 def _describe_source(source: SourceEntry, counts: SourceCounts) -> MixedSource:

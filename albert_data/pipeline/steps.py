@@ -5,7 +5,7 @@ Each runs what a killed build has not finished: a map task or a shard with a rec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -20,6 +20,7 @@ from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import name_field
 from albert_data.corpus.inputs import STDIN, Input, count_bytes, list_samples
+from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.tasks import ReadTask, read_tasks
 from albert_data.dedup.near_duplicates import NearDuplicates, find_near_duplicates
@@ -76,6 +77,7 @@ class Build:
     sources: those that have passes of their own, of a mixture or by alpha
     num_resumed: map tasks that an earlier, killed build had finished
     allow_loss: go on where over half of the corpus, or of a file that the user named, is lost
+    language_named: see `build_shards`; removed: lines that settings removed, by reason, once all documents are mapped
     """
 
     work: BuildFolder
@@ -91,6 +93,8 @@ class Build:
     allow_loss: bool = False
     repeated: Path | None = None
     sources: list[MixtureSource] = field(default_factory=list)
+    language_named: bool = False
+    removed: Mapping[str, RemovedLines] = field(default_factory=dict)
 
     @cached_property
     def plan_hash(self) -> str:
