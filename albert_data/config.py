@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import dataclasses
 import operator
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, SupportsIndex, TypeVar
@@ -20,6 +21,8 @@ from albert_data.pair_tasks import PAIR_TASKS, PairTask
 Config = TypeVar("Config")
 SENTENCE_RULES = ("prose", "lines")
 DOCUMENT_RULES = ("blank-line", "file")
+AUTO, NO_QUOTES, LONG_QUOTES = "auto", "none", "long"
+QUOTING = (AUTO, NO_QUOTES, LONG_QUOTES)
 COMPRESSIONS = ("none", "zstd", "lz4")
 WORDPIECE, BYTE_BPE = "wordpiece", "byte-bpe"
 SENTENCEPIECE_TYPES = ("unigram", "bpe")
@@ -73,6 +76,7 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise ConfigError(f"{name} is {value!r}; allowed are {', '.join(allowed)}")
 
 
+_DELIMITER_NAMES = {"tab": "\t", "\\t": "\t"}
 _MAX_POINTS = 100  # in names of fields: each leads into an object
 
 
@@ -94,6 +98,8 @@ class TextConfig:
     drop_repeated_lines: remove lines that stand in so many distinct documents or more. None: remove none.
     where: conditions on fields that a record must meet, as conditions.py has them. None: all records are read.
     word_separator: what another program put between words; it is removed (corpus/lines/separators.py).
+    delimiter: of the fields in .csv and .tsv, a character or "tab". AUTO: that of each file is found.
+    quoting: of fields in .csv and .tsv: "auto" up to 64 line ends and 1 MiB, "long" without these limits, or "none".
     """
 
     sentences: str = "prose"
@@ -108,6 +114,8 @@ class TextConfig:
     word_separator: str | None = None
     drop_repeated_lines: int | None = None
     where: str | None = None
+    delimiter: str = AUTO
+    quoting: str = AUTO
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -134,6 +142,12 @@ class TextConfig:
             object.__setattr__(self, "encoding", _normalise_encoding(self.encoding))
         if self.word_separator is not None:
             _check_separator(self.word_separator)
+        check_choice("quoting", self.quoting, QUOTING)
+        object.__setattr__(self, "delimiter", _DELIMITER_NAMES.get(self.delimiter, self.delimiter))
+        if self.delimiter != AUTO and not re.fullmatch('[^"\r\n\ud800-\udfff]', self.delimiter):
+            raise ConfigError(
+                f"delimiter is {self.delimiter!r:.80}; allowed are auto, tab and single characters such as ; , and |"
+            )
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -153,7 +167,6 @@ def _check_separator(text: str) -> None:
         )
 
 
-AUTO = "auto"
 # Python counts these as text encodings, but two decode the escapes of Python's strings, and charmap needs a table.
 _NO_ENCODINGS = ("unicode-escape", "raw-unicode-escape", "charmap")
 

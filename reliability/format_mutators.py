@@ -53,6 +53,24 @@ def mutate_array(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
     return mutate_json(rng, data) if rng.random() < 0.5 else mutate_bytes(rng, data, others)
 
 
+def mutate_rows(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
+    """Write .csv with another delimiter, stray marks, the first line of Excel or a name twice; or damage it."""
+    if rng.random() < 0.4:
+        return mutate_bytes(rng, data, others)
+    delimiter = rng.choice((b",", b";", b"\t", b"|"))
+    lines = [line.replace(b",", delimiter) for line in data.splitlines(keepends=True)]
+    for _ in range(rng.choice((0, 1, 3, 40))):
+        at = rng.randrange(len(lines))
+        fields = lines[at].split(delimiter)
+        fields[rng.randrange(len(fields))] += rng.choice((b'"', b'"a', b'""', b'"\n', delimiter))
+        lines[at] = delimiter.join(fields) if rng.random() < 0.5 else b'"' + lines[at]
+    if rng.random() < 0.2:
+        lines[0] = lines[0].rstrip() + delimiter + rng.choice((b'"text"', b"text", b"id", b"a;b|c")) + b"\n"
+    if rng.random() < 0.2:
+        lines.insert(0, b"sep=" + rng.choice((delimiter, b",", b'"', b"", b";;")) + b"\r\n")
+    return b"".join(lines)
+
+
 def inside(unpack: Callable[[bytes], bytes], pack: Callable[[bytes], bytes], mutate: Rewrite) -> Rewrite:
     """Return a mutator that damages the content of a compressed file, or the compressed bytes in 30 % of the cases."""
 

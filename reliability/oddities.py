@@ -134,6 +134,10 @@ def csv_oddities() -> list[Oddity]:
         Oddity(name="a quote without an end", make=lambda: head + b'1,"' + b"word\n" * 10_000_000),
         Oddity(name="long rows", make=lambda: head + (b"1," + b"word " * 6_000_000 + b"\n") * 3),
         Oddity(name="two texts", make=lambda: b"text,text\na,b\n"),
+        Oddity(name="a mark in each row", make=lambda: head + b'1,"word\n' * 1_000_000),
+        Oddity(name="marks that close late", make=lambda: head + (b'1,"' + b"a,b\n" * 65 + b'"\n') * 10_000),
+        Oddity(name="doubled marks", make=lambda: head + (b'1,"' + b'"' * (1 << 20) + b'"\n') * 9),
+        Oddity(name="a row of many lines", make=lambda: head + b'1,"a\nb"' + b',"a\nb"' * 1_000_000),
     ]
 
 

@@ -7,18 +7,19 @@ import io
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from unittest import mock
 
 import pyarrow.csv
 
-from albert_data.config import BuildConfig, TextConfig
+from albert_data.config import QUOTING, BuildConfig, TextConfig
 from albert_data.corpus.inputs import STDIN
 from albert_data.shards.manifest import Manifest
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from reliability.cases import Case, Mutate, Oddity, Reader, WrongResult
-from reliability.format_mutators import from_zst, inside, mutate_array, mutate_lines, to_gz, to_zst
+from reliability.format_mutators import from_zst, inside, mutate_array, mutate_lines, mutate_rows, to_gz, to_zst
 from reliability.mutators import mutate_bytes
 from reliability.oddities import (
     PLAIN,
@@ -109,7 +110,7 @@ def text_readers(sound: Sound) -> list[Reader]:
         make("txt.zst", 40, to_zst(text), inside(from_zst, to_zst, mutate_bytes), list),
         make("jsonl.zst", 60, to_zst(lines), inside(from_zst, to_zst, mutate_lines), zst_oddities),
         make("json", 50, b"[" + b",".join(lines.splitlines()) + b"]", mutate_array, list),
-        make("csv", 50, write_csv(tables[0]), mutate_bytes, csv_oddities),
+        make("csv", 50, write_csv(tables[0]), mutate_rows, csv_oddities),
         make_table("parquet", 50, write_parquet, table_oddities(write_parquet)),
         make_table("feather", 30, write_feather, table_oddities(write_feather)),
         make_table("arrow", 50, write_stream, stream_oddities()),
@@ -198,4 +199,6 @@ def choose_config(case: Case) -> BuildConfig:
         where=rng.choice(CONDITIONS) if is_table and rng.random() < 0.3 else None,
         group_field=rng.choice(("id", "price")) if is_table and rng.random() < 0.3 else None,
     )
+    if case.reader.name == "csv":
+        text = replace(text, quoting=rng.choice(QUOTING), delimiter=rng.choice(("auto", "auto", ",", ";", "tab")))
     return build_config(text=text, max_seq_len=rng.choice((8, 32, 128)))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import build_fixtures as fixtures
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 from corpus_fixtures import read
 from hypothesis import given
@@ -26,7 +30,7 @@ from albert_data.corpus.formats import csv_files, json_arrays
 from albert_data.corpus.formats.json_arrays import as_json_lines
 from albert_data.corpus.formats.records import make_blocks
 from albert_data.corpus.tasks import plan_tasks
-from albert_data.errors import InputError
+from albert_data.errors import ConfigError, InputError
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.learning import learn_vocabulary
 
@@ -55,26 +59,152 @@ def test_rows_of_another_width_are_counted(tmp_path: Path):
         read_text(tmp_path, "a.csv", text, strict=True)
 
 
-def test_a_quote_that_is_not_closed_loses_its_row_alone(tmp_path: Path):
-    assert read_text(tmp_path, "a.csv", 'text\na\n"b\nc\n') == ([b"a\n"], Counter(malformed_row=1))
-    assert read_text(tmp_path, "a.csv", "text\na\nb") == ([b"a\n", b"b\n"], Counter())
-
-
-def test_a_row_that_is_too_long_ends_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(csv_files, "MAX_ROW", 100)
-    for long in ("x" * 200, '"' + "line\n" * 50 + '"'):
-        assert read_text(tmp_path, "a.csv", f"text\na\n{long}\nb\n") == ([b"a\n"], Counter(row_too_long=1))
-
-
-@pytest.mark.parametrize("long", ["é" * 60, '"' + "é\n" * 40 + '"', "," * 11, '","' * 11])
-def test_a_row_is_limited_by_bytes_and_fields_before_it_is_parsed(
-    tmp_path: Path, long: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("text", "documents", "counts"),
+    [
+        ('id\ttext\n1\ta\n2\t"b c\n3\td\n4\t"e," f\n', ["a", '"b c', "d", '"e," f'], {"stray_quote": 2}),
+        ('text,id\n"a, b",1\n"c,2\nd,"3\ne",4\n', ["a, b", '"c', "d", 'e"'], {"stray_quote": 2}),
+        ('id,text\n1,"a\n2,b\n3,"c",x\n4,d\n', ['"a', "b", "d"], {"stray_quote": 1, "malformed_row": 1}),
+        ('id,text\n1,"a\n2,b\n3,c",x\n4,d\n', ['"a', "b", "d"], {"stray_quote": 1, "malformed_row": 1}),
+        ('text\na\n"b\nc\n', ["a", '"b', "c"], {"stray_quote": 1}),
+        ("text\na\nb", ["a", "b"], {}),
+        ('text\n"' + "a\n" * 64 + '"\n', ["a\n" * 63 + "a"], {}),
+        ('text\n"' + "a\n" * 65 + 'b"\n', ['"a', *["a"] * 64, 'b"'], {"stray_quote": 1}),
+        (
+            "id,text\n" + '1,"a\n' * 16 + '2,"b"\n3,"c, d"\n',
+            ['"a'] * 16 + ['"b"'],
+            {"stray_quote": 16, "malformed_row": 1},
+        ),
+        ("id,text\n" + '1,"a, b",x\n' * 20 + '2,"c, d"\n', ["c, d"], {"malformed_row": 20}),
+    ],
+)
+def test_a_mark_that_encloses_no_field_is_a_character(
+    tmp_path: Path, text: str, documents: list[str], counts: dict[str, int]
 ):
+    expected = sorted(f"{document}\n".encode() for document in documents)
+    assert read_text(tmp_path, f"a.{'tsv' if chr(9) in text else 'csv'}", text) == (expected, Counter(counts))
+
+
+def test_settings_read_quotes_otherwise(tmp_path: Path):
+    assert read_text(tmp_path, "a.csv", 'id,text\n1,"a"\n', quoting="none") == ([b'"a"\n'], Counter())
+    long = 'text\n"' + "a\n" * 1000 + 'b"\n'
+    assert read_text(tmp_path, "a.csv", long, quoting="long") == ([b"a\n" * 1000 + b"b\n"], Counter())
+    with pytest.raises(InputError, match=r"a\.csv, row 1: stray quote: .*; see --quoting; fix the file, or leave out"):
+        read_text(tmp_path, "a.csv", 'text\n"a\n', strict=True)
+
+
+def read_slowly(lines: list[str], delimiter: str) -> list[list[str]]:
+    """Rows by their definition: each mark is followed to the one that closes it."""
+    rows, num_stray = list[list[str]](), 0
+
+    def read(at: int, *, is_quoted: bool) -> tuple[list[str], int, int]:
+        text, row, stray = "".join(lines[at:]), [], 0
+        place = 0
+        while True:
+            end = find_end(text, place) if is_quoted and num_stray + stray < csv_files._MAX_STRAY else None
+            if end is None:
+                stray += text.startswith('"', place) and num_stray + stray < csv_files._MAX_STRAY
+                end = next(i for i in range(place, len(text) + 1) if text[i : i + 1] in (delimiter, "\r", "\n", ""))
+                row.append(text[place:end])
+            else:
+                row.append(text[place + 1 : end - 1].replace('""', '"'))
+            if text[end : end + 1] != delimiter:
+                break
+            place = end + 1
+        used = 1
+        while sum(map(len, lines[at : at + used])) < end:
+            used += 1
+        return row, used, stray
+
+    def find_end(text: str, begin: int) -> int | None:
+        if not text.startswith('"', begin):
+            return None
+        end = begin + 1
+        while text[end : end + 1] not in ('"', "") or text[end : end + 2] == '""':
+            end += 2 if text[end] == '"' else 1
+        inside = text[begin + 1 : end]
+        num_line_ends = inside.count("\n") + inside.count("\r") - inside.count("\r\n")
+        is_closed = end < len(text) and text[end + 1 : end + 2] in (delimiter, "\r", "\n", "")
+        fits = num_line_ends <= csv_files._MAX_LINE_ENDS and len(inside.encode()) <= csv_files._MAX_QUOTED
+        return end + 1 if is_closed and fits else None
+
+    at = 0
+    while at < len(lines):
+        if lines[at].strip("\r\n"):
+            row, used, stray = read(at, is_quoted=True)
+            plain = read(at, is_quoted=False)
+            if rows and len(row) != len(rows[0]) == len(plain[0]):
+                row, used, stray = plain
+            rows.append(row)
+            num_stray += stray
+            at += used
+        else:
+            at += 1
+    return rows
+
+
+@given(st.text(st.sampled_from('aü,"\n\r'), max_size=60), st.sampled_from(["", "a,b\n", "a\n"]), st.integers(0, 4))
+def test_rows_are_those_of_the_definition(text: str, header: str, max_stray: int):
+    lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", header + text)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"MAX_STRAY": max_stray, "MAX_LINE_ENDS": 2, "MAX_QUOTED": 9, "SHORT": 12}.items():
+            patch.setattr(csv_files, f"_{name}", value)
+        table = csv_files._Table(csv_files._Lines(io.StringIO(header + text, newline="").readline), ",", "auto")
+        assert list(table.read()) == read_slowly(lines, ",")
+
+
+def test_a_row_that_is_too_long_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(csv_files, "MAX_ROW", 100)
     monkeypatch.setattr(csv_files, "_MAX_FIELDS", 10)
     monkeypatch.setattr(csv_files, "_CHUNK", 7)
-    text = f"text\na\n{'b' * 90}\n{long}\nc\n"
-    assert read_text(tmp_path, "a.csv", text) == ([b"a\n", b"b" * 90 + b"\n"], Counter(row_too_long=1))
+    for long in ("x" * 200, "é" * 60, "," * 11, f'"{"x" * 99}'):
+        text = f"text\na\n{'b' * 90}\n{long}\nc\n"
+        assert read_text(tmp_path, "a.csv", text) == ([b"a\n", b"b" * 90 + b"\n", b"c\n"], Counter(row_too_long=1))
+    assert read_text(tmp_path, "a.csv", f"{'x' * 101}\na\n") == ([], Counter(row_too_long=1))
+
+
+DELIMITERS = [
+    ("a.csv", 'ID;Texte\r\n1;"a; b, c"\r\n2;d, e\r\n', ";"),
+    ("a.csv", "Texte|ID, other\na|1, 2\nd|2\n", "|"),
+    ("a.csv", "ID,Texte\n1,a; b; c\n", ","),
+    ("a.tsv", "ID,Texte\n1,a\n", ","),
+    ("a.csv", "Texte\na; b\n", ","),
+    ("a.csv", "sep=;\r\nTexte;a,b\r\na;1,2\r\n", ";"),
+    ("a.csv", 'ID\tTexte\n1\t"a\n2\tb\n', "\t"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "delimiter"), DELIMITERS)
+@pytest.mark.parametrize("ending", ["", ".gz", "utf-16"])
+def test_the_delimiter_is_found_and_said(tmp_path: Path, name: str, text: str, delimiter: str, ending: str):
+    data = text.encode("utf-16" if ending == "utf-16" else "utf-8")
+    path = tmp_path / (name + ending.replace("utf-16", ""))
+    path.write_bytes(gzip.compress(data) if ending == ".gz" else data)
+    said = list[str]()
+    (item,) = inputs.find_inputs([str(path)], said.append, TextConfig(text_field="Texte"))
+    own = {"csv": ",", "tsv": "\t"}[item.format]
+    assert said == ([] if delimiter == own else [f"delimiters found: {delimiter!r} 1 input: {path}"])
+    found, counts = read_all(path, TextConfig(text_field="Texte"))
+    assert (found, counts) == read_all(path, TextConfig(text_field="Texte", delimiter=delimiter))
+    assert found
+
+
+def test_settings_of_tables_are_checked():
+    assert TextConfig(delimiter="tab").delimiter == TextConfig(delimiter="\\t").delimiter == "\t"
+    for delimiter in ("", "ab", '"', "\n", "\udcff"):
+        with pytest.raises(ConfigError, match="delimiter is .*; allowed are auto, tab and single characters"):
+            TextConfig(delimiter=delimiter)
+    with pytest.raises(ConfigError, match="quoting is 'all'; allowed are auto, none, long"):
+        TextConfig(quoting="all")
+
+
+def test_a_delimiter_that_could_be_two_is_named(tmp_path: Path):
+    text = "text;a,b\nOne.;1,2\nTwo.;3,4\n"
+    with pytest.raises(
+        InputError, match=r"a\.csv may have the delimiter ',' or ';': either makes 2 fields of the header"
+    ):
+        read_text(tmp_path, "a.csv", text)
+    assert read_text(tmp_path, "a.csv", text, delimiter=";") == ([b"One.\n", b"Two.\n"], Counter())
 
 
 def test_rows_are_handed_on_as_they_are_read(monkeypatch: pytest.MonkeyPatch):
@@ -99,7 +229,7 @@ def test_rows_are_handed_on_as_they_are_read(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_header_that_has_a_name_twice_is_an_error(tmp_path: Path):
     for settings in ({"text_field": "a"}, {"text_field": "id,a"}, {"text_field": "id", "language_field": "a"}):
-        with pytest.raises(InputError, match=r'a\.csv has 2 fields "a"; give each a name of its own'):
+        with pytest.raises(InputError, match=r'a\.csv has 2 fields "a"; give .* they are the columns 1, 3'):
             read_text(tmp_path, "a.csv", "a,id,a\n1,2,3\n", **settings)
     assert read_text(tmp_path, "a.csv", "a,id,a\n1,2,3\n", text_field="id")[0] == [b"2\n"]
 
@@ -114,6 +244,44 @@ def test_a_header_without_the_field_is_an_error_that_lists_it(tmp_path: Path):
         read_text(tmp_path, "a.csv", "id,body\n1,a\n")
     assert read_text(tmp_path, "a.csv", "") == ([], Counter())
     assert read_text(tmp_path, "a.csv", "id,text\n") == ([], Counter())
+
+
+def test_all_inputs_without_a_text_field_are_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name, header in {"a.csv": "x,y", "b.tsv": "z", "c.csv": "text,x"}.items():
+        (tmp_path / name).write_text(f"{header}\n")
+    (tmp_path / "d.csv.gz").write_bytes(gzip.compress(("w" * 50_000 + ",v\n").encode()))
+    for name in ("e", "f"):
+        pyarrow.parquet.write_table(pyarrow.table({name: ["a"]}), tmp_path / f"{name}.parquet")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as caught:
+        read_all(Path())
+    assert str(caught.value).replace("./", "") == (
+        '5 inputs have no field "text": a.csv (its fields are "x", "y"), b.tsv (its fields are "z"), d.csv.gz (its '
+        f'fields are "v", "{"w" * 37}..."), e.parquet (its fields are "e" (string)), f.parquet (its fields are "f" '
+        "(string)); name the fields of text with --text-field, joined by commas"
+    )
+    for number in range(1000):
+        (tmp_path / f"{number:04d}.csv").write_text("x\n")
+    with pytest.raises(InputError, match=r"1,005 inputs .* and 9\d\d more; name") as caught:
+        read_all(Path())
+    assert len(str(caught.value)) <= 1000
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_part_that_is_missing_is_left_out_and_counted_for_each_row(tmp_path: Path, name: str):
+    rows = {"b": ["B.", " ", "C."], "id": ["1", "2", "3"]}
+    if name == "a.csv":
+        pyarrow.csv.write_csv(pyarrow.table(rows), tmp_path / name)
+    else:
+        pyarrow.parquet.write_table(pyarrow.table(rows), tmp_path / name)
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps({"b": text}) + "\n" for text in rows["b"]))
+    config = TextConfig(text_field="title, b")
+    found = read_all(tmp_path / name, config)
+    assert (
+        found
+        == ([b"B.\n", b"C.\n"], Counter(missing_part=3, empty_document=1))
+        == read_all(tmp_path / "b.jsonl", config)
+    )
 
 
 def test_columns_are_joined_and_name_languages(tmp_path: Path):

@@ -108,7 +108,7 @@ def test_structs_of_tables_are_read_in_the_same_way(tmp_path: Path, write: Any):
         Counter(field_not_text=2),
     )
     with pytest.raises(InputError, match=r'"article\.text" \(string\), "article\.n" \(int64\), "lang"'):
-        read_all(path, TextConfig(text_field="title,body"))
+        read_all(path, TextConfig(text_field="body,tail"))
     write(path, pyarrow.table({"a.b": ["literal"], "a": [{"b": "nested"}], "meta": [{"lang": "de"}]}))
     assert read_all(path, TextConfig(text_field="a.b"))[0] == [b"literal\n"]
     found, _ = read_languages(path, TextConfig(text_field="a.b", language_field="meta.lang"))

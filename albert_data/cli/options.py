@@ -18,7 +18,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from albert_data.config import DOCUMENT_RULES, NORMALIZATIONS, SENTENCE_RULES, TextConfig, VocabConfig
+from albert_data.config import DOCUMENT_RULES, NORMALIZATIONS, QUOTING, SENTENCE_RULES, TextConfig, VocabConfig
 from albert_data.errors import ArgumentError
 from albert_data.library.arguments import RANGES, disk_path
 from albert_data.storage import is_remote, make_path
@@ -185,6 +185,17 @@ _TEXT_OPTIONS = (  # in the order of --help
         "--word-separator",
         "What stands between words of divided text, such as ' ' or '|', and is removed.  [default: none]",
         metavar="TEXT",
+    ),
+    _text_setting(
+        "--delimiter",
+        "What stands between fields in .csv and .tsv: a character such as ';', or tab; auto finds it.",
+        metavar="CHAR",
+    ),
+    _text_setting(
+        "--quoting",
+        "Whether fields in .csv and .tsv may stand in quotation marks: auto, with up to 64 line ends and 1 MiB; long, "
+        "without these limits; or none, so that marks are characters.",
+        type=click.Choice(QUOTING),
     ),
     _text_setting(
         "--strict",

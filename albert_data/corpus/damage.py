@@ -27,8 +27,8 @@ from albert_data.languages import MAX_NAMES
 
 # Many corpora hold these, so they are no error under --strict, and an input with no other reason is sound.
 HARMLESS = frozenset({"empty_document", "no_tokens", "long_document_cut", *EXCLUSIONS})
-LOSES_NOTHING = HARMLESS | {"missing_part"}
-LOSES_RECORD = ("malformed_json", "missing_field", "field_not_text", "malformed_row", "line_too_long")
+LOSES_NOTHING = HARMLESS | {"missing_part", "stray_quote"}
+LOSES_RECORD = ("malformed_json", "missing_field", "field_not_text", "malformed_row", "line_too_long", "row_too_long")
 _MUCH = 0.1  # more than this share of an input is named at the end
 _KEPT = 100  # of the worst inputs that were read to their end
 
@@ -77,7 +77,7 @@ class InputCounts:
 
     def count_unread(self, num_read: int, num_bytes: int) -> None:
         """Count the rest of a file of so many bytes, if damage ended its reading. num_read: up to its last document."""
-        if self.damage["damaged_compression"] or self.damage["row_too_long"]:
+        if self.damage["damaged_compression"]:
             self.unread_bytes += max(num_bytes - num_read, 0)
 
     def merge(self, other: InputCounts) -> None:
@@ -185,9 +185,9 @@ REASONS = {
     "missing_part": "records without one of several text fields, read without it",
     "unknown_language": "records whose language field is missing or odd, read in the language of its input",
     "malformed_article": "articles of WikiExtractor without an end, or text outside of them, skipped",
-    "malformed_row": "rows of .csv and .tsv that are not as wide as the header, or whose quote is not closed",
-    # csv_files.MAX_ROW
-    "row_too_long": "files with a row over 32 MiB (a quote may not be closed), the rest of each lost",
+    "malformed_row": "rows of .csv and .tsv that are not as wide as the header, skipped",
+    "stray_quote": "quotation marks that enclose no field of .csv and .tsv, read as characters; see --quoting",
+    "row_too_long": "rows of .csv and .tsv over 32 MiB or a million fields, skipped",  # csv_files.MAX_ROW
     "line_too_long": "JSON lines over 128 MiB, skipped",  # blocks.MAX_JSON_LINE
     "damaged_compression": "compressed files cut short or damaged, the rest of each lost",
     EXCLUDED: "records for which --where does not hold",

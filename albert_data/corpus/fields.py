@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import accumulate
 from math import isfinite
 from typing import Any
 
@@ -65,6 +66,7 @@ def hash_group(value: Any) -> int:
 
 MAX_NAMES = 100  # names that are kept: the first in the alphabet, so that the order of records does not matter
 _SHOWN_NAMES, _SHOWN_LEN = 8, 40
+_FIELDS_LEN, _INPUTS_LEN = 80, 700  # characters of the fields of one of several inputs, and of these inputs
 _DEEPEST = 4
 
 
@@ -77,6 +79,26 @@ def name_field(name: str) -> str:
 def list_names(names: Iterable[str]) -> str:
     """Some names in alphabetical order."""
     return list_some(list(map(name_field, sorted(names))), _SHOWN_NAMES) or "none"
+
+
+class MissingField(InputError):
+    """An input has none of the text fields. shown: the fields that it has; advice: these, and what to do."""
+
+    def __init__(self, path: str, names: Sequence[str], shown: str, advice: str) -> None:
+        self.names, self.shown = " or ".join(map(name_field, names)), f"{path} (its fields are {shown:.{_FIELDS_LEN}})"
+        super().__init__(f"input {path} has no field {self.names}; {advice}")
+
+
+def join_missing(errors: Sequence[MissingField]) -> InputError:
+    """One error that names as many of the inputs as fit."""
+    num_shown = sum(size <= _INPUTS_LEN for size in accumulate(len(error.shown) for error in errors)) or 1
+    listed = list_some([error.shown for error in errors], num_shown)
+    advice = "name the fields of text with --text-field, joined by commas"
+    return (
+        errors[0]
+        if len(errors) == 1
+        else InputError(f"{len(errors):,} inputs have no field {errors[0].names}: {listed}; {advice}")
+    )
 
 
 @dataclass(kw_only=True)

@@ -26,7 +26,8 @@ from typing import cast
 from albert_data.config import AUTO, DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.fields import name_field
+from albert_data.corpus.fields import MissingField, name_field
+from albert_data.corpus.formats.csv_files import OF_NAME, find_columns, read_header
 from albert_data.corpus.formats.recognition import (
     ALLOWED_NAMES,
     COMPRESSIONS,
@@ -194,6 +195,7 @@ class Input:
     place: where the file is, if `path` is a name that does not say it, of documents from memory
     found: its status when it was found; None if nothing is compared with it when it is opened, as for a stream
     skipped: of the first input, what the names led to that is not read: paths by reason
+    header: the names in that of .csv and .tsv, if they lack the text field
     """
 
     path: str
@@ -216,6 +218,7 @@ class Input:
     place: str | None = None
     found: Status | None = None
     skipped: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict, compare=False)
+    header: tuple[str, ...] | None = None
 
     @property
     def origin(self) -> Origin:
@@ -290,7 +293,7 @@ def _find_all(
         for reason, others in beside.items():
             skipped[reason] += others
         new = [path for path, identity in paths.items() if identity not in found]
-        described = find_storage(name).at_once(partial(_describe, encoding=text.encoding), new)
+        described = find_storage(name).at_once(partial(_describe, text=text), new)
         items = dict(zip(new, described, strict=True))
         folders = (name,) if any(path != name for path in paths) and find_kind(name) == FOLDER else ()
         refused |= {paths[path]: item for path, item in items.items() if isinstance(item, WrongEncoding)}
@@ -526,13 +529,14 @@ def _can_not_read(path: str, error: OSError) -> InputError:
     )
 
 
-def _describe(path: str, encoding: str | None) -> Input | WrongEncoding:
+def _describe(path: str, text: TextConfig) -> Input | WrongEncoding:
     """An input, or why it can't be read: so the user learns of all such files at once."""
     status = None if path == STDIN else _read_status(path)
     if status is None or status.kind != FILE or _is_stream_path(path):
-        return _describe_stream(path, status, encoding)
+        return _describe_stream(path, status, text.encoding)
     try:
-        return _describe_file(path, status, encoding)
+        item = _describe_file(path, status, text.encoding)
+        return _describe_header(item, text) if item.format in OF_NAME else item
     except WrongEncoding as error:
         return error
     except OSError as error:
@@ -599,6 +603,18 @@ def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
         sample = _read_beginning(decompress(io.BytesIO(sample), item.compression, path))[0]
     if item.format == "jsonl" and (json := find_json(sample)):
         return replace(item, format="json", oddity=f"{json}, so it is read as a .json file")
+    return item
+
+
+def _describe_header(item: Input, text: TextConfig) -> Input:
+    with open_input(item)[0] as stream:
+        header, delimiter = read_header(stream, item.origin, text)
+    if delimiter != OF_NAME[item.format]:
+        item = replace(item, oddity=f"its delimiter is {delimiter!r}")
+    try:
+        find_columns(header, item.path, text)
+    except MissingField:
+        return replace(item, header=tuple(header) or None)
     return item
 
 

@@ -31,7 +31,10 @@ _TABLE = "source"
 _MAX_POINTS = 32  # outside of the strings of a line: tomllib takes the square of a key's parts
 _STRING_OR_COMMENT = re.compile(r"""\"(?:[^"\\]|\\.)*\"?|'[^']*'?|#.*""")  # a string may lack its end
 # Settings of TextConfig.
-TEXT_KEYS = ("language", "text_field", "documents", "sentences", "unwrap", "encoding", "word_separator", "where")
+TEXT_KEYS = (
+    *("language", "text_field", "documents", "sentences", "unwrap", "encoding", "word_separator", "where"),
+    *("delimiter", "quoting"),
+)
 _KINDS: dict[str, tuple[type[Any], str]] = {
     "name": (str, "a string"),
     "paths": (list, "a list of strings"),

@@ -20,7 +20,8 @@ from typing import BinaryIO
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import BLOCK_BYTES, Block, BlockBytes, Origin, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.formats.csv_files import read_rows
+from albert_data.corpus.fields import MissingField, join_missing
+from albert_data.corpus.formats.csv_files import find_columns, read_rows
 from albert_data.corpus.formats.json_arrays import as_json_lines
 from albert_data.corpus.formats.recognition import SPLIT, TABLES, find_json
 from albert_data.corpus.formats.tables import list_begins, read_table
@@ -200,7 +201,34 @@ def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT, *, is_slow:
     """Split the plain files of `inputs` into tasks of about equal size, the last ones smaller.
 
     A task of a mixture has files of one source, because these are read alike; and each task is of one split.
+    Raises InputError, one for all tables and .csv files that lack the text field.
     """
+    try:
+        for item in inputs:
+            _check_header(item, text)
+        return _plan_tasks(inputs, text, is_slow)
+    except MissingField as error:
+        with ThreadPoolExecutor(_JOBS_AT_ONCE) as pool:
+            found = pool.map(lambda item: _find_missing(item, text), inputs)
+            raise join_missing([one for one in found if one]) from error
+
+
+def _find_missing(item: Input, text: TextConfig) -> MissingField | None:
+    try:
+        _check_header(item, text)
+        if item.format in TABLES:
+            list_begins(item.origin, item.source.text if item.source else text)
+    except MissingField as error:
+        return error
+    return None
+
+
+def _check_header(item: Input, text: TextConfig) -> None:
+    if item.header is not None:
+        find_columns(item.header, item.path, item.source.text if item.source else text)
+
+
+def _plan_tasks(inputs: list[Input], text: TextConfig, is_slow: bool) -> list[ReadTask]:
     parts = _SLOW_PARTS if is_slow else 1
     total = sum(item.size for item in inputs if item.is_splittable)
     most_bytes = max(_MAX_TASK_BYTES, min(-(-total // _FEW_TASKS), _LARGE_TASK_BYTES)) // parts

@@ -78,7 +78,7 @@ def check_losses(inputs: Sequence[Input], text: TextConfig, damage: Damage) -> N
     item, worst = lost[0]
     what = f"{format_share(share)} of the corpus" if share > _MOST else f"over half of {count_of(len(lost), 'input')}"
     described = replace(_describe_input(item.path, worst), lost_share=worst.lost_share)
-    why = item.oddity or _explain(described, None if item.source else text.text_field)
+    why = "; ".join(filter(None, (item.oddity, _explain(described, None if item.source else text.text_field))))
     raise InputError(
         f"{what} would be lost; the worst is {escape_controls(item.path)} ({why}). Nothing was published; give all of "
         "the text, or go on without what is lost by --allow-loss"

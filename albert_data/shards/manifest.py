@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any, TypeVar
 
-from albert_data.config import BuildConfig, TextConfig
+from albert_data.config import AUTO, BuildConfig, TextConfig
 from albert_data.errors import ShardError
 from albert_data.languages import choose_rules, is_source_name
 from albert_data.rules import RULES_VERSION
@@ -101,7 +101,7 @@ class SourceEntry:
     paths: as the mixture names them; none of a language
     num_inputs: how many of the build's inputs are of this source; they are listed source by source; 0 of a language
     weight, tokens, alpha: a weight, or a budget of tokens, or a share by size with at most max_passes
-    language .. where: as in TextConfig
+    language .. quoting: as in TextConfig
     """
 
     name: str
@@ -119,6 +119,8 @@ class SourceEntry:
     encoding: str | None = None
     word_separator: str | None = None
     where: str | None = None
+    delimiter: str = AUTO
+    quoting: str = AUTO
 
 
 @dataclass(frozen=True, kw_only=True)

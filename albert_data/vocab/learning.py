@@ -281,7 +281,7 @@ def check_found(
     if not num_documents:
         reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in damage.counts.items())
         found = f" ({reasons})" if reasons else ""
-        oddities = [f"{item.path} is {item.oddity}" for item in inputs if item.oddity]
+        oddities = [f"{item.path}: {item.oddity}" for item in inputs if item.oddity]
         advice = "check --where" if EXCLUDED in damage.counts else "give files with text in them"
         advice = oddities[0] if oddities else advice
         raise InputError(f"the corpus holds no document{found}; {damage.fields.describe() or advice}")

@@ -1,42 +1,49 @@
-"""Read .csv and .tsv: a header, then a record a row, by Python's csv module (excel and excel-tab: quotes may hold line
-ends, and are doubled inside of quotes).
+"""Read .csv and .tsv: a header, then a record a row.
 
-A row is read whole, so one of over 32 MiB or a million fields ends the file: mostly a quote is not closed. It takes up
-to 0.6 GB. pyarrow's reader is faster, but fails at a row that is longer than its block.
+A field that begins with a quotation mark is quoted if the next single mark stands before a delimiter, a line end or the
+file's end. It may hold delimiters, line ends, and marks, which are doubled (RFC 4180). Its mark is a character if it is
+not closed within the limits of `quoting`, or if the row is as wide as the header only without quotes; after 16 such
+marks all are characters. So a stray mark costs no other row, and what is read ahead in vain is read 16 times at most.
+
+Python's csv module reads the rows, but those that it refuses where it is strict. pyarrow's reader is faster, but fails
+at a row that is longer than its block.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
-from albert_data.config import TextConfig
+from albert_data.config import AUTO, LONG_QUOTES, NO_QUOTES, TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.fields import MAX_NAMES, list_names, name_field, split_names
+from albert_data.corpus.fields import MAX_NAMES, MissingField, list_names, name_field, split_names
 from albert_data.corpus.formats.records import Records, Value, make_blocks
 from albert_data.corpus.streams import STREAM_ERRORS
 from albert_data.errors import InputError
+from albert_data.wording import count_of, list_some
 
-_DIALECTS = {"csv": "excel", "tsv": "excel-tab"}
-_END = "\0end\0"  # a last line of our own: it becomes part of a row whose quote is not closed
+OF_NAME = {"csv": ",", "tsv": "\t"}
+_DELIMITERS = ",;\t|"  # those that are found
+_EXCEL = re.compile(r'"?sep=([^"\r\n])"?[\r\n]*', re.IGNORECASE)  # a first line that names the delimiter
+_SAMPLE_LINES, _SAMPLE_LEN = 100, 1 << 14
 MAX_ROW, _MAX_FIELDS = 32 << 20, 1 << 20
 _CHUNK = 1 << 20
-
-
-class _TooLong(Exception):
-    pass
+_MAX_STRAY = 16
+_MAX_LINE_ENDS, _MAX_QUOTED = 64, 1 << 20  # of a quoted field, unless it is "long"
+_SHORT = 1 << 18  # characters of a row for the csv module, so that no field has over 1 MiB
 
 
 def read_rows(
     stream: io.BufferedIOBase, origin: Origin, text: TextConfig, damage: Damage, block_bytes: blocks.BlockBytes
 ) -> Iterator[Block]:
     """Yield the documents of an open file as blocks."""
-    # Bytes that are no UTF-8 become surrogates.
-    decoded = io.TextIOWrapper(cast(Any, stream), "utf-8-sig", errors="surrogateescape", newline="")
+    decoded = _decode(stream)
     try:
         yield from make_blocks(_read_records(decoded, origin, text, damage), origin, text, damage, block_bytes)
     finally:
@@ -44,18 +51,28 @@ def read_rows(
             decoded.detach()  # without it, the end of `decoded` would close the stream
 
 
+def read_header(stream: io.BufferedIOBase, origin: Origin, text: TextConfig) -> tuple[list[str], str]:
+    """The names in the header of an open file, none for an empty file, and the delimiter. Raises InputError."""
+    table = _open(_Lines(_decode(stream).readline), origin, text)
+    return next(table.read(), None) or [], table.delimiter
+
+
+def _decode(stream: io.BufferedIOBase) -> io.TextIOWrapper:
+    # Bytes that are no UTF-8 become surrogates.
+    return io.TextIOWrapper(cast(Any, stream), "utf-8-sig", errors="surrogateescape", newline="")
+
+
 def _read_records(decoded: io.TextIOWrapper, origin: Origin, text: TextConfig, damage: Damage) -> Iterator[Records]:
-    rows = _read_rows(decoded, origin, damage)
+    rows = _read_rows(_Lines(decoded.readline), origin, text, damage)
     header = next(rows, (0, []))[1]
     if not header:
         return
-    columns = [_find_column(header, name, origin.path) for name in split_names(text.text_field, header)]
-    label, group = (
-        _find_column(header, name, origin.path) if name in header else None
-        for name in (text.language_field, text.group_field)
+    columns, names = find_columns(header, origin.path, text)
+    label, group, *compared = (
+        _find_column(header, name, origin.path)
+        for name in (text.language_field, text.group_field, *(one.field for one in text.conditions))
     )
     conditions, fields = text.conditions, dict.fromkeys(header)
-    compared = [_find_column(header, one.field, origin.path) if one.field in fields else None for one in conditions]
 
     def read_text(row: list[str]) -> Value | str:
         values = [None if i is None else row[i] for i in compared]
@@ -73,82 +90,247 @@ def _read_records(decoded: io.TextIOWrapper, origin: Origin, text: TextConfig, d
             for number, row in rows
         ),
         has_languages=label is not None,
+        has_all_texts=len(columns) == len(names),
         names=tuple(header[:MAX_NAMES]),
         unit="row",
     )
 
 
-def _find_column(header: list[str], name: str, path: str) -> int:
-    if name not in header:
+def find_columns(header: Sequence[str], path: str, text: TextConfig) -> tuple[list[int], tuple[str, ...]]:
+    """The columns of the text fields that a header has, and the names of all. Raises MissingField if it has none."""
+    names = split_names(text.text_field, header)
+    columns = [column for name in names if (column := _find_column(header, name, path)) is not None]
+    if not columns:
+        shown = list_names(header)
+        advice = f"its header has the fields {shown}; name one of text with --text-field"
+        raise MissingField(path, names, shown, advice)
+    return columns, names
+
+
+def _find_column(header: Sequence[str], name: str | None, path: str) -> int | None:
+    places = [str(number) for number, one in enumerate(header, 1) if one == name]
+    if len(places) > 1:
         raise InputError(
-            f"input {path} has no field {name_field(name)}; its header has the fields {list_names(header)}; "
-            "name one of text with --text-field"
+            f"input {path} has {len(places)} fields {name_field(name or '')}; give each a name of its own: they are "
+            f"the columns {list_some(places, 8)}"
         )
-    if (count := header.count(name)) > 1:
-        raise InputError(f"input {path} has {count} fields {name_field(name)}; give each a name of its own")
-    return header.index(name)
+    return int(places[0]) - 1 if places else None
 
 
-def _read_rows(decoded: io.TextIOWrapper, origin: Origin, damage: Damage) -> Iterator[tuple[int, list[str]]]:
+def _read_rows(lines: _Lines, origin: Origin, text: TextConfig, damage: Damage) -> Iterator[tuple[int, list[str]]]:
     """The header, then the rows as wide as it, each with its number; blank lines are no rows."""
-    csv.field_size_limit(MAX_ROW)  # of the whole process; by default no field may have over 128 KB
-    dialect = csv.get_dialect(_DIALECTS[origin.format])
-    lines = _Lines(decoded, dialect.delimiter)
-    reader, number, width = csv.reader(lines, dialect), -1, None
-    while True:
-        place = f"row {number + 1}"
-        try:
-            row = next(reader)
-        except STREAM_ERRORS as error:
-            blocks.count_broken(error, origin.path, place, damage)
-            return
-        except (_TooLong, csv.Error):
-            damage.add("row_too_long", origin.path, place, f"over {MAX_ROW} bytes or {_MAX_FIELDS} fields")
-            return
-        lines.num_bytes = lines.num_delimiters = 0
-        if lines.is_ended:
-            if row != [_END]:
-                damage.add("malformed_row", origin.path, place, "a quote is not closed")
-            return
-        if not row:
-            continue
-        number += 1
-        width = width or len(row)
-        if len(row) != width:
-            damage.add("malformed_row", origin.path, place, f"{len(row)} fields, but the header has {width}")
-        else:
+    table, number, num_stray = _open(lines, origin, text), -1, 0
+
+    def count(reason: str, detail: str, times: int = 1) -> None:
+        damage.add(reason, origin.path, f"row {number}", detail, times)
+
+    for number, row in enumerate(table.read()):
+        if table.num_stray > num_stray:
+            count("stray_quote", "a quotation mark encloses no field; see --quoting", table.num_stray - num_stray)
+            num_stray = table.num_stray
+        if row is None:
+            count("row_too_long", f"over {MAX_ROW} bytes or {_MAX_FIELDS} fields")
+            if not number:  # nothing says what the columns are
+                return
+        elif len(row) == table.width:
             yield number, row
+        else:
+            count("malformed_row", f"{len(row)} fields, but the header has {table.width}")
+    if lines.error is not None:
+        blocks.count_broken(lines.error, origin.path, f"row {number + 1}", damage)
+
+
+# ---- the delimiter ----
+
+
+def _open(lines: _Lines, origin: Origin, text: TextConfig) -> _Table:
+    """A table with the delimiter that the settings or a first line names, or that is found. Raises InputError."""
+    sample, size = list[str](), 0
+    while len(sample) < _SAMPLE_LINES and size < _SAMPLE_LEN and (line := lines.read()) is not None:
+        sample.append(line)
+        size += len(line)
+    named = _EXCEL.fullmatch(sample[0]) if sample else None
+    lines.put_back(sample[1:] if named else sample)
+    delimiter = text.delimiter
+    if delimiter == AUTO:
+        delimiter = named[1] if named else _find_delimiter(sample, origin, text.quoting)
+    return _Table(lines, delimiter, text.quoting)
+
+
+def _find_delimiter(sample: list[str], origin: Origin, quoting: str) -> str:
+    """That of the most rows as wide as the header; of several, the one that gives it the most fields."""
+    tables = {one: _Table(_Lines(lambda size: "", sample), one, quoting) for one in _DELIMITERS}
+    found = {one: rows for one, table in tables.items() if (rows := table.read()) and len(next(rows, None) or ()) > 1}
+    if len(found) < 2:
+        return next(iter(found), OF_NAME[origin.format])
+    ranks = {
+        one: (sum(len(row or ()) == tables[one].width for row in rows), tables[one].width)
+        for one, rows in found.items()
+    }
+    best = [one for one, rank in ranks.items() if rank == max(ranks.values())]
+    if len(best) > 1:
+        num_rows, num_fields = ranks[best[0]]
+        raise InputError(
+            f"input {origin.path} may have the delimiter {best[0]!r} or {best[1]!r}: either makes {num_fields} fields "
+            f"of the header and of {count_of(num_rows, 'row')} behind it; name one with --delimiter"
+        )
+    return best[0]
+
+
+# ---- lines into rows ----
+
+
+class _Table:
+    """Splits lines into rows.
+
+    width: fields of the header, 0 before it is read
+    num_stray: marks that begin a field and were read as characters
+    """
+
+    def __init__(self, lines: _Lines, delimiter: str, quoting: str) -> None:
+        self.delimiter, self.width, self.num_stray, self._lines = delimiter, 0, 0, lines
+        self._max_stray = 0 if quoting == NO_QUOTES else _MAX_STRAY
+        is_long = quoting == LONG_QUOTES
+        self._max_line_ends, self._max_bytes = (MAX_ROW, MAX_ROW) if is_long else (_MAX_LINE_ENDS, _MAX_QUOTED)
+        # Some of a quoted field up to the end of a line, or all of it and the mark that closes it.
+        self._quoted = re.compile(rf'((?:[^"]++|"")*+)(?:"(?=[{re.escape(delimiter)}\r\n]|\Z))?')
+        self._row = list[str]()  # the lines of the present row
+
+    def read(self) -> Iterator[list[str] | None]:
+        """Yield the fields of each row, None for one that is too long."""
+        reader = self._make_reader()
+        while True:
+            self._row.clear()
+            row: list[str] | None = None
+            try:
+                row = next(reader)
+            except StopIteration:
+                return
+            except csv.Error:
+                pass  # a stray mark, or a long row
+            if row == []:  # a blank line
+                continue
+            if row is None or len(row) != self.width:
+                is_refused = row is None
+                row = self._read_odd(row)
+                if is_refused or self.num_stray >= self._max_stray:
+                    reader = self._make_reader()
+            yield row
+
+    def _make_reader(self) -> Iterator[list[str]]:
+        if self.num_stray >= self._max_stray:
+            return csv.reader(self._feed(), delimiter=self.delimiter, quoting=csv.QUOTE_NONE)
+        return csv.reader(self._feed(), delimiter=self.delimiter, strict=True)
+
+    def _feed(self) -> Iterator[str]:
+        size = 0
+        while (line := self._lines.read()) is not None:
+            size = len(line) + (size if self._row else 0)
+            self._row.append(line)
+            if size > _SHORT or not line or len(self._row) > _MAX_LINE_ENDS:
+                raise csv.Error
+            yield line
+
+    def _read_odd(self, row: list[str] | None) -> list[str] | None:
+        """A row that the csv module refuses, or that is not as wide as the header."""
+        first, num_stray = self._row[0], self.num_stray
+        if not first or first.count(self.delimiter) > _MAX_FIELDS:
+            return None
+        if row is None:
+            self._lines.put_back(self._row[1:])
+            row = self._split(first)
+        self.width = self.width or len(row)
+        plain = first.rstrip("\r\n").split(self.delimiter)
+        if len(row) == self.width or len(plain) != self.width:
+            return row
+        self._lines.put_back(self._row[1:])
+        self.num_stray = num_stray + sum(field.startswith('"') for field in plain)
+        return plain
+
+    def _split(self, line: str) -> list[str]:
+        """The fields of the row that begins with a line, one after another."""
+        fields, at, size = list[str](), 0, 0
+        del self._row[1:]
+        while True:
+            is_mark, closed = line.startswith('"', at) and self.num_stray < self._max_stray, None
+            if is_mark:
+                is_full = size > MAX_ROW or len(fields) > _MAX_FIELDS
+                closed = self._close(line, at + 1, 0 if is_full else self._max_line_ends)
+            if closed is None:
+                self.num_stray += is_mark
+                end = line.find(self.delimiter, at)
+                value, at = (line[at:].rstrip("\r\n"), len(line)) if end < 0 else (line[at:end], end)
+            else:
+                value, more, at = closed
+                line = more[-1] if more else line
+                self._row += more
+                size += sum(map(len, more))
+            fields.append(value)
+            if not line.startswith(self.delimiter, at):
+                return fields
+            at += 1
+
+    def _close(self, line: str, at: int, max_line_ends: int) -> tuple[str, list[str], int] | None:
+        """A quoted field from behind its mark, the further lines that it takes, and the place in the last line behind
+        the mark that closes it. None if none does: then it takes no line.
+        """
+        parts, more, num_bytes = list[str](), list[str](), 0
+        while True:
+            found = self._quoted.match(line, at)
+            assert found is not None, "it matches nothing too"
+            parts.append(found[1])
+            num_bytes += _count_bytes(found[1])
+            if num_bytes > self._max_bytes:
+                break
+            if found.end() > found.end(1):
+                return "".join(parts).replace('""', '"'), more, found.end()
+            if found.end() < len(line) or len(more) == max_line_ends or (following := self._lines.read()) is None:
+                break
+            more.append(following)
+            if not following:
+                break
+            line, at = following, 0
+        self._lines.put_back(more)
+        return None
 
 
 class _Lines:
-    """Lines for the reader of a csv file, and _END after them.
+    """The lines of a file, each with its end. One of over MAX_ROW bytes is an empty one.
 
-    Bytes and delimiters are counted before the reader sees them: it takes fifty times the bytes of short fields.
-
-    num_bytes, num_delimiters: since the last row
-    is_ended: whether _END was given
+    ahead: lines that come first
+    error: what ended the file, if it is damaged
     """
 
-    def __init__(self, text: io.TextIOWrapper, delimiter: str) -> None:
-        self._text, self._delimiter = text, delimiter
-        self.num_bytes, self.num_delimiters, self.is_ended = 0, 0, False
+    def __init__(self, readline: Callable[[int], str], ahead: Sequence[str] = ()) -> None:
+        self.error: Exception | None = None
+        self._readline, self._ahead = readline, deque(ahead)
 
-    def __iter__(self) -> Iterator[str]:
-        while line := self._read():
-            if len(line) == _CHUNK:  # the beginning of a longer line
-                parts = [line]
-                while parts[-1] and parts[-1][-1] not in "\r\n":
-                    parts.append(self._read())
-                line = "".join(parts)
-            yield line
-        self.is_ended = True
-        yield _END
+    def put_back(self, lines: Sequence[str]) -> None:
+        self._ahead.extendleft(reversed(lines))
 
-    def _read(self) -> str:
-        """The rest of a line, or some of it."""
-        part = self._text.readline(_CHUNK)
-        self.num_bytes += len(part) if part.isascii() else len(part.encode(errors="surrogateescape"))
-        self.num_delimiters += part.count(self._delimiter)
-        if self.num_bytes > MAX_ROW or self.num_delimiters > _MAX_FIELDS:
-            raise _TooLong
-        return part
+    def read(self) -> str | None:
+        """The next line; None at the end."""
+        if self._ahead:
+            return self._ahead.popleft()
+        try:
+            line = self._readline(_CHUNK)
+            return self._read_rest(line) if len(line) == _CHUNK else line or None
+        except STREAM_ERRORS as error:
+            self.error = error
+            return None
+
+    def _read_rest(self, part: str) -> str:
+        """The line that begins with so much."""
+        parts, num_bytes = list[str](), 0
+        while True:
+            num_bytes += _count_bytes(part)
+            parts.append(part)
+            if num_bytes > MAX_ROW:
+                parts.clear()
+            if not part or part[-1] in "\r\n":
+                return "".join(parts)
+            part = self._readline(_CHUNK)
+
+
+def _count_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="surrogateescape"))

@@ -33,6 +33,7 @@ class Records:
         record has a text: then they are counted without being visited
     first, num_rows: the number of the first record, and how many they are; 0 where nobody asks
     has_languages: whether the records have the language field that the settings name
+    has_all_texts: whether they have all text fields
     names: of the first 100 fields
     unit: what records are numbered by, such as "row"
     reason: why `--where` excludes all of them; None where it does not
@@ -42,6 +43,7 @@ class Records:
     first: int = 0
     num_rows: int = 0
     has_languages: bool = False
+    has_all_texts: bool = True
     names: tuple[str, ...] = ()
     unit: str
     reason: str | None = None
@@ -109,6 +111,8 @@ def _find_texts(
         elif records.rows is None:
             _count_nulls(records, records.first, records.num_rows, path, damage)
         for number, value, language, group in records.rows or ():
+            if not records.has_all_texts and isinstance(value, bytes | memoryview):
+                damage.add("missing_part", path, f"{records.unit} {number}", "not all of the text fields")
             if value is None:
                 _count_nulls(records, number, 1, path, damage)
             elif isinstance(value, str):

@@ -25,7 +25,7 @@ from albert_data.conditions import Condition, count_nanoseconds
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.fields import MAX_NAMES, name_field, split_names
+from albert_data.corpus.fields import MAX_NAMES, MissingField, name_field, split_names
 from albert_data.corpus.formats.records import Records, Value, make_blocks
 from albert_data.corpus.formats.saved_datasets import read_indices, refuse_indices
 from albert_data.errors import InputError
@@ -116,6 +116,7 @@ def _read_batch(
             first=first + at,
             num_rows=min(num_rows, len(batch) - at),
             has_languages=labels is not None,
+            has_all_texts=wanted.has_all_texts,
             names=wanted.names,
             unit=unit,
             reason=reason,
@@ -162,9 +163,13 @@ Column = tuple[str, ...]  # the names of a column and of fields in its structs
 
 
 class _Wanted(NamedTuple):
-    """The columns of the text, of the language, of the group and of each condition, and the names of all."""
+    """The columns of the texts, of the language, of the group and of each condition, and the names of all.
+
+    has_all_texts: as in Records
+    """
 
     texts: list[Column]
+    has_all_texts: bool
     label: Column | None
     group: Column | None
     names: tuple[str, ...]
@@ -177,24 +182,24 @@ class _Wanted(NamedTuple):
 
 
 def _find_columns(schema: pyarrow.Schema, path: str, text: TextConfig) -> _Wanted:
-    """Raises InputError, with the fields that there are, for a text field that is missing, or a field of no text."""
+    """Raises MissingField if there is no text field, and InputError for a field of no text."""
     label, group = (
         None if name is None else _find_column(schema, name, path, option)
         for name, option in ((text.language_field, "--language-field"), (text.group_field, _GROUP))
     )
-    texts = []
-    for name in split_names(text.text_field, schema.names):
-        column = _find_column(schema, name, path, "--text-field")
-        if column is None:
-            raise InputError(f"input {path} has no field {name_field(name)}; {_describe_fields(schema)}")
-        texts.append(column)
+    text_names = split_names(text.text_field, schema.names)
+    texts = [column for name in text_names if (column := _find_column(schema, name, path, "--text-field")) is not None]
+    if not texts:
+        shown, advice = _describe_fields(schema)
+        raise MissingField(path, text_names, shown, f"the fields are {shown}; {advice}")
     compared = [_find_column(schema, one.field, path, None) for one in text.conditions]
     conditions = tuple(
         one if column is None else _fit_condition(one, _find_type(schema, column, path), path)
         for one, column in zip(text.conditions, compared, strict=True)
     )
     names = [name for name, _ in _list_fields("", schema)] if compared else schema.names
-    return _Wanted(texts, label, group, tuple(names[:MAX_NAMES]), conditions, compared)
+    has_all, names = len(texts) == len(text_names), names[:MAX_NAMES]
+    return _Wanted(texts, has_all, label, group, tuple(names), conditions, compared)
 
 
 def _find_column(schema: pyarrow.Schema, name: str, path: str, option: str | None) -> Column | None:
@@ -205,9 +210,10 @@ def _find_column(schema: pyarrow.Schema, name: str, path: str, option: str | Non
     for column in ((name,), tuple(name.split("."))):
         kind = _find_type(schema, column, path)
         if kind is not None and option and not _is_text(kind) and not (option == _GROUP and _is_number(kind)):
+            shown, advice = _describe_fields(schema, option)
             raise InputError(
-                f"input {path}: the field {name_field(name)} is of the type {str(kind):.60}, no text; "
-                f"{_describe_fields(schema, option)}"
+                f"input {path}: the field {name_field(name)} is of the type {str(kind):.60}, no text; the fields are "
+                f"{shown}; {advice}"
             )
         if kind is not None:
             return column
@@ -230,14 +236,14 @@ def _find_type(schema: pyarrow.Schema, column: Column, path: str) -> pyarrow.Dat
     return kind
 
 
-def _describe_fields(schema: pyarrow.Schema, option: str = "--text-field") -> str:
-    """The fields of a schema with their types, and the option that names one of text."""
+def _describe_fields(schema: pyarrow.Schema, option: str = "--text-field") -> tuple[str, str]:
+    """The fields of a schema with their types, and what to do."""
     fields = list(_list_fields("", schema))
     shown = list_some([f"{name_field(name)} ({str(kind):.60})" for name, kind in fields], _SHOWN_FIELDS) or "none"
     texts = [name for name, kind in fields if _is_text(kind) and not pyarrow.types.is_null(kind)]
     is_sure, others = option == "--text-field" and len(texts) == 1, " or whole numbers" if option == _GROUP else ""
     advice = f"pass {option} {quote(texts[0])}" if is_sure else f"name one of text{others} with {option}"
-    return f"the fields are {shown}; {advice if texts else 'none of them is text'}"
+    return shown, advice if texts else "none of them is text"
 
 
 def _list_fields(prefix: str, fields: Any) -> Iterator[tuple[str, pyarrow.DataType]]:
