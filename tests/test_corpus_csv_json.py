@@ -101,9 +101,12 @@ def read_slowly(lines: list[str], delimiter: str) -> list[list[str]]:
         text, row, stray = "".join(lines[at:]), [], 0
         place = 0
         while True:
+            is_wide = bool(rows) and len(row) > len(rows[0])
             end = find_end(text, place) if is_quoted and num_stray + stray < csv_files._MAX_STRAY else None
+            if end is not None and is_wide and re.search("[\r\n]", text[place:end]):
+                end = None  # a row that is too wide takes no more lines
             if end is None:
-                stray += text.startswith('"', place) and num_stray + stray < csv_files._MAX_STRAY
+                stray += text.startswith('"', place) and num_stray + stray < csv_files._MAX_STRAY and not is_wide
                 end = next(i for i in range(place, len(text) + 1) if text[i : i + 1] in (delimiter, "\r", "\n", ""))
                 row.append(text[place:end])
             else:
