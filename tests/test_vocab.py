@@ -240,9 +240,9 @@ def test_scripts_of_few_letters_and_many_pieces_are_named_with_the_option():
     ("settings", "option", "named"),
     [
         # Of नमस्ते the virama alone is combining. That of が is part of the letter until NFKD.
-        ({"normalization": "albert-v2"}, "--normalization", "Devanagari 90 (16.67 %"),
-        ({"normalization": "albert-v2"}, "--normalization", "Hiragana 30 (50.00 %"),
-        ({"normalization": "albert-v2"}, "--normalization", "Latin 60 (40.00 %"),
+        ({"normalization": "albert-v2"}, "--normalization albert-v2", "Devanagari 90 (16.67 %"),
+        ({"normalization": "albert-v2"}, "--normalization albert-v2", "Hiragana 30 (50.00 %"),
+        ({"normalization": "albert-v2"}, "--normalization albert-v2", "Latin 60 (40.00 %"),
         ({"model_type": "wordpiece", "cased": False}, "--uncased", "Devanagari 180 (33.33 %"),  # vowel signs e, too
         ({"model_type": "wordpiece"}, "", ""),
         ({}, "", ""),

@@ -197,13 +197,10 @@ def _show_plan(inputs: tuple[str, ...], output: Path, given: dict[str, Any], *, 
     from albert_data.pipeline.identity import choose_fraction
 
     bar, workers = Bar(), given.pop("workers", None) or count_cores()
-    for name in ("engine", "address", "allow_loss"):  # no part of the plan
+    named: dict[str, Any] = {name: given[name] for name in ("license", "overwrite", "trust_inputs") if name in given}
+    for name in ("engine", "address", "license", "trust_inputs", "allow_loss"):  # no part of the plan
         given.pop(name, None)
-    named: dict[str, Any] = {name: given.pop(name) for name in ("license", "trust_inputs") if name in given}
-    named |= {
-        "overwrite": given.get("overwrite", False),
-        "vocab": VocabConfig(normalization=given.get("normalization", "none")),
-    }
+    named["vocab"] = VocabConfig(normalization=given.get("normalization", "none"))
     with load_arguments(inputs, output, bar, **given) as (found, tokenizer, config):
         chosen, engine = choose_fraction(found, config), MultiprocessEngine(workers)
         finished = build_shards(found, output, tokenizer, config, engine, bar, dry_run=True, **named)

@@ -146,7 +146,8 @@ def build_shards(
     finished = None if overwrite else _find_finished(out, plan)
     if dry_run:
         if finished is None:
-            work.check(plan, overwrite)
+            work.open(dry_run=True)
+            work.begin(plan, overwrite, dry_run=True)
         return finished
     if finished and license in (None, finished.manifest.license):
         work.sweep(plan)

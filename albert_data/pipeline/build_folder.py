@@ -87,53 +87,32 @@ class BuildFolder:
         self._replaced: Manifest | None = None  # of the finished build that was in OUT when this one began
         self.check_lock, self.close = self._folder.check_lock, self._folder.unlock
 
-    def check(self, plan: Plan, overwrite: bool) -> None:
-        """Raise OutputError where `open` or `begin` would, except for a lock. Writes nothing."""
-        self._check_out()
-        self._find_left(plan, overwrite)
-        try:
-            self._storage.check_folder(self.out)
-        except OSError as error:
-            raise OutputError(f"output {self.out} can't be written: {error.strerror}; name another folder") from error
+    def open(self, *, dry_run: bool = False) -> None:
+        """Make the folder and lock it. Raises OutputError if it can't, or if OUT is not new, empty or ours.
 
-    def open(self) -> None:
-        """Make the folder and lock it. Raises OutputError if it can't, or if OUT is not new, empty or ours."""
-        self._check_out()
-        self._folder.lock()
-
-    def _check_out(self) -> None:
+        dry_run: only raise what can be known before.
+        """
         if find_kind(self.out) not in (None, FOLDER):
             raise OutputError(f"output {self.out} is a file; name a folder")
+        if not is_remote(self.out) and any(find_kind(path) not in (None, FOLDER) for path in self.out.parents):
+            raise OutputError(f"output {self.out} can't be written: Not a directory; name another folder")
         self._folder.check()
         if not self._folder.is_marked and read_our_manifest(self.out) is None:
             check_empty(self.out)
+        if not dry_run:
+            self._folder.lock()
 
-    def begin(self, plan: Plan, overwrite: bool, *, syncs: bool = False, given: Sequence[str] = ()) -> bool:
+    def begin(
+        self, plan: Plan, overwrite: bool, *, syncs: bool = False, given: Sequence[str] = (), dry_run: bool = False
+    ) -> bool:
         """Resume a killed build of this plan, or start one.
 
         given: the words that name the inputs on a command line, for who wants to resume it.
         syncs: whether every file of this build is synced before its receipt. Returns whether it has to be: a build that
-        began so goes on so, and any machine can resume it.
+        began so goes on so, and any machine can resume it. dry_run: only raise errors, also without the lock.
         Raises OutputError if there is an unfinished build of another plan, or if a file that no build wrote has a name
         that builds give to theirs.
         """
-        is_same = self._find_left(plan, overwrite)
-        before = self._read_boot()
-        now = self._present_boot(syncs=syncs or (is_same and before == _SYNCED))
-        if not is_same or before not in (_SYNCED, self._present_boot()):
-            self.clear()
-            write_bytes(self._boot, now.encode(), sync=False)
-            write_json(self.plan_path, to_value(plan) | {GIVEN: given})
-        elif before != now:
-            if syncs:
-                self._sync_files()
-            write_bytes(self._boot, now.encode())
-        for folder in (self.runs, self.receipts):
-            self._storage.make_folder(folder)
-        return now == _SYNCED
-
-    def _find_left(self, plan: Plan, overwrite: bool) -> bool:
-        """Whether an unfinished build of this plan is there. Raises what `begin` raises."""
         self._replaced = read_our_manifest(self.out)
         if not overwrite and (newer := self._find_newer_rules()):
             raise OutputError(
@@ -154,8 +133,23 @@ class BuildFolder:
                 "run that command to its end, or start anew with --overwrite"
             )
         Ours(self.out, self.read_manifests()).check()
+        if dry_run:
+            return syncs
         # Another version may write sorted runs and receipts in another form, so its unfinished build is not resumed.
-        return left is not None and not other_rules and not difference and left.version == plan.version
+        is_same = left is not None and not other_rules and not difference and left.version == plan.version
+        before = self._read_boot()
+        now = self._present_boot(syncs=syncs or (is_same and before == _SYNCED))
+        if not is_same or before not in (_SYNCED, self._present_boot()):
+            self.clear()
+            write_bytes(self._boot, now.encode(), sync=False)
+            write_json(self.plan_path, to_value(plan) | {GIVEN: given})
+        elif before != now:
+            if syncs:
+                self._sync_files()
+            write_bytes(self._boot, now.encode())
+        for folder in (self.runs, self.receipts):
+            self._storage.make_folder(folder)
+        return now == _SYNCED
 
     def _sync_files(self) -> None:
         """Sync what an engine of this machine alone has written."""

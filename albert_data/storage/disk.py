@@ -200,12 +200,6 @@ class Disk:
         if not os.access(path, os.W_OK):  # before the work whose result is for it
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    def check_folder(self, path: Path) -> None:
-        there = next(one for one in (path, *path.parents) if os.path.lexists(one))
-        if not there.is_dir() or not os.access(there, os.W_OK):
-            code = errno.EACCES if there.is_dir() else errno.ENOTDIR
-            raise OSError(code, os.strerror(code), str(there))
-
     def remove_empty(self, folder: Path) -> None:
         with suppress(OSError):
             folder.rmdir()

@@ -276,9 +276,6 @@ class ObjectStore:
     def make_folder(self, path: Path) -> None:
         pass
 
-    def check_folder(self, path: Path) -> None:
-        pass
-
     def remove_empty(self, folder: Path) -> None:
         pass
 

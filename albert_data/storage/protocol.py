@@ -147,9 +147,6 @@ class Storage(Protocol):
     def make_folder(self, path: Path) -> None:
         """Make a folder and those above it, if they are missing."""
 
-    def check_folder(self, path: Path) -> None:
-        """Raise OSError if `make_folder` can be seen to fail. Writes nothing."""
-
     def remove_empty(self, folder: Path) -> None:
         """Remove a folder if it is there and empty. Raises nothing."""
 

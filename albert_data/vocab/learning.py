@@ -189,7 +189,8 @@ def learn_vocabulary(
     unspaced_share = measure_unspaced(characters)
     normalise = None if rule is None else rule.normalise
     raw = CharacterCounts.of(corpus.raw) if rule is None else characters
-    removed = describe_removed(raw, normalise or normalise_text, "--uncased" if rule else "--normalization")
+    option = "--uncased" if rule else f"--normalization {config.normalization}"
+    removed = describe_removed(raw, normalise or normalise_text, option)
     if rule is not None:
         characters = rule.apply(characters)
     elif config.dummy_prefix is None and not is_bytes:

@@ -94,7 +94,7 @@ def test_a_run_says_that_it_compiles_before_its_first_line(toys, use_shards, tmp
         loop.train(tmp_path, tmp_path / f"run {is_shown}", TINY, is_shown=is_shown)
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if "compiling" in line] == lines[:1]
-    assert lines[0] == "compiling a small function, to see if torch.compile works"
+    assert lines[0] == compiling.COMPILING
 
 
 def test_a_run_that_cannot_compile_trains_and_says_why_in_one_line(toys, use_shards, tmp_path, monkeypatch, capsys):

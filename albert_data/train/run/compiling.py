@@ -28,6 +28,7 @@ GRAPHS_PER_LEN = 8
 # On two cores a step of mini takes four fifths of the time when it is compiled. Compiling takes a minute or two.
 MIN_CPU_MINUTES = 10
 _REASON_LEN = 200
+COMPILING = "making the model, and compiling a small function if the model is to be compiled, to see if that works"
 
 
 def choose_compiling(config: TrainConfig, device: torch.device) -> tuple[bool, str | None]:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ import torch
 
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.escaping import quote
+from albert_data.jobs.compiling import compile_with_notice
+from albert_data.jobs.progress import NullProgress
 from albert_data.output import tell
 from albert_data.shards.text_facts import describe_text
 from albert_data.train.config import TrainConfig
@@ -45,7 +48,7 @@ from albert_data.train.run.budget import (
     count_steps,
     explain_shortness,
 )
-from albert_data.train.run.compiling import warm_up
+from albert_data.train.run.compiling import COMPILING, warm_up
 from albert_data.train.run.evaluation import evaluate, measure_baseline
 from albert_data.train.run.guesses import make_guesser, to_lines
 from albert_data.train.run.interrupt import Interrupt
@@ -108,8 +111,8 @@ def train(
         loader, obstacle = make_loader(splits.train, config, shape, precision, ranks)
         num_steps = count_steps(config, loader.steps_per_epoch)
         config = choose_intervals(config, num_steps, splits.train.manifest.config.examples.max_seq_len)
-        say = tell if ranks.is_first and is_shown else None
-        session = start_session(config, shape, precision, ranks, identity, initial, say)
+        start = partial(start_session, config, shape, precision, ranks, identity, initial)
+        session = compile_with_notice(start, tell if ranks.is_first and is_shown else NullProgress().say, COMPILING)
         # Before the ranks disconnect: if DDP is the last owner of their group, PyTorch's destructor can wait forever.
         stack.callback(setattr, session, "network", session.model)
         if config.tensorboard:

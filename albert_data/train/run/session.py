@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.escaping import quote
-from albert_data.jobs.compiling import compile_with_notice
-from albert_data.jobs.progress import NullProgress
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Shards
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
@@ -130,12 +127,8 @@ def start_session(
     ranks: Ranks,
     identity: Identity,
     initial: Initial | None = None,
-    say: Callable[[str], object] | None = None,
 ) -> Session:
-    """Draw the first weights, which depend only on the seed and the shape, or copy those of `initial`.
-
-    say: prints a line if it takes long to find out whether the model can be compiled.
-    """
+    """Draw the first weights, which depend only on the seed and the shape, or copy those of `initial`."""
     torch.manual_seed(config.seed)
     try:
         model = Albert(shape)
@@ -153,9 +146,7 @@ def start_session(
     with explain_out_of_memory(precision.device_info):
         model.to(precision.device)
     model.encoder.recompute = config.recompute
-    choose = partial(choose_compiling, config, precision.device)
-    line = "compiling a small function, to see if torch.compile works"
-    is_compiled, obstacle = compile_with_notice(choose, say or NullProgress().say, line)
+    is_compiled, obstacle = choose_compiling(config, precision.device)
     if is_compiled:
         compile_model(model)
     return Session(
