@@ -264,6 +264,12 @@ RECIPES = {
 }
 
 
+def name_preset(preset: str, shape: AlbertConfig) -> str:
+    """The preset whose sizes a model has, `preset` if it can be. Weights to begin with have sizes of their own."""
+    free = {name: getattr(shape, name) for name in ("vocab_size", "max_positions", "dropout", "sentence_task")}
+    return next((one for one in (preset, *MODEL_PRESETS) if replace(MODEL_PRESETS[one], **free) == shape), "none")
+
+
 def get_recipe(recipe: str, preset: str) -> TrainConfig:
     """Raises ConfigError if the recipe has no settings for the preset."""
     check_choice("recipe", recipe, tuple(RECIPES))

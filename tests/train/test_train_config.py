@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from albert_data.errors import ConfigError
-from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig, TrainConfig
+from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig, TrainConfig, name_preset
 
 
 @pytest.mark.parametrize("recipe", ["quick", "paper"])
@@ -73,3 +75,11 @@ def test_impossible_runs_are_refused(settings, words):
     with pytest.raises(ConfigError) as caught:
         TrainConfig(**settings)
     assert all(word in str(caught.value) for word in words)
+
+
+@pytest.mark.parametrize("name", MODEL_PRESETS)
+def test_a_model_has_the_preset_of_its_sizes_whatever_the_settings_say(name):
+    shape = dataclasses.replace(MODEL_PRESETS[name], vocab_size=77, max_positions=64, dropout=0.2, sentence_task="none")
+    assert name_preset(name, shape) == name
+    assert name_preset("tiny" if name == "base" else "base", shape).removesuffix("-v1") == name.removesuffix("-v1")
+    assert name_preset(name, dataclasses.replace(shape, num_layers=7)) == "none"

@@ -14,7 +14,7 @@ from statistics import median_high
 from typing import TYPE_CHECKING, Any
 
 from albert_data.escaping import escape_controls
-from albert_data.train.config import AlbertConfig, TrainConfig
+from albert_data.train.config import AlbertConfig, TrainConfig, name_preset
 from albert_data.train.folder import read_run_file
 from albert_data.train.history.figures import RunFigures, number, read_run, thin
 from albert_data.train.history.verdicts import Difference, judge_run
@@ -31,9 +31,10 @@ _FIGURES = ("mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy", "sop_error")
 def describe_run(run: Path) -> str:
     """The text about one run: what it is, its curves, its parameters."""
     figures, settings = read_run(run), read_run_file(run)
-    preset, name = TrainConfig(**settings["config"]).preset, escape_controls(str(run))
+    name, shape = escape_controls(str(run)), AlbertConfig(**settings["model"])
+    preset = name_preset(TrainConfig(**settings["config"]).preset, shape)
     head = f"Run {name}, preset {preset}, step {figures.last_step:,}"
-    return "\n\n".join([head, _describe_curves(figures), describe_parts(AlbertConfig(**settings["model"]))])
+    return "\n\n".join([head, _describe_curves(figures), describe_parts(shape)])
 
 
 def run_to_dict(run: Path) -> dict[str, Any]:

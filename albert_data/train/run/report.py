@@ -22,7 +22,7 @@ from albert_data.errors import ConfigError
 from albert_data.escaping import join_lines
 from albert_data.files import replace_file
 from albert_data.pair_tasks import PairTask
-from albert_data.train.config import DEFAULT_PRESETS
+from albert_data.train.config import DEFAULT_PRESETS, name_preset
 from albert_data.train.data.loader import ShardLoader, Splits
 from albert_data.train.folder import EVENTS_FOLDER
 from albert_data.train.history.figures import RunFigures
@@ -165,13 +165,14 @@ def describe_start(
     epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
     rows = "packed, without padding" if loader.is_packed else f"padded ({obstacle or 'as when the run began'})"
     of_gpu = [f"speed       {describe_peak(precision.device_info, precision.format)}", f"rows        {rows}"]
-    is_default = config.preset == DEFAULT_PRESETS[device.type]
+    preset = name_preset(config.preset, model.config)
+    is_default = preset == config.preset == DEFAULT_PRESETS[device.type]
     why = f", the default on a {'CPU' if device.type == 'cpu' else 'GPU'}" if is_default else ""
     return [
         f"device      {device} ({precision.device_info}{threads}{beside})",
         f"precision   {precision.format} ({precision.format_reason})",
         *([f"compiled    no: {session.obstacle}"] if session.obstacle else []),
-        f"preset      {config.preset}{why}",
+        f"preset      {preset}{why}",
         f"model       {model.config.num_layers} layers of {model.config.hidden_size}, "
         f"{model.num_parameters():,} parameters, vocabulary of {model.config.vocab_size:,}",
         f"data        {len(splits.train):,} rows, {num_tokens:,} tokens an epoch, "
