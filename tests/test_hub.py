@@ -206,6 +206,24 @@ def test_a_cache_that_lacks_a_file_is_not_taken_for_the_whole(hub: Hub, monkeypa
 
 
 @pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        *(("vocb", "vocab"), ("vocb/", "vocab"), ("./vocb", "vocab"), ("vocb/spiece.model", "vocab")),
+        *(("vocab/spiece.modell", "vocab/spiece.model"), ("vocab/spiece", "vocab/spiece.model"), ("vocab/x", None)),
+    ],
+)
+def test_a_mistyped_path_is_told_before_what_the_hub_says(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, name: str, meant: str | None
+):
+    Path("vocab").mkdir()
+    Path("vocab/spiece.model").touch()
+    go_offline(monkeypatch)
+    hint = f"(no path here|No such file or directory) [(]did you mean {meant}[?][)]" if meant else "no path here, and"
+    with pytest.raises(AlbertDataError, match=hint):
+        load_tokenizer(name)
+
+
+@pytest.mark.parametrize(
     ("names", "message"),
     [
         ("TEXTS --tokenizer me/tinny", "me/tinny is no path here, and is not on the Hugging Face Hub, or private"),
@@ -268,7 +286,7 @@ def test_a_hub_that_never_answers_leaves_the_cache(hub: Hub, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("lack", "message"),
     [
-        ("network", "the Hugging Face Hub could not be reached; check the network"),
+        ("network", "the Hugging Face Hub could not be reached; check the name and the network"),
         ("cache", "HF_HUB_OFFLINE is set; unset it, or download it before"),
         ("package", "pip install 'albert-data[hub]'"),
     ],

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import unquote
@@ -101,6 +102,18 @@ def _choose_split(name: str, files: list[str], say: Callable[[str], None]) -> li
     return chosen
 
 
+def suggest_path(name: str | os.PathLike[str]) -> str:
+    """What a path that does not exist may have been meant as, in brackets; empty where nothing is like it."""
+    folder, missing = os.path.split(os.path.normpath(name))
+    while folder and not os.path.isdir(folder):
+        folder, missing = os.path.split(folder)
+    try:
+        close = get_close_matches(missing, os.listdir(folder or "."), n=1)
+    except (OSError, ValueError):
+        return ""
+    return f" (did you mean {os.path.join(folder, close[0])}?)" if close else ""
+
+
 def name_origin(path: str) -> str | None:
     """The name of a file in the cache, with its commit: the same on every machine. None for any other path.
 
@@ -117,11 +130,12 @@ def _download(name: str, kind: str, repo: str, revision: str | None, patterns: S
         from huggingface_hub import errors, snapshot_download
     except ImportError as error:
         raise StorageError(
-            f"{name} is no path here; to look it up on the Hugging Face Hub: pip install 'albert-data[hub]'"
+            f"{name} is no path here{suggest_path(name)}; to look it up on the Hugging Face Hub: "
+            "pip install 'albert-data[hub]'"
         ) from error
     known, used = _commits.get(({}, {}))
     revision = known.get(name) or used.get(name) or revision  # one name is one commit in a build
-    head = name if name.startswith(SCHEME) else f"{name} is no path here, and"
+    head = name if name.startswith(SCHEME) else f"{name} is no path here{suggest_path(name)}, and"
     try:
         folder = snapshot_download(
             repo,
@@ -149,10 +163,10 @@ def _download(name: str, kind: str, repo: str, revision: str | None, patterns: S
         status = error.response.status_code
         advice = "check the token with `hf auth whoami`" if status == 401 else "try again later"
         raise StorageError(
-            f"{name} could not be downloaded: the Hugging Face Hub answers {status}; {advice}"
+            f"{head} could not be downloaded: the Hugging Face Hub answers {status}; {advice}"
         ) from error
     except Exception as error:  # of the library below huggingface_hub, which is another one in other versions
-        raise StorageError(f"{name} could not be downloaded: {_explain(error)}") from error
+        raise StorageError(f"{head} could not be downloaded: {_explain(error)}") from error
     used[name] = Path(folder).name
     return folder
 
@@ -178,4 +192,4 @@ def _explain(error: Exception) -> str:
         return "HF_HUB_OFFLINE is set; unset it, or download it before"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return "the Hugging Face Hub could not be reached; check the network, and try again"
+    return "the Hugging Face Hub could not be reached; check the name and the network"

@@ -20,6 +20,7 @@ from albert_data.data import Documents, Text
 from albert_data.errors import TokenizerError
 from albert_data.files import read_bytes
 from albert_data.storage import FOLDER, find_kind, find_storage, make_path
+from albert_data.storage.hub import suggest_path
 from albert_data.tokenizer.buffers import GrowingArray, Sentences
 from albert_data.tokenizer.byte_level import ByteLevelKind, explain_slow
 from albert_data.tokenizer.chunks.cutting import PADDING
@@ -212,7 +213,8 @@ def load_tokenizer(
     try:
         model, note = read_bytes(path, _MAX_MODEL_BYTES), None
     except OSError as error:
-        raise TokenizerError(f"tokenizer {path} can't be read: {error.strerror}") from error
+        hint = suggest_path(path) if isinstance(error, FileNotFoundError) else ""
+        raise TokenizerError(f"tokenizer {path} can't be read: {error.strerror}{hint}") from error
     if path.suffix == ".txt":
         model, note = read_vocab(path, model)
     if specials:
