@@ -21,8 +21,10 @@ from safetensors.torch import load_file
 
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError
+from albert_data.escaping import escape_controls, quote
 from albert_data.interop.huggingface import read_weights
 from albert_data.interop.masked_lm import load_masked_lm
+from albert_data.output import make_harmless
 from albert_data.tokenizer.model import load_tokenizer
 from albert_data.train.history.figures import read_run
 from reliability.cases import Case, Oddity, Reader, WrongResult
@@ -84,6 +86,12 @@ def found_readers(sound: Sound) -> list[Reader]:
             mutate=lambda rng, data, others: mutate_json(rng, data),
             read=folder.score_indexed,
             oddities=[*index_oddities(make_index(sound)), *plan_oddities()],
+        ),
+        Reader(
+            name="a file's name",
+            share=5,
+            seeds=[b"a.txt", b"a\nError: forged\n.bin", b"\x1b[2Ja\xff.jsonl", "b\u2028\u202e.gz".encode()],
+            read=read_name,
         ),
         Reader(
             name="no regular file",
@@ -217,6 +225,21 @@ def config_oddities(config: dict[str, Any]) -> list[Oddity]:
         for where, code in maps.items()
         for kind in ("albert", "unknown")
     ] + plan_oddities()
+
+
+def read_name(case: Case, data: bytes, folder: Path) -> None:
+    """Find a file of any name in a folder, and show all that is said of it: a line stays one, without controls."""
+    name = os.fsdecode(data[:200].translate(bytes.maketrans(b"/\0", b"__")).lstrip(b".") or b"a")
+    (folder / name).write_text("One sentence.\n")
+    lines = [quote(folder / name)]
+    try:
+        lines += [item.path for item in find_inputs([str(folder)], lines.append)]
+    except AlbertDataError as error:
+        lines.append(str(error))
+    for line in lines:
+        shown = make_harmless([line], "utf-8")
+        if shown != escape_controls(shown):
+            raise WrongResult(f"forged {shown!r:.80}")
 
 
 INDEX = "model.safetensors.index.json"
