@@ -144,7 +144,7 @@ class TextConfig:
             _check_separator(self.word_separator)
         check_choice("quoting", self.quoting, QUOTING)
         object.__setattr__(self, "delimiter", _DELIMITER_NAMES.get(self.delimiter, self.delimiter))
-        if self.delimiter != AUTO and not re.fullmatch('[^"\r\n\ud800-\udfff]', self.delimiter):
+        if self.delimiter != AUTO and not re.fullmatch('[^"\r\n]', self.delimiter):
             raise ConfigError(
                 f"delimiter is {self.delimiter!r:.80}; allowed are auto, tab and single characters such as ; , and |"
             )

@@ -7,6 +7,7 @@ import codecs
 import gzip
 import io
 import random
+import re
 import sys
 from pathlib import Path
 
@@ -217,8 +218,9 @@ def test_all_files_that_are_refused_are_in_one_message(tmp_path: Path):
     assert message.startswith(
         f"121 inputs can't be read: 1 is no text: it is a PDF file: {tmp_path}/corpus/paper.txt; "
     )
-    assert f"; 30 are not UTF-8: it looks like cp1252: {tmp_path}/corpus/cp1252-00.txt, " in message
-    assert "cp1252-19.txt and 10 more; 30 are" in message
+    assert f"; 30 are not UTF-8: it looks like cp1252: {tmp_path}/corpus/cp1252-00.txt" in message
+    assert len(message) < 1000 + 5 * len(str(tmp_path))
+    assert re.search(r"cp1252-0\d.txt and 2\d more; 30 are", message)
     assert message.endswith("; pass --encoding auto to let each file decide, and leave out what is no text")
     assert "\n" not in message
 

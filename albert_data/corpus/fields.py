@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import accumulate
 from math import isfinite
 from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
+from albert_data.corpus.lines.encodings import WrongEncoding
 from albert_data.errors import InputError
 from albert_data.escaping import escape_controls, quote
 from albert_data.wording import list_some
@@ -66,7 +66,6 @@ def hash_group(value: Any) -> int:
 
 MAX_NAMES = 100  # names that are kept: the first in the alphabet, so that the order of records does not matter
 _SHOWN_NAMES, _SHOWN_LEN = 8, 40
-_FIELDS_LEN, _INPUTS_LEN = 80, 700  # characters of the fields of one of several inputs, and of these inputs
 _DEEPEST = 4
 
 
@@ -81,24 +80,13 @@ def list_names(names: Iterable[str]) -> str:
     return list_some(list(map(name_field, sorted(names))), _SHOWN_NAMES) or "none"
 
 
-class MissingField(InputError):
-    """An input has none of the text fields. shown: the fields that it has; advice: these, and what to do."""
+class MissingField(WrongEncoding):
+    """An input has none of the text fields. shown: the fields that it has."""
 
-    def __init__(self, path: str, names: Sequence[str], shown: str, advice: str) -> None:
-        self.names, self.shown = " or ".join(map(name_field, names)), f"{path} (its fields are {shown:.{_FIELDS_LEN}})"
-        super().__init__(f"input {path} has no field {self.names}; {advice}")
-
-
-def join_missing(errors: Sequence[MissingField]) -> InputError:
-    """One error that names as many of the inputs as fit."""
-    num_shown = sum(size <= _INPUTS_LEN for size in accumulate(len(error.shown) for error in errors)) or 1
-    listed = list_some([error.shown for error in errors], num_shown)
-    advice = "name the fields of text with --text-field, joined by commas"
-    return (
-        errors[0]
-        if len(errors) == 1
-        else InputError(f"{len(errors):,} inputs have no field {errors[0].names}: {listed}; {advice}")
-    )
+    def __init__(self, path: str, names: Sequence[str], shown: str, next_step: str) -> None:
+        missing, advice = " or ".join(map(name_field, names)), "name those of text with --text-field, joined by commas"
+        super().__init__(path, f"without the field {missing}, with {shown:.100}", next_step, advice)
+        self.args = (f"input {path} has no field {missing}; the fields are {shown}; {next_step}",)
 
 
 @dataclass(kw_only=True)

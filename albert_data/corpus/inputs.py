@@ -26,8 +26,8 @@ from typing import cast
 from albert_data.config import AUTO, DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.fields import MissingField, name_field
-from albert_data.corpus.formats.csv_files import OF_NAME, find_columns, read_header
+from albert_data.corpus.fields import name_field
+from albert_data.corpus.formats.csv_files import OF_NAME, find_delimiter
 from albert_data.corpus.formats.recognition import (
     ALLOWED_NAMES,
     COMPRESSIONS,
@@ -47,6 +47,7 @@ from albert_data.corpus.formats.saved_datasets import (
     list_data_files,
     list_other_splits,
 )
+from albert_data.corpus.formats.tables import check_columns
 from albert_data.corpus.lines.encodings import (
     SAMPLE_BYTES,
     UTF8,
@@ -195,7 +196,6 @@ class Input:
     place: where the file is, if `path` is a name that does not say it, of documents from memory
     found: its status when it was found; None if nothing is compared with it when it is opened, as for a stream
     skipped: of the first input, what the names led to that is not read: paths by reason
-    header: the names in that of .csv and .tsv, if they lack the text field
     """
 
     path: str
@@ -218,7 +218,6 @@ class Input:
     place: str | None = None
     found: Status | None = None
     skipped: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict, compare=False)
-    header: tuple[str, ...] | None = None
 
     @property
     def origin(self) -> Origin:
@@ -535,8 +534,7 @@ def _describe(path: str, text: TextConfig) -> Input | WrongEncoding:
     if status is None or status.kind != FILE or _is_stream_path(path):
         return _describe_stream(path, status, text.encoding)
     try:
-        item = _describe_file(path, status, text.encoding)
-        return _describe_header(item, text) if item.format in OF_NAME else item
+        return _describe_fields(_describe_file(path, status, text.encoding), text)
     except WrongEncoding as error:
         return error
     except OSError as error:
@@ -606,15 +604,14 @@ def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
     return item
 
 
-def _describe_header(item: Input, text: TextConfig) -> Input:
-    with open_input(item)[0] as stream:
-        header, delimiter = read_header(stream, item.origin, text)
-    if delimiter != OF_NAME[item.format]:
-        item = replace(item, oddity=f"its delimiter is {delimiter!r}")
-    try:
-        find_columns(header, item.path, text)
-    except MissingField:
-        return replace(item, header=tuple(header) or None)
+def _describe_fields(item: Input, text: TextConfig) -> Input:
+    """The input, with the delimiter of its header. Raises WrongEncoding if it has none of the text fields."""
+    if item.format in TABLES:
+        check_columns(item.origin, text)
+    elif item.format in OF_NAME:
+        with open_input(item)[0] as stream:
+            delimiter = find_delimiter(stream, item.origin, text)
+        return replace(item, oddity=None if delimiter == OF_NAME[item.format] else f"its delimiter is {delimiter!r}")
     return item
 
 

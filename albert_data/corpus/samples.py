@@ -95,7 +95,7 @@ def _choose_places(files: list[Input], total: int) -> Iterator[tuple[Input, list
 def _find_ranges(item: Input, text: TextConfig, places: list[int]) -> list[tuple[int, int]]:
     """Bytes of a file with whole documents, near each place; none for a file that can't be cut there."""
     if item.format in TABLES:
-        begins = [0] if item.indices else list_begins(item.origin, text)
+        begins = [0] if item.indices else list_begins(item.origin)
         numbers = [bisect_right(begins, place) - 1 for place in places]
         return [(begins[number], [*begins, item.size][number + 1]) for number in numbers]
     if item.format != "jsonl" and (item.format != "txt" or text.documents == "file"):

@@ -20,8 +20,7 @@ from typing import BinaryIO
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import BLOCK_BYTES, Block, BlockBytes, Origin, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.fields import MissingField, join_missing
-from albert_data.corpus.formats.csv_files import find_columns, read_rows
+from albert_data.corpus.formats.csv_files import read_rows
 from albert_data.corpus.formats.json_arrays import as_json_lines
 from albert_data.corpus.formats.recognition import SPLIT, TABLES, find_json
 from albert_data.corpus.formats.tables import list_begins, read_table
@@ -201,34 +200,7 @@ def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT, *, is_slow:
     """Split the plain files of `inputs` into tasks of about equal size, the last ones smaller.
 
     A task of a mixture has files of one source, because these are read alike; and each task is of one split.
-    Raises InputError, one for all tables and .csv files that lack the text field.
     """
-    try:
-        for item in inputs:
-            _check_header(item, text)
-        return _plan_tasks(inputs, text, is_slow)
-    except MissingField as error:
-        with ThreadPoolExecutor(_JOBS_AT_ONCE) as pool:
-            found = pool.map(lambda item: _find_missing(item, text), inputs)
-            raise join_missing([one for one in found if one]) from error
-
-
-def _find_missing(item: Input, text: TextConfig) -> MissingField | None:
-    try:
-        _check_header(item, text)
-        if item.format in TABLES:
-            list_begins(item.origin, item.source.text if item.source else text)
-    except MissingField as error:
-        return error
-    return None
-
-
-def _check_header(item: Input, text: TextConfig) -> None:
-    if item.header is not None:
-        find_columns(item.header, item.path, item.source.text if item.source else text)
-
-
-def _plan_tasks(inputs: list[Input], text: TextConfig, is_slow: bool) -> list[ReadTask]:
     parts = _SLOW_PARTS if is_slow else 1
     total = sum(item.size for item in inputs if item.is_splittable)
     most_bytes = max(_MAX_TASK_BYTES, min(-(-total // _FEW_TASKS), _LARGE_TASK_BYTES)) // parts
@@ -330,7 +302,7 @@ def _find_cuts(item: Input, cuts: Sequence[int], text: TextConfig) -> list[int]:
     A file may have no end of a document for gigabytes. So what begins behind the next cut is left to that one.
     """
     if item.format in TABLES:
-        begins = [*list_begins(item.origin, text), item.size]
+        begins = [*list_begins(item.origin), item.size]
         if item.indices is None:  # otherwise rows are selected by their numbers in the whole file
             return [begins[bisect_left(begins, at)] for at in cuts[:-1]]
     elif item.format == "jsonl" or (item.format == "txt" and text.documents != "file"):

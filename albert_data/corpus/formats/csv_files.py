@@ -51,10 +51,12 @@ def read_rows(
             decoded.detach()  # without it, the end of `decoded` would close the stream
 
 
-def read_header(stream: io.BufferedIOBase, origin: Origin, text: TextConfig) -> tuple[list[str], str]:
-    """The names in the header of an open file, none for an empty file, and the delimiter. Raises InputError."""
+def find_delimiter(stream: io.BufferedIOBase, origin: Origin, text: TextConfig) -> str:
+    """The delimiter of an open file. Raises InputError if it is not found, or the header lacks the text fields."""
     table = _open(_Lines(_decode(stream).readline), origin, text)
-    return next(table.read(), None) or [], table.delimiter
+    if header := next(table.read(), None):
+        find_columns(header, origin.path, text)
+    return table.delimiter
 
 
 def _decode(stream: io.BufferedIOBase) -> io.TextIOWrapper:
@@ -101,9 +103,7 @@ def find_columns(header: Sequence[str], path: str, text: TextConfig) -> tuple[li
     names = split_names(text.text_field, header)
     columns = [column for name in names if (column := _find_column(header, name, path)) is not None]
     if not columns:
-        shown = list_names(header)
-        advice = f"its header has the fields {shown}; name one of text with --text-field"
-        raise MissingField(path, names, shown, advice)
+        raise MissingField(path, names, list_names(header), "name one of text with --text-field")
     return columns, names
 
 

@@ -45,14 +45,14 @@ _ARROW_FILE, _OLD_FEATHER = b"ARROW1", b"FEA1"
 _ERRORS = (pyarrow.ArrowException, OSError, ValueError)
 
 
-def list_begins(origin: Origin, text: TextConfig) -> list[int]:
-    """The bytes at which the parts of a table begin; of the first one 0.
+def check_columns(origin: Origin, text: TextConfig) -> None:
+    """Raise InputError if a table can't be read, has no text field, or a field of another type than is needed."""
+    _find_columns(_open(origin).schema, origin.path, text)
 
-    Raises InputError if the table can't be read, or does not have the text field, or has another field in its place.
-    """
-    table = _open(origin)
-    _find_columns(table.schema, origin.path, text)
-    return table.list_begins()
+
+def list_begins(origin: Origin) -> list[int]:
+    """The bytes at which the parts of a table begin; of the first one 0. Raises InputError if it can't be read."""
+    return _open(origin).list_begins()
 
 
 def read_table(
@@ -191,7 +191,7 @@ def _find_columns(schema: pyarrow.Schema, path: str, text: TextConfig) -> _Wante
     texts = [column for name in text_names if (column := _find_column(schema, name, path, "--text-field")) is not None]
     if not texts:
         shown, advice = _describe_fields(schema)
-        raise MissingField(path, text_names, shown, f"the fields are {shown}; {advice}")
+        raise MissingField(path, text_names, shown, advice)
     compared = [_find_column(schema, one.field, path, None) for one in text.conditions]
     conditions = tuple(
         one if column is None else _fit_condition(one, _find_type(schema, column, path), path)

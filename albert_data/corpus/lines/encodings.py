@@ -28,7 +28,8 @@ SAMPLE_BYTES = 1 << 16
 UTF8 = "utf-8"
 _NAMES = {"utf-16-le": "UTF-16LE", "utf-16-be": "UTF-16BE", "utf-32-le": "UTF-32LE", "utf-32-be": "UTF-32BE"}
 _MIN_PLACES = 5  # fewer damaged sequences, or odd characters, are no proof
-_LISTED = 20  # names of files in one message
+_GROUPS, _MOST_LEN = 5, 400  # kinds of files in one message, and characters of their names
+_AUTO = "pass --encoding auto to let each file decide"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,18 +50,18 @@ class Encoding:
 
 
 class WrongEncoding(InputError):
-    """A file can't be read in the encoding that is expected. what: it is, as in "no text"."""
+    """A file can't be read as is expected. what: it is, as in "no text"; advice: where several are refused."""
 
-    def __init__(self, path: str, what: str, next_step: str, *, is_text: bool = True) -> None:
+    def __init__(self, path: str, what: str, next_step: str, advice: str = _AUTO) -> None:
         super().__init__(f"input {path} is {what}; {next_step}")
-        self.path, self.what, self.is_text = path, what, is_text
+        self.path, self.what, self.advice = path, what, advice
 
 
 def refuse(path: str, found: Encoding, describe_conversion: Callable[[str], str]) -> WrongEncoding:
     """The error for a file that is in another encoding than expected, or is no text."""
     if found.iconv is None:
         what, next_step = f"no text: it is {found.name}", "leave it out, or name the file that holds its text"
-        return WrongEncoding(path, what, next_step, is_text=False)
+        return WrongEncoding(path, what, next_step, "leave out what is no text")
     next_step = (
         f"if all inputs are in it, pass --encoding {found.codec}; if inputs differ, pass --encoding auto, or convert "
         f"this one: {describe_conversion(found.iconv)}"
@@ -78,12 +79,13 @@ class WrongEncodings(InputError):
 
 def _join(refused: Sequence[WrongEncoding]) -> str:
     groups = group_paths((error.what, error.path) for error in refused)
-    listed = "; ".join(
-        f"{len(paths):,} {'is' if len(paths) == 1 else 'are'} {what}: {list_some(paths, _LISTED)}"
+    most = max(1, _MOST_LEN // len(groups) // max(len(error.path) for error in refused))
+    parts = [
+        f"{len(paths):,} {'is' if len(paths) == 1 else 'are'} {what}: {list_some(paths, most)}"
         for what, paths in groups.items()
-    )
-    steps = ["pass --encoding auto to let each file decide"] if any(error.is_text for error in refused) else []
-    steps += [] if all(error.is_text for error in refused) else ["leave out what is no text"]
+    ]
+    listed = "; ".join(parts[:_GROUPS]) + (f"; and {len(parts) - _GROUPS:,} more kinds" if parts[_GROUPS:] else "")
+    steps = dict.fromkeys(error.advice for error in sorted(refused, key=lambda error: error.advice != _AUTO))
     return f"{len(refused):,} inputs can't be read: {listed}; {', and '.join(steps)}"
 
 
