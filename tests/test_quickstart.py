@@ -187,7 +187,7 @@ def test_without_torch_all_but_the_training_is_done(
 
 def test_options_of_text_reach_all_commands_that_read_it(here: Path, capsys: pytest.CaptureFixture[str]):
     options = ["--language", "de", "--unwrap", "--documents", "file", "--sentences", "lines"]
-    code = quickstart("corpus/english-1.txt", "-o", "first", "--minutes", "0", "--uncased", *options)
+    code = quickstart("corpus/english-1.txt", "-o", "first", "--minutes", "0", "--anyway", "--uncased", *options)
     vocab, *others = read_commands(capsys.readouterr().out)
     assert code == 0
     assert "--uncased" in vocab
@@ -240,7 +240,7 @@ def test_odd_names_are_quoted(here: Path, capsys: pytest.CaptureFixture[str]):
     names = ["-x.txt", "it's a $HOME.txt", 'a"b\\c.txt', "é\n世.txt"]
     for name in names:
         shutil.copy("corpus/english-1.txt", name)
-    assert quickstart("-o", "the folder", "--minutes", "0", "--vocab-size", "300", "--", *names) == 0
+    assert quickstart("-o", "the folder", "--minutes", "0", "--vocab-size", "300", "--anyway", "--", *names) == 0
     shown = capsys.readouterr().out
     assert "'the folder/shards'" in shown
     assert "--" in shown.split()
@@ -286,7 +286,8 @@ def test_a_mistake_is_told_before_anything_is_written(
 @pytest.mark.parametrize("option", ["--uncased", "--vocab-size=1600", "--normalization=albert-v2", "--sentences=lines"])
 def test_other_options_are_built_beside_what_is_there(resumed: Path, option: str, capsys: pytest.CaptureFixture[str]):
     before = fixtures.digest_folder(resumed / "first")
-    assert quickstart("corpus", "-o", "first", "--minutes", "0", option) == 0
+    options = ["-o", "first", "--minutes", "0", "--anyway"]
+    assert quickstart("corpus", *options, option) == 0
     shown = capsys.readouterr().out
     assert "They stay. These get names with 2: first/vocab-2, first/shards-2 and so on." in shown
     after = fixtures.digest_folder(resumed / "first")
@@ -300,7 +301,7 @@ def test_other_options_are_built_beside_what_is_there(resumed: Path, option: str
         configs = [open_shards(f"first/shards{number}").manifest.config.text for number in made]
         assert getattr(configs[0], name) != getattr(configs[1], name)
     for number in ("", "-2"):  # each command finds its own
-        assert quickstart("corpus", "-o", "first", "--minutes", "0", *([option] if number else [])) == 0
+        assert quickstart("corpus", *options, *([option] if number else [])) == 0
         assert capsys.readouterr().out.count(f"first/vocab{number} is finished") == 1
     assert fixtures.digest_folder(resumed / "first") == after
     assert "They stay" not in capsys.readouterr().out

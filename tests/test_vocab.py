@@ -6,7 +6,6 @@ import json
 import random
 import string
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from build_fixtures import LAYOUTS, InlineEngine
 from hypothesis import given
 from hypothesis import strategies as st
+from test_counting import as_text
 
 from albert_data.config import SENTENCEPIECE_TYPES, TextConfig, VocabConfig
 from albert_data.corpus.inputs import find_inputs
@@ -26,7 +26,7 @@ from albert_data.vocab.counting import NUM_CODES, CharacterCounts
 from albert_data.vocab.folder import save_vocabulary
 from albert_data.vocab.learning import learn_vocabulary
 from albert_data.vocab.report import VocabReport
-from albert_data.vocab.sampling import SentenceSample, find_parts
+from albert_data.vocab.sampling import SentenceSample, select_sentences
 from albert_data.vocab.scripts import advise_scripts
 from albert_data.vocab.training import VocabularyTooLarge
 
@@ -326,15 +326,20 @@ def test_a_text_of_one_long_sentence_is_learnt_from(characters: str, model_type:
     assert set(characters) <= set("".join(Tokenizer(trained.model, "").pieces))
 
 
-@given(st.text("añ界 ", max_size=60), st.integers(4, 9))
-def test_a_long_sentence_is_cut_at_spaces_or_between_characters(text: str, most: int):
-    sentence = " ".join(text.split()).encode()
-    bounds = list(find_parts(sentence, most))
-    parts = [sentence[begin:end].decode() for begin, end in bounds]
-    assert all(len(part.encode()) <= most for part in parts)
-    assert "".join(parts).replace(" ", "") == sentence.decode().replace(" ", "")
-    for (begin, end), (following, _) in pairwise(bounds):
-        assert following == end + 1 or b" " not in sentence[begin + 1 : begin + most + 1]
+@pytest.mark.parametrize(
+    ("text", "lengths"),
+    [
+        ("x" * 4192, [4192]),
+        ("x" * 4192 + " y", [4192, 1]),
+        (" ".join(f"word{number:06}" for number in range(800)), [4190, 4190, 417]),
+        ("a " + "x" * 5000 + " b", [1, 4192, 810]),
+        ("".join(map(chr, range(0x4E00, 0x4E00 + 3000))), [4191, 4191, 618]),
+    ],
+)
+def test_a_long_sentence_is_cut_at_spaces_or_between_characters(text: str, lengths: list[int]):
+    parts = [part.decode() for part in select_sentences(as_text(["Short.", text]), 0, 2**64 - 1)]
+    assert [len(part.encode()) for part in parts] == [6, *lengths]
+    assert "".join(parts).replace(" ", "") == f"Short.{text}".replace(" ", "")
 
 
 def test_a_sample_too_small_for_a_sentence_is_named(tmp_path: Path):

@@ -22,14 +22,7 @@ from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.card import check_license
 from albert_data.pipeline.exchanging import Exchange, describe_shortages
-from albert_data.pipeline.identity import (
-    check_encoding,
-    check_finished,
-    check_size,
-    choose_fraction,
-    find_renaming,
-    make_plan,
-)
+from albert_data.pipeline.identity import check_encoding, check_finished, check_size, choose_fraction, make_plan
 from albert_data.pipeline.mixed_sources import check_alpha, check_passes, list_sources
 from albert_data.pipeline.ownership import read_our_manifest
 from albert_data.pipeline.publish import finish_manifest, list_skipped, make_manifest, publish, publish_license
@@ -130,7 +123,7 @@ def build_shards(
     check_readable(plan)
     work = BuildFolder(out)
     if trust_inputs:
-        plan = _trust(plan, work, overwrite=overwrite, progress=progress)
+        plan = work.trust_inputs(plan, overwrite, progress.say)
     made = Build(
         work=work,
         inputs=inputs,
@@ -175,16 +168,6 @@ def build_shards(
         stages=made.stages,
         removed=made.removed,
     )
-
-
-def _trust(plan: Plan, work: BuildFolder, *, overwrite: bool, progress: Progress) -> Plan:
-    """The plan with the inputs of the build in OUT, if its own differ from them in time or name alone."""
-    finished = None if overwrite else read_our_manifest(work.out)
-    there = finished.plan if finished else work.read_plan()
-    if there is None or there.inputs == plan.inputs or (renamed := find_renaming(there, plan)) is None:
-        return plan
-    progress.say(f"trusting that the text of the inputs is the same, though they differ in {renamed}")
-    return dataclasses.replace(plan, inputs=there.inputs)
 
 
 def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, engine: Engine) -> None:

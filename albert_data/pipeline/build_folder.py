@@ -21,7 +21,8 @@ receipt, so a build is resumed after any crash, and from any machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from albert_data.errors import OutputError, ShardError, StorageError
 from albert_data.files import is_regular, is_there, read_bytes, read_json, write_bytes, write_json
 from albert_data.jobs.work_folder import WorkFolder
 from albert_data.pipeline.card import CARD_NAME
-from albert_data.pipeline.identity import find_difference, find_other_rules
+from albert_data.pipeline.identity import find_difference, find_other_rules, find_renaming
 from albert_data.pipeline.ownership import Ours, check_empty, read_our_manifest
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse
@@ -190,6 +191,15 @@ class BuildFolder:
         except (OSError, ValueError):
             return None
         return plan if is_regular(self.plan_path) else None
+
+    def trust_inputs(self, plan: Plan, overwrite: bool, say: Callable[[str], None]) -> Plan:
+        """The plan with the inputs of the build in OUT, if its own differ from them in time or name alone."""
+        finished = None if overwrite else read_our_manifest(self.out)
+        there = finished.plan if finished else self.read_plan()
+        if there is None or there.inputs == plan.inputs or (renamed := find_renaming(there, plan)) is None:
+            return plan
+        say(f"trusting that the text of the inputs is the same, though they differ in {renamed}")
+        return dataclasses.replace(plan, inputs=there.inputs)
 
     def _find_newer_rules(self) -> int | None:
         """The version of the rules that began an unfinished build, if this program does not know it yet; else None."""

@@ -175,22 +175,19 @@ def find_renaming(there: Plan, asked: Plan) -> str | None:
 
     An input that has another time too may lie in another folder, but keeps the name in it.
     """
-    changed = [(old, new) for old, new in zip_longest(there.inputs, asked.inputs) if old != new]
-    stays = {item.path for item in there.inputs} & {item.path for item in asked.inputs}  # in the same place
-    if not all(
-        old and new and _is_renamed(old, new) and (old.path == new.path or not {old.path, new.path} & stays)
-        for old, new in changed
-    ):
-        return None
-    names = [old.path if old.path == new.path else f"{old.path:.200}, here {new.path:.200}" for old, new in changed]
-    kinds = [("name", [old.path != new.path for old, new in changed])]
-    kinds += [("time", [old.modified_ns != new.modified_ns for old, new in changed])]
-    return f"{' and '.join(kind for kind, found in kinds if any(found))} alone ({list_some(names, 1)})"
-
-
-def _is_renamed(old: InputEntry, new: InputEntry) -> bool:
-    is_same = old.modified_ns == new.modified_ns != 0 or os.path.basename(old.path) == os.path.basename(new.path)
-    return is_same and dataclasses.replace(old, path=new.path, modified_ns=new.modified_ns) == new
+    kinds, names = set[str](), list[str]()
+    stays = {item.path for item in there.inputs} & {item.path for item in asked.inputs}
+    for old, new in zip_longest(there.inputs, asked.inputs):
+        if not old or not new or dataclasses.replace(old, path=new.path, modified_ns=new.modified_ns) != new:
+            return None
+        is_touched, is_moved = old.modified_ns != new.modified_ns, old.path != new.path
+        if (is_touched or not old.modified_ns) and os.path.basename(old.path) != os.path.basename(new.path):
+            return None
+        if is_moved and {old.path, new.path} & stays:  # another file has its name now
+            return None
+        kinds |= {kind for kind, found in (("time", is_touched), ("name", is_moved)) if found}
+        names += [f"{old.path:.200}, here {new.path:.200}" if is_moved else old.path] if old != new else []
+    return f"{' and '.join(sorted(kinds))} alone ({list_some(names, 1)})"
 
 
 def _find_mixed_difference(there: Sequence[SourceEntry], asked: Sequence[SourceEntry]) -> str:

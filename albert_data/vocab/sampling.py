@@ -7,7 +7,7 @@ A sentence of over MAX_SENTENCE_BYTES counts as several: DNA, or Chinese without
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from albert_data.fnv import FNV_BASIS, add_byte
 from albert_data.kernels import kernel
 
 MAX_SENTENCE_BYTES = 4192  # SentencePiece's default
+# As much as may be up to a space or the end; else up to the end of a character.
+_PART = re.compile(rb"(?s)(.{1,%d})(?: |\Z)|(.{1,%d})(?![\x80-\xBF])" % (MAX_SENTENCE_BYTES, MAX_SENTENCE_BYTES))
 _MAX_HASH = 2**64 - 1
 
 
@@ -82,27 +84,9 @@ def _cut_long(text: Text) -> tuple[np.ndarray, np.ndarray]:
     is_long = ends - begins > MAX_SENTENCE_BYTES
     if not is_long.any():
         return begins, ends
-    long = zip(begins[is_long].tolist(), slice_sentences(text.utf8, begins[is_long], ends[is_long]), strict=True)
-    cut = np.array([(at + begin, at + end) for at, sentence in long for begin, end in find_parts(sentence)])
-    return np.append(begins[~is_long], cut[:, 0]), np.append(ends[~is_long], cut[:, 1])
-
-
-def find_parts(sentence: bytes, most: int = MAX_SENTENCE_BYTES) -> Iterator[tuple[int, int]]:
-    """Cut a sentence at the last space that leaves a part of at most `most` bytes, or between two characters.
-
-    >>> list(find_parts(b"one two three", 5))
-    [(0, 3), (4, 7), (8, 13)]
-    """
-    begin = 0
-    while len(sentence) - begin > most:
-        end = sentence.rfind(b" ", begin + 1, begin + most + 1)
-        if end < 0:
-            end = begin + most
-            while sentence[end] & 0xC0 == 0x80:  # a byte inside of a character
-                end -= 1
-        yield begin, end
-        begin = end + (sentence[end] == ord(" "))
-    yield begin, len(sentence)
+    data, long = text.utf8.tobytes(), zip(begins[is_long].tolist(), ends[is_long].tolist(), strict=True)
+    parts = np.array([one.span(one.lastindex or 0) for begin, end in long for one in _PART.finditer(data, begin, end)])
+    return np.append(begins[~is_long], parts[:, 0]), np.append(ends[~is_long], parts[:, 1])
 
 
 @kernel
