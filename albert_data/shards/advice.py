@@ -130,7 +130,7 @@ def describe_losses(item: DamagedInput) -> str:
     """What was lost of an input, and the fields of its records if it gave no document."""
     parts = [f"{reason} {count:,}" for reason, count in item.damage.items()] or ["it holds no text"]
     if item.lost_share is not None:
-        least = "at least " if "damaged_compression" in item.damage else ""
+        least = "at least " if "damaged_compression" in item.damage and item.lost_share < 1 else ""
         parts.insert(0, f"{least}{format_share(item.lost_share)} lost")
     return "; ".join([*parts, *([f"its fields are {list_names(item.fields)}"] if item.fields else [])])
 

@@ -284,6 +284,7 @@ def check_found(
         found = f" ({reasons})" if reasons else ""
         oddities = [f"{item.path}: {item.oddity}" for item in inputs if item.oddity]
         advice = "check --where" if EXCLUDED in damage.counts else "give files with text in them"
+        advice = "check --delimiter and --quoting" if "malformed_row" in damage.counts else advice
         advice = oddities[0] if oddities else advice
         raise InputError(f"the corpus holds no document{found}; {damage.fields.describe() or advice}")
     if damage.unlabelled.num_records and not damage.num_labelled:
