@@ -128,6 +128,7 @@ def build(
 
 
 def check_strict(text: TextConfig, allow_loss: bool) -> None:
+    """Raise ArgumentError if both are on."""
     if allow_loss and text.strict:
         raise ArgumentError("--strict stops at the first damage, and --allow-loss goes on after much; leave one out")
 

@@ -29,7 +29,7 @@ _RECORD = b'{"'  # how JSON lines begin
 _SAMPLE_BYTES = 256
 # How JSON begins that has no object a line, whatever the name says. An array of arrays is not among them: it may be
 # lines with an array each.
-_NO_LINES = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(\x1e)|(\[)\s*\{|\{\s*[\r\n])")
+_NO_LINES = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(\x1e)|(\[)\s*\{|\{\s*[\r\n]\s*\")")
 _SKIPPED = rb"[\x50-\x5f]\x2a\x4d\x18"  # a frame that zstd and lz4 skip
 _BEGINNINGS = {"gz": rb"\x1f\x8b", "bz2": rb"BZh", "xz": rb"\xfd7zXZ\x00"}
 _BEGINNINGS |= {"zst": rb"\x28\xb5\x2f\xfd|" + _SKIPPED, "lz4": rb"\x04\x22\x4d\x18|" + _SKIPPED}
