@@ -105,10 +105,7 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
     "Of similar documents keep the first source's, then the longest. Takes 1.2 to 1.4 times as long.",
     is_flag=True,
 )
-@_build_setting(
-    "--similarity",
-    "Least Jaccard similarity of similar documents, by shingles of five words.",
-)
+@_build_setting("--similarity", "Least Jaccard similarity of similar documents, by shingles of five words.")
 @_build_setting("--num-shards", "Number of training shards.  [default: one per 32 MiB or so, at most 40000]", type=int)
 @_build_setting(
     "--compression",
@@ -142,14 +139,7 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
     "that build refuses is refused.",
 )
 @json_option
-def build(
-    inputs: tuple[str, ...],
-    output: Path,
-    profile: bool,
-    dry_run: bool,
-    as_json: bool,
-    **settings: Any,
-) -> None:
+def build(inputs: tuple[str, ...], output: Path, profile: bool, dry_run: bool, as_json: bool, **settings: Any) -> None:
     """Turn text into ALBERT pretraining shards.
 
     INPUT is a file, a folder, a glob in quotes, @FILE with a path on each line, or - for stdin. Readable are .txt (a

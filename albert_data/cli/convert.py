@@ -50,11 +50,7 @@ if TYPE_CHECKING:
     metavar="TOKENS",
     help="Write packs of several rows, of up to so many tokens, from shards of --pairs none. Not with tfrecord.",
 )
-@click.option(
-    "--license",
-    metavar="ID",
-    help="With parquet: licence for the dataset card, as in apache-2.0.",
-)
+@click.option("--license", metavar="ID", help="With parquet: licence for the dataset card, as in apache-2.0.")
 @click.option(
     "--language",
     multiple=True,

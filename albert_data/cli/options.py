@@ -198,9 +198,7 @@ _TEXT_OPTIONS = (  # in the order of --help
         type=click.Choice(QUOTING),
     ),
     _text_setting(
-        "--strict",
-        "Stop at the first damaged part of the input, instead of repairing or skipping it.",
-        is_flag=True,
+        "--strict", "Stop at the first damaged part of the input, instead of repairing or skipping it.", is_flag=True
     ),
 )
 

@@ -105,10 +105,7 @@ def _make_metadata(features: Features, files: SplitFiles, tags: tuple[str, ...])
         "tags": ["albert-data", *tags],
         "dataset_info": info,
         "configs": [
-            {
-                "config_name": "default",
-                "data_files": [{"split": split, "path": f"data/{split}-*"} for split in files],
-            }
+            {"config_name": "default", "data_files": [{"split": split, "path": f"data/{split}-*"} for split in files]}
         ],
     }
 

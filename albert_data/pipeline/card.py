@@ -121,10 +121,7 @@ def _make_metadata(manifest: Manifest) -> dict[str, Any]:
         "task_categories": ["fill-mask"],
         "tags": ["albert-data", *manifest.config.examples.task.tags, "n-gram-masking"],
         "configs": [
-            {
-                "config_name": "default",
-                "data_files": [{"split": name, "path": f"{name}/*.arrow"} for name in filled],
-            }
+            {"config_name": "default", "data_files": [{"split": name, "path": f"{name}/*.arrow"} for name in filled]}
         ],
     }
 

@@ -22,12 +22,7 @@ from albert_data.corpus.fields import name_field
 from albert_data.corpus.inputs import Input, check_language_field, check_reach, check_where, count_bytes, list_samples
 from albert_data.corpus.layout import advise
 from albert_data.corpus.sources import advise_names
-from albert_data.corpus.tasks import (
-    WARMING_BLOCK,
-    ReadTask,
-    compile_reading,
-    read_tasks,
-)
+from albert_data.corpus.tasks import WARMING_BLOCK, ReadTask, compile_reading, read_tasks
 from albert_data.dedup.sorted_columns import map_u64
 from albert_data.errors import InputError
 from albert_data.jobs.compiling import compile_with_notice
@@ -41,14 +36,7 @@ from albert_data.tokenizer.sentencepiece.albert import normalise_text, normalise
 from albert_data.tokenizer.tokenizer_json import import_tokenizers
 from albert_data.vocab.alphabet import Alphabet, choose_alphabet, measure_unspaced
 from albert_data.vocab.candidates import take_candidates, write_candidates
-from albert_data.vocab.counting import (
-    NUM_CODES,
-    BertNormalRule,
-    CharacterCounts,
-    NormalCounter,
-    NormalRule,
-    RawCounter,
-)
+from albert_data.vocab.counting import NUM_CODES, BertNormalRule, CharacterCounts, NormalCounter, NormalRule, RawCounter
 from albert_data.vocab.report import VocabReport
 from albert_data.vocab.sampling import SentenceSample, select_sentences
 from albert_data.vocab.scripts import advise_scripts, describe_removed

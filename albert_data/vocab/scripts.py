@@ -24,10 +24,7 @@ _SHOWN = 3
 
 
 def advise_scripts(
-    pieces: Sequence[str],
-    counts: CharacterCounts,
-    config: VocabConfig,
-    normalise: Callable[[str], str] | None = None,
+    pieces: Sequence[str], counts: CharacterCounts, config: VocabConfig, normalise: Callable[[str], str] | None = None
 ) -> list[str]:
     """A sentence if scripts with under 2 % of the letters each take over a tenth of the pieces together; else none.
 

@@ -117,10 +117,7 @@ class SentencePieceEncoder:
     """
 
     def __init__(
-        self,
-        processor: sentencepiece.SentencePieceProcessor,
-        chunks: ChunkEncoder | None,
-        comma_rule: CommaRule | None,
+        self, processor: sentencepiece.SentencePieceProcessor, chunks: ChunkEncoder | None, comma_rule: CommaRule | None
     ) -> None:
         self._processor, self.chunks, self._comma_rule = processor, chunks, comma_rule
         self._dtype = id_dtype_of(range(processor.get_piece_size()))

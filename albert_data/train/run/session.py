@@ -186,13 +186,7 @@ def exchange_gradients(model: Albert, precision: Precision, ranks: Ranks) -> nn.
 
 
 def update(
-    session: Session,
-    batches: Sequence[Batch],
-    *,
-    lr: float,
-    num_masked: float,
-    num_pairs: float,
-    window: int = 0,
+    session: Session, batches: Sequence[Batch], *, lr: float, num_masked: float, num_pairs: float, window: int = 0
 ) -> None:
     """Make one step of the optimiser. If a gradient is not finite, weights and moments stay as they are.
 
