@@ -167,7 +167,7 @@ def test_each_input_without_documents_is_named_however_the_work_is_split(
     assert (wanted.num_without_documents, wanted.num_damaged) == (5, 2)
     bad = wanted.worst[0]
     assert (bad.num_documents, bad.fields, bad.text_field) == (0, ("body", "id"), "body")
-    (line,) = (line for line in describe_build(report, tmp_path).splitlines() if "gave no document" in line)
+    (line,) = (line for line in describe_build(report, tmp_path) if "gave no document" in line)
     assert line.startswith("warning    5 inputs gave no document: ")
     assert 'bad.jsonl (missing_field 60; its fields are "body", "id"; pass --text-field text,body), ' in line
     assert line.endswith("\\x1b[2J.txt (it holds no text), " + f"{tmp_path}/in/empty.txt (it holds no text) and 2 more")

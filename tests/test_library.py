@@ -156,7 +156,7 @@ def test_a_report_says_what_was_not_read_in_the_lines_that_the_command_prints(he
         assert "damage     missing_field 2: records without the text field, skipped" in report.list_notes()
         assert "note       empty_document 1: documents without text, skipped" in report.list_notes()
         assert repr(report).splitlines()[1:] == report.list_notes()
-        assert "\n".join(report.list_notes()) in printed
+        assert "\n".join(report.list_notes()) in "\n".join(printed)
 
 
 def test_progress_is_shown_when_it_is_wanted(here: Path, capsys: pytest.CaptureFixture[str]):

@@ -103,7 +103,7 @@ def test_settings_are_those_that_the_sources_have(mixture: Path, tokenizer: Toke
     tables = (f'[[source]]\nname = "{one}"\npaths = "s/s{one}"\nlanguage = "de"\n' for one in "01")
     (tmp_path / "m.toml").write_text("\n".join(["alpha = 0.5", *tables, "unwrap = true"]))
     report = build_mixture(tmp_path / "m.toml", tmp_path / "out", tokenizer)
-    words = describe_build(report, tmp_path / "out").split()
+    words = " ".join(describe_build(report, tmp_path / "out")).split()
     assert {"language=de", "alpha=0.5", "unwrap=by-source", "text_field=text", "seed=0"} <= {*words}
 
 

@@ -27,7 +27,7 @@ from albert_data.cli.options import (
 )
 from albert_data.config import COMPRESSIONS, MASKING_LAWS, BuildConfig, ExampleConfig, TextConfig
 from albert_data.interrupts import say_when_interrupted
-from albert_data.output import show, show_json, show_text
+from albert_data.output import show, show_json
 from albert_data.pair_tasks import PAIR_TASKS
 
 _example_setting, _build_setting = partial(setting, ExampleConfig), partial(setting, BuildConfig)
@@ -171,7 +171,7 @@ def build(inputs: tuple[str, ...], output: Path, profile: bool, dry_run: bool, a
     if as_json:
         show_json(report.to_dict())
         return
-    show_text(describe_build(report, output), fits=True)
+    show(*describe_build(report, output), fits=True)
     if profile and not report.was_finished:
         show(*format_stages(report.stages, report.manifest.counts.text_bytes))
 
@@ -195,14 +195,14 @@ def _show_plan(inputs: tuple[str, ...], output: Path, given: dict[str, Any], *, 
         chosen, engine = choose_fraction(found, config), MultiprocessEngine(workers)
         finished = build_shards(found, output, tokenizer, config, engine, bar, dry_run=True, **named)
         if finished and not as_json:
-            show_text(describe_build(finished, output))
+            show(*describe_build(finished, output))
             return
         if not as_json:  # before the estimate, which takes a second
-            show_text(describe_plan(found, output, tokenizer, chosen))
+            show(*describe_plan(found, output, tokenizer, chosen))
         estimated = None if tokenizer is None else estimate(found, tokenizer, config, workers, bar)
         if as_json:
             show_json(plan_to_dict(found, tokenizer, chosen, estimated))
         elif tokenizer is None:
             show("estimate   needs a tokenizer: train one with `albert-data vocab`, and give it by --tokenizer")
         else:
-            show_text(describe_estimate(estimated, found, config, workers))
+            show(*describe_estimate(estimated, found, config, workers))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -23,6 +22,7 @@ from albert_data.errors import ArgumentError
 from albert_data.library.arguments import RANGES, disk_path
 from albert_data.storage import is_remote, make_path
 from albert_data.storage.hub import is_model
+from albert_data.wording import wrap_words
 
 if TYPE_CHECKING:
     from albert_data.jobs.engine import Engine
@@ -118,18 +118,17 @@ def _list_languages(context: click.Context, parameter: click.Parameter, value: s
         shown = [code for code in languages if code in tables or len(code) == 2]
         for title, is_listed in (("Languages with a table of abbreviations", True), ("Other languages", False)):
             names = [f"{code} {languages[code]}" for code in shown if (code in tables) == is_listed]
-            show(f"{title}:", *_wrap(names).split("\n"), "")
+            show(f"{title}:", *_wrap(names), "")
         show(f"{len(languages) - len(shown):,} more have a code of three letters (ISO 639-3), such as kea.")
         show("A name finds its code: --language Kabuverdianu names kea.")
         context.exit()
     return value
 
 
-def _wrap(names: list[str]) -> str:
+def _wrap(names: list[str]) -> list[str]:
     """Join names with commas and break lines between names only: no-break spaces keep each name in one line."""
     listed = ", ".join(name.replace(" ", "\u00a0") for name in names)
-    lines = textwrap.wrap(listed, _LIST_WIDTH, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(lines).replace("\u00a0", " ")
+    return [line.replace("\u00a0", " ") for line in wrap_words(listed, _LIST_WIDTH, cuts=False)]
 
 
 # ---- options ----

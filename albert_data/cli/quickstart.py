@@ -29,10 +29,10 @@ from albert_data.cli.options import (
 )
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.errors import ConfigError, InputError
-from albert_data.escaping import escape_controls, quote
+from albert_data.escaping import quote
 from albert_data.interrupts import say_when_interrupted
 from albert_data.library.arguments import require_packages
-from albert_data.output import show, show_text
+from albert_data.output import show
 from albert_data.train.config import TrainConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, RUN_FILE
 
@@ -120,18 +120,15 @@ def quickstart(
     reading = _list_options(text) + ([] if normalization == "none" else ["--normalization", normalization])
     pieces = [*([] if cased else ["--uncased"]), "--vocab-size", str(vocab_size)]
     held_out = [word for name in validation for word in ("--validation", name)]
-    again = [*held_out, *reading, *pieces, "--minutes", format_minutes(minutes), "-o", str(output)]
-    again += ["--allow-loss"] if allow_loss else []
+    going_on = ["--allow-loss"] if allow_loss else []
+    again = [*held_out, *reading, *pieces, "--minutes", format_minutes(minutes), "-o", str(output), *going_on]
     with lock_attempts(output):
         attempt = choose_attempt(output, (*reading, *pieces), found)
         if attempt.number > 1 and not attempt.is_begun():
             show(f"{output} holds results for other options, or for text that has changed or another name.")
             show(f"They stay. These get names with {attempt.number}: {attempt.vocab}, {attempt.shards} and so on.")
         attempt.save()
-        if workers is not None:
-            reading += ["--workers", str(workers)]
-        if allow_loss:
-            reading.append("--allow-loss")
+        reading += [*(() if workers is None else ("--workers", str(workers))), *going_on]
         _train_vocabulary(inputs, attempt, vocab, reading)
         _find_inputs(inputs, validation, output, text)
         _build(inputs, held_out, attempt, reading)
@@ -153,7 +150,7 @@ def _run(title: str | None, name: str, arguments: Sequence[str], options: Sequen
     from albert_data.cli.main import cli
 
     words = _order(arguments, options)
-    show("", *([_head(title)] if title else []), *format_command([name, *words]).split("\n"), "")
+    show("", *([_head(title)] if title else []), *format_command([name, *words]), "")
     say_when_interrupted("Interrupted; the same command resumes.")
     context = click.get_current_context()
     command = cli.get_command(context, name)
@@ -173,15 +170,15 @@ def _order(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
     return [*arguments, *options]
 
 
-def format_command(words: Sequence[str]) -> str:
-    """A command line for a shell. A long one is continued on the next line by a backslash."""
+def format_command(words: Sequence[str]) -> list[str]:
+    """A command for a shell, by lines. A long one is continued on the next line by a backslash."""
     lines = ["albert-data"]
     for word in map(quote, words):
         if len(lines[-1]) + len(word) + 3 > _WIDTH:  # a space before the word, and another one before the backslash
             lines.append(f"    {word}")
         else:
             lines[-1] += f" {word}"
-    return " \\\n".join(lines)
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
 
 
 def _list_options(text: TextConfig) -> list[str]:
@@ -302,12 +299,12 @@ def _explain_bad(attempt: Attempt, inputs: Sequence[str], again: Sequence[str], 
     """Print why no model is trained, and the commands that fix it or train all the same."""
     assert attempt.bad
     title = "Not trained: these rows are bad for training" if minutes else "These rows are bad for training"
-    lines = ["", _head(title), *map(escape_controls, attempt.bad)]
+    lines = ["", _head(title), *attempt.bad]
     ways = [("Read the text in another way, beside what is there", attempt.fixes)] if attempt.fixes else []
     ways += [("Train all the same", ("--anyway",))] if minutes else []
     for what, words in ways:
-        lines += ["", f"# {what}", format_command(["quickstart", *_order(inputs, [*words, *again])])]
-    show_text("\n".join(lines))
+        lines += ["", f"# {what}", *format_command(["quickstart", *_order(inputs, [*words, *again])])]
+    show(*lines)
 
 
 def _train(attempt: Attempt, minutes: float) -> int:
@@ -363,4 +360,4 @@ def _say_next(attempt: Attempt, minutes: float) -> None:
     width = max(len(str(path)) for path, _ in made)
     show("", _head("Made"), *(f"{path!s:<{width}}  {what}" for path, what in made), "", _head("Next"))
     for what, name, argument, options in steps:
-        show_text(f"# {what}\n{format_command([name, *_order([argument], options)])}")
+        show(f"# {what}", *format_command([name, *_order([argument], options)]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.mixtures import TEXT_KEYS
 from albert_data.corpus.tasks import plan_tasks
-from albert_data.escaping import join_lines, quote
+from albert_data.escaping import quote
 from albert_data.examples.spans import span_shares
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.estimate import BuildEstimate
@@ -20,7 +19,7 @@ from albert_data.shards.manifest import SourceEntry
 from albert_data.shards.typed_values import to_value
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.report import VocabReport
-from albert_data.wording import count_of, format_duration, format_share
+from albert_data.wording import count_of, format_duration, format_share, wrap_words
 
 _WIDTH = 80  # columns of the list of settings
 # How None is shown; for all other settings, auto.
@@ -32,18 +31,18 @@ _UNSET = {
 }
 
 
-def describe_vocabulary(report: VocabReport, model: Path) -> str:
+def describe_vocabulary(report: VocabReport, model: Path) -> list[str]:
     """Size and sample of a new vocabulary, with damage and advice."""
     trained = report.trained
-    lines = [
+    return [
         f"{model}: {report.config.vocab_size:,} pieces ({report.config.model_type})",
         f"  learned from {count_of(trained.num_sentences, 'sentence')}, {trained.num_bytes / 1e6:,.1f} MB, "
         f"of {count_of(report.num_documents, 'document')}, {report.text_bytes / 1e6:,.1f} MB",
+        *report.list_notes(),
     ]
-    return join_lines([*lines, *report.list_notes()])
 
 
-def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, config: BuildConfig) -> str:
+def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, config: BuildConfig) -> list[str]:
     """What `build --dry-run` prints: the inputs and the settings."""
     counts = _count_inputs(inputs, tokenizer, config)
     files, tasks = count_of(counts["num_plain_files"], "plain file"), count_of(counts["num_tasks"], "task")
@@ -52,17 +51,15 @@ def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, c
     vocabulary = f"{tokenizer.vocab_size:,} pieces" if tokenizer else "none given: one is trained first"
     if tokenizer and tokenizer.words is not None:
         vocabulary += ", and a word list"
-    return join_lines(
-        [
-            f"would write {out}, from",
-            f"  {files}, {counts['plain_bytes'] / 1e6:,.1f} MB, in {tasks}",
-            f"  {one_reader} for one process to read",
-            *([f"  {num_held_out:,} of these for validation"] if num_held_out else []),
-            *_list_sources(describe_sources(inputs) or ()),
-            f"tokenizer  {vocabulary}",
-            *_describe_config(config, describe_sources(inputs) or ()),
-        ]
-    )
+    return [
+        f"would write {out}, from",
+        f"  {files}, {counts['plain_bytes'] / 1e6:,.1f} MB, in {tasks}",
+        f"  {one_reader} for one process to read",
+        *([f"  {num_held_out:,} of these for validation"] if num_held_out else []),
+        *_list_sources(describe_sources(inputs) or ()),
+        f"tokenizer  {vocabulary}",
+        *_describe_config(config, describe_sources(inputs) or ()),
+    ]
 
 
 def _count_inputs(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig) -> dict[str, int]:
@@ -95,12 +92,14 @@ def plan_to_dict(
     }
 
 
-def describe_estimate(found: BuildEstimate | None, inputs: Sequence[Input], config: BuildConfig, workers: int) -> str:
+def describe_estimate(
+    found: BuildEstimate | None, inputs: Sequence[Input], config: BuildConfig, workers: int
+) -> list[str]:
     """What `build --dry-run` prints at the end. found: None where the files hold no token."""
     num_streams = sum(item.is_stream for item in inputs)
     streams = count_of(num_streams, "stream")
     if found is None:
-        return f"estimate   none: {f'{streams} can be read only once' if num_streams else 'a sample holds no token'}"
+        return [f"estimate   none: {f'{streams} can be read only once' if num_streams else 'a sample holds no token'}"]
     disk = found.shard_bytes + found.work_bytes
     time = "under a minute" if found.seconds < 60 else format_duration(float(f"{found.seconds:.2g}"))
     before = "" if config.compression == "none" else " before compression"
@@ -112,7 +111,7 @@ def describe_estimate(found: BuildEstimate | None, inputs: Sequence[Input], conf
         *(["without the time and disk of --drop-near-duplicates"] if config.drop_near_duplicates else []),
         *([f"and {streams}, not counted: it can be read only once"] if num_streams else []),
     ]
-    return "\n".join(f"{'' if number else 'estimate':<10} {line}" for number, line in enumerate(lines))
+    return [f"{'' if number else 'estimate':<10} {line}" for number, line in enumerate(lines)]
 
 
 def _round(number: float) -> str:
@@ -133,13 +132,12 @@ def _list_sources(sources: Sequence[SourceEntry]) -> Iterator[str]:
         yield f"{'' if number else 'sources':<10} {one.name}: {amount}, {one.language}, {inputs}"
 
 
-def describe_build(report: BuildReport, out: Path) -> str:
+def describe_build(report: BuildReport, out: Path) -> list[str]:
     """Counts, damage, advice and settings of a build, and the next commands."""
     manifest = report.manifest
     counts, splits = manifest.counts, manifest.splits
     if report.was_finished:
-        rows = count_of(splits["train"].num_rows, "training row")
-        return join_lines([f"{out} is finished: {rows}; nothing to do"])
+        return [f"{out} is finished: {count_of(splits['train'].num_rows, 'training row')}; nothing to do"]
     lines = [f"{out}: finished in {report.seconds:,.1f} s, {_rate(report)}"]
     if report.resumed_tasks:
         lines.append(f"resumed    {count_of(report.resumed_tasks, 'task')} from before the interruption")
@@ -171,10 +169,8 @@ def describe_build(report: BuildReport, out: Path) -> str:
         lines.append(f"{'' if number else 'sources':<10} {one.name}: {one.passes:.3g} passes, {used}, {tokens} of text")
     if not splits["validation"].num_rows and manifest.config.validation_fraction:
         lines.append("           there is only one distinct document, so none is left for validation; give two or more")
-    lines += report.list_notes()
-    lines += _describe_config(manifest.config, manifest.plan.mixture or ())
-    lines += [f"next       albert-data inspect {quote(out)}", f"           albert-data audit {quote(out)}"]
-    return join_lines(lines)
+    lines += [*report.list_notes(), *_describe_config(manifest.config, manifest.plan.mixture or ())]
+    return [*lines, f"next       albert-data inspect {quote(out)}", f"           albert-data audit {quote(out)}"]
 
 
 def _rate(report: BuildReport) -> str:
@@ -198,4 +194,4 @@ def _describe_config(config: BuildConfig, sources: Sequence[SourceEntry]) -> lis
         line += item
     shares = enumerate(span_shares(config.examples.longest_span, config.examples.masking).tolist(), 1)
     listed = ", ".join(f"p({n}) = {format_share(share)}" for n, share in shares)
-    return [*lines, line, *textwrap.wrap(f"spans      {listed}", _WIDTH, subsequent_indent=" " * 11)]
+    return [*lines, line, *wrap_words(listed, _WIDTH, "spans      ", " " * 11)]

@@ -22,7 +22,7 @@ from albert_data.cli.options import (
     text_options,
 )
 from albert_data.config import MODEL_TYPES, VocabConfig
-from albert_data.output import show, show_json, show_text
+from albert_data.output import show, show_json
 
 
 @click.command(cls=LibraryCommand)
@@ -87,5 +87,4 @@ def vocab(inputs: tuple[str, ...], output: Path, as_json: bool, **settings: Any)
     if as_json:
         show_json(report.to_dict())
         return
-    show_text(describe_vocabulary(report, find_model(output)), fits=True)
-    show(*report.describe_choices(), fits=True)
+    show(*describe_vocabulary(report, find_model(output)), *report.describe_choices(), fits=True)
