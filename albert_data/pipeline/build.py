@@ -25,7 +25,7 @@ from albert_data.pipeline.exchanging import Exchange, describe_shortages
 from albert_data.pipeline.identity import check_encoding, check_finished, check_size, choose_fraction, make_plan
 from albert_data.pipeline.mixed_sources import check_alpha, check_passes, list_sources
 from albert_data.pipeline.ownership import read_our_manifest
-from albert_data.pipeline.publish import finish_manifest, list_skipped, make_manifest, publish, publish_license
+from albert_data.pipeline.publish import finish_manifest, make_manifest, publish, publish_license
 from albert_data.pipeline.shard_plan import describe_validation
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.steps import Build, decide, learn_tokenizer, map_documents, reduce_rows, share_sources
@@ -103,13 +103,10 @@ def build_shards(
     tokenizer: None to train one on the corpus first. vocab: its settings; None for the defaults.
     out: a folder that is missing, empty or of a build; any other is an OutputError. So is a file that no build wrote
     under a name that builds give to theirs. All other files stay.
-    license: of the text, for the card. It is no part of what identifies a build: the same call with another licence
-    resumes an unfinished build, and replaces the card of a finished one.
+    license, overwrite, allow_loss, trust_inputs: see `library.building.build`. Licence and loss are no part of what
+    identifies a build: the same call with others resumes an unfinished build, and with another licence replaces the
+    card of a finished one.
     language_named: whether the user named the language of the config, for the card.
-    overwrite: replace another build in `out`; a finished one stays until the new one is finished.
-    allow_loss: go on where over half of the corpus, or of a file that the user named, is lost. It is no part of what
-    identifies a build, so the same call with it resumes one that stopped there.
-    trust_inputs: inputs that differ from those of the build in `out` in time or name alone count as the same.
     dry_run: only check what is known before the work, and write nothing. Returns None then, unless it is finished.
     given: the words that name the inputs on a command line.
     Raises InputError, TokenizerError, OutputError, WorkerError, or OSError if the disk fails. Finished tasks are kept.
@@ -123,7 +120,7 @@ def build_shards(
     check_readable(plan)
     work = BuildFolder(out)
     if trust_inputs:
-        plan = work.trust_inputs(plan, overwrite, progress.say)
+        plan = work.trust(plan, progress.say, overwrite=overwrite)
     made = Build(
         work=work,
         inputs=inputs,
@@ -202,10 +199,8 @@ def _make(build: Build, tokenizer: Tokenizer | None, license: str | None) -> Man
     total = map_documents(build, tokenizer, exchange)
     rules = decide(build, total, tokenizer)
     shards = reduce_rows(build, total, rules, exchange)
-    manifest = make_manifest(build.plan, build.config, tokenizer, total, shards, rules.choice)
-    build.removed, named = total.damage.removed, build.language_named or None
-    manifest = dataclasses.replace(manifest, skipped=list_skipped(build.inputs), language_named=named)
-    manifest = finish_manifest(manifest, license)
+    build.removed = total.damage.removed
+    manifest = finish_manifest(make_manifest(build, tokenizer, total, shards, rules.choice), license)
     made = {receipt.task.file: build.work.shards / receipt.task.made_file for receipt in shards}
     notes = publish(build.work, manifest, tokenizer, made, build.engine)
     if any(len(entry.paths) > SHOWN for entry in (manifest.skipped or {}).values()):

@@ -54,15 +54,8 @@ _SHARD_FILES = {
 }
 _WORK_FILES = {
     "runs": (
-        "*.run",
-        "*.documents",
-        "*.sources",
-        "*.signed",
-        "*.bands",
-        "*.shingles",
-        "*.groups",
-        "*.keys",
-        "*.scratch",
+        *("*.run", "*.documents", "*.sources", "*.signed", "*.bands"),
+        *("*.shingles", "*.groups", "*.keys", "*.scratch"),
     ),
     "receipts": ("*.json",),
     **_SHARD_FILES,
@@ -115,24 +108,16 @@ class BuildFolder:
         that builds give to theirs.
         """
         self._replaced = read_our_manifest(self.out)
-        if not overwrite and (newer := self._find_newer_rules()):
-            raise OutputError(
-                f"{self.out} holds an unfinished build by newer rules (version {newer}, this is {RULES_VERSION}); "
-                "finish it with the version of albert-data that began it, or start anew with --overwrite"
-            )
         left = self.read_plan()
-        other_rules = left and find_other_rules(left, plan)
-        if other_rules and not overwrite:
-            raise OutputError(
-                f"{self.out} holds an unfinished build by {other_rules}; "
-                "finish it with the versions that began it, or start anew with --overwrite"
-            )
-        difference = left and find_difference(left, plan)
-        if difference and not overwrite:
-            raise OutputError(
-                f"{self.out} holds an unfinished build of another kind: {difference}; "
-                "run that command to its end, or start anew with --overwrite"
-            )
+        other_rules, difference = left and find_other_rules(left, plan), left and find_difference(left, plan)
+        what = other_rules and f"by {other_rules}; finish it with the versions that began it"
+        if newer := self._find_newer_rules():
+            what = f"by newer rules (version {newer}, this is {RULES_VERSION}); "
+            what += "finish it with the version of albert-data that began it"
+        elif difference and not other_rules:
+            what = f"of another kind: {difference}; run that command to its end"
+        if what and not overwrite:
+            raise OutputError(f"{self.out} holds an unfinished build {what}, or start anew with --overwrite")
         Ours(self.out, self.read_manifests()).check()
         if dry_run:
             return syncs
@@ -192,7 +177,7 @@ class BuildFolder:
             return None
         return plan if is_regular(self.plan_path) else None
 
-    def trust_inputs(self, plan: Plan, overwrite: bool, say: Callable[[str], None]) -> Plan:
+    def trust(self, plan: Plan, say: Callable[[str], object], *, overwrite: bool) -> Plan:
         """The plan with the inputs of the build in OUT, if its own differ from them in time or name alone."""
         finished = None if overwrite else read_our_manifest(self.out)
         there = finished.plan if finished else self.read_plan()

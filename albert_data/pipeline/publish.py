@@ -15,7 +15,6 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.sources import ONE_PASS
 from albert_data.escaping import name_as_text
@@ -30,6 +29,7 @@ from albert_data.pipeline.mixed_sources import describe_source, list_languages
 from albert_data.pipeline.ownership import WORDS_FILE, Ours, find_foreign_shards, name_tokenizer
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.reducing import ReduceReceipt
+from albert_data.pipeline.steps import Build
 from albert_data.shards.advice import list_damaged
 from albert_data.shards.manifest import (
     MANIFEST_NAME,
@@ -39,7 +39,6 @@ from albert_data.shards.manifest import (
     FileEntry,
     Manifest,
     MixedSource,
-    Plan,
     RemovedEntry,
     ShardEntry,
     SkippedEntry,
@@ -60,14 +59,10 @@ _NEAR_DUPLICATE_COUNTS = ("near_duplicate_documents", "near_duplicate_tokens")
 
 
 def make_manifest(
-    plan: Plan,
-    config: BuildConfig,
-    tokenizer: Tokenizer,
-    total: TaskReceipt,
-    shards: list[ReduceReceipt],
-    choice: Choice | None = None,
+    build: Build, tokenizer: Tokenizer, total: TaskReceipt, shards: list[ReduceReceipt], choice: Choice | None
 ) -> Manifest:
     """The manifest of a build, for `finish_manifest`; docs/reference/format.md has every key. choice: of sources."""
+    plan, config = build.plan, build.config
     splits = {split: _describe_split(split, shards, config.examples.task) for split in SPLITS}
     names = [field.name for field in dataclasses.fields(Counts)]
     missing = set(_DROPPED_COUNTS if config.keep_duplicates else ())
@@ -95,6 +90,7 @@ def make_manifest(
         damage=dict(sorted(total.damage.counts.items())),
         damaged_inputs=list_damaged(total.damage.inputs),
         removed={why: RemovedEntry(**lines.to_dict()) for why, lines in sorted(total.damage.removed.items())} or None,
+        skipped=_list_skipped(build.inputs),
         splits=splits,
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),
         sources=tuple(total.sources) or None,
@@ -102,6 +98,7 @@ def make_manifest(
         near_duplicates=total.near_duplicates,
         label_names=config.examples.task.label_names,
         source_tokens=tuple(map(sum, zip(*(shard.source_tokens for shard in shards), strict=True))) or None,
+        language_named=build.language_named or None,
     )
     if choice is not None:
         entries = plan.mixture or map(describe_source, list_languages(config, total.sources))
@@ -117,16 +114,13 @@ def finish_manifest(manifest: Manifest, license: str | None) -> Manifest:
     return dataclasses.replace(manifest, card=card).seal()
 
 
-def list_skipped(inputs: Sequence[Input]) -> dict[str, SkippedEntry] | None:
+def _list_skipped(inputs: Sequence[Input]) -> dict[str, SkippedEntry] | None:
     """What the names of the inputs led to that is not read, by reason; None if there is nothing."""
     found = defaultdict[str, set[str]](set)  # sources of a mixture may lead to one path
     for reason, paths in (pair for item in inputs for pair in item.skipped.items()):
         found[reason] |= set(map(name_as_text, paths))
-    entries = {
-        why: SkippedEntry(num_paths=len(names), paths=tuple(sorted(names)[:_MAX_SKIPPED]))
-        for why, names in found.items()
-    }
-    return entries or None
+    listed = ((reason, sorted(names)) for reason, names in found.items())
+    return {why: SkippedEntry(num_paths=len(names), paths=tuple(names[:_MAX_SKIPPED])) for why, names in listed} or None
 
 
 def _describe_source(source: SourceEntry, counts: SourceCounts) -> MixedSource:

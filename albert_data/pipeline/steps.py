@@ -76,8 +76,8 @@ class Build:
     repeated: the file with the hashes of lines to remove, None to remove none
     sources: those that have passes of their own, of a mixture or by alpha
     num_resumed: map tasks that an earlier, killed build had finished
-    allow_loss: go on where over half of the corpus, or of a file that the user named, is lost
-    language_named: see `build_shards`; removed: lines that settings removed, by reason, once all documents are mapped
+    allow_loss, language_named: see `build_shards`
+    removed: lines that settings removed, by reason, once all documents are mapped
     """
 
     work: BuildFolder
