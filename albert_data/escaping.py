@@ -13,7 +13,7 @@ from typing import Any
 # Controls, format characters (some reverse text), surrogates, private use, unassigned; separators of lines, paragraphs.
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _MARKS = re.compile(r"[!-+;-@\[-^`{-~]")  # what Markdown and HTML read as more than text
-_JOINERS = "\u200c\u200d"  # format characters that the spelling of Persian, Hindi and emoji needs
+JOINERS = "\u200c\u200d"  # format characters that the spelling of Persian, Hindi and emoji needs
 
 
 def escape_controls(text: str) -> str:
@@ -46,7 +46,7 @@ def _spell(character: str) -> str:
 
 
 def _escape(character: str) -> str:
-    if unicodedata.category(character) in _ESCAPED and character not in _JOINERS:
+    if unicodedata.category(character) in _ESCAPED and character not in JOINERS:
         return character.encode("unicode_escape").decode("ascii")
     return character
 

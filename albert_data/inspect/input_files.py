@@ -28,7 +28,7 @@ from albert_data.dedup.repeated_lines import count_here
 from albert_data.dedup.signatures import choose_bands
 from albert_data.dedup.sorted_columns import map_u64
 from albert_data.errors import InputError
-from albert_data.escaping import escape_controls, name_as_text
+from albert_data.escaping import JOINERS, escape_controls, name_as_text
 from albert_data.inspect.audit.rows import Subject
 from albert_data.inspect.terminal import count_columns
 from albert_data.storage.scratch import machine_scratch
@@ -38,7 +38,6 @@ from albert_data.wording import count_of, format_share
 
 _NUM_CHARACTERS = 0x110000
 _CUT, _SHORT = "...", 40  # of names that are too long; columns of a name in a sentence
-_JOINERS = "\u200c\u200d"  # of category Cf, yet Persian, Hindi and emoji need them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +124,7 @@ def find_lost(characters: np.ndarray, tokenizer: Tokenizer) -> tuple[int, list[L
 
 
 def _is_visible(character: str) -> bool:
-    return character in _JOINERS or unicodedata.category(character)[0] not in "CZ"
+    return character in JOINERS or unicodedata.category(character)[0] not in "CZ"
 
 
 def _explain(character: str, after: str, is_unk: bool) -> str:

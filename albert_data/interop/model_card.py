@@ -11,7 +11,7 @@ from albert_data.errors import CheckpointError
 from albert_data.escaping import escape_controls, to_yaml
 from albert_data.pair_tasks import PairTask
 from albert_data.train.config import AlbertConfig, TrainConfig
-from albert_data.train.folder import CHECKPOINTS_FOLDER, METRICS_FILE, TEXT_KEY, read_run_file
+from albert_data.train.folder import CHECKPOINTS_FOLDER, DIGEST_KEY, METRICS_FILE, TEXT_KEY, read_run_file
 from albert_data.train.history.figures import Line, name_curves, number, read_lines
 from albert_data.train.model.sizes import count_parameters
 from albert_data.version import __version__
@@ -93,7 +93,7 @@ def make_card(run: Path, checkpoint: Path, config: AlbertConfig) -> bytes:
         parameters=count_parameters(config).all,
         checkpoint=_as_code(checkpoint.name),
         run=_as_code(run.resolve().name),
-        digest=_as_code(stored["identity"].get("shards' digest")),
+        digest=_as_code(stored["identity"].get(DIGEST_KEY)),
         tags="".join(f"- {tag}\n" for tag in config.task.tags),
         metadata=f"{to_yaml(metadata)}\n" if metadata else "",
         text=_describe_text(said),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,6 +26,7 @@ from albert_data.library.progress import show_progress
 from albert_data.report.page import embed_page
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.paths import list_files
+from albert_data.shards.text_facts import LICENSE_ID
 from albert_data.storage import FILE, find_kind, make_path
 from albert_data.storage.hub import use_commits
 from albert_data.train.folder import RUN_FILE
@@ -224,7 +224,7 @@ def convert_shards(
     if to != "parquet" and (license or languages):
         raise ArgumentError("--license and --language are for the dataset card of --to parquet")
     for code in filter(None, (license, *languages)):
-        if not re.fullmatch(r"[A-Za-z0-9.+-]{1,64}", code):
+        if not LICENSE_ID.fullmatch(code):
             raise ArgumentError(f"{code[:40]!r} is no code of the Hugging Face Hub, such as apache-2.0 or en")
     card = {key: value for key, value in (("license", license), ("language", languages)) if value}
     settings: dict[str, Any] = {"split": split, "unmasked": unmasked, "pack": pack, "card": card}

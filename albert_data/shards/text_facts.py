@@ -12,18 +12,20 @@ from albert_data.config import DEFAULT_TEXT
 from albert_data.languages import UNDETERMINED, is_language, list_languages, normalise_language
 from albert_data.shards.manifest import Manifest
 
-_LICENSE_ID = re.compile(r"[A-Za-z0-9.+-]{1,64}")
+LICENSE_ID = re.compile(r"[A-Za-z0-9.+-]{1,64}")
 
 
 def describe_text(manifest: Manifest, **given: Any) -> dict[str, Any]:
-    """The metadata `license` and `language`, as far as the user named them. given: values in place of these."""
+    """The metadata `license` and `language`, as far as the user named them. given: values in place of these.
+
+    The Hub knows licences by ids in lower case; any other is described in words.
+    """
+    facts, license = dict[str, Any](), None if "license" in given else manifest.license
+    if license is not None:
+        is_id = LICENSE_ID.fullmatch(license)
+        facts = {"license": license.lower()} if is_id else {"license": "other", "license_details": license}
     codes = [code for code in list_codes(manifest) if code != UNDETERMINED]
-    license = None if "license" in given else manifest.license
-    return {
-        **({} if license is None else _name_license(license)),
-        **({"language": codes} if codes and is_language_named(manifest) else {}),
-        **given,
-    }
+    return facts | ({"language": codes} if codes and is_language_named(manifest) else {}) | given
 
 
 def list_codes(manifest: Manifest) -> list[str]:
@@ -41,9 +43,3 @@ def is_language_named(manifest: Manifest) -> bool:
     """False where all text has the default language, and nobody said that it is in that."""
     is_by_record = manifest.sources is not None and manifest.plan.mixture is None
     return is_by_record or bool(manifest.language_named) or list_codes(manifest) != [DEFAULT_TEXT.language]
-
-
-def _name_license(license: str) -> dict[str, str]:
-    """The Hub knows licences by ids in lower case; any other is described in words."""
-    is_id = _LICENSE_ID.fullmatch(license)
-    return {"license": license.lower()} if is_id else {"license": "other", "license_details": license}
