@@ -18,9 +18,9 @@ from albert_data.cli.options import (
     take_given,
 )
 from albert_data.convert import FORMATS
-from albert_data.escaping import escape_controls, quote
+from albert_data.escaping import quote
 from albert_data.interrupts import say_when_interrupted
-from albert_data.output import show, show_json, show_text, tell
+from albert_data.output import show, show_json, tell
 from albert_data.wording import count_of
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any)
     with fast_imports():
         from albert_data.library.progress import Bar
         from albert_data.library.shards import convert_shards
-        from albert_data.shards.manifest_file import load_manifest
+        from albert_data.shards.manifest_file import read_manifest
         from albert_data.shards.text_facts import describe_text
 
     say_when_interrupted("Interrupted; the same command resumes the conversion.")
@@ -84,21 +84,20 @@ def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any)
     if as_json:
         show_json(done.to_dict())
     else:
-        show_text(_describe(done, output, settings["pack"]))
-        show(_describe_next(done, output, to))
-    known = describe_text(load_manifest(shards).manifest)
+        show(*_describe(done, output, settings["pack"]), _describe_next(done, output, to))
+    known = describe_text(read_manifest(shards))
     missing = [name for name in ("license", "language") if not settings[name] and name not in known]
     if to == "parquet" and missing:
         options = ", ".join(f"--{name}" for name in missing)
         tell(f"Before you share it, add {' and '.join(missing)} to {output / 'README.md'} (or give {options})")
 
 
-def _describe(done: Conversion, output: Path, pack: int | None) -> str:
+def _describe(done: Conversion, output: Path, pack: int | None) -> list[str]:
     found, name = done.to_dict(), "row" if pack is None else "pack"
     rows, files = count_of(sum(found["num_rows"].values()), name), count_of(found["num_files"], "file")
-    what = f"{rows} in {files}, {found['num_bytes'] / 1e6:,.1f} MB"
-    line = f"{escape_controls(str(output))}: {what}{'; it was finished before' if done.was_finished else ''}"
-    return line if pack is None else f"{line}\n{_describe_packs(done, pack)}"
+    before = "; it was finished before" if done.was_finished else ""
+    line = f"{output}: {rows} in {files}, {found['num_bytes'] / 1e6:,.1f} MB{before}"
+    return [line] if pack is None else [line, _describe_packs(done, pack)]
 
 
 def _describe_packs(done: Conversion, pack: int) -> str:

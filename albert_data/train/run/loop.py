@@ -132,8 +132,7 @@ def train(
         report = stack.enter_context(
             closing(Report(budget, precision.device, shape.task, is_first=ranks.is_first and is_shown))
         )
-        lines = describe_start(session, loader, obstacle, splits, budget)
-        report.say(f"run         {run}", *"\n".join(lines).split("\n"))
+        report.say(f"run         {run}", *describe_start(session, loader, obstacle, splits, budget))
         loop = _Loop(session, loader, splits, run, budget, report, interrupt)
         if config.tensorboard and ranks.is_first:
             loop.events = stack.enter_context(closing(TensorBoardWriter(run, step=session.step)))

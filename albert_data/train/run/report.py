@@ -153,9 +153,8 @@ def describe_start(
         masks = (
             f"new masks, {format_share(first, 0)} to {format_share(config.last_mask_prob or first, 0)} of the tokens"
         )
-    if config.first_window:
-        reach = f"attention reaches {config.first_window:,} tokens to each side at first, whole rows"
-        masks = f"{masks}\n            {reach} after {format_share(config.window_share, 0)} of the run"
+    reach = f"            attention reaches {config.first_window:,} tokens to each side at first, whole rows"
+    reach += f" after {format_share(config.window_share, 0)} of the run"
     validation = "none: the shards have no validation rows (build --validation-fraction)"
     if splits.validation is not None:
         all_rows = len(splits.validation)
@@ -178,6 +177,7 @@ def describe_start(
         f"data        {len(splits.train):,} rows, {num_tokens:,} tokens an epoch, "
         f"{per_epoch:,} steps an epoch, {format_share(loader.padding_share(), 1)} padding",
         f"training    {length} of {config.batch_tokens:,} tokens by {config.optimizer}{epochs}, {masks}",
+        *([reach] if config.first_window else []),
         f"validation  {validation}",
         *(of_gpu if device.type == "cuda" else []),
     ]
