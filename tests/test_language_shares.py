@@ -201,9 +201,8 @@ def test_the_largest_shares_are_said_before_rows_are_made(
     rest = sum(tokens[name] for name in tokens if name not in largest)
     assert lines[2] == f"  2 others: {100 * rest / total:.2f} %; the manifest has all"
     assert progress.said[at - 1 : at + 5 : 5] == ["counting tokens", "tokenising, pairing, masking"]
-    assert "the language field names 1 source without an ISO 639 code" in " ".join(
-        describe_build(report, tmp_path / "out")
-    )
+    shown = " ".join(describe_build(report, tmp_path / "out"))
+    assert "the language field names 1 source without an ISO 639 code" in shown
     (check,) = [check for check in audit_folder(tmp_path / "out").checks if check.rule.name == "duplicate_documents"]
     assert check.details["count"] == 0  # passes are no copies
 

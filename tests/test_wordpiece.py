@@ -167,30 +167,15 @@ def test_a_vocabulary_gives_the_same_ids_in_either_file(tmp_path: Path):
     assert load_tokenizer(windows, to_encode=False).sha256 == tokenizer.sha256
 
 
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
+BAD_FILES = {
+    "vocab.txt": [
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n", "lacks [MASK]; a vocab.txt of WordPiece needs"),
         (b"[PAD]\n[CLS]\n[SEP]\n[MASK]\nthe\n", "lacks [UNK]; a vocab.txt"),
         (b"<pad>\n<unk>\n<s>\n</s>\n<mask>\nthe\n", "lacks [PAD], [UNK], [CLS], [SEP], [MASK]; a vocab.txt"),
         (b"[PAD]\n[UNK]\nth\xff\n", "is not UTF-8 (line 3)"),
         (b"", "lacks [PAD], [UNK]"),
     ],
-)
-def test_a_bad_vocab_txt_is_one_line(tmp_path: Path, data: bytes, says: str):
-    check_refused(tmp_path / "vocab.txt", data, says)
-
-
-def check_refused(path: Path, data: bytes, says: str) -> None:
-    path.write_bytes(data)
-    with pytest.raises(TokenizerError, match=re.escape(says)) as caught:
-        load_tokenizer(path)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
+    "tokenizer.json": [
         (b'{"model": {"vocab": {"a', "is damaged: Unterminated string"),
         (b'{"a": 1}', "no tokenizer.json of the library tokenizers"),
         (b'{"model": {"type": "WordPiece", "vocab": {"a": 1, "b": 1}}}', "has a damaged vocabulary"),
@@ -204,9 +189,17 @@ def check_refused(path: Path, data: bytes, says: str) -> None:
         (b"", "is damaged: Expecting value"),
         (b'{"\xff": 1}', "is not UTF-8 (byte 2)"),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"), [(name, *case) for name, cases in BAD_FILES.items() for case in cases]
 )
-def test_a_bad_tokenizer_json_is_one_line(tmp_path: Path, data: bytes, says: str):
-    check_refused(tmp_path / "tokenizer.json", data, says)
+def test_a_bad_file_is_one_line(tmp_path: Path, name: str, data: bytes, says: str):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(TokenizerError, match=re.escape(says)) as caught:
+        load_tokenizer(tmp_path / name)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["WordPiece", "BPE", "vocab.txt"])

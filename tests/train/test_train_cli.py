@@ -112,10 +112,11 @@ def test_another_budget_replaces_minutes(calls, tmp_path, option, value):
     assert calls[0][0][2] == dataclasses.replace(DEFAULT, minutes=None, **{option: value})
 
 
-def test_two_budgets_exclude_one_another(calls, tmp_path):
-    result = run(tmp_path, "-o", tmp_path / "run", "--steps", "2", "--minutes", "1")
+@pytest.mark.parametrize(("one", "other"), [("--steps", "--minutes"), ("--accumulate", "--micro-tokens")])
+def test_two_options_for_one_thing_exclude_one_another(calls, tmp_path, one, other):
+    result = run(tmp_path, "-o", tmp_path / "run", one, "2", other, "512")
     assert result.exit_code == 2
-    assert "--steps and --minutes exclude one another" in result.output
+    assert f"{one} and {other} exclude one another" in result.output
 
 
 def test_switches_turn_their_setting(calls, tmp_path):
@@ -186,12 +187,6 @@ def test_accumulating_divides_the_batch_of_a_rank(calls, tmp_path, monkeypatch, 
     monkeypatch.setenv("WORLD_SIZE", str(num_ranks))
     run(tmp_path, "-o", tmp_path / "run", "--batch-tokens", 999, "--accumulate", 4)
     assert calls[0][0][2] == dataclasses.replace(DEFAULT, batch_tokens=999, micro_tokens=micro_tokens)
-
-
-def test_accumulating_excludes_micro_tokens(calls, tmp_path):
-    result = run(tmp_path, "-o", tmp_path / "run", "--accumulate", "2", "--micro-tokens", "512")
-    assert result.exit_code == 2
-    assert "--accumulate and --micro-tokens exclude one another" in result.output
 
 
 def test_accumulating_replaces_the_micro_tokens_of_a_resumed_run(toys, use_shards, tmp_path, monkeypatch):

@@ -476,10 +476,8 @@ def test_other_models_that_transformers_cannot_load_are_refused(foreign, tmp_pat
 @pytest.fixture
 def indexed(foreign, tmp_path) -> Path:
     """The same model with its weights in two files that an index names, as links to blobs: as in the Hub's cache."""
-    folder, weights = (
-        Path(shutil.copytree(foreign, tmp_path / "model")),
-        safetensors.load_file(foreign / "model.safetensors"),
-    )
+    folder = Path(shutil.copytree(foreign, tmp_path / "model"))
+    weights = safetensors.load_file(foreign / "model.safetensors")
     (folder / "model.safetensors").unlink()
     files = {name: f"model-0000{1 + number % 2}-of-00002.safetensors" for number, name in enumerate(weights)}
     for file in set(files.values()):
