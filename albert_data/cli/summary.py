@@ -147,9 +147,8 @@ def describe_build(report: BuildReport, out: Path) -> list[str]:
     )
     if counts.duplicate_documents:
         copies = count_of(counts.duplicate_documents, "copy of a document", "copies of documents")
-        lines.append(
-            f"dropped    {copies}, {count_of(counts.duplicate_tokens or 0, 'token')}; --keep-duplicates keeps them"
-        )
+        tokens = count_of(counts.duplicate_tokens or 0, "token")
+        lines.append(f"dropped    {copies}, {tokens}; --keep-duplicates keeps them")
     if counts.left_out_documents:
         left_out = count_of(counts.left_out_documents, "training document")
         tokens = count_of(counts.left_out_tokens or 0, "token")

@@ -207,9 +207,6 @@ class _Located(NamedTuple):
     begins: np.ndarray
     counts: np.ndarray
 
-    def take(self, rows: slice) -> _Located:
-        return _Located(*(column[rows] for column in self))
-
 
 class _Comparing:
     """Compares documents with those that stayed. sets: a file for the shingles of the latter."""
@@ -228,7 +225,7 @@ class _Comparing:
         bounds, buckets = np.append(begins, rows.shape[1]), rows[2].astype(np.int64)
         documents = self._find_documents(rows[:, begins])
         for first, end in _make_batches(documents.counts):
-            some = documents.take(slice(first, end))
+            some = _Located(*(column[first:end] for column in documents))
             parts = (some.places >> _NUMBER_BITS).astype(np.int64)
             shingles, shingle_offsets = self._reader.read(parts, some.begins, some.counts.astype(np.int64))
             at = bounds[first : end + 1]

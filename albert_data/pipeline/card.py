@@ -197,10 +197,7 @@ def _describe_sources(manifest: Manifest) -> str:
         rows = [(escape_marks(name), *both) for name, both in zip(manifest.sources or (), shares, strict=True)]
         return f"\n## Sources\n\n{_make_table((titles[0], *titles[-2:]), rows, 1)}\n"
     mixed = (
-        (
-            *(escape_marks(one.name), one.language, f"{one.passes:.3g}", one.num_documents, one.num_used_documents),
-            *both,
-        )
+        (*(escape_marks(one.name), one.language, f"{one.passes:.3g}", one.num_documents, one.num_used_documents), *both)
         for one, both in zip(manifest.mixture, shares, strict=True)
     )
     return f"\n## Sources\n\n{_MIXTURE}{_make_table(titles, mixed)}\n"

@@ -10,18 +10,8 @@ from typing import TypeVar
 from albert_data.wording import format_share
 
 STAGES = (
-    "read",
-    "clean",
-    "sign",
-    "segment",
-    "tokenise",
-    "pair",
-    "mask",
-    "sort",
-    "write runs",
-    "compare",
-    "merge runs",
-    "write shards",
+    *("read", "clean", "sign", "segment", "tokenise", "pair", "mask", "sort", "write runs"),
+    *("compare", "merge runs", "write shards"),
 )
 Item = TypeVar("Item")
 

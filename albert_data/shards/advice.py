@@ -71,8 +71,7 @@ def check_losses(inputs: Sequence[Input], text: TextConfig, damage: Damage) -> N
     by_name = {name_as_text(item.path): item for item in inputs}
     share = total.lost_bytes / max(total.num_bytes, 1)
     lost = [(by_name[path], one) for path, one in found if one.lost_share > _MOST and path in by_name]
-    if share <= _MOST:
-        lost = [(item, one) for item, one in lost if item.is_named]
+    lost = [(item, one) for item, one in lost if share > _MOST or item.is_named]
     if not lost:
         return
     item, worst = lost[0]

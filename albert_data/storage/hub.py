@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -107,11 +107,10 @@ def suggest_path(name: str | os.PathLike[str]) -> str:
     folder, missing = os.path.split(os.path.normpath(name))
     while folder and not os.path.isdir(folder):
         folder, missing = os.path.split(folder)
-    try:
-        close = get_close_matches(missing, os.listdir(folder or "."), n=1)
-    except (OSError, ValueError):
-        return ""
-    return f" (did you mean {os.path.join(folder, close[0])}?)" if close else ""
+    with suppress(OSError, ValueError):
+        for close in get_close_matches(missing, os.listdir(folder or "."), n=1):
+            return f" (did you mean {os.path.join(folder, close)}?)"
+    return ""
 
 
 def name_origin(path: str) -> str | None:

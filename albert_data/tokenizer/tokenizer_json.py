@@ -100,13 +100,13 @@ def list_pieces(values: Mapping[str, Any], name: str) -> list[str]:
 
 def name_holes(pieces: Mapping[int, str]) -> list[str]:
     """The vocabulary by id. An id without a piece, as ConvBERT and ERNIE have them, gets one that no text gives."""
-    taken, named = set(pieces.values()), [pieces.get(i) for i in range(max(pieces, default=-1) + 1)]
-    for i, piece in enumerate(named):
+    taken, named = set(pieces.values()), list[str]()
+    for i in range(max(pieces, default=-1) + 1):
         name = f"[unused{i}]"
-        while piece is None and name in taken:
+        while name in taken:
             name = f"[{name}]"
-        named[i] = name if piece is None else piece
-    return [str(piece) for piece in named]
+        named.append(pieces.get(i, name))
+    return named
 
 
 def find_specials(pieces: Sequence[str], name: str) -> Specials:

@@ -151,12 +151,7 @@ def gather_surface(opened: Sequence[Shards]) -> Surface:
 
 @kernel
 def measure_surface(
-    batch: ExampleArrays,
-    original: np.ndarray,
-    rows: np.ndarray,
-    traits: np.ndarray,
-    marks: np.ndarray,
-    out: np.ndarray,
+    batch: ExampleArrays, original: np.ndarray, rows: np.ndarray, traits: np.ndarray, marks: np.ndarray, out: np.ndarray
 ) -> None:
     """Measure both segments of the given rows. original: the ids before masking.
 
