@@ -183,5 +183,5 @@ def test_vocab_reads_each_source_as_it_says(tmp_path: Path, capsys: pytest.Captu
     arguments = ["vocab", str(path), "-o", str(tmp_path / "vocab"), "--vocab-size", "120", "--workers", "1"]
     assert run([*arguments, "--text-field", "body"]) == 0
     assert "of 20 documents" in capsys.readouterr().out
-    assert run(arguments) == 0
+    assert run([*arguments, "--overwrite"]) == 0
     assert "of 40 documents" in capsys.readouterr().out
