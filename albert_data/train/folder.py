@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -115,16 +115,13 @@ def lock_folder(run: Path, *, resume: bool) -> Iterator[None]:
     Raises OutputError if another training holds the lock, and the errors of `check_folder`.
     """
     check_folder(run, resume=resume)
-    with explain_writing(f"{run}: can't write there", "choose another --output"):
-        run.mkdir(parents=True, exist_ok=True)
-        taken = f"{run}: another training writes there now; wait for its end, or choose another --output"
-        unlock = take_lock(run / LOCK_FILE, b"", taken)
-    try:
+    with ExitStack() as stack:
         with explain_writing(f"{run}: can't write there", "choose another --output"):
+            run.mkdir(parents=True, exist_ok=True)
+            taken = f"{run}: another training writes there now; wait for its end, or choose another --output"
+            stack.callback(take_lock(run / LOCK_FILE, b"", taken))
             find_storage(run).remove_leftovers(run)  # of a run that was killed while it wrote
         yield
-    finally:
-        unlock()
 
 
 def claim_folder(
