@@ -11,7 +11,7 @@ from statistics import fmean
 
 from albert_data.config import MIN_VALIDATION
 from albert_data.pair_tasks import PairTask
-from albert_data.train.folder import NORMALIZATION_KEY, TOKENIZER_KEY
+from albert_data.train.folder import DIGEST_KEY, NORMALIZATION_KEY, TOKENIZER_KEY
 from albert_data.train.history.figures import Line, RunFigures, number
 from albert_data.wording import count_of, format_share
 
@@ -130,7 +130,7 @@ def _read_vocabulary(run: RunFigures) -> str:
 
 def _read_rows(run: RunFigures) -> str:
     rows = number(run.sections.get("config", {}), "eval_rows") or 0
-    digest = str(run.sections.get("identity", {}).get("shards' digest"))
+    digest = str(run.sections.get("identity", {}).get(DIGEST_KEY))
     return f"at most {rows:,.0f} of shards {digest[:_HASH_LEN]}"
 
 
