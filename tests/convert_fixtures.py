@@ -1,4 +1,4 @@
-"""Shard folders to convert, and slow readers of TFRecord and MDS files that share no code with the writers."""
+"""Shard folders to convert, and slow readers of Parquet and MDS files that share no code with the writers."""
 
 from __future__ import annotations
 
@@ -117,95 +117,6 @@ def parse_sample(data: bytes, shard: Mapping[str, Any]) -> dict[str, Any]:
             sample[name] = int.from_bytes(value, "little", signed=encoding.startswith("int"))
     assert at == len(data)
     return sample
-
-
-def read_tfrecord(folder: Path) -> list[dict[str, list[float]]]:
-    """The records of a split."""
-    return [record for path in sorted(folder.glob("*.tfrecord")) for record in parse_tfrecord(path.read_bytes())]
-
-
-def parse_tfrecord(data: bytes) -> list[dict[str, list[float]]]:
-    """The features of each record. Both checksums of each are compared."""
-    at, found = 0, []
-    while at < len(data):
-        (length,) = struct.unpack_from("<Q", data, at)
-        record = data[at + 12 : at + 12 + length]
-        assert struct.unpack_from("<I", data, at + 8) == (masked_crc32c(data[at : at + 8]),)
-        assert struct.unpack_from("<I", data, at + 12 + length) == (masked_crc32c(record),)
-        found.append(dict(_read_features(record)))
-        at += 16 + length
-    return found
-
-
-def masked_crc32c(data: bytes) -> int:
-    """Bit by bit, as the polynomial is defined."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def _read_features(record: bytes) -> Iterator[tuple[str, list[float]]]:
-    [(one, features)] = _fields(record)
-    assert one == 1
-    for number, entry in _fields(features):
-        (name_at, name), (value_at, feature) = _fields(entry)
-        [(kind, values)] = _fields(feature)
-        [(packed_at, packed)] = _fields(values)
-        assert (number, name_at, value_at, packed_at) == (1, 1, 2, 1)
-        if kind == 2:
-            yield name.decode(), list(struct.unpack(f"<{len(packed) // 4}f", packed))
-        else:
-            assert kind == 3
-            yield name.decode(), [value - (value >> 63 << 64) for value in _varints(packed)]
-
-
-def _fields(data: bytes) -> list[tuple[int, bytes]]:
-    """The number and content of each field. All have a length."""
-    found, at = [], 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        length, at = _varint(data, at)
-        assert tag & 7 == 2
-        assert at + length <= len(data)
-        found.append((tag >> 3, data[at : at + length]))
-        at += length
-    return found
-
-
-def _varints(data: bytes) -> Iterator[int]:
-    at = 0
-    while at < len(data):
-        value, at = _varint(data, at)
-        yield value
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        value |= (data[at] & 127) << shift
-        shift, at = shift + 7, at + 1
-        if data[at - 1] < 128:
-            assert shift == 7 or data[at - 1], "the shortest form"
-            return value, at
-
-
-def google_features(row: Row, max_seq_len: int, max_predictions: int, pad_id: int) -> dict[str, list[float]]:
-    """What Google's `write_instance_to_example_files` makes of a row; -1 as it is."""
-    ids, a_len, label, masks, _ = row
-    padding, no_masks = max_seq_len - len(ids), max_predictions - len(masks)
-    return {
-        "input_ids": [*ids, *[pad_id] * padding],
-        "input_mask": [1] * len(ids) + [0] * padding,
-        "segment_ids": [int(i >= a_len + 2) for i in range(len(ids))] + [0] * padding,
-        "masked_lm_positions": [position for position, _ in masks] + [0] * no_masks,
-        "masked_lm_ids": [original for _, original in masks] + [0] * no_masks,
-        "masked_lm_weights": [1.0] * len(masks) + [0.0] * no_masks,
-        "next_sentence_labels": [label],
-    }
 
 
 def mds_sample(row: Row, dtype: str = "uint16") -> dict[str, Any]:

@@ -145,13 +145,13 @@ def test_a_file_that_appears_between_a_kill_and_the_next_command_is_not_replaced
 def test_a_conversion_killed_at_any_moment_resumes(count: int, tmp_path: Path, out: Path):
     """count: how many files were there when the workers and their parent were killed."""
     shards = write_folder(tmp_path / "large", {"train": [[numbered_rows(2000, at)] for at in range(0, 16_000, 2000)]})
-    convert(shards, tmp_path / "reference", "tfrecord")
-    pid = build_fixtures.fork(lambda: convert(shards, out, "tfrecord", engine=MultiprocessEngine(2)))
+    convert(shards, tmp_path / "reference", "mds")
+    pid = build_fixtures.fork(lambda: convert(shards, out, "mds", engine=MultiprocessEngine(2)))
     build_fixtures.wait_until(
-        lambda: len([*out.rglob("*.tfrecord")]) >= count or (out / "conversion.json").exists() or count > 8
+        lambda: len([*out.rglob("*.mds")]) >= count or (out / "conversion.json").exists() or count > 8
     )
     build_fixtures.kill_group(pid)
-    convert(shards, out, "tfrecord", engine=MultiprocessEngine(2))
+    convert(shards, out, "mds", engine=MultiprocessEngine(2))
     assert digest_folder(out) == digest_folder(tmp_path / "reference")
 
 
@@ -306,8 +306,8 @@ def test_a_conversion_that_was_killed_before_its_first_file_binds_to_nothing(
 
 def test_a_finished_conversion_of_another_kind_or_with_changed_files_is_refused(shards: Path, out: Path):
     convert(shards, out, "mds")
-    with pytest.raises(OutputError, match="finished conversion of another kind: to is mds there and tfrecord here"):
-        convert(shards, out, "tfrecord")
+    with pytest.raises(OutputError, match="finished conversion of another kind: to is mds there and parquet here"):
+        convert(shards, out, "parquet")
     (out / "train" / "shard.00000.mds").write_bytes(b"")
     with pytest.raises(OutputError, match=r"shard\.00000\.mds was changed or removed since"):
         convert(shards, out, "mds")
@@ -400,12 +400,6 @@ def test_a_full_disk_is_one_line_and_the_same_command_goes_on(
     [
         ("parquet", 4, "Next, in Python: datasets.load_dataset('out')"),
         ("mds", 3, "Next, in Python: streaming.StreamingDataset(local='out/train', batch_size=32)"),
-        (
-            "tfrecord",
-            4,
-            "Next: python -m albert.run_pretraining --input_file='out/train/*.tfrecord' "
-            "--max_seq_length=16 --max_predictions_per_seq=2",
-        ),
     ],
 )
 def test_the_command_says_what_it_wrote_and_how_to_read_it(
@@ -441,14 +435,6 @@ def test_wrong_options_are_usage_errors(
 ):
     assert run(["convert", str(shards), "-o", str(out), *options.split()]) == 2
     assert message in capsys.readouterr().err
-    assert not out.exists()
-
-
-def test_a_format_whose_trainer_draws_no_masks_is_not_written_without_them(
-    shards: Path, out: Path, capsys: pytest.CaptureFixture[str]
-):
-    assert run(["convert", str(shards), "-o", str(out), "--to", "tfrecord", "--unmasked"]) == 1
-    assert "--to tfrecord needs masks" in capsys.readouterr().err
     assert not out.exists()
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import convert_fixtures as fixtures
 import numpy as np
 import pytest
-from convert_fixtures import MAX_SEQ_LEN, convert, mds_sample, rows_of, unmasked_sample, write_folder
+from convert_fixtures import convert, mds_sample, rows_of, unmasked_sample, write_folder
 from row_fixtures import Row
 
 SPLITS = ("train", "validation")
@@ -98,44 +97,3 @@ def test_an_unmasked_mds_folder_is_byte_for_byte_that_of_mdswriter(tmp_path: Pat
             writer.write({**sample, "input_ids": np.array(sample["input_ids"][1])})
     for file in ("index.json", "shard.00000.mds"):
         assert (tmp_path / "out" / "train" / file).read_bytes() == (tmp_path / "theirs" / file).read_bytes()
-
-
-def test_tensorflow_parses_every_record_as_googles_trainer_does(shards: Path, tmp_path: Path):
-    tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-    record = convert(shards, tmp_path / "out", "tfrecord")
-    lengths = (record["max_seq_length"], record["max_predictions_per_seq"])
-    assert lengths == (MAX_SEQ_LEN, 2)
-    kinds = {
-        **dict.fromkeys(("input_ids", "input_mask", "segment_ids"), (lengths[0], tensorflow.int64)),
-        **dict.fromkeys(("masked_lm_positions", "masked_lm_ids"), (lengths[1], tensorflow.int64)),
-        "masked_lm_weights": (lengths[1], tensorflow.float32),
-        "next_sentence_labels": (1, tensorflow.int64),
-    }
-    features = {name: tensorflow.io.FixedLenFeature([size], kind) for name, (size, kind) in kinds.items()}
-    for split in SPLITS:
-        files = sorted(map(str, (tmp_path / "out" / split).glob("*.tfrecord")))
-        found = []
-        for data in tensorflow.data.TFRecordDataset(files).as_numpy_iterator():
-            example = tensorflow.train.Example.FromString(data)
-            assert example.SerializeToString(deterministic=True) == data
-            parsed = tensorflow.io.parse_single_example(data, features)
-            found.append({name: value.numpy().tolist() for name, value in parsed.items()})
-        assert found == [fixtures.google_features(row, *lengths, 0) for row in rows_of(split)]
-
-
-def test_a_row_without_a_pair_adds_nothing_to_googles_loss():
-    """As `get_sentence_order_output` of run_pretraining.py computes it."""
-    tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-    one_hot = tensorflow.one_hot([-1, 0, 1], depth=2, dtype=tensorflow.float32)
-    losses = -tensorflow.reduce_sum(one_hot * tensorflow.constant([[-1.0, -2.0]]), axis=-1)
-    assert losses.numpy().tolist() == [0.0, 1.0, 2.0]
-
-
-def test_the_tfrecord_package_reads_every_record(shards: Path, tmp_path: Path):
-    reader = pytest.importorskip("tfrecord.reader", reason="the package tfrecord is not installed")
-    convert(shards, tmp_path / "out", "tfrecord")
-    files = sorted((tmp_path / "out" / "train").glob("*.tfrecord"))
-    found = [record for file in files for record in reader.tfrecord_loader(str(file), None)]
-    assert [{name: value.tolist() for name, value in record.items()} for record in found] == [
-        fixtures.google_features(row, MAX_SEQ_LEN, 2, 0) for row in rows_of("train")
-    ]

@@ -154,7 +154,6 @@ def test_the_command_says_how_full_packs_are_and_how_many_rows_are_cut(shards, t
     ("options", "message"),
     [
         (["--to", "mds", "--pack", "31"], "pack is 31, but rows of {} have up to 32 tokens; give 32 or more"),
-        (["--to", "tfrecord", "--pack", "64"], "--to tfrecord does not say where rows begin"),
         (["--to", "mds", "--pack", "100000"], "pack is 100000; allowed are 8 to 65536"),
     ],
 )

@@ -247,7 +247,7 @@ def test_texts_in_the_place_of_names_are_told_where_they_belong(inputs: Any, tmp
 
 
 def test_a_format_that_there_is_not_is_refused(tmp_path: Path):
-    with pytest.raises(ConfigError, match="to is 'csv'; allowed are parquet, mds, tfrecord"):
+    with pytest.raises(ConfigError, match="to is 'csv'; allowed are parquet, mds"):
         albert_data.convert_shards(tmp_path, tmp_path / "out", to="csv")
 
 

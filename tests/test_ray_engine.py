@@ -221,13 +221,13 @@ def test_conversion_and_verification_have_the_same_results(
     corpus.build(Path(shards))
     for name in ("local", "ray"):
         options = ["--engine", name]
-        for to in ("mds", "tfrecord"):
+        for to in ("mds", "parquet"):
             assert run(["convert", shards, "-o", str(tmp_path / f"{to}-{name}"), "--to", to, *options]) == 0
         capsys.readouterr()
         assert run(["verify", shards, *options]) == 0
         sound = capsys.readouterr().out
         assert "all is as the manifest says" in sound
-    for to in ("mds", "tfrecord"):
+    for to in ("mds", "parquet"):
         assert digest_folder(tmp_path / f"{to}-local") == digest_folder(tmp_path / f"{to}-ray")
     damaged = next((tmp_path / "shards").rglob("*.arrow"))
     damaged.write_bytes(damaged.read_bytes()[:-9])

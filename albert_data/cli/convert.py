@@ -18,7 +18,6 @@ from albert_data.cli.options import (
     take_given,
 )
 from albert_data.convert import FORMATS
-from albert_data.escaping import quote
 from albert_data.interrupts import say_when_interrupted
 from albert_data.output import show, show_json, tell
 from albert_data.wording import count_of
@@ -36,19 +35,19 @@ if TYPE_CHECKING:
     "--to",
     type=click.Choice(FORMATS),
     required=True,
-    help="Format: for Hugging Face datasets, for mosaicml-streaming, or for Google's ALBERT trainer.",
+    help="Format: for Hugging Face datasets or for mosaicml-streaming.",
 )
 @click.option("--split", type=click.Choice(("train", "validation")), help="Convert only this split.")
 @click.option(
     "--unmasked",
     is_flag=True,
-    help="Write the original tokens, for a trainer that draws the masks itself. Not with tfrecord.",
+    help="Write the original tokens, for a trainer that draws the masks itself.",
 )
 @click.option(
     "--pack",
     type=int,
     metavar="TOKENS",
-    help="Write packs of several rows, of up to so many tokens, from shards of --pairs none. Not with tfrecord.",
+    help="Write packs of several rows, of up to so many tokens, from shards of --pairs none.",
 )
 @click.option("--license", metavar="ID", help="With parquet: licence for the dataset card, as in apache-2.0.")
 @click.option(
@@ -69,7 +68,6 @@ def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any)
       albert-data convert shards -o dataset --to parquet --license mit
       albert-data convert shards -o streams --to mds --unmasked
       albert-data convert shards -o packs --to parquet --pack 8192
-      albert-data convert shards -o records --to tfrecord
     """
     with fast_imports():
         from albert_data.library.progress import Bar
@@ -114,7 +112,4 @@ def _describe_next(done: Conversion, output: Path, to: str) -> str:
     split = next(iter(done.record["num_rows"]))
     if to == "parquet":
         return f"Next, in Python: datasets.load_dataset({str(output)!r})"
-    if to == "mds":
-        return f"Next, in Python: streaming.StreamingDataset(local={str(output / split)!r}, batch_size=32)"
-    lengths = " ".join(f"--{name}={done.record[name]}" for name in ("max_seq_length", "max_predictions_per_seq"))
-    return f"Next: python -m albert.run_pretraining --input_file={quote(f'{output / split}/*.tfrecord')} {lengths}"
+    return f"Next, in Python: streaming.StreamingDataset(local={str(output / split)!r}, batch_size=32)"

@@ -14,16 +14,14 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow
 
 from albert_data.config import check_choice
 from albert_data.convert import FORMATS
 from albert_data.convert.folder import SEAL, ConversionFolder
 from albert_data.convert.mds import MDSWriter
-from albert_data.convert.tfrecord import Shape, TFRecordWriter
 from albert_data.convert.writers import ConvertTask, ShardFolder, Writer, WrittenFile, find_place
-from albert_data.errors import ConfigError, OutputError, ShardError
+from albert_data.errors import OutputError, ShardError
 from albert_data.files import sync_path
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, PreparedJob
@@ -38,7 +36,6 @@ from albert_data.storage import find_storage, make_path
 from albert_data.version import __version__
 from albert_data.wording import count_of
 
-_MEASURE_ROWS = 1 << 30  # at once: nothing is copied
 _TRIED = 16  # shards among which a row is looked for
 
 
@@ -79,15 +76,6 @@ def convert_folder(
     Raises the same errors, or OSError if the disk fails. Finished shards are kept then, so the same call resumes.
     """
     check_choice("to", to, FORMATS)
-    if unmasked and to == "tfrecord":
-        raise ConfigError(
-            "--to tfrecord needs masks: Google's trainer draws none; leave out --unmasked, or use --to mds"
-        )
-    if pack is not None and to == "tfrecord":
-        raise ConfigError(
-            "--to tfrecord does not say where rows begin, so rows of a pack would see each other; leave out --pack, or "
-            "use --to parquet"
-        )
     read = load_manifest(shards)
     card = describe_text(read.manifest, **(card or {}))
     if pack is not None:
@@ -104,7 +92,7 @@ def convert_folder(
     try:
         folder.begin()
         if folder.read_sealed() is None:
-            writer = _make_writer(source, to, unmasked, card, engine)
+            writer = _make_writer(source, to, unmasked, card)
             files = _convert(ConvertJob(source, folder, writer), tasks, engine, progress or NullProgress())
             read.check_current()
             _seal(folder, writer, files)
@@ -146,27 +134,12 @@ def _make_plan(manifest: Manifest, to: str, tasks: list[ConvertTask], settings: 
     }
 
 
-def _make_writer(source: ShardFolder, to: str, unmasked: bool, card: Mapping[str, Any], engine: Engine) -> Writer:
+def _make_writer(source: ShardFolder, to: str, unmasked: bool, card: Mapping[str, Any]) -> Writer:
     if to == "mds":
         return MDSWriter(source, unmasked=unmasked)
-    if to == "parquet":
-        from albert_data.convert.parquet import ParquetWriter  # pyarrow.parquet loads in a tenth of a second
+    from albert_data.convert.parquet import ParquetWriter  # pyarrow.parquet loads in a tenth of a second
 
-        return ParquetWriter(source, card, unmasked=unmasked)
-    # Over all splits, even if one is converted: a trainer has one number for training and evaluation.
-    counter = PreparedJob(
-        job=partial(_count_masks, source), name="count masks", places=(str(source.folder / MANIFEST_NAME),)
-    )
-    largest = max(largest for _, largest in engine.run(counter, _list_tasks(source, None)))
-    return TFRecordWriter(
-        Shape(source.manifest.config.examples.max_seq_len, max(1, largest), source.manifest.tokenizer.pad_id)
-    )
-
-
-def _count_masks(source: ShardFolder, task: ConvertTask) -> int:
-    """The most masks that a row of a shard has."""
-    parts = source.read(task, _MEASURE_ROWS)
-    return max((int(np.diff(rows.mask_offsets).max(initial=0)) for rows in parts), default=0)
+    return ParquetWriter(source, card, unmasked=unmasked)
 
 
 @dataclass(frozen=True)
@@ -217,8 +190,7 @@ def _seal(folder: ConversionFolder, writer: Writer, files: dict[str, list[Writte
     described = writer.describe(files)
     entries = [entry for split in files.values() for entry in split]
     packed = [entry.packs for entry in entries if entry.packs is not None]
-    record = {
-        **writer.facts,
+    record: dict[str, Any] = {
         **({"packs": {key: sum(counts[key] for counts in packed) for key in packed[0]}} if packed else {}),
         "num_rows": {split: sum(entry.num_rows for entry in entries) for split, entries in files.items()},
         "digest": sha256("".join(f"{entry.name} {entry.hash}\n" for entry in entries).encode()).hexdigest(),

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -113,11 +112,9 @@ class Writer(ABC):
     """Writes one format. It can be pickled, and a worker uses it for one shard after another.
 
     max_rows: the most rows of an Examples that `write` may be given, so that its buffers stay small.
-    facts: what a reader of the format has to be told, for conversion.json.
     """
 
     max_rows: int
-    facts: Mapping[str, int] = MappingProxyType({})
 
     @abstractmethod
     def encode(self, rows: Examples) -> object:

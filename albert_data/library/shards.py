@@ -215,7 +215,7 @@ def convert_shards(
 ) -> Conversion:
     """Write the rows of shards in the format of another trainer, as `albert-data convert` does.
 
-    to: "parquet", "mds" or "tfrecord". split: only this one. unmasked: write the original tokens, without masks.
+    to: "parquet" or "mds". split: only this one. unmasked: write the original tokens, without masks.
     pack: write packs of up to so many tokens. license, language: codes of the Hugging Face Hub, for the card of
     "parquet". workers, engine, progress: see `build`.
     Raises ConfigError, ShardError, OutputError and WorkerError. The same call resumes then.
