@@ -39,7 +39,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 PRINTING = {"as_json", "fail_on", "dry_run"} | {"address", "nodes"}  # the last two are of an engine, an object here
 # What options can't give.
 PYTHON_ONLY = {"config", "text", "progress", "interrupt", "tell"}
-RENAMED = {"static_masks": "remask"}
+RENAMED = {"static_masks": "remask", "no_guesses": "guesses"}
 # Settings without an option of their own: a vocabulary has no groups, and the last share is in --mask-prob FIRST:LAST.
 WITHOUT_OPTION = {"vocab": {"group_field"}, "train": {"beta1", "last_mask_prob"}}
 

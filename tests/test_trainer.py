@@ -80,7 +80,7 @@ def test_an_error_of_the_trainer_is_raised_in_this_process():
         train(NullProgress(), vocab_size=100_000)
     assert 400 < refusal.value.largest < 100_000
     with pytest.raises(TokenizerError, match="no sentence to learn a vocabulary from"):
-        train(NullProgress(), [b"x" * 5000])
+        train(NullProgress(), [])
 
 
 @pytest.mark.parametrize(

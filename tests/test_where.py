@@ -30,7 +30,7 @@ from albert_data.conditions import parse_conditions
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Origin
 from albert_data.corpus.formats import json_lines
-from albert_data.corpus.formats.tables import check_columns
+from albert_data.corpus.formats.tables import list_begins
 from albert_data.errors import AlbertDataError, ConfigError, InputError
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.tokenizer.model import Tokenizer
@@ -260,7 +260,7 @@ def test_what_can_not_be_compared_is_an_error_that_names_its_type(
 ):
     path = write_arrow(tmp_path / "a.arrow", pyarrow.table({"text": ["One."] * len(column), "n": column}))
     with pytest.raises(InputError, match=message):
-        check_columns(Origin(str(path), "arrow"), TextConfig(where=where))  # before anything is read
+        list_begins(Origin(str(path), "arrow"), TextConfig(where=where))  # before anything is read
 
 
 @pytest.mark.parametrize(("value", "kind"), [('["x"]', "list"), ('{"a": 1}', "dict")])

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from albert_data.errors import AlbertDataError, explain_disk_error
+from albert_data.escaping import escape_controls
 from albert_data.interrupts import INTERRUPTED
 from albert_data.output import discard, tell, tell_bug, tell_error
 from albert_data.version import __version__
@@ -95,7 +96,8 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         usage = StringIO()
         error.show(usage)
-        tell(*usage.getvalue().rstrip("\n").split("\n"))
+        shown = usage.getvalue().replace(error.message, escape_controls(error.message))  # which holds what was typed
+        tell(*shown.rstrip("\n").split("\n"))
         return error.exit_code
     except AlbertDataError as error:
         tell_error(str(error))

@@ -47,7 +47,7 @@ from albert_data.corpus.formats.saved_datasets import (
     list_data_files,
     list_other_splits,
 )
-from albert_data.corpus.formats.tables import check_columns
+from albert_data.corpus.formats.tables import list_begins
 from albert_data.corpus.lines.encodings import (
     SAMPLE_BYTES,
     UTF8,
@@ -186,6 +186,7 @@ class Input:
     is_encoding_found: whether all of the file was read to find it
     language: None if the build has one language
     indices: the file that selects rows, of a saved data set
+    begins: of a table, the bytes at which its parts begin
     source: of a mixture, None for other inputs
     found_by: the lists and the mixture that name it
     folders: those that were named and hold it
@@ -208,6 +209,7 @@ class Input:
     is_encoding_found: bool = False
     language: str | None = None
     indices: str | None = None
+    begins: tuple[int, ...] = ()
     source: MixtureSource | None = None
     found_by: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
@@ -294,7 +296,8 @@ def _find_all(
         new = [path for path, identity in paths.items() if identity not in found]
         described = find_storage(name).at_once(partial(_describe, text=text), new)
         items = dict(zip(new, described, strict=True))
-        folders = (name,) if any(path != name for path in paths) and find_kind(name) == FOLDER else ()
+        is_folder = any(path != name for path in paths) and (not glob.has_magic(name) or find_kind(name) == FOLDER)
+        folders = (name,) if is_folder else ()
         refused |= {paths[path]: item for path, item in items.items() if isinstance(item, WrongEncoding)}
         for path, identity in paths.items():
             item = found.get(identity) or items[path]
@@ -605,10 +608,10 @@ def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
 
 
 def _describe_fields(item: Input, text: TextConfig) -> Input:
-    """The input, with the delimiter of its header. Raises WrongEncoding if it has none of the text fields."""
+    """The input, with what its schema or header shows. Raises WrongEncoding if it has none of the text fields."""
     if item.format in TABLES:
-        check_columns(item.origin, text)
-    elif item.format in OF_NAME:
+        return replace(item, begins=tuple(list_begins(item.origin, text)))
+    if item.format in OF_NAME:
         with open_input(item)[0] as stream:
             delimiter = find_delimiter(stream, item.origin, text)
         return replace(item, oddity=None if delimiter == OF_NAME[item.format] else f"its delimiter is {delimiter!r}")

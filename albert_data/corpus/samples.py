@@ -22,7 +22,6 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats.recognition import TABLES
-from albert_data.corpus.formats.tables import list_begins
 from albert_data.corpus.inputs import Input, open_input
 from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.streams import STREAM_ERRORS
@@ -95,7 +94,7 @@ def _choose_places(files: list[Input], total: int) -> Iterator[tuple[Input, list
 def _find_ranges(item: Input, text: TextConfig, places: list[int]) -> list[tuple[int, int]]:
     """Bytes of a file with whole documents, near each place; none for a file that can't be cut there."""
     if item.format in TABLES:
-        begins = [0] if item.indices else list_begins(item.origin)
+        begins = [0] if item.indices else list(item.begins)
         numbers = [bisect_right(begins, place) - 1 for place in places]
         return [(begins[number], [*begins, item.size][number + 1]) for number in numbers]
     if item.format != "jsonl" and (item.format != "txt" or text.documents == "file"):

@@ -23,7 +23,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats.csv_files import read_rows
 from albert_data.corpus.formats.json_arrays import as_json_lines
 from albert_data.corpus.formats.recognition import SPLIT, TABLES, find_json
-from albert_data.corpus.formats.tables import list_begins, read_table
+from albert_data.corpus.formats.tables import read_table
 from albert_data.corpus.formats.wiki import read_wiki
 from albert_data.corpus.inputs import Input, open_input
 from albert_data.corpus.lines.line_ends import break_lines
@@ -291,9 +291,9 @@ def _split_files(files: list[Input], cuts: list[list[int]], text: TextConfig) ->
 
 
 def _make_jobs(item: Input, cuts: list[int]) -> list[list[int]]:
-    """Some of the cuts, and the next one or the end of the file. A table has a job in any case: it has to be opened."""
-    bounds, num_cuts = [*cuts, item.size], max(len(cuts), int(item.format in TABLES))
-    return [bounds[i : i + CUTS_OF_JOB + 1] for i in range(0, num_cuts, CUTS_OF_JOB)]
+    """Some of the cuts, and the next one or the end of the file."""
+    bounds = [*cuts, item.size]
+    return [bounds[i : i + CUTS_OF_JOB + 1] for i in range(0, len(cuts), CUTS_OF_JOB)]
 
 
 def _find_cuts(item: Input, cuts: Sequence[int], text: TextConfig) -> list[int]:
@@ -302,7 +302,7 @@ def _find_cuts(item: Input, cuts: Sequence[int], text: TextConfig) -> list[int]:
     A file may have no end of a document for gigabytes. So what begins behind the next cut is left to that one.
     """
     if item.format in TABLES:
-        begins = [*list_begins(item.origin), item.size]
+        begins = [*item.begins, item.size]
         if item.indices is None:  # otherwise rows are selected by their numbers in the whole file
             return [begins[bisect_left(begins, at)] for at in cuts[:-1]]
     elif item.format == "jsonl" or (item.format == "txt" and text.documents != "file"):

@@ -117,10 +117,9 @@ def build(
     named = dict[str, Any](license=license, language_named="language" in settings, overwrite=overwrite)
     held_out = (word for name in list_names(validation) for word in ("--validation", name))
     named |= {"given": [*list_names(inputs or ()), *held_out], "allow_loss": allow_loss, "trust_inputs": trust_inputs}
-    out = require_output(output)
+    out, settings["allow_loss"] = require_output(output), allow_loss
     with show_progress(progress) as shown, load_arguments(inputs, out, shown, **settings) as arguments:
         found, loaded, config = arguments
-        check_strict(config.text, allow_loss)
         vocab, place = VocabConfig(normalization=normalization), engine or MultiprocessEngine(workers)
         report = build_shards(found, out, loaded, config, place, shown, vocab=vocab, **named)
     assert report is not None, "this is no dry run"
@@ -143,6 +142,7 @@ def load_arguments(
     overwrite: bool = False,
     tokenizer: Any = None,
     config: BuildConfig | None = None,
+    allow_loss: bool = False,
     **settings: Any,
 ) -> Iterator[tuple[list[Input], Tokenizer | None, BuildConfig]]:
     """The inputs of a build, its tokenizer and its settings. The arguments are those of `build`.
@@ -154,6 +154,7 @@ def load_arguments(
     documents, rules = take_documents(settings), {"specials": settings.pop("special", None)}
     rules |= {name: settings.pop(name) for name in ("normalization", "words") if name in settings}
     config = BuildConfig.from_settings(config, **settings)
+    check_strict(config.text, allow_loss)
     if tokenizer is None and (rules["specials"] or rules.get("words", NO_WORDS) != NO_WORDS):
         what = "--special" if rules["specials"] else "a word list"
         raise ConfigError(f"{what} needs a tokenizer; train one first with `albert-data vocab`")

@@ -134,12 +134,13 @@ def build_shards(
         language_named=language_named,
     )
     finished = None if overwrite else _find_finished(out, plan)
+    is_done = finished is not None and license in (None, finished.manifest.license)
+    if dry_run and finished is None:
+        work.open(dry_run=True)
+        work.begin(plan, overwrite, dry_run=True)
     if dry_run:
-        if finished is None:
-            work.open(dry_run=True)
-            work.begin(plan, overwrite, dry_run=True)
-        return finished
-    if finished and license in (None, finished.manifest.license):
+        return finished if is_done else None
+    if is_done:
         work.sweep(plan)
         return finished
     work.open()

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
+from albert_data.escaping import quote
 from albert_data.files import hash_file, read_bytes, write_bytes, write_json
 from albert_data.jobs.work_folder import take_lock
 from albert_data.storage import FILE, find_kind, find_storage
@@ -88,7 +89,8 @@ def make_identity(
 
 
 def check_identity(here: Identity, there: Identity, origin: Path) -> None:
-    """Raise CheckpointError for the first field that differs."""
+    """Raise CheckpointError for the first field that differs. origin: run.json, or a checkpoint of the run."""
+    run = quote(origin.parent if origin.name == RUN_FILE else origin.parent.parent)
     for name in here:
         stored = there.get(name, _LATER_FIELDS.get(name))
         if here[name] != stored:
@@ -96,11 +98,11 @@ def check_identity(here: Identity, there: Identity, origin: Path) -> None:
             if name == DIGEST_KEY:
                 own = "shards"
                 if here[TOKENIZER_KEY] == there.get(TOKENIZER_KEY):
-                    other = f"train its weights on these with --init-from {origin.parent} and a new --output"
+                    other = f"train its weights on these with --init-from {run} and a new --output"
             elif name in BUDGETS:
                 other = (
-                    f"train its weights further with --init-from {origin.parent} and a new --output: the learning rate "
-                    "of a run follows its length"
+                    f"train its weights further with --init-from {run} and a new --output: the learning rate of a run "
+                    "follows its length"
                 )
             raise CheckpointError(
                 f"can't resume: {name} is {here[name]!r}, but {origin} has {show(stored)}; "

@@ -45,14 +45,14 @@ _ARROW_FILE, _OLD_FEATHER = b"ARROW1", b"FEA1"
 _ERRORS = (pyarrow.ArrowException, OSError, ValueError)
 
 
-def check_columns(origin: Origin, text: TextConfig) -> None:
-    """Raise InputError if a table can't be read, has no text field, or a field of another type than is needed."""
-    _find_columns(_open(origin).schema, origin.path, text)
+def list_begins(origin: Origin, text: TextConfig) -> list[int]:
+    """The bytes at which the parts of a table begin; of the first one 0.
 
-
-def list_begins(origin: Origin) -> list[int]:
-    """The bytes at which the parts of a table begin; of the first one 0. Raises InputError if it can't be read."""
-    return _open(origin).list_begins()
+    Raises InputError if the table can't be read, has no text field, or a field of another type than is needed.
+    """
+    table = _open(origin)
+    _find_columns(table.schema, origin.path, text)
+    return table.list_begins()
 
 
 def read_table(
