@@ -99,7 +99,7 @@ class TextConfig:
     where: conditions on fields that a record must meet, as conditions.py has them. None: all records are read.
     word_separator: what another program put between words; it is removed (corpus/lines/separators.py).
     delimiter: of the fields in .csv and .tsv, a character or "tab". AUTO: that of each file is found.
-    quoting: of fields in .csv and .tsv: "auto" up to 64 line ends and 1 MiB, "long" without these limits, or "none".
+    quoting: of fields in .csv and .tsv: "auto"; "long", also over 64 line ends or 1 MiB of lines like rows; or "none".
     """
 
     sentences: str = "prose"

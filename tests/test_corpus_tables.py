@@ -210,6 +210,11 @@ def test_a_stream_that_is_cut_short_keeps_its_whole_batches(tmp_path: Path):
     found, counts = read_all(path)
     assert (len(found), counts) == (40, Counter(damaged_table=1))
     assert 0.1 < find_lost_share(path) < 0.3
+    labels = pyarrow.array(["a"] * 2000).dictionary_encode()
+    table = pyarrow.table({"text": [f"text {i}" for i in range(2000)], "label": labels})
+    with_dictionary = write_stream(tmp_path / "b.arrow", table, rows=100)
+    with_dictionary.write_bytes(with_dictionary.read_bytes()[:-100])
+    assert 0.02 < find_lost_share(with_dictionary) < 0.1
     with pytest.raises(InputError, match=r"a\.arrow, record batch at byte \d+, row 0 or later: damaged table: Expect"):
         read_all(path, TextConfig(strict=True))
 

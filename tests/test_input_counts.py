@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -19,7 +20,7 @@ from mixture_fixtures import build_mixture
 
 from albert_data.cli.main import run
 from albert_data.cli.summary import describe_build
-from albert_data.config import VocabConfig
+from albert_data.config import TextConfig, VocabConfig
 from albert_data.corpus.damage import CountsByInput, Damage
 from albert_data.corpus.fields import Fields
 from albert_data.corpus.inputs import find_inputs
@@ -308,15 +309,19 @@ def test_a_corpus_of_which_most_is_lost_is_not_published(here: Path, capfd: pyte
 
 
 @pytest.mark.parametrize("begin", ["[", "\x1e", "\n "])
-@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", None])
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "jsonl.bz2", None])
 def test_json_that_has_no_object_a_line_is_read_whatever_its_name(
     here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, begin: str, ending: str | None
 ):
     indent = 1 if begin == "\n " else None
     ends = {"[": (",\n", "]"), "\x1e": ("\n\x1e", "\n")}.get(begin, ("\n", ""))
-    records = [json.dumps({"text": text}, indent=indent) for text in DOCUMENTS]
+    filler = "".join(random.Random(1).choices("abcdefgh", k=1 << 20))  # more than the first 64 KB hold
+    records = [
+        json.dumps({"text": text, "x": filler[: 10**9 * (not i)]}, indent=indent) for i, text in enumerate(DOCUMENTS)
+    ]
     data = (begin.strip("\n ") + ends[0].join(records) + ends[1]).encode()
-    (here / f"a.{ending}").write_bytes(gzip.compress(data) if ending == "jsonl.gz" else data)
+    pack = {"jsonl.gz": gzip.compress, "jsonl.bz2": bz2.compress}.get(str(ending), bytes)
+    (here / f"a.{ending}").write_bytes(pack(data))
     (here / "sound.jsonl").write_text("\n".join(RECORDS))
     for name in (f"a.{ending}" if ending else "-", "sound.jsonl"):
         with open(here / f"a.{ending}", "rb") as file:
@@ -324,3 +329,4 @@ def test_json_that_has_no_object_a_line_is_read_whatever_its_name(
             assert run(["build", name, "--tokenizer", "model.model", "-o", f"out-{name[0]}"]) == 0
     assert digest_shards(here / f"out-{'a' if ending else '-'}") == digest_shards(here / "out-s")
     assert ("so it is read as a .json file" in capfd.readouterr().err) == (ending is not None)
+    assert ending is None or find_inputs([f"a.{ending}"], text=TextConfig(encoding="auto"))[0].format == "json"

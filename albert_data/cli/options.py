@@ -192,8 +192,8 @@ _TEXT_OPTIONS = (  # in the order of --help
     ),
     _text_setting(
         "--quoting",
-        "Whether fields in .csv and .tsv may stand in quotation marks: auto, with up to 64 line ends and 1 MiB; long, "
-        "without these limits; or none, so that marks are characters.",
+        "Whether fields in .csv and .tsv may stand in quotation marks: auto; long, also over 64 line ends or 1 MiB of "
+        "lines that could be rows; or none, so that marks are characters.",
         type=click.Choice(QUOTING),
     ),
     _text_setting(

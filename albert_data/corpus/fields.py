@@ -46,7 +46,7 @@ def look_up(record: Mapping[str, Any], name: str) -> tuple[Any, bool]:
     return value, True
 
 
-def hash_group(value: Any) -> int:
+def hash_group(value: Any, path: str = "", place: str = "") -> int:
     """A hash of the group that a field names, 64 bits; 0 where it names none. A whole number is its digits.
 
     Raises InputError for other numbers.
@@ -56,7 +56,7 @@ def hash_group(value: Any) -> int:
     """
     if isinstance(value, float | Decimal) and isfinite(value):
         if value != int(value):
-            raise InputError(f"the group field holds {value}; a group is a string or a whole number")
+            raise InputError(f"{path}, {place}: the group field holds {value}; a group is a string or a whole number")
         value = int(value)
     is_named = isinstance(value, str | int) and not isinstance(value, bool)
     return xxh3_64_intdigest(str(value).encode(errors="replace")) if is_named else 0

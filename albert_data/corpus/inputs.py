@@ -580,12 +580,6 @@ def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
         encoding=encoding,
         found=status,
     )
-    if encoding == AUTO and item.format not in TABLES:
-        with _open(item)[0] as stream:
-            found = find_encoding(_read_blocks(stream))
-        if found.codec is None:
-            raise refuse(path, found, partial(_describe_conversion, item))
-        return replace(item, encoding=found.codec, is_encoding_found=True)
     with item.origin.open_file() as file:
         sample = file.read(SAMPLE_BYTES)
     if item.format in TABLES:
@@ -593,15 +587,23 @@ def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
         # Other indices make another corpus, so their time counts.
         changed = max(item.modified_ns, _read_status(indices).modified_ns) if indices else item.modified_ns
         return replace(item, encoding=None, indices=indices, modified_ns=changed)
-    if item.compression is None:
+    is_odd = item.compression is not None and not is_compressed(sample, item.compression)
+    if encoding == AUTO:
+        with _open(item)[0] as stream:
+            found = find_encoding(_read_blocks(stream))
+        if found.codec is None:
+            raise refuse(path, found, partial(_describe_conversion, item))
+        item = replace(item, encoding=found.codec, is_encoding_found=True)
+    elif item.compression is None:
         marked = check_encoding(sample, path, partial(_describe_conversion, item), encoding)
         item = replace(item, encoding=marked or encoding)
-    elif not is_compressed(sample, item.compression):
+    if is_odd:
         ending = os.path.splitext(path)[1]
         oddity = f"not compressed as the name says, so nothing of it can be read; name it without {ending}"
         return replace(item, oddity=oddity)
-    else:
-        sample = _read_beginning(decompress(io.BytesIO(sample), item.compression, path))[0]
+    if item.format == "jsonl" and (item.compression or item.encoding not in (None, UTF8)):
+        with open_input(item)[0] as stream:
+            sample = _read_beginning(stream)[0]
     if item.format == "jsonl" and (json := find_json(sample)):
         return replace(item, format="json", oddity=f"{json}, so it is read as a .json file")
     return item
@@ -614,7 +616,8 @@ def _describe_fields(item: Input, text: TextConfig) -> Input:
     if item.format in OF_NAME:
         with open_input(item)[0] as stream:
             delimiter = find_delimiter(stream, item.origin, text)
-        return replace(item, oddity=None if delimiter == OF_NAME[item.format] else f"its delimiter is {delimiter!r}")
+        if delimiter != OF_NAME[item.format]:
+            return replace(item, oddity=f"its delimiter is {delimiter!r}")
     return item
 
 

@@ -1,9 +1,11 @@
 """Read .csv and .tsv: a header, then a record a row.
 
 A field that begins with a quotation mark is quoted if the next single mark stands before a delimiter, a line end or the
-file's end. It may hold delimiters, line ends, and marks, which are doubled (RFC 4180). Its mark is a character if it is
-not closed within the limits of `quoting`, or if the row is as wide as the header only without quotes; after 16 such
-marks all are characters. So a stray mark costs no other row, and what is read ahead in vain is read 16 times at most.
+file's end, or blanks before these. It may hold delimiters, line ends, and marks, which are doubled (RFC 4180). Its mark
+is a character if it is not closed, if the row is as wide as the header only without quotes, or if over 64 line ends or
+1 MiB lie between the two marks and most lines there are as wide as the header. After 16 such marks without a quoted
+field between them all are characters. So a stray mark costs no other row. Reading ahead ends at the next mark, so no
+text is read ahead more than twice.
 
 Python's csv module reads the rows, but those that it refuses where it is strict. pyarrow's reader is faster, but fails
 at a row that is longer than its block.
@@ -35,7 +37,8 @@ _SAMPLE_LINES, _SAMPLE_LEN = 100, 1 << 14
 MAX_ROW, _MAX_FIELDS = 32 << 20, 1 << 20
 _CHUNK = 1 << 20
 _MAX_STRAY = 16
-_MAX_LINE_ENDS, _MAX_QUOTED = 64, 1 << 20  # of a quoted field, unless it is "long"
+_MAX_LINE_ENDS, _MAX_QUOTED = 64, 1 << 20  # of a quoted field whose lines may be rows
+_MOST_LINES = 1 << 16  # of any quoted field
 _SHORT = 1 << 18  # characters of a row for the csv module, so that no field has over 1 MiB
 
 
@@ -172,8 +175,10 @@ def _find_delimiter(sample: list[str], origin: Origin, quoting: str) -> str:
         for one, rows in found.items()
     }
     best = [one for one, rank in ranks.items() if rank == max(ranks.values())]
+    num_rows, num_fields = ranks[best[0]]
+    if not num_rows and OF_NAME[origin.format] in best:  # a header alone, as in an empty part of a corpus
+        return OF_NAME[origin.format]
     if len(best) > 1:
-        num_rows, num_fields = ranks[best[0]]
         raise InputError(
             f"input {origin.path} may have the delimiter {best[0]!r} or {best[1]!r}: either makes {num_fields} fields "
             f"of the header and of {count_of(num_rows, 'row')} behind it; name one with --delimiter"
@@ -188,16 +193,15 @@ class _Table:
     """Splits lines into rows.
 
     width: fields of the header, 0 before it is read
-    num_stray: marks that begin a field and were read as characters
+    num_stray: marks that begin a field and were read as characters; run: of these, since the last quoted field
     """
 
     def __init__(self, lines: _Lines, delimiter: str, quoting: str) -> None:
-        self.delimiter, self.width, self.num_stray, self._lines = delimiter, 0, 0, lines
-        self._max_stray = 0 if quoting == NO_QUOTES else _MAX_STRAY
-        limits = (MAX_ROW, MAX_ROW) if quoting == LONG_QUOTES else (_MAX_LINE_ENDS, _MAX_QUOTED)
-        self._max_line_ends, self._max_bytes = limits
-        # Some of a quoted field up to the end of a line, or all of it and the mark that closes it.
-        self._quoted = re.compile(rf'((?:[^"]++|"")*+)(?:"(?=[{re.escape(delimiter)}\r\n]|\Z))?')
+        self.delimiter, self.width, self.num_stray, self._run, self._lines = delimiter, 0, 0, 0, lines
+        self._max_stray, self._is_long = 0 if quoting == NO_QUOTES else _MAX_STRAY, quoting == LONG_QUOTES
+        # Some of a quoted field up to the end of a line, or all of it, the mark that closes it, and blanks behind that.
+        blank = " *" if delimiter != " " else ""
+        self._quoted = re.compile(rf'((?:[^"]++|"")*+)(?:"({blank})(?=[{re.escape(delimiter)}\r\n]|\Z))?')
         self._row = list[str]()  # the lines of the present row
 
     def read(self) -> Iterator[list[str] | None]:
@@ -214,15 +218,21 @@ class _Table:
                 pass  # a stray mark, or a long row
             if row == []:  # a blank line
                 continue
-            if row is None or len(row) != self.width:
-                is_refused = row is None
-                row = self._read_odd(row)
-                if is_refused or self.num_stray >= self._max_stray:
+            read = row
+            if read is None or len(read) != self.width:
+                row = self._read_odd(read)
+                if read is None or self._run >= self._max_stray:
                     reader = self._make_reader()
+            if (
+                0 < self._run < self._max_stray
+                and row is read
+                and f'{self.delimiter}"' in self.delimiter + self._row[0]
+            ):
+                self._run = 0  # it has a quoted field
             yield row
 
     def _make_reader(self) -> Iterator[list[str]]:
-        if self.num_stray >= self._max_stray:
+        if self._run >= self._max_stray:
             return csv.reader(self._feed(), delimiter=self.delimiter, quoting=csv.QUOTE_NONE)
         return csv.reader(self._feed(), delimiter=self.delimiter, strict=True)
 
@@ -237,7 +247,7 @@ class _Table:
 
     def _read_odd(self, row: list[str] | None) -> list[str] | None:
         """A row that the csv module refuses, or that is not as wide as the header."""
-        first, num_stray = self._row[0], self.num_stray
+        first, num_stray, run = self._row[0], self.num_stray, self._run
         if not first or first.count(self.delimiter) > _MAX_FIELDS:
             return None
         if row is None or (self._row[1:] and len(row) > self.width):
@@ -248,7 +258,8 @@ class _Table:
         if len(row) == self.width or len(plain) != self.width:
             return row
         self._lines.put_back(self._row[1:])
-        self.num_stray = num_stray + sum(field.startswith('"') for field in plain)
+        num_more = sum(field.startswith('"') for field in plain)
+        self.num_stray, self._run = num_stray + num_more, run + num_more
         return plain
 
     def _split(self, line: str) -> list[str]:
@@ -256,16 +267,18 @@ class _Table:
         fields, at, size = list[str](), 0, 0
         del self._row[1:]
         while True:
-            is_mark, closed = line.startswith('"', at) and self.num_stray < self._max_stray, None
+            is_mark, closed = line.startswith('"', at) and self._run < self._max_stray, None
             is_full = size > MAX_ROW or len(fields) > (self.width or _MAX_FIELDS)
             if is_mark:
-                closed = self._close(line, at + 1, 0 if is_full else self._max_line_ends)
+                closed = self._close(line, at + 1, takes_lines=not is_full)
             if closed is None:
                 self.num_stray += is_mark and not is_full
+                self._run += is_mark and not is_full
                 end = line.find(self.delimiter, at)
                 value, at = (line[at:].rstrip("\r\n"), len(line)) if end < 0 else (line[at:end], end)
             else:
                 value, more, at = closed
+                self._run = 0
                 line = more[-1] if more else line
                 self._row += more
                 size += sum(map(len, more))
@@ -274,7 +287,7 @@ class _Table:
                 return fields
             at += 1
 
-    def _close(self, line: str, at: int, max_line_ends: int) -> tuple[str, list[str], int] | None:
+    def _close(self, line: str, at: int, *, takes_lines: bool) -> tuple[str, list[str], int] | None:
         """A quoted field from behind its mark, the further lines that it takes, and the place in the last line behind
         the mark that closes it. None if none does: then it takes no line.
         """
@@ -284,11 +297,13 @@ class _Table:
             assert found is not None, "it matches nothing too"
             parts.append(found[1])
             num_bytes += _count_bytes(found[1])
-            if num_bytes > self._max_bytes:
+            if found[2] is not None:
+                is_short = not more or (len(more) <= _MAX_LINE_ENDS and num_bytes <= _MAX_QUOTED)
+                if is_short or self._is_long or self._are_no_rows(more):
+                    return "".join(parts).replace('""', '"') + found[2], more, found.end()
                 break
-            if found.end() > found.end(1):
-                return "".join(parts).replace('""', '"'), more, found.end()
-            if found.end() < len(line) or len(more) == max_line_ends or (following := self._lines.read()) is None:
+            is_ended = found.end() < len(line) or num_bytes > MAX_ROW or len(more) == _MOST_LINES or not takes_lines
+            if is_ended or (following := self._lines.read()) is None:
                 break
             more.append(following)
             if not following:
@@ -296,6 +311,11 @@ class _Table:
             line, at = following, 0
         self._lines.put_back(more)
         return None
+
+    def _are_no_rows(self, lines: list[str]) -> bool:
+        """Whether most lines differ from the header in their width: so they are text, and no rows between two marks."""
+        num_odd = sum(line.count(self.delimiter) != self.width - 1 for line in lines)
+        return self.width > 1 and 2 * num_odd > len(lines)
 
 
 class _Lines:

@@ -147,7 +147,7 @@ class _LineReader:
             if not is_there:
                 self._damage.unlabelled.add(self._find_fields(record))
         if self._group_field is not None:
-            self.group = hash_group(look_up(record, self._group_field)[0])
+            self.group = hash_group(look_up(record, self._group_field)[0], self._block.path, f"byte {self._start}")
         return found
 
     def _find_exclusion(self, record: dict[str, Any]) -> str | None:

@@ -85,7 +85,12 @@ def make_blocks(
             if data:
                 yield take()
             language = labels.names[code] if has_labels else origin.language
-            yield from _read_giant(value, origin._replace(language=language, group=hash_group(group)), text, damage)
+            yield from _read_giant(
+                value,
+                origin._replace(language=language, group=hash_group(group, origin.path, f"{unit} {number}")),
+                text,
+                damage,
+            )
             continue
         if not data:
             first_unit, first = unit, number
@@ -94,7 +99,7 @@ def make_blocks(
         ends.append(len(data))
         codes.append(code)
         if text.group_field is not None:
-            groups.append(hash_group(group))
+            groups.append(hash_group(group, origin.path, f"{unit} {number}"))
         if len(data) >= want:
             yield take()
     if data:

@@ -526,21 +526,24 @@ class _ArrowStream:
         return begins
 
     def read_parts(self, start: int, end: int, columns: list[Column]) -> Parts:
-        if self._is_one:
-            self._file.seek(0)
-            yield "row", iter(pyarrow.ipc.open_stream(self._file)), end, 0
-            return
-        self._file.seek(start or self._first)
+        self._file.seek(0 if self._is_one else start or self._first)
+        reader = pyarrow.ipc.open_stream(self._file) if self._is_one else None
         while (at := self._file.tell()) < end:
-            yield f"record batch at byte {at}, row", self._read_next(), end - at, 0
+            yield f"record batch at byte {at}, row", self._read_next(reader), end - at, 0
 
-    def _read_next(self) -> Iterator[pyarrow.RecordBatch]:
-        """The next batch, none at the end of the stream. Damage ends the stream, because no more can be found."""
+    def _read_next(self, reader: pyarrow.RecordBatchReader | None) -> Iterator[pyarrow.RecordBatch]:
+        """The next batch, none at the end of the stream. Damage ends the stream, because no more can be found.
+
+        reader: of a stream with dictionaries, which it gathers
+        """
         try:
-            batch = pyarrow.ipc.read_record_batch(pyarrow.ipc.read_message(self._file), self.schema)
-        except (EOFError, *_ERRORS) as error:
+            if reader is not None:
+                batch = reader.read_next_batch()
+            else:
+                batch = pyarrow.ipc.read_record_batch(pyarrow.ipc.read_message(self._file), self.schema)
+        except (EOFError, StopIteration, *_ERRORS) as error:
             self._file.seek(self._file.size())
-            if not isinstance(error, EOFError):
+            if not isinstance(error, EOFError | StopIteration):
                 raise
         else:
             yield batch
