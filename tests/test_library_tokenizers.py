@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from build_fixtures import digest_shards, run_build, write_corpus
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from toy_language import make_sentences
 from unwrapping_reference import is_alpha, is_glued
@@ -114,6 +114,8 @@ def roberta() -> Tokenizer:
 @given(st.lists(st.text(max_size=30), max_size=4))
 def test_the_ids_are_those_of_the_library(pair, texts: list[str]):
     tokenizer, backend = pair
+    # The library may give a special piece for its name, and Hypothesis may draw it from a loaded module.
+    assume(not any(piece in text for piece in (*SPECIALS, *ROBERTA) for text in texts))
     assert encode(tokenizer, texts) == [backend.encode(text, add_special_tokens=False).ids for text in texts]
 
 
