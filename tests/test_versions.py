@@ -92,7 +92,8 @@ def test_work_by_newer_rules_is_kept(corpus: Corpus, tmp_path: Path):
     path = out / ".build" / "plan.json"
     path.write_text(json.dumps({**read_json(path), "rules_version": RULES_VERSION + 1}))
     runs = sorted(out.rglob("*.run"))
-    with pytest.raises(OutputError, match=r"newer rules \(version 3, this is 2\).*--overwrite"):
+    versions = rf"\(version {RULES_VERSION + 1}, this is {RULES_VERSION}\)"
+    with pytest.raises(OutputError, match=rf"newer rules {versions}.*--overwrite"):
         corpus.build(out, InlineEngine())
     assert sorted(out.rglob("*.run")) == runs
     corpus.build(out, InlineEngine(), overwrite=True)
