@@ -58,7 +58,7 @@ def step_back(text: Pointer, position: int) -> int:
 
 @helper
 def write_character(text: Pointer, position: int, code: int) -> int:
-    """Write a character of the basic plane, and return the position after it."""
+    """Write a character, and return the position after it."""
     if code < 0x80:
         put(text, position, np.uint8(code))
         return position + 1
@@ -66,6 +66,12 @@ def write_character(text: Pointer, position: int, code: int) -> int:
         put(text, position, np.uint8(0xC0 | code >> 6))
         put(text, position + 1, np.uint8(0x80 | code & 0x3F))
         return position + 2
+    if code >= 0x10000:
+        put(text, position, np.uint8(0xF0 | code >> 18))
+        put(text, position + 1, np.uint8(0x80 | code >> 12 & 0x3F))
+        put(text, position + 2, np.uint8(0x80 | code >> 6 & 0x3F))
+        put(text, position + 3, np.uint8(0x80 | code & 0x3F))
+        return position + 4
     put(text, position, np.uint8(0xE0 | code >> 12))
     put(text, position + 1, np.uint8(0x80 | code >> 6 & 0x3F))
     put(text, position + 2, np.uint8(0x80 | code & 0x3F))

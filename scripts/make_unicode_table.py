@@ -1,9 +1,12 @@
-"""Write unicode.tsv and normalization.tsv from the Unicode tables of the Python that runs this (3.13: Unicode 15.1).
+"""Write unicode.tsv, composition.tsv and normalization.tsv from the tables of the Python that runs this (3.13: 15.1).
 
     python3.13 scripts/make_unicode_table.py
 
 A line is a range of code points: the first, its general category, and its script (letters, marks and numbers only;
 "-" for others). The script is the first word of the characters' Unicode names, which is what the names are made of.
+
+A line of composition.tsv is a code point with a combining class or a canonical decomposition: both, the class 0 if it
+has none, and "!" after a decomposition that NFC never composes again.
 
 A line of normalization.tsv is a range of code points and what tokenizer/sentencepiece/albert.py has to know of each:
 the code points that NFKD and lower case make of it, without combining characters (capital sigma stays: its lower case
@@ -18,7 +21,7 @@ import unicodedata
 from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / "albert_data"
-TABLE, NORMALIZATION = FOLDER / "unicode.tsv", FOLDER / "normalization.tsv"
+TABLE, NORMALIZATION, COMPOSITION = (FOLDER / f"{name}.tsv" for name in ("unicode", "normalization", "composition"))
 _HANGUL, _SIGMA = range(0xAC00, 0xD7A4), "\u03a3"
 _WIDTHS = ("HALFWIDTH", "FULLWIDTH")
 
@@ -40,6 +43,17 @@ def make_table() -> str:
         if described != before:
             lines.append("\t".join((f"{code:X}", *described)))
             before = described
+    return "\n".join([*lines, ""])
+
+
+def make_composition() -> str:
+    lines = [f"# Unicode {unicodedata.unidata_version}"]
+    for code in range(sys.maxunicode + 1):
+        character, parts = chr(code), unicodedata.decomposition(chr(code))
+        parts = "" if parts.startswith("<") else " ".join(f"{int(part, 16):X}" for part in parts.split())
+        is_lost = parts and unicodedata.normalize("NFC", character) != character
+        if parts or unicodedata.combining(character):
+            lines.append(f"{code:X}\t{unicodedata.combining(character)}\t{parts}{'!' if is_lost else ''}")
     return "\n".join([*lines, ""])
 
 
@@ -81,4 +95,5 @@ def make_normalization() -> str:
 
 if __name__ == "__main__":
     TABLE.write_text(make_table())
+    COMPOSITION.write_text(make_composition())
     NORMALIZATION.write_text(make_normalization())

@@ -56,6 +56,7 @@ COMMON = (
     "character_bits",
     "rules",
     "data",
+    "nfc",
 )
 MAY_IMPORT = {
     "corpus": (),
