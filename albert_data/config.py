@@ -23,6 +23,8 @@ SENTENCE_RULES = ("prose", "lines")
 DOCUMENT_RULES = ("blank-line", "file")
 AUTO, NO_QUOTES, LONG_QUOTES = "auto", "none", "long"
 QUOTING = (AUTO, NO_QUOTES, LONG_QUOTES)
+AS_IS, NFC = "as-is", "nfc"
+UNICODE_FORMS = (AS_IS, NFC)
 COMPRESSIONS = ("none", "zstd", "lz4")
 WORDPIECE, BYTE_BPE = "wordpiece", "byte-bpe"
 SENTENCEPIECE_TYPES = ("unigram", "bpe")
@@ -97,6 +99,7 @@ class TextConfig:
     in one split.
     drop_repeated_lines: remove lines that stand in so many distinct documents or more. None: remove none.
     where: conditions on fields that a record must meet, as conditions.py has them. None: all records are read.
+    unicode: "as-is" leaves characters as they are, "nfc" composes them: then one text always has the same bytes.
     word_separator: what another program put between words; it is removed (corpus/lines/separators.py).
     delimiter: of the fields in .csv and .tsv, a character or "tab". AUTO: that of each file is found.
     quoting: of fields in .csv and .tsv: "auto"; "long", also over 64 line ends or 1 MiB of lines like rows; or "none".
@@ -111,6 +114,7 @@ class TextConfig:
     encoding: str | None = None
     language_field: str | None = None
     group_field: str | None = None
+    unicode: str = AS_IS
     word_separator: str | None = None
     drop_repeated_lines: int | None = None
     where: str | None = None
@@ -121,6 +125,7 @@ class TextConfig:
         check_types(self)
         check_choice("sentences", self.sentences, SENTENCE_RULES)
         check_choice("documents", self.documents, DOCUMENT_RULES)
+        check_choice("unicode", self.unicode, UNICODE_FORMS)
         object.__setattr__(self, "language", normalise_language(self.language))
         if not all(name.strip() for name in self.text_field.split(",")):
             raise ConfigError(

@@ -23,12 +23,13 @@ class Lines:
     utf8: uint8 [N], every line followed by a line feed
     line_offsets: int64 [lines + 1], in bytes
     document_offsets: int64 [D + 1], in lines
-    document_keys: uint64 [D], hashes of the documents' text
+    document_keys: uint64 [D], hashes of the documents' text in NFC
     source_codes: uint32 [D], what `pack_source` makes of each document's language; None where the build has one
         language. In a mixture the number of the source takes its place after tokenising (pipeline/document_lists.py)
     groups: uint64 [D], what decides each document's split: a hash of its group, or its key where it names none; None
         where the settings name no field
     wholes: uint64 [D], its key, or for the parts of one that was cut what they share; None where none was cut
+    forms: uint64 [D], 0 if the text is in NFC, else a hash of it as it is; None where all are in NFC
     """
 
     utf8: np.ndarray
@@ -38,6 +39,7 @@ class Lines:
     source_codes: np.ndarray | None = None
     groups: np.ndarray | None = None
     wholes: np.ndarray | None = None
+    forms: np.ndarray | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +79,7 @@ class Documents:
     is_heading: bool [S], see `Text`
     document_offsets: int64 [D + 1], in sentences
     document_keys: uint64 [D]
-    source_codes: uint32 [D], groups: uint64 [D], see `Lines`
+    source_codes: uint32 [D], groups, forms: uint64 [D], see `Lines`
     """
 
     ids: np.ndarray
@@ -87,6 +89,7 @@ class Documents:
     document_keys: np.ndarray
     source_codes: np.ndarray | None = None
     groups: np.ndarray | None = None
+    forms: np.ndarray | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +126,7 @@ class Pairs:
     sop_label: int8 [R], -1 for no second segment; what else it means depends on the task (pair_tasks.py)
     document_keys: uint64 [R], the key of the document that the row was made from
     indices: uint32 [R], the row's number in its document and pass
-    source_codes: uint32 [R], groups: uint64 [R], see `Lines`
+    source_codes: uint32 [R], groups, forms: uint64 [R], see `Lines`
     """
 
     ids: np.ndarray
@@ -134,6 +137,7 @@ class Pairs:
     indices: np.ndarray
     source_codes: np.ndarray | None = None
     groups: np.ndarray | None = None
+    forms: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.segment_a_len)

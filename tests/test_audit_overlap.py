@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import build_fixtures as fixtures
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inspect_fixtures import configs, make_examples, text_documents
 from test_audit import CLEAN, get_check, write_documents
-from toy_language import CHINESE, chinese_sentence
+from toy_language import CHINESE, chinese_sentence, train_model
 
 from albert_data.corpus.mixtures import find_sources
 from albert_data.dedup.gram_index import index_grams, sort_grams
@@ -52,6 +53,17 @@ def change_words(document: str, share: float) -> str:
 def test_texts_with_another_header_are_found(pairs: str, tmp_path: Path, tokenizer: Tokenizer):
     headed = [f"{OTHERS[i].splitlines()[0]}\n{CLEAN[i]}" for i in range(8)]
     found = audit_validation(tmp_path, tokenizer, headed, pairs=pairs, seed=4)
+    assert found.verdict == BAD
+    assert (found.figure or 0) > 0.9
+
+
+@pytest.mark.parametrize("pairs", ["sop", "none"])
+def test_texts_in_another_form_of_unicode_are_found(pairs: str, tmp_path: Path):
+    composed = [text.translate(str.maketrans("eoa", "éộå")) for text in CLEAN]
+    lines = iter([line for text in composed for form in ("NFC", "NFD") for line in normalize(form, text).split("\n")])
+    model = train_model(sentence_iterator=lines, normalization_rule_name="identity")
+    headed = [normalize("NFD", f"{OTHERS[i].splitlines()[0]}\n{composed[i]}") for i in range(8)]
+    found = audit_validation(tmp_path, Tokenizer(model, "tests'"), headed, composed, pairs=pairs, seed=4)
     assert found.verdict == BAD
     assert (found.figure or 0) > 0.9
 

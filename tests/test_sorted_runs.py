@@ -53,6 +53,7 @@ def make_part(rows: list[Row], shuffle_keys: list[int], *, passes: int = 0, dtyp
         examples.document_keys,
         np.full(len(rows), passes, np.uint16),
         np.arange(len(rows), dtype=np.uint32)[::-1].copy(),
+        np.zeros(len(rows), np.uint64),
     )
     return KeyedRows(examples=examples, keys=keys, source_codes=number_languages(rows))
 
@@ -67,9 +68,9 @@ def list_keyed(part: KeyedRows, dtype: type = np.uint16) -> list[tuple[tuple[int
     return list(zip(keys, plain(part.examples, dtype), strict=True))
 
 
-@given(st.lists(st.tuples(*(st.integers(0, 2) for _ in range(4)))))
+@given(st.lists(st.tuples(*(st.integers(0, 2) for _ in range(5)))))
 def test_rows_sort_like_tuples_of_their_keys(rows: list[tuple[int, ...]]):
-    columns = zip(RowKeys.empty(len(rows)), np.array(rows, np.int64).reshape(-1, 4).T, strict=True)
+    columns = zip(RowKeys.empty(len(rows)), np.array(rows, np.int64).reshape(-1, 5).T, strict=True)
     keys = RowKeys(*(column.astype(empty.dtype) for empty, column in columns))
     assert keys.order().tolist() == sorted(range(len(rows)), key=lambda row: rows[row])
 
@@ -82,15 +83,15 @@ contents = st.tuples(
     st.lists(st.tuples(few, few), max_size=2),
     st.sampled_from([0, LAST]),
 )
-# shuffle key, pass and index; row; language
-keyed_rows = st.tuples(st.tuples(st.sampled_from([0, LAST]), few, few), contents, st.sampled_from([0, 0x6E65]))
+# shuffle key, pass, index and form; row; language
+keyed_rows = st.tuples(st.tuples(st.sampled_from([0, LAST]), few, few, few), contents, st.sampled_from([0, 0x6E65]))
 KeyedRow = tuple[tuple[int, ...], Row, int]
 
 
 def lay_out(rows: list[KeyedRow]) -> tuple[RowBuffer, FoundRows]:
     examples = make_examples([row for _, row, _ in rows])
-    shuffle_keys, passes, indices = np.array([keys for keys, _, _ in rows], np.uint64).reshape(-1, 3).T
-    keys = RowKeys(shuffle_keys, examples.document_keys, passes.astype(np.uint16), indices.astype(np.uint32))
+    shuffle_keys, passes, indices, forms = np.array([keys for keys, _, _ in rows], np.uint64).reshape(-1, 4).T
+    keys = RowKeys(shuffle_keys, examples.document_keys, passes.astype(np.uint16), indices.astype(np.uint32), forms)
     num_u64 = measure_rows_u64(examples)
     records, starts = RowScratch(np.uint16).reserve(int(num_u64.sum())), np.cumsum(num_u64) - num_u64
     languages = np.array([language for _, _, language in rows], np.uint32)
@@ -102,7 +103,8 @@ def read_back(records: RowBuffer, found: FoundRows) -> list[KeyedRow]:
     sources = np.array([0x6E65, 0], np.uint32)
     examples, keys = take_examples(records, found.starts, sources), found.keys
     assert examples.sources is not None
-    columns = zip(*(column.tolist() for column in (keys.shuffle_keys, keys.passes, keys.indices)), strict=True)
+    kinds = (keys.shuffle_keys, keys.passes, keys.indices, keys.forms)
+    columns = zip(*(column.tolist() for column in kinds), strict=True)
     return list(zip(columns, plain(examples), sources[examples.sources].tolist(), strict=True))
 
 
@@ -141,7 +143,7 @@ def count_slowly(rows: list[KeyedRow]) -> Dropped:
     seen: list[KeyedRow] = []
     wanted = Dropped()
     for row in rows:
-        (_, pass_index, index), (ids, _, label, _, document_key), _ = row
+        (_, pass_index, index, _), (ids, _, label, _, document_key), _ = row
         is_first = pass_index == 0
         is_document = is_first and index == 0
         one = Dropped(1, is_document, is_first * (len(ids) - (2 if label < 0 else 3)), is_document * document_key)

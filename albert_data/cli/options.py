@@ -17,7 +17,15 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from albert_data.config import DOCUMENT_RULES, NORMALIZATIONS, QUOTING, SENTENCE_RULES, TextConfig, VocabConfig
+from albert_data.config import (
+    DOCUMENT_RULES,
+    NORMALIZATIONS,
+    QUOTING,
+    SENTENCE_RULES,
+    UNICODE_FORMS,
+    TextConfig,
+    VocabConfig,
+)
 from albert_data.errors import ArgumentError
 from albert_data.library.arguments import RANGES, disk_path
 from albert_data.storage import is_remote, make_path
@@ -179,6 +187,11 @@ _TEXT_OPTIONS = (  # in the order of --help
         "Encoding of all inputs, or auto to find that of each file.  [default: UTF-8, or UTF-16 or UTF-32 with a "
         "byte order mark]",
         metavar="NAME",
+    ),
+    _text_setting(
+        "--unicode",
+        "Leave characters as they are, or compose them (NFC), so that an accented letter always has the same pieces.",
+        type=click.Choice(UNICODE_FORMS),
     ),
     _text_setting(
         "--word-separator",

@@ -2,18 +2,19 @@
 
 In: a `Block` of any format. Out: `Lines`: the canonical text, which is the same for a document however it is stored.
 Damage is repaired, long documents are cut, and each line becomes `" ".join(line.split())` and a line feed; lines that
-are empty then are dropped. Before that, in this order: separators of words are removed (separators.py), and lines that
-stand in many documents (repetition.py); with `unwrap` the lines of hard-wrapped paragraphs are joined, without page
-numbers and running heads (unwrapping.py).
+are empty then are dropped. Before that, in this order: with `unicode` "nfc" text is composed (nfc.py); separators of
+words are removed (separators.py), and lines that stand in many documents (repetition.py); with `unwrap` the lines of
+hard-wrapped paragraphs are joined, without page numbers and running heads (unwrapping.py).
 
-A document's key is the XXH3 of its canonical text, 64 bits, seed 0. It is ten times as fast as SHA-256, which took half
-of the time of this module. An attacker can write texts that share a key, as XXH3 is not cryptographic: they get the
-same split and the same random numbers, nothing else.
+A document's key is the XXH3 of its canonical text in NFC, 64 bits, seed 0: so all forms of a text are one document. It
+is ten times as fast as SHA-256, which took half of the time of this module. An attacker can write texts that share a
+key, as XXH3 is not cryptographic: they get the same split and the same random numbers, nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from albert_data.ascii import LINE_FEED, SPACE
-from albert_data.config import TextConfig
+from albert_data.config import NFC, TextConfig
 from albert_data.corpus.blocks import RECORDS, Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats.json_lines import parse_lines
@@ -48,6 +49,7 @@ from albert_data.kernels import (
     put,
 )
 from albert_data.languages import pack_source
+from albert_data.nfc import compose, compose_lines
 
 _BATCH_BYTES = 4 << 20
 _ALL = U64(0xFFFFFFFFFFFFFFFF)
@@ -104,18 +106,21 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
         found = _find_lines(texts)
         assert found is not None, "a cut document fits"
     utf8, line_offsets, document_offsets, numbers = found
-    keys = _hash_documents(utf8, line_offsets[document_offsets])
+    own = keys = _hash_documents(utf8, line_offsets[document_offsets])
     source_codes = None if texts.source_codes is None else texts.source_codes[numbers]
     if source_codes is None and (block.language or config.language_field):
         source_codes = np.full(len(keys), pack_source(block.language or config.language), np.uint32)
+    lines = Lines(utf8=utf8, line_offsets=line_offsets, document_offsets=document_offsets, document_keys=keys)
+    if (composed := compose_lines(lines)) is not lines:
+        keys = _hash_documents(composed.utf8, composed.line_offsets[document_offsets])
+        damage.layout["uncomposed_documents"] += int(np.count_nonzero(own != keys))
     count_layout(utf8, line_offsets, document_offsets, damage.layout)
     counts.num_documents += len(keys)
-    return Lines(
-        utf8=utf8,
-        line_offsets=line_offsets,
-        document_offsets=document_offsets,
+    return replace(
+        lines,
         document_keys=keys,
         source_codes=source_codes,
+        forms=None if composed is lines else np.where(own == keys, np.uint64(0), own),
         groups=None if config.group_field is None else _fill(texts.groups, numbers, keys, block.group),
         wholes=_fill(texts.wholes, numbers, keys, block.whole) if block.whole or texts.wholes is not None else None,
     )
@@ -147,6 +152,7 @@ def batch_documents(lines: Lines) -> Iterator[Lines]:
             document_keys=lines.document_keys[begin:end],
             source_codes=None if lines.source_codes is None else lines.source_codes[begin:end],
             groups=None if lines.groups is None else lines.groups[begin:end],
+            forms=None if lines.forms is None else lines.forms[begin:end],
         )
         begin = end
 
@@ -154,7 +160,17 @@ def batch_documents(lines: Lines) -> Iterator[Lines]:
 def _read_texts(block: Block, config: TextConfig, damage: Damage) -> _Texts:
     is_text = block.format in ("txt", RECORDS)
     texts = _repair(block, damage) if is_text else _join(*parse_lines(block, config, damage))
-    return texts if block.format == "txt" else texts._replace(data=break_lines(texts.data))
+    texts = texts if block.format == "txt" else texts._replace(data=break_lines(texts.data))
+    return _compose(texts) if config.unicode == NFC else texts
+
+
+def _compose(texts: _Texts) -> _Texts:
+    """The same documents in NFC. It has the same line feeds, by which the ends are found again."""
+    raw = np.frombuffer(texts.data, np.uint8)
+    if (utf8 := compose(raw)) is raw:
+        return texts
+    old, new = (np.concatenate([[0], np.flatnonzero(data == LINE_FEED) + 1, [len(data)]]) for data in (raw, utf8))
+    return texts._replace(data=utf8.tobytes(), ends=new[np.searchsorted(old, texts.ends)])
 
 
 def _repair(block: Block, damage: Damage) -> _Texts:

@@ -364,9 +364,14 @@ def check_group_field(inputs: Sequence[Input], text: TextConfig) -> None:
         )
 
 
+def list_texts(inputs: Iterable[Input], text: TextConfig) -> set[TextConfig]:
+    """How the inputs are read: those of a mixture by the settings of their sources."""
+    return {item.source.text if item.source else text for item in inputs}
+
+
 def check_where(inputs: Sequence[Input], text: TextConfig, damage: Damage) -> None:
     """Raise InputError if no record has a field that the settings compare. damage: of all inputs."""
-    texts = {item.source.text if item.source else text for item in inputs}
+    texts = list_texts(inputs, text)
     for field in sorted({one.field for text in texts for one in text.conditions} - damage.matched):
         if names := damage.unmatched.counts:
             close = get_close_matches(field, names, n=1)

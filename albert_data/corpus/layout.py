@@ -21,6 +21,7 @@ _NARROWEST, _WIDEST = 50, 90  # columns of a line that a program has wrapped
 _ENOUGH = 100  # lines or documents to judge by
 _FINAL = tuple(b".!?:;\"')")  # ASCII that ends a sentence, or may follow a stop
 _NEW = tuple(b"0123456789[{<")  # ASCII that begins a line of a log, but is rare inside a sentence
+_FEW_UNCOMPOSED = 1000  # one of so many documents is not worth a word
 _FEW_LINES = 12  # wrapped documents of fewer inner lines on average are probably paragraphs
 # The first lines of a document count, then every 16th. To count all lines, this module would take half as long again.
 _FIRST_LINES, _STEP = 32, 16
@@ -58,7 +59,8 @@ def count_layout(
 def advise(counts: Mapping[str, int], settings: Mapping[str, Any], paths: Iterable[str]) -> list[Advice]:
     """What to change, for each option, judged by the counts of a corpus; empty if nothing is odd.
 
-    counts: also `documents`; settings: `unwrap` and `documents` of the build; paths: of its inputs.
+    counts: also `documents` and `uncomposed_documents`; settings: `unwrap` and `documents` of the build; paths: of its
+    inputs.
     """
     lines, wrapped, short = (counts.get(name, 0) for name in ("inner_lines", "wrapped_lines", "short_documents"))
     num_documents, found = counts["documents"], list[Advice]()
@@ -78,6 +80,12 @@ def advise(counts: Mapping[str, int], settings: Mapping[str, Any], paths: Iterab
             "file to read each file as one document"
         )
         found.append(Advice(("--documents", "file"), text))
+    if _FEW_UNCOMPOSED * (uncomposed := counts.get("uncomposed_documents", 0)) >= max(num_documents, 1):
+        text = (
+            f"{uncomposed:,} of {num_documents:,} documents are not in NFC (an accent may be a character of its own): "
+            "pass --unicode nfc, to vocab and to build, so that each word is always written alike"
+        )
+        found.append(Advice(("--unicode", "nfc"), text))
     return found
 
 

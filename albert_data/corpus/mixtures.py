@@ -32,7 +32,7 @@ _MAX_POINTS = 32  # outside of the strings of a line: tomllib takes the square o
 _STRING_OR_COMMENT = re.compile(r"""\"(?:[^"\\]|\\.)*\"?|'[^']*'?|#.*""")  # a string may lack its end
 # Settings of TextConfig.
 TEXT_KEYS = (
-    *("language", "text_field", "documents", "sentences", "unwrap", "encoding", "word_separator", "where"),
+    *("language", "text_field", "documents", "sentences", "unwrap", "encoding", "unicode", "word_separator", "where"),
     *("delimiter", "quoting"),
 )
 _KINDS: dict[str, tuple[type[Any], str]] = {

@@ -21,6 +21,7 @@ from albert_data.dedup.shingles import hash_shingles
 from albert_data.dedup.signatures import Bands, make_signatures
 from albert_data.dedup.sorted_columns import SortedFile, map_u64, write_columns
 from albert_data.errors import OutputError
+from albert_data.nfc import compose_lines
 from albert_data.storage import find_storage, is_remote
 
 PART_DOCUMENTS = 1 << 17
@@ -89,6 +90,7 @@ class PartWriter:
     def add(self, lines: Lines, tokens: np.ndarray | None = None, source_codes: np.ndarray | None = None) -> None:
         """Sign documents. tokens: int64, of each, where only those with tokens count; source_codes: see `Lines`."""
         tokens = np.ones(len(lines.document_keys), np.int64) if tokens is None else tokens
+        lines = compose_lines(lines)
         bounds = lines.line_offsets[lines.document_offsets]
         shingles, offsets = hash_shingles(lines.utf8, bounds)
         columns = SignedDocuments(

@@ -93,6 +93,7 @@ def make_pairs(
         indices=rows.indices,
         source_codes=None if documents.source_codes is None else documents.source_codes[rows.owners],
         groups=None if documents.groups is None else documents.groups[rows.owners],
+        forms=None if documents.forms is None else documents.forms[rows.owners],
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig, VocabConfig, take_settings
-from albert_data.corpus.inputs import Input, check_apart
+from albert_data.corpus.inputs import Input, check_apart, list_texts
 from albert_data.corpus.mixtures import Names, list_names
 from albert_data.errors import ArgumentError, ConfigError
 from albert_data.jobs.engine import Engine, MultiprocessEngine, spans_machines
@@ -19,12 +20,13 @@ from albert_data.library.progress import show_progress
 from albert_data.library.tokenizers import load_tokenizer
 from albert_data.pipeline.build import BuildReport, build_shards
 from albert_data.pipeline.build_folder import read_commits
+from albert_data.storage import make_path
 from albert_data.storage.hub import use_commits
 from albert_data.storage.scratch import machine_scratch
 from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.candidates import lock_folder
-from albert_data.vocab.folder import claim_folder, save_vocabulary
+from albert_data.vocab.folder import check_unicode, claim_folder, save_vocabulary
 from albert_data.vocab.learning import learn_vocabulary
 from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
 from albert_data.vocab.report import VocabReport
@@ -162,4 +164,6 @@ def load_arguments(
         loaded = None if tokenizer is None else load_tokenizer(tokenizer, **rules)
         with open_corpus(inputs, documents, progress, config.text, validation) as found:
             check_apart(found, out)
+            if isinstance(tokenizer, str | os.PathLike):
+                check_unicode(make_path(tokenizer), list_texts(found, config.text))
             yield found, loaded, config

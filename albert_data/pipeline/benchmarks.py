@@ -25,6 +25,7 @@ from albert_data.dedup.contamination import find_contaminated, hash_grams
 from albert_data.dedup.gram_index import GramIndex, make_index, sort_grams
 from albert_data.dedup.sorted_columns import map_u64, write_u64
 from albert_data.errors import InputError
+from albert_data.nfc import compose_lines
 from albert_data.storage import FILE, find_kind
 
 _FILE = "benchmarks.keys"
@@ -77,7 +78,7 @@ def _read(item: Input, text: TextConfig, repeated: np.ndarray | None) -> Iterato
     damage = Damage()
     for task in read_tasks([item], text, damage):
         for block in task.read(damage):
-            yield from batch_documents(clean_documents(block, task.text, damage, repeated))
+            yield from map(compose_lines, batch_documents(clean_documents(block, task.text, damage, repeated)))
 
 
 class Benchmarks:
@@ -93,7 +94,8 @@ class Benchmarks:
     def leave_out(self, lines: Lines) -> tuple[Lines, int]:
         """The documents without these n-grams, and how many have one."""
         self._index = self._index or GramIndex.take(map_u64(self._path))
-        is_out = find_contaminated(lines.utf8, lines.line_offsets[lines.document_offsets], self._index)
+        composed = compose_lines(lines)
+        is_out = find_contaminated(composed.utf8, composed.line_offsets[lines.document_offsets], self._index)
         return (_take_documents(lines, ~is_out), int(np.count_nonzero(is_out))) if is_out.any() else (lines, 0)
 
 
@@ -109,4 +111,5 @@ def _take_documents(lines: Lines, is_taken: np.ndarray) -> Lines:
         document_keys=lines.document_keys[is_taken],
         source_codes=None if lines.source_codes is None else lines.source_codes[is_taken],
         groups=None if lines.groups is None else lines.groups[is_taken],
+        forms=None if lines.forms is None else lines.forms[is_taken],
     )

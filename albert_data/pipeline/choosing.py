@@ -131,16 +131,17 @@ def choose_documents(
     total: TaskReceipt,
     id_bytes: int,
     removed: Path | None,
+    lost: Path | None,
 ) -> Choice:
     """Decide what is used of each source.
 
-    folder: that of the lists, which gets the files of shared keys; id_bytes: of a token in a shard. removed: the file
-    of keys that are not used, see `ReduceRules`. total: of all map
+    folder: that of the lists, which gets the files of shared keys; id_bytes: of a token in a shard. removed, lost: the
+    files of keys and forms that are not used, see `ReduceRules`. total: of all map
     tasks; its digest, counts of copies and samples become those of what is used. With `keep_duplicates` each
     copy belongs to the source in which it is. Raises InputError if nothing is used.
     """
     counting = _Counting(folder, sources, config, total.lists, id_bytes)
-    counting.removed = None if removed is None else map_u64(removed)
+    counting.removed, counting.lost = None if removed is None else map_u64(removed), lost
     limits = counting.find_limits()
     counting.count_all(Limits.divide(limits))
     return counting.finish(limits, total)
@@ -173,6 +174,7 @@ class _Counting:
         self._folder, self._sources, self._config, self._lists = folder, sources, config, lists
         self._seed, self._used = np.uint64(config.examples.seed), UsedSizes(config, id_bytes)
         self.removed: np.ndarray | None = None  # keys of documents that are not used, ascending
+        self.lost: Path | None = None
         # Of each source: documents, tokens, used documents, used tokens, as in SourceCounts.
         self._counts = np.zeros((4, len(sources)), np.int64)
         self._num_copies = self._copied_tokens = 0
@@ -180,13 +182,13 @@ class _Counting:
 
     def read(self) -> Iterator[_Listed]:
         """All documents, in ranges of keys."""
-        for listed in read_lists(self._folder, self._lists):
+        for listed in read_lists(self._folder, self._lists, self.lost):
             yield self._own(*listed)
 
-    def _own(self, keys: np.ndarray, sources: np.ndarray, tokens: np.ndarray) -> _Listed:
+    def _own(self, keys: np.ndarray, sources: np.ndarray, tokens: np.ndarray, is_lost: np.ndarray) -> _Listed:
         sources = number_sources(sources, self._sources)
-        order = np.lexsort((tokens, sources, keys))
-        keys, sources, tokens = keys[order], sources[order], tokens[order]
+        order = np.lexsort((tokens, is_lost, sources, keys))
+        keys, sources, tokens, is_lost = keys[order], sources[order], tokens[order], is_lost[order]
         if self._config.keep_duplicates:
             return _Listed(keys, sources, tokens, sources, np.ones(len(keys), bool))
         is_tie = np.zeros(len(keys), bool)
@@ -195,6 +197,7 @@ class _Counting:
         owners = sources[firsts] if self._config.alpha is None else sources  # a text of two languages belongs to both
         is_copy = is_tie.copy()
         is_copy[1:] &= (sources[1:] == sources[:-1]) & (tokens[1:] == tokens[:-1])
+        is_copy |= is_lost
         return _Listed(keys, sources, tokens, owners, (sources == owners) & ~is_copy)
 
     def find_limits(self) -> list[int]:

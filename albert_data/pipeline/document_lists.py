@@ -1,10 +1,9 @@
-"""Lists of documents: those of a mixture, by which reduce learns whose they are, and those that training leaves out.
+"""Lists of documents, by which is decided whose they are, which form of each stays, and what training leaves out.
 
-A map task of a mixture, or of inputs for validation, writes a list beside its sorted runs; where languages share the
-text by alpha, or near-duplicates are dropped, each task does, because sizes must be counted without them. The file is
-uint64 throughout: the keys of the documents in ascending order, then their tokens of text and their places, in the same
-order. Copies are listed too, and documents that are not used. What training leaves out becomes one file of sorted keys,
-which reduce maps into memory.
+A map task writes a list beside its sorted runs. The file is uint64 throughout: the keys of the documents in ascending
+order, then, in the same order, their tokens of text, their places, their forms (see `Lines`), and where the texts lie
+that are not in NFC (forms.py). Copies are listed too, and documents that are not used. What training leaves out becomes
+one file of sorted keys, which reduce maps into memory.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from albert_data.config import ExampleConfig
 from albert_data.corpus.sources import ONE_PASS, MixtureSource
 from albert_data.corpus.tasks import ReadTask
 from albert_data.data import Documents
-from albert_data.dedup.sorted_columns import SortedFile, find_keys, merge_columns, write_columns, write_u64
+from albert_data.dedup.sorted_columns import SortedFile, find_keys, map_u64, merge_columns, write_columns, write_u64
 from albert_data.draws import choice_keys
 from albert_data.errors import InputError
 
@@ -30,15 +29,19 @@ _LEFT_OUT = "left-out.documents"
 
 
 class DocumentList(NamedTuple):
-    """A list on the disk. name: of the file; source: the number of its source, see `find_place`."""
+    """A list on the disk. name: of the file; source: the number of its source, see `find_place`.
+
+    texts: the file of the texts that are not in NFC; None without any
+    """
 
     name: str
     source: int
     num_documents: int
+    texts: str | None = None
 
     @property
     def file(self) -> SortedFile:
-        return SortedFile(self.name, 3, self.num_documents)
+        return SortedFile(self.name, 5, self.num_documents)
 
 
 def find_place(task: ReadTask) -> int:
@@ -49,44 +52,48 @@ def find_place(task: ReadTask) -> int:
     return task.source.number if task.source else VALIDATION_PLACE + (not task.is_validation)
 
 
-def list_documents(documents: Documents, place: int | None) -> np.ndarray:
-    """The documents that give rows: uint64, their keys, tokens of text and places, [3, num_documents].
+def list_documents(documents: Documents, place: int | None, texts: np.ndarray | None = None) -> np.ndarray:
+    """The documents that give rows: uint64, the columns of a list, [5, num_documents].
 
-    place: of all documents, see `find_place`; None where the source code of each is its place.
+    place: of all documents, see `find_place`; None where the source code of each is its place. texts: see `FormTexts`.
     """
     tokens = np.diff(documents.sentence_offsets[documents.document_offsets])
     places = documents.source_codes if place is None else np.full(len(tokens), place)
     assert places is not None, "each document has a source"
-    columns = (documents.document_keys, tokens, places)
+    none = np.zeros(len(tokens), np.uint64)
+    forms, texts = none if documents.forms is None else documents.forms, none if texts is None else texts
+    columns = (documents.document_keys, tokens, places, forms, texts)
     return np.stack([column.astype(np.uint64) for column in columns])[:, tokens > 0]
 
 
 def list_groups(documents: Documents, place: int | None) -> np.ndarray:
     """The documents that give rows: uint64, keys, groups, tokens of text and places, [4, num_documents]."""
-    keys, tokens, places = list_documents(documents, place)
+    keys, tokens, places = list_documents(documents, place)[:3]
     assert documents.groups is not None, "the settings name a field"
     groups = documents.groups[np.diff(documents.sentence_offsets[documents.document_offsets]) > 0]
     return np.stack([keys, groups, tokens, places])
 
 
-def write_list(folder: Path, task: str, source: int, parts: Sequence[np.ndarray]) -> DocumentList:
-    """Write the list of a task. parts: of its blocks, as `list_documents` returns them."""
+def write_list(folder: Path, task: str, source: int, parts: Sequence[np.ndarray], texts: str | None) -> DocumentList:
+    """Write the list of a task. parts: of its blocks, as `list_documents` returns them; texts: see `DocumentList`."""
     file = write_columns(folder, f"{task}.documents", np.concatenate(parts, axis=1))
-    return DocumentList(file.name, source, file.num_rows)
+    return DocumentList(file.name, source, file.num_rows, texts)
 
 
 class Listed(NamedTuple):
-    """Documents of several lists: uint64, int64, uint64."""
+    """Documents of several lists: uint64, int64, uint64, bool. is_lost: whether another form of the text stays."""
 
     keys: np.ndarray
     sources: np.ndarray
     tokens: np.ndarray
+    is_lost: np.ndarray
 
 
-def read_lists(folder: Path, lists: Sequence[DocumentList]) -> Iterator[Listed]:
-    """The documents of all lists by their keys, a range of these after another."""
-    for keys, tokens, sources, _ in merge_columns(folder, [item.file for item in lists], RANGE_DOCUMENTS):
-        yield Listed(keys, sources.astype(np.int64), tokens)
+def read_lists(folder: Path, lists: Sequence[DocumentList], lost: Path | None = None) -> Iterator[Listed]:
+    """The documents of all lists by their keys, a range of these after another. lost: as `find_lost` returns it."""
+    for keys, tokens, sources, forms, *_ in merge_columns(folder, [item.file for item in lists], RANGE_DOCUMENTS):
+        is_lost = np.zeros(len(keys), bool) if lost is None else find_keys(forms, map_u64(lost))[0]
+        yield Listed(keys, sources.astype(np.int64), tokens, is_lost)
 
 
 def write_left_out(folder: Path, lists: Sequence[DocumentList]) -> Path:
@@ -173,4 +180,5 @@ def _take_documents(documents: Documents, is_taken: np.ndarray) -> Documents:
         document_keys=documents.document_keys[is_taken],
         source_codes=None if source_codes is None else source_codes[is_taken],
         groups=None if documents.groups is None else documents.groups[is_taken],
+        forms=None if documents.forms is None else documents.forms[is_taken],
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from albert_data.pipeline.document_lists import (
     number_documents,
     write_list,
 )
+from albert_data.pipeline.forms import FormTexts
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.row_buffer import RowKeys, RowScratch
 from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, merge_runs, sort_rows, write_sorted_run
@@ -91,13 +93,18 @@ class MapJob:
         self._word_rule = tokenizer.word_rule(config.examples)  # how pieces form words, the units of masking
 
     def __call__(self, task: ReadTask) -> TaskReceipt:
-        with machine_scratch() if self._merges else nullcontext(self._runs) as folder, ExitStack() as files:
+        with (
+            machine_scratch() if self._merges else nullcontext(self._runs) as folder,
+            ExitStack() as files,
+            ExitStack() as others,
+        ):
             bands = choose_bands(self.config.similarity) if self.config.drop_near_duplicates else None
             signing = PartWriter(self._runs, self._name(task), find_place(task), bands, files) if bands else None
-            return self._map(task, folder, signing)
+            texts = None if self.config.keep_duplicates else FormTexts(self._runs, self._name(task), others)
+            return self._map(task, folder, signing, texts)
 
-    def _map(self, task: ReadTask, folder: Path, signing: PartWriter | None) -> TaskReceipt:
-        """folder: where sorted runs are written first; signing: where near-duplicates are dropped."""
+    def _map(self, task: ReadTask, folder: Path, signing: PartWriter | None, texts: FormTexts | None) -> TaskReceipt:
+        """folder: where sorted runs are written first; signing, texts: where near-duplicates or copies are dropped."""
         receipt = TaskReceipt(fingerprint=self._plan_hash + task.fingerprint)
         damage = Damage(strict=self.config.text.strict)
         held: list[KeyedRows] = []
@@ -109,8 +116,8 @@ class MapJob:
             for lines, documents in self.read(block, damage, receipt, task.text, task.source):
                 if task.source is not None:
                     documents = name_source(documents, task.source)
-                if place is None or task.is_validation or signing:
-                    listed.append(list_documents(documents, place))
+                if place is None or task.is_validation or signing or texts:
+                    listed.append(list_documents(documents, place, texts.add(lines) if texts else None))
                 if signing:
                     with receipt.seconds.time("sign"):
                         tokens = np.diff(documents.sentence_offsets[documents.document_offsets])
@@ -132,7 +139,8 @@ class MapJob:
         if self._merges and has_several:
             self._merge_runs(task, receipt, folder)
         if any(part.size for part in listed):
-            receipt.lists.append(write_list(self._runs, self._name(task), find_place(task), listed))
+            name = texts.finish() if texts else None
+            receipt.lists.append(write_list(self._runs, self._name(task), find_place(task), listed, name))
         if any(part.size for part in grouped):
             name = f"{self._name(task)}.groups"
             receipt.groups.append(write_columns(self._runs, name, np.concatenate(grouped, axis=1)))
@@ -174,6 +182,8 @@ class MapJob:
                 text = find_sentences(lines, config)
             with stages.time("tokenise"):
                 documents = self._tokenizer.encode_documents(text)
+            if lines.forms is not None:
+                documents = replace(documents, forms=lines.forms)
             num_empty = _count_documents(lines, documents, receipt)
             for _ in range(num_empty):
                 damage.add("no_tokens", block.path, block.find_place(0))
@@ -193,6 +203,7 @@ class MapJob:
             document_keys=pairs.document_keys,
             passes=np.full(len(pairs), pass_index, np.uint16),
             indices=pairs.indices,
+            forms=np.zeros(len(pairs), np.uint64) if pairs.forms is None else pairs.forms,
         )
         source_codes = np.zeros(len(pairs), np.uint32) if pairs.source_codes is None else pairs.source_codes
         return KeyedRows(examples=examples, keys=keys, source_codes=source_codes, groups=pairs.groups)

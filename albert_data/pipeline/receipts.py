@@ -68,7 +68,8 @@ class TaskReceipt:
     def files(self) -> list[str]:
         """The names of all files in the folder of the runs."""
         columns = [*(item.name for item in self.lists), *(item.name for item in self.groups)]
-        return [*self.runs, *columns, *(name for part in self.parts for name in part.files)]
+        texts = (item.texts for item in self.lists if item.texts)
+        return [*self.runs, *columns, *texts, *(name for part in self.parts for name in part.files)]
 
     def add(self, other: TaskReceipt) -> None:
         self.runs += other.runs

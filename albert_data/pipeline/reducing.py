@@ -201,6 +201,7 @@ class _Merge:
         self._shared = None if rules.choice is None else read_shared(rules.choice)
         self._left_out = None if rules.left_out is None or split != "train" else map_u64(rules.left_out)
         self._removed = None if rules.removed is None else map_u64(rules.removed)
+        self._lost = None if rules.lost is None else map_u64(rules.lost)
         held_out = rules.grouping.held_out if rules.grouping and split == "train" else None
         self._held_out = None if held_out is None else map_u64(held_out)
         self.dropped = self.left_out = Dropped()
@@ -215,10 +216,12 @@ class _Merge:
         if is_copy.any() and not self._rules.keep_duplicates:
             self.dropped = self.dropped.add(count_dropped(records, found.starts[order[is_copy]]))
             order = order[~is_copy]
-        if self._held_out is not None:  # copies too, of documents of validation
-            is_copy, _ = find_keys(found.keys.document_keys[order], self._held_out)
-            self.dropped = self.dropped.add(count_dropped(records, found.starts[order[is_copy]]))
-            order = order[~is_copy]
+        # Copies too: other forms of a text, and documents of validation.
+        for column, dropped in ((found.keys.forms, self._lost), (found.keys.document_keys, self._held_out)):
+            if dropped is not None:
+                is_copy, _ = find_keys(column[order], dropped)
+                self.dropped = self.dropped.add(count_dropped(records, found.starts[order[is_copy]]))
+                order = order[~is_copy]
         if self._left_out is not None:  # after the copies: so both counts depend on the documents alone
             is_out, _ = find_keys(found.keys.document_keys[order], self._left_out)
             self.left_out = self.left_out.add(count_dropped(records, found.starts[order[is_out]]))

@@ -10,7 +10,8 @@ A record is a whole number of uint64. Positions below are relative to its start:
     i32 6, 7    number of ids, number of masks
     i32 8       length of segment A
     i32 9       source code (see `Lines`); 0 where the build has one language
-    u64 5 ...   ids, masked ids, masked positions, then zero bytes up to the next uint64
+    u64 5       form (see `Lines`); 0 where the document is in NFC
+    u64 6 ...   ids, masked ids, masked positions, then zero bytes up to the next uint64
 
 Equal rows are equal records, byte for byte: the padding is zero.
 """
@@ -24,7 +25,7 @@ import numpy as np
 from albert_data.data import ExampleArrays, Examples
 from albert_data.kernels import I64, copy_items, helper, kernel, pointer, prefetch
 
-_HEAD_U64 = 5
+_FORM, _HEAD_U64 = 5, 6
 _PASS, _INDEX, _NUM_IDS, _NUM_MASKS, _A_LEN, _SOURCE_CODE = range(4, 10)  # positions of the i32 above
 _PASS_BITS = 16  # the label, from -1 on, is stored above them as label + 1, so that it is never negative
 _PASS_MASK = (1 << _PASS_BITS) - 1
@@ -32,16 +33,17 @@ _PREFETCH_ROWS = 8  # rows are taken in random order, so the head of a record is
 
 
 class RowKeys(NamedTuple):
-    """The sort keys of rows, the most significant first: uint64, uint64, uint16, uint32."""
+    """The sort keys of rows, the most significant first: uint64, uint64, uint16, uint32, uint64."""
 
     shuffle_keys: np.ndarray
     document_keys: np.ndarray
     passes: np.ndarray
     indices: np.ndarray
+    forms: np.ndarray
 
     @classmethod
     def empty(cls, num_rows: int) -> RowKeys:
-        return cls(*(np.empty(num_rows, dtype) for dtype in (np.uint64, np.uint64, np.uint16, np.uint32)))
+        return cls(*(np.empty(num_rows, dtype) for dtype in (np.uint64, np.uint64, np.uint16, np.uint32, np.uint64)))
 
     def take(self, rows: Any) -> RowKeys:
         """The keys of some rows: an array of row numbers, a mask or a slice."""
@@ -238,13 +240,14 @@ def put_rows(records: RowBuffer, starts: np.ndarray, keys: RowKeys, columns: Exa
         # in the last u64. What is written after it overwrites the rest of that u64.
         u64[start + _count_u64(num_ids, num_masks, id_bytes) - 1] = 0
         u64[start], u64[start + 1] = keys.shuffle_keys[row], keys.document_keys[row]
+        u64[start + _FORM] = keys.forms[row]
         # Pass 3 with label -1, 0 or 1 is 0x00003, 0x10003 or 0x20003. An i32 index is twice a u64 index.
         i32[2 * start + _PASS] = I64(keys.passes[row]) | (I64(columns.sop_label[row]) + 1) << _PASS_BITS
         i32[2 * start + _INDEX] = keys.indices[row]
         i32[2 * start + _NUM_IDS], i32[2 * start + _NUM_MASKS] = num_ids, num_masks
         i32[2 * start + _A_LEN], i32[2 * start + _SOURCE_CODE] = columns.segment_a_len[row], columns.sources[row]
-        # Where ids of 4 bytes end, positions of 2 bytes can begin: 10 ids and 3 masks of 4 bytes end at byte 92 of a
-        # record, which is u16 number 46.
+        # Where ids of 4 bytes end, positions of 2 bytes can begin: 10 ids and 3 masks of 4 bytes end at byte 100 of a
+        # record, which is u16 number 50.
         at = (start + _HEAD_U64) * 8 // id_bytes
         copy_items(ids, at, from_ids, offsets[row], num_ids)
         copy_items(ids, at + num_ids, from_masked, mask_offsets[row], num_masks)
@@ -276,7 +279,7 @@ def find_rows(
             found.starts[count] = start
             keys.shuffle_keys[count], keys.document_keys[count] = u64[start], u64[start + 1]
             keys.passes[count] = i32[2 * start + _PASS] & _PASS_MASK
-            keys.indices[count] = i32[2 * start + _INDEX]
+            keys.indices[count], keys.forms[count] = i32[2 * start + _INDEX], u64[start + _FORM]
             count, last_end = count + 1, next_start
         start = next_start
     return count, last_end

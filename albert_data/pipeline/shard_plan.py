@@ -116,6 +116,7 @@ class ReduceRules:
     sources: source codes, in the order of the manifest's `sources`.
     choice: which rows of a mixture are kept; None for other builds. removed, left_out: the files with the keys of the
     documents that no split gets, and that training does not get; None if there are none. grouping: None without groups.
+    lost: the file with the forms of documents that are dropped because another form stays; None without any.
     """
 
     id_dtype: type[Any]
@@ -127,6 +128,7 @@ class ReduceRules:
     left_out: Path | None = None
     removed: Path | None = None
     grouping: Grouping | None = None
+    lost: Path | None = None
 
 
 def count_wanted(num_documents: int) -> int:

@@ -37,6 +37,7 @@ from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.choosing import Choice, UsedSizes, choose_documents
 from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, VALIDATION_PLACE, read_lists, write_left_out
 from albert_data.pipeline.exchanging import Exchange
+from albert_data.pipeline.forms import find_lost
 from albert_data.pipeline.grouping import group_documents
 from albert_data.pipeline.identity import check_size
 from albert_data.pipeline.mapping import MapJob
@@ -150,9 +151,10 @@ def share_sources(build: Build, tokenizer: Tokenizer) -> None:
     if not found or found["plan"] != build.plan_hash:
         counting = replace(build, plan=replace(build.plan, inputs=()))  # its receipts are those of another plan
         total = map_documents(counting, tokenizer, None, counts_only=True)
+        lost = _find_lost(counting, total)
         removed = _drop_near_duplicates(counting, total) if config.drop_near_duplicates else None
         counting.sources = build.sources or list_languages(config, total.sources)
-        choice = _choose(counting, total, tokenizer, removed)
+        choice = _choose(counting, total, tokenizer, removed, lost)
         limits = {source.name: counts.limit for source, counts in zip(counting.sources, choice.counts, strict=True)}
         found = {"plan": build.plan_hash, "limits": limits, "lines": describe_shares(counting.sources, choice)}
         write_receipt(path, found, sync=build.syncs)
@@ -260,11 +262,12 @@ def decide(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> ReduceRule
             f"no record has the field {name_field(field)} with a group in it; pass --group-field NAME with the one "
             "that names the group, or leave it out"
         )
+    lost = _find_lost(build, total)
     removed = _drop_near_duplicates(build, total) if build.config.drop_near_duplicates else None
-    choice = _choose(build, total, tokenizer, removed) if sources else None
+    choice = _choose(build, total, tokenizer, removed, lost) if sources else None
     left_out = _leave_out(build, total) if any(item.is_validation for item in build.inputs) else None
     if removed and not sources:
-        _count_again(build, total, tokenizer, removed)
+        _count_again(build, total, tokenizer, removed, lost)
     id_bytes = np.dtype(tokenizer.id_dtype).itemsize
     grouping = None
     if field is not None:
@@ -279,7 +282,15 @@ def decide(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> ReduceRule
         left_out=left_out,
         removed=removed,
         grouping=grouping,
+        lost=lost,
     )
+
+
+def _find_lost(build: Build, total: TaskReceipt) -> Path | None:
+    """The forms of texts that are dropped because another one stays, if any document is not in NFC."""
+    if build.config.keep_duplicates or not total.counts["uncomposed_documents"]:
+        return None
+    return find_lost(build.work.runs, total.lists, by_source=build.config.alpha is None)
 
 
 def _drop_near_duplicates(build: Build, total: TaskReceipt) -> Path | None:
@@ -316,11 +327,11 @@ def _compare(build: Build, total: TaskReceipt) -> NearDuplicates:
     return found
 
 
-def _count_again(build: Build, total: TaskReceipt, tokenizer: Tokenizer, removed: Path) -> None:
+def _count_again(build: Build, total: TaskReceipt, tokenizer: Tokenizer, removed: Path, lost: Path | None) -> None:
     """Count sizes without removed documents, in a build without a mixture."""
     used, keys_removed = UsedSizes(build.config, np.dtype(tokenizer.id_dtype).itemsize), map_u64(removed)
-    for listed in read_lists(build.work.runs, total.lists):
-        order = np.lexsort((listed.sources, listed.keys))
+    for listed in read_lists(build.work.runs, total.lists, lost):
+        order = np.lexsort((listed.is_lost, listed.sources, listed.keys))
         keys, first = np.unique(listed.keys[order], return_index=True)  # of equal documents the first source's
         stays = ~find_keys(keys, keys_removed)[0]
         first = order[first[stays]]
@@ -329,10 +340,10 @@ def _count_again(build: Build, total: TaskReceipt, tokenizer: Tokenizer, removed
     total.samples, total.nearest = used.samples, used.nearest
 
 
-def _choose(build: Build, total: TaskReceipt, tokenizer: Tokenizer, removed: Path | None) -> Choice:
+def _choose(build: Build, total: TaskReceipt, tokenizer: Tokenizer, removed: Path | None, lost: Path | None) -> Choice:
     """What is used of each source."""
     id_bytes = np.dtype(tokenizer.id_dtype).itemsize
-    choice = choose_documents(build.work.runs, build.sources, build.config, total, id_bytes, removed)
+    choice = choose_documents(build.work.runs, build.sources, build.config, total, id_bytes, removed, lost)
     build.tell(describe_budgets(build.sources, choice))
     return choice
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any, TypeVar
 
-from albert_data.config import AUTO, BuildConfig, TextConfig
+from albert_data.config import AS_IS, AUTO, BuildConfig, TextConfig
 from albert_data.errors import ShardError
 from albert_data.languages import choose_rules, is_source_name
 from albert_data.rules import RULES_VERSION
@@ -117,6 +117,7 @@ class SourceEntry:
     sentences: str
     unwrap: bool
     encoding: str | None = None
+    unicode: str = AS_IS
     word_separator: str | None = None
     where: str | None = None
     delimiter: str = AUTO
@@ -166,6 +167,7 @@ class Counts:
 
     text_bytes: of canonical text
     inner_lines, wrapped_lines, short_documents: whether text looks wrapped, documents too short (corpus/layout.py)
+    uncomposed_documents: that are not in NFC, None in sets of older rules
     duplicate_documents, duplicate_tokens: dropped as copies, None where copies were kept
     left_out_documents, left_out_tokens: that training lacks because validation has them, None without such inputs
     near_duplicate_documents, near_duplicate_tokens: dropped as similar, None where these are not looked for
@@ -179,6 +181,7 @@ class Counts:
     inner_lines: Count
     wrapped_lines: Count
     short_documents: Count
+    uncomposed_documents: Count | None = None
     duplicate_documents: Count | None = None
     duplicate_tokens: Count | None = None
     left_out_documents: Count | None = None

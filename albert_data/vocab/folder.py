@@ -8,12 +8,12 @@ and a build knows whether the vocabulary that it trained was saved as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from albert_data.config import BYTE_BPE, WORDPIECE
+from albert_data.config import AS_IS, BYTE_BPE, NFC, WORDPIECE, TextConfig
 from albert_data.errors import OutputError, TokenizerError
 from albert_data.files import hash_file, is_regular, is_there, read_json, to_json
 from albert_data.storage import FOLDER, find_kind, find_storage
@@ -88,16 +88,26 @@ def _read_hashes(folder: Path) -> dict[str, str]:
 
 def check_normalization(path: Path, normalization: str) -> None:
     """Raise TokenizerError if a model or its folder is a vocabulary of `vocab`, trained with another normalization."""
-    folder = path if find_kind(path) == FOLDER else path.parent
-    try:
-        known = read_json(folder / SETTINGS_NAME)
-    except (OSError, ValueError):
-        return  # not from `vocab`
-    trained = known.get("normalization", "none")
-    if _SEAL in known and trained != normalization:
+    trained = _read_record(path).get("normalization", "none")
+    if _read_record(path) and trained != normalization:
         raise TokenizerError(
             f"tokenizer {path} was trained on text of --normalization {trained}; pass that, not {normalization}"
         )
+
+
+def check_unicode(path: Path, texts: Iterable[TextConfig]) -> None:
+    """Raise TokenizerError if `vocab` trained a vocabulary on text in NFC, and some of these texts are as they are."""
+    if _read_record(path).get("unicode", AS_IS) != AS_IS and any(text.unicode == AS_IS for text in texts):
+        raise TokenizerError(f"tokenizer {path} was trained on text of --unicode {NFC}; pass that here, too")
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    """The values of the vocab.json beside a model, or in its folder; empty if `vocab` did not write it."""
+    try:
+        known = read_json((path if find_kind(path) == FOLDER else path.parent) / SETTINGS_NAME)
+    except (OSError, ValueError):
+        return {}
+    return known if _SEAL in known else {}
 
 
 def is_saved(folder: Path) -> bool:

@@ -15,11 +15,19 @@ from pathlib import Path
 import numpy as np
 
 from albert_data.conditions import EXCLUDED
-from albert_data.config import BYTE_BPE, SENTENCEPIECE_TYPES, WORDPIECE, TextConfig, VocabConfig
+from albert_data.config import AS_IS, BYTE_BPE, NFC, SENTENCEPIECE_TYPES, WORDPIECE, TextConfig, VocabConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import batch_documents, clean_documents
 from albert_data.corpus.fields import name_field
-from albert_data.corpus.inputs import Input, check_language_field, check_reach, check_where, count_bytes, list_samples
+from albert_data.corpus.inputs import (
+    Input,
+    check_language_field,
+    check_reach,
+    check_where,
+    count_bytes,
+    list_samples,
+    list_texts,
+)
 from albert_data.corpus.layout import advise
 from albert_data.corpus.sources import advise_names
 from albert_data.corpus.tasks import WARMING_BLOCK, ReadTask, compile_reading, read_tasks
@@ -194,6 +202,7 @@ def learn_vocabulary(
         trained=trained,
         config=config,
         alphabet=alphabet,
+        unicode=NFC if all(one.unicode == NFC for one in list_texts(inputs, text)) else AS_IS,
         unspaced_share=unspaced_share,
         num_documents=corpus.num_documents,
         text_bytes=corpus.text_bytes,

@@ -21,6 +21,7 @@ _MAX_LISTED = 1000  # lost characters in vocab.json
 class VocabReport:
     """A trained vocabulary, and what it was learnt from.
 
+    unicode: the form of the text, see TextConfig.
     unspaced_share: of the corpus' letters, the share in scripts without spaces.
     removed: lines that settings removed, by reason.
     advice: options that would read the corpus better, a sentence each.
@@ -30,6 +31,7 @@ class VocabReport:
     trained: TrainedModel
     config: VocabConfig
     alphabet: Alphabet
+    unicode: str
     unspaced_share: float
     num_documents: int
     text_bytes: int
@@ -52,6 +54,7 @@ class VocabReport:
         trained, alphabet = self.trained, self.alphabet
         return {
             **self.config.to_dict(),
+            "unicode": self.unicode,
             "documents": self.num_documents,
             "text_bytes": self.text_bytes,
             "sampled_sentences": trained.num_sentences,

@@ -1,8 +1,8 @@
 """Which rows of validation have text that stands in rows of training.
 
 In: the rows of both splits, and the document of each. Out: the rows that were found. Texts are compared by grams:
-hashes of consecutive tokens, as they were before masking, in the order of the document. Training is streamed; of it,
-only the row in which each gram of validation was seen last is kept.
+hashes of consecutive tokens, as they were before masking, in the order of the document. Text that is not in NFC has the
+tokens of its NFC. Training is streamed; of it, only the row in which each gram of validation was seen last is kept.
 
 A row is seen if half of its 13-grams stand in training. Where a tenth of the words were changed, only a third of these
 are left. But half of the 8-grams are, and in one document, while those of idioms and quotations are in many. So a row
@@ -23,9 +23,12 @@ from albert_data.dedup.shingles import find_unspaced
 from albert_data.draws import mix
 from albert_data.inspect.audit.rows import Subject, read_batches
 from albert_data.kernels import U64, kernel
+from albert_data.nfc import compose, may_change
 from albert_data.pair_tasks import RANDOM_B, SWAPPED
+from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
+from albert_data.tokenizer.model import Tokenizer
 
 LONG, SHORT, SHORT_UNSPACED = 13, 8, 5  # tokens of a gram
 SEEN_SHARE, ALTERED_SHARE = 0.5, 0.2
@@ -97,8 +100,42 @@ def _read_grams(
     subject: Subject, batches: Iterable[Examples], gram_lens: tuple[int, int], is_unspaced: np.ndarray
 ) -> Iterator[RowGrams]:
     swapped, random = (subject.config.task.label_of(order) for order in (SWAPPED, RANDOM_B))
+    may_move = _find_moving(subject.tokenizer)
     for batch in batches:
-        yield RowGrams(*hash_grams(batch.arrays, restore_ids(batch), swapped, random, gram_lens, is_unspaced))
+        arrays, ids = _compose_rows(batch.arrays, restore_ids(batch), subject.tokenizer, may_move)
+        yield RowGrams(*hash_grams(arrays, ids, swapped, random, gram_lens, is_unspaced))
+
+
+def _find_moving(tokenizer: Tokenizer) -> np.ndarray:
+    """Which pieces may be part of text that is not in NFC: bool; none if the tokenizer composes text itself."""
+    composed, decomposed = (tokenizer.encode([text])[0].tolist() for text in ("\u00e9", "e\u0301"))
+    if composed == decomposed:
+        return np.zeros(tokenizer.vocab_size, bool)
+    may_move = find_byte_pieces(tokenizer)
+    may_move |= [may_change(piece) for piece in tokenizer.piece_texts]
+    return may_move
+
+
+def _compose_rows(
+    batch: ExampleArrays, ids: np.ndarray, tokenizer: Tokenizer, may_move: np.ndarray
+) -> tuple[ExampleArrays, np.ndarray]:
+    """The same rows with the tokens of their text in NFC, as far as `hash_grams` reads them."""
+    has_moving = np.logical_or.reduceat(may_move[ids], batch.offsets[:-1])
+    if not has_moving.any():
+        return batch, ids
+    rows, lens_a = np.split(ids, batch.offsets[1:-1]), batch.segment_a_len.copy()
+    for row in np.flatnonzero(has_moving):
+        whole, sep = rows[row], 1 + lens_a[row]
+        a, b = (_compose_ids(part, tokenizer) for part in (whole[1:sep], whole[sep + 1 : -1]))
+        rows[row], lens_a[row] = np.concatenate([whole[:1], a, whole[sep : sep + 1], b, whole[sep + 1 :][-1:]]), len(a)
+    offsets = np.append(0, np.cumsum([len(row) for row in rows]))
+    return batch._replace(offsets=offsets, segment_a_len=lens_a), np.concatenate(rows).astype(ids.dtype)
+
+
+def _compose_ids(ids: np.ndarray, tokenizer: Tokenizer) -> np.ndarray:
+    text = np.frombuffer(tokenizer.decode(ids).encode(), np.uint8)
+    composed = compose(text)
+    return ids if composed is text else tokenizer.encode([composed.tobytes().decode()])[0]
 
 
 @kernel
