@@ -35,9 +35,8 @@ class SizeSample:
         sizes = np.append(self.sizes, sizes[is_low].astype(np.uint64))
         order = np.lexsort((sizes, hashes))
         hashes, sizes = hashes[order], sizes[order]
-        # Equal hashes with different sizes are different documents whose hashes collide, so both are new. The slice is
-        # for no documents at all, since `append` gives at least one item.
-        is_new = np.append(True, (hashes[1:] != hashes[:-1]) | (sizes[1:] != sizes[:-1]))[: len(hashes)]
+        # Of several forms of a text (forms.py) the smallest counts. `append` gives an item also for no documents.
+        is_new = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
         self.hashes, self.sizes = hashes[is_new][: self.limit], sizes[is_new][: self.limit]
 
     def estimate(self) -> int:
@@ -54,7 +53,7 @@ class SizeSample:
 
     def count(self) -> int:
         """The number of documents; of a full sample, as many as it holds."""
-        return len(np.unique(self.hashes))
+        return len(self.hashes)
 
 
 def _find_largest(hashes: np.ndarray, limit: int) -> np.ndarray:
