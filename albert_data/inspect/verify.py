@@ -1,7 +1,7 @@
 """Checks that a shard folder is still what its manifest says, byte for byte, and that its rows keep all rules.
 
-In: a shard folder, in any state. Out: faults, each with its file, and its row or byte where that is known. Damage of
-any kind gives faults, never an exception. Nearly all time is spent in hashing, Arrow and kernels, which release the
+In: a shard folder, in any state. Out: faults, each with its file, and its row where that is known. Damage of any
+kind gives faults, never an exception. Nearly all time is spent in hashing, Arrow and kernels, which release the
 GIL, so threads check several shards at once; or the workers of an engine do. Validation comes first: none of its
 documents may be in training.
 """
@@ -15,10 +15,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +42,7 @@ from albert_data.shards.manifest import (
 )
 from albert_data.shards.manifest_checks import find_value_faults
 from albert_data.shards.manifest_file import ManifestDamage, ManifestFile, load_unchecked, read_manifest
-from albert_data.shards.paths import find_file, measure_file
+from albert_data.shards.paths import find_file
 from albert_data.shards.schema import (
     DOCUMENT_KEY_B,
     SHARD_SUFFIX,
@@ -68,17 +66,15 @@ Advance = Callable[[int], object]
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One thing that is wrong. file: relative to the folder; row, byte: in that file, counted from 0."""
+    """One thing that is wrong. file: relative to the folder; row: in that file, counted from 0."""
 
     file: str
     what: str
     row: int | None = None
-    byte: int | None = None
 
     def __str__(self) -> str:
         row = "" if self.row is None else f", row {self.row:,}"
-        byte = "" if self.byte is None else f", byte {self.byte:,}"
-        return f"{self.file}{row}{byte}: {self.what}"
+        return f"{self.file}{row}: {self.what}"
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "file": name_as_text(self.file)}
@@ -136,8 +132,7 @@ def _find_unlisted(folder: Path, manifest: Manifest) -> Iterator[Fault]:
     for path in sorted(_find_shards(folder)):
         name = path.relative_to(folder).as_posix()
         if name not in listed:
-            what = "is not listed in the manifest; a shard folder holds no other shards"
-            yield Fault(file=name, what=what + _name_twin(path, manifest))
+            yield Fault(file=name, what="is not listed in the manifest; a shard folder holds no other shards")
 
 
 def _find_shards(folder: Path) -> Iterator[Path]:
@@ -148,23 +143,11 @@ def _find_shards(folder: Path) -> Iterator[Path]:
         yield from (make_path(parent) / name for name in shards)
 
 
-def _name_twin(path: Path, manifest: Manifest) -> str:
-    """The listed shard whose bytes an unlisted file holds, if any: it was renamed or copied."""
-    with suppress(OSError, ShardError):  # it can't be read, or is no regular file
-        num_bytes = measure_file(path)
-        same_size = [shard for shard in manifest.shards if shard.num_bytes == num_bytes]
-        found = hash_file(path) if same_size else ""
-        for shard in same_size:
-            if shard.sha256 == found:
-                return f". It holds the bytes of {shard.file}"
-    return ""
-
-
 def _check_tokenizer(folder: Path, manifest: Manifest, quick: bool) -> Generator[Fault, None, RowRules | None]:
     """Yield the faults; return the rules for the rows, or None if rows are not checked."""
     expected, words = manifest.tokenizer, manifest.words
     entries: list[FileEntry] = [expected, *([words] if words else [])]
-    faults = [fault for entry in entries if (fault := check_file(folder, entry, {}, _ignore)[0])]
+    faults = [fault for entry in entries if (fault := check_file(folder, entry, _ignore)[0])]
     yield from faults
     if quick:
         return None
@@ -210,8 +193,6 @@ def _check_splits(
     check = ShardCheck(
         folder=folder,
         rules=rules,
-        others={shard.sha256: shard.file for shard in manifest.shards},
-        compression=manifest.config.compression,
         keeps_keys=True,
         advance=advance,
     )
@@ -300,13 +281,10 @@ class Checked:
     keys: list[np.ndarray] = field(default_factory=list)  # uint64, of the documents in it, if they were asked for
 
 
-def check_file(
-    folder: Path, expected: FileEntry | ShardEntry, others: Mapping[str, str], advance: Advance
-) -> tuple[Fault | None, bool]:
+def check_file(folder: Path, expected: FileEntry | ShardEntry, advance: Advance) -> tuple[Fault | None, bool]:
     """Check that a file has the SHA-256 that the manifest gives, and a shard also the size.
 
-    others: the names of the listed shards by their SHA-256, to recognise a shard under another shard's name. Returns
-    the fault, and whether the file is there, sound or changed.
+    Returns the fault, and whether the file is there, sound or changed.
     """
     name = expected.file
     try:
@@ -320,8 +298,6 @@ def check_file(
         return Fault(file=name, what=f"is listed in the manifest, but can't be read: {error.strerror}"), False
     if found == expected.sha256 and num_bytes == getattr(expected, "num_bytes", num_bytes):
         return None, True
-    if found != expected.sha256 and found in others:
-        return Fault(file=name, what=f"holds the bytes of {others[found]}: put each file where it belongs"), False
     if num_bytes != (said := getattr(expected, "num_bytes", num_bytes)):
         return Fault(file=name, what=f"has {num_bytes:,} bytes; the manifest says {said:,}"), True
     return Fault(file=name, what=f"has the SHA-256 {found}; the manifest says {expected.sha256}"), True
@@ -333,19 +309,15 @@ class ShardCheck:
 
     folder: Path
     rules: RowRules | None  # None for sizes and hashes alone
-    others: Mapping[str, str]  # see check_file
-    compression: str
     keeps_keys: bool  # whether Checked.keys is wanted
     advance: Advance
 
     def __call__(self, shard: ShardEntry) -> Checked:
-        fault, is_there = check_file(self.folder, shard, self.others, self.advance)
+        fault, is_there = check_file(self.folder, shard, self.advance)
         checked = Checked(faults=[fault] if fault else [])
         if self.rules is None or not is_there:
             return checked
         self._check_rows(shard, self.rules, checked)
-        if fault and checked.faults == [fault]:
-            checked.faults.append(self._locate_change(self.folder / shard.file, shard, self.rules))
         self.advance(shard.num_bytes)
         return checked
 
@@ -379,18 +351,6 @@ class ShardCheck:
                 what = f"{total} is {totals[total]:,}; the manifest says {said:,}"
                 checked.faults.append(Fault(file=name, what=what))
 
-    def _locate_change(self, path: Path, shard: ShardEntry, rules: RowRules) -> Fault:
-        """Describe a change of bytes after which every row still keeps the rules."""
-        if change := find_changed_byte(path, rules.schema, self.compression, shard.sha256):
-            byte, found, expected = change
-            what = f"is 0x{found:02x}; the build wrote 0x{expected:02x}. The rows are as they were built"
-            return Fault(file=shard.file, byte=byte, what=what)
-        return Fault(
-            file=shard.file,
-            what="every row keeps the rules, but written anew they do not give the build's bytes: a value, such as the "
-            "id of a token, may be replaced by another one that is allowed, so no row here can be trusted",
-        )
-
 
 def read_batches(path: Path, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch]:
     """The record batches of a shard. Raises ShardError at the first that is damaged or holds nulls."""
@@ -408,49 +368,3 @@ def read_batches(path: Path, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordB
             yield batch
     except (OSError, ValueError, pyarrow.ArrowException) as error:  # ValueError: a column name that is not UTF-8
         raise ShardError(f"can't be read as Arrow at {at}: {explain_damage(error)}") from error
-
-
-def find_changed_byte(
-    path: Path, schema: pyarrow.Schema, compression: str, expected_sha256: str
-) -> tuple[int, int, int] | None:
-    """The first changed byte of a shard whose rows are still those of the build: where, what it is, what it was.
-
-    Writes the rows anew, as the build did. None unless that gives the expected SHA-256: if it does not, the rows
-    themselves changed, or this version of Arrow writes other bytes than the build's.
-    """
-    with find_storage(path).open(path) as file:
-        comparison = _Comparison(file.read)
-        try:
-            codec = None if compression == "none" else compression
-            options = pyarrow.ipc.IpcWriteOptions(compression=codec, use_threads=False)
-            sink = pyarrow.PythonFile(comparison, mode="w")
-            with pyarrow.ipc.new_file(sink, schema, options=options) as writer:
-                for batch in read_batches(path, schema):
-                    writer.write_batch(batch)
-            sink.flush()
-        except (ShardError, ValueError, pyarrow.ArrowException):  # ValueError: a manifest with no such codec
-            return None
-    return comparison.first if comparison.digest.hexdigest() == expected_sha256 else None
-
-
-class _Comparison:
-    """Acts as a file to write to: it keeps the hash of what is written, and where that first differs from a file."""
-
-    closed = False
-
-    def __init__(self, read: Callable[[int], bytes]) -> None:
-        self._read, self._position, self.digest = read, 0, sha256()
-        self.first: tuple[int, int, int] | None = None
-
-    def write(self, data: bytes) -> int:
-        expected, found = bytes(data), self._read(len(data))
-        self.digest.update(expected)
-        # If fewer bytes were read, the file is shorter than what the build wrote: then no single byte changed.
-        if self.first is None and expected != found and len(expected) == len(found):
-            at = int(np.argmax(np.frombuffer(found, np.uint8) != np.frombuffer(expected, np.uint8)))
-            self.first = (self._position + at, found[at], expected[at])
-        self._position += len(expected)
-        return len(expected)
-
-    def flush(self) -> None:
-        pass
