@@ -28,7 +28,7 @@ _COMMANDS = (
     ("audit", "audit shards --corpus in.txt"),
     ("verify", "verify shards"),
     ("convert", "convert shards --to parquet -o set"),
-    ("runs", "runs run --shards shards"),
+    ("runs", "runs run"),
     ("score", "score run pairs.jsonl --device cpu"),
     ("presets", "presets"),
     ("presets NAME", "presets tiny"),

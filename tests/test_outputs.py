@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import stat
 import subprocess
@@ -162,20 +161,6 @@ def test_a_report_goes_through_a_pipe_of_the_shell(tmp_path: Path):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("<!DOCTYPE html>")
     assert done.stdout.rstrip().endswith("</html>")
-
-
-def test_a_plot_goes_through_links_and_spares_what_is_read(tmp_path: Path):
-    layers = pytest.importorskip("albert_data.train.history.layers")
-    page = importlib.import_module("albert_data.train.history.page")
-    measured = [layers.Layers(name="run", distances=(1.0, 2.0), similarities=(0.5, 0.6))]
-    target, link = tmp_path / "target", tmp_path / "plot.html"
-    link.symlink_to(target)
-    page.check_plot(link, [tmp_path / "run.json"])
-    page.draw_layers(measured, link)
-    assert link.is_symlink()
-    assert b"<svg" in target.read_bytes()
-    with pytest.raises(OutputError, match="which is read here"):
-        page.check_plot(link, [target])
 
 
 # ---- temporary files ----

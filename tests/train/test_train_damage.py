@@ -21,7 +21,6 @@ from albert_data.interop.huggingface import config_to_huggingface, import_model,
 from albert_data.interop.initial import load_initial
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.history.figures import read_run
-from albert_data.train.history.layers import measure_run
 from albert_data.train.history.page import write_run_page
 from albert_data.train.history.view import describe_run, run_to_dict
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
@@ -62,13 +61,11 @@ def trained(module_toys, tmp_path_factory) -> Path:
 @pytest.fixture
 def readers(toys, use_shards, tmp_path):
     """Return all functions that read a run, by name."""
-    validation = toys.make_shards(12, seed=1)
-    use_shards(toys.make_shards(30), validation)
+    use_shards(toys.make_shards(30), toys.make_shards(12, seed=1))
     return {
         "resume": lambda run: loop.train(tmp_path / "out", run, CONFIG, resume=True),
         "inspect": lambda run: (describe_run(run), json.dumps(run_to_dict(run))),
         "page": write_run_page,
-        "layers": lambda run: measure_run(run, validation),
         "init": load_initial,
         "import": import_model,
     }
@@ -89,12 +86,12 @@ CHECKPOINT = "checkpoints/step-00000002"
 JSON_FILES = (
     *(("stopped", "resume", name) for name in ("run.json", "metrics.jsonl", f"{CHECKPOINT}/state.json")),
     *(("finished", reader, name) for reader in ("inspect", "page") for name in ("run.json", "metrics.jsonl")),
-    *(("stopped", reader, f"{CHECKPOINT}/state.json") for reader in ("layers", "init")),
+    ("stopped", "init", f"{CHECKPOINT}/state.json"),
     ("theirs", "import", "config.json"),
 )
 TENSOR_FILES = (
     *(("stopped", "resume", f"{CHECKPOINT}/{name}") for name in ("model.safetensors", "training.safetensors")),
-    *(("stopped", reader, f"{CHECKPOINT}/model.safetensors") for reader in ("layers", "init")),
+    ("stopped", "init", f"{CHECKPOINT}/model.safetensors"),
     ("theirs", "import", "model.safetensors"),
 )
 

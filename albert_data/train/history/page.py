@@ -1,4 +1,4 @@
-"""RUN/report.html: what a run did, in one file that opens from disk; and a page of the layers of several runs.
+"""RUN/report.html: what a run did, in one file that opens from disk.
 
 In: RUN/run.json and RUN/metrics.jsonl alone, so a run that was stopped or is still training has its page too. Out: a
 page without scripts. `albert_data.report` draws it and escapes all text of the run.
@@ -7,19 +7,15 @@ page without scripts. `albert_data.report` draws it and escapes all text of the 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import cycle, zip_longest
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
-from albert_data.errors import ConfigError
-from albert_data.files import check_output, write_bytes, write_output
+from albert_data.files import write_bytes
 from albert_data.report.charts import Plot, Series, make_ticks
 from albert_data.report.page import Chart, PageSection, render_charts, render_page, render_table
 from albert_data.train.folder import METRICS_FILE, PAGE_FILE
 from albert_data.train.history.figures import (
-    LOSS,
     SPEEDS,
     SPLITS,
     Curve,
@@ -31,12 +27,9 @@ from albert_data.train.history.figures import (
     read_run,
     thin,
 )
-from albert_data.train.history.verdicts import Difference, judge_run
+from albert_data.train.history.verdicts import judge_run
 from albert_data.train.reading import FREE_SPACE, explain_writing
 from albert_data.wording import format_duration
-
-if TYPE_CHECKING:
-    from albert_data.train.history.layers import Layers  # it imports torch
 
 MOST_ROWS = 40
 MOST_POINTS = 400  # of a curve: more than a screen shows, and few enough for a small page
@@ -208,56 +201,3 @@ def _list_settings(run: RunFigures) -> Iterator[str]:
         said |= section
         if rows:
             yield render_table(("name", "value"), rows, caption=TITLES.get(name, name), kind="prose")
-
-
-# ---- layers of several runs ----
-
-
-def check_plot(path: Path, read: Iterable[Path]) -> None:
-    """Raise, before the work begins, ConfigError if the name does not end in .html, and as `check_output`.
-
-    read: what the command reads.
-    """
-    if path.suffix.lower() != ".html":
-        raise ConfigError(f"--plot {path}: the plot is an HTML page; give it a name that ends in .html")
-    check_output(path, read)
-
-
-def draw_layers(measured: Sequence[Layers], path: Path, differences: Sequence[Difference] = ()) -> None:
-    """Write a page with two charts of the layers, a curve for each run. Raises OutputError if it can't be written.
-
-    differences: of the runs, which the page names.
-    """
-    charts = [
-        _draw_layer_curves(
-            "distances", "L2 distance of input and output", {one.name: one.distances for one in measured}
-        ),
-        _draw_layer_curves(
-            "similarities", "Cosine similarity of input and output", {one.name: one.similarities for one in measured}
-        ),
-    ]
-    title, about = "Layers", "How much each layer changes its input, as means over the tokens of validation rows."
-    sections = [PageSection(name="charts", title="Charts", body=render_charts(charts))]
-    if differences:
-        rows = [(one.what, *one.values, one.means) for one in differences]
-        table = render_table(("", *(one.name for one in measured), "therefore"), rows, kind="prose")
-        sections.append(PageSection(name="differences", title="Not measured alike", body=table))
-    write_output(path, render_page(sections, kind="ALBERT training runs", title=title, about=about).encode())
-
-
-def _draw_layer_curves(name: str, title: str, curves: Mapping[str, Sequence[float]]) -> Chart:
-    styles = [(colour, shape) for shape in ("line", "dashed", "dotted") for colour in ("first", "second", "third")]
-    series = [Series(run[-40:], *style) for run, style in zip(curves, cycle(styles), strict=False)]
-    top = max(map(max, curves.values())) * 1.05 or 1.0
-    num_layers = max(map(len, curves.values()))
-    ticks = make_ticks(1, num_layers, "{:g}".format), make_ticks(0, top, "{:g}".format)
-    plot = Plot((1, num_layers), (0, top), *ticks, "layer", series)
-    for one, values in zip(series, curves.values(), strict=True):
-        plot.line(one, list(enumerate(values, 1)), has_markers=True)
-    says = "; ".join(_describe_points(run, list(enumerate(values, 1)), LOSS) for run, values in curves.items())
-    rows = [
-        [f"{layer}", *("" if value is None else f"{value:.3f}" for value in values)]
-        for layer, values in enumerate(zip_longest(*curves.values()), 1)
-    ]
-    table = [["layer", *curves], *rows]
-    return Chart(name=name, title=title, says=says, svg=plot.to_svg(name, title, says), table=table)

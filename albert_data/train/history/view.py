@@ -1,6 +1,6 @@
-"""A run, or several side by side, for the terminal: parameters, learning curves, and what each layer does.
+"""A run, or several side by side, for the terminal: parameters and learning curves.
 
-In: the files of a run and, for the layers, `Layers`. Out: lines of at most 80 columns, or values that JSON can hold.
+In: the files of a run. Out: lines of at most 80 columns, or values that JSON can hold.
 """
 
 from __future__ import annotations
@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import zip_longest
 from pathlib import Path
 from statistics import median_high
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from albert_data.escaping import escape_controls
 from albert_data.train.config import AlbertConfig, TrainConfig, name_preset
@@ -20,9 +19,6 @@ from albert_data.train.history.figures import RunFigures, number, read_run, thin
 from albert_data.train.history.verdicts import Difference, judge_run
 from albert_data.train.model.sizes import describe_parts, parts_to_dict
 from albert_data.wording import format_share, wrap_words
-
-if TYPE_CHECKING:
-    from albert_data.train.history.layers import Layers  # it imports torch
 
 MOST_LINES = 12
 _FIGURES = ("mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy", "sop_error")
@@ -91,17 +87,3 @@ def describe_differences(differences: Sequence[Difference]) -> list[str]:
     texts = [f"{one.what}: {'; '.join(one.values)}. {one.means}" for one in differences]
     lines = [line for text in texts for line in wrap_words(text, 78)]
     return ["\n  ".join(["Not measured alike", *lines])] if lines else []
-
-
-def describe_layers(measured: list[Layers]) -> str:
-    """Tables of the layers of each run, three side by side: more take over 80 columns."""
-    tables = []
-    for some in (measured[begin : begin + 3] for begin in range(0, len(measured), 3)):
-        lines = ["Layers  " + "".join(f"{one.name[-20:]:>24}" for one in some)]
-        lines.append("        " + "          L2      cosine  " * len(some))
-        columns = [list(zip(one.distances, one.similarities, strict=True)) for one in some]
-        for layer, cells in enumerate(zip_longest(*columns), 1):
-            shown = ["" if cell is None else f"{cell[0]:12.3f}{cell[1]:12.3f}" for cell in cells]
-            lines.append(f"  {layer:>4}  " + "".join(f"{text:24}" for text in shown))
-        tables.append("\n".join(line.rstrip() for line in lines))
-    return "\n\n".join(tables)
