@@ -54,15 +54,20 @@ def rows_of_kind(draw: st.DrawFn, dtype: Any) -> list[Row]:
 # ---- MDS ----
 
 
+@pytest.mark.parametrize("unmasked", [False, True])
 @pytest.mark.parametrize("dtype", KINDS)
 @given(data=st.data())
-def test_an_mds_sample_holds_the_row(dtype: Any, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory):
+def test_an_mds_sample_holds_the_row(
+    dtype: Any, unmasked: bool, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+):
     folder = write_folder(tmp_path_factory.mktemp("mds") / "shards", {"train": []}, dtype=dtype)
-    writer, rows = MDSWriter(ShardFolder(folder, read_manifest(folder))), data.draw(rows_of_kind(dtype))
+    writer = MDSWriter(ShardFolder(folder, read_manifest(folder)), unmasked=unmasked)
+    rows = data.draw(rows_of_kind(dtype))
     samples, ends = writer.encode(make_examples(rows, dtype))
     spans = pairwise([0, *ends.tolist()])
     found = [fixtures.parse_sample(samples[begin:end].tobytes(), writer._config) for begin, end in spans]
-    assert found == [mds_sample(row, np.dtype(dtype).name) for row in rows]
+    expected = [fixtures.unmasked_sample(row) if unmasked else mds_sample(row, np.dtype(dtype).name) for row in rows]
+    assert found == expected
 
 
 def test_a_long_array_has_its_length_in_two_bytes(tmp_path: Path, out: Path):
@@ -124,20 +129,6 @@ def test_wider_ids_than_the_vocabulary_needs_are_narrowed(tmp_path: Path):
     fixtures.set_vocab_size(shards, 1 << 16)
     convert(shards, tmp_path / "out", "mds")
     assert fixtures.read_mds(tmp_path / "out" / "train") == [mds_sample(row) for row in rows_of("train")]
-
-
-@pytest.mark.parametrize("dtype", KINDS)
-@given(data=st.data())
-def test_an_unmasked_mds_sample_holds_the_original_ids(
-    dtype: Any, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-):
-    folder = write_folder(tmp_path_factory.mktemp("mds") / "shards", {"train": []}, dtype=dtype)
-    writer = MDSWriter(ShardFolder(folder, read_manifest(folder)), unmasked=True)
-    rows = data.draw(rows_of_kind(dtype))
-    samples, ends = writer.encode(make_examples(rows, dtype))
-    spans = pairwise([0, *ends.tolist()])
-    found = [fixtures.parse_sample(samples[begin:end].tobytes(), writer._config) for begin, end in spans]
-    assert found == [fixtures.unmasked_sample(row) for row in rows]
 
 
 # ---- Parquet ----

@@ -11,12 +11,13 @@ MDSWriter itself refuses an array without elements; StreamingDataset reads one, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.compute
 
 from albert_data.convert.writers import (
     HASH,
@@ -28,17 +29,13 @@ from albert_data.convert.writers import (
     make_entry,
     new_file,
 )
-from albert_data.data import ExampleArrays, Examples
-from albert_data.kernels import I64, U64, Pointer, copy_items, helper, kernel, pointer, put, store_u64
+from albert_data.data import Examples
 from albert_data.shards.packing import ROW_STARTS, PackedExamples
 from albert_data.shards.rows import restore_ids
 
 INDEX_NAME = "index.json"
 SIZE_LIMIT = 1 << 26  # bytes; MDSWriter's default
 _PART_BYTES = 16 << 20
-# All of a sample without the values of its arrays, at most: lengths, heads, offset and the other columns, and room for
-# the last store of eight bytes.
-_ROW_BYTES = 64
 
 
 class MDSWriter(Writer):
@@ -62,10 +59,10 @@ class MDSWriter(Writer):
         if source.pack is not None:
             kept = {name: kind for name, kind in columns.items() if kind[1] is None or name == "len"}
             columns = {**kept, ROW_STARTS: ("ndarray:int32", None)}
-        self._names = list(columns)
+        self._columns = columns
         self._config = {
             "column_encodings": [encoding for encoding, _ in columns.values()],
-            "column_names": self._names,
+            "column_names": list(columns),
             "column_sizes": [size for _, size in columns.values()],
             "compression": None,
             "format": "mds",
@@ -78,15 +75,39 @@ class MDSWriter(Writer):
 
     def encode(self, rows: Examples) -> tuple[np.ndarray, np.ndarray]:
         """The samples of these rows, one after another (uint8), and where each ends (int64)."""
-        if "sop_label" not in self._names:
-            return _encode_lists(rows, self._names)
-        values = (rows.input_ids, rows.masked_ids, rows.masked_positions)
-        out = np.empty(len(rows) * _ROW_BYTES + sum(array.nbytes for array in values), np.uint8)
-        ids, originals, positions = (np.ascontiguousarray(array).view(np.uint8) for array in values)
-        ends = np.empty(len(rows), np.int64)
-        keys_b = np.zeros(0, np.uint64) if rows.document_keys_b is None else rows.document_keys_b
-        encode_samples(rows.arrays, keys_b, ids, originals, positions, rows.input_ids.itemsize, out, ends)
-        return out[: ends[-1] if len(ends) else 0], ends
+        lists, numbers = self._find_lists(rows), self._find_numbers(rows)
+        each, columns, sizes = np.arange(len(rows) + 1), [], []
+        for name, (_, size) in self._columns.items():
+            some = _encode_lists(*lists[name]) if name in lists else [_cut(numbers[name], each)]
+            columns += some
+            if size is None:
+                sizes.append(sum(pyarrow.compute.binary_length(column).to_numpy() for column in some))
+        lens = _cut(np.stack(sizes, axis=1).astype(np.uint32), each * len(sizes))
+        _, ends, samples = pyarrow.compute.binary_join_element_wise(lens, *columns, b"").buffers()
+        offsets = np.frombuffer(ends, np.int32)[: len(rows) + 1].astype(np.int64)
+        return np.frombuffer(samples, np.uint8)[: offsets[-1]], offsets[1:]
+
+    def _find_lists(self, rows: Examples) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """The values of each array column, and where those of each row begin."""
+        is_masked = "masked_ids" in self._columns
+        lists = {
+            "input_ids": (rows.input_ids if is_masked else restore_ids(rows).astype(np.int64), rows.offsets),
+            "masked_ids": (rows.masked_ids, rows.mask_offsets),
+            "masked_positions": (rows.masked_positions, rows.mask_offsets),
+        }
+        return lists | ({ROW_STARTS: (rows.row_starts, rows.row_offsets)} if isinstance(rows, PackedExamples) else {})
+
+    def _find_numbers(self, rows: Examples) -> dict[str, Any]:
+        """The other columns, an item for each row."""
+        return {
+            "document_key": rows.document_keys,
+            "document_key_b": rows.document_keys_b,
+            "id": np.frombuffer(rows.document_keys.astype(">u8").tobytes().hex().encode(), "S16"),
+            "len": np.diff(rows.offsets),
+            "segment_a_len": rows.segment_a_len,
+            "sop_label": rows.sop_label,
+            "source": rows.sources,
+        }
 
     def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[WrittenFile]:
         entries = []
@@ -131,80 +152,19 @@ class MDSWriter(Writer):
         return {**self._config, "raw_data": data, "samples": entry.num_rows, "zip_data": None}
 
 
-def _encode_lists(rows: Examples, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """As `MDSWriter.encode`, of packs, or of rows without masks. names: the columns."""
-    ids = rows.input_ids if "masked_ids" in names else restore_ids(rows).astype(np.int64)
-    values: dict[str, Iterable[bytes]] = {
-        "id": (f"{key:016x}".encode() for key in rows.document_keys.tolist()),
-        "input_ids": _encode_arrays(ids, rows.offsets),
-        "len": (length.tobytes() for length in np.diff(rows.offsets)),
-        "masked_ids": _encode_arrays(rows.masked_ids, rows.mask_offsets),
-        "masked_positions": _encode_arrays(rows.masked_positions, rows.mask_offsets),
-    }
-    if isinstance(rows, PackedExamples):
-        values[ROW_STARTS] = _encode_arrays(rows.row_starts, rows.row_offsets)
-    samples = []
-    for columns in zip(*(values[name] for name in names), strict=True):
-        sizes = [len(column) for name, column in zip(names, columns, strict=True) if name != "len"]
-        samples.append(b"".join([np.array(sizes, np.uint32).tobytes(), *columns]))
-    return np.frombuffer(b"".join(samples), np.uint8), np.cumsum([len(sample) for sample in samples], dtype=np.int64)
+def _encode_lists(values: np.ndarray, offsets: np.ndarray) -> list[pyarrow.Array]:
+    """The heads of arrays of the values between each two offsets, and these values."""
+    counts = np.diff(offsets)
+    width = (counts >= 1 << 8).astype(np.int64) + (counts >= 1 << 16)  # of the length: 1, 2 or 4 bytes
+    heads = (counts << 8 | 4 | width).view(np.uint8)  # of eight bytes, the first ones count; 4: one dimension
+    head_lens = 1 + (1 << width)
+    places = np.append(0, np.cumsum(head_lens))
+    kept = np.repeat(8 * np.arange(len(counts)) - places[:-1], head_lens) + np.arange(places[-1])
+    return [_cut(heads[kept], places), _cut(values, offsets)]
 
 
-def _encode_arrays(values: np.ndarray, offsets: np.ndarray) -> Iterator[bytes]:
-    """As `put_array` does, the values between each two offsets."""
-    for begin, end in pairwise(offsets.tolist()):
-        width = 0 if end - begin < 1 << 8 else 1 if end - begin < 1 << 16 else 2
-        yield bytes([4 | width]) + (end - begin).to_bytes(1 << width, "little") + values[begin:end].tobytes()
-
-
-@helper
-def put_array(out: Pointer, at: int, values: Pointer, begin: int, count: int, item_bytes: int) -> I64:
-    """Write `count` values of one dimension, from value `begin` of `values` (its bytes) on. Returns where they end."""
-    width = 0 if count < 1 << 8 else 1 if count < 1 << 16 else 2  # of the length: 1, 2 or 4 bytes
-    put(out, at, np.uint8(4 | width))  # 4: one dimension
-    store_u64(out, at + 1, U64(count))
-    at += 1 + (1 << width)
-    copy_items(out, at, values, begin * item_bytes, count * item_bytes)
-    return at + count * item_bytes
-
-
-@kernel
-def encode_samples(
-    rows: ExampleArrays,
-    keys_b: np.ndarray,
-    input_ids: np.ndarray,
-    masked_ids: np.ndarray,
-    masked_positions: np.ndarray,
-    id_bytes: int,
-    out: np.ndarray,
-    ends: np.ndarray,
-) -> None:
-    """Write the sample of each row to `out`, and where it ends to `ends` (int64).
-
-    keys_b: uint64, empty where the shards have no such column; input_ids, masked_ids, masked_positions: the bytes of
-    the columns; id_bytes: of an id; out: uint8.
-    """
-    data, at = pointer(out), I64(0)
-    ids, originals, positions = pointer(input_ids), pointer(masked_ids), pointer(masked_positions)
-    num_fixed = 28 if len(keys_b) > 0 else 20  # bytes before the arrays: three lengths and the keys
-    for row in range(len(rows.segment_a_len)):
-        begin, first = rows.offsets[row], rows.mask_offsets[row]
-        num_ids, num_masks = rows.offsets[row + 1] - begin, rows.mask_offsets[row + 1] - first
-        # Each store writes eight bytes; the next one overwrites those that are too many.
-        ids_end = put_array(data, at + num_fixed, ids, begin, num_ids, id_bytes)
-        originals_end = put_array(data, ids_end, originals, first, num_masks, id_bytes)
-        end = put_array(data, originals_end, positions, first, num_masks, 2)
-        store_u64(data, at, U64(ids_end - at - num_fixed))
-        store_u64(data, at + 4, U64(originals_end - ids_end))
-        store_u64(data, at + 8, U64(end - originals_end))
-        store_u64(data, at + 12, rows.document_keys[row])
-        if len(keys_b) > 0:
-            store_u64(data, at + 20, keys_b[row])
-        at = end
-        store_u64(data, at, U64(rows.segment_a_len[row]))
-        put(data, at + 4, np.uint8(rows.sop_label[row]))
-        at += 5
-        if len(rows.sources) > 0:
-            store_u64(data, at, U64(rows.sources[row]))
-            at += 2
-        ends[row] = at
+def _cut(values: np.ndarray, offsets: np.ndarray) -> pyarrow.Array:
+    """The bytes of the values between each two offsets."""
+    places = (offsets * values.itemsize).astype(np.int32)
+    buffers = [None, pyarrow.py_buffer(places), pyarrow.py_buffer(np.ascontiguousarray(values))]
+    return pyarrow.Array.from_buffers(pyarrow.binary(), len(offsets) - 1, buffers)
