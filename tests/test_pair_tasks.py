@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import build_fixtures as fixtures
@@ -15,6 +14,7 @@ import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
 import pytest
+from convert_fixtures import read_mds
 
 from albert_data.cli.main import run as run_command
 from albert_data.config import ExampleConfig
@@ -274,32 +274,10 @@ def test_parquet_names_the_labels_of_the_task(task: str, built, tmp_path: Path):
 
 @pytest.mark.parametrize("task", ["nsp", "none"])
 def test_mds_has_the_second_key(task: str, built, tmp_path: Path):
-    streaming = read_mds(convert(built(task), tmp_path / "out", "mds") / "train")
-    expected = [(e.document_key, e.document_key_b, e.sop_label, e.segment_a_len) for e in open_shards(built(task))]
-    assert streaming == expected
-
-
-def read_mds(folder: Path) -> list[tuple[int, int | None, int, int]]:
-    """The plain columns of all samples, by the format's own description."""
-    index = json.loads((folder / "index.json").read_text())["shards"][0]
-    data = (folder / index["raw_data"]["basename"]).read_bytes()
-    count = int(np.frombuffer(data, np.uint32, 1)[0])
-    offsets = np.frombuffer(data, np.uint32, count + 1, 4)
-    found = []
-    for begin, end in zip(offsets, offsets[1:], strict=False):
-        sample, lens = data[begin:end], [size for size in index["column_sizes"] if size is None]
-        sizes = iter(np.frombuffer(sample, np.uint32, len(lens)).tolist())
-        at, values = 4 * len(lens), {}
-        for name, encoding, size in zip(
-            index["column_names"], index["column_encodings"], index["column_sizes"], strict=True
-        ):
-            size = next(sizes) if size is None else size
-            if not encoding.startswith("ndarray"):
-                values[name] = int(np.frombuffer(sample, encoding, 1, at)[0])
-            at += size
-        assert at == len(sample)
-        found.append(SimpleNamespace(**values))
-    return [(v.document_key, getattr(v, "document_key_b", None), v.sop_label, v.segment_a_len) for v in found]
+    names = ("document_key", "document_key_b", "sop_label", "segment_a_len")
+    samples = read_mds(convert(built(task), tmp_path / "out", "mds") / "train")
+    expected = [tuple(getattr(example, name) for name in names) for example in open_shards(built(task))]
+    assert [tuple(map(sample.get, names)) for sample in samples] == expected
 
 
 @pytest.mark.parametrize("task", TASKS)
