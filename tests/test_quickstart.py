@@ -16,11 +16,9 @@ from typing import Any
 import build_fixtures as fixtures
 import pytest
 
-from albert_data.cli.attempts import lock_attempts
 from albert_data.cli.main import run
 from albert_data.cli.quickstart import format_command
 from albert_data.escaping import quote
-from albert_data.files import read_json
 from albert_data.inspect.html.anatomy import choose_row
 from albert_data.inspect.statistics import measure
 from albert_data.shards.reader import open_shards
@@ -86,7 +84,7 @@ def test_the_printed_commands_make_the_same_files(here: Path, capsys: pytest.Cap
         assert run([word.replace("first", "second") for word in words]) == 0
     first, second = (fixtures.digest_folder(here / name) for name in ("first", "second"))
     del first["report.html"], second["report.html"]  # they name their folder
-    del first[".quickstart.json"], first[".quickstart.lock"]
+    del first[".quickstart.json"]
     assert first == second
 
 
@@ -115,7 +113,7 @@ def test_what_is_finished_stays_as_it_is(resumed: Path, capsys: pytest.CaptureFi
     assert fixtures.digest_folder(resumed) == before
     shown = capsys.readouterr().out
     assert shown.count("nothing to do") == 3
-    assert [words[0] for words in read_commands(shown)] == ["build", "inspect", "train"]
+    assert [words[0] for words in read_commands(shown)] == ["build", "audit", "inspect", "train"]
 
 
 def test_the_missing_step_alone_is_done(resumed: Path):
@@ -283,28 +281,31 @@ def test_a_mistake_is_told_before_anything_is_written(
 # ---- other options, or another text ----
 
 
-@pytest.mark.parametrize("option", ["--uncased", "--vocab-size=1600", "--normalization=albert-v2", "--sentences=lines"])
-def test_other_options_are_built_beside_what_is_there(resumed: Path, option: str, capsys: pytest.CaptureFixture[str]):
-    before = fixtures.digest_folder(resumed / "first")
-    options = ["-o", "first", "--minutes", "0", "--anyway"]
-    assert quickstart("corpus", *options, option) == 0
-    shown = capsys.readouterr().out
-    assert "They stay. These get names with 2: first/vocab-2, first/shards-2 and so on." in shown
-    after = fixtures.digest_folder(resumed / "first")
-    del before[".quickstart.json"]
-    assert before.items() <= after.items()
-    made = {number: read_json(Path(f"first/vocab{number}/vocab.json")) for number in ("", "-2")}
-    name = option.removeprefix("--").partition("=")[0].replace("-", "_").replace("uncased", "cased")
-    if name in made["-2"]:
-        assert made[""].get(name) != made["-2"][name]
-    else:
-        configs = [open_shards(f"first/shards{number}").manifest.config.text for number in made]
-        assert getattr(configs[0], name) != getattr(configs[1], name)
-    for number in ("", "-2"):  # each command finds its own
-        assert quickstart("corpus", *options, *([option] if number else [])) == 0
-        assert capsys.readouterr().out.count(f"first/vocab{number} is finished") == 1
-    assert fixtures.digest_folder(resumed / "first") == after
-    assert "They stay" not in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["corpus", "--uncased"], "other options (--vocab-size 8000 there, --uncased --vocab-size 8000 here)"),
+        (["corpus", "--vocab-size=1600"], "other options (--vocab-size 8000 there, --vocab-size 1600 here)"),
+        (["corpus", "--sentences=lines"], "here); name another folder by -o"),
+        (["corpus", "--validation=corpus/chinese.txt"], "first holds what quickstart made with other text: "),
+        (["corpus/english-1.txt"], "first holds what quickstart made with other text: "),
+    ],
+)
+def test_another_thing_in_the_same_folder_is_refused(
+    resumed: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+):
+    before = fixtures.digest_folder(resumed)
+    assert quickstart(*arguments, "-o", "first", "--minutes", "0") == 1
+    assert message in capsys.readouterr().err
+    assert fixtures.digest_folder(resumed) == before
+
+
+def test_a_text_that_changed_after_the_vocabulary_is_refused(resumed: Path, capsys: pytest.CaptureFixture[str]):
+    shutil.rmtree(resumed / "first/shards")
+    with Path("corpus/english-1.txt").open("a") as file:
+        file.write("\n\nOne more document. It has two sentences.\n")
+    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 1
+    assert "with other text: a file is another or changed; name another folder by -o" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("names", [["corpus/"], ["corpus/*.txt", "corpus/*.jsonl", "corpus/chinese.txt"]])
@@ -317,11 +318,16 @@ def test_the_same_files_named_in_another_way_are_the_same_text(
     assert fixtures.digest_folder(resumed) == before
 
 
-def test_two_at_once_do_not_mix(resumed: Path, capsys: pytest.CaptureFixture[str]):
-    with lock_attempts(resumed / "first"):
-        assert quickstart("corpus", "-o", "first", "--minutes", "0", "--uncased") == 1
-    assert "another quickstart is writing there" in capsys.readouterr().err
-    assert not (resumed / "first/vocab-2").exists()
+def test_two_at_once_do_not_mix(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    def start_another(*arguments: Any, **options: Any) -> None:
+        assert quickstart("corpus", "-o", "first", "--minutes", "0") == 1
+        assert "another `vocab` is writing to first/vocab; wait for it to end" in capsys.readouterr().err
+        exit("enough")
+
+    monkeypatch.setattr("albert_data.jobs.work_folder.LOCK_SECONDS", 0)
+    monkeypatch.setattr("albert_data.library.building.claim_folder", start_another)
+    with pytest.raises(SystemExit):
+        quickstart("corpus", "-o", "first", "--minutes", "0")
 
 
 def test_a_name_that_is_no_utf8_is_one_like_others(resumed: Path):
@@ -329,19 +335,6 @@ def test_a_name_that_is_no_utf8_is_one_like_others(resumed: Path):
     Path("corpus/english-1.txt").rename(name)
     for _ in range(2):
         assert quickstart(name, "-o", "odd", "--minutes", "0", "--vocab-size", "300") == 0
-    assert not (resumed / "odd/vocab-2").exists()
-
-
-def test_a_changed_text_is_built_beside_what_is_there(resumed: Path):
-    before = fixtures.digest_folder(resumed / "first/shards")
-    (resumed / "first/run-60-minutes").mkdir()  # of the user
-    with Path("corpus/english-1.txt").open("a") as file:
-        file.write("\n\nOne more document. It has two sentences.\n")
-    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
-    assert fixtures.digest_folder(resumed / "first/shards") == before
-    assert (
-        open_shards("first/shards-2").manifest.counts.documents > open_shards("first/shards").manifest.counts.documents
-    )
 
 
 def test_a_trained_run_is_never_replaced(resumed: Path, two_steps: None, capsys: pytest.CaptureFixture[str]):
@@ -357,37 +350,23 @@ def test_a_trained_run_is_never_replaced(resumed: Path, two_steps: None, capsys:
     assert read_commands(capsys.readouterr().out)[-1] == training
 
 
-def test_files_of_the_user_in_the_folder_stay(here: Path):
-    (here / "first/vocab").mkdir(parents=True)
-    (here / "first/vocab/pieces.txt").write_text("mine")
-    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
-    assert (here / "first/vocab/pieces.txt").read_text() == "mine"
-    assert len(open_shards("first/shards-2"))
-
-
-KIND = '"kind": "attempts of albert-data quickstart"'
-
-
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("name", "content", "message"),
     [
-        *(("", "not written"), ("[]", "not written"), ("{}", "not written"), ('{"mine": 1}', "not written")),
-        *((f'{{{KIND}, "1": {{}}}}', "damaged at '1'"), (f'{{{KIND}, "x": []}}', "damaged at 'x'")),
+        ("vocab", "mine", "first holds vocab, but no quickstart; name a new or empty folder"),
+        (".quickstart.json", "", "first/.quickstart.json was not written by quickstart ("),
+        (".quickstart.json", "[]", "first/.quickstart.json was not written by quickstart ("),
+        (".quickstart.json", '{"mine": 1}', "first holds what quickstart made with other options (None there, "),
     ],
 )
-@pytest.mark.parametrize("is_link", [False, True])
-def test_a_list_of_attempts_that_is_not_ours_stays(
-    here: Path, content: str, message: str, is_link: bool, capsys: pytest.CaptureFixture[str]
+def test_files_of_the_user_in_the_folder_stay(
+    here: Path, name: str, content: str, message: str, capsys: pytest.CaptureFixture[str]
 ):
     (here / "first").mkdir()
-    record = here / "first/.quickstart.json"
-    if is_link:
-        record.symlink_to(here / "mine")
-    record.write_text(content)
+    (here / "first" / name).write_text(content)
     assert quickstart("corpus", "-o", "first", "--minutes", "0") == 1
-    assert ("not written" if is_link else message) in capsys.readouterr().err
-    assert record.read_text() == content
-    assert record.is_symlink() == is_link
+    assert message in capsys.readouterr().err
+    assert {path.name: path.read_text() for path in (here / "first").iterdir()} == {name: content}
 
 
 @pytest.mark.parametrize("kind", ["file", "loop"])
@@ -420,7 +399,7 @@ def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(
     commands = read_commands(shown)
     fix, anyway = (words for words in commands if words[0] == "quickstart")
     same = ["--vocab-size", "8000", "--minutes", "3", "-o", "first"]
-    assert fix == ["quickstart", "book.txt", "--unwrap", "--documents", "file", *same]
+    assert fix == ["quickstart", "book.txt", "--unwrap", "--documents", "file", *same[:-1], "first-2"]
     assert anyway == ["quickstart", "book.txt", "--anyway", *same]
     assert "train" not in [words[0] for words in commands]
     assert not list((wrapped / "first").glob("run*"))
@@ -439,6 +418,6 @@ def test_without_training_what_is_bad_is_a_failure_too(wrapped: Path, capsys: py
     shown = capsys.readouterr().out
     assert "== These rows are bad for training ==" in shown
     assert [words[-6:] for words in read_commands(shown) if words[0] == "quickstart"] == [
-        ["--vocab-size", "8000", "--minutes", "0", "-o", "first"]
+        ["--vocab-size", "8000", "--minutes", "0", "-o", "first-2"]
     ]
     assert quickstart("book.txt", "-o", "first", "--minutes", "0", "--anyway") == 0

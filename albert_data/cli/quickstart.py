@@ -1,7 +1,8 @@
 """`albert-data quickstart`: from text to a small trained model, by running the other commands one after another.
 
 It prints each command before it runs it, and runs just what it prints, so that a user can go on without it. What is
-finished in the output folder is not made again. Other options, or another text, are made beside it (attempts.py).
+finished in the output folder is not made again. DIR/.quickstart.json says for which options and text the folder is;
+for others it is refused.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
+from contextlib import suppress
+from hashlib import sha256
+from itertools import count
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from albert_data.cli.attempts import MINUTES, Attempt, choose_attempt, format_minutes, lock_attempts
 from albert_data.cli.options import (
     PATH,
     LibraryCommand,
@@ -28,8 +32,9 @@ from albert_data.cli.options import (
     workers_option,
 )
 from albert_data.config import TextConfig, VocabConfig
-from albert_data.errors import ConfigError, InputError
+from albert_data.errors import ConfigError, InputError, OutputError, explain_os_error
 from albert_data.escaping import quote
+from albert_data.files import is_there, read_json, to_json
 from albert_data.interrupts import say_when_interrupted
 from albert_data.library.arguments import require_packages
 from albert_data.output import show
@@ -46,7 +51,9 @@ VOCAB_SIZE = 8000
 # larger share of a small corpus would be missed in training.
 _VALIDATION_BYTES = 512 * 500
 _VALIDATION_FRACTIONS = (0.005, 0.01, 0.02, 0.05, 0.1)
+MINUTES = 10  # of the training in DIR/run
 _LONGER = 60  # minutes
+RECORD = ".quickstart.json"  # hidden, so that no glob of the user takes it for text
 _WIDTH = 80
 
 
@@ -93,7 +100,8 @@ def quickstart(
     """Train a vocabulary, build and audit shards, and train a small model.
 
     Runs the other commands with settings for a first look, and prints each of them. The vocabulary, the shards, their
-    report and the model of ten minutes are DIR/vocab, DIR/shards, DIR/report.html and DIR/run.
+    report and the model of ten minutes are DIR/vocab, DIR/shards, DIR/report.html and DIR/run; a training of another
+    number of minutes has a name with it, as DIR/run-3-minutes.
 
     INPUT is a file, a folder, a glob in quotes or @FILE with a path on each line. Readable are .txt (a blank
     line ends a document, or see --documents), .jsonl, .json, .csv and .tsv, also compressed, .parquet, .arrow,
@@ -102,9 +110,8 @@ def quickstart(
     mixture of sources, each with a weight.
 
     After an interruption, the same command resumes. What is finished is not made again. Other options, or a changed
-    text, are made beside what is there: DIR/vocab-2, DIR/run-3-minutes and so on. If the audit finds the rows bad, no
-    model is trained, and the exit code is 1, with --minutes 0 too. Training needs PyTorch; without it, the rest is
-    done.
+    text, need another DIR. If the audit finds the rows bad, no model is trained, and the exit code is 1, with
+    --minutes 0 too. Training needs PyTorch; without it, the rest is done.
 
     \b
     Example:
@@ -121,25 +128,67 @@ def quickstart(
     pieces = [*([] if cased else ["--uncased"]), "--vocab-size", str(vocab_size)]
     held_out = [word for name in validation for word in ("--validation", name)]
     going_on = ["--allow-loss"] if allow_loss else []
-    again = [*held_out, *reading, *pieces, "--minutes", format_minutes(minutes), "-o", str(output), *going_on]
-    with lock_attempts(output):
-        attempt = choose_attempt(output, (*reading, *pieces), found)
-        if attempt.number > 1 and not attempt.is_begun():
-            show(f"{output} holds results for other options, or for text that has changed or another name.")
-            show(f"They stay. These get names with {attempt.number}: {attempt.vocab}, {attempt.shards} and so on.")
-        attempt.save()
-        reading += [*(() if workers is None else ("--workers", str(workers))), *going_on]
-        _train_vocabulary(inputs, attempt, vocab, reading)
-        _find_inputs(inputs, validation, output, text)
-        _build(inputs, held_out, attempt, reading)
-        attempt = _report([*inputs, *validation], attempt)
-        if attempt.bad and not anyway:
-            _explain_bad(attempt, inputs, again, minutes)
-            code = 1
-        else:
-            code = _train(attempt, minutes) if minutes else 0
-        _say_next(attempt, minutes)
+    again = [*held_out, *reading, *pieces, "--minutes", format_minutes(minutes), *going_on]
+    _claim(output, (*reading, *pieces), found)
+    reading += [*(() if workers is None else ("--workers", str(workers))), *going_on]
+    _train_vocabulary(inputs, output, vocab, reading)
+    _find_inputs(inputs, validation, output, text)
+    _build(inputs, held_out, output, reading)
+    bad, fixes = _report([*inputs, *validation], output)
+    if bad and not anyway:
+        _explain_bad(bad, fixes, inputs, again, output, minutes)
+        code = 1
+    else:
+        code = _train(output, minutes) if minutes else 0
+    _say_next(output, minutes, bad)
     return code
+
+
+# ---- the folder ----
+
+
+def _claim(folder: Path, options: Sequence[str], inputs: list[Input]) -> None:
+    """Make the folder for these options and inputs. Raises OutputError if it is for others, or holds what is not ours.
+
+    Several quickstarts at once are kept apart by the locks of the commands that they run.
+    """
+    from albert_data.pipeline.ownership import check_empty
+
+    # What decides whether a build takes its text for the same; the name is one of them.
+    identify = attrgetter("path", "size", "modified_ns", "language", "is_validation", "source")
+    text_sha256 = sha256(repr([identify(item) for item in inputs]).encode()).hexdigest()
+    asked, path = {"options": " ".join(map(quote, options)), "text_sha256": text_sha256}, folder / RECORD
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not is_there(path):
+            check_empty(folder, "quickstart")
+        with suppress(FileExistsError), path.open("xb") as file:  # another one may just have made it
+            file.write(to_json(asked))
+        there = read_json(path)
+    except OSError as error:
+        raise OutputError(
+            f"output {folder} can't be written: {explain_os_error(error)}; name another folder"
+        ) from error
+    except ValueError as error:
+        raise OutputError(f"{path} was not written by quickstart ({error}); name another folder by -o") from error
+    if there != asked:
+        old, new = there.get("options"), asked["options"]
+        why = f"options ({old!s:.300} there, {new:.300} here)" if old != new else "text: a file is another or changed"
+        raise OutputError(f"{folder} holds what quickstart made with other {why}; name another folder by -o")
+
+
+def _name_run(output: Path, minutes: float) -> Path:
+    """The folder of a training of so many minutes."""
+    return output / ("run" if minutes == MINUTES else f"run-{format_minutes(minutes)}-minutes")
+
+
+def format_minutes(minutes: float) -> str:
+    """The same for 3 and 3.0.
+
+    >>> format_minutes(3.0), format_minutes(2.5)
+    ('3', '2.5')
+    """
+    return str(float(minutes)).removesuffix(".0")
 
 
 # ---- commands ----
@@ -237,18 +286,18 @@ def _choose_language(inputs: list[Input], text: TextConfig) -> TextConfig:
     return dataclasses.replace(text, language=language)
 
 
-def _train_vocabulary(inputs: Sequence[str], attempt: Attempt, config: VocabConfig, options: Sequence[str]) -> None:
+def _train_vocabulary(inputs: Sequence[str], output: Path, config: VocabConfig, options: Sequence[str]) -> None:
     from albert_data.vocab.folder import is_saved
     from albert_data.vocab.training import VocabularyTooLarge
 
-    title = "1. Train a vocabulary"
-    if is_saved(attempt.vocab):
-        show("", _head(title), f"{attempt.vocab} is finished; nothing to do")
+    title, folder = "1. Train a vocabulary", output / "vocab"
+    if is_saved(folder):
+        show("", _head(title), f"{folder} is finished; nothing to do")
         return
 
     def train(size: int, title: str | None = None) -> None:
         casing = [] if config.cased else ["--uncased"]
-        _run(title, "vocab", inputs, ["--vocab-size", str(size), *casing, *options, "-o", str(attempt.vocab)])
+        _run(title, "vocab", inputs, ["--vocab-size", str(size), *casing, *options, "-o", str(folder)])
 
     try:
         train(config.vocab_size, title)
@@ -257,11 +306,10 @@ def _train_vocabulary(inputs: Sequence[str], attempt: Attempt, config: VocabConf
         train(error.largest)
 
 
-def _build(inputs: Sequence[str], held_out: Sequence[str], attempt: Attempt, options: Sequence[str]) -> None:
-    from albert_data.files import read_json
+def _build(inputs: Sequence[str], held_out: Sequence[str], output: Path, options: Sequence[str]) -> None:
     from albert_data.vocab.folder import SETTINGS_NAME
 
-    text_bytes = read_json(attempt.vocab / SETTINGS_NAME)["text_bytes"]
+    text_bytes = read_json(output / "vocab" / SETTINGS_NAME)["text_bytes"]
     enough = [fraction for fraction in _VALIDATION_FRACTIONS if fraction * text_bytes >= _VALIDATION_BYTES]
     fraction = min(enough, default=_VALIDATION_FRACTIONS[-1])
     rows = ["--max-seq-len", str(MAX_SEQ_LEN), *(held_out or ("--validation-fraction", str(fraction)))]
@@ -269,45 +317,45 @@ def _build(inputs: Sequence[str], held_out: Sequence[str], attempt: Attempt, opt
         "2. Turn the text into rows for training",
         "build",
         inputs,
-        ["--tokenizer", str(attempt.vocab), *rows, *options, "-o", str(attempt.shards)],
+        ["--tokenizer", str(output / "vocab"), *rows, *options, "-o", str(output / "shards")],
     )
 
 
-def _report(corpus: Sequence[str], attempt: Attempt) -> Attempt:
-    """Audit the shards beside their corpus, and write their report. Returns the attempt with what is bad."""
+def _report(corpus: Sequence[str], output: Path) -> tuple[list[str], list[str]]:
+    """Audit the shards beside their corpus, and write their report. Returns what is bad, and options that may help."""
     from albert_data.inspect.audit.audit import check_to_lines
     from albert_data.inspect.audit.rules import BAD
     from albert_data.shards.advice import advise_on
     from albert_data.shards.manifest_file import read_manifest
 
+    shards, report = output / "shards", output / "report.html"
     inputs = [word for name in corpus for word in ("--corpus", name)]
-    if attempt.bad is None:
-        found = _run("3. Look for what makes the rows bad for training", "audit", [str(attempt.shards)], inputs)
-        bad = [line for check in found.checks if check.verdict == BAD for line in check_to_lines(check)]
-        fixes = [word for advice in advise_on(read_manifest(attempt.shards)) for word in advice.options]
-        attempt = dataclasses.replace(attempt, bad=tuple(bad), fixes=tuple(fixes))
-        attempt.save()
-    if os.path.lexists(attempt.report):  # shards in this folder never change, so the report is theirs
-        show("", _head("4. Look at the rows"), f"{attempt.report} is there; nothing to do")
+    found = _run("3. Look for what makes the rows bad for training", "audit", [str(shards)], inputs)
+    if is_there(report):  # shards in this folder never change, so the report is theirs
+        show("", _head("4. Look at the rows"), f"{report} is there; nothing to do")
     else:
-        html = ["--html", str(attempt.report), *inputs]
-        _run("4. Show the rows, the figures and the audit in a browser", "inspect", [str(attempt.shards)], html)
-    return attempt
+        html = ["--html", str(report), *inputs]
+        _run("4. Show the rows, the figures and the audit in a browser", "inspect", [str(shards)], html)
+    bad = [line for check in found.checks if check.verdict == BAD for line in check_to_lines(check)]
+    return bad, [word for advice in advise_on(read_manifest(shards)) for word in advice.options]
 
 
-def _explain_bad(attempt: Attempt, inputs: Sequence[str], again: Sequence[str], minutes: float) -> None:
+def _explain_bad(
+    bad: list[str], fixes: list[str], inputs: Sequence[str], again: Sequence[str], output: Path, minutes: float
+) -> None:
     """Print why no model is trained, and the commands that fix it or train all the same."""
-    assert attempt.bad
     title = "Not trained: these rows are bad for training" if minutes else "These rows are bad for training"
-    lines = ["", _head(title), *attempt.bad]
-    ways = [("Read the text in another way, beside what is there", attempt.fixes)] if attempt.fixes else []
-    ways += [("Train all the same", ("--anyway",))] if minutes else []
-    for what, words in ways:
-        lines += ["", f"# {what}", *format_command(["quickstart", *_order(inputs, [*words, *again])])]
+    lines = ["", _head(title), *bad]
+    other = next(name for number in count(2) if not is_there(name := output.with_name(f"{output.name}-{number}")))
+    ways = [("Read the text in another way", fixes, other)] if fixes else []
+    ways += [("Train all the same", ["--anyway"], output)] if minutes else []
+    for what, words, folder in ways:
+        options = [*words, *again, "-o", str(folder)]
+        lines += ["", f"# {what}", *format_command(["quickstart", *_order(inputs, options)])]
     show(*lines)
 
 
-def _train(attempt: Attempt, minutes: float) -> int:
+def _train(output: Path, minutes: float) -> int:
     """Train the model, or resume that. Returns the exit code."""
     title = "5. Train a small model"
     try:
@@ -315,13 +363,13 @@ def _train(attempt: Attempt, minutes: float) -> int:
     except ConfigError as error:
         show("", _head(title), f"Not done: {error}. Then give the same command again.")
         return 0
-    run = attempt.run(minutes)
+    run = _name_run(output, minutes)
     resumed = (
         ["--resume"] if os.path.lexists(run / RUN_FILE) else ["--preset", PRESET, "--minutes", format_minutes(minutes)]
     )
-    code: int = _run(title, "train", [str(attempt.shards)], ["-o", str(run), *resumed])
+    code: int = _run(title, "train", [str(output / "shards")], ["-o", str(run), *resumed])
     if code == 0:
-        _show_guesses(attempt.shards, run)
+        _show_guesses(output / "shards", run)
     else:
         show("", "The training was interrupted. The same command resumes it.")
     return code
@@ -340,22 +388,23 @@ def _show_guesses(shards: Path, run: Path) -> None:
         show("", _head(title), *to_lines(answers))
 
 
-def _say_next(attempt: Attempt, minutes: float) -> None:
+def _say_next(output: Path, minutes: float, bad: list[str]) -> None:
     """Print what was made and the commands for the next steps; for bad rows none that trains."""
-    path, longer = attempt.run(minutes or MINUTES), max(_LONGER, 6 * minutes)
-    shards, run = str(attempt.shards), str(path)
-    made = [(attempt.vocab, "the vocabulary"), (attempt.shards, "the shards"), (attempt.report, "open it in a browser")]
+    path, longer = _name_run(output, minutes or MINUTES), max(_LONGER, 6 * minutes)
+    shards, run = str(output / "shards"), str(path)
+    names = {"vocab": "the vocabulary", "shards": "the shards", "report.html": "open it in a browser"}
+    made = [(output / name, what) for name, what in names.items()]
     steps = [("Show rows", "inspect", shards, ["-n", "5"])]
-    training = ["--preset", PRESET, "--minutes", format_minutes(longer), "-o", str(attempt.run(longer))]
+    training = ["--preset", PRESET, "--minutes", format_minutes(longer), "-o", str(_name_run(output, longer))]
     if any((path / CHECKPOINTS_FOLDER).glob("step-*")):
         made.append((path, "the model; its report.html has curves and guesses"))
         steps += [
             ("See the learning curves", "runs", run, []),
             ("Use the model with transformers", "export", run, ["-o", f"{run}-model"]),
         ]
-        if not attempt.bad:
+        if not bad:
             steps.append(("Train longer", "train", shards, training))
-    elif not os.path.lexists(path / RUN_FILE) and not attempt.bad:
+    elif not os.path.lexists(path / RUN_FILE) and not bad:
         steps.append(("Train a model", "train", shards, training))
     width = max(len(str(path)) for path, _ in made)
     show("", _head("Made"), *(f"{path!s:<{width}}  {what}" for path, what in made), "", _head("Next"))

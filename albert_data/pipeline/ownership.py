@@ -36,11 +36,11 @@ def name_tokenizer(file_name: str) -> str:
 _TOKENIZER_FILES = {*map(name_tokenizer, MODEL_NAMES), WORDS_FILE}
 
 
-def check_empty(out: Path) -> None:
+def check_empty(out: Path, noun: str = "build") -> None:
     """Raise OutputError unless OUT is missing or empty. Hidden files, as those of systems and of git, do not count."""
     if names := sorted(name for name in find_storage(out).list_names(out) if not name.startswith(".")):
         more = f" and {count_of(len(names) - 1, 'other name')}" if len(names) > 1 else ""
-        raise OutputError(f"{out} holds {names[0]}{more}, but no build; name a new or empty folder")
+        raise OutputError(f"{out} holds {names[0]}{more}, but no {noun}; name a new or empty folder")
 
 
 def read_our_manifest(out: Path) -> Manifest | None:
