@@ -32,7 +32,7 @@ MODEL_TYPES = (*SENTENCEPIECE_TYPES, WORDPIECE, BYTE_BPE)
 NORMALIZATIONS = ("none", "albert-v2")  # of text before SentencePiece, see tokenizer/sentencepiece/albert.py
 MASKING_LAWS = ("ngram", "span", "word", "token")
 LONGEST_SPAN = 10  # of masking "span", as in SpanBERT
-MIN_VALIDATION = 30  # documents: figures of fewer say little, so small corpora give more than --validation-fraction
+MIN_VALIDATION = 30  # documents: figures of fewer say little, so small corpora give a larger share
 SPECIALS_PER_PAIR, SPECIALS_PER_SINGLE = 3, 2  # [CLS] A [SEP] B [SEP], and [CLS] A [SEP]
 MASK_PROB_RANGE = 0.01, 0.5
 
@@ -340,8 +340,8 @@ def _normalise_shares(text: str) -> str:
 class BuildConfig:
     """Every setting that affects the bytes of a build, except the documents and the tokenizer.
 
-    validation_fraction: the share of the documents in the validation split. Small corpora give more, unless it is 0:
-    MIN_VALIDATION documents, but at most a tenth.
+    validation_fraction: the share of the documents that are drawn for validation, so that none changes its split when
+    others are added. None: 0.005, of small corpora MIN_VALIDATION documents, but at most a tenth.
     num_shards: shards of the training split. None: it depends on the amount of data.
     compression: of the shards. Only uncompressed shards can be mapped into memory.
     keep_duplicates: keep all of several equal documents. By default one is kept.
@@ -351,7 +351,7 @@ class BuildConfig:
 
     text: TextConfig = TextConfig()
     examples: ExampleConfig = ExampleConfig()
-    validation_fraction: float = 0.005
+    validation_fraction: float | None = None
     num_shards: int | None = None
     compression: str = "none"
     keep_duplicates: bool = False
@@ -362,7 +362,7 @@ class BuildConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        check_range("validation_fraction", self.validation_fraction, 0.0, 0.5)
+        check_range("validation_fraction", self.drawn_fraction, 0.0, 0.5)
         check_range("similarity", self.similarity, 0.5, 1.0)
         if self.alpha is not None:
             check_range("alpha", self.alpha, 0.0, 1.0)
@@ -377,6 +377,11 @@ class BuildConfig:
         if self.num_shards is not None:
             check_range("num_shards", self.num_shards, 1, 100_000)
         check_choice("compression", self.compression, COMPRESSIONS)
+
+    @property
+    def drawn_fraction(self) -> float:
+        """The share of the documents that split keys draw for validation."""
+        return 0.005 if self.validation_fraction is None else self.validation_fraction
 
     def to_flat_dict(self) -> dict[str, Any]:
         """Every setting by its own name, as in manifests and messages. No two of the three classes share a name."""

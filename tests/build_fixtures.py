@@ -207,7 +207,7 @@ def small_tasks(num_bytes: int = 1 << 14) -> Iterator[None]:
 
 def make_config(**settings: Any) -> BuildConfig:
     """A config from settings of all its parts, with short rows by default."""
-    settings = {"max_seq_len": 48, "validation_fraction": 0.1, **settings}
+    settings = {"max_seq_len": 48, "validation_fraction": None, **settings}
     parts = [
         {name: settings.pop(name) for name in list(settings) if name in kind.__dataclass_fields__}
         for kind in (TextConfig, ExampleConfig)
@@ -238,7 +238,7 @@ def keys_of(out: Path) -> tuple[set[int], set[int]]:
     return train, validation
 
 
-def check_split(out: Path, documents: Iterable[str], fraction: float, seed: int = 0) -> None:
+def check_split(out: Path, documents: Iterable[str], fraction: float | None, seed: int = 0) -> None:
     """The build has all documents, in the splits that the slow rule gives them."""
     keys = set(map(document_key, documents))
     validation = references.choose_validation(keys, fraction, seed)

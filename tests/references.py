@@ -40,14 +40,14 @@ def split_key(key: int, seed: int) -> int:
     return stream(seed, SPLITTING, key, 0, 0)
 
 
-def choose_validation(keys: set[int], fraction: float, seed: int = 0) -> set[int]:
+def choose_validation(keys: set[int], fraction: float | None, seed: int = 0) -> set[int]:
     """The documents of validation, by their keys: the rule of docs/reference/format.md, over all documents."""
     ranked = sorted(keys, key=lambda key: split_key(key, seed))
-    drawn = [key for key in ranked if split_key(key, seed) < fraction * 2**64]
+    drawn = [key for key in ranked if split_key(key, seed) < (0.005 if fraction is None else fraction) * 2**64]
     wanted = min(30, len(keys) // 10)
     if wanted == 0 and len(keys) > 1:
         wanted = 1
-    if fraction and (len(drawn) < wanted or len(drawn) == len(keys)):
+    if fraction is None and (len(drawn) < wanted or len(drawn) == len(keys)):
         drawn = ranked[:wanted]
     return set(drawn)
 

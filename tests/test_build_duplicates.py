@@ -183,7 +183,7 @@ def test_any_list_of_documents_gives_the_bytes_of_its_set(
     folder = tmp_path_factory.mktemp("any")
     documents = [*documents, "One that surely holds a token."]
     alone = list({fixtures.canonical(document): document for document in documents}.values())
-    options: dict[str, Any] = {"seed": seed, "max_seq_len": 8, "validation_fraction": 0.3, "sentences": "lines"}
+    options: dict[str, Any] = {"seed": seed, "max_seq_len": 8, "sentences": "lines"}
     for name, some, how in (("list", documents, layout), ("set", alone, "txt")):
         fixtures.write_corpus(folder / name, some, how, random.Random(seed))
         run_build(folder / name, folder / f"{name}-out", tokenizer, InlineEngine(), **options)

@@ -8,6 +8,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,16 +68,16 @@ def run(
     return build_shards(find_sources([str(names)], text=config.text), out, tokenizer, config, engine or InlineEngine())
 
 
-def choose(records: Sequence[Record], fraction: float, seed: int) -> set[int]:
+def choose(records: Sequence[Record], fraction: float | None, seed: int) -> set[int]:
     """The documents of validation: the rule of docs/reference/format.md, over the set of all documents."""
     bits: dict[int, int] = {}
     for text, group in records:
         key = fixtures.document_key(text)
         found = split_key(xxh3_64_intdigest(group.encode()) if group else key, seed)
         bits[key] = min(found, bits.get(key, found))
-    drawn = {key for key, found in bits.items() if found < fraction * 2**64}
+    drawn = {key for key, found in bits.items() if found < (0.005 if fraction is None else fraction) * 2**64}
     wanted = min(30, len(bits) // 10) or int(len(bits) > 1)
-    if not fraction or (len(drawn) >= wanted and len(drawn) < len(bits)):
+    if fraction is not None or (len(drawn) >= wanted and len(drawn) < len(bits)):
         return drawn
     chosen: set[int] = set()
     for found in sorted(set(bits.values()))[:-1]:  # training keeps a group
@@ -98,7 +99,7 @@ some_records = st.lists(
 @settings(max_examples=25)
 @given(
     records=some_records,
-    fraction=st.sampled_from((0.0, 1e-9, 0.1, 0.5)),
+    fraction=st.sampled_from((0.0, None, 0.1, 0.5)),
     seed=st.integers(0, 2**63 - 1),
     options=st.sampled_from(
         ({}, {"pairs": "nsp"}, {"dupe_factor": 2, "num_shards": 3}, {"drop_near_duplicates": True})
@@ -106,7 +107,7 @@ some_records = st.lists(
 )
 def test_the_groups_alone_decide_who_is_validation(
     records: list[Record],
-    fraction: float,
+    fraction: float | None,
     seed: int,
     options: dict[str, Any],
     tokenizer: Tokenizer,
@@ -114,9 +115,14 @@ def test_the_groups_alone_decide_who_is_validation(
 ):
     folder = tmp_path_factory.mktemp("groups")
     names = write(folder / "in", records, seed)
-    run(names, folder / "out", tokenizer, seed=seed, validation_fraction=fraction, **options)
-    validation = choose(records, fraction, seed)
-    found, keys = keys_of(folder / "out"), {fixtures.document_key(text) for text, _ in records}
+    validation, keys = choose(records, fraction, seed), {fixtures.document_key(text) for text, _ in records}
+    build = partial(run, names, folder / "out", tokenizer, seed=seed, validation_fraction=fraction, **options)
+    if fraction and len(validation) in (0, len(keys)):
+        with pytest.raises(InputError, match=r"--validation-fraction 0\.[15] draws "):
+            build()
+        return
+    build()
+    found = keys_of(folder / "out")
     if not options.get("drop_near_duplicates"):
         assert found == (keys - validation, validation)
         assert read_manifest(folder / "out").counts.duplicate_documents == len(records) - len(keys)
@@ -127,10 +133,10 @@ BOOKS = [(text, f"book {number % 9}") for number, text in enumerate(fixtures.mak
 BOOKS += [(text, "book 20") for text, _ in BOOKS[:12]]
 
 
-@pytest.mark.parametrize("fraction", [1e-9, 0.3])
+@pytest.mark.parametrize("fraction", [None, 0.3])
 @pytest.mark.parametrize("seed", range(4))
 def test_copies_of_a_near_duplicate_in_several_groups_are_counted_as_copies(
-    seed: int, fraction: float, tmp_path: Path, tokenizer: Tokenizer
+    seed: int, fraction: float | None, tmp_path: Path, tokenizer: Tokenizer
 ):
     similar = [(f"{text}\nRead by me.", group) for text, group in BOOKS[:30]]
     records = [*BOOKS, *similar, *((text, f"other {number % 3}") for number, (text, _) in enumerate(BOOKS[:30]))]
@@ -143,8 +149,8 @@ def test_copies_of_a_near_duplicate_in_several_groups_are_counted_as_copies(
     assert report.manifest.documents_digest == f"{sum(kept) % 2**64:016x}"
 
 
-@pytest.mark.parametrize("fraction", [1e-9, 0.3])
-def test_layout_order_workers_and_kills_change_no_byte(fraction: float, tmp_path: Path, tokenizer: Tokenizer):
+@pytest.mark.parametrize("fraction", [None, 0.3])
+def test_layout_order_workers_and_kills_change_no_byte(fraction: float | None, tmp_path: Path, tokenizer: Tokenizer):
     run(write(tmp_path / "a", BOOKS), tmp_path / "out", tokenizer, validation_fraction=fraction)
     wanted = digest_shards(tmp_path / "out")
     other = write(tmp_path / "b", BOOKS, seed=7)
@@ -191,8 +197,10 @@ weight = 2
 """
 
 
-@pytest.mark.parametrize("fraction", [1e-9, 0.3])
-def test_a_document_of_two_sources_has_the_groups_of_its_own(fraction: float, tmp_path: Path, tokenizer: Tokenizer):
+@pytest.mark.parametrize("fraction", [None, 0.3])
+def test_a_document_of_two_sources_has_the_groups_of_its_own(
+    fraction: float | None, tmp_path: Path, tokenizer: Tokenizer
+):
     one, two = BOOKS[:40], [*BOOKS[45:], *((text, "book 30") for text, _ in BOOKS[:10])]
     write(tmp_path / "one", one)
     write(tmp_path / "two", two, seed=3)

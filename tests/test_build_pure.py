@@ -322,7 +322,6 @@ def test_any_corpus_in_any_layout_gives_the_same_bytes_and_loses_no_token(
         "seed": seed,
         "max_seq_len": max_seq_len,
         "dupe_factor": dupe_factor,
-        "validation_fraction": 0.3,
         "sentences": "lines",
     }
     documents = [*documents, "One that surely holds a token."]

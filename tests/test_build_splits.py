@@ -1,9 +1,13 @@
-"""Small corpora give validation more documents than are drawn; hashes choose which."""
+"""Small corpora give validation more documents than are drawn, without a given share; hashes choose which."""
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from collections.abc import Iterator
+from functools import partial
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from references import choose_validation, split_key
 
+from albert_data.errors import InputError
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.jobs.progress import NullProgress
 from albert_data.shards.reader import open_shards
@@ -38,14 +43,14 @@ some_documents = st.integers(1, 120).flatmap(
 @settings(max_examples=30)
 @given(
     documents=some_documents,
-    fraction=st.sampled_from((0.0, 1e-9, 0.005, 0.1, 0.5)),
+    fraction=st.sampled_from((0.0, None, 0.005, 0.1, 0.5)),
     seed=st.integers(0, 2**63 - 1),
     layout=st.sampled_from(fixtures.LAYOUTS),
     options=st.sampled_from(({}, {"keep_duplicates": True}, {"pairs": "nsp"}, {"dupe_factor": 2, "num_shards": 3})),
 )
 def test_the_set_of_documents_alone_decides_who_is_validation(
     documents: list[str],
-    fraction: float,
+    fraction: float | None,
     seed: int,
     layout: str,
     options: dict[str, Any],
@@ -54,7 +59,18 @@ def test_the_set_of_documents_alone_decides_who_is_validation(
 ):
     folder = tmp_path_factory.mktemp("split")
     fixtures.write_corpus(folder / "in", documents, layout, random.Random(seed))
-    run_build(folder / "in", folder / "out", tokenizer, seed=seed, validation_fraction=fraction, **options)
+    build = partial(run_build, folder / "in", folder / "out", tokenizer, seed=seed, **options)
+    keys = set(map(fixtures.document_key, documents))
+    if fraction and len(choose_validation(keys, fraction, seed)) in (0, len(keys)):
+        with pytest.raises(InputError, match="a given share is never adjusted, so leave the option out") as caught:
+            build(validation_fraction=fraction)
+        if (other := re.search(r"or pass ([0-9.e-]+), and", str(caught.value))) is None:
+            return
+        fraction = float(other[1])
+        assert 0 < len(choose_validation(keys, fraction, seed)) < len(keys)
+        build(validation_fraction=fraction, overwrite=True)
+    else:
+        build(validation_fraction=fraction)
     check_split(folder / "out", documents, fraction, seed)
 
 
@@ -62,16 +78,19 @@ def test_the_set_of_documents_alone_decides_who_is_validation(
 def test_validation_has_thirty_documents_and_at_most_a_tenth(count: int, tokenizer: Tokenizer, tmp_path: Path):
     documents = [f"Document {number}.\nThe water." for number in range(count)]
     fixtures.write_corpus(tmp_path / "in", documents, "mixed", random.Random(0))
-    run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=0.005)
-    check_split(tmp_path / "out", documents, 0.005)
+    report = run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=None)
+    check_split(tmp_path / "out", documents, None)
+    assert report.manifest.counts.moved_documents == {299: 29, 340: 30}[count] - len(
+        [key for key in map(fixtures.document_key, documents) if split_key(key, 0) < 0.005 * 2**64]
+    )
     assert len(keys_of(tmp_path / "out")[1]) == {299: 29, 340: 30}[count]
 
 
 def test_documents_beyond_the_sample_of_sizes_are_many(tokenizer: Tokenizer, tmp_path: Path):
     documents = [f"Document {number}." for number in range(1100)]
     fixtures.write_corpus(tmp_path / "in", documents, "txt", random.Random(0))
-    run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=1e-9)
-    check_split(tmp_path / "out", documents, 1e-9)
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=None)
+    check_split(tmp_path / "out", documents, None)
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, []), (40, ["4 documents"]), (400, [])])
@@ -81,7 +100,7 @@ def test_few_validation_documents_are_said(
     lines: list[str] = []
     monkeypatch.setattr(NullProgress, "say", lambda self, line: lines.append(line))
     fixtures.write_corpus(tmp_path / "in", [f"Document {i}." for i in range(count)], "txt", random.Random(0))
-    run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=0.01)
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=None)
     few = [line for line in lines if line.startswith("validation: ")]
     assert [line.partition(": ")[2].partition(",")[0] for line in few] == said
     run_build(tmp_path / "in", tmp_path / "none", tokenizer, validation_fraction=0.0)
@@ -93,22 +112,51 @@ def test_few_validation_documents_are_said(
 def test_copies_move_no_other_documents(layout: str, count: int, tokenizer: Tokenizer, tmp_path: Path):
     documents = DOCUMENTS[:count]
     fixtures.write_corpus(tmp_path / "in", documents, layout, random.Random(layout))
-    run_build(tmp_path / "in", tmp_path / "out", tokenizer, MultiprocessEngine(2), validation_fraction=1e-9)
-    check_split(tmp_path / "out", documents, 1e-9)
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, MultiprocessEngine(2), validation_fraction=None)
+    check_split(tmp_path / "out", documents, None)
     fixtures.write_corpus(tmp_path / "again", documents * 2, "txt", random.Random(1))
-    run_build(tmp_path / "again", tmp_path / "again-out", tokenizer, validation_fraction=1e-9, num_shards=None)
+    run_build(tmp_path / "again", tmp_path / "again-out", tokenizer, validation_fraction=None, num_shards=None)
     assert digest_shards(tmp_path / "again-out") == digest_shards(tmp_path / "out")
 
 
 def test_training_is_not_empty_if_all_documents_are_drawn(tokenizer: Tokenizer, tmp_path: Path):
-    documents = DOCUMENTS[:3]
+    documents = DOCUMENTS[:2]
     fixtures.write_corpus(tmp_path / "in", documents, "txt", random.Random(0))
     keys = set(map(fixtures.document_key, documents))
-    seeds = [seed for seed in range(200) if all(split_key(key, seed) < 2**63 for key in keys)]
-    assert len(seeds) > 5
-    for seed in seeds[:6]:
-        run_build(tmp_path / "in", tmp_path / f"{seed}", tokenizer, seed=seed, validation_fraction=0.5)
-        check_split(tmp_path / f"{seed}", documents, 0.5, seed)
+    seeds = (seed for seed in count() if all(split_key(key, seed) < 0.005 * 2**64 for key in keys))
+    for seed in islice(seeds, 2):
+        run_build(tmp_path / "in", tmp_path / f"{seed}", tokenizer, seed=seed, validation_fraction=None)
+        check_split(tmp_path / f"{seed}", documents, None, seed)
+
+
+@pytest.mark.parametrize("group", [None, "book"])
+def test_more_documents_move_none_from_one_split_to_the_other(group: str | None, tokenizer: Tokenizer, tmp_path: Path):
+    documents, splits = fixtures.make_documents(550, seed=3), []
+    for number in (50, 550):
+        lines = [json.dumps({"text": text, "book": i % 60}) for i, text in enumerate(documents[:number])]
+        (tmp_path / f"{number}.jsonl").write_text("\n".join(lines))
+        out, settings = tmp_path / f"{number}", {"group_field": group, "validation_fraction": 0.04}
+        report = run_build(tmp_path / f"{number}.jsonl", out, tokenizer, **settings)
+        splits.append(keys_of(out))
+        assert report.manifest.counts.moved_documents is None
+    assert 0 < len(splits[0][1]) < 5
+    assert all(few <= many for few, many in zip(*splits, strict=True))
+
+
+@pytest.mark.parametrize("group", [None, "book"])
+def test_a_share_that_draws_none_is_an_error_that_names_one(group: str | None, tokenizer: Tokenizer, tmp_path: Path):
+    lines = [json.dumps({"text": text, "book": i % 20}) for i, text in enumerate(DOCUMENTS)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    build = partial(run_build, tmp_path / "in.jsonl", tmp_path / "out", tokenizer, group_field=group)
+    message = (
+        r"^--validation-fraction 1e-09 draws no document for validation; .* or pass ([0-9.]+), and give --overwrite$"
+    )
+    with pytest.raises(InputError, match=message) as caught:
+        build(validation_fraction=1e-9)
+    works = re.search(message, str(caught.value))
+    assert works
+    build(validation_fraction=float(works[1]), overwrite=True)
+    assert 4 <= len(keys_of(tmp_path / "out")[1]) < 12
 
 
 def test_documents_whose_keys_collide_move_together(
@@ -119,8 +167,8 @@ def test_documents_whose_keys_collide_move_together(
     digests = []
     for name in ("txt", "mixed"):
         fixtures.write_corpus(tmp_path / name, DOCUMENTS, name, random.Random(name))
-        run_build(tmp_path / name, tmp_path / f"{name}-out", tokenizer, validation_fraction=1e-9)
-        assert keys_of(tmp_path / f"{name}-out")[1] == choose_validation({0, 1, 2}, 1e-9)
+        run_build(tmp_path / name, tmp_path / f"{name}-out", tokenizer, validation_fraction=None)
+        assert keys_of(tmp_path / f"{name}-out")[1] == choose_validation({0, 1, 2}, None)
         digests.append(digest_shards(tmp_path / f"{name}-out"))
     assert digests[0] == digests[1]
 
@@ -129,13 +177,15 @@ def test_documents_whose_keys_collide_move_together(
 @pytest.mark.parametrize("copies", [1, 3])
 def test_a_single_document_goes_to_training(seed: int, copies: int, tokenizer: Tokenizer, tmp_path: Path):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS[:1] * copies, "jsonl", random.Random(0))
-    run_build(tmp_path / "in", tmp_path / "out", tokenizer, seed=seed, validation_fraction=0.5)
+    with pytest.raises(InputError, match=r"-fraction 0\.5 draws .*, so leave the option out, and give --overwrite"):
+        run_build(tmp_path / "in", tmp_path / "out", tokenizer, seed=seed, validation_fraction=0.5)
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, seed=seed, validation_fraction=None, overwrite=True)
     assert keys_of(tmp_path / "out") == ({fixtures.document_key(DOCUMENTS[0])}, set())
 
 
 def test_documents_without_a_row_do_not_count(tokenizer: Tokenizer, tmp_path: Path):
     (tmp_path / "in.txt").write_text("the water.\n\n\x01\n\n\x02")
-    run_build(tmp_path / "in.txt", tmp_path / "out", tokenizer, validation_fraction=1e-9)
+    run_build(tmp_path / "in.txt", tmp_path / "out", tokenizer, validation_fraction=None)
     assert keys_of(tmp_path / "out") == ({fixtures.document_key("the water.")}, set())
 
 
@@ -148,9 +198,9 @@ def test_a_validation_fraction_of_zero_moves_no_document(tokenizer: Tokenizer, t
 def test_the_bytes_of_other_documents_are_those_of_a_build_without_a_move(tokenizer: Tokenizer, tmp_path: Path):
     """Each training shard has the same rows as without the move, minus those of the moved documents."""
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(0))
-    for name, fraction in (("moved", 1e-9), ("whole", 0.0)):
+    for name, fraction in (("moved", None), ("whole", 0.0)):
         run_build(tmp_path / "in", tmp_path / name, tokenizer, validation_fraction=fraction, dupe_factor=2)
-    moved = choose_validation(set(map(fixtures.document_key, DOCUMENTS)), 1e-9)
+    moved = choose_validation(set(map(fixtures.document_key, DOCUMENTS)), None)
     rows = {
         name: [(row.document_key, row.input_ids.tobytes()) for row in open_shards(tmp_path / name)]
         for name in ("moved", "whole")
@@ -164,11 +214,11 @@ def test_a_large_training_section_is_read_in_parts_for_validation(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(0))
-    run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=1e-9)
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer, validation_fraction=None)
     monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", 1)
     with monkeypatch.context() as patch:
         patch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 10)
-        run_build(tmp_path / "in", tmp_path / "parts", tokenizer, validation_fraction=1e-9)
+        run_build(tmp_path / "in", tmp_path / "parts", tokenizer, validation_fraction=None)
     for split in ("train", "validation"):
         found, wanted = (
             [row.input_ids.tobytes() for row in open_shards(tmp_path / name, split)] for name in ("parts", "out")
@@ -179,7 +229,7 @@ def test_a_large_training_section_is_read_in_parts_for_validation(
 @pytest.mark.parametrize("results", [1, 3, 5])
 def test_a_killed_build_moves_the_same_documents(results: int, tokenizer: Tokenizer, tmp_path: Path):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(0))
-    options = {"validation_fraction": 1e-9, "num_shards": 3}
+    options = {"validation_fraction": None, "num_shards": 3}
     run_build(tmp_path / "in", tmp_path / "whole", tokenizer, **options)
     with pytest.raises(KeyboardInterrupt):
         run_build(tmp_path / "in", tmp_path / "out", tokenizer, InterruptedEngine(results), **options)

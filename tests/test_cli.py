@@ -377,7 +377,7 @@ def test_build_writes_a_folder_and_says_what_is_in_it(here: Path, capsys: pytest
             "drop_near_duplicates": True,
             "similarity": 0.75,
             "group_field": "book",
-            "where": "book == 1",
+            "where": "book > 5",
             "alpha": 0.5,
             "max_passes": 7.0,
         },
@@ -389,13 +389,14 @@ def test_every_option_of_build_reaches_the_manifest(duplicates: dict[str, Any], 
         **{"sentences": "lines", "language": "de", "text_field": "body", "strict": True},
         **{"documents": "file", "unwrap": True, "encoding": "utf-8", "language_field": "lang"},
         **{"max_seq_len": 33, "short_seq_prob": 0.25, "ngram": 2, "mask_prob": 0.25, "whole_word": False},
-        **{"dupe_factor": 2, "seed": 9, "validation_fraction": 0.25, "num_shards": 3, "compression": "lz4"},
+        **{"dupe_factor": 2, "seed": 9, "validation_fraction": 0.45, "num_shards": 3, "compression": "lz4"},
         **{"masking": "ngram", "replace": "70/20/10", "pairs": "nsp", "word_separator": "|", "drop_repeated_lines": 3},
         **{"delimiter": "|", "quoting": "none"},
         **duplicates,
     }
     assert settings.keys() == BUILD_SETTINGS.keys()
-    Path("in.jsonl").write_text('{"body": "Eins zwei.\\nDrei vier.", "lang": "de", "book": 1}\n')
+    lines = (f'{{"body": "Eins {a}.\\nDrei {a} vier.", "lang": "de", "book": {ord(a)}}}\n' for a in "abcdefghi")
+    Path("in.jsonl").write_text("".join(lines))
     options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
     options = [option for option in options if not option.endswith(("=True", "=False", "=None"))]
     options += [f"--{name.replace('_', '-')}" for name, value in duplicates.items() if value is True]

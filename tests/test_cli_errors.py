@@ -224,7 +224,7 @@ def test_a_setting_of_vocab_out_of_range_names_what_is_allowed(
 
 
 def test_the_limits_themselves_are_allowed():
-    limits = "--max-seq-len 8 --short-seq-prob 1 --ngram 10 --mask-prob 0.5 --validation-fraction 0.5"
+    limits = "--max-seq-len 8 --short-seq-prob 1 --ngram 10 --mask-prob 0.5 --validation-fraction 0.5 --seed 3"
     assert run(f"build in.txt --tokenizer model.model -o low {limits}".split()) == 0
     limits = "--max-seq-len 32768 --short-seq-prob 0 --ngram 1 --mask-prob 0.01 --validation-fraction 0"
     assert run(f"build in.txt --tokenizer model.model -o high {limits} --seed {2**63 - 1}".split()) == 0

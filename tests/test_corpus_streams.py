@@ -179,9 +179,7 @@ def test_a_build_reads_process_substitutions(tmp_path: Path, tokenizer: Tokenize
         command = ["bash", "-c", f"{sys.executable} -m albert_data build {arguments}"]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
 
-    done = build(
-        "<(zcat in.txt.gz) --tokenizer model.model --workers 1 --max-seq-len 48 --validation-fraction 0.1 -o piped"
-    )
+    done = build("<(zcat in.txt.gz) --tokenizer model.model --workers 1 --max-seq-len 48 -o piped")
     assert done.returncode == 0, done.stderr
     named = fixtures.run_build(tmp_path / "in.txt.gz", tmp_path / "named", tokenizer)
     assert read_json(tmp_path / "piped" / "manifest.json")["digest"] == named.manifest.digest

@@ -119,9 +119,9 @@ def test_an_alpha_of_1_leaves_the_text_as_it_is(settings: dict[str, Any], tokeni
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("fraction", [0.01, 0.3])
+@pytest.mark.parametrize("fraction", [None, 0.3])
 def test_documents_of_a_group_and_a_text_of_two_languages_lie_in_one_split(
-    fraction: float, seed: int, tokenizer: Tokenizer, tmp_path: Path
+    fraction: float | None, seed: int, tokenizer: Tokenizer, tmp_path: Path
 ):
     settings = {"group_field": "group", "validation_fraction": fraction, "seed": seed, "max_passes": 1.5}
     build(write(tmp_path / "in"), tmp_path / "out", tokenizer, **settings)

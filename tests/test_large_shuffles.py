@@ -45,13 +45,13 @@ def plan_build(kind: str, folder: Path, tokenizer: Tokenizer) -> Build:
         lines = "\n".join(map(json.dumps, records))
         (folder / "in/a.jsonl").write_text(lines)
         return lambda out, engine: run_build(
-            folder / "in", out, tokenizer, engine, num_shards=7, group_field="book", validation_fraction=1e-9
+            folder / "in", out, tokenizer, engine, num_shards=7, group_field="book", validation_fraction=None
         )
     settings: dict[str, dict[str, Any]] = {
         "plain": {},
         "nsp": {"pairs": "nsp"},
         "with copies": {"keep_duplicates": True},
-        "moved": {"validation_fraction": 1e-9},
+        "moved": {"validation_fraction": None},
         "one shard": {"num_shards": 1},
     }
     fixtures.write_corpus(folder / "in", [*documents, *documents[:20]], "mixed", random.Random(0))

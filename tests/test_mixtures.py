@@ -96,7 +96,7 @@ def test_each_document_has_the_rows_of_its_first_source_as_often_as_that_says(
         return
     report = build_mixture(path, folder / "out", tokenizer, dupe_factor=dupe_factor)
     assert read_rows(folder / "out") == wanted
-    fixtures.check_split(folder / "out", expect(sources, dupe_factor), 0.1)
+    fixtures.check_split(folder / "out", expect(sources, dupe_factor), None)
     assert not list(verify(folder / "out"))
     check_counts(report.manifest.mixture or (), sources, dupe_factor)
     assert report.manifest.documents_digest == f"{sum(wanted) % 2**64:016x}"
@@ -293,5 +293,5 @@ def test_a_source_without_text_is_an_error(tokenizer: Tokenizer, tmp_path: Path)
 
 def test_a_build_that_uses_one_document_puts_it_into_training(tokenizer: Tokenizer, tmp_path: Path):
     path = write_mixture(tmp_path, [Mixed(documents=POOL[:9], weight=0.0), Mixed(documents=POOL[8:10], weight=2.0)])
-    report = build_mixture(path, tmp_path / "out", tokenizer, validation_fraction=0.5)
+    report = build_mixture(path, tmp_path / "out", tokenizer)
     assert [split.num_rows > 0 for split in report.manifest.splits.values()] == [True, False]

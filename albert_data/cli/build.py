@@ -90,7 +90,9 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
 @_build_setting("--max-passes", "Maximum number of passes over a language with --alpha, times --dupe-factor.")
 @_build_setting(
     "--validation-fraction",
-    "Share of the documents to keep for validation. Small corpora give up to 30, at most a tenth; 0 gives none.",
+    "Share of the documents to keep for validation; 0 gives none.  [default: 0.005; small corpora give up to 30, at "
+    "most a tenth]",
+    type=float,
 )
 @setting(
     TextConfig,

@@ -51,6 +51,7 @@ VOCAB_SIZE = 8000
 # larger share of a small corpus would be missed in training.
 _VALIDATION_BYTES = 512 * 500
 _VALIDATION_FRACTIONS = (0.005, 0.01, 0.02, 0.05, 0.1)
+_MANY = 6000  # documents: the least share draws 30 of them. Of fewer, `build` puts up to 30 into validation by itself.
 MINUTES = 10  # of the training in DIR/run
 _LONGER = 60  # minutes
 RECORD = ".quickstart.json"  # hidden, so that no glob of the user takes it for text
@@ -309,10 +310,10 @@ def _train_vocabulary(inputs: Sequence[str], output: Path, config: VocabConfig, 
 def _build(inputs: Sequence[str], held_out: Sequence[str], output: Path, options: Sequence[str]) -> None:
     from albert_data.vocab.folder import SETTINGS_NAME
 
-    text_bytes = read_json(output / "vocab" / SETTINGS_NAME)["text_bytes"]
-    enough = [fraction for fraction in _VALIDATION_FRACTIONS if fraction * text_bytes >= _VALIDATION_BYTES]
-    fraction = min(enough, default=_VALIDATION_FRACTIONS[-1])
-    rows = ["--max-seq-len", str(MAX_SEQ_LEN), *(held_out or ("--validation-fraction", str(fraction)))]
+    known = read_json(output / "vocab" / SETTINGS_NAME)
+    enough = [fraction for fraction in _VALIDATION_FRACTIONS if fraction * known["text_bytes"] >= _VALIDATION_BYTES]
+    share = ["--validation-fraction", str(min(enough, default=_VALIDATION_FRACTIONS[-1]))]
+    rows = ["--max-seq-len", str(MAX_SEQ_LEN), *(held_out or (share if known["documents"] >= _MANY else []))]
     _run(
         "2. Turn the text into rows for training",
         "build",

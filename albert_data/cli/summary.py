@@ -162,11 +162,14 @@ def describe_build(report: BuildReport, out: Path) -> list[str]:
     for name, split in splits.items():
         shards = count_of(len(split.shards), "shard")
         lines.append(f"{name:<10} {count_of(split.num_rows, 'row')}, {count_of(split.num_tokens, 'token')}, {shards}")
+    if counts.moved_documents:
+        moved = count_of(counts.moved_documents, "document")
+        lines.append(f"moved      {moved} drawn for training into validation; a given --validation-fraction moves none")
     for number, one in enumerate(manifest.mixture or () if manifest.plan.mixture else ()):
         used = f"{one.num_used_documents:,} of {count_of(one.num_documents, 'document')}"
         tokens = count_of(one.num_used_tokens, "token")
         lines.append(f"{'' if number else 'sources':<10} {one.name}: {one.passes:.3g} passes, {used}, {tokens} of text")
-    if not splits["validation"].num_rows and manifest.config.validation_fraction:
+    if not splits["validation"].num_rows and manifest.config.drawn_fraction:
         lines.append("           there is only one distinct document, so none is left for validation; give two or more")
     lines += [*report.list_notes(), *_describe_config(manifest.config, manifest.plan.mixture or ())]
     return [*lines, f"next       albert-data inspect {quote(out)}", f"           albert-data audit {quote(out)}"]

@@ -116,7 +116,7 @@ class UsedSizes:
         """Add documents, each once. tokens, passes: int64; is_given: whether they are for validation in any case."""
         sizes = estimate_bytes(tokens, passes, self._config.examples, self._id_bytes)
         bits = split_keys(np.uint64(self._config.examples.seed), keys)
-        is_validation = (bits < threshold(self._config.validation_fraction)) | is_given
+        is_validation = (bits < threshold(self._config.drawn_fraction)) | is_given
         np.add.at(self.num_bytes, is_validation.astype(np.int64), sizes)  # in the order of SPLITS
         self.digest = (self.digest + int(keys.sum(dtype=np.uint64))) % _KEYS
         for sample, is_here in zip(self.samples.values(), (~is_validation, is_validation), strict=True):

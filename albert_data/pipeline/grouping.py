@@ -20,7 +20,7 @@ from albert_data.dedup.sorted_columns import find_changes, find_keys, map_u64, m
 from albert_data.draws import choice_keys, split_keys, threshold
 from albert_data.pipeline.choosing import Choice, estimate_bytes
 from albert_data.pipeline.receipts import TaskReceipt
-from albert_data.pipeline.shard_plan import Grouping, Move, count_wanted, is_validation_emptied
+from albert_data.pipeline.shard_plan import Grouping, Move, check_drawn, count_wanted, is_validation_emptied
 from albert_data.shards.manifest import SPLITS
 
 _FILE = "grouped.keys"
@@ -58,14 +58,16 @@ def group_documents(
 ) -> Grouping:
     """Decide the splits. id_bytes: of a token in a shard; choice, removed: see `ReduceRules`."""
     reader = _Reader(folder, total, config, id_bytes, choice, removed)
-    drawn, num_documents, num_bytes = threshold(config.validation_fraction), np.zeros(2, int), np.zeros(2, int)
+    drawn, num_documents, num_bytes = threshold(config.drawn_fraction), np.zeros(2, int), np.zeros(2, int)
     nearest = _Nearest(*(np.zeros(0, kind) for kind in (np.uint64, np.int64, np.int64)))
     for some in reader.read():
         is_drawn = (some.least < drawn).astype(int)  # in the order of SPLITS
         np.add.at(num_documents, is_drawn, 1)
         np.add.at(num_bytes, is_drawn, some.sizes)
         nearest = nearest.add(some)
-    num_moved = _count_moved(nearest.counts, *num_documents.tolist()) if config.validation_fraction else None
+    check_drawn(config, num_documents.tolist(), nearest.bits)
+    is_given = config.validation_fraction is not None
+    num_moved = None if is_given else _count_moved(nearest.counts, *num_documents.tolist())
     if num_moved is None and not is_validation_emptied(total, num_documents[1]):
         used = reader.read(all_used=True)
         path = write_u64(folder / _FILE, (some.keys[(some.least < drawn) & (some.most >= drawn)] for some in used))
@@ -83,6 +85,7 @@ def group_documents(
         to_split=to_split,
         runs=frozenset(total.runs),
         num_documents=int(nearest.counts[:num_moved].sum()),
+        num_drawn=int(num_documents[1]),
         num_bytes=moved_bytes,
     )
     sizes = {"train": int(num_bytes.sum()) - moved_bytes, "validation": moved_bytes}

@@ -71,11 +71,11 @@ def _identify(tokenizer: Tokenizer) -> dict[str, str]:
 def choose_fraction(inputs: list[Input], config: BuildConfig) -> BuildConfig:
     """The settings, with a validation_fraction of 0 if there are inputs for validation.
 
-    Raises ConfigError if they have another one than the default.
+    Raises ConfigError if they have another one.
     """
     if not any(item.is_validation for item in inputs):
         return config
-    if config.validation_fraction not in (0, BuildConfig.validation_fraction):
+    if config.validation_fraction not in (0, None):
         raise ConfigError(
             f"validation_fraction is {config.validation_fraction}, but inputs for validation are given; leave one out"
         )

@@ -227,7 +227,7 @@ class MapJob:
             groups = [part.groups for part in held if part.groups is not None]
             deciding = np.concatenate(groups) if groups else keys.document_keys
             row_split_keys = split_keys(np.uint64(self.config.examples.seed), deciding)
-            is_validation = (row_split_keys < threshold(self.config.validation_fraction)) | task.is_validation
+            is_validation = (row_split_keys < threshold(self.config.drawn_fraction)) | task.is_validation
             rows = sort_rows(held, keys, is_validation, self._scratch, keep_copies=self.config.keep_duplicates)
         if len(keys.indices):
             name = f"{self._name(task)}-{len(receipt.runs):03d}.run"

@@ -69,6 +69,7 @@ def make_manifest(
     missing |= set() if config.drop_near_duplicates else set(_NEAR_DUPLICATE_COUNTS)
     missing |= set() if any(source.weight == 0 for source in plan.mixture or ()) else {"contaminated_documents"}
     missing |= set() if any(item.split for item in plan.inputs) else set(_LEFT_OUT_COUNTS)
+    missing |= set() if config.validation_fraction is None else {"moved_documents"}
     manifest = Manifest(
         albert_data_version=plan.version,
         rules_version=plan.rules_version,

@@ -7,7 +7,9 @@ computed from what the sorted runs hold, copies included, since it bounds the me
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ import numpy as np
 
 from albert_data.config import MIN_VALIDATION, BuildConfig
 from albert_data.dedup.sorted_columns import find_keys, map_u64
-from albert_data.draws import split_keys
+from albert_data.draws import split_keys, threshold
+from albert_data.errors import InputError
 from albert_data.pipeline.choosing import Choice
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.receipts import TaskReceipt
@@ -72,7 +75,8 @@ class Move:
     """Documents change their split: those of validation are now all with split keys below `bound`.
 
     In the sorted runs, the rows of those that change lie under `from_split`, and only in `runs`, by their names.
-    num_documents: of validation; num_bytes: of their rows of one pass, in a mixture and with groups of all passes.
+    num_documents: of validation; num_drawn: those that were drawn for it; num_bytes: of the rows of one pass, in a
+    mixture and with groups of all passes.
     keys: with groups, the file of the keys of all documents of validation, in place of `bound`.
     """
 
@@ -82,6 +86,7 @@ class Move:
     to_split: str
     runs: frozenset[str]
     num_documents: int
+    num_drawn: int
     num_bytes: int
     keys: Path | None = None
 
@@ -145,8 +150,27 @@ def is_validation_emptied(total: TaskReceipt, num_validation: int) -> bool:
     return not num_validation and total.counts["validation_rows"] > 0
 
 
+def check_drawn(config: BuildConfig, num_documents: Sequence[int], bits: np.ndarray) -> None:
+    """Raise InputError if a given fraction draws no document for validation, or all.
+
+    num_documents: in the order of SPLITS; bits: the least distinct split keys, ascending.
+    """
+    if not config.validation_fraction or all(num_documents):
+        return
+    at = min(count_wanted(sum(num_documents)), len(bits) - 1)  # so many split keys would be drawn by default
+    drawn, most = int(bits[at - 1]) if at else KEYS, int(bits[-1])
+    rounded = (Context(prec, ROUND_CEILING).create_decimal_from_float((drawn + 1) / KEYS) for prec in range(2, 18))
+    works = next((one for one in map(float, rounded) if one <= 0.5 and drawn < threshold(one) <= most), None)
+    what = "all documents, and leaves none for training" if num_documents[1] else "no document for validation"
+    other = "" if works is None else f", or pass {works}"
+    raise InputError(
+        f"--validation-fraction {config.validation_fraction:g} draws {what}; a given share is never adjusted, so leave "
+        f"the option out{other}, and give --overwrite"
+    )
+
+
 def find_move(total: TaskReceipt, config: BuildConfig) -> Move | None:
-    """The documents that must change their split; None where none must.
+    """The documents that must change their split; None where none must, as with a given fraction.
 
     Documents with split keys below a bound go to validation. If these are too few, those with the next split keys
     follow until there are MIN_VALIDATION, or a tenth of all, or one. If all are below the bound, validation keeps only
@@ -154,10 +178,12 @@ def find_move(total: TaskReceipt, config: BuildConfig) -> Move | None:
     """
     num_train, num_validation = (total.samples[split].count() for split in SPLITS)
     num_documents = num_train + num_validation
-    wanted, is_emptied = count_wanted(num_documents), is_validation_emptied(total, num_validation)
-    if not config.validation_fraction or (num_train and num_validation >= wanted and not is_emptied):
-        return None
     nearest, keys = total.nearest, np.unique(total.nearest.hashes)
+    check_drawn(config, (num_train, num_validation), keys)
+    wanted, is_emptied = count_wanted(num_documents), is_validation_emptied(total, num_validation)
+    is_enough = num_train and num_validation >= wanted and not is_emptied
+    if config.validation_fraction is not None or is_enough:
+        return None
     # The last key has a part if the keys of many documents collide. Those of dropped documents may be below all.
     bound = int(keys[min(wanted, len(keys) - 1)]) if wanted else 0
     to_training = not num_train or not wanted
@@ -169,6 +195,7 @@ def find_move(total: TaskReceipt, config: BuildConfig) -> Move | None:
         to_split="train" if to_training else "validation",
         runs=frozenset(runs),
         num_documents=int(np.count_nonzero(keys < bound)),
+        num_drawn=num_validation,
         num_bytes=int(nearest.sizes[nearest.hashes < bound].sum()),
     )
 

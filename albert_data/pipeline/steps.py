@@ -272,11 +272,13 @@ def decide(build: Build, total: TaskReceipt, tokenizer: Tokenizer) -> ReduceRule
     grouping = None
     if field is not None:
         grouping = group_documents(build.work.runs, total, build.config, id_bytes, choice, removed)
+    move = grouping.move if grouping else find_move(total, build.config)
+    total.counts["moved_documents"] = max(0, move.num_documents - move.num_drawn) if move else 0
     return ReduceRules(
         id_dtype=tokenizer.id_dtype,
         compression=build.config.compression,
         keep_duplicates=build.config.keep_duplicates,
-        move=grouping.move if grouping else find_move(total, build.config),
+        move=move,
         sources=tuple(total.sources.values()) if choice is None else tuple(range(len(sources))),
         choice=choice,
         left_out=left_out,

@@ -172,6 +172,7 @@ class Counts:
     left_out_documents, left_out_tokens: that training lacks because validation has them, None without such inputs
     near_duplicate_documents, near_duplicate_tokens: dropped as similar, None where these are not looked for
     contaminated_documents: left out before all other counts because they contain text of a benchmark; None without one
+    moved_documents: drawn for training, but put into validation, None with a given share of validation
     """
 
     documents: Count
@@ -189,6 +190,7 @@ class Counts:
     near_duplicate_documents: Count | None = None
     near_duplicate_tokens: Count | None = None
     contaminated_documents: Count | None = None
+    moved_documents: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
