@@ -144,3 +144,10 @@ def test_a_list_that_names_nothing_is_refused(tmp_path: Path, content: str | Non
         (tmp_path / "files").write_text(content)
     with pytest.raises(InputError, match=message):
         find_inputs([f"@{tmp_path}/files"])
+
+
+def test_character_references_are_replaced_once():
+    text = "AT&amp;amp;T &lt;br&gt; &quot;a&quot; It&#39;s&nbsp;&#x4E2D; &copy &notit; &Unknown; R&D & &#99999999; &#0;"
+    wanted = 'AT&amp;T <br> "a" It\'s 中 &copy &notit; &Unknown; R&D & &#99999999; \ufffd\n'
+    data = ARTICLE.replace("More.", f"{text}\n&lt;/doc&gt;").encode()
+    assert read(data, "wiki") == ([b"Anarchism\nText of it.\n" + wanted.encode() + b"</doc>\n"], Counter())

@@ -1,13 +1,18 @@
 """Read the output of WikiExtractor: a document stands between a line `<doc ...>` and a line `</doc>`.
 
 Its first line is the title. Blank lines don't end it. With --json, WikiExtractor writes JSON lines instead.
+
+WikiExtractor escapes by `html.escape`, so character references are replaced once: `&amp;lt;` is `&lt;`. Those without
+a semicolon and unknown names stay: `html.unescape` makes "¬it" of "&notit".
 """
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from collections.abc import Iterator
+from html.entities import html5
 
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
@@ -20,6 +25,7 @@ from albert_data.corpus.streams import STREAM_ERRORS
 BEGINNING = b"<doc "
 _OPEN = b"\n" + BEGINNING
 _MARK = re.compile(rb"\n(?:<doc |</doc>)")
+_REFERENCE = re.compile(rb"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[a-zA-Z][a-zA-Z\d]{1,30});")
 _CHUNK = 1 << 20
 
 
@@ -30,6 +36,11 @@ def read_wiki(
     articles = _read_articles(stream, origin.path, damage)
     records = Records(rows=((number, text, None, None) for number, text in articles), unit="article")
     return make_blocks([records], origin, text, damage, block_bytes)
+
+
+def _unescape(found: re.Match[bytes]) -> bytes:
+    text = found[0].decode()
+    return html.unescape(text).encode() if text[1] == "#" or text[1:] in html5 else found[0]
 
 
 def _read_articles(stream: io.BufferedIOBase, path: str, damage: Damage) -> Iterator[tuple[int, bytes]]:
@@ -56,7 +67,7 @@ def _read_articles(stream: io.BufferedIOBase, path: str, damage: Damage) -> Iter
                 count("it has no end", mark.start() - line_end)
                 at = mark.start()
             else:
-                yield number, data[line_end + 1 : mark.start()]
+                yield number, _REFERENCE.sub(_unescape, data[line_end + 1 : mark.start()])
             number += 1
         elif is_ended:
             return
