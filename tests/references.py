@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -71,7 +72,7 @@ def read_txt(data: bytes) -> list[bytes]:
     """Documents, parted by lines of white space, each a canonical text."""
     documents: list[list[bytes]] = [[]]
     for line in split_lines(data.removeprefix(b"\xef\xbb\xbf")):
-        if line.decode(errors="replace").split():
+        if not is_blank(line.decode(errors="replace")):
             documents[-1].append(line)
         else:
             documents.append([])
@@ -96,10 +97,21 @@ def replace_surrogates(text: str) -> str:
     return "".join("\ufffd" if "\ud800" <= character <= "\udfff" else character for character in text)
 
 
+def is_invisible(character: str) -> bool:
+    """Whether it is a format character that is drawn as nothing. Others, as U+06DD, are drawn around numbers."""
+    code = ord(character)
+    is_drawn = 0x600 <= code <= 0x605 or code in (0x6DD, 0x70F, 0x890, 0x891, 0x8E2) or 0x110BD <= code < 0x14000
+    return unicodedata.category(character) == "Cf" and not is_drawn
+
+
+def is_blank(line: str) -> bool:
+    return all(character.isspace() or is_invisible(character) for character in line)
+
+
 def canonical(text: str) -> bytes:
     """Lines with one space for each run of white space and none around them, blank ones left out."""
     lines = [" ".join(line.decode().split()) for line in split_lines(text.encode())]
-    return "".join(line + "\n" for line in lines if line).encode()
+    return "".join(line + "\n" for line in lines if not is_blank(line)).encode()
 
 
 def split_lines(data: bytes) -> list[bytes]:

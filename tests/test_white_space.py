@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import references
-from corpus_fixtures import as_jsonl, read
+from corpus_fixtures import as_jsonl, read, small_sizes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import RECORDS, Block
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import clean_documents, strip_lines
-from albert_data.corpus.lines.white_space import has_text
+from albert_data.corpus.lines.white_space import clear_invisible_lines, has_text
 
 LINE_ENDS = "\n\r\u0085\u2028\u2029"
 ALL_WHITE = [chr(code) for code in range(0x110000) if chr(code).isspace()]
@@ -28,6 +29,7 @@ NEIGHBOURS = [
 NEIGHBOURS += [*"\u2060\u2e80\u3001\u3002\u3040\u3080é中😀"]
 
 runs = st.text(st.sampled_from([" ", " ", *IN_LINES]), min_size=1, max_size=3)
+UNASSIGNED = {0x2065, 0xE0000, *range(0xE0002, 0xE0020)}  # between invisible characters
 words = st.sampled_from([*NEIGHBOURS, "a", "word", "x" * 29, "x" * 61, "中" * 20])
 pieces = st.lists(words | runs | st.sampled_from(["\n", " \n", "\n\n"]), max_size=60).map("".join)
 
@@ -35,7 +37,7 @@ pieces = st.lists(words | runs | st.sampled_from(["\n", " \n", "\n\n"]), max_siz
 def strip(text: str, ends: list[int] | None) -> tuple[list[bytes], list[int]]:
     """The documents of the kernel, each as one text, and their numbers."""
     given_ends = np.array(ends or [], np.int64)
-    raw = np.frombuffer(text.encode(), np.uint8)
+    raw = np.frombuffer(clear_invisible_lines(text.encode()), np.uint8)
     utf8, line_offsets, document_offsets, numbers, longest = strip_lines(raw, given_ends, ends is None)
     lines = [utf8[begin:end].tobytes() for begin, end in pairwise(line_offsets.tolist())]
     assert longest == max((len(line) - 1 for line in lines), default=0)
@@ -49,7 +51,7 @@ def test_white_space_is_that_of_python():
     for code in range(0x110000):
         if not 0xD800 <= code < 0xE000:
             character = chr(code)
-            assert has_text(character.encode()) == (not character.isspace()), hex(code)
+            assert has_text(character.encode()) != references.is_blank(character) or code in UNASSIGNED, hex(code)
     for character in [*IN_LINES, *NEIGHBOURS]:
         for before in ("", "x" * 63, "x" * 130):  # among the last bytes, and in a whole 64
             text = f"{before}a{character}b{'y' * 70}"
@@ -85,6 +87,21 @@ def test_copies_that_differ_in_white_space_alone_have_one_key(lines: list[list[s
     plain = "\n".join(" ".join(line) for line in lines)
     assert read(copy.encode())[0] == read(as_jsonl([copy, plain]), "jsonl")[0][:1] == [plain.encode() + b"\n"]
     assert read(as_jsonl([copy]), "jsonl") == read(as_jsonl([plain]), "jsonl")
+
+
+@pytest.mark.parametrize(
+    "blank", [*"\u00ad\u061c\u180e\u200b\u200d\u200e\u2060\u2064\ufeff\U000e0020", " \u200b\u00a0\ufeff "]
+)
+@pytest.mark.parametrize("sizes", [{}, {"_CHUNK": 1}, {"GIANT_BYTES": 1 << 20}])
+@pytest.mark.parametrize("unwrap", [False, True])
+def test_a_line_of_invisible_characters_is_blank(blank: str, sizes: dict[str, int], unwrap: bool):
+    stories = [f"Story {number}.\n{blank}a{blank} b{blank}" for number in range(20)]
+    text, lines = f"\n{blank}\n".join(stories), [references.canonical(story) for story in stories]
+    config = TextConfig(unwrap=unwrap)
+    with small_sizes(max_line=1 << 20, max_document=1 << 20, **sizes):
+        assert read(text.encode(), config=config) == (lines, {})
+        assert read(text.encode(), config=replace(config, documents="file"))[0] == [b"".join(lines)]
+        assert read(as_jsonl([text, blank]), "jsonl", config=config) == ([b"".join(lines)], {"empty_document": 1})
 
 
 def test_fourteen_copies_with_wider_spaces_are_one_document():

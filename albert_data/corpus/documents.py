@@ -33,7 +33,7 @@ from albert_data.corpus.lines.repetition import drop_lines
 from albert_data.corpus.lines.separators import remove_separators
 from albert_data.corpus.lines.unwrapping import unwrap
 from albert_data.corpus.lines.valid_utf8 import is_utf8, repair
-from albert_data.corpus.lines.white_space import BLANK_LINE, find_odd_white, skip_white
+from albert_data.corpus.lines.white_space import BLANK_LINE, clear_invisible_lines, find_odd_white, skip_white
 from albert_data.corpus.removed_lines import PAGE_FURNITURE, REPEATED_LINES
 from albert_data.data import Lines
 from albert_data.kernels import (
@@ -160,7 +160,8 @@ def batch_documents(lines: Lines) -> Iterator[Lines]:
 def _read_texts(block: Block, config: TextConfig, damage: Damage) -> _Texts:
     is_text = block.format in ("txt", RECORDS)
     texts = _repair(block, damage) if is_text else _join(*parse_lines(block, config, damage))
-    texts = texts if block.format == "txt" else texts._replace(data=break_lines(texts.data))
+    data = texts.data if block.format == "txt" else break_lines(texts.data)
+    texts = texts._replace(data=clear_invisible_lines(data))
     return _compose(texts) if config.unicode == NFC else texts
 
 

@@ -148,5 +148,5 @@ def _read_giant(value: bytes | memoryview, origin: Origin, text: TextConfig, dam
 
 
 def _has_text(value: bytes | memoryview) -> bool:
-    # The last two bytes may be the beginning of a white space character.
-    return has_text(bytes(value[:_SURE_BYTES]), 2) or has_text(bytes(value))
+    # The last three bytes may be the beginning of a white or invisible character.
+    return has_text(bytes(value[:_SURE_BYTES]), 3) or has_text(bytes(value))

@@ -16,10 +16,10 @@ from albert_data.corpus.lines.valid_utf8 import find_range
 from albert_data.kernels import Pointer, copy_items, helper, kernel, pointer
 
 _LONE_RETURN = re.compile(rb"\r(?!\r?\n)")
-# U+0085, U+2028, U+2029. Two others must agree with this list: _UNFINISHED (all proper prefixes) and `has_break`.
+# U+0085, U+2028, U+2029. `has_break` must agree with this list.
 _MARKS = ((b"\xc2\x85", b" \n"), (b"\xe2\x80\xa8", b"  \n"), (b"\xe2\x80\xa9", b"  \n"))
 # It depends on the next bytes whether this is a line end, or white space (white_space.py) that makes a line blank.
-_UNFINISHED = re.compile(rb"(?:\r\r?|\xc2|\xe1\x9a?|\xe2[\x80\x81]?|\xe3\x80?)\Z")
+_UNFINISHED = re.compile(rb"(?:\r\r?|[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
 
 
 def break_lines(data: bytes) -> bytes:
@@ -36,8 +36,8 @@ def break_lines(data: bytes) -> bytes:
 
 
 def count_unfinished(data: bytes) -> int:
-    """How many of the last bytes, 0 to 2, may belong to a line end or white space: that depends on the next bytes."""
-    found = _UNFINISHED.search(data, max(0, len(data) - 2))
+    """How many of the last bytes, 0 to 3, may belong to a line end or white space: that depends on the next bytes."""
+    found = _UNFINISHED.search(data, max(0, len(data) - 3))
     return len(found.group()) if found else 0
 
 

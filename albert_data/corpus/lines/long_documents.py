@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 
 from xxhash import xxh3_64_intdigest
 
+from albert_data.corpus.lines.white_space import has_text
+
 MAX_LINE = 1 << 20
 MAX_DOCUMENT = 4 << 20
 _MAX_INDENT = 60  # characters of an indentation that are kept; unwrapping counts no more than 60 columns
@@ -53,7 +55,7 @@ def cut_lines(parts: Iterable[bytes], *, keep_layout: bool = False) -> Iterator[
     pending = ""
     for part in iterdecode(_gather(parts), "utf-8"):
         *whole, pending = (pending + part).split("\n")
-        for line in whole:
+        for line in (line if has_text(line.encode()) else "" for line in whole):
             layout.indent(line)
             yield from layout.put(_cut_line(layout.tidy(line)))
             layout.end_line()

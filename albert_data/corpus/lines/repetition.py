@@ -10,7 +10,7 @@ import numpy as np
 
 from albert_data.ascii import LINE_FEED, SPACE, is_digit
 from albert_data.corpus.lines.long_documents import MAX_DOCUMENT, MAX_LINE
-from albert_data.corpus.lines.white_space import skip_white
+from albert_data.corpus.lines.white_space import find_feed, skip_white
 from albert_data.draws import mix
 from albert_data.fnv import FNV_BASIS, add_byte
 from albert_data.kernels import I64, U64, Pointer, copy_items, helper, item, kernel, pointer, put
@@ -77,9 +77,7 @@ def hash_lines(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     num_lines += len(raw) > 0 and item(source, len(raw) - 1) != LINE_FEED
     offsets, hashes = np.zeros(num_lines + 1, np.int64), np.empty(num_lines, np.uint64)
     for line in range(num_lines):
-        end = offsets[line]
-        while end < len(raw) and item(source, end) != LINE_FEED:
-            end += 1
+        end = find_feed(source, offsets[line], len(raw))
         hashes[line] = hash_line(source, offsets[line], end)
         offsets[line + 1] = min(end + 1, len(raw))
     return offsets, hashes

@@ -64,7 +64,7 @@ from albert_data.character_bits import (
     character_properties,
 )
 from albert_data.corpus.lines.long_documents import MAX_DOCUMENT, MAX_LINE
-from albert_data.corpus.lines.white_space import skip_white, skip_white_back
+from albert_data.corpus.lines.white_space import find_feed, skip_white, skip_white_back
 from albert_data.draws import mix
 from albert_data.fnv import FNV_BASIS, add_byte, hash_bytes
 from albert_data.kernels import I64, U64, Pointer, copy_items, helper, item, kernel, pointer, put
@@ -341,9 +341,7 @@ def measure_lines(
     document_lines = np.zeros((num_lines if ends_at_blank else len(ends)) + 1, np.int64)
     row, num_documents, start, begun, longest_line, longest_document = 0, 0, 0, 0, 0, 0
     while start < len(raw):
-        stop = start
-        while stop < len(raw) and item(source, stop) != LINE_FEED:
-            stop += 1
+        stop = find_feed(source, start, len(raw))
         end = skip_white_back(source, start, stop)
         measure_line(facts[row], source, start, end, properties)
         longest_line = max(longest_line, end - facts[row, TEXT])
