@@ -23,7 +23,13 @@ from albert_data.train.data.order import ORDER_VERSION
 from albert_data.train.model.checkpoint import FORMAT_VERSION as CHECKPOINT_VERSION
 
 _MODULES = ("albert_data", "albert_data.train", "albert_data.interop")
-_INTERNAL = ("Tokenizer.compile_rare", "Tokenizer.encode_documents", "Tokenizer.prepare", "Tokenizer.word_rule")
+_INTERNAL = (
+    "Tokenizer.check_words",
+    "Tokenizer.compile_rare",
+    "Tokenizer.encode_documents",
+    "Tokenizer.prepare",
+    "Tokenizer.word_rule",
+)
 
 
 def render() -> str:

@@ -196,7 +196,9 @@ def test_all_readers_of_rows_find_the_words_of_the_slow_reference(first: list[in
     rows = OriginalRows(
         ids, np.array([0, len(ids)]), np.array([len(first)], np.int32), *np.zeros((2, len(ids)), np.bool_)
     )
-    ends, count = find_words_of(rows, WordArrays(IS_SPECIAL_ID, RULE.starts, RULE.standalone), begins)
+    ends, count = find_words_of(
+        rows, WordArrays(IS_SPECIAL_ID, RULE.starts, RULE.standalone, np.zeros(len(RULE.starts), np.int64)), begins
+    )
     words = expected[0] + expected[1]
     assert begins[:count].tolist() == [word[0] for word in words]
     assert ends[:count].tolist() == [word[-1] + 1 for word in words]

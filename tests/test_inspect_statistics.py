@@ -74,6 +74,7 @@ def measure_reference(shards: Shards, config: ExampleConfig) -> Statistics:
 def count_positions(example: Example, counts: Counter[object]) -> None:
     for place, original in enumerate(example.original_ids.tolist()):
         counts["position", place] += not get_tokenizer().specials.is_special[original]
+        counts["maskable"] += not get_tokenizer().specials.is_special[original]
     for place in example.masked_positions.tolist():
         counts["masked position", place] += 1
 
@@ -100,13 +101,13 @@ def begins_word(ids: np.ndarray, at: int, rule: WordRule) -> bool:
 
 
 def find_segment_words(example: Example, config: ExampleConfig) -> Iterator[list[list[int]]]:
-    """The words of each segment as lists of positions, special pieces left out."""
+    """The words of each segment as lists of positions, special pieces and white space left out."""
     tokenizer, ids = get_tokenizer(), example.original_ids
     rule = tokenizer.word_rule(config)
     for segment in find_segments(example):
         words: list[list[int]] = []
         for at in segment:
-            if tokenizer.specials.is_special[ids[at]]:
+            if tokenizer.specials.is_special[ids[at]] or (config.masks_words and tokenizer.pieces[ids[at]] == "▁"):
                 continue
             follows = bool(words) and words[-1][-1] == at - 1
             if not follows or begins_word(ids, at, rule):
@@ -117,7 +118,6 @@ def find_segment_words(example: Example, config: ExampleConfig) -> Iterator[list
 
 def count_words(example: Example, words: list[list[int]], config: ExampleConfig, counts: Counter[object]) -> None:
     masked = set(example.masked_positions.tolist())
-    counts["maskable"] += sum(map(len, words))
     counts["broken"] += sum(0 < len(masked.intersection(word)) < len(word) for word in words)
     for is_masked, run in groupby(words, key=masked.issuperset):
         length = len(list(run))

@@ -168,7 +168,6 @@ def test_bytes_of_a_divided_character_are_shown_by_number(roberta: Tokenizer):
     ("change", "says"),
     [
         ({"model": {"type": "WordLevel", "vocab": {}}}, "is WordLevel; supported are BPE, Unigram, WordPiece"),
-        ({"pre_tokenizer": {"type": "Whitespace"}, "decoder": None}, "do not show where words begin"),
         ({"pre_tokenizer": {"type": "Nonsense"}}, "the library tokenizers can't load tokenizer"),
     ],
 )

@@ -3,9 +3,10 @@
 In: a split of a shard folder. Out: counts, and figures from them. Counts come from the rows alone, one record batch at
 a time; intended values come from the config and the paper.
 
-Words are found in the original ids. A span is a longest sequence of words masked whole, inside one segment: masks.py
-leaves an unmasked word between two spans, so two spans never join. If it masks single words, without such gaps, each
-masked word is a span. A drawn span that was split where a segment ends counts as two, as in the intended shares.
+Words are found in the original text, as it is decoded. A span is a longest sequence of words masked whole, inside one
+segment: masks.py leaves an unmasked word between two spans, so two spans never join. If it masks single words, without
+such gaps, each masked word is a span. A drawn span that was split where a segment ends counts as two, as in the
+intended shares.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_data.config import ExampleConfig
-from albert_data.data import Examples, Specials
+from albert_data.data import Examples
 from albert_data.examples.spans import span_shares
 from albert_data.kernels import helper, kernel
 from albert_data.pair_tasks import NO_LABEL
+from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import locate_masks, restore_ids
-from albert_data.tokenizer.piece_texts import count_letters, find_script
-from albert_data.tokenizer.words import WordRule, begins_word
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, count_letters, find_script
+from albert_data.tokenizer.words import begins_word, judge_piece
 
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
 BUCKET_LENS = (8, 16, 32, 64, 128, 256)  # `train` uses buckets of 64, or of 16 on a CPU
@@ -275,12 +278,15 @@ def measure(shards: Shards) -> Statistics:
     Raises ShardError at a row that leaves its bounds.
     """
     config, tokenizer, names = shards.manifest.config.examples, shards.tokenizer, shards.manifest.sources
-    words = tokenizer.word_rule(config)
+    words = find_text_words(tokenizer)
+    if not config.masks_words:  # each piece is one
+        ones = np.ones_like(words.starts)
+        words = WordArrays(tokenizer.specials.is_special, ones, ones, np.zeros(len(ones), np.int64))
     totals = no_counts(config, tokenizer.vocab_size)
     keys = [[np.zeros(0, np.uint64)] for _ in names or ("all",)]
     of_sources = np.zeros((len(keys), len(_SOURCE_COUNTS)), np.int64)
     for batch in shards.batches():
-        count_batch(batch, tokenizer.specials, words, config.span_gap, totals)
+        count_batch(batch, tokenizer, words, config.span_gap, totals)
         sources = np.zeros(len(batch), np.int64) if batch.sources is None else batch.sources
         for source in np.unique(sources).tolist():
             keys[source].append(np.unique(batch.document_keys[sources == source]))
@@ -328,11 +334,29 @@ class OriginalRows(NamedTuple):
 
 
 class WordArrays(NamedTuple):
-    """Which pieces are special, and the two arrays of a WordRule: one value for each piece."""
+    """How pieces form words, as in WordRule: one value for each piece."""
 
-    is_special: np.ndarray
+    is_apart: np.ndarray  # bool, no part of a word: a special piece, or white space alone
     starts: np.ndarray
     standalone: np.ndarray
+    num_inside: np.ndarray  # int64, words that begin inside the piece
+
+
+def find_text_words(tokenizer: Tokenizer) -> WordArrays:
+    """The words of decoded text, each piece decoded between two letters: no rule by which words were masked counts."""
+    decode, texts, is_shown = tokenizer.decode, list(tokenizer.piece_texts), ~find_byte_pieces(tokenizer)
+    is_shown[tokenizer.unk_id] = False
+    letters = (i for i in tokenizer.ordinary_ids.tolist() if texts[i].isalpha())
+    letter = next((i for i in letters if decode([i] * 3) == decode([i] * 2) + texts[i]), None)
+    if letter is not None:  # else no piece continues a word
+        first, last = decode([letter]), texts[letter]
+        for i in np.flatnonzero(is_shown).tolist():
+            texts[i] = decode([letter, i, letter])[len(first) : -len(last)].replace(" ", VISIBLE_SPACE)
+    words = [text.replace(VISIBLE_SPACE, " ").split() for text in texts]
+    starts, standalone = np.array([judge_piece(text, at_end=True) for text in texts], np.int8).T.copy()
+    num_words = np.array(list(map(len, words)))
+    is_apart = tokenizer.specials.is_special | (num_words == 0)
+    return WordArrays(is_apart, starts, standalone, np.maximum(num_words, 1) - 1)
 
 
 def no_counts(config: ExampleConfig, vocab_size: int) -> dict[str, np.ndarray]:
@@ -352,18 +376,22 @@ def no_counts(config: ExampleConfig, vocab_size: int) -> dict[str, np.ndarray]:
     return {name: np.zeros(length, np.int64) for name, length in lengths.items()}
 
 
-def count_batch(batch: Examples, specials: Specials, words: WordRule, gap: int, counts: dict[str, np.ndarray]) -> None:
+def count_batch(
+    batch: Examples, tokenizer: Tokenizer, words: WordArrays, gap: int, counts: dict[str, np.ndarray]
+) -> None:
     """Add up the counts of rows within their bounds. gap: between spans, in words; counts: by `no_counts`."""
-    is_special, original, masked = specials.is_special, restore_ids(batch), locate_masks(batch)
+    is_special, original, masked = tokenizer.specials.is_special, restore_ids(batch), locate_masks(batch)
     is_masked = np.zeros(len(original), np.bool_)
     is_masked[masked] = True
-    rows = OriginalRows(original, batch.offsets, batch.segment_a_len, is_masked, words.find_joined(original))
-    arrays = WordArrays(is_special, words.starts, words.standalone)
-    count_words(rows, arrays, gap, counts["numbers"], counts["span_lens"])
+    rows = OriginalRows(
+        original, batch.offsets, batch.segment_a_len, is_masked, tokenizer.word_rule().find_joined(original)
+    )
+    counts["numbers"][:1] += np.count_nonzero(~is_special[original])
+    count_words(rows, words, gap, counts["numbers"], counts["span_lens"])
     at_edges = (counts["edge_tokens"], counts["edge_masked"])
     count_places(rows, is_special, *at_edges, counts["position_tokens"], counts["position_masked"])
     shown = batch.input_ids[masked]
-    shows_mask = shown == specials.mask_id
+    shows_mask = shown == tokenizer.mask_id
     kept = ~shows_mask & (shown == batch.masked_ids)
     random = ~shows_mask & ~kept
     counts["shown_counts"] += [shows_mask.sum(), random.sum(), kept.sum()]
@@ -378,7 +406,7 @@ def count_batch(batch: Examples, specials: Specials, words: WordRule, gap: int, 
 def find_words(
     rows: OriginalRows, row: int, words: WordArrays, word_begins: np.ndarray, word_ends: np.ndarray
 ) -> tuple[int, int]:
-    """Fill in the token ranges of a row's maskable words; returns their number and how many are of A.
+    """Fill in the token ranges of a row's words; returns their number and how many are of A.
 
     `examples.masks.find_word_begins` finds the same words faster, but not where they end.
     """
@@ -389,7 +417,7 @@ def find_words(
         first, last = (begin + 1, sep) if segment == 0 else (sep + 1, end - 1)
         is_open = False  # whether the token before belongs to a word
         for at in range(first, last):
-            if words.is_special[ids[at]]:
+            if words.is_apart[ids[at]]:
                 is_open = False
                 continue
             is_joined = len(rows.joined) > 0 and rows.joined[at]
@@ -405,7 +433,7 @@ def find_words(
 
 @kernel
 def count_words(rows: OriginalRows, words: WordArrays, gap: int, counts: np.ndarray, span_lens: np.ndarray) -> None:
-    """Add to `counts` the maskable tokens and the words masked in part, to `span_lens` the spans by words."""
+    """Add to `counts[1]` the words masked in part, to `span_lens` the spans by words."""
     longest = 0
     for row in range(len(rows.segment_a_len)):
         longest = max(longest, rows.offsets[row + 1] - rows.offsets[row])
@@ -414,18 +442,18 @@ def count_words(rows: OriginalRows, words: WordArrays, gap: int, counts: np.ndar
         num_words, num_words_a = find_words(rows, row, words, begins, ends)
         span_len = 0
         for word in range(num_words + 1):  # one more, to end the last span
-            masked, size = 0, 0
+            masked, size, num_inside = 0, 0, 0
             if word < num_words:
                 size = ends[word] - begins[word]
                 for at in range(begins[word], ends[word]):
                     masked += rows.is_masked[at]
-                counts[0] += size
+                    num_inside += words.num_inside[rows.ids[at]]
                 counts[1] += 0 < masked < size
             if span_len > 0 and (word in (num_words, num_words_a) or masked < size or gap == 0):
                 span_lens[min(span_len, len(span_lens)) - 1] += 1
                 span_len = 0
             if masked == size:  # true in the extra round, too, with 0 == 0: no harm, as the next row sets span_len to 0
-                span_len += 1
+                span_len += 1 + num_inside
 
 
 @kernel

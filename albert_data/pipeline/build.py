@@ -179,7 +179,9 @@ def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig
     check_rereadable(inputs, config.text)
     check_passes(list_sources(inputs), config)
     check_alpha(inputs, config)
-    if tokenizer is not None and tokenizer.words is not None and not config.examples.masks_words:
+    if tokenizer is not None and config.examples.masks_words:
+        tokenizer.check_words()
+    elif tokenizer is not None and tokenizer.words is not None:
         raise ConfigError("a word list is for masks of whole words; leave it out, or mask whole words")
 
 

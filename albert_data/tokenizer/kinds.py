@@ -36,9 +36,9 @@ class Kind(ABC):
     library: the name of the library whose ids it gives
     packages: libraries that affect the ids, beside those of every build, by the names that they are installed by
     pieces: the vocabulary as the library has it
-    texts: what each piece is in text, with "▁" for a space before it
+    texts: what each piece is in text, with "▁" for a space before or after it
     is_ordinary: bool [vocabulary], the pieces that may stand in for a masked token
-    has_prefix: whether the first word of a text has the pieces that it has after a space
+    has_prefix: whether the first word of a text has the pieces that it has after a space, and shows that it begins
     slow_reason: why all text goes through the library, or None if the chunk table serves it
     """
 

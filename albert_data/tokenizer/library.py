@@ -3,7 +3,8 @@
 In: a tokenizer.json. Out: the ids of the library `tokenizers`, which encodes all text, at its speed. Text that spells a
 special piece is text; if the vocabulary finds such a piece in text itself, that is unknown text.
 
-Where words begin is seen by the marks of the pre-tokeniser: a space as a byte-level character ("Ġ"), "▁", or no "##".
+Where words begin is seen by the marks of the pre-tokeniser: a space as a byte-level character ("Ġ"), "▁", or no "##";
+or of the model, where words end ("</w>").
 Byte-level BPE without `add_prefix_space` reads a space as a part of the next word, so it is given the sentences of a
 document with the spaces before them (`include_spaces`).
 """
@@ -38,6 +39,7 @@ _RARE = "\U0010fffd"  # a private character, of which no vocabulary has a piece
 # Byte-level pieces that canonical text hardly ever gives: parts of characters, controls, and white space other than one
 # space at the beginning.
 _NEVER_GIVEN = re.compile(rf"<0x[0-9A-F]{{2}}>|[\s\0-\x1f\x7f-\x9f]|.{VISIBLE_SPACE}", re.DOTALL)
+_BYTE_DECODER = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
 _UNUSED = re.compile(r"\W*unused\W*\d+\W*", re.IGNORECASE)
 
 
@@ -51,14 +53,23 @@ class LibraryKind(JsonKind):
         super().__init__(values, name)
         self._marks = marks = _find_marks(values, self.pieces, name)
         added = {token["content"]: bool(token.get("special")) for token in values.get("added_tokens") or []}
-        self.texts = [piece if added.get(piece) else _show(piece, marks) for piece in self.pieces]
+        end = str(values["model"].get("end_of_word_suffix") or "\0")  # no piece ends so
+        bodies = [piece if added.get(piece) else _show(piece.removesuffix(end), marks) for piece in self.pieces]
+        self.texts = [
+            text + VISIBLE_SPACE * piece.endswith(end) for text, piece in zip(bodies, self.pieces, strict=True)
+        ]
         self.is_ordinary = (
             np.array([not (added.get(piece) or _UNUSED.fullmatch(piece)) for piece in self.pieces])
             & ~self.specials.is_special
         )
         self.is_ordinary[self.specials.unk_id] = False
         if marks == _BYTES:
-            self.is_ordinary &= np.array([not _NEVER_GIVEN.search(text) for text in self.texts])
+            self.is_ordinary &= np.array([not _NEVER_GIVEN.search(body) for body in bodies])
+            # ByteLevel does not know the ends of words.
+            self._values = {
+                **values,
+                "decoder": values.get("decoder") or _BYTE_DECODER if bodies == self.texts else None,
+            }
         self.has_prefix = marks == _CONTINUED or any(map(_adds_space, _list_all(values, "normalizer", "pre_tokenizer")))
         self.slow_reason = slow_reason
 
@@ -86,6 +97,8 @@ class LibraryKind(JsonKind):
 
     def decode(self, ids: Sequence[int]) -> str:
         shown = [i for i in ids if not self.specials.is_special[i]]
+        if not self._values.get("decoder"):  # the library would put a space between two pieces
+            return "".join(self.texts[i] for i in shown).replace(VISIBLE_SPACE, " ").strip(" ")
         return self._backend.decode(shown).removeprefix(" ")
 
 
@@ -122,14 +135,8 @@ def _find_marks(values: dict[str, Any], pieces: Sequence[str], name: str) -> str
         )
     if any(rule.get("type") == "ByteLevel" for rule in rules):
         return _BYTES
-    if any(piece.startswith(VISIBLE_SPACE) for piece in pieces):
-        return _SPACES
-    if kind == "WordPiece" and values["model"].get("continuing_subword_prefix") == CONTINUING:
-        return _CONTINUED
-    raise TokenizerError(
-        f"{name} is {kind} whose pieces do not show where words begin; supported are byte-level pieces, pieces with "
-        f"{VISIBLE_SPACE}, and WordPiece with {CONTINUING}"
-    )
+    is_wordpiece = kind == "WordPiece" and values["model"].get("continuing_subword_prefix") == CONTINUING
+    return _CONTINUED if is_wordpiece and not any(piece.startswith(VISIBLE_SPACE) for piece in pieces) else _SPACES
 
 
 def _list_all(values: dict[str, Any], *components: str) -> list[dict[str, Any]]:

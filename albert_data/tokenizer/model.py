@@ -40,7 +40,7 @@ from albert_data.tokenizer.tokenizer_json import (
     read_vocab,
 )
 from albert_data.tokenizer.wordpiece import WordPieceKind
-from albert_data.tokenizer.words import WordRule
+from albert_data.tokenizer.words import WordRule, check_marks
 
 __all__ = ["MODEL_NAME", "MODEL_NAMES", "Tokenizer", "find_model", "load_tokenizer"]
 
@@ -122,6 +122,10 @@ class Tokenizer:
     def word_rule(self, config: ExampleConfig | None = None) -> WordRule:
         """How pieces form words; for a build with --pieces, where each piece is one."""
         return self._word_rule if config is None or config.masks_words else WordRule.every_piece(self.vocab_size)
+
+    def check_words(self) -> None:
+        """Raise TokenizerError if its pieces do not show where words begin, as masks of whole words need it."""
+        check_marks(self.piece_texts, self._name)
 
     @cached_property
     def _word_rule(self) -> WordRule:

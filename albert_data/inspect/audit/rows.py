@@ -16,6 +16,7 @@ import numpy as np
 from albert_data.config import ExampleConfig
 from albert_data.data import ExampleArrays, Examples
 from albert_data.draws import mix, threshold
+from albert_data.inspect.statistics import find_text_words
 from albert_data.kernels import kernel
 from albert_data.pair_tasks import SWAPPED
 from albert_data.shards.decoding import find_byte_pieces
@@ -144,9 +145,9 @@ def gather_subject(opened: list[Shards]) -> Subject:
     """Gather the facts about every row of these splits. Raises ShardError at a row that leaves its bounds."""
     tokenizer, manifest = opened[0].tokenizer, opened[0].manifest
     # The words of language, also where the build masks single pieces.
-    words, pieces = tokenizer.word_rule(), tokenizer.piece_texts
+    words, pieces = find_text_words(tokenizer), tokenizer.piece_texts
     is_bytes, is_unknown = find_byte_pieces(tokenizer), np.arange(len(pieces)) == tokenizer.unk_id
-    starts_inside = ~((words.starts > 0) | tokenizer.specials.is_special | is_unknown | is_bytes)
+    starts_inside = ~((words.starts > 0) | words.is_apart | is_unknown | is_bytes)
     is_apostrophe = np.array([piece in _APOSTROPHES for piece in pieces])
     traits = make_traits(starts_inside, is_unknown, (words.standalone > 0) & ~is_apostrophe, is_bytes)
     swapped, parts = manifest.config.examples.task.label_of(SWAPPED), []

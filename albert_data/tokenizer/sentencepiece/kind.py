@@ -67,7 +67,7 @@ class SentencePieceKind(Kind):
             raise TokenizerError(f"{name} is damaged: {error}") from error
         self.is_ordinary = self.settings.is_matched & ~self.specials.is_special
         self.slow_reason = explain_unsafe(self.settings, self.pieces)
-        self.has_prefix = self.settings.add_dummy_prefix
+        self.has_prefix = self.settings.add_dummy_prefix and not self.settings.treat_whitespace_as_suffix
 
     def _find_specials(self) -> Specials:
         index = {piece: i for i, piece in enumerate(self.pieces)}
