@@ -28,11 +28,13 @@ def make_model(
     charsmap: bytes = b"",
     add_dummy_prefix: bool = True,
     remove_extra_whitespaces: bool = True,
+    special_type: int = CONTROL,
 ) -> bytes:
-    """The special pieces of ALBERT, and then these."""
+    """The special pieces of ALBERT, and then these. special_type: of all but <unk>."""
+    special = [(text, score, special_type if kind == CONTROL else kind) for text, score, kind in SPECIAL]
     encoded = [
         _field(1, text.encode()) + b"\x15" + np.float32(score).tobytes() + bytes([3 << 3, kind])
-        for text, score, kind in [*SPECIAL, *pieces]
+        for text, score, kind in [*special, *pieces]
     ]
     normalizer = _field(2, charsmap) + bytes([3 << 3, add_dummy_prefix, 4 << 3, remove_extra_whitespaces])
     return (

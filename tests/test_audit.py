@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Callable
@@ -152,6 +153,13 @@ def test_a_fault_of_the_corpus_is_found(name: str, tmp_path: Path, tokenizer: To
     audit = build_and_audit(tmp_path, tokenizer, files, with_corpus=name in NEED_CORPUS, **settings)
     assert get_check(audit, name).verdict in (LOOK, BAD), audit.to_text()
     assert "To do: " in audit.to_text()
+
+
+def test_special_pieces_inside_segments_are_found(tmp_path: Path, clean: tuple[Path, Audit]):
+    shutil.copytree(clean[0] / "out", tmp_path / "out")
+    edit_rows(tmp_path / "out", lambda rows: rows.masked_ids.__setitem__(0, 4))
+    check = get_check(audit_folder(tmp_path / "out"), "special_pieces")
+    assert (check.verdict, check.figure) == (BAD, 1)
 
 
 def test_similar_documents_are_named_with_their_files(tmp_path: Path, tokenizer: Tokenizer):

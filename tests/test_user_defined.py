@@ -46,6 +46,7 @@ def test_a_user_defined_piece_with_a_space_goes_through_sentencepiece():
         assert encode(tokenizer, LINES[:20]) == encode_by_sentencepiece(tokenizer, LINES[:20])
 
 
+NAMES = ["<pad>", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = "ab-A\u0301é中ﬁ😀1"
 pieces = st.dictionaries(
     st.builds(
@@ -101,6 +102,21 @@ def test_any_pieces_and_replacements_give_the_ids_of_sentencepiece(
     tokenizer = Tokenizer(model, "made")
     assume(tokenizer.slow_reason is None)
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
+
+
+@given(texts=st.lists(st.lists(st.sampled_from([*NAMES, *"[]<>SEP▁ "])).map("".join), max_size=9))
+@pytest.mark.parametrize("model_type", [UNIGRAM, BPE])
+@pytest.mark.parametrize("special_type", [USER_DEFINED, NORMAL])
+def test_text_never_gives_special_pieces_whatever_their_type(model_type: int, special_type: int, texts: list[str]):
+    listed: list[Piece] = [(text, -2.0, NORMAL) for text in [*"[]<>SEPadMK▁", "[S", "EP", "▁[", "P]"]]
+    tokenizer = Tokenizer(make_model(listed, model_type=model_type, special_type=special_type), "made")
+    expected = Tokenizer(make_model(listed, model_type=model_type), "made")
+    assert encode(tokenizer, texts) == encode_by_sentencepiece(expected, texts)
+    assert (
+        tokenizer.note
+        == "made finds <pad>, [CLS], [SEP], [MASK] in text; a build does not, as text never gives a special piece"
+    )
+    assert expected.note is None
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 30])

@@ -30,7 +30,7 @@ from albert_data.tokenizer.words import WordRule
 # row_bounds has a LENGTH and a SEGMENT too, with codes below 100. `describe` knows only the codes here.
 LENGTH, SEGMENT, NEEDS_LABEL, NEEDS_NO_LABEL, NO_CLS, NO_SEP, SPECIAL_INSIDE = range(101, 108)
 MASK_COUNT, MASK_ORDER, MASK_OUTSIDE, MASKED_SPECIAL, REPLACEMENT, BROKEN_WORD, SHARED_KEY, KEY_B = range(108, 116)
-IS_SPECIAL, IS_ALIEN, MAY_STAND, STARTS, STANDALONE, CONTINUES, JOINS_NEXT = (1 << bit for bit in range(7))
+IS_SPECIAL, MAY_STAND, STARTS, STANDALONE, CONTINUES, JOINS_NEXT = (1 << bit for bit in range(6))
 
 _MESSAGES = {
     LENGTH: "it has {value} tokens; allowed are 3 to {max_seq_len}",
@@ -57,18 +57,16 @@ class Vocabulary(NamedTuple):
     """What the kernel must know of the vocabulary.
 
     traits: uint8 [vocabulary], a sum of
-        IS_SPECIAL
-        IS_ALIEN: a special piece that the tokenizer never makes from text, so it can't be inside a segment (a model may
-            have [MASK] as a user-defined symbol, which it finds in text: that is not alien)
+        IS_SPECIAL: text never gives it
         MAY_STAND: may replace a masked token
         STARTS, STANDALONE: these numbers of WordRule are 1
         CONTINUES, JOINS_NEXT: `starts` and `standalone` are NEVER
-    alien_low, alien_high: the lowest and the highest alien id
+    special_low, special_high: the lowest and the highest special id
     """
 
     traits: np.ndarray
-    alien_low: int
-    alien_high: int
+    special_low: int
+    special_high: int
     cls_id: int
     sep_id: int
 
@@ -90,23 +88,19 @@ def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
     """Rules without validation keys."""
     specials = tokenizer.specials
     special_ids = np.flatnonzero(specials.is_special)
-    from_text, _ = tokenizer.encode([tokenizer.pieces[i] for i in special_ids])
     words = tokenizer.word_rule(manifest.config.examples)
     traits = np.zeros(tokenizer.vocab_size, np.uint8)
-    traits[special_ids] = IS_SPECIAL | IS_ALIEN
-    traits[from_text] &= ~np.uint8(IS_ALIEN)
+    traits[special_ids] = IS_SPECIAL
     traits[[*tokenizer.ordinary_ids, tokenizer.mask_id]] |= MAY_STAND
     for values, yes, never in ((words.starts, STARTS, CONTINUES), (words.standalone, STANDALONE, JOINS_NEXT)):
         traits[values > 0] |= yes
         traits[values < 0] |= never
-    aliens = np.flatnonzero(traits & IS_ALIEN)
-    low, high = int(aliens.min(initial=tokenizer.vocab_size)), int(aliens.max(initial=-1))
     return RowRules(
         schema=shard_schema(tokenizer.id_dtype, **manifest.optional_columns),
         config=manifest.config.examples,
         # Ids are indices into the arrays of this tokenizer, and the manifest may be wrong.
         bounds=Bounds.from_manifest(manifest)._replace(vocab_size=tokenizer.vocab_size),
-        vocabulary=Vocabulary(traits, low, high, specials.cls_id, specials.sep_id),
+        vocabulary=Vocabulary(traits, int(special_ids.min()), int(special_ids.max()), specials.cls_id, specials.sep_id),
         pieces=tokenizer.pieces,
         words=words,
         validation_keys=np.empty(0, np.uint64),
@@ -232,14 +226,14 @@ def check_masks(
 
 
 @helper
-def find_alien(ids: np.ndarray, sep: int, positions: np.ndarray, vocabulary: Vocabulary) -> int:
-    """The first unmasked token inside a segment that the tokenizer never makes from text, or 0.
+def find_special(ids: np.ndarray, sep: int, positions: np.ndarray, vocabulary: Vocabulary) -> int:
+    """The first unmasked token inside a segment that is a special piece, or 0.
 
-    First counts the ids between the lowest and the highest alien id, an interval that is mostly the first few ids. That
+    First counts the ids from the lowest to the highest special id, an interval that is mostly the first few ids. That
     loop has no branch, so it is compiled to vector instructions. [CLS], [SEP] and masked tokens were checked before, so
     they are taken off the count, and only if some are left does the slow loop go through the row.
     """
-    low, high = vocabulary.alien_low, vocabulary.alien_high
+    low, high = vocabulary.special_low, vocabulary.special_high
     count = 0
     for at in range(len(ids)):
         count += low <= ids[at] and ids[at] <= high
@@ -254,7 +248,7 @@ def find_alien(ids: np.ndarray, sep: int, positions: np.ndarray, vocabulary: Voc
     for at in range(1, len(ids) - 1):
         if i < len(positions) and positions[i] == at:
             i += 1
-        elif at != sep and vocabulary.traits[ids[at]] & IS_ALIEN:
+        elif at != sep and vocabulary.traits[ids[at]] & IS_SPECIAL:
             return at
     return 0
 
@@ -309,9 +303,9 @@ def check_rows(
         code, at, value = check_frame(ids, sep, rows.sop_label[row], vocabulary)
         if code == SOUND:
             code, at, value = check_masks(ids, sep, places, originals, traits)
-        alien = find_alien(ids, sep, places, vocabulary) if code == SOUND else 0
-        if alien > 0:
-            code, at, value = SPECIAL_INSIDE, alien, int(ids[alien])
+        special = find_special(ids, sep, places, vocabulary) if code == SOUND else 0
+        if special > 0:
+            code, at, value = SPECIAL_INSIDE, special, int(ids[special])
         if code == SOUND and has_broken_word(ids, sep, places, originals, traits):
             code = BROKEN_WORD
         codes[row], positions[row], values[row] = code, at, value

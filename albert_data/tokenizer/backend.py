@@ -23,7 +23,7 @@ from typing import Any
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.kinds import Kind
 from albert_data.tokenizer.sentencepiece.charsmap import split_charsmap
-from albert_data.tokenizer.tokenizer_json import JSON_NAME, find_specials, import_tokenizers, list_pieces
+from albert_data.tokenizer.tokenizer_json import JSON_NAME, find_specials, hide_specials, import_tokenizers, list_pieces
 
 _PROBE = "A a\t1. \u00e9e\u0301 \u5b66\u2581 \ufdfa"  # the last becomes eighteen letters, the most that Unicode has
 _MAX_GROWTH = 64  # of the probe
@@ -139,8 +139,10 @@ class JsonKind(Kind):
 
     def __init__(self, values: dict[str, Any], name: str) -> None:
         """values: of the tokenizer.json. Raises TokenizerError if a special piece is missing."""
-        self._values, self._name, self.pieces = values, name, list_pieces(values, name)
+        self._name, self.pieces = name, list_pieces(values, name)
         self.specials = find_specials(self.pieces, name)
+        with explain_failures(f"can't load {name}"):
+            self._values = hide_specials(values, [self.pieces[i] for i in self.specials.to_dict().values()])
 
     @cached_property
     def _backend(self) -> Backend:

@@ -1,7 +1,7 @@
 """Any other tokenizer.json: byte-level BPE as in RoBERTa and ModernBERT, Unigram, WordPiece with other rules.
 
 In: a tokenizer.json. Out: the ids of the library `tokenizers`, which encodes all text, at its speed. Text that spells a
-special piece is text; if the vocabulary finds such a piece in text itself, that is unknown text.
+special piece is text.
 
 Where words begin is seen by the marks of the pre-tokeniser: a space as a byte-level character ("Ġ"), "▁", or no "##";
 or of the model, where words end ("</w>").
@@ -65,11 +65,8 @@ class LibraryKind(JsonKind):
         self.is_ordinary[self.specials.unk_id] = False
         if marks == _BYTES:
             self.is_ordinary &= np.array([not _NEVER_GIVEN.search(body) for body in bodies])
-            # ByteLevel does not know the ends of words.
-            self._values = {
-                **values,
-                "decoder": values.get("decoder") or _BYTE_DECODER if bodies == self.texts else None,
-            }
+            decoder = values.get("decoder") or _BYTE_DECODER
+            self._values["decoder"] = decoder if bodies == self.texts else None  # it does not know the ends of words
         self.has_prefix = marks == _CONTINUED or any(map(_adds_space, _list_all(values, "normalizer", "pre_tokenizer")))
         self.slow_reason = slow_reason
 

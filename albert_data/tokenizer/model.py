@@ -82,7 +82,7 @@ class Tokenizer:
         Raises TokenizerError if it is no such model or lacks a special piece.
         """
         kind = self._kind = _make_kind(model, name, normalization)
-        self.model, self._name, self.normalization, self.note = model, name, normalization, note
+        self.model, self._name, self.normalization, self.note = model, name, normalization, note or kind.note
         self.sha256, self.words = sha256(model).hexdigest(), words
         self.words_sha256 = None if words is None else sha256(words).hexdigest()
         self.file_name, self.library, self.packages = kind.file_name, kind.library, kind.packages

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ ROLES = {
     "sep": ("[SEP]", "</s>"),
     "mask": ("[MASK]", "<mask>"),
 }
+_HIDDEN = "\uffff"  # no character
 _MOST_HOLES = 1000  # ids without a piece, besides as many as there are pieces
 _MAX_WORD = 100  # characters; BERT makes a longer word unknown
 
@@ -109,6 +110,32 @@ def name_holes(pieces: Mapping[int, str]) -> list[str]:
     return named
 
 
+def rename_pieces(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """A tokenizer.json in which these pieces have other names, and are special where they are added tokens."""
+    model = dict(values["model"])
+    if isinstance(unk := model.get("unk_token"), str):
+        model["unk_token"] = names.get(unk, unk)
+    if isinstance(vocab := model["vocab"], dict):
+        model["vocab"] = {names.get(piece, piece): i for piece, i in vocab.items()}
+    else:
+        model["vocab"] = [[names.get(piece, piece), score] for piece, score in vocab]
+    added = [
+        {**token, "content": names[piece], "special": True} if (piece := token["content"]) in names else token
+        for token in values.get("added_tokens") or []
+    ]
+    return {**values, "model": model, "added_tokens": added}
+
+
+def hide_specials(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """A tokenizer.json with other names for its special pieces, so that text that spells one is text like any other."""
+    hidden = {name: f"{_HIDDEN}{name}" for name in names}
+    values = rename_pieces(values, hidden)
+    merges = values["model"].get("merges") or []
+    parts = (merge.split(" ") if isinstance(merge, str) else merge for merge in merges)
+    kept = [merge for merge, two in zip(merges, parts, strict=True) if hidden.keys().isdisjoint([*two, "".join(two)])]
+    return {**values, "model": {**values["model"], **({"merges": kept} if merges else {})}}
+
+
 def find_specials(pieces: Sequence[str], name: str) -> Specials:
     """Raises TokenizerError if one is missing."""
     index = {piece: i for i, piece in enumerate(pieces)}
@@ -140,18 +167,7 @@ def name_specials(data: bytes, specials: Mapping[str, str], name: str) -> bytes:
         if usual in pieces:
             raise TokenizerError(f"{name} has the piece {usual}, so leave out --special {role}")
         names[piece] = usual
-    model = dict(values["model"])
-    if "unk" in specials and model.get("unk_token") == specials["unk"]:
-        model["unk_token"] = ROLES["unk"][0]
-    if isinstance(vocab := model["vocab"], dict):
-        model["vocab"] = {names.get(piece, piece): i for piece, i in vocab.items()}
-    else:
-        model["vocab"] = [[names.get(piece, piece), score] for piece, score in vocab]
-    added = [
-        {**token, "content": names[piece], "special": True} if (piece := token["content"]) in names else token
-        for token in values.get("added_tokens") or []
-    ]
-    return dump({**values, "model": model, "added_tokens": added})
+    return dump(rename_pieces(values, names))
 
 
 def is_wordpiece(values: Mapping[str, Any]) -> bool:

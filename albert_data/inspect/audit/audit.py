@@ -358,6 +358,8 @@ def _check_text(subject: Subject) -> Iterator[Check]:
     lens, unknown = subject.add_by_document(facts.num_text), subject.add_by_document(facts.num_unknown)
     many, total = int(np.count_nonzero(unknown > _MANY_UNKNOWN * lens)), int(lens.sum())
     yield _check_share(rules.UNKNOWN_RATE, int(unknown.sum()), total, "token", num_documents_over_5_percent=many)
+    num_rows = int(np.count_nonzero(facts.num_special))
+    yield Check(rules.SPECIAL_PIECES, num_rows, f"{num_rows:,} of {count_of(len(facts), 'row')}", {"count": num_rows})
     largest = int(np.argmax(lens))
     key = f"{int(subject.documents[largest]):016x}"
     yield _check_share(rules.LARGEST_DOCUMENT, int(lens[largest]), total, "token", document_key=key)

@@ -49,6 +49,7 @@ class RowFacts:
     num_inside: np.ndarray  # int8, segments that begin inside a word
     num_unknown: np.ndarray  # int32, original ids that are <unk>
     num_bytes: np.ndarray  # int32, original ids that are byte pieces
+    num_special: np.ndarray  # int32, original ids that are special pieces, without [CLS] and [SEP] around segments
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -146,14 +147,16 @@ def gather_subject(opened: list[Shards]) -> Subject:
     tokenizer, manifest = opened[0].tokenizer, opened[0].manifest
     # The words of language, also where the build masks single pieces.
     words, pieces = find_text_words(tokenizer), tokenizer.piece_texts
+    is_special = tokenizer.specials.is_special
     is_bytes, is_unknown = find_byte_pieces(tokenizer), np.arange(len(pieces)) == tokenizer.unk_id
     starts_inside = ~((words.starts > 0) | words.is_apart | is_unknown | is_bytes)
     is_apostrophe = np.array([piece in _APOSTROPHES for piece in pieces])
     traits = make_traits(starts_inside, is_unknown, (words.standalone > 0) & ~is_apostrophe, is_bytes)
     swapped, parts = manifest.config.examples.task.label_of(SWAPPED), []
     for batch in read_batches(opened):
-        measured = measure_rows(batch.arrays, restore_ids(batch), traits, swapped)
-        lens_b = np.diff(batch.offsets) - batch.segment_a_len - np.where(batch.sop_label < 0, 2, 3)
+        original, num_around = restore_ids(batch), np.where(batch.sop_label < 0, 2, 3)
+        measured = measure_rows(batch.arrays, original, traits, swapped)
+        lens_b = np.diff(batch.offsets) - batch.segment_a_len - num_around
         columns = {
             "lens_a": batch.segment_a_len.astype(np.int32),
             "lens_b": np.maximum(lens_b, 0).astype(np.int32),
@@ -161,6 +164,7 @@ def gather_subject(opened: list[Shards]) -> Subject:
             "keys": batch.document_keys,
             "keys_b": batch.document_keys if batch.document_keys_b is None else batch.document_keys_b,
             "sources": np.zeros(len(batch), np.uint16) if batch.sources is None else batch.sources,
+            "num_special": np.add.reduceat(is_special[original], batch.offsets[:-1], dtype=np.int32) - num_around,
             **dict(zip(_MEASURED, measured, strict=True)),
         }
         parts.append({name: column.copy() for name, column in columns.items()})  # so that no batch is kept

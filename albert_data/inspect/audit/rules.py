@@ -223,6 +223,13 @@ UNKNOWN_BY_FILE = Rule(
     why="it finds a file in another script or of broken text, even if it is a small part of the whole",
     advice="check that file: another language, another encoding, or tables and code",
 )
+SPECIAL_PIECES = Rule(
+    name="special_pieces",
+    title="rows with special pieces inside segments",
+    limits=(1, 1),
+    why="text never gives one: a model takes it for a boundary, padding or a mask. So a single one is a fault",
+    advice="build anew; an older version of albert-data read them from text that spells them, or rows were edited",
+)
 BYTE_PIECES = Rule(
     name="byte_pieces",
     title="tokens that spell parts of characters",

@@ -31,6 +31,7 @@ from albert_data.tokenizer.sentencepiece.proto import (
     USER_DEFINED,
     ModelSettings,
     change_settings,
+    hide_pieces,
     read_settings,
 )
 
@@ -48,12 +49,9 @@ class SentencePieceKind(Kind):
     def __init__(self, model: bytes, name: str, normalization: str) -> None:
         """Raises TokenizerError if `model` is no SentencePiece model or lacks a special piece."""
         check_choice("normalization", normalization, NORMALIZATIONS)
-        self._model, self._name, self._normalization = model, name, normalization
+        self._name, self._normalization = name, normalization
         self.processor = sentencepiece.SentencePieceProcessor()
-        try:
-            self.processor.LoadFromSerializedProto(model)
-        except (RuntimeError, OSError, UnicodeDecodeError) as error:  # its message may quote bytes that are not UTF-8
-            raise TokenizerError(f"{name} is no SentencePiece model; train one with `albert-data vocab`") from error
+        self._load(model)
         try:
             self.pieces = self.texts = self.processor.id_to_piece(list(range(self.processor.get_piece_size())))
         except UnicodeDecodeError as error:
@@ -61,13 +59,23 @@ class SentencePieceKind(Kind):
                 f"{name} is damaged: the piece {error.object!r} is not valid UTF-8; copy or train it again"
             ) from error
         self.specials = self._find_specials()
-        try:
-            self.settings = read_settings(model)
-        except ValueError as error:
-            raise TokenizerError(f"{name} is damaged: {error}") from error
+        if len(found := np.flatnonzero(self.settings.is_matched & self.specials.is_special)):
+            self._load(hide_pieces(model, found.tolist()))
+            spelt = ", ".join(self.pieces[i] for i in found)
+            self.note = f"{name} finds {spelt:.80} in text; a build does not, as text never gives a special piece"
         self.is_ordinary = self.settings.is_matched & ~self.specials.is_special
         self.slow_reason = explain_unsafe(self.settings, self.pieces)
         self.has_prefix = self.settings.add_dummy_prefix and not self.settings.treat_whitespace_as_suffix
+
+    def _load(self, model: bytes) -> None:
+        try:
+            self.processor.LoadFromSerializedProto(model)
+            self._model, self.settings = model, read_settings(model)
+        except (RuntimeError, OSError, UnicodeDecodeError) as error:  # its message may quote bytes that are not UTF-8
+            what = f"{self._name} is no SentencePiece model; train one with `albert-data vocab`"
+            raise TokenizerError(what) from error
+        except ValueError as error:
+            raise TokenizerError(f"{self._name} is damaged: {error}") from error
 
     def _find_specials(self) -> Specials:
         index = {piece: i for i, piece in enumerate(self.pieces)}

@@ -1,4 +1,4 @@
-"""Read the settings that decide about cuts from a serialised SentencePiece model, and change two of them.
+"""Read the settings that decide about cuts from a serialised SentencePiece model, and change some of them.
 
 The format is a protocol buffer; only these fields of sentencepiece_model.proto are read, so no library is needed:
 
@@ -10,6 +10,7 @@ The format is a protocol buffer; only these fields of sentencepiece_model.proto 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,7 @@ _MODEL_TYPE, _WHITESPACE_AS_SUFFIX, _BYTE_FALLBACK = (field << 3 | _VARINT for f
 _CHARSMAP = 2 << 3 | _BYTES
 _DUMMY_PREFIX, _EXTRA_WHITESPACES, _ESCAPE_WHITESPACES = (field << 3 | _VARINT for field in (3, 4, 5))
 UNIGRAM, BPE = 1, 2
-NORMAL, USER_DEFINED = 1, 4
+NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +78,17 @@ def change_settings(model: bytes, *, add_dummy_prefix: bool, remove_extra_whites
     """The model with other settings: if a protocol buffer holds a message twice, readers take the later fields."""
     later = bytes([_DUMMY_PREFIX, add_dummy_prefix, _EXTRA_WHITESPACES, remove_extra_whitespaces])
     return model + bytes([_NORMALIZER, len(later)]) + later
+
+
+def hide_pieces(model: bytes, ids: Iterable[int]) -> bytes:
+    """The model with these pieces as control symbols, which text never gives. Each has under 126 bytes."""
+    data = np.frombuffer(model, np.uint8)
+    fields = _read_message(data, 0, len(data))
+    pieces = fields[fields[:, 0] == _PIECE, 1:].tolist()
+    for begin, end in sorted((pieces[i] for i in ids), reverse=True):
+        body = model[begin:end] + bytes([_TYPE, CONTROL])
+        model = model[: begin - 1] + bytes([len(body)]) + body + model[end:]
+    return model
 
 
 def _read_messages(data: np.ndarray, fields: np.ndarray, tag: int) -> dict[int, tuple[int, int]]:
