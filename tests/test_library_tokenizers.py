@@ -211,6 +211,23 @@ def test_a_model_without_its_unknown_piece_is_refused_before_any_text(tmp_path: 
         load_tokenizer(tmp_path)
 
 
+@pytest.mark.parametrize(("maker", "rule"), [("roberta", "dropout"), ("modernbert", "dropout"), ("unigram", "alpha")])
+def test_rules_that_make_ids_random_are_left_out(maker: str, rule: str):
+    plain = json.loads(MAKERS[maker]().to_str())
+    values = {**plain, "model": {**plain["model"], rule: 0.5}, "truncation": {"max_length": 2, "stride": 0}}
+    values["truncation"] |= {"strategy": "LongestFirst", "direction": "Right"}
+    tokenizer, texts = Tokenizer(json.dumps(values).encode(), "t"), list(make_sentences(30, seed=2))
+    assert encode(tokenizer, texts) == encode(Tokenizer(json.dumps(plain).encode(), "t"), texts)
+    assert tokenizer.note == f"t has {rule}, so its ids would be random; a build encodes text without"
+
+
+def test_other_ids_each_time_are_refused(monkeypatch: pytest.MonkeyPatch):
+    numbers = itertools.count()
+    monkeypatch.setattr("albert_data.tokenizer.backend.Backend.encode", lambda self, texts: [[next(numbers) // 2]])
+    with pytest.raises(TokenizerError, match="^t gives other ids each time; give one without"):
+        Tokenizer(train_roberta().to_str().encode(), "t").prepare()
+
+
 def test_a_tokenizer_without_a_mask_is_refused(tmp_path: Path):
     backend = tokenizers.Tokenizer.from_str(train_roberta().to_str().replace("<mask>", "<no>"))
     backend.save(str(tmp_path / "tokenizer.json"))

@@ -142,3 +142,10 @@ def test_a_loaded_tokenizer_refuses_what_would_be_ignored(here: Path, named: dic
     with pytest.raises(ArgumentError, match="tokenizer is loaded; give --normalization, --words and --special to load"):
         albert_data.build("corpus.txt", "out", tokenizer=loaded, **named)
     assert not Path("out").exists()
+
+
+def test_an_object_that_gives_random_ids_is_refused(tmp_path: Path):
+    made = make_byte_level(tmp_path)
+    made.backend_tokenizer.model.dropout = 0.01
+    with pytest.raises(TokenizerError, match=r"gives random ids \(dropout\); set that to None"):
+        load_tokenizer(made)

@@ -17,6 +17,7 @@ from albert_data.errors import ArgumentError, TokenizerError
 from albert_data.library.arguments import public
 from albert_data.storage import make_path
 from albert_data.storage.hub import TOKENIZER_FILES, find_model
+from albert_data.tokenizer.backend import RANDOM_RULES
 from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.model import load_tokenizer as load_file
@@ -82,7 +83,10 @@ def _load_object(tokenizer: Any, *, specials: Mapping[str, str] | None = None, *
             raise TokenizerError(f"tokenizer of the type {kind} can't be saved: {error}; give its files") from error
         path = Path(folder, JSON_NAME)
         if path.is_file():  # what its last call cut or padded is no part of a tokenizer
-            path.write_text(json.dumps({**json.loads(path.read_bytes()), "truncation": None, "padding": None}))
+            values = {**json.loads(path.read_bytes()), "truncation": None, "padding": None}
+            path.write_text(json.dumps(values))
+            if found := [rule for rule in RANDOM_RULES if values["model"].get(rule)]:
+                raise TokenizerError(f"tokenizer of the type {kind} gives random ids ({found[0]}); set that to None")
         loaded = load_file(path if path.is_file() else folder, specials={**unusual, **(specials or {})}, **rules)
     differing = ["the tokens that were added"] if len(tokenizer) != len(loaded.pieces) else []
     differing += [

@@ -31,6 +31,7 @@ _MAX_CHARS = 4 << 20  # of a sentence in its normalised form, where that is over
 _MAX_SHARE = 16
 _MAX_STRING = 1000  # characters of a rule's own text in the probe; a longer one is a table
 _TABLE = "precompiled_charsmap"
+RANDOM_RULES = ("dropout", "alpha", "nbest_size")  # of a model
 NO_MODEL = {"type": "BPE", "vocab": {}, "merges": []}
 
 
@@ -140,6 +141,9 @@ class JsonKind(Kind):
     def __init__(self, values: dict[str, Any], name: str) -> None:
         """values: of the tokenizer.json. Raises TokenizerError if a special piece is missing."""
         self._name, self.pieces = name, list_pieces(values, name)
+        if found := [rule for rule in RANDOM_RULES if values["model"].get(rule)]:
+            self.note = f"{name} has {', '.join(found)}, so its ids would be random; a build encodes text without"
+        values = {**values, "model": {key: one for key, one in values["model"].items() if key not in RANDOM_RULES}}
         self.specials = find_specials(self.pieces, name)
         with explain_failures(f"can't load {name}"):
             self._values = hide_specials(values, [self.pieces[i] for i in self.specials.to_dict().values()])

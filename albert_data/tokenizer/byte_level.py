@@ -70,7 +70,7 @@ def explain_slow(values: dict[str, Any]) -> str | None:
         return "its pre_tokenizer divides words by other rules than those of GPT-2, Llama 3 and Qwen 2"
     if other := [rule.get("type") for rule in list_rules(values.get("normalizer")) if rule.get("type") != "NFC"]:
         return f"its normalizer is {other[0]}, and only NFC is fast"
-    for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"):
+    for name in ("continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"):
         if model.get(name):
             return f"its model has {name}"
     if not isinstance(model["vocab"], dict) or not read_bytes().keys() <= model["vocab"].keys():

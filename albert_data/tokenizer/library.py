@@ -40,6 +40,7 @@ _RARE = "\U0010fffd"  # a private character, of which no vocabulary has a piece
 # space at the beginning.
 _NEVER_GIVEN = re.compile(rf"<0x[0-9A-F]{{2}}>|[\s\0-\x1f\x7f-\x9f]|.{VISIBLE_SPACE}", re.DOTALL)
 _BYTE_DECODER = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+_PROBED = 1000  # pieces whose text is encoded twice
 _UNUSED = re.compile(r"\W*unused\W*\d+\W*", re.IGNORECASE)
 
 
@@ -85,6 +86,9 @@ class LibraryKind(JsonKind):
                 f"{self._name} can't encode a character that it has no piece for: {error}; give its model the unknown "
                 "piece in its own vocabulary"
             ) from error
+        probe = " ".join(self.texts[:_PROBED])
+        if backend.encode([probe]) != backend.encode([probe]):
+            raise TokenizerError(f"{self._name} gives other ids each time; give one without randomness or state")
 
     def make_encoder(self) -> TextEncoder:
         return LibraryEncoder(self._backend, self.specials)
