@@ -12,9 +12,9 @@ import numpy as np
 from albert_data.unicode_tables import categories, scripts
 
 # The properties of a character, as bits. ALPHA: letters and marks; WORD_CHARACTER: these and numbers; UNSPACED: of a
-# script without spaces.
-LOWER_LETTER, UPPER_LETTER, ALPHA, WORD_CHARACTER, UNSPACED, WIDE, STOP_MARK, CLOSING, OPENING = (
-    1 << bit for bit in range(9)
+# script without spaces; OTHER: no letter, number or separator.
+LOWER_LETTER, UPPER_LETTER, ALPHA, WORD_CHARACTER, UNSPACED, WIDE, STOP_MARK, CLOSING, OPENING, OTHER = (
+    1 << bit for bit in range(10)
 )
 _WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 # Punctuation of scripts without spaces, and full-width forms.
@@ -35,6 +35,7 @@ def character_properties() -> np.ndarray:
     bits = dict.fromkeys(names, 0)
     for name in names:
         bits[name] |= {"L": ALPHA | WORD_CHARACTER, "M": ALPHA | WORD_CHARACTER, "N": WORD_CHARACTER}.get(name[0], 0)
+        bits[name] |= 0 if name[0] in "LNZ" else OTHER
     bits["Ll"] |= LOWER_LETTER
     bits["Lu"] |= UPPER_LETTER
     bits["Lt"] |= UPPER_LETTER

@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -394,6 +395,34 @@ def test_sentences_with_their_spaces_have_the_ids_of_the_whole_line(make: Callab
     for at in range(20):
         line = " ".join(make_sentences(10, seed=at))
         assert tokenizer.encode_documents(read(line)).ids.tolist() == backend.encode(line, add_special_tokens=False).ids
+
+
+parts = [".", "?”", "—", "“I", "One two", "！", "好", "😀", "❤\ufe0f", "...", "3", "é!", "他 ", " ", "’", ")"]
+
+
+@pytest.mark.parametrize("make", [train_roberta, composed_roberta])
+@given(joined=st.lists(st.sampled_from(parts), max_size=12).map("".join))
+def test_sentences_without_white_space_between_them_have_the_ids_of_the_whole_line(make, joined: str):
+    check_whole(make, " ".join(f"He saw me. “You.”—“I.”{joined}".split()))
+
+
+@pytest.mark.parametrize("make", [prefixed_roberta, split_roberta])
+def test_marks_side_by_side_are_in_one_sentence_whatever_the_rules(make: Callable[[], Any]):
+    check_whole(make, "He saw me. “It was my duty.”—“I guess.”(So it was.)—Yes.")
+
+
+def check_whole(make: Callable[[], Any], line: str) -> None:
+    tokenizer, backend = load_pair(make)
+    found = tokenizer.encode_documents(read(line))
+    assert found.ids.tolist() == backend.encode(line, add_special_tokens=False).ids
+    assert found.document_offsets.tolist() == [0, len(found.sentence_offsets) - 1]
+    assert len(found.is_heading) == len(found.sentence_offsets) - 1
+
+
+@cache
+def load_pair(make: Callable[[], Any]) -> tuple[Tokenizer, Any]:
+    backend = make()
+    return Tokenizer(backend.to_str().encode(), "tokenizer"), backend
 
 
 def test_rows_of_byte_level_pieces_keep_the_space_between_sentences(tmp_path: Path, roberta: Tokenizer):

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from albert_data.ascii import LINE_FEED, SPACE
-from albert_data.character_bits import ALPHA, UNSPACED, character_properties
+from albert_data.character_bits import ALPHA, OTHER, UNSPACED, character_properties
 from albert_data.data import Specials, Text, slice_sentences
 from albert_data.errors import TokenizerError
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
@@ -69,7 +69,7 @@ class LibraryKind(JsonKind):
             decoder = values.get("decoder") or _BYTE_DECODER
             self._values["decoder"] = decoder if bodies == self.texts else None  # it does not know the ends of words
         self.has_prefix = marks == _CONTINUED or any(map(_adds_space, _list_all(values, "normalizer", "pre_tokenizer")))
-        self.slow_reason = slow_reason
+        self.slow_reason, self.joins_marks = slow_reason, marks == _BYTES
 
     @cached_property
     def reads_spaces(self) -> bool:
@@ -180,6 +180,33 @@ def read_bytes() -> dict[str, int]:
 
 
 # ---- the space before each sentence ----
+
+
+def join_marks(text: Text) -> Text:
+    """The same documents without the ends of sentences that lie between two marks, as in `.”—“`.
+
+    The pre-tokeniser takes such marks for one word. There are mostly spaces between sentences, or letters after a mark.
+    """
+    at = np.flatnonzero(text.sentence_begins[1:] == text.sentence_ends[:-1]) + 1
+    begins, ends = np.ones((2, len(text.sentence_begins)), bool)
+    begins[at] = ends[at - 1] = ~stand_between(text.utf8, text.sentence_begins[at], character_properties())
+    return replace(
+        text,
+        sentence_begins=text.sentence_begins[begins],
+        sentence_ends=text.sentence_ends[ends],
+        is_heading=text.is_heading[ends],
+        document_offsets=np.append(0, np.cumsum(begins))[text.document_offsets],
+    )
+
+
+@kernel
+def stand_between(utf8: np.ndarray, places: np.ndarray, properties: np.ndarray) -> np.ndarray:
+    """Whether the characters on both sides of each place are neither letters nor numbers: bool."""
+    found, source, table = np.zeros(len(places), np.bool_), pointer(utf8), pointer(properties)
+    for i in range(len(places)):
+        before = read_character(source, step_back(source, places[i]))[0]
+        found[i] = I64(item(table, before)) & I64(item(table, read_character(source, places[i])[0])) & OTHER
+    return found
 
 
 def include_spaces(text: Text) -> Text:
