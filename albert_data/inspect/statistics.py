@@ -352,9 +352,8 @@ def find_text_words(tokenizer: Tokenizer) -> WordArrays:
         first, last = decode([letter]), texts[letter]
         for i in np.flatnonzero(is_shown).tolist():
             texts[i] = decode([letter, i, letter])[len(first) : -len(last)].replace(" ", VISIBLE_SPACE)
-    words = [text.replace(VISIBLE_SPACE, " ").split() for text in texts]
+    num_words = np.array([len(text.replace(VISIBLE_SPACE, " ").split()) for text in texts])
     starts, standalone = np.array([judge_piece(text, at_end=True) for text in texts], np.int8).T.copy()
-    num_words = np.array(list(map(len, words)))
     is_apart = tokenizer.specials.is_special | (num_words == 0)
     return WordArrays(is_apart, starts, standalone, np.maximum(num_words, 1) - 1)
 

@@ -20,6 +20,8 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.kinds import Kind
 from albert_data.tokenizer.sentencepiece.charsmap import split_charsmap
@@ -151,6 +153,13 @@ class JsonKind(Kind):
     @cached_property
     def _backend(self) -> Backend:
         return Backend(self._values, self._name)
+
+    def encode_texts(self, texts: Iterable[bytes], backend: Backend | None = None) -> list[np.ndarray]:
+        """The library's ids (int32) of each text. Text that spells a hidden piece is unknown."""
+        found = [np.array(ids, np.int32) for ids in (backend or self._backend).encode(map(bytes.decode, texts))]
+        for ids in found:
+            ids[self.specials.is_special[ids]] = self.specials.unk_id
+        return found
 
 
 # ---- panics ----

@@ -40,7 +40,7 @@ from albert_data.tokenizer.chunks.encoder import ChunkEncoder, ChunkModel, join_
 from albert_data.tokenizer.chunks.lattice import ChunkIds
 from albert_data.tokenizer.chunks.table import CERTAIN_LIMIT, NOT_DONE, ChunkRules, fill_in
 from albert_data.tokenizer.chunks.trie import make_trie
-from albert_data.tokenizer.library import LibraryKind, encode_texts, read_bytes
+from albert_data.tokenizer.library import LibraryKind, read_bytes
 from albert_data.tokenizer.merging import BEGINS, FOLLOWS, Merges, make_merges, merge_texts
 from albert_data.tokenizer.sentencepiece.charsmap import NUM_BASIC
 from albert_data.tokenizer.tokenizer_json import import_tokenizers
@@ -132,7 +132,7 @@ class ByteLevelKind(LibraryKind):
             ids[specials.is_special[ids]] = specials.unk_id
             rest = np.flatnonzero(lengths == NOT_DONE)
             if len(rest):
-                found = join_ids(encode_texts(backend, specials, [spaced[i] for i in rest.tolist()]))
+                found = join_ids(self.encode_texts([spaced[i] for i in rest.tolist()], backend))
                 ids = fill_in(ids, lengths, found.ids, found.lengths)
             return ChunkIds(ids, lengths, np.full(len(lengths), CERTAIN_LIMIT))
 
@@ -142,7 +142,7 @@ class ByteLevelKind(LibraryKind):
                 trie=make_trie([], [], [], unk_id=_NO_UNKNOWN, vocab_size=len(self.pieces)),
                 first_is_inner=int(not self.has_prefix),
             ),
-            encode=lambda texts: encode_texts(self._backend, specials, texts),
+            encode=self.encode_texts,
             learn=learn,
             is_compared=True,
         )

@@ -40,7 +40,6 @@ class Kind(ABC):
     is_ordinary: bool [vocabulary], the pieces that may stand in for a masked token
     has_prefix: whether the first word of a text has the pieces that it has after a space, and shows that it begins
     slow_reason: why all text goes through the library, or None if the chunk table serves it
-    joins_marks: whether marks that stand side by side are one word, see `join_marks`
     note: what was decided that is not in the model, for the user; None for nothing
     """
 
@@ -53,7 +52,6 @@ class Kind(ABC):
     is_ordinary: np.ndarray
     has_prefix: bool
     slow_reason: str | None
-    joins_marks: bool = False
     note: str | None = None
 
     @property

@@ -12,7 +12,7 @@ document with the spaces before them (`include_spaces`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any
@@ -21,10 +21,10 @@ import numpy as np
 
 from albert_data.ascii import LINE_FEED, SPACE
 from albert_data.character_bits import ALPHA, OTHER, UNSPACED, character_properties
-from albert_data.data import Specials, Text, slice_sentences
+from albert_data.data import Text, slice_sentences
 from albert_data.errors import TokenizerError
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
-from albert_data.tokenizer.backend import Backend, JsonKind, list_rules
+from albert_data.tokenizer.backend import JsonKind, list_rules
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
 from albert_data.tokenizer.kinds import TextEncoder, id_dtype_of
@@ -34,6 +34,7 @@ from albert_data.tokenizer.wordpiece import show_piece
 from albert_data.utf8 import read_character, step_back
 
 _BYTES, _SPACES, _CONTINUED = "bytes", "spaces", "##"  # how pieces show where words begin
+_IS_SPACED, _IS_JOINED = 1, 2  # of sentences: a space before it, it goes on the one before
 _MODELS = ("BPE", "Unigram", "WordPiece")
 _RARE = "\U0010fffd"  # a private character, of which no vocabulary has a piece
 # Byte-level pieces that canonical text hardly ever gives: parts of characters, controls, and white space other than one
@@ -69,29 +70,27 @@ class LibraryKind(JsonKind):
             decoder = values.get("decoder") or _BYTE_DECODER
             self._values["decoder"] = decoder if bodies == self.texts else None  # it does not know the ends of words
         self.has_prefix = marks == _CONTINUED or any(map(_adds_space, _list_all(values, "normalizer", "pre_tokenizer")))
-        self.slow_reason, self.joins_marks = slow_reason, marks == _BYTES
+        self.slow_reason = slow_reason
 
     @cached_property
     def reads_spaces(self) -> bool:
-        """Yes for byte-level pieces without `add_prefix_space`, if no normaliser strips the text."""
-        is_bare = self._marks == _BYTES and not self.has_prefix
-        return is_bare and self.normalise(" a") != self.normalise("a")
+        """Yes for byte-level pieces, if no normaliser adds or strips spaces."""
+        return self._marks == _BYTES and self.normalise(" a") == f"{VISIBLE_SPACE}a"
 
     def prepare(self) -> None:
-        backend = self._backend
+        probe = " ".join(self.texts[:_PROBED])
         try:
-            backend.encode([_RARE])
+            found = self._backend.encode([_RARE, probe, probe])
         except TokenizerError as error:
             raise TokenizerError(
                 f"{self._name} can't encode a character that it has no piece for: {error}; give its model the unknown "
                 "piece in its own vocabulary"
             ) from error
-        probe = " ".join(self.texts[:_PROBED])
-        if backend.encode([probe]) != backend.encode([probe]):
+        if found[1] != found[2]:
             raise TokenizerError(f"{self._name} gives other ids each time; give one without randomness or state")
 
     def make_encoder(self) -> TextEncoder:
-        return LibraryEncoder(self._backend, self.specials)
+        return LibraryEncoder(self)
 
     def normalise(self, text: str) -> str:
         return "".join(self.texts[i] for i in self._backend.encode([text])[0])
@@ -106,25 +105,17 @@ class LibraryKind(JsonKind):
 class LibraryEncoder:
     """Encodes one sentence after another, without kernels."""
 
-    def __init__(self, backend: Backend, specials: Specials) -> None:
-        self._backend, self._specials, self._dtype = backend, specials, id_dtype_of(specials.is_special)
+    def __init__(self, kind: LibraryKind) -> None:
+        self._encode, self._dtype = kind.encode_texts, id_dtype_of(kind.pieces)
 
     def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
         for chosen in sentences.slices(SLICE_BYTES):
-            found = encode_texts(self._backend, self._specials, slice_sentences(*sentences.part(chosen)))
+            found = self._encode(slice_sentences(*sentences.part(chosen)))
             lengths[chosen] = list(map(len, found))
             yield np.concatenate(found).astype(self._dtype)
 
     def compile_rare(self) -> None:
         pass
-
-
-def encode_texts(backend: Backend, specials: Specials, texts: Iterable[bytes]) -> list[np.ndarray]:
-    """The library's ids (int32) of each text. A special piece that it finds in text becomes unknown text."""
-    found = [np.array(ids, np.int32) for ids in backend.encode(text.decode() for text in texts)]
-    for ids in found:
-        ids[specials.is_special[ids]] = specials.unk_id
-    return found
 
 
 def _find_marks(values: dict[str, Any], pieces: Sequence[str], name: str) -> str:
@@ -182,35 +173,8 @@ def read_bytes() -> dict[str, int]:
 # ---- the space before each sentence ----
 
 
-def join_marks(text: Text) -> Text:
-    """The same documents without the ends of sentences that lie between two marks, as in `.”—“`.
-
-    The pre-tokeniser takes such marks for one word. There are mostly spaces between sentences, or letters after a mark.
-    """
-    at = np.flatnonzero(text.sentence_begins[1:] == text.sentence_ends[:-1]) + 1
-    begins, ends = np.ones((2, len(text.sentence_begins)), bool)
-    begins[at] = ends[at - 1] = ~stand_between(text.utf8, text.sentence_begins[at], character_properties())
-    return replace(
-        text,
-        sentence_begins=text.sentence_begins[begins],
-        sentence_ends=text.sentence_ends[ends],
-        is_heading=text.is_heading[ends],
-        document_offsets=np.append(0, np.cumsum(begins))[text.document_offsets],
-    )
-
-
-@kernel
-def stand_between(utf8: np.ndarray, places: np.ndarray, properties: np.ndarray) -> np.ndarray:
-    """Whether the characters on both sides of each place are neither letters nor numbers: bool."""
-    found, source, table = np.zeros(len(places), np.bool_), pointer(utf8), pointer(properties)
-    for i in range(len(places)):
-        before = read_character(source, step_back(source, places[i]))[0]
-        found[i] = I64(item(table, before)) & I64(item(table, read_character(source, places[i])[0])) & OTHER
-    return found
-
-
 def include_spaces(text: Text) -> Text:
-    """The same sentences, each with the space before it.
+    """The same sentences, each with the space before it. Two that meet between two marks, as in `.”—“`, become one.
 
     The first sentence of a document has none, nor has one that follows the one before it without white space. A line
     end counts as a space, except between scripts without spaces: where the nearest letters on both sides, or the
@@ -219,9 +183,17 @@ def include_spaces(text: Text) -> Text:
     is_first = np.zeros(len(text.sentence_begins) + 1, bool)
     is_first[text.document_offsets] = True
     found = find_spaces(text.utf8, text.sentence_begins, text.sentence_ends, is_first, character_properties())
-    utf8, begins = text.utf8.copy(), text.sentence_begins - found
-    utf8[begins[found]] = SPACE  # some are line feeds
-    return replace(text, utf8=utf8, sentence_begins=begins)
+    is_spaced, stays = found == _IS_SPACED, np.append(found != _IS_JOINED, True)
+    utf8, begins = text.utf8.copy(), text.sentence_begins - is_spaced
+    utf8[begins[is_spaced]] = SPACE  # some are line feeds
+    return replace(
+        text,
+        utf8=utf8,
+        sentence_begins=begins[stays[:-1]],
+        sentence_ends=text.sentence_ends[stays[1:]],
+        is_heading=text.is_heading[stays[1:]],
+        document_offsets=np.append(0, np.cumsum(stays))[text.document_offsets],
+    )
 
 
 @helper
@@ -250,12 +222,16 @@ def ends_unspaced(utf8: Pointer, begin: int, end: int, properties: Pointer) -> b
 def find_spaces(
     utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray, is_first: np.ndarray, properties: np.ndarray
 ) -> np.ndarray:
-    """Whether a space stands before each sentence, as in `include_spaces`: bool. is_first: of its document."""
-    found, source, table = np.zeros(len(begins), np.bool_), pointer(utf8), pointer(properties)
+    """What `include_spaces` does at the beginning of each sentence: uint8. is_first: of its document."""
+    found, source, table = np.zeros(len(begins), np.uint8), pointer(utf8), pointer(properties)
     for i in range(len(begins)):
         if not is_first[i]:
             before = item(source, begins[i] - 1)
-            found[i] = before == SPACE or (
+            if begins[i] == ends[i - 1]:
+                last = read_character(source, step_back(source, begins[i]))[0]
+                are_marks = I64(item(table, last)) & I64(item(table, read_character(source, begins[i])[0])) & OTHER
+                found[i] = _IS_JOINED if are_marks else 0
+            found[i] |= before == SPACE or (
                 before == LINE_FEED
                 and not (
                     ends_unspaced(source, begins[i - 1], ends[i - 1], table)

@@ -27,7 +27,7 @@ from albert_data.tokenizer.chunks.cutting import PADDING
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
 from albert_data.tokenizer.kinds import Kind, TextEncoder, id_dtype_of
 from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, match_words, parse_words, read_words
-from albert_data.tokenizer.library import LibraryKind, include_spaces, join_marks
+from albert_data.tokenizer.library import LibraryKind, include_spaces
 from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME, SentencePieceKind
 from albert_data.tokenizer.strings import read_strings
 from albert_data.tokenizer.tokenizer_json import (
@@ -163,8 +163,8 @@ class Tokenizer:
 
     def encode_documents(self, text: Text) -> Documents:
         """Tokenise whole documents. A sentence may have no tokens; see `include_spaces` for the space before it."""
-        text = join_marks(text) if self._kind.joins_marks else text
-        ids, offsets = self.encode(include_spaces(text) if self._kind.reads_spaces else text)
+        text = include_spaces(text) if self._kind.reads_spaces else text
+        ids, offsets = self.encode(text)
         return Documents(
             ids=ids,
             sentence_offsets=offsets,

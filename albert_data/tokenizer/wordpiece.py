@@ -121,12 +121,9 @@ class WordPieceKind(JsonKind):
         trie = make_trie([], [], [], unk_id=_NO_UNKNOWN, vocab_size=len(self.pieces))
         return ChunkModel(
             rules=ChunkRules(cuts=make_cut_rule(self._backend.split), trie=trie, first_is_inner=0),
-            encode=self._encode,
-            learn=lambda texts, is_inner: join_ids(self._encode(texts)),
+            encode=self.encode_texts,
+            learn=lambda texts, is_inner: join_ids(self.encode_texts(texts)),
         )
-
-    def _encode(self, texts: list[bytes]) -> list[np.ndarray]:
-        return [np.array(ids, np.int32) for ids in self._backend.encode(text.decode() for text in texts)]
 
     def prepare(self) -> None:
         _ = self._chunk_model

@@ -109,8 +109,10 @@ def judge_piece(piece: str, *, at_end: bool = False) -> tuple[int, int]:
     if found := _BYTE_PIECE.fullmatch(piece):
         byte = int(found[1], 16)
         return NEVER if byte in _CONTINUATION_BYTES else int(byte in _STARTING_BYTES), 0
+    if at_end and not piece.strip(VISIBLE_SPACE):
+        return NEVER, 1
     if piece == VISIBLE_SPACE:
-        return (NEVER, 1) if at_end else (1, NEVER)
+        return 1, NEVER
     alone = is_standalone(piece)
     starts = 1 if alone or piece.startswith(VISIBLE_SPACE) else 0
     is_clause = alone and piece.rstrip(VISIBLE_SPACE)[-1:] in _CLAUSE_MARKS
