@@ -30,7 +30,7 @@ from albert_data.train.history.figures import read_run
 from reliability.cases import Case, Oddity, Reader, WrongResult
 from reliability.json_mutators import list_slots, mutate_json
 from reliability.oddities import plan_oddities
-from reliability.read_models import TEXTS
+from reliability.read_models import TEXTS, find_words
 from reliability.sound import SENTENCES, Sound
 
 REGEXES = ["(a+)+$", "(.*)*x", r"(\w|\p{L})*$", "(?=a)*", "", "[", r"\X*", "(?i)é|É", "(x?){500}", r"(?<=\s)a+"]
@@ -204,6 +204,7 @@ def read_tokenizer(case: Case, data: bytes, folder: Path) -> None:
     texts = [*TEXTS, "a" * 40 + "b", "a" * 1000]
     ids, offsets = tokenizer.encode(texts)
     assert len(offsets) == len(texts) + 1
+    find_words(tokenizer, ids)
     tokenizer.decode(ids[:2000])
     tokenizer.normalise(TEXTS[0])
 

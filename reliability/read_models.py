@@ -8,11 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+import numpy as np
+
 from albert_data.errors import TokenizerError
+from albert_data.inspect.statistics import find_text_words
 from albert_data.interop.huggingface_tokenizer import tokenizer_files
 from albert_data.interop.initial import load_initial
 from albert_data.shards.reader import open_shards
-from albert_data.tokenizer.model import load_tokenizer
+from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.train.config import AlbertConfig
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.distributed import ALONE
@@ -76,6 +79,7 @@ def read_model(case: Case, data: bytes, folder: Path) -> None:
     tokenizer = load_tokenizer(folder if case.number % 2 else path)
     ids, offsets = tokenizer.encode(TEXTS)
     assert len(offsets) == len(TEXTS) + 1
+    find_words(tokenizer, ids)
     tokenizer.decode(ids)
     tokenizer.normalise(TEXTS[0])
     (
@@ -87,6 +91,14 @@ def read_model(case: Case, data: bytes, folder: Path) -> None:
     if case.random("ways").random() < 0.2:
         with suppress(TokenizerError):  # transformers may not support this tokenizer
             tokenizer_files(tokenizer, max_len=64)
+
+
+def find_words(tokenizer: Tokenizer, ids: np.ndarray) -> None:
+    """Check that text gave no special piece, and use what finds words."""
+    assert not tokenizer.specials.is_special[ids].any()
+    find_text_words(tokenizer)
+    with suppress(TokenizerError):  # pieces may not show where words begin
+        tokenizer.check_words()
 
 
 class ReadWeights:
