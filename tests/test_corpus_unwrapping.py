@@ -12,6 +12,7 @@ from corpus_fixtures import as_jsonl, block_sizes, read, small_sizes
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from paged_books import PARAGRAPHS, PROSE, STYLES, paginate
+from references import is_blank
 
 from albert_data.config import TextConfig
 from albert_data.corpus.lines import unwrapping
@@ -247,7 +248,7 @@ def test_a_document_is_unwrapped_alike_in_every_format_and_block(text: str, bloc
 
 @given(st.lists(any_lines, max_size=5), block_sizes)
 def test_documents_between_blank_lines_are_unwrapped_one_by_one(texts: list[str], block_bytes: int):
-    texts = ["\n".join(line for line in text.split("\n") if line.strip()) for text in texts]
+    texts = ["\n".join(line for line in text.split("\n") if not is_blank(line)) for text in texts]
     texts = [text for text in texts if text]
     joined = "\n\n".join(texts).encode()
     expected = read(as_jsonl(texts), "jsonl", config=BLANK_LINE)[0]
@@ -260,5 +261,5 @@ def test_documents_between_blank_lines_are_unwrapped_one_by_one(texts: list[str]
 def test_without_unwrap_a_file_is_a_document_of_its_stripped_lines(text: str):
     config = TextConfig(documents="file")
     found = read(text.encode(), config=config)[0]
-    assert found == read(as_jsonl([text] if text.strip() else []), "jsonl", config=config)[0]
-    assert len(found) == bool(text.strip())
+    assert found == read(as_jsonl([text]), "jsonl", config=config)[0]
+    assert len(found) != is_blank(text)
