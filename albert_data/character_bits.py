@@ -1,6 +1,6 @@
 """What a character is where text is laid out and joined: a letter, its case, of a script without spaces, wide, a mark.
 
-From the shipped Unicode tables. Which marks end a sentence is another question: sentences/segmenting.py.
+From the shipped Unicode tables. When a mark ends a sentence is another question: sentences/segmenting.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ _WIDE_RANGES = (
     *((0x1100, 0x1160), (0x2E80, 0x303F), (0x3041, 0xA4D0), (0xAC00, 0xD7A4), (0xF900, 0xFB00)),
     *((0xFE30, 0xFE50), (0xFF00, 0xFF61), (0xFFE0, 0xFFE7), (0x1F300, 0x1FB00), (0x20000, 0x3FFFE)),
 )
-_STOPS = ".!?:…‼⁇⁈⁉。！？：．｡؟۔।॥།༎။።፧፨։᙮꓿"
+# Full stops, question and exclamation marks of all scripts that need no white space after them.
+FULL_STOPS = (
+    "。！？｡։۔؟؞\u061d\u061f\u0700\u0701\u0702\u07f9\u0837\u0839\u083d\u083e।॥။።፧፨᙮᜵᜶។៕៚๚๛᠃᠉᥄᥅᪨᪩᪪᪫᭚᭛᭞᭟᰻᰼᱾᱿\u2e3c﹒﹖﹗"
+    "\ua4ff\ua60e\ua60f\ua6f3\ua6f7\ua876\ua877\ua8ce\ua8cf\ua92f\ua9c8\ua9c9\uaa5d\uaa5e\uaa5f\uaaf0\uaaf1\uabeb"
+    "\U00010a56\U00010a57\U00011047\U00011048\U000110be\U000110bf\U000110c0\U000110c1\U00011141\U00011142\U00011143"
+    "\U000111c5\U000111c6\U000111cd\U00011238\U00011239\U0001144b\U0001144c\U000115c2\U000115c3\U00011641\U00011642"
+    "\U0001173c\U0001173d\U0001173e\U00016a6e\U00016a6f\U00016af5\U00016b37\U00016b38\U00016b44\U0001bc9f"
+)
+_OTHER_STOPS = ".!?:…‼⁇⁈⁉：．།༎"
 _QUOTES = "\"'`*_"
 
 
@@ -48,7 +56,7 @@ def character_properties() -> np.ndarray:
     for ranges, bit in ((_UNSPACED_RANGES, UNSPACED), (_WIDE_RANGES, WIDE)):
         for first, end in ranges:
             table[first:end] |= bit
-    table[[ord(stop) for stop in _STOPS]] |= STOP_MARK
+    table[[ord(stop) for stop in FULL_STOPS + _OTHER_STOPS]] |= STOP_MARK
     table[[ord(quote) for quote in _QUOTES]] |= CLOSING | OPENING
     table[[ord("¿"), ord("¡")]] |= OPENING
     table.flags.writeable = False

@@ -25,7 +25,7 @@ WORDS = [
     *("Tom", "I", "end.", "end?", '"Yes', 'No."', "(so)", "he--", "--she", "—", "they—", "12", "1914-", "etc.:"),
     *("- ", "1. ", "iv) ", "(3)", "a.", "* ", "* * *", "---", "|", "中文", "字。", "かな", "ไทย", "é", "Éa", "Ünd"),
     *("\u00ad", "soft\u00ad", "\u2010", "Mr.", "x" * 70, "\u3000", "\u00a0", "😀", "half  gap", "wide    gap"),
-    *("tab\there", "हिन्दी।", "ß", "ǅ", "-", "--", "''", "»"),
+    *("tab\there", "हिन्दी।", "ქართული", "ኦለዎ፡፡", "ข้อ ๕", "ß", "ǅ", "-", "--", "''", "»"),
 ]
 words = st.sampled_from(WORDS)
 indents = st.sampled_from(["", "", "", "", "  ", "\t", " \u3000", "\u3000\u3000", "    "])
@@ -102,6 +102,18 @@ Rough winds do shake the darling buds of May,
 And summer's lease hath all too short a date;"""
 
 
+# A word of headings, a text of some words, and a stop, in scripts without capitals.
+UNCASED = [
+    ("धारा", "कुनै व्यक्तिलाई पनि शारीरिक यातना ", "गरिने छैन।"),
+    ("ዓንቀፅ", "ሕድሕድ ሰብ መሰሉን ግቡእን ከምኡ’ውን ንዝቐርበሉ ", "ኦለዎ፡፡"),
+    ("مادة", "لكل فرد الحق في الحياة والحرية وسلامة ", "شخصه."),
+    ("מאמר", "כל אדם יש לו הזכות לחיים לחירות ולבטחון ", "אישי."),
+    ("დებულება", "ყველა ადამიანი იბადება თავისუფალი და თანასწორი ", "უფლება."),
+    ("មាត្រា", "មនុស្សទាំងអស់កើតមកមានសេរីភាពនិងសមភាព ", "សេចក្ដីថ្លៃថ្នូរ។"),
+    ("ข้อ", "บุคคลใดจะตกอยู่ในความเป็นทาสหรือภาวะจำยอม ", "ไม่ได้"),
+]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -113,6 +125,7 @@ And summer's lease hath all too short a date;"""
         '"Yes."\n"No."\n"Why not?"',
         PROSE * 3 + "\n" + PROSE * 2,
         "word\nlist\nof\nshort\nlines",
+        *(f"{title} 5\n{text * 3}{stop}\n{title} 6\n{text * 2}{stop}" for title, text, stop in UNCASED),
     ],
 )
 def test_lines_that_stand_for_themselves_are_not_joined(text: str):

@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+from albert_data.character_bits import FULL_STOPS
 from albert_data.unicode_tables import category, script
 
 WHITE = " \t\n\r\x0b\x0c"  # between words; at the ends of lines any white space counts
 GLUED_SCRIPTS = {*("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")}
-STOPS = ".!?:…‼⁇⁈⁉。！？：．｡؟۔।॥།༎။።፧፨։᙮꓿"
+STOPS = ".!?:…‼⁇⁈⁉：．།༎" + FULL_STOPS
 MARK = re.compile(
     r"(?:[-*+·‒–—―•‣▪◦]|[0-9]{1,3}[.)]|(?![A-Z]\.)[ivxlcIVXLC]{1,5}[.)]|[a-z][.)]|[A-Z]\)"
     r"|\((?:[0-9]{1,3}|[ivxlcIVXLC]{1,5}|[A-Za-z])\))[ \t\n\r\x0b\x0c]"
@@ -80,7 +81,8 @@ class Line:
         self.starts_glued = bool(letters) and is_glued(letters[0])
         self.ends_glued = bool(letters) and is_glued(letters[-1])
         core = [c for c in self.text if c not in WHITE and not is_closing(c)]
-        self.has_stop = bool(core) and core[-1] in STOPS
+        self.has_stop = self.text.endswith("፡፡") or (bool(core) and core[-1] in STOPS)
+        self.ends_in_number = bool(letters) and category(letters[-1])[0] == "N"
 
     def _is_gap(self, found: re.Match[str]) -> bool:
         """Whether a character of a run of white space, the fourth or a later one, stands eight columns in."""
@@ -95,7 +97,7 @@ class Line:
                 continue
             skipped += 1
             if is_word(character) or not is_opening(character) or skipped > 8:
-                return category(character)
+                return "Lo" if is_in(character, (0x10D0, 0x10FF)) else category(character)
         return ""
 
     @property
@@ -180,6 +182,10 @@ def continues(line: Line, after: Line, width: int, by_indent: bool, in_list: boo
     if after.indent > (0 if by_indent else line.indent) and not in_list and (line.has_stop or not after.is_lower):
         return False
     if after.is_list and (line.has_stop or in_list):
+        return False
+    is_heading = after.ends_in_number and 2 * after.width < width
+    is_caseless = line.case != "" and line.case[0] in "LM" and not line.is_lower and not line.is_upper
+    if is_caseless and is_word(after.text[0]) and (line.has_stop or is_heading):
         return False
     if line.has_hyphen and category(after.text[0]) == "Ll":
         return True

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.ascii import DIGIT_0, FULL_STOP, SMALL_A, SMALL_Z, SPACE, is_digit
+from albert_data.character_bits import FULL_STOPS
 from albert_data.fnv import FNV_BASIS, add_byte
 from albert_data.kernels import I64, U64, Pointer, count_trailing_zeros, helper, item, kernel, load_u64, pointer, put
 from albert_data.sentences.words import (
@@ -105,14 +106,6 @@ _LISTED = {
     STRAIGHT_DOUBLE: '"',
     LINE_FEED: "\n",
 }
-# Full stops, question and exclamation marks of all scripts that need no white space after them.
-_FULL_STOPS = (
-    "。！？｡։۔؟؞\u061d\u061f\u0700\u0701\u0702\u07f9\u0837\u0839\u083d\u083e।॥။።፧፨᙮᜵᜶។៕៚๚๛᠃᠉᥄᥅᪨᪩᪪᪫᭚᭛᭞᭟᰻᰼᱾᱿\u2e3c﹒﹖﹗"
-    "\ua4ff\ua60e\ua60f\ua6f3\ua6f7\ua876\ua877\ua8ce\ua8cf\ua92f\ua9c8\ua9c9\uaa5d\uaa5e\uaa5f\uaaf0\uaaf1\uabeb"
-    "\U00010a56\U00010a57\U00011047\U00011048\U000110be\U000110bf\U000110c0\U000110c1\U00011141\U00011142\U00011143"
-    "\U000111c5\U000111c6\U000111cd\U00011238\U00011239\U0001144b\U0001144c\U000115c2\U000115c3\U00011641\U00011642"
-    "\U0001173c\U0001173d\U0001173e\U00016a6e\U00016a6f\U00016af5\U00016b37\U00016b38\U00016b44\U0001bc9f"
-)
 _PAIRS = {
     ROUND: "()（）﹙﹚⦅⦆",
     SQUARE: "[]［］【】〔〕〖〗{}｛｝",
@@ -194,7 +187,7 @@ def make_classes() -> np.ndarray:
     for char_class, ranges in _RANGES.items():
         for first, last in ranges:
             classes[first : last + 1][is_letter[first : last + 1]] = char_class
-    for char_class, characters in {**_LISTED, FULL: _FULL_STOPS}.items():
+    for char_class, characters in {**_LISTED, FULL: FULL_STOPS}.items():
         classes[list(map(ord, characters))] = char_class
     for group, characters in _PAIRS.items():
         classes[list(map(ord, characters[::2]))] = FIRST_PAIR + 2 * group

@@ -19,7 +19,9 @@ document alone.
      or more of its indented lines are followed by one that is not), before any line with indentation. In both cases a
      line still continues the paragraph if it belongs to an item of a list, or if it begins in lower case after a line
      without a stop;
-   - before the mark of a list or of a dialogue, if the line before ends in a stop or is in a list.
+   - before the mark of a list or of a dialogue, if the line before ends in a stop or is in a list;
+   - after a line whose first letter has no case, as nothing else shows a heading there, if it ends in a stop and the
+     next one begins with a letter or digit, or if that is under half of W and ends in a number ("ข้อ 5").
 4. Verse is not joined: four lines or more between blank ones, of which none after the first begins in lower case,
    some after the first begin in upper case, and some are not full (W - 2 in rule 2).
 5. Lines are joined by a space. Nothing is put between letters of scripts without spaces, next to their marks, next to
@@ -134,9 +136,12 @@ DASH_END, DASH_START = 256, 512  # a dash at the end or beginning, no space betw
 UNSPACED_END, UNSPACED_START = 1024, 2048  # the last or first letter is of a script without spaces
 UNSPACED_MARK_END, UNSPACED_MARK_START = 4096, 8192  # the last or first character is a mark of such a script
 LOWER_FIRST, WORD_FIRST = 16384, 32768  # the first character is a lower-case letter; is a letter or digit
+NUMBER_END, CASELESS = 65536, 131072  # the last letter or digit is a digit; the first one is a letter without case
 
 UNICODE_HYPHEN, _SOFT_HYPHEN, _EM_DASH, _HORIZONTAL_BAR = 0x2010, 0xAD, 0x2014, 0x2015
 _IDEOGRAPHIC_SPACE, _FORM_FEED = 0x3000, 0x0C
+_LETTERS = LOWER_LETTER | UPPER_LETTER | ALPHA
+_WORDSPACE = 0x1361  # of Ethiopic; two are typed for a full stop
 
 
 @helper
@@ -238,6 +243,8 @@ def find_first_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
             continue
         properties, num_marks = I64(item(table, code)), num_marks + 1
         if properties & WORD_CHARACTER or not properties & OPENING or num_marks > _MAX_MARKS:
+            if properties & _LETTERS == ALPHA or 0x10D0 <= code < 0x1100:  # sentences begin with Georgian lower case
+                return flags | CASELESS
             flags |= LOWER if properties & LOWER_LETTER else 0
             return flags | (UPPER if properties & UPPER_LETTER else 0)
     return flags
@@ -251,6 +258,7 @@ def find_last_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
     before = read_character(raw, step_back(raw, at))[0] if at > begin else SPACE
     properties, at = I64(item(table, last)), end
     flags = UNSPACED_MARK_END if properties & UNSPACED and not properties & WORD_CHARACTER else 0
+    flags |= STOP if last == before == _WORDSPACE else 0
     while at > begin:
         at = step_back(raw, at)
         code, _ = read_character(raw, at)
@@ -279,6 +287,7 @@ def find_letter_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int
     while not properties & WORD_CHARACTER:
         at = step_back(raw, at)
         properties = I64(item(table, read_character(raw, at)[0]))
+    flags |= 0 if properties & ALPHA else NUMBER_END
     return flags | (UNSPACED_END if properties & UNSPACED else 0)
 
 
@@ -405,8 +414,6 @@ FIRST, LAST = 2, 3  # the first of its rows above, and the one after the last
 PAGE = 4  # its last number, -1 for none
 INTERRUPTS = 5
 NUM_BREAK_FACTS = 6
-
-_LETTERS = LOWER_LETTER | UPPER_LETTER | ALPHA
 
 _NUMERAL_VALUES = np.zeros(128, np.int64)
 for _numeral, _value in zip("ivxlc", (1, 5, 10, 50, 100), strict=True):
@@ -816,6 +823,8 @@ def continues(fact: np.ndarray, following: np.ndarray, width: int, by_indent: bo
     if following[INDENT] > least and not in_list and (has_stop or not is_lower):
         return False
     if after & ITEM and (has_stop or in_list):
+        return False
+    if flags & CASELESS and after & WORD_FIRST and (has_stop or after & NUMBER_END and 2 * following[WIDTH] < width):
         return False
     if flags & HYPHEN and after & LOWER_FIRST:
         return True
