@@ -129,23 +129,6 @@ def test_a_build_killed_while_it_writes_shards_compares_no_documents_again(
     assert (tmp_path / "out/manifest.json").read_bytes() == (tmp_path / "whole/manifest.json").read_bytes()
 
 
-def test_examples_name_similar_documents_without_their_text(tokenizer: Tokenizer, tmp_path: Path):
-    fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(5))
-    run_build(tmp_path / "in", tmp_path / "out", tokenizer, drop_near_duplicates=True, max_seq_len=256)
-    manifest = open_shards(tmp_path / "out").manifest
-    assert manifest.near_duplicates
-    examples = manifest.near_duplicates.examples
-    by_key = {f"{fixtures.document_key(one):016x}": one for one in DOCUMENTS}
-    assert len(examples) == 20
-    for pair in examples:
-        dropped, kept = by_key[pair.dropped], by_key[pair.kept]
-        assert dropped not in STAYING
-        assert kept in STAYING
-        assert pair.similarity == dedup_reference.measure_similarity(dropped, kept)
-        assert vars(pair).keys() == {"dropped", "kept", "similarity"}
-    assert manifest.near_duplicates.sources is None
-
-
 def test_an_earlier_source_of_a_mixture_keeps_its_documents_and_weights_come_later(
     tokenizer: Tokenizer, tmp_path: Path
 ):

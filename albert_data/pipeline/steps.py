@@ -55,7 +55,7 @@ from albert_data.pipeline.shard_plan import ReduceRules, ReduceTask, find_move, 
 from albert_data.pipeline.shuffle import MergedRun, MergeJob, ReduceGroup, Shuffle, group_tasks, list_held, plan_merges
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.warming import Warming
-from albert_data.shards.manifest import SPLITS, NearDuplicate, NearDuplicateEntry, Plan
+from albert_data.shards.manifest import SPLITS, NearDuplicateEntry, Plan
 from albert_data.shards.typed_values import to_value
 from albert_data.storage import find_storage, is_remote, remember_listings
 from albert_data.storage.scratch import machine_scratch
@@ -302,13 +302,8 @@ def _drop_near_duplicates(build: Build, total: TaskReceipt) -> Path | None:
     names = {source.code: source.name for source in build.sources} or {
         code: name for name, code in total.sources.items()
     }
-    total.near_duplicates = NearDuplicateEntry(
-        sources={name: found.documents[code] for code, name in sorted(names.items())} or None,
-        examples=tuple(
-            NearDuplicate(dropped=f"{one.dropped:016x}", kept=f"{one.kept:016x}", similarity=one.similarity)
-            for one in found.examples
-        ),
-    )
+    dropped = {name: found.documents[code] for code, name in sorted(names.items())}
+    total.near_duplicates = NearDuplicateEntry(sources=dropped or None)
     return build.work.runs / found.file if found.file else None
 
 

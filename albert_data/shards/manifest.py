@@ -194,24 +194,10 @@ class Counts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearDuplicate:
-    """A document that was dropped, and the similar one that stays.
-
-    dropped, kept: their keys, in hexadecimal
-    similarity: of their sets of shingles
-    """
-
-    dropped: str
-    kept: str
-    similarity: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class NearDuplicateEntry:
-    """sources: how many documents of each were dropped, None in builds of one source; examples: some of them."""
+    """sources: how many documents of each were dropped, None in builds of one source."""
 
     sources: Mapping[str, Count] | None = None
-    examples: tuple[NearDuplicate, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
