@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from albert_data.dedup.parts import PartWriter
 from albert_data.dedup.shingles import hash_shingles
 from albert_data.dedup.signatures import Bands, choose_bands, make_signatures
 from albert_data.dedup.sorted_columns import merge_columns, write_columns
-from albert_data.dedup.staying import MOST_STAYING, BucketedDocuments, Buckets, HashSet, choose_staying
+from albert_data.dedup.staying import MOST_STAYING, BucketedDocuments, Buckets, choose_staying
 from albert_data.errors import OutputError
 
 
@@ -110,9 +110,8 @@ def test_merged_files_give_all_rows_sorted_and_divide_no_equal_ones(files, rows_
         for number, rows in enumerate(files)
     ]
     blocks = [block.T.tolist() for block in merge_columns(folder, written, rows_at_once)]
-    assert [row for block in blocks for row in block] == sorted(
-        [*row, number] for number, rows in enumerate(files) for row in rows
-    )
+    rows = [row for file in files for row in sorted(file)]
+    assert [row for block in blocks for row in block] == sorted([*row, number] for number, row in enumerate(rows))
     firsts = [{row[0] for row in block} for block in blocks]
     assert sum(map(len, firsts)) == len(set().union(*firsts))
 
@@ -135,23 +134,23 @@ def test_a_file_that_is_cut_short_is_an_error(tmp_path: Path):
 
 def compare(sets: list[list[int]], buckets: list[list[int]], similarity: float, batch: int) -> list[int]:
     """For each document the number of the one to which it is similar, or -1; they come in batches."""
-    state = Buckets.empty(8, sum(map(len, buckets)))
-    old, kept, found = np.zeros(0, np.uint32), [], []
+    state = Buckets.empty(0, 8, sum(map(len, buckets)))
+    old, found = np.zeros(0, np.uint32), list[int]()
     for begin in range(0, len(sets), batch):
         some, mine = sets[begin : begin + batch], buckets[begin : begin + batch]
         flat = np.array([value for one in some for value in one], np.uint32)
         some_documents = BucketedDocuments(
+            np.arange(begin, begin + len(some), dtype=np.uint64),
+            np.zeros(len(some), np.int64),
             np.cumsum([0, *map(len, mine)]),
             np.array([number for one in mine for number in one], np.int64),
             np.cumsum([0, *map(len, some)]),
             flat,
         )
         new = np.empty(len(flat), np.uint32)
-        similar_to, _, num_new = choose_staying(some_documents, state, similarity, old, new, HashSet.empty(8))
+        similar_to, _, num_new = choose_staying(some_documents, state, similarity, old, new)
         old = np.concatenate([old, new[:num_new]])
-        for i, number in enumerate(similar_to.tolist()):
-            found.append(number if number < 0 else kept[number])
-            kept += [begin + i] if number < 0 else []
+        found += [number if number < 0 else int(state.documents[number, 0]) for number in similar_to.tolist()]
     return found
 
 
@@ -191,7 +190,13 @@ def test_documents_are_compared_with_those_of_their_buckets_that_stayed(document
 # ---- all of it ----
 
 
-def find(folder: Path, tasks: list[list[str]], similarity: float, places: list[int] | None = None) -> NearDuplicates:
+def find(
+    folder: Path,
+    tasks: list[list[str]],
+    similarity: float,
+    places: list[int] | None = None,
+    bands: Bands | None = None,
+) -> NearDuplicates:
     """Find the near-duplicates among the texts of several tasks."""
     signed = []
     for number, texts in enumerate(tasks):
@@ -201,7 +206,7 @@ def find(folder: Path, tasks: list[list[str]], similarity: float, places: list[i
         lines = Lines(utf8=utf8, line_offsets=bounds, document_offsets=at, document_keys=keys)
         with ExitStack() as files:
             place = places[number] if places else 0
-            writer = PartWriter(folder, f"task-{number}", place, choose_bands(similarity), files)
+            writer = PartWriter(folder, f"task-{number}", place, bands or choose_bands(similarity), files)
             for row in range(len(texts)):
                 writer.add(_take(lines, row))
             signed += writer.finish()
@@ -263,9 +268,10 @@ def test_of_similar_documents_the_longest_stays_in_any_layout(seed, num_tasks, s
     assert found.documents.total() == len(dropped)
     assert found.digest == sum(dropped) % 2**64
     by_key = {xxh3_64_intdigest(f"{text}\n".encode()): text for text in texts}
-    for pair in found.examples:
-        assert pair.kept not in dropped
-        assert pair.similarity == reference.measure_similarity(by_key[pair.dropped], by_key[pair.kept]) >= 0.8
+    assert [one for one, _, _ in found.pairs] == sorted(dropped)[:20]
+    for one, kept, similarity in found.pairs:
+        assert kept not in dropped
+        assert similarity == reference.measure_similarity(by_key[one], by_key[kept]) >= 0.8
 
 
 def test_the_first_source_keeps_its_documents_though_they_are_shorter(tmp_path: Path):
@@ -281,6 +287,89 @@ def test_similar_to_a_dropped_document_is_no_reason_to_go(tmp_path: Path):
     found = find(tmp_path, [[f"{first} a b c d e f", f"{second} a b c", third]], 0.7)
     wanted = reference.find_staying(rank({f"{first} a b c d e f", f"{second} a b c", third}), 0.7)
     assert len(read_dropped(tmp_path, found)) == sum(other is not None for other in wanted.values()) == 1
+
+
+def make_pages(rng: random.Random, num_template: int, num_own: int, num_pages: int, cuts: Sequence[int]) -> list[str]:
+    """Pages of a template and of own words, as many shingles; and each again with so many own words less."""
+    template, texts = make_words(rng, num_template + 4), []
+    for _ in range(num_pages):
+        own = make_words(rng, num_own)
+        texts += [" ".join([*template, *own]), " ".join([*template, *own[: num_own - rng.choice(cuts)]])]
+    return rng.sample(texts, len(texts))
+
+
+def make_words(rng: random.Random, count: int) -> list[str]:
+    return [f"{rng.getrandbits(40):x}" for _ in range(count)]
+
+
+@pytest.mark.parametrize("similarity", [0.8, 0.85, 0.9])
+@pytest.mark.parametrize("num_template", [20, 40, 80])
+def test_similar_pages_of_a_template_that_many_share_are_found(num_template: int, similarity: float, tmp_path: Path):
+    rng, most = random.Random(num_template), round(100 * (1 - similarity))
+    texts = make_pages(rng, num_template, 100 - num_template, 1000, range(most - 5, most))
+    found = find(tmp_path, [texts[::2], texts[1::2]], similarity)
+    assert found.documents.total() >= 985  # 99.5 %, and five times in a hundred thousand fewer by chance
+    assert read_dropped(tmp_path, found) <= {key_of(text) for text in texts if len(text.split()) < 104}
+
+
+def find_staying(texts: list[str], similarity: float) -> dict[str, bool]:
+    """A plain double loop: whether each is similar to one that stays."""
+    found: dict[str, bool] = {}
+    kept: list[set[tuple[str, ...]]] = []
+    for text in rank(set(texts)):
+        mine = set(reference.find_shingles(text))
+        found[text] = any(len(mine & its) / len(mine | its) >= similarity for its in kept)
+        kept += [] if found[text] else [mine]
+    return found
+
+
+def key_of(text: str) -> int:
+    return xxh3_64_intdigest(f"{text}\n".encode())
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 2**32), num_tasks=st.integers(1, 3), similarity=st.sampled_from([0.5, 0.7, 0.8, 0.9, 1.0]))
+def test_pages_of_a_template_that_are_not_named_as_partly_compared_are_all_found(
+    seed, num_tasks, similarity, tmp_path_factory
+):
+    rng, folder = random.Random(seed), tmp_path_factory.mktemp("near")
+    texts = [text for _ in range(2) for text in make_pages(rng, rng.randint(1, 40), rng.randint(1, 40), 12, range(2))]
+    texts += [" ".join(make_words(rng, 9)[:1] * 3), texts[0] + " " + texts[1]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "PART_DOCUMENTS", rng.choice([5, 1000]))
+        patch.setattr(near_duplicates, "ROWS_AT_ONCE", rng.choice([7, 10_000]))
+        tasks = [[*texts[i::num_tasks], *rng.sample(texts, 3)] for i in range(num_tasks)]
+        found = find(folder, tasks, similarity, bands=Bands(60, 1))  # all pairs share a bucket, mostly a full one
+        again = find(folder, [texts[::-1]], similarity, bands=Bands(60, 1))
+    wanted = {key_of(text) for text, is_similar in find_staying(texts, similarity).items() if is_similar}
+    assert len(wanted - read_dropped(folder, found)) <= found.num_partly_compared
+    assert found.num_partly_compared or read_dropped(folder, found) == wanted
+    assert (found.digest, found.pairs, found.num_partly_compared) == (
+        again.digest,
+        again.pairs,
+        again.num_partly_compared,
+    )
+
+
+@pytest.mark.parametrize("num_texts", [1, 3000], ids=["copies", "of one template"])
+def test_very_many_documents_of_one_bucket_take_no_more_memory(
+    num_texts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for module, name in ((parts, "PART_DOCUMENTS"), (near_duplicates, "ROWS_AT_ONCE")):
+        monkeypatch.setattr(module, name, 100)
+    held, sort = list[int](), sorted_columns.sort_columns
+    monkeypatch.setattr(
+        sorted_columns, "sort_columns", lambda rows, **how: held.append(rows.shape[1]) or sort(rows, **how)
+    )
+    monkeypatch.setattr(merge_columns, "__defaults__", (100, None))
+    template = " ".join(f"w{i}" for i in range(10))
+    find(
+        tmp_path,
+        [[f"{template} {i % num_texts}" for i in range(3000)], [f"{template} and more"]],
+        0.8,
+        bands=Bands(2, 1),
+    )
+    assert max(held) <= 500
 
 
 @pytest.mark.parametrize("similar", [True, False], ids=["copies", "0.6 similar"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from albert_data.corpus.damage import Damage
-from albert_data.dedup.near_duplicates import NearDuplicates, SimilarPair
+from albert_data.dedup.near_duplicates import NearDuplicates
 from albert_data.dedup.parts import SignedPart
 from albert_data.dedup.sorted_columns import SortedFile
 from albert_data.jobs.receipts import read_receipt, write_receipt
@@ -80,7 +80,7 @@ def test_the_receipt_of_a_task_is_read_as_it_was_written(tmp_path: Path):
             file="a.keys",
             digest=2**64 - 1,
             documents=Counter({2**32 - 1: 2}),
-            examples=[SimilarPair(2**64 - 1, 1, 0.9)],
+            pairs=[(2**64 - 1, 1, 0.9)],
         ),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_line_of_very_many_documents_in_very_many_files_takes_no_more_memory(
     monkeypatch.setattr(repeated_lines, "ROWS_AT_ONCE", 100)
     monkeypatch.setattr(sorted_columns, "_ROWS_OF_FILE", 1)
     held, sort = list[int](), sorted_columns.sort_columns
-    monkeypatch.setattr(sorted_columns, "sort_columns", lambda rows: held.append(rows.shape[1]) or sort(rows))
+    monkeypatch.setattr(sorted_columns, "sort_columns", lambda rows, **how: held.append(rows.shape[1]) or sort(rows))
     least, rng = 300, np.random.default_rng(3)
     keys = rng.integers(0, 2**63, (60, 200), np.uint64)  # of the documents of each file
     lines = np.repeat(np.array([5, 7], np.uint64), [199, 1])  # line 5 stands in 11,940 documents, line 7 in 60

@@ -159,6 +159,8 @@ def describe_build(report: BuildReport, out: Path) -> list[str]:
     if counts.near_duplicate_documents:
         similar = count_of(counts.near_duplicate_documents, "near-duplicate")
         lines.append(f"dropped    {similar}, {count_of(counts.near_duplicate_tokens or 0, 'token')}")
+    if manifest.near_duplicates and (partly := manifest.near_duplicates.num_partly_compared):
+        lines.append(f"           {count_of(partly, 'document')} may be similar to others that were not compared")
     for name, split in splits.items():
         shards = count_of(len(split.shards), "shard")
         lines.append(f"{name:<10} {count_of(split.num_rows, 'row')}, {count_of(split.num_tokens, 'token')}, {shards}")

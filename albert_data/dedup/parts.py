@@ -2,8 +2,8 @@
 
 A task writes a part, or several of about 131,072 documents, each of them three files:
 
-    NAME.signed      uint64: the columns of `SignedDocuments`, one after another
-    NAME.bands       sorted columns: the hash of a band, and which of the documents it is of
+    NAME.signed      sorted columns: those of `SignedDocuments`, copies of a text in one language once
+    NAME.bands       columns sorted by the first: the hash of a band, and which of the documents it is of
     NAME.shingles    uint32: the shingles of all documents, one after another
 """
 
@@ -19,8 +19,9 @@ import numpy as np
 from albert_data.data import Lines
 from albert_data.dedup.shingles import hash_shingles
 from albert_data.dedup.signatures import Bands, make_signatures
-from albert_data.dedup.sorted_columns import SortedFile, map_u64, write_columns
+from albert_data.dedup.sorted_columns import SortedFile, find_changes, sort_columns, write_columns
 from albert_data.errors import OutputError
+from albert_data.kernels import kernel
 from albert_data.nfc import compose_lines
 from albert_data.storage import find_storage, is_remote
 
@@ -41,6 +42,10 @@ class SignedPart(NamedTuple):
         return [f"{self.name}.{kind}" for kind in ("signed", "bands", "shingles")]
 
     @property
+    def documents(self) -> SortedFile:
+        return SortedFile(f"{self.name}.signed", len(SignedDocuments._fields), self.num_documents)
+
+    @property
     def bands(self) -> SortedFile:
         return SortedFile(f"{self.name}.bands", 2, self.num_documents * self.num_bands)
 
@@ -50,16 +55,16 @@ class SignedDocuments(NamedTuple):
 
     ranks: of two similar documents, that of the lower rank stays: 16 bits of the place of its source, 24 that are lower
         for longer texts, and the upper 24 of the key
-    begins, counts: of its shingles in the part
     source_codes: see `Lines`; tokens: of its text
+    begins, counts: of its shingles in the part
     """
 
     keys: np.ndarray
     ranks: np.ndarray
-    begins: np.ndarray
-    counts: np.ndarray
     source_codes: np.ndarray
     tokens: np.ndarray
+    begins: np.ndarray
+    counts: np.ndarray
 
 
 def rank_documents(place: int, sizes: np.ndarray, keys: np.ndarray) -> np.ndarray:
@@ -96,10 +101,10 @@ class PartWriter:
         columns = SignedDocuments(
             keys=lines.document_keys,
             ranks=rank_documents(self._place, np.diff(bounds), lines.document_keys),
-            begins=(offsets[:-1] + self._num_shingles).astype(np.uint64),
-            counts=np.diff(offsets).astype(np.uint64),
             source_codes=np.broadcast_to(0 if source_codes is None else source_codes, len(tokens)).astype(np.uint64),
             tokens=tokens.astype(np.uint64),
+            begins=(offsets[:-1] + self._num_shingles).astype(np.uint64),
+            counts=np.diff(offsets).astype(np.uint64),
         )
         if self._file is None:
             name = f"{self._task}-{len(self._parts):03d}.shingles"
@@ -117,25 +122,18 @@ class PartWriter:
 
     def _end_part(self) -> None:
         self._files.close()  # the shingles get their name
-        documents = np.concatenate(self._documents, axis=1) if self._documents else np.zeros((0, 0))
-        if num_documents := documents.shape[1]:
-            part = SignedPart(f"{self._task}-{len(self._parts):03d}", num_documents, self._bands.num_bands)
-            signatures = np.concatenate(self._signatures)
-            numbers = np.repeat(np.arange(num_documents, dtype=np.uint64), self._bands.num_bands)
-            write_columns(self._folder, part.bands.name, np.stack([signatures.ravel(), numbers]))
-            with find_storage(self._folder).create(self._folder / f"{part.name}.signed", sync=False) as file:
-                file.write(np.ascontiguousarray(documents).data)
+        if num_documents := sum(part.shape[1] for part in self._documents):
+            numbers = np.arange(num_documents, dtype=np.uint64)
+            documents = sort_columns(np.concatenate([np.concatenate(self._documents, axis=1), numbers[None]]))
+            documents = documents[:, find_changes(documents[:4])]
+            order = documents[-1].astype(np.int64)
+            part = SignedPart(f"{self._task}-{len(self._parts):03d}", len(order), self._bands.num_bands)
+            signatures = np.concatenate(self._signatures)[order]
+            numbers = np.repeat(numbers[: len(order)], self._bands.num_bands)
+            write_columns(self._folder, part.bands.name, np.stack([signatures.ravel(), numbers]), ties=False)
+            write_columns(self._folder, part.documents.name, documents[:-1])
             self._parts.append(part)
         self._begin_part()
-
-
-def map_documents(folder: Path, part: SignedPart) -> SignedDocuments:
-    """The documents of a part. They take memory only while they are used."""
-    path = folder / f"{part.name}.signed"
-    content = map_u64(path)
-    if len(content) != len(SignedDocuments._fields) * part.num_documents:
-        raise OutputError(f"{path} is cut short; start again with --overwrite")
-    return SignedDocuments(*content.reshape(-1, part.num_documents))
 
 
 class ShingleReader:
@@ -153,27 +151,37 @@ class ShingleReader:
         """
         offsets = np.append(0, np.cumsum(counts))
         shingles = np.empty(offsets[-1], np.uint32)
-
-        def read(i: int) -> None:
-            self._read(int(parts[i]), int(begins[i]), shingles[offsets[i] : offsets[i + 1]])
-
-        for _ in self._storage.at_once(read, range(len(parts))):
-            pass
-        return shingles, offsets
-
-    def _read(self, part: int, begin: int, out: np.ndarray) -> None:
         if self._is_remote:
-            at, data = begin * SHINGLE_BYTES, out.data.cast("B")
-            num_read = self._storage.read_into(self._find_path(part), at, data) // SHINGLE_BYTES
-        else:
+
+            def fetch(i: int) -> None:
+                out = shingles[offsets[i] : offsets[i + 1]].data.cast("B")
+                num_read = self._storage.read_into(self._find_path(parts[i]), int(begins[i]) * SHINGLE_BYTES, out)
+                self._check(parts[i], len(out), num_read)
+
+            for _ in self._storage.at_once(fetch, range(len(parts))):
+                pass
+            return shingles, offsets
+        order = np.argsort(parts)
+        for rows in np.split(order, np.flatnonzero(np.diff(parts[order])) + 1):
+            part = int(parts[rows[0]])
             if part not in self._mapped:
                 content = self._storage.map(self._find_path(part))
                 self._mapped[part] = np.frombuffer(content, np.uint32, len(content) // SHINGLE_BYTES)
-            found = self._mapped[part][begin : begin + len(out)]
-            num_read = len(found)
-            out[:num_read] = found
-        if num_read < len(out):
+            self._check(part, (begins[rows] + counts[rows]).max(), len(self._mapped[part]))
+            copy_ranges(self._mapped[part], begins, offsets, rows, shingles)
+        return shingles, offsets
+
+    def _check(self, part: int, wanted: int, found: int) -> None:
+        if found < wanted:
             raise OutputError(f"{self._find_path(part)} is cut short; start again with --overwrite")
 
     def _find_path(self, part: int) -> Path:
         return self._folder / self._parts[part].files[-1]
+
+
+@kernel
+def copy_ranges(values: np.ndarray, begins: np.ndarray, offsets: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+    """Copy `values` from `begins` on to `out` between `offsets`, for some rows. begins, offsets, rows: int64."""
+    for row in rows:
+        count = offsets[row + 1] - offsets[row]
+        out[offsets[row] : offsets[row + 1]] = values[begins[row] : begins[row] + count]

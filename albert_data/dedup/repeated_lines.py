@@ -30,6 +30,7 @@ from albert_data.dedup.sorted_columns import (
     find_changes,
     map_u64,
     merge_columns,
+    rank_inside,
     sort_columns,
     write_columns,
 )
@@ -78,12 +79,6 @@ def list_lines(lines: Lines) -> np.ndarray:
     _, hashes = hash_lines(lines.utf8)
     keys = lines.document_keys if lines.wholes is None else lines.wholes
     return np.stack([hashes, np.repeat(keys, np.diff(lines.document_offsets))])
-
-
-def rank_inside(values: np.ndarray) -> np.ndarray:
-    """The number of each of some sorted values among its equals, from 0 on: int64."""
-    begins = np.flatnonzero(find_changes(values[None]))
-    return np.arange(len(values)) - np.repeat(begins, np.diff(begins, append=len(values)))
 
 
 def write_repeated(folder: Path, files: Iterable[SortedFile], least: int) -> Path:

@@ -302,8 +302,10 @@ def _drop_near_duplicates(build: Build, total: TaskReceipt) -> Path | None:
     names = {source.code: source.name for source in build.sources} or {
         code: name for name, code in total.sources.items()
     }
-    dropped = {name: found.documents[code] for code, name in sorted(names.items())}
-    total.near_duplicates = NearDuplicateEntry(sources=dropped or None)
+    total.near_duplicates = NearDuplicateEntry(
+        sources={name: found.documents[code] for code, name in sorted(names.items())} or None,
+        num_partly_compared=found.num_partly_compared,
+    )
     return build.work.runs / found.file if found.file else None
 
 

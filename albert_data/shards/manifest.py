@@ -195,9 +195,13 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class NearDuplicateEntry:
-    """sources: how many documents of each were dropped, None in builds of one source."""
+    """sources: how many documents of each were dropped, None in builds of one source.
+
+    num_partly_compared: how many that stayed may be similar to others, not all of which were compared
+    """
 
     sources: Mapping[str, Count] | None = None
+    num_partly_compared: Count = 0
 
 
 @dataclass(frozen=True, kw_only=True)

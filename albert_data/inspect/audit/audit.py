@@ -407,14 +407,13 @@ def _check_similar(subject: Subject, corpus: CorpusFiles | None) -> Check:
         return Check(rule, None, "shards hold rows, not documents; give the build's inputs with --corpus")
     count, total = int(np.isin(subject.documents, corpus.similar_keys).sum()), len(subject.documents)
     finding = f"{format_share(_share(count, total))}, {count:,} of {count_of(total, 'different document')}"
-    pairs = [one for one in corpus.near_duplicates.examples if one.dropped in subject.documents][:_SHOWN]
+    pairs = [one for one in corpus.near_duplicates.pairs if one[0] in subject.documents][:_SHOWN]
     listed = []
-    for one in pairs:
-        keys = np.array([one.dropped, one.kept], np.uint64)
-        files = [corpus.names[number] for number in corpus.find_files(keys).tolist()]
-        named = [f"{key:016x} in {file}" for key, file in zip(keys.tolist(), files, strict=True)]
-        listed.append({"documents": named, "similarity": one.similarity})
-        finding += f"; {' and '.join(named)}: similarity {one.similarity:.2f}"
+    for *keys, similarity in pairs:
+        files = [corpus.names[number] for number in corpus.find_files(np.array(keys, np.uint64)).tolist()]
+        named = [f"{key:016x} in {file}" for key, file in zip(keys, files, strict=True)]
+        listed.append({"documents": named, "similarity": similarity})
+        finding += f"; {' and '.join(named)}: similarity {similarity:.2f}"
     return Check(rule, _share(count, total), finding, {"count": count, "of": total, "pairs": listed})
 
 
