@@ -107,7 +107,7 @@ def make_sound(folder: Path) -> Sound:
 def build_config(**settings: Any) -> BuildConfig:
     """Return a config with short rows, so that a small corpus has many."""
     examples = ExampleConfig(max_seq_len=settings.pop("max_seq_len", 32))
-    return BuildConfig(examples=examples, validation_fraction=0.3, num_shards=2, **settings)
+    return BuildConfig(examples=examples, num_shards=2, **settings)
 
 
 def write_documents(seed: int = 0) -> bytes:

@@ -80,6 +80,7 @@ def test_the_printed_commands_make_the_same_files(here: Path, capsys: pytest.Cap
     assert quickstart("corpus/e*.txt", "-o", "first", "--minutes", "0", "--vocab-size", "600", "--workers", "2") == 0
     commands = read_commands(capsys.readouterr().out)
     assert [words[0] for words in commands] == ["vocab", "build", "audit", "inspect", "inspect", "train"]
+    assert "--validation-fraction" not in commands[1]
     for words in commands[:4]:
         assert run([word.replace("first", "second") for word in words]) == 0
     first, second = (fixtures.digest_folder(here / name) for name in ("first", "second"))

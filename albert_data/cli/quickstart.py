@@ -12,7 +12,6 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
-from itertools import count
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,11 +46,6 @@ if TYPE_CHECKING:
 PRESET = "mini"  # the model for a CPU
 MAX_SEQ_LEN = 128
 VOCAB_SIZE = 8000
-# Share of validation documents by the size of the corpus. An evaluation reads 512 rows, of about 500 bytes each; a
-# larger share of a small corpus would be missed in training.
-_VALIDATION_BYTES = 512 * 500
-_VALIDATION_FRACTIONS = (0.005, 0.01, 0.02, 0.05, 0.1)
-_MANY = 6000  # documents: the least share draws 30 of them. Of fewer, `build` puts up to 30 into validation by itself.
 MINUTES = 10  # of the training in DIR/run
 _LONGER = 60  # minutes
 RECORD = ".quickstart.json"  # hidden, so that no glob of the user takes it for text
@@ -129,7 +123,7 @@ def quickstart(
     pieces = [*([] if cased else ["--uncased"]), "--vocab-size", str(vocab_size)]
     held_out = [word for name in validation for word in ("--validation", name)]
     going_on = ["--allow-loss"] if allow_loss else []
-    again = [*held_out, *reading, *pieces, "--minutes", format_minutes(minutes), *going_on]
+    again = [*held_out, *reading, *pieces, "--minutes", f"{minutes:.12g}", *going_on]
     _claim(output, (*reading, *pieces), found)
     reading += [*(() if workers is None else ("--workers", str(workers))), *going_on]
     _train_vocabulary(inputs, output, vocab, reading)
@@ -180,16 +174,7 @@ def _claim(folder: Path, options: Sequence[str], inputs: list[Input]) -> None:
 
 def _name_run(output: Path, minutes: float) -> Path:
     """The folder of a training of so many minutes."""
-    return output / ("run" if minutes == MINUTES else f"run-{format_minutes(minutes)}-minutes")
-
-
-def format_minutes(minutes: float) -> str:
-    """The same for 3 and 3.0.
-
-    >>> format_minutes(3.0), format_minutes(2.5)
-    ('3', '2.5')
-    """
-    return str(float(minutes)).removesuffix(".0")
+    return output / ("run" if minutes == MINUTES else f"run-{minutes:.12g}-minutes")
 
 
 # ---- commands ----
@@ -308,18 +293,8 @@ def _train_vocabulary(inputs: Sequence[str], output: Path, config: VocabConfig, 
 
 
 def _build(inputs: Sequence[str], held_out: Sequence[str], output: Path, options: Sequence[str]) -> None:
-    from albert_data.vocab.folder import SETTINGS_NAME
-
-    known = read_json(output / "vocab" / SETTINGS_NAME)
-    enough = [fraction for fraction in _VALIDATION_FRACTIONS if fraction * known["text_bytes"] >= _VALIDATION_BYTES]
-    share = ["--validation-fraction", str(min(enough, default=_VALIDATION_FRACTIONS[-1]))]
-    rows = ["--max-seq-len", str(MAX_SEQ_LEN), *(held_out or (share if known["documents"] >= _MANY else []))]
-    _run(
-        "2. Turn the text into rows for training",
-        "build",
-        inputs,
-        ["--tokenizer", str(output / "vocab"), *rows, *options, "-o", str(output / "shards")],
-    )
+    rows = ["--tokenizer", str(output / "vocab"), "--max-seq-len", str(MAX_SEQ_LEN), *held_out, *options]
+    _run("2. Turn the text into rows for training", "build", inputs, [*rows, "-o", str(output / "shards")])
 
 
 def _report(corpus: Sequence[str], output: Path) -> tuple[list[str], list[str]]:
@@ -347,8 +322,7 @@ def _explain_bad(
     """Print why no model is trained, and the commands that fix it or train all the same."""
     title = "Not trained: these rows are bad for training" if minutes else "These rows are bad for training"
     lines = ["", _head(title), *bad]
-    other = next(name for number in count(2) if not is_there(name := output.with_name(f"{output.name}-{number}")))
-    ways = [("Read the text in another way", fixes, other)] if fixes else []
+    ways = [("Read the text in another way", fixes, output.with_name(f"{output.name}-2"))] if fixes else []
     ways += [("Train all the same", ["--anyway"], output)] if minutes else []
     for what, words, folder in ways:
         options = [*words, *again, "-o", str(folder)]
@@ -365,9 +339,7 @@ def _train(output: Path, minutes: float) -> int:
         show("", _head(title), f"Not done: {error}. Then give the same command again.")
         return 0
     run = _name_run(output, minutes)
-    resumed = (
-        ["--resume"] if os.path.lexists(run / RUN_FILE) else ["--preset", PRESET, "--minutes", format_minutes(minutes)]
-    )
+    resumed = ["--resume"] if os.path.lexists(run / RUN_FILE) else ["--preset", PRESET, "--minutes", f"{minutes:.12g}"]
     code: int = _run(title, "train", [str(output / "shards")], ["-o", str(run), *resumed])
     if code == 0:
         _show_guesses(output / "shards", run)
@@ -396,7 +368,7 @@ def _say_next(output: Path, minutes: float, bad: list[str]) -> None:
     names = {"vocab": "the vocabulary", "shards": "the shards", "report.html": "open it in a browser"}
     made = [(output / name, what) for name, what in names.items()]
     steps = [("Show rows", "inspect", shards, ["-n", "5"])]
-    training = ["--preset", PRESET, "--minutes", format_minutes(longer), "-o", str(_name_run(output, longer))]
+    training = ["--preset", PRESET, "--minutes", f"{longer:.12g}", "-o", str(_name_run(output, longer))]
     if any((path / CHECKPOINTS_FOLDER).glob("step-*")):
         made.append((path, "the model; its report.html has curves and guesses"))
         steps += [
