@@ -236,7 +236,7 @@ def _count(found: NearDuplicates, folder: Path, parts: Sequence[SignedPart], dro
         rows = rows[:, find_keys(rows[0], dropped)[0]]
         begins = np.flatnonzero(find_changes(rows[:1]))
         is_first = rows[1] == np.repeat(rows[1, begins], np.diff(begins, append=rows.shape[1]))
-        keys, _, codes, tokens = rows[:4, find_changes(rows[:4]) & is_first]
+        keys, _, codes, tokens = rows[:4, find_changes(rows[:3]) & is_first]
         found.digest = (found.digest + int(keys.sum(dtype=np.uint64))) % 2**64
         for code, num_tokens in zip(codes.tolist(), tokens.tolist(), strict=True):
             found.documents[code] += 1
