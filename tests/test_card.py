@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import random
 import shutil
@@ -25,8 +24,8 @@ import albert_data
 from albert_data.errors import ConfigError
 from albert_data.inspect.verify import verify
 from albert_data.languages import is_source_name
-from albert_data.pipeline.card import _DROPPED, check_license, make_card
-from albert_data.shards.manifest import SPLITS, Counts, Manifest
+from albert_data.shards.card import DROPPED, check_license, make_card
+from albert_data.shards.manifest import SPLITS, Counts, Manifest, SplitEntry
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
@@ -55,60 +54,96 @@ def write(folder: Path, documents: list[str]) -> Path:
 
 # ---- what it says ----
 
+CARD = """\
+# ALBERT pretraining data
 
-def test_the_table_of_splits_is_that_of_the_rows(tokenizer: Tokenizer, tmp_path: Path):
-    run_build(write(tmp_path, POOL), tmp_path / "out", tokenizer, validation_fraction=0.3, max_seq_len=32)
-    card = (tmp_path / "out/README.md").read_bytes()
-    for split, num_rows, num_tokens, _, unpaired, full, _ in read_table(card, "split"):
-        rows = list(open_shards(tmp_path / "out", split))
-        total = sum(len(row.input_ids) for row in rows)
-        assert [num_rows, num_tokens] == [f"{len(rows):,}", f"{total:,}"]
-        assert unpaired == f"{100 * sum(row.sop_label < 0 for row in rows) / len(rows):.1f} %"
-        assert full == f"{100 * total / (32 * len(rows)):.1f} %"
-    assert read_metadata(card)["size_categories"] == ["n<1K"]
-    assert "language" not in read_metadata(card)
-    assert "| language | not named; sentences are found by the rules of English (`en`) |" in card.decode()
+Each row is one example `[CLS] A [SEP] B [SEP]` of at most 512 tokens. Of the maskable tokens 15 % are masked, in \
+spans of 1 to 3 words.
+
+| split | rows | tokens | masked | without a pair | full |
+| --- | --- | --- | --- | --- | --- |
+| train | 1,000 | 128,000 | 19,200 | 2.5 % | 25.0 % |
+
+| column | meaning |
+| --- | --- |
+| `input_ids` | the tokens |
+| `segment_a_len` | tokens of segment A, without [CLS] and [SEP] |
+| `sop_label` | 0 in order; 1 swapped: A followed B in the document; -1 no segment B |
+| `masked_positions` | the positions to predict, from 0 at the start of the row |
+| `masked_ids` | the original tokens there; `input_ids` has the masks applied |
+| `document_key` | a hash of the document that the row is of |
+| `source` | the document's language or source, by its number in the table of these, from 0 |
+
+    from albert_data import open_shards
+    for example in open_shards("."):
+        print(example.input_ids)
+
+`manifest.json` holds the settings, counts and hashes; `albert-data verify` checks them.
+
+## The text
+
+|  |  |
+| --- | --- |
+| language | de |
+| licence | Free &#60;b&#62; |
+| inputs | 1 file or stream, 0.0 MB |
+| content | 1 document, 0.0 MB of text, 2 tokens |
+| tokenizer | 65,536 pieces (pad 0, unk 1, cls 2, sep 3, mask 4); SHA-256 of its file `{zeros}` |
+| made by | albert-data 0.1.0, seed 0 |
+
+| source | tokens in rows | share |
+| --- | --- | --- |
+| de | 96,000 | 75.0 % |
+| web&#124;cc | 32,000 | 25.0 % |
+
+What was dropped or repaired:
+
+| what | why | count |
+| --- | --- | --- |
+| duplicate documents | equal to another document; of each text one is kept | 1,234 |
+| `malformed_json` | lines that are not a JSON object, skipped | 2 |
+"""
 
 
-def test_the_shares_of_sources_are_those_of_the_rows(tokenizer: Tokenizer, tmp_path: Path):
-    languages = ("de", "zh", "web|cc")
-    lines = [json.dumps({"text": text, "lang": languages[number % 3]}) for number, text in enumerate(POOL)]
-    (tmp_path / "in.jsonl").write_text("\n".join(lines))
-    run_build(tmp_path / "in.jsonl", tmp_path / "languages", tokenizer, language_field="lang")
+def test_the_whole_card():
+    splits = {"train": SplitEntry(num_rows=1000, num_tokens=128_000, num_masked=19_200, num_unpaired=25, shards=())}
+    sources = {"sources": ("de", "web|cc"), "source_tokens": (96_000, 32_000)}
+    counts = dataclasses.replace(BARE.counts, duplicate_documents=1234)
+    changed = dataclasses.replace(
+        BARE,
+        license="Free <b>",
+        splits={**BARE.splits, **splits},
+        counts=counts,
+        damage={"malformed_json": 2},
+        **sources,
+    )
+    card = make_card(changed)
+    assert card.decode().split("---\n", 2)[2] == CARD.format(zeros="0" * 64)
+    assert read_metadata(card) == {
+        **{"license": "other", "license_details": "Free <b>", "language": ["de"], "size_categories": ["1K<n<10K"]},
+        **{"task_categories": ["fill-mask"], "tags": ["albert-data", "sentence-order-prediction", "n-gram-masking"]},
+        "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": "train/*.arrow"}]}],
+    }
+    assert make_card(BARE).endswith(b"repaired:\n\nNothing.\n")
+
+
+def test_the_tokens_of_sources_are_those_of_the_rows(tokenizer: Tokenizer, tmp_path: Path):
     sources = [
-        Mixed(documents=POOL[:20], weight=2.0),
-        Mixed(documents=POOL[15:30]),
-        Mixed(documents=POOL[30:], weight=0.0),
+        Mixed(documents=POOL[:20], weight=2.0, keys={"language": '"no"'}),
+        Mixed(documents=POOL[15:30], keys={"language": '"und"'}),
+        Mixed(documents=POOL[30:], weight=0.0, keys={"language": '"fr"'}),
     ]
-    build_mixture(write_mixture(tmp_path / "mixed", sources), tmp_path / "mixture", tokenizer, dupe_factor=2)
-    for name, shown in (("languages", ["de", "web&#124;cc", "zh"]), ("mixture", ["source 0", "source 1", "source 2"])):
-        tokens: Counter[int | None] = Counter()
-        for split in SPLITS:
-            for row in open_shards(tmp_path / name, split):
-                tokens[row.source] += len(row.input_ids)
-        card = (tmp_path / name / "README.md").read_bytes()
-        table = [[row[0], *row[-2:]] for row in read_table(card, "source")]
-        wanted = ((tokens[number], 100 * tokens[number] / tokens.total()) for number in range(3))
-        assert table == [
-            [name, f"{count:,}", f"{share:.1f} %"] for name, (count, share) in zip(shown, wanted, strict=True)
-        ]
-        assert list(verify(tmp_path / name)) == []
-        change_manifest(tmp_path / name, lambda manifest: manifest["source_tokens"].append(1))
-        [fault] = verify(tmp_path / name)
-        said = f"source_tokens has 4 values, {tokens.total() + 1:,} in all; the splits have {tokens.total():,}"
-        assert said in str(fault)
-
-
-def test_the_languages_are_those_that_rows_have(tokenizer: Tokenizer, tmp_path: Path):
-    sources = [
-        Mixed(documents=POOL[:20], keys={"language": '"no"'}),
-        Mixed(documents=POOL[20:30], weight=0.0, keys={"language": '"fr"'}),
-        Mixed(documents=POOL[30:], keys={"language": '"und"'}),
-    ]
-    build_mixture(write_mixture(tmp_path / "mixed", sources), tmp_path / "out", tokenizer)
+    build_mixture(write_mixture(tmp_path / "mixed", sources), tmp_path / "out", tokenizer, dupe_factor=2)
+    tokens: Counter[int | None] = Counter()
+    for split in SPLITS:
+        for row in open_shards(tmp_path / "out", split):
+            tokens[row.source] += len(row.input_ids)
+    assert read_manifest(tmp_path / "out").source_tokens == tuple(tokens[number] for number in range(3))
     card = (tmp_path / "out/README.md").read_bytes()
     assert read_metadata(card)["language"] == ["no"]  # "no" without quotation marks would be false
-    assert "| language | Norwegian (`no`), undetermined (`und`) |" in card.decode()
+    change_manifest(tmp_path / "out", lambda manifest: manifest["source_tokens"].append(1))
+    said = f"source_tokens has 4 values, {tokens.total() + 1:,} in all; the splits have {tokens.total():,}"
+    assert [said in str(fault) for fault in verify(tmp_path / "out")] == [True]
 
 
 @pytest.mark.parametrize(
@@ -134,21 +169,10 @@ def test_metadata_name_a_language_that_somebody_named(
         assert found["license_details"] == "Free for all"
 
 
-def test_what_was_dropped_is_counted_with_its_reason(tokenizer: Tokenizer, tmp_path: Path):
-    documents = [*POOL, *POOL[:3]]
-    (tmp_path / "in.jsonl").write_text("\n".join([*(json.dumps({"text": text}) for text in documents), "{", "[]"]))
-    run_build(tmp_path / "in.jsonl", tmp_path / "out", tokenizer)
-    counts = read_manifest(tmp_path / "out").counts
-    [copies, damage] = read_table((tmp_path / "out/README.md").read_bytes(), "what")
-    assert copies[::2] == ["duplicate documents", "3"]
-    assert copies[3] == f"{counts.duplicate_tokens:,}"
-    assert damage == ["`malformed_json`", "lines that are not a JSON object, skipped", "2", ""]
-    assert b"\n\nNothing.\n\n" in make_card(BARE)
-
-
 def test_every_count_of_dropped_documents_has_a_line_in_the_card():
     names = {field.name for field in dataclasses.fields(Counts) if field.default is None}
-    assert {name for name in names if name.endswith("_documents")} == {*_DROPPED, "moved_documents"}
+    others = {"moved_documents", "uncomposed_documents"}
+    assert {name for name in names if name.endswith("_documents")} == {*DROPPED, *others}
 
 
 names = st.text(min_size=1, max_size=64).filter(is_source_name)
@@ -180,14 +204,21 @@ def test_a_licence_is_one_line_of_text(license: str):
 # ---- the licence is no part of the plan ----
 
 
-def test_a_licence_changes_no_shard_and_no_other_file(tokenizer: Tokenizer, tmp_path: Path):
-    inputs = write(tmp_path, POOL)
-    run_build(inputs, tmp_path / "a", tokenizer)
-    run_build(inputs, tmp_path / "b", tokenizer, license="cc0-1.0")
-    a, b = digest_folder(tmp_path / "a"), digest_folder(tmp_path / "b")
-    assert {name for name in a if a[name] != b[name]} == {"README.md", "manifest.json"}
-    assert a.keys() == b.keys()
-    assert read_manifest(tmp_path / "a").plan == read_manifest(tmp_path / "b").plan
+def test_another_licence_replaces_card_and_manifest_alone(tokenizer: Tokenizer, tmp_path: Path):
+    inputs, out = write(tmp_path, POOL), tmp_path / "out"
+    run_build(inputs, out, tokenizer)
+    bare, shards = digest_folder(out), {path: path.stat().st_ino for path in out.rglob("*.arrow")}
+    assert run_build(inputs, out, tokenizer, license="mit").was_finished
+    assert {name for name, _ in digest_folder(out).items() ^ bare.items()} == {"README.md", "manifest.json"}
+    assert {path: path.stat().st_ino for path in out.rglob("*.arrow")} == shards
+    assert run_build(inputs, out, tokenizer).manifest.license == "mit"  # without a licence it stays as it is
+    (out / "README.md").write_text("mine")
+    assert run_build(inputs, out, tokenizer, license="cc0-1.0").manifest.license == "cc0-1.0"
+    assert (out / "README.md").read_text() == "mine"
+    assert not (out / ".build").exists()
+    (out / "README.md").unlink()
+    run_build(inputs, out, tokenizer, overwrite=True)
+    assert digest_folder(out) == bare
 
 
 def test_an_unfinished_build_is_resumed_with_another_licence(tokenizer: Tokenizer, tmp_path: Path):
@@ -197,29 +228,6 @@ def test_an_unfinished_build_is_resumed_with_another_licence(tokenizer: Tokenize
         run_build(inputs, tmp_path / "out", tokenizer, InterruptedEngine(2), license="cc0-1.0", num_shards=3)
     assert run_build(inputs, tmp_path / "out", tokenizer, license="mit", num_shards=3).resumed_tasks
     assert digest_folder(tmp_path / "out") == digest_folder(tmp_path / "whole")
-
-
-def test_a_finished_build_takes_another_licence_and_keeps_its_shards(tokenizer: Tokenizer, tmp_path: Path):
-    inputs, out = write(tmp_path, POOL), tmp_path / "out"
-    run_build(inputs, tmp_path / "fresh", tokenizer, license="mit")
-    run_build(inputs, out, tokenizer, license="cc0-1.0")
-    shards = {path: path.stat().st_ino for path in out.rglob("*.arrow")}
-    assert run_build(inputs, out, tokenizer, license="mit").was_finished
-    assert digest_folder(out) == digest_folder(tmp_path / "fresh")
-    assert {path: path.stat().st_ino for path in out.rglob("*.arrow")} == shards
-    assert run_build(inputs, out, tokenizer).manifest.license == "mit"  # without a licence it stays as it is
-    run_build(inputs, out, tokenizer, overwrite=True)
-    assert read_manifest(out).license is None
-
-
-def test_a_card_that_the_user_edited_keeps_its_text_when_the_licence_changes(tokenizer: Tokenizer, tmp_path: Path):
-    inputs, out = write(tmp_path, POOL), tmp_path / "out"
-    run_build(inputs, out, tokenizer)
-    (out / "README.md").write_text("mine")
-    run_build(inputs, out, tokenizer, license="mit")
-    assert (out / "README.md").read_text() == "mine"
-    assert read_manifest(out).license == "mit"
-    assert not (out / ".build").exists()
 
 
 def test_a_licence_is_changed_whenever_the_change_before_was_killed(

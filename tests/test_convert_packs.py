@@ -94,7 +94,7 @@ def test_the_types_of_the_columns_are_those_of_the_shards(shards, tmp_path):
     features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
     assert features["row_starts"] == {"feature": {"dtype": "int32", "_type": "Value"}, "_type": "Sequence"}
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "packs of examples of masked language modelling" in card
+    assert "Each row is a pack of examples `[CLS]" in card
     assert "| `row_starts` | where in a pack each example begins" in card
 
 
@@ -131,12 +131,6 @@ def test_an_mds_folder_of_packs_is_byte_for_byte_that_of_mdswriter(shards, tmp_p
             writer.write({name: np.array(pack[name], type_) for name, type_ in types.items()})
     for file in ("index.json", "shard.00000.mds"):
         assert (tmp_path / "out" / "train" / file).read_bytes() == (tmp_path / "theirs" / file).read_bytes()
-
-
-def test_the_card_says_where_the_positions_of_a_pack_count_from(shards, tmp_path):
-    assert run(["convert", str(shards), "-o", str(tmp_path / "out"), "--to", "parquet", "--pack", str(PACK)]) == 0
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert "| `masked_positions` | the positions to predict, counted from the start of the pack |" in card
 
 
 def test_the_command_says_how_full_packs_are_and_how_many_rows_are_cut(shards, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""What is shown of a mixture: by inspect, audit, the dataset card and the commands, and of languages alike."""
+"""What is shown of a mixture: by inspect, audit and the commands, and of languages alike."""
 
 from __future__ import annotations
 
@@ -148,13 +148,6 @@ def test_a_build_without_sources_shows_none(tokenizer: Tokenizer, tmp_path: Path
     assert "mixture" not in values
     assert "by_source" not in values["statistics"]["train"]
     assert "mixture" not in json.loads((tmp_path / "out/manifest.json").read_text())
-
-
-def test_the_card_has_a_table_of_the_sources(out: Path):
-    card = (out / "README.md").read_text()
-    for one in open_shards(out).manifest.mixture or ():
-        assert f"| {one.name} | {one.language} | {one.passes:.3g} | {one.num_documents:,} | " in card
-    assert "the document's source, counted from 0: source 0, source 1, source 2" in card
 
 
 def test_the_corpus_of_a_report_may_be_the_mixture(mixture: Path, out: Path, capsys: pytest.CaptureFixture[str]):

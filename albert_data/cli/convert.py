@@ -72,8 +72,8 @@ def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any)
     with fast_imports():
         from albert_data.library.progress import Bar
         from albert_data.library.shards import convert_shards
+        from albert_data.shards.card import describe_text
         from albert_data.shards.manifest_file import read_manifest
-        from albert_data.shards.text_facts import describe_text
 
     say_when_interrupted("Interrupted; the same command resumes the conversion.")
     given = take_given(settings)

@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from albert_data.convert.card import Features, make_card
 from albert_data.convert.writers import ConvertTask, ShardFolder, SplitFiles, Writer, WrittenFile, make_entry, new_file
 from albert_data.data import Examples
+from albert_data.shards.card import make_dataset_card
 from albert_data.shards.packing import ROW_STARTS, PackedExamples
+from albert_data.shards.paths import CARD_NAME
 from albert_data.shards.rows import mark_segment_b, restore_ids
 from albert_data.shards.schema import SOURCE, shard_schema, to_record_batch
 
-CARD_NAME = "README.md"
 _PART_BYTES = 64 << 20
 # Of what pyarrow 15 writes and every reader of Parquet reads, this keeps ids in about as many bits as they need, at 1.4
 # times the speed of a dictionary. Compressing the result saves 3 to 8 % of its bytes and takes longer.
@@ -34,6 +34,9 @@ _UNMASKED = [
 ]
 _SEGMENTS = [pyarrow.field("token_type_ids", pyarrow.list_(pyarrow.int8())), pyarrow.field("sop_label", pyarrow.int8())]
 _PACKED = "DELTA_BINARY_PACKED"
+_LOAD = """\
+    import datasets
+    examples = datasets.load_dataset(".", split="{}")"""
 
 
 class ParquetWriter(Writer):
@@ -53,9 +56,9 @@ class ParquetWriter(Writer):
             self._shard_schema = pyarrow.schema({**columns, ROW_STARTS: pyarrow.list_(pyarrow.int32())})
         names = {"sop_label": tuple(order.replace(" ", "_") for order in task.orders), SOURCE: manifest.sources}
         labels = {column: found for column, found in names.items() if found}
-        self._features: Features = [(field.name, _describe(field, labels)) for field in self._shard_schema]
+        self._features = {field.name: _describe(field, labels) for field in self._shard_schema}
         fields = [field.with_type(pyarrow.int64()) if field.name in labels else field for field in self._shard_schema]
-        info = {"info": {"features": dict(self._features)}}
+        info = {"info": {"features": self._features}}
         self._schema = pyarrow.schema(fields, metadata={"huggingface": json.dumps(info)})
         self._labels = list(labels)
         self.max_rows = source.count_rows(_PART_BYTES)
@@ -88,8 +91,19 @@ class ParquetWriter(Writer):
         return pyarrow.record_batch(columns, schema=self._schema)
 
     def describe(self, files: SplitFiles) -> dict[str, bytes]:
-        """The dataset card."""
-        return {CARD_NAME: make_card(self._manifest, self._features, files, self._metadata)}
+        """The dataset card, with the `DatasetInfo` of datasets in its metadata."""
+        num_rows = {split: sum(entry.num_rows for entry in entries) for split, entries in files.items()}
+        num_bytes = {split: sum(entry.row_bytes or 0 for entry in entries) for split, entries in files.items()}
+        info = {
+            "features": [{"name": name, **_describe_in_card(feature)} for name, feature in self._features.items()],
+            "splits": [{"name": name, "num_bytes": num_bytes[name], "num_examples": num_rows[name]} for name in files],
+            "download_size": sum(entry.num_bytes for entries in files.values() for entry in entries),
+            "dataset_size": sum(num_bytes.values()),
+        }
+        said, load = {**self._metadata, "dataset_info": info}, _LOAD.format(next(iter(files)))
+        splits = {split: {"rows": count} for split, count in num_rows.items()}
+        card = make_dataset_card(self._manifest, said, list(self._features), splits, "data/{}-*", load)
+        return {CARD_NAME: card}
 
 
 def _to_lists(rows: Examples, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
@@ -120,3 +134,9 @@ def _describe(field: pyarrow.Field, labels: Mapping[str, tuple[str, ...]]) -> di
     if pyarrow.types.is_list(field.type):
         return {"feature": {"dtype": str(field.type.value_type), "_type": "Value"}, "_type": "Sequence"}
     return {"dtype": str(field.type), "_type": "Value"}
+
+
+def _describe_in_card(feature: Mapping[str, Any]) -> dict[str, Any]:
+    if "names" in feature:
+        return {"dtype": {"class_label": {"names": dict(enumerate(feature["names"]))}}}
+    return {"sequence": feature["feature"]["dtype"]} if "feature" in feature else {"dtype": feature["dtype"]}

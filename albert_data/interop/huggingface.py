@@ -27,7 +27,8 @@ from torch import Tensor
 from albert_data.errors import CheckpointError, ConfigError, OutputError, TokenizerError
 from albert_data.files import hash_file, write_bytes
 from albert_data.interop.huggingface_tokenizer import tokenizer_files
-from albert_data.interop.model_card import CARD_FILE, make_card
+from albert_data.interop.model_card import make_card
+from albert_data.shards.paths import CARD_NAME
 from albert_data.storage import make_path
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import dump
@@ -164,7 +165,7 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path, *, card: bytes 
     # As the released models have them: [CLS] and [SEP] are also the beginning and end of a sentence.
     ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
     files = {
-        **({} if card is None or os.path.lexists(out / CARD_FILE) else {CARD_FILE: card}),
+        **({} if card is None or os.path.lexists(out / CARD_NAME) else {CARD_NAME: card}),
         **tokenizer_files(tokenizer, max_len=model.config.max_positions),
         WEIGHTS_FILE: save(to_huggingface(model), metadata={"format": "pt"}),
         CONFIG_FILE: dump({**config_to_huggingface(model.config), **ids}),

@@ -24,9 +24,9 @@ from albert_data.jobs.progress import Progress
 from albert_data.library.arguments import NUM_IN_HTML, NUM_SHOWN, PathName, disk_path, public
 from albert_data.library.progress import show_progress
 from albert_data.report.page import embed_page
+from albert_data.shards.card import LICENSE_ID
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.paths import list_files
-from albert_data.shards.text_facts import LICENSE_ID
 from albert_data.storage import FILE, find_kind, make_path
 from albert_data.storage.hub import use_commits
 from albert_data.train.folder import RUN_FILE

@@ -20,7 +20,6 @@ from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.jobs.engine import Engine, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.pipeline.build_folder import BuildFolder
-from albert_data.pipeline.card import check_license
 from albert_data.pipeline.exchanging import Exchange, describe_shortages
 from albert_data.pipeline.identity import check_encoding, check_finished, check_size, choose_fraction, make_plan
 from albert_data.pipeline.mixed_sources import check_alpha, check_passes, list_sources
@@ -30,6 +29,7 @@ from albert_data.pipeline.shard_plan import describe_validation
 from albert_data.pipeline.stages import Stages
 from albert_data.pipeline.steps import Build, decide, learn_tokenizer, map_documents, reduce_rows, share_sources
 from albert_data.shards.advice import advise_on, advise_on_parts, list_notes
+from albert_data.shards.card import check_license
 from albert_data.shards.manifest import MANIFEST_NAME, Manifest, Plan
 from albert_data.shards.manifest_file import check_readable
 from albert_data.tokenizer.model import Tokenizer

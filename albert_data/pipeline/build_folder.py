@@ -30,12 +30,12 @@ from albert_data.dedup.repeated_lines import LINE_FILES
 from albert_data.errors import OutputError, ShardError, StorageError
 from albert_data.files import is_regular, is_there, read_bytes, read_json, write_bytes, write_json
 from albert_data.jobs.work_folder import WorkFolder
-from albert_data.pipeline.card import CARD_NAME
 from albert_data.pipeline.identity import find_difference, find_other_rules, find_renaming
 from albert_data.pipeline.ownership import Ours, check_empty, read_our_manifest
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse
 from albert_data.shards.manifest_file import GIVEN, PLAN_NAME, WORK_NAME, check_readable, read_file
+from albert_data.shards.paths import CARD_NAME
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.shards.typed_values import to_value
 from albert_data.storage import FOLDER, find_kind, find_storage, is_remote

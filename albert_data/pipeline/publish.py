@@ -23,7 +23,6 @@ from albert_data.files import is_there, write_bytes
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.pair_tasks import PairTask
 from albert_data.pipeline.build_folder import BuildFolder
-from albert_data.pipeline.card import CARD_NAME, make_card
 from albert_data.pipeline.choosing import Choice, SourceCounts
 from albert_data.pipeline.mixed_sources import describe_source, list_languages
 from albert_data.pipeline.ownership import WORDS_FILE, Ours, find_foreign_shards, name_tokenizer
@@ -31,6 +30,7 @@ from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.reducing import ReduceReceipt
 from albert_data.pipeline.steps import Build
 from albert_data.shards.advice import list_damaged
+from albert_data.shards.card import make_card
 from albert_data.shards.manifest import (
     MANIFEST_NAME,
     SPLITS,
@@ -47,6 +47,7 @@ from albert_data.shards.manifest import (
     TokenizerEntry,
     hash_content,
 )
+from albert_data.shards.paths import CARD_NAME
 from albert_data.storage import find_storage, is_remote
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.wording import list_some

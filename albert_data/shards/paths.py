@@ -14,6 +14,8 @@ from pathlib import Path
 from albert_data.errors import ShardError
 from albert_data.storage import FILE, FOLDER, KIND_NAMES, find_storage, make_path
 
+CARD_NAME = "README.md"
+
 
 def find_file(folder: Path, name: str) -> tuple[Path, int]:
     """The path and size in bytes of a file that a manifest names.
@@ -60,5 +62,4 @@ def check_folder(folder: Path) -> None:
 
 def list_files(folder: Path) -> Iterator[Path]:
     """The files and folders that a build may own in a shard folder, whether they exist or not."""
-    # README.md is the card; its name is defined in pipeline/card.py, which imports from this package.
-    yield from (folder / name for name in ("manifest.json", "README.md", "tokenizer", "train", "validation", ".build"))
+    yield from (folder / name for name in ("manifest.json", CARD_NAME, "tokenizer", "train", "validation", ".build"))

@@ -396,16 +396,19 @@ def test_a_file_of_somebody_else_is_never_replaced(trained, tmp_path, capsys, na
 
 def test_the_card_says_what_the_model_is_and_how_well_it_predicts(trained, exported):
     card = (exported / "README.md").read_text()
-    head = 'library_name: transformers\npipeline_tag: fill-mask\nlicense: "cc0-1.0"\nlanguage: ["en"]\ntags:'
-    assert card.startswith(f"---\n{head}\n")
+    head = (
+        'library_name: "transformers"\npipeline_tag: "fill-mask"\nlicense: "cc0-1.0"\nlanguage: ["en"]\ntags: ["albert"'
+    )
+    assert card.startswith(f"---\n{head}, ")
     config, line = load_model(list_checkpoints(trained / "run")[-1]).config, read_validation(trained / "run")
     for words in (
         "| layers | 4 of hidden size 128, 4 attention heads, feed-forward size 512, sharing: all |",
         f"| parameters | {count_parameters(config).all:,}, shared ones counted once |",
-        "Checkpoint `step-00000002` of the run `run`: 2,048 tokens a step, optimiser muon, learning rate 0.0015.",
-        f"the digest `{read_manifest(trained / 'shards').digest}`",
-        "- language: `en`\n- licence: `cc0-1.0`\n\nNot known to albert-data: sources. Add this before",
-        f"| {line['mlm_loss']:.3f} | {format_share(line['mlm_accuracy'], 1)} | {line['sop_loss']:.3f} | ",
+        "Checkpoint step-00000002 of the run run:",
+        "| training | 2,048 tokens a step, optimiser muon, learning rate 0.0015 |",
+        f"| shards | digest {read_manifest(trained / 'shards').digest} |\n| language | en |\n| licence | cc0-1.0 |\n",
+        f"| validation: MLM accuracy | {format_share(line['mlm_accuracy'], 1)} |\n"
+        f"| validation: SOP loss, nats | {line['sop_loss']:.3f} |\n",
     ):
         assert words in card
 
@@ -422,14 +425,14 @@ def test_the_card_of_a_run_without_metrics_has_no_figures(trained, tmp_path, met
     if metrics is not None:
         (run / "metrics.jsonl").write_bytes(metrics)
     assert run_command(["export", str(run), "-o", str(tmp_path / "model")]) == 0
-    assert "None are known for this checkpoint." in (tmp_path / "model" / "README.md").read_text()
+    assert "validation" not in (tmp_path / "model" / "README.md").read_text()
 
 
 def test_the_name_of_a_run_writes_no_markup_into_the_card(trained, tmp_path):
     run = Path(shutil.copytree(trained / "run", tmp_path / "`<b>x\n# y\x1b[31m"))
     assert run_command(["export", str(run), "-o", str(tmp_path / "model")]) == 0
     card = (tmp_path / "model" / "README.md").read_text()
-    assert r"of the run `'<b>x\n# y\x1b[31m`: " in card
+    assert "of the run &#96;&#60;b&#62;x&#92;n&#35; y&#92;x1b&#91;31m:" in card
 
 
 def test_export_says_how_to_load_the_model(trained, tmp_path, capsys):

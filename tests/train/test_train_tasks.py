@@ -190,8 +190,8 @@ def test_a_run_may_begin_with_the_weights_of_another_task(trained, tmp_path: Pat
 @pytest.mark.parametrize(
     ("task", "kind", "says"),
     [
-        ("sop", "AlbertForPreTraining", "sentence order prediction (SOP)"),
-        ("nsp", "AlbertForPreTraining", "label 1 that it is of another document"),
+        ("sop", "AlbertForPreTraining", "labels of `sop_logits`: 0 in order; 1 swapped: A followed B"),
+        ("nsp", "AlbertForPreTraining", "labels of `sop_logits`: 0 in order; 1 random: B is of another document."),
         ("order3", "AlbertForMaskedLM", "has three labels and is not here"),
         ("none", "AlbertForMaskedLM", "There is no pooler"),
     ],
@@ -209,7 +209,7 @@ def test_export_writes_the_class_that_can_hold_the_head(
     assert ("The head of the sentence task is not in it" in printed) == (task == "order3")
     card = (out / "README.md").read_text()
     assert says in card
-    assert f"| {PAIR_TASKS[task].title} loss, nats |" in card or not PAIR_TASKS[task].orders
+    assert f": {PAIR_TASKS[task].title} loss, nats |" in card or not PAIR_TASKS[task].orders
     assert json.loads((out / "config.json").read_text())["architectures"] == [kind]
     theirs, loading = getattr(transformers, kind).from_pretrained(out, output_loading_info=True)
     assert not loading["missing_keys"]
