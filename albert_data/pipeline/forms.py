@@ -61,12 +61,15 @@ def find_lost(folder: Path, lists: Sequence[DocumentList], *, by_source: bool) -
     for rows in merge_columns(folder, [item.file for item in lists], RANGE_DOCUMENTS):
         if lost := list(_choose_lost(folder, lists, rows, by_source)):
             files.append(write_columns(folder, f"{_LOST}-{len(files)}", np.array([lost], np.uint64)))
-    return write_u64(folder / _LOST, (forms[0][find_changes(forms)] for forms in merge_columns(folder, files)))
+    merged = merge_columns(folder, files, numbered=False)
+    return write_u64(folder / _LOST, (rows[0, find_changes(rows)] for rows in merged))
 
 
 def _choose_lost(folder: Path, lists: Sequence[DocumentList], rows: np.ndarray, by_source: bool) -> Iterator[int]:
     """Yield the forms that are dropped. rows: of the lists, all of each key that they have."""
-    keys, _, sources, forms, places, files = rows
+    keys, _, sources, forms, places, numbers = rows
+    ends = np.cumsum([item.num_documents for item in lists])
+    files = np.searchsorted(ends, numbers.astype(np.int64), "right")  # of each document the list that has it
     sources = sources if by_source else np.zeros_like(sources)
     order = np.lexsort((forms, sources, keys))
     keys, sources, forms, places, files = (column[order] for column in (keys, sources, forms, places, files))
@@ -75,8 +78,9 @@ def _choose_lost(folder: Path, lists: Sequence[DocumentList], rows: np.ndarray, 
     least, first = np.repeat(forms[begins], counts), np.repeat(sources[begins], counts)
     is_other = (sources == first) & (forms != least)
     yield from forms[is_other & (least == 0)].tolist()
-    for key in np.unique(keys[is_other & (least != 0)]):
-        here = np.flatnonzero((keys == key) & (sources == first))
+    unsure = np.unique(keys[is_other & (least != 0)])
+    for begin, end in zip(*(np.searchsorted(keys, unsure, side).tolist() for side in ("left", "right")), strict=True):
+        here = begin + np.flatnonzero(sources[begin:end] == sources[begin])
         texts = {int(forms[row]): _read_text(folder, lists[int(files[row])], int(places[row])) for row in here}
         yield from sorted(texts, key=lambda form: texts[form])[1:]
 
