@@ -41,9 +41,8 @@ def make_card(run: Path, checkpoint: Path, config: AlbertConfig) -> bytes:
         "tags": ["albert", "albert-data", *task.tags],
     }
     tasks = " and ".join(tag.replace("-", " ") for tag in ("masked-language-modelling", *task.tags))
-    heads = _HEADS[len(task.orders)].format(
-        "; ".join(f"{label} {task.describe(label)}" for label in range(len(task.orders)))
-    )
+    labels = (f"{label} {task.describe(label)}" for label in range(len(task.orders)))
+    heads = _HEADS[len(task.orders)].format("; ".join(labels))
     rows = (*_list_facts(stored, config), *list_text_facts(said), *_list_figures(run, checkpoint, config.task))
     intro = _INTRO.format(version=__version__, tasks=tasks, heads=heads)
     trained = f"Checkpoint {as_text(checkpoint.name)} of the run {as_text(run.resolve().name)}:"
@@ -60,8 +59,6 @@ def _list_facts(stored: Mapping[str, Any], model: AlbertConfig) -> Iterator[tupl
     rate = f"optimiser {training.optimizer}, learning rate {training.lr:g}"
     yield "training", f"{training.batch_tokens:,} tokens a step, {rate}"
     yield "shards", f"digest {as_text(stored['identity'].get(DIGEST_KEY))}"
-    if sources := stored[TEXT_KEY].get("sources"):
-        yield "sources", ", ".join(map(as_text, sources))
 
 
 def _list_figures(run: Path, checkpoint: Path, task: PairTask) -> Iterator[tuple[str, str]]:

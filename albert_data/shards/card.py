@@ -78,8 +78,8 @@ def as_text(value: object) -> str:
 
 def list_text_facts(said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Rows of a table: what metadata say of the text."""
-    license = said.get("license_details", said.get("license"))
-    for name, found in (("language", said.get("language")), ("licence", license)):
+    facts = {"language": said.get("language"), "licence": said.get("license_details", said.get("license"))}
+    for name, found in {**facts, **{key: said[key] for key in ("sources",) if said.get(key)}}.items():
         values = [as_text(value) for value in (found if isinstance(found, list) else [found]) if value]
         yield name, list_some(values, _SHOWN) or "not known: add it before you share this"
 

@@ -419,20 +419,15 @@ def read_validation(run: Path) -> dict:
 
 
 @pytest.mark.parametrize("metrics", [None, b"not metrics\n"], ids=["missing", "damaged"])
-def test_the_card_of_a_run_without_metrics_has_no_figures(trained, tmp_path, metrics):
-    run = Path(shutil.copytree(trained / "run", tmp_path / "run"))
+def test_the_card_of_a_run_has_no_figures_without_metrics_and_no_markup_of_its_name(trained, tmp_path, metrics):
+    run = Path(shutil.copytree(trained / "run", tmp_path / "`<b>x\n# y\x1b[31m"))
     (run / "metrics.jsonl").unlink()
     if metrics is not None:
         (run / "metrics.jsonl").write_bytes(metrics)
     assert run_command(["export", str(run), "-o", str(tmp_path / "model")]) == 0
-    assert "validation" not in (tmp_path / "model" / "README.md").read_text()
-
-
-def test_the_name_of_a_run_writes_no_markup_into_the_card(trained, tmp_path):
-    run = Path(shutil.copytree(trained / "run", tmp_path / "`<b>x\n# y\x1b[31m"))
-    assert run_command(["export", str(run), "-o", str(tmp_path / "model")]) == 0
     card = (tmp_path / "model" / "README.md").read_text()
     assert "of the run &#96;&#60;b&#62;x&#92;n&#35; y&#92;x1b&#91;31m:" in card
+    assert "validation" not in card
 
 
 def test_export_says_how_to_load_the_model(trained, tmp_path, capsys):
