@@ -8,7 +8,8 @@ hard-wrapped paragraphs are joined, without page numbers and running heads (unwr
 
 A document's key is the XXH3 of its canonical text in NFC, 64 bits, seed 0: so all forms of a text are one document. It
 is ten times as fast as SHA-256, which took half of the time of this module. An attacker can write texts that share a
-key, as XXH3 is not cryptographic: they get the same split and the same random numbers, nothing else.
+key, as XXH3 is not cryptographic: they get the same split and the same random numbers, and count as forms of one text
+where they are not in NFC.
 """
 
 from __future__ import annotations
