@@ -24,7 +24,6 @@ from typing import Any
 import pyarrow
 import pytest
 import references
-from xxhash import xxh3_64_intdigest
 
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig
 from albert_data.corpus import blocks, tasks
@@ -96,7 +95,7 @@ def canonical(document: str) -> bytes:
 
 
 def document_key(document: str) -> int:
-    return int(xxh3_64_intdigest(canonical(document)))
+    return references.document_key(canonical(document))
 
 
 def to_txt(documents: Sequence[str]) -> bytes:

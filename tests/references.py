@@ -145,7 +145,7 @@ def cut_line(line: bytes, max_line: int) -> list[bytes]:
 
 
 def document_key(document: bytes) -> int:
-    return int(xxh3_64_intdigest(document))
+    return int(xxh3_64_intdigest(unicodedata.normalize("NFC", document.decode()).encode()))
 
 
 # ---- tokenizer/words.py ----

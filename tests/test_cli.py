@@ -391,7 +391,7 @@ def test_every_option_of_build_reaches_the_manifest(duplicates: dict[str, Any], 
         **{"max_seq_len": 33, "short_seq_prob": 0.25, "ngram": 2, "mask_prob": 0.25, "whole_word": False},
         **{"dupe_factor": 2, "seed": 9, "validation_fraction": 0.45, "num_shards": 3, "compression": "lz4"},
         **{"masking": "ngram", "replace": "70/20/10", "pairs": "nsp", "word_separator": "|", "drop_repeated_lines": 3},
-        **{"delimiter": "|", "quoting": "none"},
+        **{"delimiter": "|", "quoting": "none", "unicode": "nfc"},
         **duplicates,
     }
     assert settings.keys() == BUILD_SETTINGS.keys()

@@ -202,8 +202,6 @@ def find_place(faults: list[Fault]) -> str:
     """How near a flipped bit was named."""
     if any(fault.row is not None for fault in faults):
         return "row"
-    if any(fault.byte is not None for fault in faults):
-        return "byte"
     if any("record batch" in fault.what or "footer" in fault.what for fault in faults):
         return "part of the file"
     return "file"

@@ -251,9 +251,7 @@ def test_a_name_without_a_code_is_a_source_of_its_own_whatever_the_layout(
     assert {shards.manifest.find_text_config(i).language for i in range(len(OTHERS))} == {"und", "de", "kea"}
     (line,) = advise_on_parts(report.manifest)
     assert line.startswith('the language field names 4 sources without an ISO 639 code: "<b>|*", "klingon", ')
-    assert "the document's source, counted from 0: &#60;b&#62;&#124;&#42;, de, kea, klingon, web/cc, Ärzte |" in (
-        (out / "README.md").read_text()
-    )
+    assert "| &#60;b&#62;&#124;&#42; |" in (out / "README.md").read_text()
     assert not list(verify(out))
 
 
