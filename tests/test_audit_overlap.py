@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inspect_fixtures import configs, make_examples, text_documents
 from test_audit import CLEAN, get_check, write_documents
+from tokenizers import ByteLevelBPETokenizer
 from toy_language import CHINESE, chinese_sentence, train_model
 
 from albert_data.corpus.mixtures import find_sources
@@ -57,11 +58,17 @@ def test_texts_with_another_header_are_found(pairs: str, tmp_path: Path, tokeniz
     assert (found.figure or 0) > 0.9
 
 
-@pytest.mark.parametrize("pairs", ["sop", "none"])
-def test_texts_in_another_form_of_unicode_are_found(pairs: str, tmp_path: Path):
+@pytest.mark.parametrize("kind", ["sop", "none", "byte-level"])
+def test_texts_in_another_form_of_unicode_are_found(kind: str, tmp_path: Path):
     composed = [text.translate(str.maketrans("eoa", "éộå")) for text in CLEAN]
     lines = iter([line for text in composed for form in ("NFC", "NFD") for line in normalize(form, text).split("\n")])
-    model = train_model(sentence_iterator=lines, normalization_rule_name="identity")
+    pairs = "sop" if kind == "byte-level" else kind
+    if kind == "byte-level":
+        learner = ByteLevelBPETokenizer()
+        learner.train_from_iterator(lines, 700, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+        model = learner.to_str().encode()
+    else:
+        model = train_model(sentence_iterator=lines, normalization_rule_name="identity")
     headed = [normalize("NFD", f"{OTHERS[i].splitlines()[0]}\n{composed[i]}") for i in range(8)]
     found = audit_validation(tmp_path, Tokenizer(model, "tests'"), headed, composed, pairs=pairs, seed=4)
     assert found.verdict == BAD

@@ -103,6 +103,7 @@ def test_a_build_of_all_forms_is_one_of_those_that_stay(
     expected = run(wanted, choose(sources), kind, **options)
     assert digest_shards(made / "out") == digest_shards(wanted / "out")
     assert list(verify(made / "out")) == []
+    assert not (made / "out" / ".build").exists(), "all files of the work are known"
     counts, fewer = report.manifest.counts, expected.manifest.counts
     assert counts.documents == sum(map(len, sources))
     num_left = sum(map(len, choose(sources)))

@@ -3,9 +3,10 @@
 OUT/.build/lock         see jobs/work_folder.py
     plan.json           what is being built: config, tokenizer, inputs, versions
     boot                the boot id of the machine when the build began (see `_boot_id`), or "synced"
-    runs/ receipts/     sorted runs and receipts of map tasks; of a mixture, also the lists of its documents; where
-                        near-duplicates are dropped, also signatures and shingles (dedup/parts.py), and when they are
-                        compared the keys of those to drop, with a receipt; with groups, these
+    runs/ receipts/     sorted runs and receipts of map tasks, the lists of their documents, and the texts that are not
+                        in NFC (forms.py); where near-duplicates are dropped, also signatures and shingles
+                        (dedup/parts.py), and when they are compared the keys of those to drop, with a receipt; with
+                        groups, these
     shards/             finished shards, until they are published; a hash of the plan is part of their names
     shards/receipts/    the receipts of these shards, named likewise
     shards/basis        what the shards are made of: digest, counts, names of the runs
@@ -55,7 +56,7 @@ _SHARD_FILES = {
 _WORK_FILES = {
     "runs": (
         *("*.run", "*.documents", "*.sources", "*.signed", "*.bands"),
-        *("*.shingles", "*.groups", "*.keys", "*.scratch"),
+        *("*.shingles", "*.groups", "*.keys", "*.scratch", "*.texts", "*.forms"),
     ),
     "receipts": ("*.json",),
     **_SHARD_FILES,

@@ -60,7 +60,7 @@ def find_lost(folder: Path, lists: Sequence[DocumentList], *, by_source: bool) -
     files = list[SortedFile]()
     for rows in merge_columns(folder, [item.file for item in lists], RANGE_DOCUMENTS):
         if lost := list(_choose_lost(folder, lists, rows, by_source)):
-            files.append(write_columns(folder, f"{_LOST}-{len(files)}", np.array([lost], np.uint64)))
+            files.append(write_columns(folder, f"{len(files)}-{_LOST}", np.array([lost], np.uint64)))
     merged = merge_columns(folder, files, numbered=False)
     return write_u64(folder / _LOST, (rows[0, find_changes(rows)] for rows in merged))
 
@@ -81,6 +81,7 @@ def _choose_lost(folder: Path, lists: Sequence[DocumentList], rows: np.ndarray, 
     unsure = np.unique(keys[is_other & (least != 0)])
     for begin, end in zip(*(np.searchsorted(keys, unsure, side).tolist() for side in ("left", "right")), strict=True):
         here = begin + np.flatnonzero(sources[begin:end] == sources[begin])
+        here = here[np.unique(forms[here], return_index=True)[1]]
         texts = {int(forms[row]): _read_text(folder, lists[int(files[row])], int(places[row])) for row in here}
         yield from sorted(texts, key=lambda form: texts[form])[1:]
 

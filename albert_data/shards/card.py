@@ -213,6 +213,10 @@ def _describe_sources(manifest: Manifest) -> str:
 
 def _describe_dropped(manifest: Manifest) -> str:
     counts = vars(manifest.counts)
-    rows = [(name.replace("_", " "), why, counts[name]) for name, why in DROPPED.items() if counts[name]]
+    unused = sum(source.num_documents - source.num_used_documents for source in manifest.mixture or ())
+    rows = (
+        [("documents not used", "the weights, budgets and shares of sources leave them out", unused)] if unused else []
+    )
+    rows += [(name.replace("_", " "), why, counts[name]) for name, why in DROPPED.items() if counts[name]]
     rows += [(f"`{name}`", REASONS.get(name, ""), count) for name, count in manifest.damage.items()]
     return make_table(("what", "why", "count"), rows) if rows else "Nothing."

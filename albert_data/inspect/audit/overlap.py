@@ -29,6 +29,7 @@ from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 
 LONG, SHORT, SHORT_UNSPACED = 13, 8, 5  # tokens of a gram
 SEEN_SHARE, ALTERED_SHARE = 0.5, 0.2
@@ -133,7 +134,9 @@ def _compose_rows(
 
 
 def _compose_ids(ids: np.ndarray, tokenizer: Tokenizer) -> np.ndarray:
-    text = np.frombuffer(tokenizer.decode(ids).encode(), np.uint8)
+    # Only a tokenizer without a prefix gives other ids without the space before the text, which decoding drops.
+    has_space = not tokenizer.has_prefix and len(ids) and tokenizer.piece_texts[ids[0]].startswith(VISIBLE_SPACE)
+    text = np.frombuffer((" " * has_space + tokenizer.decode(ids)).encode(), np.uint8)
     composed = compose(text)
     return ids if composed is text else tokenizer.encode([composed.tobytes().decode()])[0]
 
