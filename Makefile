@@ -15,6 +15,8 @@ CHAOS ?= --trials 100
 
 # All tests of a file in one process, in the order of tests/conftest.py. A process that dies is not replaced: pytest-xdist
 # 3.8 may wait for ever for the new one (pytest-dev/pytest-xdist#1378).
+FAST := (not slow or quick) and not gpu
+PROFILE ?= thorough
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --max-worker-restart 0
 
 .PHONY: demo dist test test-all lint fuzz chaos docs site clean
@@ -38,10 +40,10 @@ demo: .venv/ready
 	@echo "The shards lie in demo/shards, their report in demo/report.html, the training run in demo/run."
 
 test: .venv/ready
-	$(PYTEST) -m "not slow and not gpu"
+	$(PYTEST) -m "$(FAST)"
 
 test-all: .venv/ready
-	$(PYTEST) -m "not gpu" --hypothesis-profile thorough
+	$(PYTEST) -m "not gpu" --hypothesis-profile $(PROFILE)
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -64,6 +66,7 @@ docs: .venv/ready
 	$(BIN)/python tests/cli_reference.py > docs/reference/cli.md
 	$(BIN)/python tests/public_names.py > tests/public_names.txt
 	$(BIN)/python tests/json_keys.py > tests/json_keys.txt
+	$(BIN)/python -m pytest --write-golden
 
 .venv/site: .venv/ready
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[docs]'

@@ -16,6 +16,7 @@ COMMANDS = {
     "chaos": "Send signals to commands, fill their disks, and compare the results of a rerun.",
     "stores": "Kill builds from and into a store that fails at random, and compare the results of a rerun.",
     "outage": "Train from a store that gives no answer for some seconds, and compare with the disk.",
+    "mutants": "Break one place of the package at a time, and run the tests until one fails.",
     "ray": "Kill nodes, workers and the head of a Ray cluster while a build runs on it.",
 }
 

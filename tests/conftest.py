@@ -10,13 +10,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks the Hugging Face Hub; those of it have an imitation
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numba
 import pytest
-from build_fixtures import CORPUS_TASK_BYTES, Corpus, make_documents, small_tasks
+from build_fixtures import CORPUS_TASK_BYTES, Corpus, digest_folder, make_documents, small_tasks
 from hypothesis import HealthCheck, settings
 from toy_language import make_sentences, train_model
 
@@ -25,8 +25,8 @@ from albert_data.tokenizer.model import Tokenizer
 
 # The first example of a test may compile kernels. Seeds are fixed, so that all see the same verdict; but hypothesis
 # also draws numbers and strings that it finds in those modules of the package that are loaded. `make test-all` asks for
-# the thorough profile.
-for name, num_examples in (("thorough", 100), ("fast", 40)):
+# the thorough profile, and before a release for the last.
+for name, num_examples in (("release", 100), ("thorough", 40), ("fast", 15)):
     health_checks = [HealthCheck.too_slow]
     settings.register_profile(
         name, deadline=None, derandomize=True, max_examples=num_examples, suppress_health_check=health_checks
@@ -38,12 +38,35 @@ for name, num_examples in (("thorough", 100), ("fast", 40)):
 LONGEST = ("test_store_builds", "test_lab", "test_ray_engine", "test_docs", "test_quickstart")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-golden", action="store_true", help="write the golden files anew: `make docs` does")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False  # of xdist, from 3.8 on; otherwise files with most tests come first
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem not in LONGEST)
+    if config.getoption("--write-golden"):
+        items[:] = [item for item in items if "golden" in getattr(item, "fixturenames", ())]
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """golden(name, text): the text is that of tests/golden/name, or becomes it with --write-golden.
+
+    For what is shown to people: pages, cards, tables of the terminal. `git diff` then shows what a change does to them.
+    """
+
+    def check(name: str, text: str) -> None:
+        path = Path(__file__).parent / "golden" / name
+        if request.config.getoption("--write-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, "utf-8")
+        assert text == path.read_text("utf-8"), f"{path} differs; if the change is meant, `make docs` writes it anew"
+
+    return check
 
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so would all that the tests start and interrupt.
@@ -134,11 +157,25 @@ def tokenizer(tokenizer_model: bytes) -> Tokenizer:
     return Tokenizer(tokenizer_model, "the tests' tokenizer")
 
 
+@pytest.fixture(scope="session")
+def built_corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    with small_tasks(CORPUS_TASK_BYTES):
+        return Corpus(tmp_path_factory.mktemp("corpus"), tokenizer)
+
+
 @pytest.fixture(scope="module")
-def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corpus]:
+def corpus(built_corpus: Corpus) -> Iterator[Corpus]:
     """A corpus whose builds have many tasks, as all builds of the module have from then on."""
     with small_tasks(CORPUS_TASK_BYTES):
-        yield Corpus(tmp_path_factory.mktemp("corpus"), tokenizer)
+        yield built_corpus
+
+
+@pytest.fixture(scope="session")
+def finished(built_corpus: Corpus) -> Iterator[Path]:
+    """The folder of a finished build, to be read only: 120 documents, three shards, no validation."""
+    folder = built_corpus.path.with_name("reference")
+    yield folder
+    assert digest_folder(folder) == built_corpus.files, "a test changed the build that all share"
 
 
 @pytest.fixture(scope="session")

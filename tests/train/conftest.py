@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from build_fixtures import digest_folder
 from shard_fixtures import describe_folder
-from toy_rows import CLS, FIRST_ORDINARY, MASK, SEP, FakeShards
+from toy_rows import CLS, FIRST_ORDINARY, MASK, SEP, SMALL, TINY, FakeShards
 
 from albert_data.data import Examples
 from albert_data.shards.manifest import Manifest
-from albert_data.train.config import MODEL_PRESETS, AlbertConfig
+from albert_data.train.config import MODEL_PRESETS
+from albert_data.train.run.loop import train
 
 
 def make_examples(num_rows: int, *, vocab_size: int, max_seq_len: int, seed: int) -> Examples:
@@ -82,16 +86,27 @@ def module_toys() -> type[Toys]:
     return Toys
 
 
+def use_in_memory(patch: pytest.MonkeyPatch, rows: FakeShards, validation: FakeShards | None = None) -> None:
+    """Make training open these splits in memory, whatever its folder is, and use a toy model as preset "tiny"."""
+    patch.setitem(MODEL_PRESETS, "tiny", SMALL)
+    rows.set_aside(0 if validation is None else len(validation))
+    splits = {"train": rows, "validation": validation}
+    patch.setattr("albert_data.train.data.loader.open_shards", lambda path, split: splits[split])
+
+
 @pytest.fixture
 def use_shards(monkeypatch):
-    """Make training open these splits in memory, whatever its folder is, and use a toy model as preset "tiny"."""
-    small = AlbertConfig(embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
-    monkeypatch.setitem(MODEL_PRESETS, "tiny", small)
+    """use_shards(train, validation): `use_in_memory` for one test."""
+    return partial(use_in_memory, monkeypatch)
 
-    def use(train: FakeShards, validation: FakeShards | None = None) -> None:
-        num_validation = 0 if validation is None else len(validation)
-        train.set_aside(num_validation)
-        splits = {"train": train, "validation": validation}
-        monkeypatch.setattr("albert_data.train.data.loader.open_shards", lambda path, split: splits[split])
 
-    return use
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory) -> Iterator[Path]:
+    """The folder of a finished run by TINY over 40 rows, 10 for validation, to be read only."""
+    run = tmp_path_factory.mktemp("finished") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        use_in_memory(patch, make_shards(40), make_shards(10, seed=1))
+        train(run.with_name("out"), run, TINY)
+    files = digest_folder(run)
+    yield run
+    assert digest_folder(run) == files, "a test changed the run that all share"

@@ -17,10 +17,17 @@ from albert_data.shards.manifest import SPLITS, Manifest, SplitEntry
 from albert_data.shards.row_bounds import Bounds
 from albert_data.tokenizer.words import WordRule
 from albert_data.train import Batch, ShardLoader
+from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.model.model import Output
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 FIRST_ORDINARY = 5
+
+# The model and the training of most tests; `dataclasses.replace` names what one needs otherwise.
+SMALL = AlbertConfig(embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
+TINY = TrainConfig(
+    preset="tiny", lr=1e-3, steps=4, batch_tokens=512, log_every=2, eval_every=2, save_every=2, device="cpu"
+)
 
 
 def pick(flat: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
