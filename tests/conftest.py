@@ -9,7 +9,9 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks the Hugging Face Hub; those of it have an imitation
 
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import pytest
 from build_fixtures import CORPUS_TASK_BYTES, Corpus, digest_folder, make_documents, small_tasks
 from hypothesis import HealthCheck, settings
 from toy_language import make_sentences, train_model
+from watcher import start_watcher
 
 from albert_data.files import find_cache_folder
 from albert_data.tokenizer.model import Tokenizer
@@ -33,6 +36,7 @@ for name, num_examples in (("release", 100), ("thorough", 40), ("fast", 15)):
     )
     settings.load_profile(name)
 
+FAILED = pytest.StashKey[bool]()
 
 # The files that take longest, 15 to 60 s each. They begin first, so that at the end no worker is left with one.
 LONGEST = ("test_store_builds", "test_lab", "test_ray_engine", "test_docs", "test_quickstart")
@@ -44,6 +48,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False  # of xdist, from 3.8 on; otherwise files with most tests come first
+    if hasattr(config, "workerinput") or config.option.basetemp:  # of xdist; of the user
+        return
+    # The folder of all tmp_paths: it stays only if a test fails, for a look at it.
+    folder = Path(tempfile.mkdtemp(prefix="albert-data-tests-"))
+    config.option.basetemp = folder
+    watcher = start_watcher(folder)
+
+    def end() -> None:
+        if watcher is not None:
+            watcher.kill()
+            watcher.wait()
+        if not config.stash.get(FAILED, False):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    config.add_cleanup(end)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    session.config.stash[FAILED] = exitstatus == pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -31,6 +31,7 @@ from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.learning import learn_vocabulary
 
 pytest.importorskip("ray")  # CI installs it: see the Makefile
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +159,7 @@ def test_tasks_end_with_the_run(engine: ray_engine.RayEngine, tmp_path: Path):
     assert not (tmp_path / "ended").exists()
 
 
+@pytest.mark.quick
 def test_a_build_has_the_same_bytes_and_a_vocabulary_too(
     engine: ray_engine.RayEngine, corpus: fixtures.Corpus, tmp_path: Path
 ):
