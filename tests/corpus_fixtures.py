@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks, documents
-from albert_data.corpus.blocks import Origin
+from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.documents import clean_documents
+from albert_data.corpus.inputs import Input
 from albert_data.corpus.lines import long_documents, repetition, unwrapping
-from albert_data.corpus.tasks import read_stream
+from albert_data.corpus.tasks import read_stream, read_tasks
+from albert_data.languages import unpack_language
 
 MAX_LINE, MAX_DOCUMENT = 16, 48
 
@@ -30,19 +32,8 @@ PIECES = [
     *(b"a", b"word", b"a longer run of words ", b"x" * 20, b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\xc2\x85"),
     *(character.encode() for character in ("é", "中文", "。", "😀")),
     *(character.encode() for character in ("\u3000", "\u00a0", "\u2009", "\u1680", "\u205f", "\u3001", "\n\u3000\n")),
-    *(
-        b"\xff",
-        b"\xe4",
-        b"\xe3",
-        b"\xe3\x80",
-        b"\xe4\xb8",
-        b"\xf0\x9f",
-        b"\xe2",
-        b"\xe2\x80",
-        b"\xc2",
-        b"\xe2\x80\xa9",
-        b"\xe2\x80\x9d",
-    ),
+    *(b"\xff", b"\xe4", b"\xe3", b"\xe3\x80", b"\xe4\xb8", b"\xf0\x9f", b"\xe2", b"\xe2\x80", b"\xc2"),
+    *(b"\xe2\x80\xa9", b"\xe2\x80\x9d"),
 ]
 any_bytes = st.one_of(st.lists(st.sampled_from(PIECES), max_size=60).map(b"".join), st.binary(max_size=60))
 block_sizes = st.integers(2, 80)  # a size of one byte never grows, and nobody asks for it
@@ -88,16 +79,26 @@ def read(
     damage, config = Damage(strict=strict), config or TextConfig(strict=strict)
     stream = io.BytesIO(data) if isinstance(data, bytes) else data
     options: Any = () if block_bytes is None else (lambda position: block_bytes,)
-    found = []
-    for block in read_stream(stream, Origin("p", format), config, damage, *options):
+    found = clean(read_stream(stream, Origin("p", format), config, damage, *options), config, damage)
+    return [document for document, _ in found], damage.counts
+
+
+def clean(blocks: Iterable[Block], config: TextConfig, damage: Damage) -> Iterator[tuple[bytes, str | None]]:
+    """Each document of blocks, and its language if it has one."""
+    for block in blocks:
         lines = clean_documents(block, config, damage)
-        bounds = lines.line_offsets[lines.document_offsets].tolist()
         text = lines.utf8.tobytes()
-        parts = [text[begin:end] for begin, end in pairwise(bounds)]
+        parts = [text[begin:end] for begin, end in pairwise(lines.line_offsets[lines.document_offsets].tolist())]
         assert lines.document_keys.tolist() == [references.document_key(part) for part in parts]
         assert text.count(b"\n") == len(lines.line_offsets) - 1
-        found += parts
-    return found, damage.counts
+        no_codes = [None] * len(parts)
+        codes = no_codes if lines.source_codes is None else map(unpack_language, lines.source_codes.tolist())
+        yield from zip(parts, codes, strict=True)
+
+
+def read_inputs(inputs: list[Input], config: TextConfig, damage: Damage) -> list[tuple[bytes, str | None]]:
+    """The documents of inputs and their languages, read task by task."""
+    return [found for task in read_tasks(inputs, config, damage) for found in clean(task.read(damage), config, damage)]
 
 
 def cut_all(texts: list[bytes]) -> list[bytes]:

@@ -3,56 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import build_fixtures as fixtures
 import pytest
-from corpus_fixtures import small_sizes
+from corpus_fixtures import read_inputs, small_sizes
 from format_fixtures import LAYOUTS
 from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import find_inputs
-from albert_data.corpus.tasks import read_tasks
 from albert_data.tokenizer.model import Tokenizer
 
 DOCUMENTS = fixtures.make_documents(300, seed=9)
-PIECES = [
-    "a",
-    "Wort ",
-    "\n",
-    "\n\n",
-    "\r",
-    "\r\n",
-    "\u2028",
-    "\u0085",
-    "\t",
-    " ",
-    "\0",
-    "\ufeff",
-    "中",
-    '"',
-    ",",
-    "\\n",
-]
+PIECES = ["a", "Wort ", "\n\n", "\r\n", "\\n", *'\n\r\u2028\u0085\t \0\ufeff中",']
 odd_texts = st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), min_size=1, max_size=12)
 
 
 def read_all(path: Path, config: TextConfig | None = None) -> tuple[list[bytes], Counter[str]]:
     """The sorted documents of a path, read task by task, and what was counted."""
     config = config or TextConfig()
-    damage, found = Damage(strict=config.strict), []
-    for task in read_tasks(find_inputs([str(path)], text=config), config, damage):
-        for block in task.read(damage):
-            lines = clean_documents(block, config, damage)
-            text = lines.utf8.tobytes()
-            found += [text[a:b] for a, b in pairwise(lines.line_offsets[lines.document_offsets].tolist())]
-    return sorted(found), damage.counts
+    damage = Damage(strict=config.strict)
+    found = read_inputs(find_inputs([str(path)], text=config), config, damage)
+    return sorted(document for document, _ in found), damage.counts
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 from base64 import b64decode, b64encode
@@ -15,6 +14,7 @@ import build_fixtures as fixtures
 import pyarrow
 import pyarrow.parquet
 import pytest
+from corpus_fixtures import clean, read_inputs, small_sizes
 from format_fixtures import (
     MOST_ROWS,
     declare_nulls,
@@ -27,16 +27,13 @@ from format_fixtures import (
 from test_corpus_formats import read_all
 
 from albert_data.config import TextConfig
-from albert_data.corpus import blocks
 from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.formats import tables
 from albert_data.corpus.formats.tables import list_begins, read_table
 from albert_data.corpus.inputs import find_inputs
-from albert_data.corpus.tasks import plan_tasks, read_tasks
+from albert_data.corpus.tasks import plan_tasks
 from albert_data.errors import InputError
-from albert_data.languages import unpack_language
 
 WRITERS = {"a.parquet": write_parquet, "a.arrow": write_arrow, "b.arrows": write_stream, "a.feather": write_feather}
 TEXTS = ["one", None, "zwei\n\nlines", "", " \u2028", "three", "one"]
@@ -51,14 +48,9 @@ KINDS = [
 
 def read_languages(path: Path, config: TextConfig) -> tuple[dict[str, str], Damage]:
     """The language of each document of one line, and what was counted."""
-    damage, found = Damage(), {}
-    for task in read_tasks(find_inputs([str(path)], text=config), config, damage):
-        for block in task.read(damage):
-            lines = clean_documents(block, config, damage)
-            names = lines.utf8.tobytes().decode().splitlines()
-            assert lines.source_codes is not None
-            found |= dict(zip(names, map(unpack_language, lines.source_codes.tolist()), strict=True))
-    return found, damage
+    damage = Damage()
+    found = read_inputs(find_inputs([str(path)], text=config), config, damage)
+    return {document.decode().strip(): language or "" for document, language in found}, damage
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -68,12 +60,6 @@ def test_text_may_be_any_kind_of_string_and_null_is_no_text(tmp_path: Path, name
     found, counts = read_all(tmp_path / name)
     assert found == [b"one\n", b"one\n", b"three\n", b"zwei\nlines\n"]
     assert counts == Counter(field_not_text=1, empty_document=2)
-
-
-def test_null_is_counted_as_in_json_lines(tmp_path: Path):
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
-    write_parquet(tmp_path / "a.parquet", make_table(TEXTS))
-    assert read_all(tmp_path / "a.jsonl") == read_all(tmp_path / "a.parquet")
 
 
 def test_a_column_of_nulls_alone_holds_no_text(tmp_path: Path):
@@ -110,10 +96,7 @@ def test_workers_share_the_row_groups_and_record_batches_of_a_file(tmp_path: Pat
         tasks = plan_tasks(find_inputs([str(tmp_path / name)]))
         assert len(tasks) > 5
         assert sum(task.num_bytes for task in tasks) == (tmp_path / name).stat().st_size
-        parts = [
-            sum(len(clean_documents(block, TextConfig(), Damage()).document_keys) for block in task.read(Damage()))
-            for task in tasks
-        ]
+        parts = [len(list(clean(task.read(Damage()), TextConfig(), Damage()))) for task in tasks]
     assert sum(parts) == 200
     assert max(parts) < 100
 
@@ -130,13 +113,13 @@ def test_a_folder_of_shards_is_read_and_its_card_skipped(tmp_path: Path):
     assert len(read_all(tmp_path)[0]) == 3
 
 
-def test_a_long_text_is_cut_in_the_same_places_as_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(blocks, "GIANT_BYTES", 1 << 16)
-    text = "\ufeff" + "Words and words.\r\n\r\n" * 300_000
+def test_a_long_text_is_cut_in_the_same_places_as_in_json(tmp_path: Path):
+    text = "\ufeff" + "Words and words.\r\n\r\n" * 3_000
     (tmp_path / "a.jsonl").write_bytes(fixtures.to_jsonl([text, "short"]))
     write_parquet(tmp_path / "a.parquet", make_table([text, "short"]))
-    found, counts = read_all(tmp_path / "a.parquet")
-    assert (found, counts) == read_all(tmp_path / "a.jsonl")
+    with small_sizes(max_line=1 << 10, max_document=1 << 14):
+        found, counts = read_all(tmp_path / "a.parquet")
+        assert (found, counts) == read_all(tmp_path / "a.jsonl")
     assert counts["long_document_cut"] > 0
 
 
@@ -196,10 +179,8 @@ def test_a_file_that_is_cut_short_or_no_table_is_named(tmp_path: Path, name: str
 
 
 def find_lost_share(path: Path) -> float:
-    damage, text = Damage(), TextConfig()
-    for task in read_tasks(find_inputs([str(path)]), text, damage):
-        for block in task.read(damage):
-            clean_documents(block, text, damage)
+    damage = Damage()
+    read_inputs(find_inputs([str(path)]), TextConfig(), damage)
     ((_, counts),) = damage.inputs.finish()[0]
     return counts.lost_share
 

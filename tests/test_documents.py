@@ -10,22 +10,20 @@ import weakref
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from decimal import Decimal
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow
 import pytest
+from corpus_fixtures import read_inputs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import albert_data
 from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
-from albert_data.corpus.inputs import Input, check_reach, find_inputs
-from albert_data.corpus.tasks import read_tasks
+from albert_data.corpus.inputs import check_reach, find_inputs
 from albert_data.errors import AlbertDataError, ArgumentError, InputError
 from albert_data.jobs.progress import NullProgress
 from albert_data.library.documents import open_corpus
@@ -194,17 +192,6 @@ def test_fields_that_json_lacks_stop_no_build_and_those_that_are_used_have_their
         build("none", documents=odd, text_field="body")
 
 
-def read_texts(inputs: list[Input]) -> tuple[list[str], Damage]:
-    """The canonical text of the documents of inputs, in order, and what was noticed."""
-    damage, found = Damage(), []
-    for task in read_tasks(inputs, TextConfig(), damage):
-        for block in task.read(damage):
-            lines = clean_documents(block, TextConfig(), damage)
-            bounds = lines.line_offsets[lines.document_offsets].tolist()
-            found += [bytes(lines.utf8[begin:end]).decode() for begin, end in pairwise(bounds)]
-    return found, damage
-
-
 TEXTS = st.lists(
     st.one_of(
         st.text(st.characters(codec=None)),
@@ -216,15 +203,15 @@ TEXTS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(TEXTS)
 def test_any_texts_are_read_as_from_a_file_of_json_lines(tmp_path: Path, texts: list[str]):
     path = tmp_path / "texts.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    expected, noticed = read_texts(find_inputs([str(path)]))
+    damage, noticed = Damage(), Damage()
+    expected = read_inputs(find_inputs([str(path)]), TextConfig(), noticed)
     with open_corpus(None, texts, NullProgress(), TextConfig()) as inputs:
-        found, damage = read_texts(inputs)
-    assert found == expected
+        assert read_inputs(inputs, TextConfig(), damage) == expected
     assert damage.counts == noticed.counts
 
 
@@ -237,14 +224,14 @@ def test_documents_are_stored_one_at_a_time(scratch: Path):
     alive = weakref.WeakSet[Text]()
 
     def make() -> Iterator[str]:
-        for number in range(200_000):
+        for number in range(20_000):
             text = Text(f"Text number {number}.")
             alive.add(text)
             assert len(alive) < 5
             yield text
 
     with open_corpus(None, make(), NullProgress(), TextConfig()) as inputs:
-        assert inputs[0].size == sum(len(f'{{"text": "Text number {number}."}}\n') for number in range(200_000))
+        assert inputs[0].size == sum(len(f'{{"text": "Text number {number}."}}\n') for number in range(20_000))
 
 
 def test_batches_are_stored_one_at_a_time(scratch: Path):
