@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from pathlib import Path
-
-import numpy as np
-import pyarrow
 import pytest
-import references
 from corpus_fixtures import any_bytes, as_jsonl, block_sizes, read, small_sizes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_data.conditions import EXCLUSIONS
-from albert_data.corpus.damage import REASONS
-from albert_data.corpus.inputs import find_inputs, open_input
 from albert_data.errors import InputError
 
 
@@ -60,72 +50,9 @@ def test_long_documents_are_no_damage_under_strict():
     assert counts == {"long_document_cut": 1}
 
 
-def test_every_reason_of_reading_has_a_test_here():
-    tested = {"invalid_utf8", "lone_surrogate", "malformed_json", "missing_field", "field_not_text"}
-    tested |= {"unknown_language", "line_too_long", "damaged_compression", "empty_document", "long_document_cut"}
-    assert tested | {"no_tokens"} | {
-        "damaged_table",
-        "missing_part",
-        "malformed_row",
-        "malformed_article",
-        "row_too_long",
-        "stray_quote",
-        *EXCLUSIONS,
-    } == set(REASONS)  # the last are tested elsewhere
-
-
 @given(
     any_bytes.map(lambda data: data.decode(errors="ignore").encode()), st.sampled_from([b"\xff", b"\xe4 "]), block_sizes
 )
 def test_strict_names_the_exact_byte_whatever_comes_before(before: bytes, bad: bytes, block_bytes: int):
     with small_sizes(), pytest.raises(InputError, match=f"^p, byte {len(before)}: invalid utf8: byte 0x{bad[0]:x}"):
         read(before + bad + b"\nmore", block_bytes=block_bytes, strict=True)
-
-
-def noise(size: int) -> bytes:
-    """Documents that hardly compress."""
-    numbers = np.random.default_rng(0).integers(0, 2**62, size // 20)
-    return b"".join(b"%x\n\n" % number for number in numbers.tolist())[:size]
-
-
-def write_truncated(tmp_path: Path, text: bytes, ending: str) -> Path:
-    compressed = gzip.compress(text) if ending == "gz" else pyarrow.compress(text, "zstd", asbytes=True)
-    path = tmp_path / f"a.txt.{ending}"
-    path.write_bytes(compressed[: len(compressed) * 3 // 4])
-    return path
-
-
-@pytest.mark.parametrize(("size", "ending"), [(2_000, "gz"), (200_000, "gz"), (2_000_000, "gz"), (600_000, "zst")])
-def test_what_precedes_the_break_of_a_compressed_file_is_kept(tmp_path: Path, size: int, ending: str):
-    text = noise(size)
-    path = write_truncated(tmp_path, text, ending)
-    if ending == "gz":
-        kept = zlib.decompressobj(wbits=31).decompress(path.read_bytes())
-    else:  # zstd gives whole frames of 128 KiB
-        kept = text[: size // 2 >> 17 << 17]
-    with open_input(*find_inputs([str(path)]))[0] as stream:
-        found, counts = read(stream)
-    assert counts == {"damaged_compression": 1}
-    whole = references.read_txt(kept)[:-1]
-    assert found[: len(whole)] == whole
-    assert b"".join(references.read_txt(text)).startswith(b"".join(found)[:-1])
-
-
-@pytest.mark.parametrize("ending", ["gz", "zst"])
-def test_a_broken_compressed_file_is_named_under_strict(tmp_path: Path, ending: str):
-    path = write_truncated(tmp_path, noise(2_000), ending)
-    with open_input(*find_inputs([str(path)]))[0] as stream, pytest.raises(InputError) as caught:
-        read(stream, strict=True)
-    at_byte = len(zlib.decompressobj(wbits=31).decompress(path.read_bytes())) if ending == "gz" else 0
-    assert str(caught.value).startswith(f"p, byte {at_byte}: damaged compression: ")
-
-
-GZIPPED = gzip.compress(b"a\n", mtime=0)  # the time would make other test ids in each xdist worker
-
-
-@pytest.mark.parametrize("data", [b"no gzip at all", GZIPPED[:-1] + b"?", GZIPPED + b"??"])
-def test_any_damage_of_a_gzip_stream_is_counted(tmp_path: Path, data: bytes):
-    path = tmp_path / "a.txt.gz"
-    path.write_bytes(data)
-    with open_input(*find_inputs([str(path)]))[0] as stream:
-        assert read(stream)[1] == {"damaged_compression": 1}

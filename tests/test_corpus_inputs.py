@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow
 import pytest
+from refusals import check_refused, refused
 
 from albert_data.config import TextConfig
 from albert_data.corpus.formats.recognition import ALLOWED_NAMES
@@ -104,22 +105,38 @@ def test_a_file_is_known_by_its_endings(
     assert item.is_splittable == is_splittable
 
 
-@pytest.mark.parametrize("name", ["a.md", "a", "a.gz", "a.parquet.gz", "txt", "a.txt."])
-def test_a_named_file_of_no_known_kind_is_refused(tmp_path: Path, name: str):
-    (tmp_path / name).write_bytes(TEXT)
-    with pytest.raises(InputError, match=r"of no known kind; readable are \.txt"):
-        find_inputs([str(tmp_path / name)])
+@pytest.fixture
+def odd(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the corpus, what gives no input."""
+    monkeypatch.chdir(corpus)
+    for name in ("a", "a.parquet.gz", "txt", "a.txt.", "unread/notes.md", "unread/.hidden.txt"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_bytes(TEXT)
+    Path("empty").mkdir()
+    Path("pipes").mkdir()
+    os.mkfifo("pipes/a.txt")
+    for name, content in {"blank": "\n \u3000\n", "gone": "gone.txt\n", "glob": "*.gone\n"}.items():
+        Path(f"{name}.list").write_text(content)
 
 
-def test_what_does_not_exist_is_refused_by_name(tmp_path: Path):
-    with pytest.raises(InputError, match=r"missing\.txt does not exist"):
-        find_inputs([str(tmp_path / "missing.txt")])
-
-
-def test_a_link_that_leads_nowhere_is_refused_by_name(tmp_path: Path):
-    (tmp_path / "link.txt").symlink_to(tmp_path / "gone.txt")
-    with pytest.raises(InputError, match=r"link\.txt"):
-        find_inputs([str(tmp_path)])
+@refused(
+    *((name, InputError, "of no known kind & readable are .txt") for name in ("notes.md", "a", "deep/backup.gz")),
+    *((name, InputError, "of no known kind & readable are .txt") for name in ("a.parquet.gz", "txt", "a.txt.")),
+    ("missing.txt", InputError, "missing.txt does not exist"),
+    ("b.txt:xx", InputError, "b.txt:xx does not exist ( & b.txt does, but language is 'xx', which is no"),
+    ("az://bucket", StorageError, "az://bucket is not on a disk"),
+    ("empty", InputError, "empty holds no readable file"),
+    ("pipes", InputError, "pipes holds no readable file"),
+    ("unread", InputError, "unread holds no readable file (skipped a file of no known ending: unread/notes.md"),
+    ("*.csv", InputError, "*.csv matches no file"),
+    ("dee?", InputError, "dee? matches no file"),
+    ("@blank.list", InputError, "list blank.list names no input & write a path or glob"),
+    ("@gone.list", InputError, "gone.txt does not exist"),
+    ("@glob.list", InputError, "*.gone matches no file"),
+    ("@none.list", InputError, "list none.list can't be read: No such file or directory & give a file"),
+)
+def test_a_name_that_gives_no_input_is_refused(call: str, kind: type[Exception], named: str, odd: None):
+    check_refused(lambda: find_inputs([call]), kind, named)
 
 
 def test_a_hidden_file_is_read_when_it_is_named(corpus: Path):
@@ -132,13 +149,6 @@ def test_a_hidden_file_is_read_when_it_is_named(corpus: Path):
 def test_a_folder_gives_its_readable_files_to_the_bottom_and_sorted(corpus: Path):
     expected = ["a.jsonl", "b.txt", "deep/c.txt", "deep/er/d.TXT", "deep/h.jsonl.zst", "g.txt.gz"]
     assert names_of(corpus) == [str(corpus / name) for name in expected]
-
-
-def test_a_folder_of_nothing_readable_is_refused(tmp_path: Path):
-    (tmp_path / "notes.md").write_bytes(TEXT)
-    (tmp_path / ".hidden.txt").write_bytes(TEXT)
-    with pytest.raises(InputError, match=r"holds no readable file \(skipped a file of no known ending: .*notes\.md"):
-        find_inputs([str(tmp_path)])
 
 
 def test_what_a_folder_holds_beside_is_named_with_the_reason(corpus: Path):
@@ -186,20 +196,6 @@ def test_a_name_of_a_file_overrides_its_folder_and_two_languages_are_refused(cor
         find_inputs([f"{corpus}/b.txt:de", f"{corpus}/b.*:fr"][::order])
 
 
-def test_an_unknown_language_is_named(corpus: Path):
-    with pytest.raises(
-        InputError, match=r"b\.txt:xx does not exist \(.*b\.txt does, but language is 'xx', which is no"
-    ):
-        find_inputs([f"{corpus}/b.txt:xx"])
-    with pytest.raises(StorageError, match=r"^az://bucket is not on a disk"):
-        find_inputs(["az://bucket"])
-
-
-def test_an_empty_folder_is_refused(tmp_path: Path):
-    with pytest.raises(InputError, match="holds no readable file"):
-        find_inputs([str(tmp_path)])
-
-
 # ---- globs ----
 
 
@@ -216,16 +212,40 @@ def test_a_glob_gives_the_files_that_match(corpus: Path, pattern: str, expected:
     assert names_of(corpus / pattern) == [str(corpus / name) for name in expected]
 
 
-@pytest.mark.parametrize("pattern", ["*.csv", "dee?"])
-def test_a_glob_that_matches_no_file_is_refused(corpus: Path, pattern: str):
-    with pytest.raises(InputError, match="matches no file"):
-        find_inputs([str(corpus / pattern)])
-
-
 def test_a_file_whose_name_looks_like_a_glob_is_that_file(tmp_path: Path):
     for name in ("a[1].txt", "a1.txt"):
         (tmp_path / name).write_bytes(TEXT)
     assert names_of(tmp_path / "a[1].txt") == [str(tmp_path / "a[1].txt")]
+
+
+# ---- lists ----
+
+
+def test_a_list_names_paths_and_globs_relative_to_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for name in ("a.txt", "b.txt", "c.jsonl", "#d.txt", "e f.txt"):
+        (folder / name).write_text("{}")
+    (tmp_path / "else.txt").write_text("x")
+    (folder / "files.list").write_text(f"a.txt:de\r\n\n*.jsonl\n#d.txt\ne f.txt\n{tmp_path}/else.txt:fr")
+    monkeypatch.chdir(tmp_path)
+    found = {item.path: item.language for item in find_inputs(["@corpus/files.list", "corpus/b.txt"])}
+    assert found == {
+        "corpus/a.txt": "de",
+        "corpus/b.txt": "en",
+        "corpus/c.jsonl": "en",
+        "corpus/#d.txt": "en",
+        "corpus/e f.txt": "en",
+        f"{tmp_path}/else.txt": "fr",
+    }
+    languages = {item.path: item.language for item in find_inputs(["@corpus/files.list:nl"])}
+    assert (languages["corpus/a.txt"], languages["corpus/c.jsonl"]) == ("de", "nl")
+
+
+def test_a_file_whose_name_begins_with_an_at_sign_is_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("@a.txt").write_text("b.txt")
+    assert [item.path for item in find_inputs(["@a.txt"])] == ["@a.txt"]
 
 
 # ---- together ----
@@ -254,46 +274,11 @@ def test_stdin_is_one_input_of_unknown_size(corpus: Path):
 # ---- opening ----
 
 
-@pytest.mark.parametrize("name", ["b.txt", "g.txt.gz", "deep/h.jsonl.zst"])
-def test_what_was_stored_is_read_back(corpus: Path, name: str):
-    with open_input(*find_inputs([str(corpus / name)]))[0] as stream:
-        assert b"".join(iter(lambda: stream.read(5), b"")) == TEXT
-
-
-@pytest.mark.parametrize("ending", ["txt", "gz", "zst"])
-def test_the_bytes_read_of_a_file_are_counted_as_they_lie_on_the_disk(tmp_path: Path, ending: str):
-    data = os.urandom(3_000_000).hex().encode()
-    pack = {"txt": bytes, "gz": gzip.compress, "zst": lambda raw: pyarrow.compress(raw, "zstd", asbytes=True)}
-    path = tmp_path / ("a.txt" if ending == "txt" else f"a.txt.{ending}")
-    path.write_bytes(pack[ending](data))
-    stream, count_read = open_input(*find_inputs([str(path)]))
-    with stream:
-        size = path.stat().st_size
-        stream.read(len(data) // 2)
-        assert 0.4 * size < count_read() < 0.6 * size
-        stream.read()
-        assert count_read() == size
-
-
 def test_of_a_pipe_nothing_is_counted(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
     stream, count_read = open_input(*find_inputs(["-"]))
     assert stream.read() == TEXT
     assert count_read() == 0
-
-
-@pytest.mark.parametrize("ending", ["gz", "zst"])
-def test_compressed_files_that_were_joined_are_read_to_the_end(tmp_path: Path, ending: str):
-    path = tmp_path / f"a.txt.{ending}"
-    parts = [gzip.compress(TEXT) if ending == "gz" else pyarrow.compress(TEXT, "zstd", asbytes=True)] * 2
-    path.write_bytes(b"".join(parts))
-    with open_input(*find_inputs([str(path)]))[0] as stream:
-        assert stream.read() == TEXT * 2
-
-
-def test_stdin_is_read_as_bytes(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
-    assert open_input(*find_inputs(["-"]))[0].read() == TEXT
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

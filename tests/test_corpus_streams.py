@@ -26,9 +26,6 @@ from albert_data.tokenizer.model import Tokenizer
 
 TEXT = "ein Wört\n\nzwei\n".encode()
 JSON = b'{"text": "one"}\n{"text": "two"}\n'
-# A frame of one byte whose header asks for a window of 2 GiB, and one to skip.
-LONG_WINDOW = bytes.fromhex("28b52ffd 00 a8 09 0000") + b"a"
-SKIPPABLE = bytes.fromhex("502a4d18 04000000") + b"skip"
 
 
 def make_pipe(path: Path, data: bytes | None = None) -> Path:
@@ -59,12 +56,6 @@ def test_what_is_no_file_is_passed_over_in_a_folder(tmp_path: Path):
     said.clear()
     assert [item.path for item in find_inputs([f"{tmp_path}/*.txt"], said.append)] == [str(tmp_path / "a.txt")]
     assert len(said) == 2
-
-
-def test_a_folder_of_pipes_alone_holds_no_readable_file(tmp_path: Path):
-    make_pipe(tmp_path / "pipe.txt")
-    with pytest.raises(InputError, match="holds no readable file"):
-        find_inputs([str(tmp_path)])
 
 
 def test_a_link_to_a_folder_is_named_and_not_followed(tmp_path: Path):
@@ -187,35 +178,6 @@ def test_a_build_reads_process_substitutions(tmp_path: Path, tokenizer: Tokenize
     assert done.returncode == 1
     assert "the corpus is read twice, and /dev/fd/" in done.stderr
     assert "can be read only once; train a vocabulary with `albert-data vocab` first" in done.stderr
-
-
-# ---- sound data that looked damaged, and faults that looked like damage ----
-
-
-@pytest.mark.parametrize("before", [b"", pyarrow.compress(TEXT, "zstd", asbytes=True)])
-def test_a_window_that_is_too_large_is_no_damage(tmp_path: Path, before: bytes):
-    path = tmp_path / "a b.txt.zst"
-    path.write_bytes(before + LONG_WINDOW)
-    with pytest.raises(InputError) as caught, open_input(*find_inputs([str(path)]))[0] as stream:
-        read(stream)
-    assert "window over 128 MiB" in str(caught.value)
-    assert f"`zstd -dc --long=31 '{path}' | albert-data build - ...`" in str(caught.value)
-
-
-def test_frames_to_skip_and_empty_ones_are_no_damage(tmp_path: Path):
-    frame, empty = (pyarrow.compress(data, "zstd", asbytes=True) for data in (TEXT, b""))
-    member, nothing = gzip.compress(TEXT), gzip.compress(b"")
-    for ending, data in (
-        ("zst", SKIPPABLE + frame + empty + SKIPPABLE + frame + SKIPPABLE),
-        ("gz", nothing + member + nothing + member + nothing + bytes(1000)),
-    ):
-        path = tmp_path / f"a.txt.{ending}"
-        path.write_bytes(data)
-        with open_input(*find_inputs([str(path)]))[0] as stream:
-            assert read(stream, strict=True) == read(TEXT * 2)
-        path.write_bytes(b"")
-        with open_input(*find_inputs([str(path)]))[0] as stream:
-            assert read(stream, strict=True) == ([], {})
 
 
 def test_a_fault_of_the_disk_is_no_damage():

@@ -1,4 +1,4 @@
-"""The output of WikiExtractor, and lists of inputs."""
+"""The output of WikiExtractor."""
 
 from __future__ import annotations
 
@@ -98,52 +98,6 @@ def test_a_language_field_needs_fields(tmp_path: Path):
     config = TextConfig(language_field="lang")
     with pytest.raises(InputError, match="which have no fields such as 'lang'"):
         check_language_field(find_inputs([str(tmp_path)], text=config), config)
-
-
-# ---- lists ----
-
-
-def test_a_list_names_paths_and_globs_relative_to_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    for name in ("a.txt", "b.txt", "c.jsonl", "#d.txt", "e f.txt"):
-        (folder / name).write_text("{}")
-    (tmp_path / "else.txt").write_text("x")
-    (folder / "files.list").write_text(f"a.txt:de\r\n\n*.jsonl\n#d.txt\ne f.txt\n{tmp_path}/else.txt:fr")
-    monkeypatch.chdir(tmp_path)
-    found = {item.path: item.language for item in find_inputs(["@corpus/files.list", "corpus/b.txt"])}
-    assert found == {
-        "corpus/a.txt": "de",
-        "corpus/b.txt": "en",
-        "corpus/c.jsonl": "en",
-        "corpus/#d.txt": "en",
-        "corpus/e f.txt": "en",
-        f"{tmp_path}/else.txt": "fr",
-    }
-    languages = {item.path: item.language for item in find_inputs(["@corpus/files.list:nl"])}
-    assert (languages["corpus/a.txt"], languages["corpus/c.jsonl"]) == ("de", "nl")
-
-
-def test_a_file_whose_name_begins_with_an_at_sign_is_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    Path("@a.txt").write_text("b.txt")
-    assert [item.path for item in find_inputs(["@a.txt"])] == ["@a.txt"]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("\n \u3000\n", "list .*files names no input; write a path or glob"),
-        ("gone.txt\n", r"input .*gone\.txt does not exist"),
-        ("*.gone\n", r"input .*\*\.gone matches no file"),
-        (None, "list .*files can't be read: No such file or directory; give a file"),
-    ],
-)
-def test_a_list_that_names_nothing_is_refused(tmp_path: Path, content: str | None, message: str):
-    if content is not None:
-        (tmp_path / "files").write_text(content)
-    with pytest.raises(InputError, match=message):
-        find_inputs([f"@{tmp_path}/files"])
 
 
 def test_character_references_are_replaced_once():
