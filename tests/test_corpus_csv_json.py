@@ -19,6 +19,7 @@ import pytest
 from corpus_fixtures import read
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import check_refused, refused
 from test_corpus_formats import read_all
 from test_corpus_tables import read_languages
 
@@ -29,6 +30,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats import csv_files, json_arrays
 from albert_data.corpus.formats.json_arrays import as_json_lines
 from albert_data.corpus.formats.records import make_blocks
+from albert_data.corpus.lines.encodings import WrongEncodings
 from albert_data.corpus.tasks import plan_tasks
 from albert_data.errors import ConfigError, InputError
 from albert_data.tokenizer.model import Tokenizer
@@ -55,8 +57,6 @@ def test_quotes_hold_line_ends_delimiters_and_quotes(tmp_path: Path):
 def test_rows_of_another_width_are_counted(tmp_path: Path):
     text = "id,text\n1,a\n2\n3,b,c\n4,d\n"
     assert read_text(tmp_path, "a.csv", text) == ([b"a\n", b"d\n"], Counter(malformed_row=2))
-    with pytest.raises(InputError, match=r"a\.csv, row 2: malformed row: 1 fields, but the header has 2; fix"):
-        read_text(tmp_path, "a.csv", text, strict=True)
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,6 @@ def test_a_mark_that_encloses_no_field_is_a_character(
     text, documents = text.replace("@", "\n"), [document.replace("@", "\n") for document in documents]
     expected = sorted(f"{document}\n".encode() for document in documents)
     assert read_text(tmp_path, f"a.{'tsv' if chr(9) in text else 'csv'}", text) == (expected, Counter(counts))
-
-
-def test_settings_read_quotes_otherwise(tmp_path: Path):
-    assert read_text(tmp_path, "a.csv", 'id,text\n1,"a"\n', quoting="none") == ([b'"a"\n'], Counter())
-    long = 'text\n"' + "a\n" * 1000 + 'b"\n'
-    assert read_text(tmp_path, "a.csv", long, quoting="long") == ([b"a\n" * 1000 + b"b\n"], Counter())
-    with pytest.raises(InputError, match=r"a\.csv, row 1: stray quote: .*; see --quoting; fix the file, or leave out"):
-        read_text(tmp_path, "a.csv", 'text\n"a\n', strict=True)
 
 
 def read_slowly(lines: list[str], delimiter: str) -> list[list[str]]:
@@ -206,23 +198,14 @@ def test_the_delimiter_is_found_and_said(tmp_path: Path, name: str, text: str, d
     assert found
 
 
-def test_settings_of_tables_are_checked():
+@refused(
+    *(({"delimiter": delimiter}, ConfigError, "delimiter is & allowed are auto, tab and") for delimiter in ("", "ab")),
+    *(({"delimiter": delimiter}, ConfigError, "delimiter is") for delimiter in ('"', "\n", "\udcff")),
+    ({"quoting": "all"}, ConfigError, "quoting is 'all'; allowed are auto, none, long"),
+)
+def test_settings_of_tables_are_checked(call: dict[str, Any], kind: type[Exception], named: str):
+    check_refused(lambda: TextConfig(**call), kind, named)
     assert TextConfig(delimiter="tab").delimiter == TextConfig(delimiter="\\t").delimiter == "\t"
-    for delimiter in ("", "ab", '"', "\n", "\udcff"):
-        with pytest.raises(ConfigError, match="delimiter is .*; (allowed are auto, tab and|give it as)"):
-            TextConfig(delimiter=delimiter)
-    with pytest.raises(ConfigError, match="quoting is 'all'; allowed are auto, none, long"):
-        TextConfig(quoting="all")
-
-
-def test_a_delimiter_that_could_be_two_is_named(tmp_path: Path):
-    text = "text;a,b\nOne.;1,2\nTwo.;3,4\n"
-    with pytest.raises(
-        InputError, match=r"a\.csv may have the delimiter ',' or ';': either makes 2 fields of the header"
-    ):
-        read_text(tmp_path, "a.csv", text)
-    assert read_text(tmp_path, "a.csv", text, delimiter=";") == ([b"One.\n", b"Two.\n"], Counter())
-    assert read_text(tmp_path, "a.csv", "text;a,b\n", text_field="text;a") == ([], Counter())  # a header alone
 
 
 def test_rows_are_handed_on_as_they_are_read(monkeypatch: pytest.MonkeyPatch):
@@ -245,23 +228,50 @@ def test_rows_are_handed_on_as_they_are_read(monkeypatch: pytest.MonkeyPatch):
     assert max(held) < 1 << 14
 
 
-def test_a_header_that_has_a_name_twice_is_an_error(tmp_path: Path):
-    for settings in ({"text_field": "a"}, {"text_field": "id,a"}, {"text_field": "id", "language_field": "a"}):
-        with pytest.raises(InputError, match=r'a\.csv has 2 fields "a"; give .* they are the columns 1, 3'):
-            read_text(tmp_path, "a.csv", "a,id,a\n1,2,3\n", **settings)
-    assert read_text(tmp_path, "a.csv", "a,id,a\n1,2,3\n", text_field="id")[0] == [b"2\n"]
+TWICE, AMBIGUOUS = "a,id,a\n1,2,3\n", "text;a,b\nOne.;1,2\nTwo.;3,4\n"
 
 
-def test_a_long_value_is_no_error(tmp_path: Path):
-    long = "long words " * 50_000
-    assert read_text(tmp_path, "a.csv", f'text\n"{long}"\n') == ([long.strip().encode() + b"\n"], Counter())
+@refused(
+    *(
+        ((TWICE, settings), InputError, 'a.csv has 2 fields "a"; give & they are the columns 1, 3')
+        for settings in ({"text_field": "a"}, {"text_field": "id,a"}, {"text_field": "id", "language_field": "a"})
+    ),
+    ((AMBIGUOUS, {}), InputError, "a.csv may have the delimiter ',' or ';': either makes 2 fields of the header"),
+    (("id,body\n1,a\n", {}), WrongEncodings, 'no field "text"; the fields are "body", "id"; name one'),
+    (
+        ("id,text\n1,a\n2\n", {"strict": True}),
+        InputError,
+        "a.csv, row 2: malformed row: 1 fields, but the header has 2; fix",
+    ),
+    (
+        ('text\n"a\n', {"strict": True}),
+        InputError,
+        "a.csv, row 1: stray quote: & ; see --quoting; fix the file, or leave out",
+    ),
+)
+def test_a_wrong_table_is_named(call: tuple[str, dict[str, Any]], kind: type[Exception], named: str, tmp_path: Path):
+    check_refused(lambda: read_text(tmp_path, "a.csv", call[0], **call[1]), kind, named)
 
 
-def test_a_header_without_the_field_is_an_error_that_lists_it(tmp_path: Path):
-    with pytest.raises(InputError, match=r'no field "text"; the fields are "body", "id"; name one'):
-        read_text(tmp_path, "a.csv", "id,body\n1,a\n")
-    assert read_text(tmp_path, "a.csv", "") == ([], Counter())
-    assert read_text(tmp_path, "a.csv", "id,text\n") == ([], Counter())
+@pytest.mark.parametrize(
+    ("text", "settings", "documents"),
+    [
+        (TWICE, {"text_field": "id"}, [b"2\n"]),
+        (AMBIGUOUS, {"delimiter": ";"}, [b"One.\n", b"Two.\n"]),
+        ("text;a,b\n", {"text_field": "text;a"}, []),  # a header alone
+        *(
+            ("", {}, []),
+            ("id,text\n", {}, []),
+            ("text\n" + "long words " * 50_000, {}, [b"long words " * 49_999 + b"long words\n"]),
+        ),
+        ('id,text\n1,"a"\n', {"quoting": "none"}, [b'"a"\n']),
+        ('text\n"' + "a\n" * 1000 + 'b"\n', {"quoting": "long"}, [b"a\n" * 1000 + b"b\n"]),
+    ],
+)
+def test_a_sound_table_is_read_as_the_settings_say(
+    text: str, settings: dict[str, Any], documents: list[bytes], tmp_path: Path
+):
+    assert read_text(tmp_path, "a.csv", text, **settings) == (documents, Counter())
 
 
 def test_all_inputs_without_a_text_field_are_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

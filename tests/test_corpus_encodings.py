@@ -1,4 +1,4 @@
-"""Text of another encoding is refused with its name; UTF-8 with some damage, of whatever language, is not."""
+"""Text of another encoding is refused with its name, or read as its UTF-8; damaged UTF-8 is no other."""
 
 from __future__ import annotations
 
@@ -8,20 +8,34 @@ import gzip
 import io
 import random
 import re
-import sys
+from collections import Counter
 from pathlib import Path
 
-import pyarrow
+import numpy as np
 import pytest
-from corpus_fixtures import any_bytes
+from build_fixtures import set_stdin, to_zst
+from corpus_fixtures import any_bytes, block_sizes, read, small_sizes
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import check_refused, refused
+from test_corpus_formats import read_all
 
 from albert_data.config import TextConfig
 from albert_data.corpus.inputs import find_inputs, open_input
-from albert_data.corpus.lines.encodings import SAMPLE_BYTES, find_encoding, find_marked_encoding, find_wrong_encoding
+from albert_data.corpus.lines import encodings
+from albert_data.corpus.lines.encodings import (
+    SAMPLE_BYTES,
+    WrongEncoding,
+    WrongEncodings,
+    find_encoding,
+    find_marked_encoding,
+    find_wrong_encoding,
+    transcode,
+)
+from albert_data.corpus.lines.valid_utf8 import is_utf8
 from albert_data.corpus.mixtures import find_sources
-from albert_data.errors import InputError
+from albert_data.corpus.streams import join_parts
+from albert_data.errors import ConfigError, InputError
 
 TEXTS = {
     "English": "It was the best of times, it was the worst of times.\n" * 3,
@@ -36,21 +50,22 @@ TEXTS = {
 FRENCH = "L’été dernier, la mère écrivait déjà que la forêt était brûlante. — Où êtes-vous ? dit-il.\n" * 5
 
 
+def find_iconv(data: bytes) -> str | None:
+    found = find_wrong_encoding(data)
+    return found and found.iconv
+
+
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
 @pytest.mark.parametrize("repeats", [1, 2000])
 @pytest.mark.parametrize("mark", [True, False])
 @pytest.mark.parametrize("name", ["UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE"])
 def test_unicode_of_two_or_four_bytes_is_named(name: str, mark: bool, repeats: int, text: str):
     data = ("\ufeff" * mark + text * repeats).encode(name)[:SAMPLE_BYTES]
+    codec = find_marked_encoding(data)
     if mark:
-        codec = find_marked_encoding(data)
-        assert codec is not None
-        assert codecs.lookup(codec) == codecs.lookup(name)
-        return
-    assert find_marked_encoding(data) is None
-    found = find_wrong_encoding(data)
-    assert found is not None
-    assert found.iconv == name
+        assert codecs.lookup(codec or "") == codecs.lookup(name)
+    else:
+        assert (codec, find_iconv(data)) == (None, name)
 
 
 @pytest.mark.parametrize(
@@ -72,23 +87,14 @@ def test_unicode_of_two_or_four_bytes_is_named(name: str, mark: bool, repeats: i
 @pytest.mark.parametrize("name", ["UTF-16LE", "UTF-16BE"])
 def test_the_byte_order_is_right_with_and_without_line_ends(name: str, end: str, text: str):
     data = ((text + end) * 3).encode(name)
-    for cut in (len(data), 401):
-        found = find_wrong_encoding(data[:cut])
-        assert found is not None
-        assert found.iconv == name
+    assert find_iconv(data) == find_iconv(data[:401]) == name
 
 
 @pytest.mark.parametrize(
     ("language", "encoding"),
     [
-        ("French", "cp1252"),
-        ("Russian", "cp1251"),
-        ("Russian", "koi8-r"),
-        ("Chinese", "gbk"),
-        ("Chinese", "big5"),
-        ("Japanese", "shift_jis"),
-        ("Japanese", "euc_jp"),
-        ("Korean", "euc_kr"),
+        *(("French", "cp1252"), ("Russian", "cp1251"), ("Russian", "koi8-r"), ("Chinese", "gbk"), ("Chinese", "big5")),
+        *(("Japanese", "shift_jis"), ("Japanese", "euc_jp"), ("Korean", "euc_kr")),
     ],
 )
 @pytest.mark.parametrize("cut", [0, 1, 2, 555])
@@ -116,9 +122,15 @@ def test_sound_text_with_some_damaged_bytes_is_utf8(text: str, damage: list[tupl
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\xff", b"\xff\xfe", b"\xff\xfeplain text\n", b"a\x00b\n\x00\n", b"caf\xe9\n" * 4]
+    "data",
+    [
+        *(b"", b"\xff", b"\xff\xfe", b"\xff\xfeplain text\n", b"a\x00b\n\x00\n", b"caf\xe9\n" * 4),
+        b"Plain English text, a line of it.\n" * 60 + b"\xed\xa0\xbd\xed\xb8\x80 at the end.\n",  # an emoji as CESU-8
+        b"Plain English text, a line of it.\n" * 60 + b"\xff\xfe\xfd\xfc\xfb\xfa\n",
+        b"name,abcdefghij\0" * 40,  # records that end in zero
+    ],
 )
-def test_little_is_no_proof(data: bytes):
+def test_little_or_one_damaged_place_is_no_proof(data: bytes):
     assert find_wrong_encoding(data) is None
 
 
@@ -131,63 +143,39 @@ def test_sound_text_is_utf8_wherever_the_sample_ends(data: bytes):
 # ---- where it is asked ----
 
 
-def check_refused(path: Path, *parts: str) -> None:
-    with pytest.raises(InputError) as caught:
-        open_input(*find_inputs([str(path)]))[0]
-    assert all(part in str(caught.value) for part in (str(path), *parts)), caught.value
+WIDE = TEXTS["English"].encode("utf-16-le")
 
 
-def test_each_kind_of_file_is_looked_at(tmp_path: Path):
-    data = TEXTS["English"].encode("utf-16-le")
-    (tmp_path / "a {} b.txt").write_bytes(data)
-    check_refused(
-        tmp_path / "a {} b.txt",
-        "it looks like UTF-16LE without a byte order mark; if all inputs are in it, pass --encoding utf-16-le; if in",
-        f"`iconv -f UTF-16LE -t UTF-8 '{tmp_path}/a {{}} b.txt' > NEW_FILE`",
-    )
-    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(data))
-    check_refused(
-        tmp_path / "a.txt.gz", f"`zcat {tmp_path}/a.txt.gz | iconv -f UTF-16LE -t UTF-8 | albert-data build -"
-    )
-    (tmp_path / "a.jsonl.zst").write_bytes(pyarrow.compress(data, "zstd", asbytes=True))
-    check_refused(tmp_path / "a.jsonl.zst", "`zstdcat ")
+@refused(
+    (
+        ("a {} b.txt", WIDE),
+        WrongEncodings,
+        "it looks like UTF-16LE without a byte order mark; if all inputs are in it, pass --encoding utf-16-le; if in & "
+        "`iconv -f UTF-16LE -t UTF-8 'FOLDER/a {} b.txt' > NEW_FILE`",
+    ),
+    (
+        ("a.txt.gz", gzip.compress(WIDE)),
+        WrongEncoding,
+        "`zcat FOLDER/a.txt.gz | iconv -f UTF-16LE -t UTF-8 | albert-data build -",
+    ),
+    (("a.jsonl.zst", to_zst(WIDE)), WrongEncodings, "FOLDER/a.jsonl.zst & `zstdcat "),
+    (("a.txt", FRENCH.encode("cp1252")), WrongEncodings, "FOLDER/a.txt & is not UTF-8: it looks like cp1252"),
+    (("a.txt", bytes(100)), WrongEncodings, "FOLDER/a.txt & is no text: it is a binary file: 100 % of its first bytes"),
+)
+def test_each_kind_of_file_is_looked_at(call: tuple[str, bytes], kind: type[Exception], named: str, tmp_path: Path):
+    (tmp_path / call[0]).write_bytes(call[1])
+    check_refused(lambda: open_all(tmp_path), kind, named.replace("FOLDER", str(tmp_path)))
+
+
+def open_all(path: Path) -> list[bytes]:
+    """What is compressed is looked at when it is opened, and a plain file before."""
+    return [open_input(item)[0].read() for item in find_inputs([str(path)])]
 
 
 def test_stdin_is_looked_at(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXTS["Russian"].encode("koi8-r"))))
-    check_refused(
-        Path("-"), "it looks like koi8-r; if all inputs are in it, pass --encoding koi8-r", "`... | iconv -f KOI8-R"
-    )
-
-
-def test_a_plain_file_is_refused_before_anything_is_read(tmp_path: Path):
-    (tmp_path / "a.txt").write_bytes(FRENCH.encode("cp1252"))
-    with pytest.raises(InputError, match="is not UTF-8: it looks like cp1252"):
-        find_inputs([str(tmp_path)])
-    (tmp_path / "a.txt").write_bytes(bytes(100))
-    with pytest.raises(InputError, match="is no text: it is a binary file: 100 % of its first bytes are zero"):
-        find_inputs([str(tmp_path)])
-
-
-def test_what_was_read_ahead_is_given_back(tmp_path: Path):
-    text = b"".join(b"line %d\n" % number for number in range(30_000))
-    path = tmp_path / "a.txt.gz"
-    path.write_bytes(gzip.compress(text))
-    with open_input(*find_inputs([str(path)]))[0] as stream:
-        assert b"".join(iter(lambda: stream.read1(1000), b"")) == text
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"Plain English text, a line of it.\n" * 60 + b"\xed\xa0\xbd\xed\xb8\x80 at the end.\n",  # an emoji as CESU-8
-        b"Plain English text, a line of it.\n" * 60 + b"\xff\xfe\xfd\xfc\xfb\xfa\n",
-        b"name,abcdefghij\0" * 40,
-    ],
-    ids=["CESU-8", "one damaged place", "records that end in zero"],
-)
-def test_one_damaged_place_in_a_small_file_is_no_other_encoding(data: bytes):
-    assert find_wrong_encoding(data) is None
+    set_stdin(monkeypatch, TEXTS["Russian"].encode("koi8-r"))
+    named = "it looks like koi8-r; if all inputs are in it, pass --encoding koi8-r & `... | iconv -f KOI8-R"
+    check_refused(lambda: open_input(*find_inputs(["-"])), WrongEncoding, named)
 
 
 # ---- several files, and --encoding auto ----
@@ -344,7 +332,7 @@ def test_files_of_all_sources_of_a_mixture_are_in_one_message(tmp_path: Path):
 
 
 def test_a_stream_does_not_decide(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"text")))
+    set_stdin(monkeypatch, b"text")
     with pytest.raises(InputError, match="can be read only once, so its encoding can't be found first; name it by"):
         find_inputs(["-"], text=AUTO_TEXT)
 
@@ -354,3 +342,171 @@ def test_every_encoding_that_can_be_found_can_be_read():
 
     for name in REGISTRY:
         assert TextConfig(encoding=name).encoding
+
+
+# ---- transcoding ----
+
+TEXT = "Füße über 中文。\n\nЗдравствуй, 😀!\r\nzwei\n"
+MARKS = {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE, "utf-32-le": codecs.BOM_UTF32_LE}
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\r \u2028中"), max_size=60),
+    st.sampled_from(["utf-16-le", "utf-16-be", "utf-16", "utf-32", "gb18030", "utf-8-sig", "utf-7"]),
+    block_sizes,
+    st.integers(1, 9),
+)
+def test_any_text_is_read_as_its_utf8_would_be(text: str, encoding: str, block_bytes: int, chunk: int):
+    text = text.lstrip("\ufeff")
+    with pytest.MonkeyPatch.context() as patch, small_sizes():
+        patch.setattr(encodings, "_CHUNK", chunk)
+        parts = transcode(io.BufferedReader(io.BytesIO(text.encode(encoding))), encoding, "p", strict=True)
+        found = read(join_parts(parts), block_bytes=block_bytes)
+        assert found == read(text.encode(), block_bytes=block_bytes)
+
+
+@pytest.mark.parametrize("encoding", MARKS)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_byte_order_mark_names_the_encoding(tmp_path: Path, encoding: str, pack: type[bytes]):
+    path = tmp_path / ("a.txt" if pack is bytes else "a.txt.gz")
+    path.write_bytes(pack(MARKS[encoding] + (TEXT * 99).encode(encoding)))
+    (item,) = find_inputs([str(path)])
+    assert not item.is_splittable
+    assert read_all(path) == read_utf8(tmp_path, (TEXT * 99).encode())
+
+
+def read_utf8(folder: Path, data: bytes) -> tuple[list[bytes], Counter[str]]:
+    (folder / "utf8.txt").write_bytes(data)
+    return read_all(folder / "utf8.txt")
+
+
+@given(
+    st.binary(max_size=40), st.sampled_from(["ascii", "cp1253", "shift_jis", "gb18030", "utf-16-le"]), st.integers(1, 9)
+)
+def test_damage_is_marked_alike_however_the_bytes_come(data: bytes, encoding: str, chunk: int):
+    found = []
+    for size in (chunk, 1 << 20):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(encodings, "_CHUNK", size)
+            stream = io.BufferedReader(io.BytesIO(data))
+            found.append(b"".join(transcode(stream, encoding, "p", strict=False)))
+    assert found[0] == found[1]
+
+
+def test_the_settings_name_any_other_encoding(tmp_path: Path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(FRENCH.encode("cp1252"))
+    assert read_all(path, TextConfig(encoding="windows-1252")) == read_utf8(tmp_path, FRENCH.encode())
+    with pytest.raises(InputError, match="pass --encoding cp1252"):
+        read_all(path, TextConfig(encoding="utf8"))
+
+
+@pytest.mark.parametrize("ending", [".txt", ".txt.gz"])
+@pytest.mark.parametrize(
+    ("named", "data", "problem"),
+    [
+        ("utf-8", TEXT.encode("utf-16-le") * 20, "is not UTF-8: it looks like UTF-16LE"),
+        ("utf-16-le", b"Plain ASCII text.\n" * 20, "is not in utf-16-le: it is valid UTF-8"),
+        ("utf-16-le", ("\ufeff" + TEXT).encode("utf-16-be"), "it begins with the byte order mark of utf-16-be"),
+        ("cp1252", b"\xef\xbb\xbfabc\n", "it begins with the byte order mark of utf-8"),
+        ("cp1252", TEXT.encode() * 20, "in cp1252: it is valid UTF-8"),
+        (
+            "utf-16",
+            TEXT.encode("utf-16-le"),
+            "has no byte order mark; if all inputs have none, pass --encoding utf-16-",
+        ),
+        ("ascii", "Été à Noël\n".encode("cp1252") * 20, "in ascii: 80 of the first 220 characters are controls or un"),
+        ("cp1252", b"a\0" * 20, "in cp1252: 20 of the first 40 characters are controls or unassigned; give inputs"),
+    ],
+)
+def test_a_file_in_another_encoding_than_was_named_is_refused(
+    tmp_path: Path, ending: str, named: str, data: bytes, problem: str
+):
+    (tmp_path / f"a{ending}").write_bytes(gzip.compress(data) if ending == ".txt.gz" else data)
+    with pytest.raises(InputError, match=problem):
+        read_all(tmp_path / f"a{ending}", TextConfig(encoding=named))
+
+
+@pytest.mark.parametrize("named", ["utf-8", "utf-16", "utf-16-le"])
+def test_a_mark_and_a_name_may_agree(tmp_path: Path, named: str):
+    (tmp_path / "a.txt").write_bytes(("\ufeff" + TEXT).encode("utf-16-le"))
+    assert read_all(tmp_path / "a.txt", TextConfig(encoding=named)) == read_utf8(tmp_path, TEXT.encode())
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data", "at_byte", "expected"),
+    [
+        ("utf-16-le", b"a\0\n\0\n\0" + b"b\0\x00\xd8c\0" + b"\n\0", 8, [b"a\n", b"b\xef\xbf\xbdc\n"]),
+        ("utf-16-be", b"\0a\0", 2, [b"a\xef\xbf\xbd\n"]),
+        ("shift_jis", b"abc \xa0 \x81", 4, ["abc \ufffd \ufffd\n".encode()]),
+        ("ascii", b"a\xe9\xc3\xa9", 1, ["a\ufffd\ufffd\ufffd\n".encode()]),
+    ],
+)
+def test_what_can_not_be_decoded_counts_or_is_named(
+    tmp_path: Path, encoding: str, data: bytes, at_byte: int, expected: list[bytes]
+):
+    path = tmp_path / "a.txt"
+    path.write_bytes(data)
+    assert read_all(path, TextConfig(encoding=encoding)) == (expected, {"invalid_utf8": 1})
+    codec = codecs.lookup(encoding).name
+    with pytest.raises(InputError, match=rf"a\.txt, byte {at_byte}: not {codec}: byte 0x.*leave out --strict"):
+        read_all(path, TextConfig(encoding=encoding, strict=True))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("latin 47", "", "hex", "rot13", "undefined", "a\0b", "aliases"),
+        *("punycode", "idna", "unicode_escape", "raw_unicode_escape", "charmap"),
+    ],
+)
+def test_what_is_no_encoding_of_text_is_refused(name: str):
+    with pytest.raises(ConfigError, match="is no encoding of text that Python knows; allowed are auto and names"):
+        TextConfig(encoding=name)
+
+
+def test_one_encoding_has_one_name():
+    assert TextConfig(encoding="UTF8") == TextConfig(encoding="utf-8")
+    assert TextConfig(encoding="latin1").encoding == "iso8859-1"
+
+
+# ---- valid UTF-8, against Python's own decoder ----
+
+# The first and last characters of each length, and beside what may not be.
+EDGES = (
+    "\0\x7f\x80\u07ff\u0800\u0fff\u1000\ucfff\ud000\ud7ff\ue000\uffff\U00010000\U0003ffff\U00040000\U000fffff\U0010ffff"
+)
+SECOND = (0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF)
+valid_texts = st.text(st.sampled_from(EDGES) | st.characters(exclude_categories=("Cs",)), max_size=40)
+
+
+def check_validity(data: bytes) -> None:
+    assert is_utf8(np.frombuffer(data, np.uint8)) == (data.decode(errors="ignore").encode() == data)
+
+
+@given(valid_texts, st.integers(0, 70))
+def test_text_is_valid(text: str, shift: int):
+    data = b"x" * shift + text.encode()
+    check_validity(data)
+    assert is_utf8(np.frombuffer(data, np.uint8))
+
+
+@given(valid_texts, st.integers(0, 70), st.data())
+def test_a_changed_lost_or_added_byte_is_noticed(text: str, shift: int, data: st.DataObject):
+    valid = b"x" * shift + text.encode()
+    at = data.draw(st.integers(0, len(valid)))
+    check_validity(valid[:at])
+    check_validity(valid[at:])
+    check_validity(valid[:at] + valid[at + 1 :])
+    check_validity(
+        valid[:at] + data.draw(st.binary(min_size=1, max_size=2)) + valid[at + data.draw(st.integers(0, 1)) :]
+    )
+
+
+def test_every_first_and_second_byte_at_every_place():
+    for first in range(0x80, 0x100):
+        for second in SECOND:
+            for rest in (b"", b"\x80", b"\x80\x80", b"\xbf\xbf\xbf"):
+                for shift in (0, 60, 61, 62, 63, 64):
+                    check_validity(b"x" * shift + bytes((first, second)) + rest + b"." * 4)
+                    check_validity(b"x" * shift + bytes((first, second)) + rest)
