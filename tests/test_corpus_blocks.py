@@ -1,8 +1,9 @@
-"""Whatever the bytes and however they are cut into blocks, the same documents come out."""
+"""Whatever the bytes and however they are cut into blocks, the same documents, sentences and keys come out."""
 
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,10 +11,15 @@ import references
 from corpus_fixtures import MAX_LINE, any_bytes, any_json_lines, as_jsonl, block_sizes, cut_all, read, small_sizes
 from hypothesis import example, given
 from hypothesis import strategies as st
+from xxhash import xxh3_64_intdigest
 
-from albert_data.corpus.blocks import Origin, read_blocks
+from albert_data.config import TextConfig
+from albert_data.corpus.blocks import Block, Origin, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import strip_lines
+from albert_data.corpus.documents import clean_documents, strip_lines
+from albert_data.data import Lines, Text, slice_sentences
+from albert_data.errors import InputError
+from albert_data.sentences.text import find_sentences
 
 # ---- any bytes, any blocks ----
 
@@ -45,7 +51,11 @@ def test_json_lines_read_alike_however_they_are_cut_into_blocks(data: bytes, blo
     assert {**counts, "long_document_cut": 0} == {**whole, "long_document_cut": 0}
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\r \t中é"), max_size=80), st.booleans())
+any_text = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\r \t中é"), max_size=80)
+giant_text = st.lists(st.sampled_from(["word ", "x" * 20, "\n", "中文字"]), min_size=40, max_size=120).map("".join)
+
+
+@given(any_text | giant_text, st.booleans())
 def test_one_document_is_cut_alike_in_text_and_in_json_lines(text: str, ensure_ascii: bool):
     joined = "\n".join(line for line in text.split("\n") if not references.is_blank(line)).lstrip("\ufeff")
     with small_sizes():
@@ -146,15 +156,6 @@ def test_an_empty_block_has_no_lines():
 # ---- long lines and documents ----
 
 
-@given(st.lists(st.sampled_from([b"word ", b"x" * 20, b"\n", "中文字".encode(), b"\xff"]), min_size=40, max_size=120))
-def test_giant_documents_are_cut_alike_in_text_and_in_json_lines(parts: list[bytes]):
-    text = references.read_txt(b"".join(parts).replace(b"\n\n", b"\n"))
-    with small_sizes():
-        from_jsonl = read(as_jsonl([document.decode() for document in text]), "jsonl")[0]
-        assert read(b"".join(parts).replace(b"\n\n", b"\n"))[0] == from_jsonl
-    assert from_jsonl == cut_all(text)
-
-
 @given(st.binary(max_size=3), st.sampled_from([b"", b"\n", b"\n\n", b"\n\nnext"]))
 @example(b"\xe4", b"")
 def test_a_giant_document_may_end_inside_a_character(ending: bytes, after: bytes):
@@ -198,3 +199,143 @@ def test_a_json_line_is_too_long_or_not_whatever_the_blocks(line_bytes: int, aft
     assert [document[:1] for document in found[:: max(1, len(found) - 1)]] == (
         [b"a", b"b"] if after and after[0] else [b"a", b"y"] if is_kept else [b"a"]
     )
+
+
+# ---- damage: counted by reason, or under strict an error that names the place ----
+
+
+@pytest.mark.parametrize(
+    ("reason", "format", "data", "at_byte"),
+    [
+        ("invalid_utf8", "txt", b"good\n\nb\xc3\xa9\xff\xff\n\n", 9),
+        ("invalid_utf8", "txt", b"\xef\xbb\xbfab\xff\n", 5),
+        ("invalid_utf8", "txt", b"cut short \xe4\xb8", 10),
+        ("invalid_utf8", "jsonl", b'{"text": "a"}\n{"text": "\xff"}\n', 24),
+        ("lone_surrogate", "jsonl", b'{"text": "a"}\n{"text": "\\ud800"}\n', 14),
+        ("malformed_json", "jsonl", b'{"text": "a"}\n{"text": \n', 14),
+        ("malformed_json", "jsonl", b"[" * 100_000, 0),
+        ("malformed_json", "jsonl", b'{"text": "a"}\n["a"]\n', 14),
+        ("missing_field", "jsonl", b'{"text": "a"}\n\n{"body": "b"}', 15),
+        ("field_not_text", "jsonl", b'{"text": null}', 0),
+    ],
+)
+def test_each_damage_is_counted_once_or_named_with_its_byte(reason: str, format: str, data: bytes, at_byte: int):
+    assert read(data, format)[1] == {reason: 1}
+    with pytest.raises(InputError, match=rf"^p, byte {at_byte}: {reason.replace('_', ' ')}"):
+        read(data, format, strict=True)
+
+
+def test_a_json_line_that_is_too_long_is_counted_or_named():
+    data = b'{"text": "a"}\n{"text": "' + b"y" * 500 + b'"}\n'
+    with small_sizes(MAX_JSON_LINE=64):
+        assert read(data, "jsonl", block_bytes=8) == ([b"a\n"], {"line_too_long": 1})
+        with pytest.raises(InputError, match=r"^p, byte 14: line too long"):
+            read(data, "jsonl", block_bytes=8, strict=True)
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "\r\n"])
+def test_documents_without_text_are_counted_but_no_damage_under_strict(text: str):
+    assert read(as_jsonl([text]), "jsonl", strict=True) == ([], {"empty_document": 1})
+
+
+def test_long_documents_are_no_damage_under_strict():
+    with small_sizes():
+        _, counts = read(as_jsonl(["a line of text\n" * 6]), "jsonl", strict=True)
+    assert counts == {"long_document_cut": 1}
+
+
+@given(
+    any_bytes.map(lambda data: data.decode(errors="ignore").encode()), st.sampled_from([b"\xff", b"\xe4 "]), block_sizes
+)
+def test_strict_names_the_exact_byte_whatever_comes_before(before: bytes, bad: bytes, block_bytes: int):
+    with small_sizes(), pytest.raises(InputError, match=f"^p, byte {len(before)}: invalid utf8: byte 0x{bad[0]:x}"):
+        read(before + bad + b"\nmore", block_bytes=block_bytes, strict=True)
+
+
+# ---- sentences and keys of the documents ----
+
+LANGUAGES = ("en", "de", "fr", "ru", "zh", "ja", "hi", "ar", "th", "my", "und")
+ODD = ".!?…。！？।؟:;,\"'()“”»«[]-—0 19aBCMr."
+ODD += "\u00a0\u3000\u2028\u0085\u200b\ufeff\x1c\x00中文é😀\u0301\t\r"
+
+# A byte order mark at the very beginning is dropped before a block is made.
+texts = st.text(st.sampled_from(ODD) | st.characters(exclude_categories=["Cs"]), max_size=60).map(
+    lambda text: text.lstrip("\ufeff")
+)
+
+
+def read_lines(text: str | bytes, format: str = "txt") -> Lines:
+    data = text.encode() if isinstance(text, str) else text
+    blocks = list(read_blocks(io.BytesIO(data), Origin("p", format), Damage()))
+    block = blocks[0] if blocks else Block(data=b"", format=format, path="p", start=0)
+    assert len(blocks) <= 1
+    return clean_documents(block, TextConfig(), Damage())
+
+
+def segment(text: str, language: str = "en", sentences: str = "prose") -> list[list[str]]:
+    """The sentences of each document, sliced out by the offsets."""
+    lines = read_lines(text)
+    found = find_sentences(lines, TextConfig(language=language, sentences=sentences))
+    check_text(found, lines)
+    sliced = slice_sentences(found.utf8, found.sentence_begins, found.sentence_ends)
+    all_sentences = [sentence.decode() for sentence in sliced]
+    return [all_sentences[begin:end] for begin, end in pairwise(found.document_offsets.tolist())]
+
+
+def check_text(text: Text, lines: Lines) -> None:
+    """What is true of every Text."""
+    assert text.utf8.dtype == np.uint8
+    assert text.sentence_begins.dtype == text.sentence_ends.dtype == text.document_offsets.dtype == np.int64
+    assert (text.sentence_begins < text.sentence_ends).all()
+    assert (text.sentence_ends[:-1] <= text.sentence_begins[1:]).all()
+    assert (text.document_offsets[0], text.document_offsets[-1]) == (0, len(text.sentence_begins))
+    assert (np.diff(text.document_offsets) > 0).all()
+    assert text.document_keys.tolist() == lines.document_keys.tolist()
+    assert len(text.document_offsets) == len(text.document_keys) + 1
+
+
+def strip_all(text: str) -> str:
+    """The text without white space."""
+    return "".join(text.split())
+
+
+@given(texts, st.sampled_from(LANGUAGES))
+@example("Vitamin C\u3000. Vitamin D is another.", "en")
+def test_sentences_lose_nothing_but_white_space_and_never_cross_a_line(text: str, language: str):
+    for document, canonical in zip(segment(text, language), references.read_txt(text.encode()), strict=True):
+        assert all(sentence == " ".join(sentence.split()) for sentence in document)
+        left = list(document)
+        for line in canonical.decode().split("\n")[:-1]:
+            joined = ""
+            while strip_all(joined) != strip_all(line):
+                joined += left.pop(0)
+        assert left == []
+
+
+def test_a_long_line_without_spaces_is_segmented_as_its_parts():
+    sentences = [f"第{'一二三四五六七八九'[i % 9] * (1 + i % 40)}句话写在这里。" for i in range(3000)]
+    line = "".join(sentences)
+    assert segment(line, "zh") == [sentences]
+    assert segment("\n".join(sentences), "zh") == [sentences]
+
+
+def test_a_long_line_is_not_parted_before_what_closes_a_quotation():
+    sentences = ["他说：“" + "好" * 250 + "。”", "然后" * 120 + "！？」", "她走了。"]
+    assert segment("".join(sentences), "zh") == [sentences]
+
+
+@given(texts)
+def test_lines_gives_the_lines(text: str):
+    expected = [document.decode().split("\n")[:-1] for document in references.read_txt(text.encode())]
+    assert segment(text, sentences="lines") == expected
+
+
+# ---- keys ----
+
+
+def test_a_key_is_the_xxh3_of_the_canonical_text():
+    text = b"  First line\r\n\tSecond \xe4\xb8\xad line  \n\n"
+    (key,) = read_lines(text).document_keys.tolist()
+    assert key == xxh3_64_intdigest("First line\nSecond 中 line\n".encode())
+    assert key == 0x41BD4C5389510118
+    assert xxh3_64_intdigest(b"") == 0x2D06800538D394C2  # with seed 0, by the authors of XXH3

@@ -190,34 +190,22 @@ IN_EACH = {
 }
 
 
-def write_each(folder: Path) -> None:
-    folder.mkdir()
+def test_all_files_that_are_refused_are_in_one_message(tmp_path: Path):
     for encoding, text in IN_EACH.items():
         for number in range(30):
-            (folder / f"{encoding}-{number:02d}.txt").write_bytes(text.encode(encoding))
-
-
-def test_all_files_that_are_refused_are_in_one_message(tmp_path: Path):
-    write_each(tmp_path / "corpus")
-    (tmp_path / "corpus/paper.txt").write_bytes(b"%PDF-1.7\n1 0 obj\n")
-    with pytest.raises(InputError) as caught:
-        find_inputs([str(tmp_path / "corpus")])
-    message = str(caught.value)
-    assert message.startswith(
-        f"121 inputs can't be read: 1 is no text: it is a PDF file: {tmp_path}/corpus/paper.txt; "
+            (tmp_path / f"{encoding}-{number:02d}.txt").write_bytes(text.encode(encoding))
+    names, config = [f"{tmp_path}/utf-8*", f"{tmp_path}/cp1252*"], TextConfig(encoding="cp1252")
+    named = "30 inputs can't be read: & in cp1252: it is valid UTF-8: & utf-8-00.txt"
+    check_refused(lambda: find_inputs(names, text=config), WrongEncodings, named)
+    (tmp_path / "paper.txt").write_bytes(b"%PDF-1.7\n1 0 obj\n")
+    parts = (
+        f"121 inputs can't be read: 1 is no text: it is a PDF file: {tmp_path}/paper.txt; ",
+        f"; 30 are not UTF-8: it looks like cp1252: {tmp_path}/cp1252-00.txt",
+        "; pass --encoding auto to let each file decide, and leave out what is no text",
     )
-    assert f"; 30 are not UTF-8: it looks like cp1252: {tmp_path}/corpus/cp1252-00.txt" in message
-    assert len(message) < 1000 + 5 * len(str(tmp_path))
+    message = check_refused(lambda: find_inputs([str(tmp_path)]), WrongEncodings, " & ".join(parts))
     assert re.search(r"cp1252-0\d.txt and 2\d more; 30 are", message)
-    assert message.endswith("; pass --encoding auto to let each file decide, and leave out what is no text")
-    assert "\n" not in message
-
-
-def test_inputs_of_another_encoding_than_the_named_one_are_in_one_message(tmp_path: Path):
-    write_each(tmp_path / "corpus")
-    names = [str(tmp_path / "corpus/utf-8*"), str(tmp_path / "corpus/cp1252*")]
-    with pytest.raises(InputError, match=r"^30 inputs can't be read: .* in cp1252: it is valid UTF-8: .*utf-8-00.txt"):
-        find_inputs(names, text=TextConfig(encoding="cp1252"))
+    assert len(message) < 1000 + 5 * len(str(tmp_path))
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -281,21 +269,20 @@ def test_lines_without_an_end_and_late_places_are_found_in_whatever_blocks_they_
     assert data.decode(found) == data.decode(encoding)
 
 
+ENGLISH = "".join(f"This is line {number} of a text that is in English and has no accent.\n" for number in range(99))
+ONE_PLACE = ("It’s late.", "He said “no”.", "a café in town", "20 °C today", "100 € a day", "© 2020 Foo", "naïve — so")
+
+
 @pytest.mark.parametrize(
-    "line", ["It’s late.", "He said “no”.", "a café in town", "20 °C today", "100 € a day", "© 2020 Foo", "naïve — so"]
+    ("text", "encoding"),
+    [
+        *((f"{ENGLISH}{line}\n", "cp1252") for line in ONE_PLACE),
+        ("It was worth £3 17s. 10½d. in silver, and upwards of £3 18s. some years before.\n" * 50, "cp1252"),
+        ("Le cœur de la sœur bat très fort, et l'œuvre coûte 20 € à l'été.\n" * 50, "iso8859-15"),
+    ],
 )
-def test_one_place_in_much_english_is_windows(line: str):
-    english = "".join(
-        f"This is line {number} of a text that is in English and has no accent.\n" for number in range(99)
-    )
-    assert find_encoding([(english + line + "\n").encode("cp1252")]).codec == "cp1252"
-
-
-def test_of_encodings_that_are_as_likely_the_usual_one_is_chosen():
-    english = "It was worth £3 17s. 10½d. in silver, and upwards of £3 18s. some years before.\n" * 50
-    assert find_encoding([english.encode("cp1252")]).codec == "cp1252"
-    french = "Le cœur de la sœur bat très fort, et l'œuvre coûte 20 € à l'été.\n" * 50
-    assert find_encoding([french.encode("iso8859-15")]).codec == "iso8859-15"
+def test_of_encodings_that_are_as_likely_the_usual_one_is_chosen(text: str, encoding: str):
+    assert find_encoding([text.encode(encoding)]).codec == encoding
 
 
 @pytest.mark.parametrize("ending", ["gz", "bz2"])
@@ -348,6 +335,7 @@ def test_every_encoding_that_can_be_found_can_be_read():
 
 TEXT = "Füße über 中文。\n\nЗдравствуй, 😀!\r\nzwei\n"
 MARKS = {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE, "utf-32-le": codecs.BOM_UTF32_LE}
+AGREEING = ("utf-8", "utf-16", "utf-16-le")
 
 
 @given(
@@ -365,14 +353,18 @@ def test_any_text_is_read_as_its_utf8_would_be(text: str, encoding: str, block_b
         assert found == read(text.encode(), block_bytes=block_bytes)
 
 
-@pytest.mark.parametrize("encoding", MARKS)
+@pytest.mark.parametrize(
+    ("encoding", "named"), [*((encoding, None) for encoding in MARKS), *(("utf-16-le", name) for name in AGREEING)]
+)
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_a_byte_order_mark_names_the_encoding(tmp_path: Path, encoding: str, pack: type[bytes]):
+def test_a_byte_order_mark_names_the_encoding_and_a_setting_may_agree(
+    tmp_path: Path, encoding: str, named: str | None, pack: type[bytes]
+):
     path = tmp_path / ("a.txt" if pack is bytes else "a.txt.gz")
     path.write_bytes(pack(MARKS[encoding] + (TEXT * 99).encode(encoding)))
-    (item,) = find_inputs([str(path)])
+    (item,) = find_inputs([str(path)], text=TextConfig(encoding=named))
     assert not item.is_splittable
-    assert read_all(path) == read_utf8(tmp_path, (TEXT * 99).encode())
+    assert read_all(path, TextConfig(encoding=named)) == read_utf8(tmp_path, (TEXT * 99).encode())
 
 
 def read_utf8(folder: Path, data: bytes) -> tuple[list[bytes], Counter[str]]:
@@ -425,12 +417,6 @@ def test_a_file_in_another_encoding_than_was_named_is_refused(
     (tmp_path / f"a{ending}").write_bytes(gzip.compress(data) if ending == ".txt.gz" else data)
     with pytest.raises(InputError, match=problem):
         read_all(tmp_path / f"a{ending}", TextConfig(encoding=named))
-
-
-@pytest.mark.parametrize("named", ["utf-8", "utf-16", "utf-16-le"])
-def test_a_mark_and_a_name_may_agree(tmp_path: Path, named: str):
-    (tmp_path / "a.txt").write_bytes(("\ufeff" + TEXT).encode("utf-16-le"))
-    assert read_all(tmp_path / "a.txt", TextConfig(encoding=named)) == read_utf8(tmp_path, TEXT.encode())
 
 
 @pytest.mark.parametrize(

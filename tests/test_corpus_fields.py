@@ -191,15 +191,13 @@ def test_strict_names_the_line(fields: dict[str, Any], problem: str):
         read_languages(record("a", lang="de") + record("b", **fields), BY_FIELD, strict=True)
 
 
-@pytest.mark.parametrize("unwrap", [False, True])
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["a", "b " * 30, "c\n\n" * 40]), st.sampled_from(["de", "fr"]), st.sampled_from(["x", 7])
-        ),
-        max_size=6,
-    )
+cut_documents = st.tuples(
+    st.sampled_from(["a", "b " * 30, "c\n\n" * 40]), st.sampled_from(["de", "fr"]), st.sampled_from(["x", 7])
 )
+
+
+@pytest.mark.parametrize("unwrap", [False, True])
+@given(st.lists(cut_documents, max_size=6))
 def test_every_part_of_a_cut_document_has_its_language_and_group(
     unwrap: bool, documents: list[tuple[str, str, str | int]]
 ):

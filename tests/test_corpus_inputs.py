@@ -139,8 +139,12 @@ def test_a_name_that_gives_no_input_is_refused(call: str, kind: type[Exception],
     check_refused(lambda: find_inputs([call]), kind, named)
 
 
-def test_a_hidden_file_is_read_when_it_is_named(corpus: Path):
-    assert names_of(corpus / ".e.txt") == [str(corpus / ".e.txt")]
+@pytest.mark.parametrize("name", [".e.txt", "a[1].txt", "@a.txt"])
+def test_a_file_of_that_very_name_is_meant(name: str, corpus: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(corpus)
+    for other in (name, "a.txt", "a1.txt"):
+        Path(other).write_bytes(b"b.txt")
+    assert names_of(name) == [name]
 
 
 # ---- folders ----
@@ -181,7 +185,7 @@ def test_a_name_may_end_in_a_language_and_all_inputs_have_one_then(corpus: Path)
     assert find_inputs([f"{corpus}/*.txt:de", "-:fr"])[0].language == "fr"
 
 
-def test_a_file_of_that_very_name_is_meant(corpus: Path):
+def test_a_folder_whose_name_looks_like_one_with_a_language_is_meant(corpus: Path):
     (corpus / "b.txt:de").mkdir()
     (corpus / "b.txt:de" / "x.txt").write_bytes(TEXT)
     (item,) = find_inputs([f"{corpus}/b.txt:de"])
@@ -212,12 +216,6 @@ def test_a_glob_gives_the_files_that_match(corpus: Path, pattern: str, expected:
     assert names_of(corpus / pattern) == [str(corpus / name) for name in expected]
 
 
-def test_a_file_whose_name_looks_like_a_glob_is_that_file(tmp_path: Path):
-    for name in ("a[1].txt", "a1.txt"):
-        (tmp_path / name).write_bytes(TEXT)
-    assert names_of(tmp_path / "a[1].txt") == [str(tmp_path / "a[1].txt")]
-
-
 # ---- lists ----
 
 
@@ -242,26 +240,15 @@ def test_a_list_names_paths_and_globs_relative_to_its_folder(tmp_path: Path, mon
     assert (languages["corpus/a.txt"], languages["corpus/c.jsonl"]) == ("de", "nl")
 
 
-def test_a_file_whose_name_begins_with_an_at_sign_is_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    Path("@a.txt").write_text("b.txt")
-    assert [item.path for item in find_inputs(["@a.txt"])] == ["@a.txt"]
-
-
 # ---- together ----
 
 
-def test_a_file_named_twice_is_read_once(corpus: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_file_named_twice_is_read_once_in_an_order_of_its_own(corpus: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(corpus)
-    link = corpus / "link.txt"
-    link.symlink_to("b.txt")
-    given = ["b.txt", "./b.txt", str(corpus / "b.txt"), "deep/../b.txt", "b.*", "link.txt"]
-    assert names_of(*given) == ["b.txt"]
-
-
-def test_the_order_of_the_names_does_not_matter(corpus: Path):
-    names = [corpus / "b.txt", corpus / "deep", corpus / "a.jsonl"]
-    assert names_of(*names) == names_of(*reversed(names))
+    Path("link.txt").symlink_to("b.txt")
+    given = ["b.txt", "./b.txt", str(corpus / "b.txt"), "deep/../b.txt", "b.*", "link.txt", "a.jsonl", "deep"]
+    found = ["a.jsonl", "b.txt", "deep/c.txt", "deep/er/d.TXT", "deep/h.jsonl.zst"]
+    assert names_of(*given) == names_of("deep", "b.txt", "a.jsonl") == found
 
 
 def test_stdin_is_one_input_of_unknown_size(corpus: Path):

@@ -31,6 +31,12 @@ def save(folder: Path, texts: list[str], num_files: int = 1, indices: list[int] 
     return folder
 
 
+def save_splits(folder: Path) -> None:
+    save(folder / "train", ["a", "b"])
+    save(folder / "test", ["c"])
+    (folder / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+
+
 def read(folder: Path) -> list[str]:
     return [document.decode().strip() for document in read_all(folder)[0]]
 
@@ -47,9 +53,7 @@ def test_the_files_that_the_state_names_are_read_and_no_others(tmp_path: Path):
 
 
 def test_of_splits_train_is_read_or_the_one_that_is_named(tmp_path: Path):
-    save(tmp_path / "set/train", ["a", "b"])
-    save(tmp_path / "set/test", ["c"])
-    (tmp_path / "set/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    save_splits(tmp_path / "set")
     said: list[str] = []
     find_inputs([str(tmp_path / "set")], said.append)
     assert f"skipped a split of a data set that has a split train: {tmp_path}/set/test; name it as an input" in said[1]
@@ -71,6 +75,7 @@ def test_a_split_behind_a_link_is_named_if_nothing_is_left_to_read(tmp_path: Pat
         find_inputs([str(tmp_path / "set")])
 
 
+@pytest.mark.slow
 def test_a_store_is_asked_for_the_descriptions_of_data_sets_that_are_there_alone(bucket: Any, tmp_path: Path):
     def count_answers(folder: str) -> int:
         before = bucket.server.requests["GET"]
@@ -83,9 +88,7 @@ def test_a_store_is_asked_for_the_descriptions_of_data_sets_that_are_there_alone
         bucket.put(f"parquet/{number}.parquet", table)
     assert count_answers("plain") <= 42  # a list and a file for each folder
     assert count_answers("parquet") <= 62  # of each table the beginning and the end too
-    save(tmp_path / "set/train", ["a", "b"])
-    save(tmp_path / "set/test", ["c"])
-    (tmp_path / "set/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    save_splits(tmp_path / "set")
     for path in (tmp_path / "set").rglob("*.*"):
         bucket.put(str(path.relative_to(tmp_path)), path.read_bytes())
     assert [item.path for item in find_inputs([f"{bucket.url}/set"])] == [

@@ -160,6 +160,7 @@ def test_a_device_that_never_ends_is_refused_as_no_text():
         open_input(*find_inputs(["/dev/zero"]))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="<(...) is written for bash")
 def test_a_build_reads_process_substitutions(tmp_path: Path, tokenizer: Tokenizer):
     documents = fixtures.make_documents(30, seed=3)

@@ -24,6 +24,7 @@ from format_fixtures import (
     write_parquet,
     write_stream,
 )
+from refusals import check_refused, refused
 from test_corpus_formats import read_all
 
 from albert_data.config import TextConfig
@@ -32,6 +33,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats import tables
 from albert_data.corpus.formats.tables import list_begins, read_table
 from albert_data.corpus.inputs import find_inputs
+from albert_data.corpus.lines.encodings import WrongEncodings
 from albert_data.corpus.tasks import plan_tasks
 from albert_data.errors import InputError
 
@@ -60,11 +62,6 @@ def test_text_may_be_any_kind_of_string_and_null_is_no_text(tmp_path: Path, name
     found, counts = read_all(tmp_path / name)
     assert found == [b"one\n", b"one\n", b"three\n", b"zwei\nlines\n"]
     assert counts == Counter(field_not_text=1, empty_document=2)
-
-
-def test_a_column_of_nulls_alone_holds_no_text(tmp_path: Path):
-    write_parquet(tmp_path / "a.parquet", pyarrow.table({"text": pyarrow.nulls(3)}))
-    assert read_all(tmp_path / "a.parquet") == ([], Counter(field_not_text=3))
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -101,18 +98,6 @@ def test_workers_share_the_row_groups_and_record_batches_of_a_file(tmp_path: Pat
     assert max(parts) < 100
 
 
-def test_a_folder_of_shards_is_read_and_its_card_skipped(tmp_path: Path):
-    (tmp_path / "data").mkdir()
-    for number in range(3):
-        write_parquet(tmp_path / f"data/train-0000{number}-of-00003.parquet", make_table([f"text {number}"]))
-    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
-    said: list[str] = []
-    assert len(find_inputs([str(tmp_path)], said.append)) == 3
-    assert len(said) == 1
-    assert said[0].startswith(f"skipped a file of no known ending: {tmp_path}/README.md")
-    assert len(read_all(tmp_path)[0]) == 3
-
-
 def test_a_long_text_is_cut_in_the_same_places_as_in_json(tmp_path: Path):
     text = "\ufeff" + "Words and words.\r\n\r\n" * 3_000
     (tmp_path / "a.jsonl").write_bytes(fixtures.to_jsonl([text, "short"]))
@@ -138,17 +123,15 @@ def test_bytes_that_are_no_utf8_are_repaired_and_counted(tmp_path: Path, name: s
 # ---- wrong files ----
 
 
-def test_a_missing_field_is_an_error_that_lists_the_fields(tmp_path: Path):
-    table = pyarrow.table({"id": [1], "content": ["a"], "meta": [{"url": "u", "n": 1}]}).drop_columns("meta")
-    write_parquet(tmp_path / "a.parquet", table)
-    with pytest.raises(InputError) as error:
-        read_all(tmp_path / "a.parquet")
-    assert str(error.value) == (
-        f'input {tmp_path}/a.parquet has no field "text"; the fields are "id" (int64), "content" (string); '
-        "pass --text-field content"
-    )
-    with pytest.raises(InputError, match=r'the field "id" is of the type int64, no text; the fields are'):
-        read_all(tmp_path / "a.parquet", TextConfig(text_field="id"))
+@refused(
+    ({}, WrongEncodings, 'no field "text"; the fields are "id" (int64), "content" (string); pass --text-field content'),
+    ({"text_field": "id"}, InputError, 'the field "id" is of the type int64, no text; the fields are'),
+)
+def test_a_missing_field_is_an_error_that_lists_the_fields(
+    call: dict[str, str], kind: type[Exception], named: str, tmp_path: Path
+):
+    write_parquet(tmp_path / "a.parquet", pyarrow.table({"id": [1], "content": ["a"]}))
+    check_refused(lambda: read_all(tmp_path / "a.parquet", TextConfig(**call)), kind, f"input {tmp_path} & {named}")
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -254,10 +237,11 @@ def test_a_parquet_file_of_more_rows_than_it_can_hold_is_refused(tmp_path: Path,
         read_all(path)
 
 
-def test_tables_of_no_rows_hold_no_document(tmp_path: Path):
-    for name, write in WRITERS.items():
-        write(tmp_path / name, make_table([]))
-    assert read_all(tmp_path) == ([], Counter())
+@pytest.mark.parametrize("name", WRITERS)
+def test_tables_of_no_rows_or_of_nulls_hold_no_document(tmp_path: Path, name: str):
+    for table, num_nulls in ((make_table([]), 0), (pyarrow.table({"text": pyarrow.nulls(3)}), 3)):
+        WRITERS[name](tmp_path / name, table)
+        assert read_all(tmp_path / name) == ([], Counter(field_not_text=num_nulls) if num_nulls else Counter())
 
 
 def test_an_encrypted_file_is_named_as_such(tmp_path: Path):
