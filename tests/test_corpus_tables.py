@@ -25,7 +25,7 @@ from format_fixtures import (
     write_stream,
 )
 from refusals import check_refused, refused
-from test_corpus_formats import read_all
+from test_corpus_formats import read_all, read_languages
 
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Origin
@@ -46,13 +46,6 @@ KINDS = [
     pyarrow.dictionary(pyarrow.int32(), pyarrow.large_string()),
     *([pyarrow.string_view()] if hasattr(pyarrow, "string_view") else []),
 ]
-
-
-def read_languages(path: Path, config: TextConfig) -> tuple[dict[str, str], Damage]:
-    """The language of each document of one line, and what was counted."""
-    damage = Damage()
-    found = read_inputs(find_inputs([str(path)], text=config), config, damage)
-    return {document.decode().strip(): language or "" for document, language in found}, damage
 
 
 @pytest.mark.parametrize("name", WRITERS)
