@@ -47,21 +47,15 @@ def write_stream(path: Path, table: pyarrow.Table, rows: int = 1000) -> Path:
     return path
 
 
-class UnixTab(csv.unix_dialect):
-    delimiter = "\t"
-
-
-def write_csv(path: Path, texts: Sequence[str], dialect: str) -> Path:
+def write_csv(path: Path, texts: Sequence[str], dialect: str, delimiter: str = ",") -> Path:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, UnixTab if dialect == "unix-tab" else dialect)
-        writer.writerows([["id", "text", "more"], *([number, text, ""] for number, text in enumerate(texts))])
+        rows = ([number, text, ""] for number, text in enumerate(texts))
+        csv.writer(file, dialect, delimiter=delimiter).writerows([["id", "text", "more"], *rows])
     return path
 
 
-def write_wiki(path: Path, texts: Sequence[str]) -> Path:
-    articles = (f'<doc id="{i}" url="u" title="t">\n{text}\n</doc>\n' for i, text in enumerate(texts))
-    path.write_bytes("".join(articles).encode())
-    return path
+def write_wiki(path: Path, texts: Sequence[str]) -> None:
+    path.write_bytes("".join(f'<doc id="1" url="u" title="t">\n{text}\n</doc>\n' for text in texts).encode())
 
 
 def write_feather(path: Path, table: pyarrow.Table) -> Path:
@@ -86,13 +80,13 @@ LAYOUTS: dict[str, Callable[[Path, list[str]], object]] = {
     "a.txt.xz": lambda path, texts: path.write_bytes(lzma.compress(as_text(texts))),
     "a.jsonl.bz2": lambda path, texts: path.write_bytes(bz2.compress(fixtures.to_jsonl(texts))),
     "a.jsonl.lz4": lambda path, texts: path.write_bytes(
-        pyarrow.compress(fixtures.to_jsonl(texts), codec="lz4", asbytes=True)
+        pyarrow.compress(fixtures.to_jsonl(texts), "lz4", asbytes=True)
     ),
     "array.json": lambda path, texts: path.write_text(json.dumps([{"text": text} for text in texts], indent=1)),
     "strings.json": lambda path, texts: path.write_text(json.dumps(texts), encoding="utf-8"),
     "lines.json.gz": lambda path, texts: path.write_bytes(gzip.compress(fixtures.to_jsonl(texts))),
     "a.csv": lambda path, texts: write_csv(path, texts, "excel"),
-    "a.tsv": lambda path, texts: write_csv(path, texts, "unix-tab"),
+    "a.tsv": lambda path, texts: write_csv(path, texts, "unix", "\t"),
     "wiki_00": lambda path, texts: write_wiki(path, texts),
     "a.feather": lambda path, texts: write_feather(path, make_table(texts)),
 }

@@ -97,23 +97,16 @@ def read_text(tmp_path: Path, name: str, text: str, **settings: Any) -> tuple[li
 # ---- CSV ----
 
 
-def test_quotes_hold_line_ends_delimiters_and_quotes(tmp_path: Path):
-    found, counts = read_text(
-        tmp_path, "a.csv", '\ufeff"text",id\r\n"one, ""two""\r\n\r\nthree",1\r\n\r\nfour "4",2\r\n"",3\r\n'
-    )
-    assert (found, counts) == ([b'four "4"\n', b'one, "two"\nthree\n'], Counter(empty_document=1))
-    found, counts = read_text(tmp_path, "a.tsv", 'id\ttext\n1\t"a\tb"\n2\tc, d')
-    assert (found, counts) == ([b"a b\n", b"c, d\n"], Counter())
-
-
-def test_rows_of_another_width_are_counted(tmp_path: Path):
-    text = "id,text\n1,a\n2\n3,b,c\n4,d\n"
-    assert read_text(tmp_path, "a.csv", text) == ([b"a\n", b"d\n"], Counter(malformed_row=2))
-
-
 @pytest.mark.parametrize(
     ("text", "documents", "counts"),
     [
+        (
+            '\ufeff"text",id\r\n"1, ""2""\r\n\r\n3",1\r\n\r\nfour "4",2\r\n"",3\r\n',
+            ['1, "2"\n3', 'four "4"'],
+            {"empty_document": 1},
+        ),
+        ('id\ttext\n1\t"a\tb"\n2\tc, d', ["a b", "c, d"], {}),
+        ("id,text\n1,a\n2\n3,b,c\n4,d\n", ["a", "d"], {"malformed_row": 2}),
         ('id\ttext\n1\ta\n2\t"b c\n3\td\n4\t"e," f\n', ["a", '"b c', "d", '"e," f'], {"stray_quote": 2}),
         ('text,id\n"a, b",1\n"c,2\nd,"3\ne",4\n', ["a, b", '"c', "d", 'e"'], {"stray_quote": 2}),
         ('id,text\n1,"a\n2,b\n3,"c",x\n4,d\n', ['"a', "b", "d"], {"stray_quote": 1, "malformed_row": 1}),
@@ -135,7 +128,7 @@ def test_rows_of_another_width_are_counted(tmp_path: Path):
         ("id,text\n" + '1,"a, b",x\n' * 20 + '2,"c, d"\n', ["c, d"], {"malformed_row": 20}),
     ],
 )
-def test_a_mark_that_encloses_no_field_is_a_character(
+def test_rows_and_marks_are_read_as_they_are_meant(
     tmp_path: Path, text: str, documents: list[str], counts: dict[str, int]
 ):
     text, documents = text.replace("@", "\n"), [document.replace("@", "\n") for document in documents]

@@ -9,7 +9,7 @@ import pytest
 import unwrapping_reference as reference
 from callable_helpers import around
 from corpus_fixtures import as_jsonl, block_sizes, read, small_sizes
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from paged_books import PARAGRAPHS, PROSE, STYLES, paginate
 from references import is_blank
@@ -38,16 +38,23 @@ any_text = st.one_of(any_lines, wrapped, st.lists(wrapped | any_lines, max_size=
 
 
 def join(text: str) -> str:
-    found = unwrap(text.encode(), np.array([len(text.encode())]))
-    assert found is not None
-    return found.data.decode()
+    return join_and_remove(text)[0]
 
 
 def remove(text: str) -> list[str]:
     """The page furniture that is removed, line by line."""
+    return join_and_remove(text)[1]
+
+
+def join_and_remove(text: str) -> tuple[str, list[str]]:
     found = unwrap(text.encode(), np.array([len(text.encode())]))
     assert found is not None
-    return [line.decode() for line in found.furniture]
+    return found.data.decode(), [line.decode() for line in found.furniture]
+
+
+def check_reference(text: str) -> None:
+    found, expected = join_and_remove(text), reference.unwrap_and_list(text)
+    assert (found[0].strip("\n"), found[1]) == (expected[0].strip("\n"), expected[1])
 
 
 # ---- the rule ----
@@ -55,7 +62,7 @@ def remove(text: str) -> list[str]:
 
 @given(any_text)
 def test_lines_are_joined_as_the_reference_joins_them(text: str):
-    assert join(text).strip("\n") == reference.unwrap(text).strip("\n")
+    check_reference(text)
 
 
 @given(any_text, st.integers(0, 2**64 - 1))
@@ -76,7 +83,7 @@ def test_words_whose_hashes_are_alike_do_not_share_slots():
 
 @given(st.text(st.sampled_from("aZ.-— \n\t中。\u3000\u00ad“(1é"), max_size=60))
 def test_lines_of_any_characters_are_joined_as_the_reference_joins_them(text: str):
-    assert join(text).strip("\n") == reference.unwrap(text).strip("\n")
+    check_reference(text)
 
 
 def fill(text: str, width: int = 72, **options: str) -> str:
@@ -180,13 +187,12 @@ def test_page_numbers_and_running_heads_are_removed_between_the_lines_of_paragra
 
 @pytest.mark.parametrize("style", STYLES)
 @given(st.data())
-@settings(max_examples=15)
 def test_furniture_is_found_as_the_reference_finds_it(style: str, data: st.DataObject):
     lines = paginate(style)[0].split("\n")
     for _ in range(data.draw(st.integers(0, 12))):
         at = data.draw(st.integers(0, len(lines)))
         lines[at : at + data.draw(st.integers(0, 3))] = data.draw(st.lists(any_line | furniture_lines, max_size=3))
-    assert (join(text := "\n".join(lines)).strip("\n"), remove(text)) == check_reference(text)
+    check_reference("\n".join(lines))
 
 
 furniture_lines = st.sampled_from(
@@ -201,14 +207,9 @@ short_pages = st.lists(
 ).map("\n".join)
 
 
-def check_reference(text: str) -> tuple[str, list[str]]:
-    joined, furniture = reference.unwrap_and_list(text)
-    return joined.strip("\n"), furniture
-
-
 @given(short_pages)
 def test_furniture_of_short_pages_is_found_as_the_reference_finds_it(text: str):
-    assert (join(text).strip("\n"), remove(text)) == check_reference(text)
+    check_reference(text)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,10 @@ MANIFEST, MODEL = "manifest.json", "tokenizer/spiece.model"
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
-    return build_sound(tmp_path_factory.mktemp("damage"), tokenizer, "none")
+    return build_sound(tmp_path_factory.mktemp("damage"), tokenizer)
 
 
-def build_sound(folder: Path, tokenizer: Tokenizer, compression: str) -> Path:
+def build_sound(folder: Path, tokenizer: Tokenizer, compression: str = "none") -> Path:
     """A build of three training shards and one of validation, with a document of no UTF-8 among the others."""
     documents = fixtures.make_documents(150, seed=9)
     (folder / "in.txt").write_bytes(fixtures.to_txt(documents) + b"\nNot \xff text.\n")
@@ -61,14 +63,12 @@ def append(folder: Path, rng: random.Random, name: str) -> set[str]:
 
 
 def blank_out(folder: Path, rng: random.Random, name: str) -> set[str]:
-    """Zeros over a sector, as a disk leaves them; once more where all was zero."""
+    """Zeros over a sector, as a disk leaves them, where not all was zero."""
     data = bytearray((folder / name).read_bytes())
-    while True:
-        at = rng.randrange(0, len(data), 512)
-        if any(data[at : at + 512]):
-            data[at : at + 512] = bytes(len(data[at : at + 512]))
-            (folder / name).write_bytes(data)
-            return {name}
+    at = rng.choice([at for at in range(0, len(data), 512) if any(data[at : at + 512])])
+    data[at : at + 512] = bytes(len(data[at : at + 512]))
+    (folder / name).write_bytes(data)
+    return {name}
 
 
 def remove(folder: Path, rng: random.Random, name: str) -> set[str]:
@@ -83,15 +83,13 @@ def add(folder: Path, rng: random.Random, name: str) -> set[str]:
 
 
 def rename(folder: Path, rng: random.Random, name: str) -> set[str]:
-    (new,) = add(folder, rng, name)
-    (folder / name).unlink()
-    return {name, new}
+    return add(folder, rng, name) | remove(folder, rng, name)
 
 
 def swap(folder: Path, rng: random.Random, name: str) -> set[str]:
     other = rng.choice([shard for shard in list_shards(folder) if shard != name])
-    first, second = (folder / name).read_bytes(), (folder / other).read_bytes()
-    (folder / name).write_bytes(second)
+    first = (folder / name).read_bytes()
+    (folder / other).replace(folder / name)
     (folder / other).write_bytes(first)
     return {name, other}
 
@@ -105,6 +103,11 @@ def list_places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, 
         yield place
 
 
+def find_holder(value: Any, place: tuple[Any, ...]) -> tuple[Any, Any]:
+    """What holds the value of a place, and its key."""
+    return reduce(getitem, place[:-1], value), place[-1]
+
+
 def change_value(value: Any, rng: random.Random) -> Any:
     if isinstance(value, bool) or value is None:
         return not value
@@ -116,10 +119,7 @@ def change_value(value: Any, rng: random.Random) -> Any:
 
 def edit_manifest(folder: Path, rng: random.Random, name: str) -> set[str]:
     manifest = read_json(folder / MANIFEST)
-    *way, last = rng.choice(list(list_places(manifest)))
-    holder = manifest
-    for key in way:
-        holder = holder[key]
+    holder, last = find_holder(manifest, rng.choice(list(list_places(manifest))))
     if rng.random() < 0.1 and isinstance(holder, dict):
         del holder[last]
     else:
@@ -174,15 +174,13 @@ def test_every_value_of_the_manifest_is_guarded(sound: Path, tmp_path: Path):
     folder, rng = Path(shutil.copytree(sound, tmp_path / "out")), random.Random(0)
     whole = read_json(folder / MANIFEST)
     assert whole["damage"] == {"invalid_utf8": 1}
-    for *way, last in list_places(whole):
+    for place in list_places(whole):
         manifest = json.loads(json.dumps(whole))
-        holder = manifest
-        for key in way:
-            holder = holder[key]
+        holder, last = find_holder(manifest, place)
         holder[last] = change_value(holder[last], rng)
         (folder / MANIFEST).write_text(json.dumps(manifest))
         faults = list(find_faults(folder, quick=True))
-        assert MANIFEST in {fault.file for fault in faults}, (way, last)
+        assert MANIFEST in {fault.file for fault in faults}, place
 
 
 @pytest.mark.slow

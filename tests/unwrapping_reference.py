@@ -408,13 +408,8 @@ def find_furniture(lines: list[Line], width: int) -> tuple[list[Line], list[str]
     return kept, [line.text for line in lines if id(line) in removed]
 
 
-def unwrap(text: str) -> str:
-    """One document, its paragraphs a line each, blank lines left out."""
-    return unwrap_and_list(text)[0]
-
-
 def unwrap_and_list(text: str) -> tuple[str, list[str]]:
-    """The same, and the page furniture that was removed."""
+    """One document, its paragraphs a line each, blank lines left out, and the page furniture that was removed."""
     lines = [Line(raw) for raw in text.removesuffix("\n").split("\n")]
     width = find_width(lines)
     lines, furniture = find_furniture(lines, width)
