@@ -51,13 +51,13 @@ class Cluster:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     Path("in.txt").write_text("\n\n".join(DOCUMENTS))
-    with fixtures.small_tasks(1 << 11):
+    with fixtures.small_tasks(1 << 12):
         yield
 
 
-def learn(folder: Any, engine: Any) -> dict[str, bytes]:
+def learn(folder: str, engine: Any) -> dict[str, bytes]:
     train_vocab("in.txt", folder, config=CONFIG, engine=engine)
-    return read(make_path(folder))
+    return read(Path(folder))
 
 
 def read(folder: Path) -> dict[str, bytes]:

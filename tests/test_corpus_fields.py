@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pytest
-from corpus_fixtures import any_bytes, block_sizes, read, small_sizes
+from corpus_fixtures import any_bytes, block_sizes, clean, read, small_sizes
 from format_fixtures import write_arrow, write_parquet, write_stream
 from hypothesis import given
 from hypothesis import strategies as st
@@ -113,10 +113,8 @@ def test_structs_of_tables_are_read_in_the_same_way(tmp_path: Path, write: Any):
     path = tmp_path / ("a.parquet" if write is write_parquet else "a.arrow")
     write(path, table)
     assert read_all(path, TextConfig(text_field="article.text")) == ([b"a\n", b"b\n"], Counter(field_not_text=2))
-    assert read_all(path, TextConfig(text_field="title,article.text")) == (
-        [b"T\na\n", b"b\n"],
-        Counter(field_not_text=2),
-    )
+    joined = TextConfig(text_field="title,article.text")
+    assert read_all(path, joined) == ([b"T\na\n", b"b\n"], Counter(field_not_text=2))
     with pytest.raises(InputError, match=r'"article\.text" \(string\), "article\.n" \(int64\), "lang"'):
         read_all(path, TextConfig(text_field="body,tail"))
     write(path, pyarrow.table({"a.b": ["literal"], "a": [{"b": "nested"}], "meta": [{"lang": "de"}]}))
@@ -143,15 +141,9 @@ def read_languages(
     data: bytes, config: TextConfig, *, format: str = "jsonl", language: str | None = None, strict: bool = False
 ) -> tuple[list[tuple[bytes, str | None]], dict[str, int]]:
     """The first character of each document and its language."""
-    damage, found = Damage(strict=strict), []
-    stream = io.BytesIO(data)
-    for block in read_blocks(stream, Origin("p", format, language), damage, text=config):
-        for lines in batch_documents(clean_documents(block, config, damage)):
-            starts = lines.line_offsets[lines.document_offsets[:-1]]
-            codes = [None] * len(starts) if lines.source_codes is None else map(unpack_language, lines.source_codes)
-            assert lines.source_codes is None or lines.source_codes.dtype == np.uint32
-            found += [(bytes(lines.utf8[at : at + 1]), code) for at, code in zip(starts, codes, strict=True)]
-    return found, dict(damage.counts)
+    damage = Damage(strict=strict)
+    blocks = read_blocks(io.BytesIO(data), Origin("p", format, language), damage, text=config)
+    return [(document[:1], code) for document, code in clean(blocks, config, damage)], dict(damage.counts)
 
 
 def record(text: str, **fields: Any) -> bytes:
@@ -212,10 +204,10 @@ def test_every_part_of_a_cut_document_has_its_language_and_group(
         for block in read_blocks(io.BytesIO(data + record("d")), Origin("p", "jsonl"), Damage(), text=config):
             for lines in batch_documents(clean_documents(block, config, Damage())):
                 assert lines.source_codes is not None
+                assert lines.source_codes.dtype == np.uint32
                 letters = [chr(lines.utf8[at]) for at in lines.line_offsets[lines.document_offsets[:-1]]]
-                parts += zip(
-                    letters, map(unpack_language, lines.source_codes.tolist()), lines.groups.tolist(), strict=True
-                )
+                codes = map(unpack_language, lines.source_codes.tolist())
+                parts += zip(letters, codes, lines.groups.tolist(), strict=True)
                 if letters[-1] == "d":  # without a group it is its own
                     assert lines.groups[-1] == lines.document_keys[-1]
     expected = [(text[0], language, hash_group(group)) for text, language, group in documents]
@@ -236,8 +228,7 @@ WORDS = "It was the best of times it was the worst of times it was the age of wi
 def count(data: bytes, format: str = "txt", block_bytes: int = 4096) -> Damage:
     damage = Damage()
     blocks = read_blocks(io.BytesIO(data), Origin("p", format), damage, block_bytes=lambda at: block_bytes)
-    for block in blocks:
-        clean_documents(block, TextConfig(), damage)
+    list(clean(blocks, TextConfig(), damage))
     return damage
 
 
@@ -270,9 +261,8 @@ def test_a_line_looks_wrapped_by_its_width_and_its_end(line: str, is_wrapped: bo
 def advise_on(text: str, path: str = "a.txt", **settings: object) -> list[str]:
     damage = Damage()
     config = TextConfig(**settings)  # type: ignore[arg-type]
-    num_documents = 0
-    for block in read_blocks(io.BytesIO(text.encode()), Origin("p", "txt"), damage, text=config):
-        num_documents += len(clean_documents(block, config, damage).document_keys)
+    blocks = read_blocks(io.BytesIO(text.encode()), Origin("p", "txt"), damage, text=config)
+    num_documents = len(list(clean(blocks, config, damage)))
     return [one.text for one in advise({"documents": num_documents, **damage.layout}, vars(config), [path])]
 
 
@@ -301,9 +291,7 @@ def test_paragraphs_that_are_read_as_documents_are_noticed():
         "\n\n".join([f"{WORDS * 5}.\n{WORDS * 9}."] * 300),
         "\n\n".join(["Roses are red,\nViolets are blue,\n" * 20] * 300),
         "\n\n".join([textwrap.fill(WORDS * 4, 72)] * 5),
-        "\n".join(
-            f"2026-11-{day:02} 10:04:31 worker {day} has read a block of four thousand bytes" for day in range(300)
-        ),
+        "\n".join(f"2026-11-{day:02} 10:04:31 worker {day} has read a block of 4,000 bytes" for day in range(300)),
         "\n".join(f"[info] worker {task} has read a block of four thousand bytes from disk" for task in range(300)),
     ],
     ids=["paragraphs a line", "verse", "too little to judge by", "log", "log with levels"],
