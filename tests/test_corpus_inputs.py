@@ -109,7 +109,7 @@ def test_a_file_is_known_by_its_endings(
 def odd(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside the corpus, what gives no input."""
     monkeypatch.chdir(corpus)
-    for name in ("a", "a.parquet.gz", "txt", "a.txt.", "unread/notes.md", "unread/.hidden.txt"):
+    for name in ("a", "a.gz", "a.parquet.gz", "txt", "a.txt.", "unread/notes.md", "unread/.hidden.txt"):
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_bytes(TEXT)
     Path("empty").mkdir()
@@ -121,7 +121,7 @@ def odd(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @refused(
     *((name, InputError, "of no known kind & readable are .txt") for name in ("notes.md", "a", "deep/backup.gz")),
-    *((name, InputError, "of no known kind & readable are .txt") for name in ("a.parquet.gz", "txt", "a.txt.")),
+    *((name, InputError, "of no known kind & readable are .txt") for name in ("a.gz", "a.parquet.gz", "txt", "a.txt.")),
     ("missing.txt", InputError, "missing.txt does not exist"),
     ("b.txt:xx", InputError, "b.txt:xx does not exist ( & b.txt does, but language is 'xx', which is no"),
     ("az://bucket", StorageError, "az://bucket is not on a disk"),
