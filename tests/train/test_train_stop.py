@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import subprocess
 import sys
@@ -12,31 +13,21 @@ from pathlib import Path
 
 import pytest
 from shard_fixtures import write_like
+from test_train_resume import assert_same_run
+from toy_rows import TINY
 
 from albert_data.cli.main import run as run_command
-from albert_data.train.config import TrainConfig
+from albert_data.train.data.loader import ShardLoader
 from albert_data.train.model.checkpoint import list_checkpoints
 from albert_data.train.run import evaluation, loop, session
 from albert_data.train.run.interrupt import SIGNALS, Interrupt
 
-CONFIG = TrainConfig(
-    preset="tiny",
-    lr=1e-3,
-    steps=6,
-    batch_tokens=8 * 64,
-    log_every=2,
-    eval_every=3,
-    save_every=2,
-    dropout=0.1,
-    device="cpu",
-    remask=False,
-)
-TIMES = ("seconds", "tokens_per_second", "work_seconds")
+CONFIG = dataclasses.replace(TINY, steps=6, eval_every=3, dropout=0.1, remask=False)
 
 
 @pytest.fixture(autouse=True)
 def pythons_handlers():
-    """Enable Ctrl-C, which tests in the background ignore, and check that all handlers are restored at the end."""
+    """Enable Ctrl-C, which tests in the background ignore; all handlers must be restored when a run is over."""
     old = {number: signal.signal(number, signal.default_int_handler) for number in SIGNALS}
     yield
     now = {number: signal.signal(number, handler) for number, handler in old.items()}
@@ -51,10 +42,6 @@ def train(toys, use_shards, tmp_path):
         return loop.train(tmp_path / "out", tmp_path / name, CONFIG, **options)
 
     return call
-
-
-def without_times(lines):
-    return [{k: v for k, v in line.items() if k not in TIMES} for line in lines]
 
 
 def send_in(monkeypatch, module, name: str, number: int, *, call: int = 1, after: bool = False) -> None:
@@ -76,6 +63,7 @@ def send_in(monkeypatch, module, name: str, number: int, *, call: int = 1, after
 MOMENTS = {
     "before the folder is claimed": (loop, "claim_folder", 1, 0),
     "before the first step": (loop, "describe_start", 1, 0),
+    "while the first batch is read": (ShardLoader, "stream", 1, 1),
     "in a step": (loop, "update", 1, 2),  # ranks agree to stop at the next
     "in an evaluation": (evaluation, "measure", 1, 3),
     "in the second evaluation": (evaluation, "measure", 4, 6),
@@ -102,10 +90,9 @@ def test_a_signal_at_any_moment_ends_the_run_and_it_goes_on_as_if_none_had_come(
     if step is not None:
         saved = [path.name for path in list_checkpoints(tmp_path / "run")]
         assert saved[-1:] == ([f"step-{step:08d}"] if step else [])
-        assert "--resume" in capsys.readouterr().err
+        assert f"albert-data train {tmp_path / 'out'} --output {tmp_path / 'run'} --resume" in capsys.readouterr().err
         assert train("run", resume=True) is not None
-    whole, other = (without_times(toys.read_metrics(tmp_path / name)) for name in ("whole", "run"))
-    assert whole == other
+    assert_same_run(toys, tmp_path / "whole", tmp_path / "run")
     assert not list((tmp_path / "run").rglob("*.tmp"))
 
 
