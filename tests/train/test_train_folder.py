@@ -9,10 +9,12 @@ import os
 import shutil
 import stat
 import threading
+from pathlib import Path
 
 import pytest
+from toy_rows import TINY
 
-from albert_data.errors import CheckpointError, ConfigError, OutputError
+from albert_data.errors import ConfigError, OutputError
 from albert_data.storage.disk import Disk
 from albert_data.train.config import RECIPES, TrainConfig
 from albert_data.train.data.loader import ShardLoader
@@ -22,35 +24,30 @@ from albert_data.train.model.checkpoint import FILES, list_checkpoints
 from albert_data.train.run import loop
 from albert_data.train.run.metrics import MetricsFile
 
-CONFIG = TrainConfig(
-    preset="tiny",
-    lr=1e-3,
-    steps=4,
-    batch_tokens=8 * 64,
-    log_every=1,
-    eval_every=4,
-    save_every=2,
-    device="cpu",
-    remask=False,
-)
-
 
 @pytest.fixture
-def train(toys, use_shards, tmp_path):
-    """Train on toys; the same call with resume=True resumes."""
-    use_shards(toys.make_shards(30))
+def run(finished_run, toys, use_shards, tmp_path) -> Path:
+    """Where the runs of a test are. The shards are those of `finished_run`, with a tokenizer."""
+    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
     (tmp_path / "out" / "tokenizer").mkdir(parents=True)
     (tmp_path / "out" / "tokenizer" / "spiece.model").write_bytes(b"a model")
-
-    def call(config=CONFIG, **options):
-        return loop.train(tmp_path / "out", tmp_path / "run", config, **options)
-
-    return call
+    return tmp_path / "run"
 
 
 @pytest.fixture
-def run(tmp_path):
-    return tmp_path / "run"
+def over(finished_run, run) -> Path:
+    """A copy of the finished run by TINY: checkpoints of steps 2 and 4."""
+    shutil.copytree(finished_run, run)
+    shutil.copytree(run.with_name("out") / "tokenizer", run / "tokenizer")
+    return run
+
+
+def train(run: Path, *, resume: bool = False, **settings):
+    return loop.train(run.with_name("out"), run, dataclasses.replace(TINY, **settings), resume=resume)
+
+
+def drop_last_checkpoint(run: Path) -> None:
+    shutil.rmtree(list_checkpoints(run)[-1])
 
 
 def names_of(folder) -> set[str]:
@@ -61,74 +58,63 @@ def names_of(folder) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["run.json", "metrics.jsonl", "report.html", "tokenizer/spiece.model", "checkpoints/step-00000001/notes"]
+    "name",
+    [
+        *("run.json", "metrics.jsonl", "report.html", "trace.json.gz"),
+        *("tokenizer/spiece.model", "checkpoints/step-00000001/notes"),
+    ],
 )
-def test_files_that_a_run_would_replace_stop_it_before_it_begins(train, run, name):
+def test_files_that_a_run_would_replace_stop_it_before_it_begins(run, name):
     path = run / name
     path.parent.mkdir(parents=True)
     path.write_text("mine")
     before = names_of(run)
     with pytest.raises(OutputError, match="holds .*another --output"):
-        train()
+        train(run, profile=True)
     assert path.read_text() == "mine"
     assert names_of(run) - {".lock"} == before
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "report.html"])
-def test_a_broken_link_stops_a_run_too(train, run, name):
+def test_a_broken_link_stops_a_run_too(run, name):
     run.mkdir()
     (run / name).symlink_to(run / "nowhere")
     with pytest.raises(OutputError, match=f"holds {name}"):
-        train()
+        train(run)
 
 
-def test_other_files_do_not_stop_a_run_and_stay(train, run):
+def test_other_files_do_not_stop_a_run_and_stay_and_an_equal_tokenizer_is_not_written_again(run):
     (run / "notes").mkdir(parents=True)
     others = (".DS_Store", "notes/mine.txt", "plan.json")
     for name in others:
         (run / name).write_text("mine")
-    assert train() is not None
-    assert [(run / name).read_text() for name in others] == ["mine"] * 3
-
-
-def test_an_equal_tokenizer_does_not_stop_a_run_and_is_not_written_again(train, run, tmp_path):
-    shutil.copytree(tmp_path / "out" / "tokenizer", run / "tokenizer")
+    shutil.copytree(run.with_name("out") / "tokenizer", run / "tokenizer")
     before = (run / "tokenizer" / "spiece.model").stat().st_ino
-    train()
+    assert train(run) is not None
+    assert [(run / name).read_text() for name in others] == ["mine"] * 3
     assert (run / "tokenizer" / "spiece.model").stat().st_ino == before
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "report.html", "checkpoints", "tokenizer"])
 @pytest.mark.parametrize("kind", ["FIFO", "other"])
-def test_a_wrong_kind_of_file_stops_a_resumed_run_before_it_begins(train, run, name, kind):
-    train()
-    is_folder = (run / name).is_dir()
-    shutil.rmtree(run / name) if is_folder else (run / name).unlink(missing_ok=True)
+def test_a_wrong_kind_of_file_stops_a_resumed_run_before_it_begins(over, name, kind):
+    path = over / name
+    is_folder = path.is_dir()
+    shutil.rmtree(path) if is_folder else path.unlink()
     if kind == "FIFO":
-        os.mkfifo(run / name)
+        os.mkfifo(path)
     else:
-        (run / name).write_text("mine") if is_folder else (run / name).mkdir()
+        path.write_text("mine") if is_folder else path.mkdir()
     with pytest.raises(OutputError, match=f"{name} is (not a|no) (folder|regular file).*move it away"):
-        train(resume=True)
+        train(over, resume=True)
 
 
-@pytest.mark.parametrize("name", ["run.json", "checkpoints/step-00000004/state.json"])
-@pytest.mark.parametrize("kind", ["FIFO", "folder"])
-def test_a_path_that_is_not_a_regular_file_is_named_without_waiting(train, run, name, kind):
-    train()
-    (run / name).unlink()
-    os.mkfifo(run / name) if kind == "FIFO" else (run / name).mkdir()
-    with pytest.raises(CheckpointError, match=f"it is a {kind}; a regular file is needed"):
-        train(resume=True)
-
-
-def test_what_a_user_added_to_the_run_file_stays(train, run):
-    train()
-    content = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({**content, "notes": {"why": "mine"}}))
-    shutil.rmtree(list_checkpoints(run)[-1])
-    train(dataclasses.replace(CONFIG, keep=3), resume=True)
-    after = json.loads((run / "run.json").read_text())
+def test_what_a_user_added_to_the_run_file_stays(over):
+    content = json.loads((over / "run.json").read_text())
+    (over / "run.json").write_text(json.dumps({**content, "notes": {"why": "mine"}}))
+    drop_last_checkpoint(over)
+    train(over, keep=3, resume=True)
+    after = json.loads((over / "run.json").read_text())
     assert after["notes"] == {"why": "mine"}
     assert after["config"]["keep"] == 3
 
@@ -146,9 +132,8 @@ def test_all_settings_that_a_run_file_can_have_are_read_back(tmp_path, is_compil
 # ---- two at once ----
 
 
-def test_a_second_training_in_the_same_folder_is_refused(train, run, monkeypatch):
-    train()
-    shutil.rmtree(list_checkpoints(run)[-1])
+def test_a_second_training_in_the_same_folder_is_refused(over, monkeypatch):
+    drop_last_checkpoint(over)
     first_has_begun, second_is_done = threading.Event(), threading.Event()
     stream = ShardLoader.stream
 
@@ -158,16 +143,16 @@ def test_a_second_training_in_the_same_folder_is_refused(train, run, monkeypatch
         return stream(self, *arguments, **options)
 
     monkeypatch.setattr(ShardLoader, "stream", wait)
-    first = threading.Thread(target=train, kwargs={"resume": True})
+    first = threading.Thread(target=train, args=[over], kwargs={"resume": True})
     first.start()
     first_has_begun.wait(60)
-    before = (run / "metrics.jsonl").read_bytes()
+    before = (over / "metrics.jsonl").read_bytes()
     with pytest.raises(OutputError, match="another training writes there now"):
-        train(resume=True)
-    assert (run / "metrics.jsonl").read_bytes() == before
+        train(over, resume=True)
+    assert (over / "metrics.jsonl").read_bytes() == before
     second_is_done.set()
     first.join()
-    assert list_checkpoints(run)[-1].name == "step-00000004"
+    assert list_checkpoints(over)[-1].name == "step-00000004"
 
 
 def test_what_a_killed_run_left_of_a_file_is_removed_and_a_failure_frees_the_lock(run, monkeypatch):
@@ -201,26 +186,24 @@ def test_the_lock_ends_with_the_process(run):
 # ---- checkpoints ----
 
 
-def test_pruning_keeps_a_folder_with_other_files_and_says_so_once(train, run, capsys):
-    stop_at = dataclasses.replace(CONFIG, keep=1)
-    train(stop_at)
-    mine = run / "checkpoints" / "step-00000001"
-    shutil.copytree(list_checkpoints(run)[-1], mine)
+def test_pruning_keeps_a_folder_with_other_files_and_follows_no_link(over, tmp_path):
+    folder = over / "checkpoints"
+    first, last = list_checkpoints(over)
+    shutil.move(first, tmp_path / "elsewhere")
+    first.symlink_to(tmp_path / "elsewhere")
+    mine = Path(shutil.copytree(last, folder / "step-00000003"))
     (mine / "notes.txt").write_text("mine")
-    shutil.rmtree(list_checkpoints(run)[-1])
-    capsys.readouterr()
-    (mine / "state.json").write_text("{}")
-    shutil.copytree(mine, run / "checkpoints" / "step-00000002-best")
-    assert checkpoint.prune_checkpoints(run, keep=1) == []
-    shutil.copytree(mine, run / "checkpoints" / "step-00000003")
-    assert checkpoint.prune_checkpoints(run, keep=1) == [mine]
+    best = Path(shutil.copytree(mine, folder / "step-00000002-best"))  # not the name of a checkpoint
+    assert checkpoint.prune_checkpoints(over, keep=1) == [first, mine]
     assert names_of(mine) == {"notes.txt"}
-    assert checkpoint.prune_checkpoints(run, keep=1) == []
-    assert len(names_of(run / "checkpoints" / "step-00000002-best")) == 4, "the folder is not one of our checkpoints"
-    assert [path.name for path in list_checkpoints(run)] == ["step-00000003"]
+    assert names_of(best) == {*FILES, "notes.txt"}
+    assert names_of(tmp_path / "elsewhere") == set(FILES)
+    assert first.is_symlink()
+    assert checkpoint.prune_checkpoints(over, keep=1) == [first], "a folder without a checkpoint is told once"
+    assert list_checkpoints(over)[-1] == last
 
 
-def test_a_run_says_which_old_checkpoint_stays(train, run, monkeypatch, capsys):
+def test_a_run_says_which_old_checkpoint_stays(run, monkeypatch, capsys):
     save = checkpoint.save_checkpoint
 
     def add_notes(run, step, **content):
@@ -229,7 +212,7 @@ def test_a_run_says_which_old_checkpoint_stays(train, run, monkeypatch, capsys):
         return path
 
     monkeypatch.setattr("albert_data.train.run.session.save_checkpoint", add_notes)
-    train(dataclasses.replace(CONFIG, keep=1, save_every=1))
+    train(run, keep=1, save_every=1)
     shown = capsys.readouterr().err
     for step in (1, 2, 3):
         folder = run / "checkpoints" / f"step-0000000{step}"
@@ -237,30 +220,18 @@ def test_a_run_says_which_old_checkpoint_stays(train, run, monkeypatch, capsys):
         assert shown.count(f"{folder} is kept") == 1
 
 
-def test_pruning_never_follows_a_link(train, run, tmp_path):
-    train(dataclasses.replace(CONFIG, keep=3))
-    elsewhere = tmp_path / "elsewhere"
-    shutil.move(list_checkpoints(run)[0], elsewhere)
-    first = run / "checkpoints" / "step-00000002"
-    first.symlink_to(elsewhere)
-    assert checkpoint.prune_checkpoints(run, keep=1) == [first]
-    assert names_of(elsewhere) == set(FILES)
-    assert first.is_symlink()
-
-
-def test_only_remains_of_a_killed_save_are_removed(train, run, tmp_path):
-    train(dataclasses.replace(CONFIG, steps=2))
-    folder = run / "checkpoints"
-    for name in ("step-00000009.12ab34cd.tmp", "mine.tmp", "step-x.tmp", "step-00000003.ab.tmp"):
-        shutil.copytree(list_checkpoints(run)[0], folder / name)
+def test_only_remains_of_a_killed_save_are_removed(over, tmp_path):
+    folder = over / "checkpoints"
+    drop_last_checkpoint(over)
+    before = names_of(folder)
+    others = ("mine.tmp", "step-x.tmp", "step-00000003.ab.tmp", "step-00000008.ab.tmp", "file.tmp")
+    for name in ("step-00000009.12ab34cd.tmp", *others[:3]):
+        shutil.copytree(list_checkpoints(over)[0], folder / name)
     (folder / "step-00000003.ab.tmp" / "notes.txt").write_text("mine")
     (folder / "step-00000008.ab.tmp").symlink_to(tmp_path / "out")
     (folder / "file.tmp").write_text("mine")
-    checkpoint.save_checkpoint(run, 5, weights={}, tensors={}, state={})
-    assert {path.name for path in folder.iterdir()} == {
-        *("step-00000002", "step-00000005", "mine.tmp", "step-x.tmp", "step-00000003.ab.tmp", "step-00000008.ab.tmp"),
-        "file.tmp",
-    }
+    checkpoint.save_checkpoint(over, 5, weights={}, tensors={}, state={})
+    assert {name for name in names_of(folder) - before if "/" not in name} == {"step-00000005", *others}
     assert (tmp_path / "out" / "tokenizer" / "spiece.model").exists()
 
 
@@ -271,40 +242,38 @@ LINKS = [
 
 
 @pytest.mark.parametrize("name", LINKS)
-def test_a_resumed_run_writes_through_no_link(train, run, tmp_path, name):
-    config = dataclasses.replace(CONFIG, tensorboard=name.startswith("tensorboard"))
-    if config.tensorboard:
+def test_a_resumed_run_writes_through_no_link(over, tmp_path, name):
+    if is_board := name.startswith("tensorboard"):
         pytest.importorskip("tensorboard", reason="the tensorboard extra is not installed")
-    train(config)
-    path, elsewhere = run / name, tmp_path / "elsewhere"
+        (over / "tensorboard").mkdir()
+    path, elsewhere = over / name, tmp_path / "elsewhere"
     shutil.move(path, elsewhere) if path.exists() else elsewhere.mkdir()
     path.symlink_to(elsewhere)
     before = names_of(elsewhere) if elsewhere.is_dir() else elsewhere.read_bytes()
     with pytest.raises(OutputError, match=f"{name} is a link, and a run would write there"):
-        train(config, resume=True)
+        train(over, tensorboard=is_board, resume=True)
     assert (names_of(elsewhere) if elsewhere.is_dir() else elsewhere.read_bytes()) == before
 
 
 @pytest.mark.parametrize("name", ["tokenizer", "tensorboard"])
-def test_a_new_run_writes_through_no_link_and_may_itself_be_one(train, run, tmp_path, name):
+def test_a_new_run_writes_through_no_link_and_may_itself_be_one(run, tmp_path, name):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     run.mkdir()
     (run / name).symlink_to(elsewhere)
-    config = dataclasses.replace(CONFIG, tensorboard=name == "tensorboard")
     with pytest.raises(OutputError, match=f"{name} is a link, and a run would write there"):
-        train(config)
+        train(run, tensorboard=name == "tensorboard")
     assert list(elsewhere.iterdir()) == []
     shutil.rmtree(run)
     run.symlink_to(elsewhere)
-    train()
+    train(run)
     assert (elsewhere / "run.json").is_file()
 
 
-def test_the_files_of_a_checkpoint_have_the_usual_mode(train, run):
+def test_the_files_of_a_checkpoint_have_the_usual_mode(run):
     old = os.umask(0o027)
     try:
-        train()
+        train(run)
     finally:
         os.umask(old)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in list_checkpoints(run)[-1].iterdir()}
@@ -312,7 +281,7 @@ def test_the_files_of_a_checkpoint_have_the_usual_mode(train, run):
 
 
 @pytest.mark.parametrize("fault", [KeyboardInterrupt(), OSError(28, "No space left on device")], ids=repr)
-def test_an_interrupted_save_leaves_only_the_complete_older_checkpoints(train, run, monkeypatch, fault):
+def test_an_interrupted_save_leaves_only_the_complete_older_checkpoints(run, monkeypatch, fault):
     def fail_late(tensors, path):
         path.write_bytes(b"half")
         if "step-00000004" in str(path):
@@ -321,8 +290,9 @@ def test_an_interrupted_save_leaves_only_the_complete_older_checkpoints(train, r
 
     save = checkpoint.save_file
     monkeypatch.setattr(checkpoint, "save_file", fail_late)
-    with pytest.raises((KeyboardInterrupt, OutputError)):
-        train()
+    message = "step-00000004.*No space left.*--resume" if isinstance(fault, OSError) else ""
+    with pytest.raises((KeyboardInterrupt, OutputError), match=message):
+        train(run)
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000002"]
     checkpoint.load_checkpoint(list_checkpoints(run)[0])
 
@@ -348,17 +318,13 @@ def metrics(tmp_path):
     return make
 
 
-def test_a_run_that_fails_before_its_first_line_loses_no_line(train, run, monkeypatch):
-    train()
-    shutil.rmtree(list_checkpoints(run)[-1])
-    before = (run / "metrics.jsonl").read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "update", lambda *given, **counts: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            train(resume=True)
-    assert (run / "metrics.jsonl").read_bytes() == before
-    train(resume=True)
-    assert [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()] == [1, 2, 3, 4]
+def test_a_run_that_fails_before_its_first_line_loses_no_line(over, monkeypatch):
+    drop_last_checkpoint(over)
+    before = (over / "metrics.jsonl").read_bytes()
+    monkeypatch.setattr(loop, "update", lambda *given, **counts: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train(over, resume=True)
+    assert (over / "metrics.jsonl").read_bytes() == before
 
 
 @pytest.mark.parametrize("torn", ["", '{"step": 3, "spl', '{"st', "\0" * 20], ids=repr)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-import shutil
 from collections import Counter
 from itertools import islice, pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import inspect_fixtures
 import numpy as np
@@ -16,13 +16,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_rows import mean_loss
+from test_train_loader import CPU, steps_of, stored_row
+from toy_rows import TINY, mean_loss
 
 from albert_data.data import Examples
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.train import ShardLoader
-from albert_data.train.config import AlbertConfig, TrainConfig
+from albert_data.train.config import AlbertConfig
 from albert_data.train.data import order
 from albert_data.train.data.batch import Batch, BatchShape, collate, empty_batch
 from albert_data.train.data.loader import Splits, fixed_shapes
@@ -31,17 +32,15 @@ from albert_data.train.data.remasking import Remasker
 from albert_data.train.distributed import Ranks
 from albert_data.train.model import attention
 from albert_data.train.model.attention import PackedRows, attend_packed, explain_padding, try_varlen
-from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
 from albert_data.train.model.flops import training_flops
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import Precision, choose_precision
-from albert_data.train.run import loop, session
+from albert_data.train.run import session
 from albert_data.train.run.budget import Budget
 from albert_data.train.run.evaluation import evaluate
 from albert_data.train.run.report import describe_start
 from albert_data.train.run.session import make_loader
 
-CPU = torch.device("cpu")
 SMALL = AlbertConfig(
     vocab_size=40, max_positions=256, embedding_size=6, hidden_size=16, num_layers=2, num_heads=2, ffn_size=16
 )
@@ -61,10 +60,6 @@ def small_model(**changes) -> Albert:
     return model
 
 
-def steps_of(loader: ShardLoader, num_steps: int) -> list[list[Batch]]:
-    return list(islice(loader.stream(CPU), num_steps))
-
-
 def rows_of(batch: Batch) -> dict[int, tuple]:
     """The rows of a packed batch by number, as the shards have them: ids, segments, label, masks."""
     found, offsets = {}, batch.row_offsets_R.tolist()
@@ -80,13 +75,6 @@ def rows_of(batch: Batch) -> dict[int, tuple]:
         here = [(cell - begin, label) for cell, label in masks if begin <= cell < end]
         found[row] = ids[begin:end], segments[begin:end], int(batch.sop_labels_B[i]), here
     return found
-
-
-def stored_row(shards, row: int) -> tuple:
-    one = shards.rows(np.array([row]))
-    ids, a_len = one.input_ids.tolist(), int(one.segment_a_len[0])
-    masks = list(zip(one.masked_positions.tolist(), one.masked_ids.tolist(), strict=True))
-    return ids, [int(at >= a_len + 2) for at in range(len(ids))], int(one.sop_label[0]), masks
 
 
 # ---- which rows are in a pack ----
@@ -408,21 +396,14 @@ def outcomes(model: Albert, batch: Batch, window: int = 0) -> tuple[torch.Tensor
     return loss, logits, [parameter.grad.clone() for parameter in model.parameters()]
 
 
-def assert_equal_outcomes(one, other) -> None:
-    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("window", [0, 3])
-def test_losses_logits_and_gradients_of_packs_are_those_of_padded_rows(toys, window):
+@pytest.mark.parametrize("is_by_kernel", [False, True])
+def test_losses_logits_and_gradients_of_packs_are_those_of_padded_rows(toys, request, window, is_by_kernel):
+    calls = request.getfixturevalue("varlen") if is_by_kernel else []
     padded, packed = both_batches(toys)
-    assert_equal_outcomes(outcomes(small_model(), packed, window), outcomes(small_model(), padded, window))
-
-
-@pytest.mark.parametrize("window", [0, 3])
-def test_they_are_the_same_by_the_kernel(toys, varlen, window):
-    padded, packed = both_batches(toys)
-    assert_equal_outcomes(outcomes(small_model(), packed, window), outcomes(small_model(), padded, window))
-    assert len(varlen) == SMALL.num_layers
+    found, wanted = (outcomes(small_model(), batch, window) for batch in (packed, padded))
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    assert len(calls) == (SMALL.num_layers if is_by_kernel else 0)
 
 
 def test_an_empty_pack_gives_finite_gradients(toys, varlen):
@@ -503,12 +484,7 @@ def test_rows_are_padded_where_the_kernel_cannot_run_and_the_reason_is_named(
 
 @pytest.mark.parametrize(("result", "reason"), [(True, None), (False, "wrong results"), (RuntimeError("sm70"), "sm70")])
 def test_rows_are_packed_where_the_kernel_gives_the_right_results(monkeypatch, result, reason):
-    def pretend(device, dtype, config, window):
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    monkeypatch.setattr(attention, "try_varlen", pretend)
+    monkeypatch.setattr(attention, "try_varlen", Mock(side_effect=[result]))
     found = explain_padding(make_precision(), SMALL)
     assert found is None if reason is None else reason in found
 
@@ -524,79 +500,33 @@ def test_rows_are_packed_where_the_kernel_gives_the_right_results(monkeypatch, r
 def test_the_start_says_on_a_gpu_whether_rows_are_packed(toys, packed, obstacle, line):
     shards = toys.make_shards(20)
     loader = ShardLoader(shards, batch_tokens=512, packed=packed)
-    made = SimpleNamespace(config=CONFIG, model=small_model(), precision=make_precision(), ranks=Ranks(), obstacle=None)
+    made = SimpleNamespace(config=TINY, model=small_model(), precision=make_precision(), ranks=Ranks(), obstacle=None)
     splits = Splits(folder=Path(), train=shards, validation=None)
-    lines = describe_start(made, loader, obstacle, splits, Budget(CONFIG, 5, began=0.0))
+    lines = describe_start(made, loader, obstacle, splits, Budget(TINY, 5, began=0.0))
     assert [one for one in lines if one.startswith("rows")] == [line]
 
 
-@pytest.mark.parametrize(("micro_tokens", "num_ranks"), [(64, 1), (None, 8)])
-def test_rows_are_padded_if_a_gpu_is_to_compute_less_than_a_pack(toys, monkeypatch, micro_tokens, num_ranks):
+@pytest.mark.parametrize(
+    ("micro_tokens", "num_ranks", "unable", "reason"),
+    [
+        (64, 1, 0, "a pack has 512 tokens"),
+        (None, 8, 0, "a pack has 512 tokens"),
+        (None, 1, 1, "another process can't pack them"),
+    ],
+)
+def test_rows_are_padded_if_a_gpu_is_to_compute_less_than_a_pack_or_a_rank_can_pack_none(
+    toys, monkeypatch, micro_tokens, num_ranks, unable, reason
+):
+    """unable: how many other ranks can't pack rows."""
     monkeypatch.setattr(session, "explain_padding", lambda *arguments: None)
-    monkeypatch.setattr(Ranks, "sum", lambda ranks, values: list(values))
-    config = dataclasses.replace(CONFIG, batch_tokens=512, micro_tokens=micro_tokens)
+    monkeypatch.setattr(Ranks, "sum", lambda ranks, values: [value + unable for value in values])
+    config = dataclasses.replace(TINY, micro_tokens=micro_tokens)
     loader, obstacle = make_loader(toys.make_shards(20), config, SMALL, make_precision(), Ranks(num_ranks=num_ranks))
     assert not loader.is_packed
-    assert "a pack has 512 tokens" in obstacle
+    assert reason in obstacle
 
 
-# ---- runs ----
-
-CONFIG = TrainConfig(
-    preset="tiny",
-    lr=1e-3,
-    steps=9,
-    batch_tokens=512,
-    log_every=4,
-    eval_every=9,
-    save_every=3,
-    dropout=0.1,
-    device="cpu",
-)
-
-
-@pytest.fixture
-def pack(monkeypatch, use_shards, toys):
-    """Say whether rows can be packed, as on a GPU: None, or the obstacle."""
-    use_shards(toys.make_shards(30), toys.make_shards(12, seed=1))
-    return lambda obstacle: monkeypatch.setattr(session, "explain_padding", lambda *arguments: obstacle)
-
-
-def read_losses(toys, run):
-    return [line["mlm_loss"] for line in toys.read_metrics(run)]
-
-
-@pytest.mark.parametrize(("before", "after"), [(None, None), ("no kernel", None)])
-def test_a_run_resumes_bit_for_bit_with_the_rows_it_began_with(toys, pack, tmp_path, before, after):
-    pack(before)
-    loop.train(tmp_path, tmp_path / "whole", CONFIG)
-    shutil.copytree(tmp_path / "whole", tmp_path / "parts")
-    shutil.rmtree(list_checkpoints(tmp_path / "parts")[-1])
-    pack(after)
-    loop.train(tmp_path, tmp_path / "parts", CONFIG, resume=True)
-    whole, parts = (load_checkpoint(list_checkpoints(tmp_path / name)[-1]) for name in ("whole", "parts"))
-    assert all(torch.equal(tensor, parts[0][name]) for name, tensor in whole[0].items())
-    assert whole[2]["loader"] == parts[2]["loader"]
-    assert whole[2]["loader"]["packed"] == (before is None)
-    assert read_losses(toys, tmp_path / "whole") == read_losses(toys, tmp_path / "parts")
-
-
-def test_a_run_of_packs_does_not_resume_where_they_cannot_be_computed(pack, tmp_path):
-    pack(None)
-    loop.train(tmp_path, tmp_path / "run", CONFIG)
-    shutil.rmtree(list_checkpoints(tmp_path / "run")[-1])
-    pack("PyTorch 2.9 has no varlen_attn")
-    with pytest.raises(ConfigError, match=r"rows are packed, and PyTorch 2\.9 has no varlen_attn; resume where"):
-        loop.train(tmp_path, tmp_path / "run", CONFIG, resume=True)
-
-
-def test_no_rank_packs_rows_if_another_cannot(monkeypatch, toys):
-    monkeypatch.setattr(session, "explain_padding", lambda *arguments: None)
-    others = Ranks()
-    monkeypatch.setattr(Ranks, "sum", lambda self, values: [value + 1 for value in values])
-    loader, obstacle = make_loader(toys.make_shards(20), CONFIG, SMALL, make_precision(), others)
-    assert not loader.is_packed
-    assert obstacle == "another process can't pack them"
+# ---- losses and figures ----
 
 
 def test_ranks_and_micro_batches_have_together_the_losses_of_the_whole_batch(toys):
