@@ -1,11 +1,17 @@
-"""A data set gives models of transformers the rows of the shards, each kind of model its inputs, labels and masks."""
+"""A data set gives models of transformers the rows of the shards, each kind of model its inputs, labels and masks.
+
+Packs of it have every token once, and the models compute each row of them as if alone.
+"""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 import subprocess
 import sys
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +19,17 @@ import pyarrow.parquet
 import pytest
 import torch
 from convert_fixtures import convert
-from inspect_fixtures import SMALL, get_tokenizer, make_examples, write_folder, write_sentences
+from inspect_fixtures import SMALL, draw_sentences, get_tokenizer, make_examples, write_folder, write_sentences
+from refusals import check_refused, refused
+from test_train_remasking import loader_at, read_epoch
 from torch.utils.data import DataLoader
 from toy_rows import mean_loss
 
 from albert_data.errors import ConfigError, ShardError
 from albert_data.interop import ShardDataset
 from albert_data.shards.reader import open_shards
-from albert_data.train import ShardLoader
 from albert_data.train.data.batch import collate
+from albert_data.train.data.remasking import Remasker
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
@@ -33,6 +41,7 @@ SIZES = {
     **{"vocab_size": 380, "max_position_embeddings": 64, "hidden_size": 32, "num_hidden_layers": 2},
     **{"num_attention_heads": 2, "intermediate_size": 64, "pad_token_id": 0},
 }
+FNET_SIZES = {name: SIZES[name] for name in SIZES if name != "num_attention_heads"}
 OWN_SPECIALS = {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
 
 
@@ -136,10 +145,6 @@ def test_every_kind_of_model_gets_the_rows_of_the_shards_and_a_loss(folder, name
     assert model(**batch).loss.isfinite()
 
 
-def test_a_data_set_prints_as_its_shards(folder):
-    assert repr(ShardDataset(folder)) == f"ShardDataset({open_shards(folder)!r})"
-
-
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_data_loader_gives_each_row_once_with_workers_too(folder, num_workers):
     rows, shards = ShardDataset(folder), open_shards(folder)
@@ -155,8 +160,7 @@ def test_transformers_finds_the_lengths_to_group_rows_by(folder):
 
 
 def test_a_model_without_an_attention_mask_gets_none(folder):
-    sizes = {name: SIZES[name] for name in SIZES if name != "num_attention_heads"}
-    model = transformers.FNetForPreTraining(transformers.FNetConfig(**sizes))
+    model = transformers.FNetForPreTraining(transformers.FNetConfig(**FNET_SIZES))
     rows = ShardDataset(folder, model)
     batch = rows.collate([rows[0], rows[-1]])
     assert set(batch) == {"input_ids", "labels", "token_type_ids", "next_sentence_label"}
@@ -242,30 +246,15 @@ def test_shards_without_any_pair_are_refused_for_a_model_that_learns_from_pairs(
 # ---- epochs ----
 
 
-def read_loader_epoch(folder: Path, epoch: int, seed: int) -> dict[int, tuple[list[int], dict[int, int]]]:
-    """The ids and the masks of each row of an epoch, by our own loader."""
-    loader = ShardLoader(folder, batch_tokens=512, seed=seed)
-    loader.load_state_dict({**loader.state_dict(), "epoch": epoch})
-    found: dict[int, tuple[list[int], dict[int, int]]] = {}
-    for batch in loader:
-        row_len = batch.input_ids_BT.shape[1]
-        masks: list[dict[int, int]] = [{} for _ in batch.rows]
-        for place, label in zip(batch.masked_indices_N.tolist(), batch.masked_labels_N.tolist(), strict=True):
-            if label >= 0:
-                masks[place // row_len][place % row_len] = label
-        for at, row in enumerate(batch.rows.tolist()):
-            found[row] = (batch.input_ids_BT[at, : int(batch.valid_BT[at].sum())].tolist(), masks[at])
-    return found
-
-
 def read_masks(rows) -> dict[int, tuple[list[int], dict[int, int]]]:
-    return {
-        number: (
-            row["input_ids"].tolist(),
-            {at: label for at, label in enumerate(row["labels"].tolist()) if label >= 0},
-        )
-        for number, row in enumerate(rows)
-    }
+    """The ids and the masks (position: original) of each row."""
+    masks = [{at: label for at, label in enumerate(row["labels"].tolist()) if label >= 0} for row in rows]
+    return {number: (row["input_ids"].tolist(), masks[number]) for number, row in enumerate(rows)}
+
+
+def read_loader_epoch(folder: Path, epoch: int, seed: int) -> dict[int, tuple[list[int], dict[int, int]]]:
+    """The same of an epoch, by our own loader."""
+    return read_epoch(loader_at(open_shards(folder), epoch, batch_tokens=512, seed=seed))
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 5])
@@ -279,20 +268,14 @@ def take_first(rows: list[dict[str, torch.Tensor]]) -> list[dict[str, torch.Tens
     return [{name: values.clone() for name, values in row.items()} for row in rows]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])  # it loads torch
 def test_an_epoch_reaches_persistent_workers(folder, method):
     rows = ShardDataset(folder)
-    loader = DataLoader(
-        rows,
-        batch_size=16,
-        num_workers=1,
-        persistent_workers=True,
-        multiprocessing_context=method,
-        collate_fn=take_first,
-    )
+    kind = {"num_workers": 1, "persistent_workers": True, "multiprocessing_context": method}
+    loader = DataLoader(rows, batch_size=16, collate_fn=take_first, **kind)
     for epoch in (0, 1, 2):
         rows.set_epoch(epoch)
-        assert read_masks(row for batch in loader for row in batch) == read_loader_epoch(folder, epoch, seed=0)
+        assert read_masks([row for batch in loader for row in batch]) == read_loader_epoch(folder, epoch, seed=0)
 
 
 def test_evaluation_has_the_stored_masks_in_every_epoch(folder):
@@ -316,23 +299,21 @@ def test_the_share_of_masks_changes_from_the_first_epoch_to_the_last(folder):
     assert num_masks[0] > num_masks[1] > num_masks[2] > num_masks[3]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"mask_prob": 0.9}, "mask_prob is 0.9; allowed are 0.01 to 0.5"),
-        ({"mask_prob": (0.3, 0.05)}, "epochs is None; give 2 or more"),
-        ({"mask_prob": (0.3, 0.05), "epochs": 1}, "epochs is 1; give 2 or more"),
-        ({"mask_prob": 0.3, "remask": False}, "keeps the stored masks"),
-        ({"mask_prob": [0.3, 0.2, 0.1], "epochs": 3}, "give one share, or those of the first and the last epoch"),
-    ],
+@refused(
+    ({"mask_prob": 0.9}, ConfigError, "mask_prob is 0.9 & 0.01 to 0.5"),
+    ({"mask_prob": (0.3, 0.05)}, ConfigError, "epochs is None & 2 or more"),
+    ({"mask_prob": (0.3, 0.05), "epochs": 1}, ConfigError, "epochs is 1 & 2 or more"),
+    ({"mask_prob": 0.3, "remask": False}, ConfigError, "keeps the stored masks"),
+    ({"mask_prob": [0.3, 0.2, 0.1], "epochs": 3}, ConfigError, "give one share & the first and the last epoch"),
+    ({"split": "test"}, ShardError, "no split 'test'"),
+    ({"pack": 31}, ConfigError, "pack is 31 & up to 32 tokens & 32 or more"),
+    ({"pack": 64}, ConfigError, "--pairs sop & a label each & leave out pack"),
 )
-def test_a_wrong_share_of_masks_is_named(folder, settings, message):
-    with pytest.raises(ConfigError, match=message):
-        ShardDataset(folder, **settings)
+def test_a_wrong_setting_is_named(folder, singles, call, kind, named):
+    check_refused(lambda: ShardDataset(singles if call == {"pack": 31} else folder, **call), kind, named)
 
 
-@pytest.mark.parametrize("unmasked", [False, True])
-@pytest.mark.parametrize("name", ["ALBERT", "BERT without NSP", "ModernBERT"])
+@pytest.mark.parametrize(("name", "unmasked"), [("ALBERT", True), ("BERT without NSP", False), ("ModernBERT", True)])
 def test_converted_rows_go_through_collate(folder, name, unmasked, tmp_path):
     model, shards = MODELS[name][0](), ShardDataset(folder, remask=False)
     rows = ShardDataset(folder, model, remask=False)
@@ -409,26 +390,25 @@ def test_accelerate_tells_the_epoch_except_beside_its_own_sampler_on_several_pro
 # ---- what can't be done, in one line ----
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: make_albert("AlbertForSequenceClassification"), "does not learn from masked rows"),
-        (lambda: make_albert("AlbertModel"), "AlbertModel does not learn from masked rows"),
-        (lambda: transformers.ElectraForPreTraining(transformers.ElectraConfig(**SIZES)), "does not learn"),
-        (lambda: make_bert(vocab_size=100), r"has 100 pieces.*tokenizer has 380.*vocab_size=380"),
-        (lambda: make_roberta(pad_token_id=1), r"pads with id 1.*<pad> is 0.*pad_token_id=0"),
-        (lambda: make_bert(max_position_embeddings=24), r"positions for 24 tokens.*up to 32.*--max-seq-len 24"),
-        (lambda: make_roberta(max_position_embeddings=32), r"positions for 31 tokens.*up to 32"),
-    ],
+@refused(
+    (lambda: make_albert("AlbertForSequenceClassification"), ConfigError, "does not learn from masked rows"),
+    (lambda: make_albert("AlbertModel"), ConfigError, "AlbertModel does not learn from masked rows"),
+    (lambda: transformers.ElectraForPreTraining(transformers.ElectraConfig(**SIZES)), ConfigError, "does not learn"),
+    (lambda: make_bert(vocab_size=100), ConfigError, "has 100 pieces & tokenizer has 380 & vocab_size=380"),
+    (lambda: make_roberta(pad_token_id=1), ConfigError, "pads with id 1 & <pad> is 0 & pad_token_id=0"),
+    (
+        lambda: make_bert(max_position_embeddings=24),
+        ConfigError,
+        "positions for 24 tokens & up to 32 & --max-seq-len 24",
+    ),
+    (lambda: make_roberta(max_position_embeddings=32), ConfigError, "positions for 31 tokens & up to 32"),
 )
-def test_a_model_that_does_not_fit_is_refused(folder, make, words):
-    with pytest.raises(ConfigError, match=words):
-        ShardDataset(folder, make())
+def test_a_model_that_does_not_fit_is_refused(folder, call, kind, named):
+    model = call()
+    check_refused(lambda: ShardDataset(folder, model), kind, named)
 
 
-def test_a_split_or_a_row_that_is_not_there_is_an_error(folder, tmp_path):
-    with pytest.raises(ShardError, match="no split 'test'"):
-        ShardDataset(folder, split="test")
+def test_a_row_or_a_folder_that_is_not_there_is_an_error(folder, tmp_path):
     with pytest.raises(ShardError):
         ShardDataset(tmp_path)
     rows = ShardDataset(folder)
@@ -442,11 +422,202 @@ def test_a_split_or_a_row_that_is_not_there_is_an_error(folder, tmp_path):
         ShardDataset(empty)
 
 
-def test_the_data_set_needs_no_transformers_and_the_package_no_torch():
+def test_the_data_set_needs_no_transformers_the_package_no_torch_and_training_no_multiprocess():
     code = (
         "import sys, albert_data.interop\n"
+        "sys.modules['multiprocess'] = None\n"
         "assert 'torch' not in sys.modules\n"
         "albert_data.interop.ShardDataset\n"
+        "import albert_data.train.run.loop\n"
         "assert 'torch' in sys.modules and 'transformers' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ---- packs ----
+
+PACK = 50
+SINGLES = dataclasses.replace(SMALL, pairs="none")
+
+
+def make_model(kind: str, attention: str = "sdpa", **settings: object):
+    own = {
+        "Albert": {"embedding_size": 16},
+        # The first layer has full attention, the second sees four tokens to each side.
+        "ModernBert": {"local_attention": 8, "global_attn_every_n_layers": 2, **OWN_SPECIALS},
+        "Roberta": {"type_vocab_size": 1},
+    }
+    config = getattr(transformers, f"{kind}Config")(
+        **{**SIZES, "max_position_embeddings": 40}, **own.get(kind, {}), **settings
+    )
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{kind}ForMaskedLM")._from_config(config, attn_implementation=attention).eval()
+    with torch.no_grad():  # with weights from N(0, 0.02) attention is nearly uniform
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model
+
+
+@pytest.fixture(scope="module")
+def singles(tmp_path_factory) -> Path:
+    parts = [make_examples(draw_sentences(30, seed) + write_sentences(30, seed), SINGLES, 99 * seed) for seed in (1, 2)]
+    return write_folder(tmp_path_factory.mktemp("packs") / "shards", {"train": parts, "validation": parts[:1]}, SINGLES)
+
+
+def split_pack(pack: dict[str, torch.Tensor]) -> list[tuple[list[int], list[int]]]:
+    """The ids and labels of each row of a pack."""
+    ends = [*pack["row_starts"].tolist(), len(pack["input_ids"])]
+    return [
+        (pack["input_ids"][begin:end].tolist(), pack["labels"][begin:end].tolist()) for begin, end in pairwise(ends)
+    ]
+
+
+def count_cells(folder: Path, epoch: int) -> Counter:
+    """How often each token of text comes with each label, by plain Python."""
+    shards, found = open_shards(folder), Counter()
+    rows = shards.rows(range(len(shards)))
+    if epoch:
+        rows = Remasker(shards.manifest, shards.tokenizer, seed=0)(rows, torch.arange(len(shards)).numpy(), epoch)
+    for row in range(len(shards)):
+        tokens, masks = (slice(*offsets[row : row + 2]) for offsets in (rows.offsets, rows.mask_offsets))
+        labels = dict(zip(rows.masked_positions[masks].tolist(), rows.masked_ids[masks].tolist(), strict=True))
+        ids = rows.input_ids[tokens].tolist()
+        found.update((ids[at], labels.get(at, IGNORED)) for at in range(1, len(ids) - 1))
+    return found
+
+
+@pytest.mark.parametrize("epoch", [0, 2])
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_packs_have_every_token_once_with_the_masks_of_the_epoch(singles, epoch, num_workers):
+    rows = ShardDataset(singles, pack=PACK)
+    rows.set_epoch(epoch)
+    found: Counter = Counter()
+    used = []
+    for (pack,) in DataLoader(rows, batch_size=1, num_workers=num_workers, collate_fn=list, shuffle=True):
+        assert pack["row_starts"].dtype == torch.int32
+        used.append(len(pack["input_ids"]))
+        for ids, labels in split_pack(pack):
+            assert (ids[0], labels[0], ids[-1], labels[-1]) == (2, IGNORED, 3, IGNORED)
+            found.update(zip(ids[1:-1], labels[1:-1], strict=True))
+    assert found == count_cells(singles, epoch)
+    assert max(used) <= PACK
+    assert sum(used) > 0.93 * PACK * len(rows), "words of three tokens fill packs of 50 no better"
+
+
+def test_a_copy_has_the_same_packs(singles):
+    rows = ShardDataset(singles, pack=PACK)
+    copied = pickle.loads(pickle.dumps(rows))
+    assert len(copied) == len(rows)
+    assert repr(copied) == repr(rows)
+    assert f", {len(rows)} packs of {PACK} tokens)" in repr(rows)
+    for name, values in rows[3].items():
+        assert torch.equal(copied[3][name], values)
+
+
+@pytest.mark.parametrize("kind", ["ModernBert", "Roberta"])
+def test_a_model_with_flash_attention_gets_what_transformers_collator_makes(singles, kind, monkeypatch):
+    model = make_model(kind)
+    monkeypatch.setattr(model.config, "_attn_implementation_internal", "flash_attention_2")
+    rows = ShardDataset(singles, model, pack=PACK)
+    packs = rows.__getitems__([0, 5, 2])
+    features = [{"input_ids": ids, "labels": labels} for pack in packs for ids, labels in split_pack(pack)]
+    first = 1 if kind == "Roberta" else 0  # of the positions that RoBERTa makes itself, with <pad> 0
+    collator = transformers.DataCollatorWithFlattening(return_flash_attn_kwargs=True, position_ids_start=first)
+    wanted, found = collator(features, return_tensors="pt"), rows.collate(packs)
+    assert found.keys() == wanted.keys()
+    for name, values in wanted.items():
+        if name.startswith("max_length"):
+            assert (type(found[name]), found[name]) == (int, values)
+        else:
+            assert found[name].dtype == values.dtype
+            assert torch.equal(found[name], values)
+    plain = ShardDataset(singles, pack=PACK)  # without a model the same, with positions from 0 on
+    whole = plain.collate(plain.__getitems__([0, 5, 2]))
+    assert torch.equal(whole["cu_seq_lens_q"], wanted["cu_seq_lens_q"])
+    assert torch.equal(whole["position_ids"] + first, wanted["position_ids"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "attention"),
+    [(kind, attention) for kind in ("ModernBert", "Roberta", "Bert", "Albert") for attention in ("sdpa", "eager")],
+)
+def test_a_row_in_a_pack_has_the_logits_that_it_has_alone(singles, kind, attention):
+    model = make_model(kind, attention)
+    rows = ShardDataset(singles, model, pack=PACK)
+    packs = rows.__getitems__(range(4))
+    batch = rows.collate(packs)
+    assert batch["input_ids"].shape == (4, PACK)
+    output = model(**batch)
+    assert output.loss.isfinite()
+    for line, pack in enumerate(packs):
+        at = 0
+        for ids, _ in split_pack(pack):
+            alone = model(input_ids=torch.tensor([ids])).logits[0]
+            torch.testing.assert_close(output.logits[line, at : at + len(ids)], alone, rtol=1e-4, atol=1e-4)
+            at += len(ids)
+
+
+@pytest.mark.parametrize("kind", ["ModernBert", "Bert"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_the_loss_of_a_row_has_no_gradient_by_the_tokens_of_another(singles, kind, attention):
+    model = make_model(kind, attention)
+    rows = ShardDataset(singles, model, pack=PACK)
+    batch, embedded = rows.collate([rows[0], rows[1]]), []
+    model.get_input_embeddings().register_forward_hook(lambda *found: embedded.append(found[2]))
+    logits = model(**{**batch, "labels": None}).logits
+    labels = batch["input_ids"]
+    for line, pack in enumerate((rows[0], rows[1])):
+        ends = [*pack["row_starts"].tolist(), len(pack["input_ids"])]
+        assert len(ends) > 2, "a pack of several rows"
+        for begin, end in pairwise(ends):
+            loss = torch.nn.functional.cross_entropy(logits[line, begin:end], labels[line, begin:end])
+            (gradient,) = torch.autograd.grad(loss, embedded, retain_graph=True)
+            reached = gradient.abs().sum(-1)
+            assert (reached[line, begin:end] > 0).all()
+            reached[line, begin:end] = 0
+            assert not reached.any(), "exactly 0 everywhere else"
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "flash_attention_2"])
+@pytest.mark.parametrize("unmasked", [False, True])
+def test_converted_packs_go_through_the_same_collator(singles, tmp_path, monkeypatch, attention, unmasked):
+    convert(singles, tmp_path / "out", "parquet", pack=PACK, unmasked=unmasked)
+    model = make_model("Roberta")
+    monkeypatch.setattr(model.config, "_attn_implementation_internal", attention)
+    rows = ShardDataset(singles, model, pack=PACK)
+    (path,) = (tmp_path / "out" / "data").glob("train-*")
+    packs = pyarrow.parquet.read_table(path).to_pylist()
+    assert len(packs) == len(rows)
+    found, wanted = rows.collate(packs[2:5]), rows.collate(rows.__getitems__([2, 3, 4]))
+    assert found.keys() == wanted.keys() - ({"labels"} if unmasked else set())
+    for name in found.keys() - ({"input_ids"} if unmasked else set()):
+        assert torch.equal(torch.as_tensor(found[name]), torch.as_tensor(wanted[name]))
+    with pytest.raises(ConfigError, match="are collated by ShardDataset"):
+        ShardDataset(singles).collate(packs[:2])
+
+
+def test_a_trainer_learns_from_packs(singles, tmp_path):
+    model = make_model("ModernBert")
+    rows = ShardDataset(singles, model, pack=PACK)
+    settings = {"report_to": [], "save_strategy": "no", "disable_tqdm": True, "use_cpu": True, "logging_steps": 1}
+    args = transformers.TrainingArguments(tmp_path, num_train_epochs=2, per_device_train_batch_size=4, **settings)
+    validation = ShardDataset(singles, model, split="validation", pack=PACK)
+    args.prediction_loss_only = True
+    trainer = transformers.Trainer(model, args, train_dataset=rows, eval_dataset=validation, data_collator=rows.collate)
+    losses = [entry["loss"] for entry in trainer.train() and trainer.state.log_history if "loss" in entry]
+    assert len(losses) == 2 * -(-len(rows) // 4)
+    assert all(0 < loss < 100 for loss in losses)
+    assert trainer.evaluate()["eval_loss"] > 0
+
+
+@refused(
+    (lambda: make_model("ModernBert", "flex_attention"), ConfigError, "can't pack rows & flex_attention & attn_imp"),
+    (
+        lambda: transformers.FNetForMaskedLM(transformers.FNetConfig(**FNET_SIZES)),
+        ConfigError,
+        "can't pack rows & does not take both position_ids and",
+    ),
+)
+def test_a_model_that_would_let_rows_see_each_other_is_refused(singles, call, kind, named):
+    model = call()
+    check_refused(lambda: ShardDataset(singles, model, pack=PACK), kind, named)

@@ -1,11 +1,35 @@
-"""A budget gives the share of a run that is done, by steps or by the clock, and keeps time for the end of the run."""
+"""A budget gives the share of a run that is done, by steps or by the clock, and keeps time for the end of the run.
+
+What settings leave open follows the length of a run: a short one has curves, and says if it is too short.
+"""
 
 from __future__ import annotations
 
-import pytest
+import dataclasses
+import re
 
-from albert_data.train.config import TrainConfig
-from albert_data.train.run.budget import FIRST_SHARE, SAFETY_FACTOR, Budget
+import pytest
+import torch
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert_data.cli.train import train
+from albert_data.train.config import RECIPES, TrainConfig
+from albert_data.train.run import loop
+from albert_data.train.run.budget import (
+    FIELDS,
+    FIRST_SHARE,
+    LEAST_ROWS,
+    MOST_ROWS,
+    POINTS,
+    SAFETY_FACTOR,
+    TOKENS_PER_PIECE,
+    Budget,
+    Intervals,
+    choose_intervals,
+    explain_shortness,
+)
 
 
 class Clock:
@@ -27,14 +51,11 @@ def make(clock: Clock, *, seconds: float = 0.0, schedule_begin: float | None = N
     return Budget(config, 50, began=100.0, seconds=seconds, schedule_begin=schedule_begin, clock=clock)
 
 
-def test_with_steps_the_share_done_is_the_step_over_the_steps(clock):
+def test_the_share_done_is_the_step_over_the_steps_and_epochs_are_converted_to_steps(clock):
     budget = make(clock, steps=4)
     assert [budget.share_done(step) for step in (0, 1, 4)] == [0, 0.25, 1]
     assert [budget.is_last(step, 0.0, 0.25) for step in range(4)] == [False, False, False, True]
     assert budget.has_time("evaluation")
-
-
-def test_epochs_are_converted_to_steps(clock):
     assert make(clock, epochs=1.5).num_steps == 75
     assert make(clock, epochs=0.001).num_steps == 1
 
@@ -55,12 +76,7 @@ def test_minutes_count_from_the_first_update_and_leave_time_for_the_end(clock):
 
 def test_an_update_is_the_last_if_another_would_end_too_late(clock):
     budget = make(clock, minutes=1.0)
-    assert [budget.is_last(step, share, 0.2) for step, share in enumerate((0.3, 0.5, 0.7, 0.9))] == [
-        False,
-        False,
-        False,
-        True,
-    ]
+    assert [step for step, share in enumerate((0.3, 0.5, 0.7, 0.9)) if budget.is_last(step, share, 0.2)] == [3]
 
 
 def test_an_update_takes_the_mean_of_those_before_without_the_evaluations_between_them(clock):
@@ -129,3 +145,123 @@ def test_the_window_doubles_at_even_intervals_until_it_is_the_whole_row(first, e
 def test_the_share_of_masked_tokens_changes_evenly_from_the_first_to_the_last(first, last, expected):
     budget = Budget(TrainConfig(steps=100, mask_prob=first, last_mask_prob=last), 50, began=0.0)
     assert [budget.mask_prob(step) for step in (0, 10, 50, 100, 101)] == expected
+
+
+# ---- what is due when ----
+
+OPEN = TrainConfig(preset="tiny", steps=40, batch_tokens=512, device="cpu", precision="fp32")
+
+
+@given(steps=st.integers(1, 100_000), tokens=st.integers(1, 1 << 21), row_len=st.integers(8, 512))
+def test_a_run_of_any_number_of_steps_has_enough_points_and_cheap_evaluations(steps: int, tokens: int, row_len: int):
+    chosen = choose_intervals(TrainConfig(steps=steps, batch_tokens=tokens), steps, row_len)
+    for work, field in FIELDS.items():
+        assert steps // getattr(chosen, field) >= min(steps, POINTS[work])
+    assert LEAST_ROWS <= chosen.eval_rows <= MOST_ROWS
+    if chosen.eval_every < 1000:  # ten evaluations, of which each row costs a third of a training row
+        assert chosen.eval_rows == LEAST_ROWS or 10 * chosen.eval_rows * row_len / 3 <= 0.1001 * steps * tokens
+
+
+def test_what_is_given_stays(toys):
+    given = dataclasses.replace(OPEN, log_every=7, eval_every=8, save_every=9, eval_rows=10)
+    assert choose_intervals(given, 40, 24) == given
+    intervals = Intervals(dataclasses.replace(given, steps=None, minutes=1), 0, 0.0)
+    assert [step for step in range(1, 20) if intervals.is_due("log", step, step / 20)] == [7, 14]
+
+
+@pytest.mark.parametrize(("num_steps", "logs", "evaluations"), [(20, 20, 10), (1000, 50, 10), (30_000, 600, 30)])
+def test_a_run_by_the_clock_has_as_many_points_however_fast_it_is(num_steps: int, logs: int, evaluations: int):
+    intervals, counts = Intervals(TrainConfig(steps=None, minutes=1), 0, 0.0), dict.fromkeys(FIELDS, 0)
+    for step in range(1, num_steps + 1):
+        for work in FIELDS:
+            if intervals.is_due(work, step, (step + 0.01) / num_steps):
+                counts[work] += 1
+                intervals.note(work, step, step / num_steps)
+    assert counts == {"log": logs, "evaluation": evaluations, "checkpoint": evaluations}
+
+
+def test_an_evaluation_rests_four_times_as_long_as_it_took():
+    now = 0.0
+    budget = Budget(TrainConfig(steps=None, minutes=1), 100, began=0.0, clock=lambda: now)
+    assert budget.is_rested("evaluation")
+    now = 2.0
+    budget.note("evaluation", 2.0)
+    for later, rested in ((2.0, False), (9.9, False), (10.0, True)):
+        now = later
+        assert budget.is_rested("evaluation") == rested
+
+
+def test_a_short_run_has_ten_evaluations_and_a_line_for_each_step(toys, use_shards, tmp_path, capsys):
+    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
+    loop.train(tmp_path, tmp_path / "run", OPEN)
+    lines = toys.read_metrics(tmp_path / "run")
+    assert [line["step"] for line in lines if line["split"] == "validation"] == list(range(4, 41, 4))
+    assert [line["step"] for line in lines if line["split"] == "train"] == list(range(1, 41))
+    assert "10 of 10 rows, every 4 steps" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("tokens", "is_told"), [(64, True), (1024, False)])
+def test_a_run_that_is_too_short_to_learn_from_says_so_first(toys, use_shards, tmp_path, capsys, tokens, is_told):
+    """Of 40 pieces 4,000 tokens are needed."""
+    use_shards(toys.make_shards(40, max_seq_len=16), toys.make_shards(10, seed=1, max_seq_len=16))
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(OPEN, steps=4, batch_tokens=tokens))
+    said = capsys.readouterr().err
+    assert ("too short   the run reads about 256 tokens, 6 for each of the 40 pieces;" in said) == is_told
+    assert said.find("too short") < said.find("step 1 of 4")
+    assert max(map(len, said[said.find("too short") :].splitlines()[:3])) <= 80
+
+
+@given(num_tokens=st.integers(1, 10**6), num_pieces=st.integers(8, 50_000))
+def test_a_run_as_many_times_as_long_as_it_is_told_is_long_enough(num_tokens: int, num_pieces: int):
+    advice = explain_shortness(num_tokens, num_pieces)
+    if advice is None:
+        return
+    times = float(re.search(r"Train ([\d,.]+) times as long", advice)[1].replace(",", ""))
+    needed = TOKENS_PER_PIECE * num_pieces / num_tokens
+    assert times > 1
+    assert min(needed, 100_000) <= times * (1 + 1e-5) <= (needed + 0.1) * (1 + 2e-5)
+
+
+def test_by_the_clock_the_first_evaluation_tells_that_a_run_is_too_short(
+    toys, use_shards, tmp_path, monkeypatch, capsys
+):
+    use_shards(toys.make_shards(40, vocab_size=4000), toys.make_shards(10, seed=1, vocab_size=4000))
+    monkeypatch.setattr(loop, "UPDATE_COST", 1e6)
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(OPEN, steps=None, minutes=0.06))
+    assert "0 for each of the 4,000 pieces" in capsys.readouterr().err
+
+
+# ---- threads ----
+
+
+def test_threads_are_set_for_the_run_alone_and_are_recorded(toys, use_shards, tmp_path, capsys):
+    before = torch.get_num_threads()
+    use_shards(toys.make_shards(40))
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(OPEN, steps=2, threads=before + 1))
+    assert f"threads: {before + 1})" in capsys.readouterr().err
+    assert torch.get_num_threads() == before
+    assert '"threads": ' in (tmp_path / "run" / "run.json").read_text()
+
+
+# ---- weights to begin with, on a CPU ----
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "is_told"),
+    [
+        ([], (2048, 5e-5), True),
+        (["--lr", "1e-3"], (2048, 1e-3), True),
+        (["--batch-tokens", "4096"], (4096, 3e-4), False),
+        (["--preset", "mini"], (2048, RECIPES["quick"]["mini"].lr), False),
+        (["--recipe", "paper"], (4096 * 512, 0.00176), False),
+    ],
+)
+def test_on_a_cpu_weights_are_trained_on_in_batches_for_a_cpu(tmp_path, monkeypatch, given, wanted, is_told):
+    made, said = [], []
+    monkeypatch.setattr(loop, "train", lambda shards, run, config, **named: made.append(config))
+    monkeypatch.setattr("albert_data.interop.initial.load_initial", lambda *args, **named: None)
+    monkeypatch.setattr("albert_data.library.models.tell", said.append)
+    arguments = [tmp_path, "-o", tmp_path / "run", "--init-from", tmp_path, "--device", "cpu", *given]
+    CliRunner().invoke(train, [str(one) for one in arguments], catch_exceptions=False)
+    assert [(config.batch_tokens, config.lr) for config in made] == [wanted]
+    assert bool(said) == is_told

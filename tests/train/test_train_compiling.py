@@ -1,21 +1,38 @@
-"""A model is compiled only where torch.compile works; elsewhere it is trained as it is, and the run says why."""
+"""A model is compiled only where torch.compile works; elsewhere it is trained as it is, and the run says why.
+
+A timed run compiles before its schedule begins, changes nothing by that, and ends when its minutes are over.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import shutil
 import time
 from functools import partial
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
+import toy_rows
 
-from albert_data.train.config import TrainConfig
-from albert_data.train.run import compiling, loop, session
-from albert_data.train.run.compiling import choose_compiling, find_obstacle
+from albert_data.errors import ConfigError
+from albert_data.train.data.loader import ShardLoader, fixed_batches, fixed_shapes
+from albert_data.train.data.order import BUCKET
+from albert_data.train.distributed import ALONE
+from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
+from albert_data.train.model.model import Albert
+from albert_data.train.model.precision import choose_precision
+from albert_data.train.run import compiling, loop, memory, session
+from albert_data.train.run.budget import Budget
+from albert_data.train.run.compiling import choose_compiling, find_obstacle, warm_up
+from albert_data.train.run.evaluation import evaluate
+from albert_data.train.run.session import choose_shape, start_session, update
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
-TINY = TrainConfig(preset="tiny", lr=1e-3, steps=2, batch_tokens=8 * 64, device="cpu")
+TINY = dataclasses.replace(toy_rows.TINY, steps=2, eval_rows=40, dropout=0.1, remask=False)
+TIMED = dataclasses.replace(TINY, steps=None, minutes=10.0, warmup_share=0.05, log_every=10, save_every=10_000)
 
 
 def use_backend(monkeypatch, backend):
@@ -53,37 +70,27 @@ def test_an_obstacle_is_the_first_line_of_its_reason(monkeypatch, message, reaso
     assert find_obstacle(CPU) == reason
 
 
-def test_an_error_without_a_message_is_named_by_its_type(monkeypatch):
-    def fail(function):
-        raise NotImplementedError
+class Broken(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.sum()
 
-    monkeypatch.setattr(torch, "compile", fail)
-    assert find_obstacle(CPU) == "NotImplementedError"
-
-
-def test_a_function_that_compiles_but_does_not_run_backward_is_an_obstacle(monkeypatch):
-    class Broken(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.sum()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            raise RuntimeError("no kernel image is available")
-
-    monkeypatch.setattr(torch, "compile", lambda function: Broken.apply)
-    assert find_obstacle(CPU) == "no kernel image is available"
+    @staticmethod
+    def backward(ctx, gradient):
+        raise RuntimeError("no kernel image is available")
 
 
-def test_only_a_gpu_is_probed_and_only_if_the_settings_ask_for_it(monkeypatch):
-    probed = []
-    monkeypatch.setattr(compiling, "find_obstacle", probed.append)
-    assert choose_compiling(TINY, CPU) == (False, None)
-    assert choose_compiling(dataclasses.replace(TINY, compile=False), GPU) == (False, None)
-    assert probed == []
-    assert choose_compiling(TINY, GPU) == (True, None)
-    monkeypatch.setattr(compiling, "find_obstacle", lambda device: "no Triton")
-    assert choose_compiling(TINY, GPU) == (False, "no Triton")
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (Mock(side_effect=NotImplementedError), "NotImplementedError"),
+        (lambda function: Broken.apply, "no kernel image is available"),
+    ],
+    ids=["an error without a message", "a function that does not run backward"],
+)
+def test_an_obstacle_without_a_message_or_only_backward_is_one_too(monkeypatch, make, reason):
+    monkeypatch.setattr(torch, "compile", make)
+    assert find_obstacle(CPU) == reason
 
 
 def test_a_run_says_that_it_compiles_before_its_first_line(toys, use_shards, tmp_path, monkeypatch, capsys):
@@ -125,6 +132,247 @@ def test_inductor_works_where_there_is_a_compiler():
         (CPU, {"steps": None, "minutes": 60.0, "compile": False}, False),
     ],
 )
-def test_a_gpu_compiles_and_a_cpu_where_the_run_is_long_enough(monkeypatch, device, settings, expected):
-    monkeypatch.setattr(compiling, "find_obstacle", lambda device: None)
-    assert compiling.choose_compiling(dataclasses.replace(TINY, **settings), device) == (expected, None)
+def test_a_gpu_compiles_and_a_cpu_where_the_run_is_long_enough_and_no_other_is_probed(
+    monkeypatch, device, settings, expected
+):
+    probed, config = [], dataclasses.replace(TINY, **settings)
+    monkeypatch.setattr(compiling, "find_obstacle", probed.append)
+    assert choose_compiling(config, device) == (expected, None)
+    assert probed == ([device] if expected else [])
+    monkeypatch.setattr(compiling, "find_obstacle", lambda device: "no Triton")
+    assert choose_compiling(config, device) == (False, "no Triton" if expected else None)
+
+
+# ---- before a timed run ----
+
+
+def shape_of(batch):
+    return (*batch.input_ids_BT.shape, len(batch.masked_indices_N), None)
+
+
+@pytest.mark.parametrize("settings", [{}, {"micro_tokens": 256}, {"rank": 1, "num_ranks": 2}])
+def test_a_loader_tells_the_shapes_of_all_its_batches(toys, settings):
+    shards = toys.make_shards(300, max_seq_len=250)
+    loader = ShardLoader(shards, batch_tokens=1024, **settings)
+    read = {shape_of(batch) for step in loader.stream(CPU, 3 * loader.steps_per_epoch) for batch in step}
+    assert len(read) == 4
+    assert set(loader.shapes()) == read
+
+
+def test_the_shapes_of_an_evaluation_are_those_of_its_batches(toys):
+    shards = toys.make_shards(60, max_seq_len=250)
+    given = {"num_rows": 30, "batch_tokens": 600}
+    assert set(fixed_shapes(shards, **given)) == {shape_of(batch) for batch in fixed_batches(shards, **given)}
+
+
+@pytest.fixture(params=["a program for all shapes"])
+def compiled(request, toys, use_shards, monkeypatch):
+    """A compiled session, its loader, and the list of programs that were made. The compiler only keeps the graphs."""
+    monkeypatch.setattr(compiling, "is_for_all_shapes", lambda device: request.param.endswith("all shapes"))
+    shards, validation = toys.make_shards(200, max_seq_len=180), toys.make_shards(50, max_seq_len=120, seed=1)
+    use_shards(shards, validation)
+    programs = []
+
+    def keep(program, inputs):
+        programs.append(program)
+        return program.forward
+
+    torch.compiler.reset()
+    compile_any = torch.compile  # Module.compile calls it too
+    monkeypatch.setattr(torch, "compile", lambda function, **options: compile_any(function, backend=keep, **options))
+    monkeypatch.setattr(session, "choose_compiling", lambda config, device: (True, None))
+    shape = choose_shape(TINY, shards.manifest)
+    made = start_session(TINY, shape, choose_precision("fp32", "cpu"), ALONE, {}, None)
+    return made, ShardLoader(shards, batch_tokens=TINY.batch_tokens, remask=False), validation, programs
+
+
+def warm(made, loader, validation, must_stop=lambda: False):
+    warm_up(made, loader, validation, must_stop=must_stop, say=lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("compiled", "windows"),
+    [("a program for each shape", (0,)), ("a program for all shapes", (0,)), ("a program for all shapes", (8, 1000))],
+    indirect=["compiled"],
+)
+def test_after_the_warm_up_neither_updates_nor_evaluations_compile(compiled, windows):
+    made, loader, validation, programs = compiled
+    made.config = dataclasses.replace(made.config, first_window=windows[0])
+    warm(made, loader, validation)
+    num_programs = len(programs)
+    assert num_programs >= 3 * (1 if compiling.is_for_all_shapes(CPU) else len(loader.shapes()))
+    row_lens = set()
+    for batches in loader.stream(CPU, loader.steps_per_epoch):
+        row_lens.add(batches[0].input_ids_BT.shape[1])
+        counts = {"num_masked": batches[0].num_masked, "num_pairs": batches[0].num_pairs}
+        for window in windows:
+            update(made, batches, lr=1e-3, window=window, **counts)
+    assert row_lens == {64, 128, 192}
+    evaluate(made.model, validation, made.precision, num_rows=TINY.eval_rows, batch_tokens=TINY.batch_tokens)
+    assert len(programs) == num_programs
+
+
+def test_the_warm_up_changes_no_weight_gradient_random_state_or_figure(compiled):
+    made, loader, validation, _ = compiled
+    weights = {name: tensor.clone() for name, tensor in made.model.state_dict().items()}
+    for parameter in made.model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    random_state = torch.get_rng_state()
+    warm(made, loader, validation)
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in made.model.state_dict().items())
+    assert all(parameter.grad.eq(1).all() for parameter in made.model.parameters())
+    assert torch.equal(random_state, torch.get_rng_state())
+    assert made.tally.read(ALONE)["mlm_loss"] is None
+    assert made.tally.num_tokens == made.step == len(made.optimizer.state) == 0
+    assert made.model.training
+
+
+def test_measuring_the_memory_of_a_token_compiles_nothing(compiled, monkeypatch):
+    made, loader, _, programs = compiled
+    monkeypatch.setattr(memory, "PROBE_TOKENS", 192)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 10**9)
+    for name in ("reset_peak_memory_stats", "memory_allocated", "max_memory_allocated"):
+        monkeypatch.setattr(torch.cuda, name, lambda device: 0)
+    monkeypatch.setattr(loader, "_batch_tokens", 4096)
+    assert memory.fit_batches(made, loader)[0].startswith("memory      1 micro-batch a step")
+    assert not programs
+    warm(made, loader, None)
+    assert programs
+
+
+def test_the_warm_up_stops_when_it_is_told_to(compiled):
+    made, loader, validation, programs = compiled
+    answers = itertools.chain([False], itertools.repeat(True))
+    warm(made, loader, validation, must_stop=lambda: next(answers))
+    num_programs = len(programs)
+    warm(made, loader, validation)
+    assert 0 < num_programs < len(programs)
+    assert made.model.training
+
+
+def test_what_does_not_fit_in_the_warm_up_is_halved_and_the_warm_up_begins_again(compiled, monkeypatch):
+    made, loader, validation, _ = compiled
+    largest, said, forward = loader.tokens_at_once // 2, [], Albert.forward
+
+    def run_out(self, batch, window=0):
+        if batch.input_ids_BT.numel() > largest:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return forward(self, batch, window)
+
+    monkeypatch.setattr(Albert, "forward", run_out)
+    warm_up(made, loader, validation, must_stop=lambda: False, say=said.append)
+    assert 0 < loader.tokens_at_once <= largest
+    assert [line.startswith("compiling for") for line in said] == [True, False, True]
+
+
+class World:
+    """A clock, and what takes time by it: compiling each shape, updates, evaluations and checkpoints."""
+
+    def __init__(self, monkeypatch, *, is_compiled: bool = True) -> None:
+        self.now, self.is_compiled = 1000.0, is_compiled
+        self.compiled: set[object] = set()
+        self.rates: list[float] = []
+        self.warmed = 0
+        save = loop.save_session
+        self.began = self.now
+
+        def make_budget(*given, began, **named):
+            return Budget(*given, began=self.began, clock=lambda: self.now, **named)
+
+        def keep_checkpoint(*given):
+            self.now += 2.0
+            return save(*given)
+
+        monkeypatch.setattr(loop, "Budget", make_budget)
+        monkeypatch.setattr(loop, "warm_up", self.warm_up)
+        monkeypatch.setattr(loop, "update", self.update)
+        monkeypatch.setattr(loop, "evaluate", self.evaluate)
+        monkeypatch.setattr(loop, "save_session", keep_checkpoint)
+        monkeypatch.setattr(session, "choose_compiling", lambda config, device: (is_compiled, None))
+        monkeypatch.setattr(session, "compile_model", lambda model: None)
+        monkeypatch.setattr(session, "CPU_BUCKET", BUCKET)  # `compiled` has few shapes, as on a GPU
+
+    def _compile(self, *key) -> None:
+        if self.is_compiled and key not in self.compiled:
+            self.compiled.add(key)
+            self.now += 15.0
+
+    def warm_up(self, made, loader, validation, *, must_stop, say):
+        self.warmed += 1
+        training = loader.shapes()
+        evaluation = fixed_shapes(validation, num_rows=made.config.eval_rows, batch_tokens=made.config.batch_tokens)
+        for shape, kind in [*((s, "update") for s in training), *((s, "evaluation") for s in evaluation)]:
+            if must_stop():
+                return
+            self._compile(kind, shape.row_len)
+
+    def update(self, made, batches, *, lr, num_masked, num_pairs, window):
+        self._compile("update", batches[0].input_ids_BT.shape[1])
+        self.rates.append(lr)
+        self.now += 0.3 + 1.2 * np.random.default_rng(made.step).random()
+        made.step += 1
+        made.tally.num_tokens += batches[0].num_tokens
+        made.tally.num_cells += batches[0].input_ids_BT.numel()
+        made.optimizer.state = {0: {}}
+
+    def evaluate(self, model, validation, precision, *, num_rows, batch_tokens, **named):
+        for shape in fixed_shapes(validation, num_rows=num_rows, batch_tokens=batch_tokens):
+            self._compile("evaluation", shape.row_len)
+        self.now += 8.0
+        return {"mlm_loss": 1.0, "mlm_accuracy": 0.5, "sop_loss": 1.0, "sop_accuracy": 0.5}
+
+
+@pytest.fixture
+def splits(toys, use_shards):
+    train, validation = toys.make_shards(400, max_seq_len=250), toys.make_shards(50, max_seq_len=250, seed=1)
+    use_shards(train, validation)
+
+
+@pytest.mark.parametrize(
+    ("is_compiled", "eval_every"), [(True, 40), (False, 97), (True, 151), (True, 466), (True, 10_000), (False, 10_000)]
+)
+def test_a_run_by_the_clock_warms_up_gradually_and_ends_on_time(splits, tmp_path, monkeypatch, is_compiled, eval_every):
+    world = World(monkeypatch, is_compiled=is_compiled)
+    config = dataclasses.replace(TIMED, eval_every=eval_every, save_every=50)
+    assert loop.train(tmp_path / "out", tmp_path / "run", config) is not None
+    assert world.warmed == is_compiled
+    assert 595 <= world.now - world.began <= 600 + 1.5
+    peak = int(np.argmax(world.rates))
+    assert 0.04 * len(world.rates) <= peak <= 0.1 * len(world.rates)
+    assert world.rates[peak] == pytest.approx(config.lr, rel=0.05)
+    assert 0.01 * config.lr < world.rates[0] < 0.15 * config.lr
+    assert np.all(np.diff(world.rates[peak:]) < 1e-3 * config.lr)
+    assert world.rates[-1] < 0.03 * config.lr
+
+
+def test_a_short_run_by_the_clock_has_curves_too(toys, splits, tmp_path, monkeypatch):
+    World(monkeypatch, is_compiled=False)
+    loop.train(tmp_path / "out", tmp_path / "run", dataclasses.replace(TIMED, log_every=None, eval_every=None))
+    lines = toys.read_metrics(tmp_path / "run")
+    assert sum(line["split"] == "validation" for line in lines) >= 6
+    assert sum(line["split"] == "train" for line in lines) >= 20
+
+
+def test_a_resumed_run_by_the_clock_compiles_again_and_continues_its_schedule(splits, tmp_path, monkeypatch):
+    config = dataclasses.replace(TIMED, eval_every=10_000, save_every=100, keep=9)
+    first = World(monkeypatch)
+    loop.train(tmp_path / "out", tmp_path / "run", config)
+    for path in list_checkpoints(tmp_path / "run")[2:]:
+        shutil.rmtree(path)
+    second = World(monkeypatch)
+    monkeypatch.setattr(session, "unpack_optimizer", lambda optimizer, tensors: optimizer.state.update({0: {}}))
+    loop.train(tmp_path / "out", tmp_path / "run", config, resume=True)
+    assert second.warmed == 1
+    assert len(first.rates) > 200 + len(second.rates)
+    assert second.rates[0] < first.rates[200]
+    assert second.rates[0] > 0.5 * first.rates[200], "compiling takes a part of the schedule"
+    saved = load_checkpoint(list_checkpoints(tmp_path / "run")[1])[2]["seconds"]
+    assert 595 <= saved + second.now - second.began <= 600 + 1.5, "it knows how long an evaluation takes"
+
+
+def test_if_compiling_takes_all_the_time_the_run_is_refused_when_it_is_over(splits, tmp_path, monkeypatch):
+    world = World(monkeypatch)
+    with pytest.raises(ConfigError, match=r"minutes is 0\.5; the start took .* seconds.*no time is left for training"):
+        loop.train(tmp_path / "out", tmp_path / "run", dataclasses.replace(TIMED, minutes=0.5))
+    assert world.rates == []
+    assert world.now - world.began == 30, "two shapes were compiled"

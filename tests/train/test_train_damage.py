@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import json
 import os
@@ -13,23 +12,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from refusals import check_refused
 from safetensors.torch import load_file, save_file
+from toy_rows import TINY
 
 from albert_data.cli.main import run as run_command
-from albert_data.errors import AlbertDataError, CheckpointError, ConfigError
+from albert_data.errors import AlbertDataError, CheckpointError
 from albert_data.interop.huggingface import config_to_huggingface, import_model, to_huggingface
 from albert_data.interop.initial import load_initial
-from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.history.figures import read_run
 from albert_data.train.history.page import write_run_page
 from albert_data.train.history.view import describe_run, run_to_dict
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.run import loop
 
-CONFIG = TrainConfig(
-    preset="tiny", lr=1e-3, steps=4, batch_tokens=512, log_every=1, eval_every=2, save_every=2, device="cpu"
-)
-CONFIG = dataclasses.replace(CONFIG, remask=False)
 DEEP = b"[" * 100_000
 HUGE = b"9" * 5000
 LONE = b'"\\ud800"'
@@ -39,19 +35,13 @@ DTYPES = ("F16", "F64", "I32", "U8", "BOOL", "F8_E4M3", "F8_E8M0", "F4", "C64", 
 
 
 @pytest.fixture(scope="module")
-def trained(module_toys, tmp_path_factory) -> Path:
+def trained(finished_run, tmp_path_factory) -> Path:
     """A finished run, the same without its last checkpoint, and a folder of transformers; trained on toys."""
     folder = tmp_path_factory.mktemp("damage")
-    splits = {"train": module_toys.make_shards(30), "validation": module_toys.make_shards(12, seed=1)}
-    splits["train"].set_aside(12)
-    small = AlbertConfig(embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(MODEL_PRESETS, "tiny", small)
-        patch.setattr("albert_data.train.data.loader.open_shards", lambda path, split: splits[split])
-        loop.train(folder / "out", folder / "finished", CONFIG)
-    shutil.copytree(folder / "finished", folder / "stopped")
+    for name in ("finished", "stopped"):
+        shutil.copytree(finished_run, folder / name)
     shutil.rmtree(folder / "stopped" / "checkpoints" / "step-00000004")
-    model = load_model(list_checkpoints(folder / "finished")[-1])
+    model = load_model(list_checkpoints(finished_run)[-1])
     (folder / "theirs").mkdir()
     save_file(to_huggingface(model), folder / "theirs" / "model.safetensors")
     (folder / "theirs" / "config.json").write_text(json.dumps(config_to_huggingface(model.config)))
@@ -61,9 +51,9 @@ def trained(module_toys, tmp_path_factory) -> Path:
 @pytest.fixture
 def readers(toys, use_shards, tmp_path):
     """Return all functions that read a run, by name."""
-    use_shards(toys.make_shards(30), toys.make_shards(12, seed=1))
+    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
     return {
-        "resume": lambda run: loop.train(tmp_path / "out", run, CONFIG, resume=True),
+        "resume": lambda run: loop.train(tmp_path / "out", run, TINY, resume=True),
         "inspect": lambda run: (describe_run(run), json.dumps(run_to_dict(run))),
         "page": write_run_page,
         "init": load_initial,
@@ -182,6 +172,8 @@ def test_a_path_that_is_not_a_file_is_refused_without_waiting(trained, readers, 
     with pytest.raises(AlbertDataError) as caught:
         readers[reader](run)
     assert "\n" not in str(caught.value)
+    if reader == "resume" and name.endswith(("run.json", "state.json")) and kind in ("FIFO", "folder"):
+        assert f"it is a {kind}; a regular file is needed" in str(caught.value)
 
 
 @pytest.mark.parametrize("content", RAW, ids=lambda content: repr(content[:8]))
@@ -256,33 +248,64 @@ def test_integer_tensors_of_a_folder_of_transformers_are_refused(trained, tmp_pa
         import_model(tmp_path / "theirs")
 
 
-@pytest.mark.parametrize("sizes", [{"num_layers": 2**20}, {"num_layers": 64, "num_inner_groups": 64}])
-def test_a_model_of_a_million_layers_is_refused_before_it_is_made(sizes):
-    with pytest.raises(ConfigError, match="allowed are 1 to 1024"):
-        AlbertConfig(**sizes, share="none")
+@pytest.fixture
+def newest(trained, tmp_path) -> Path:
+    """The newest checkpoint of a copy of the stopped run."""
+    return list_checkpoints(shutil.copytree(trained / "stopped", tmp_path / "run"))[-1]
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "training.safetensors", "state.json"])
+@pytest.mark.parametrize("damage", ["cut", "missing"])
+def test_a_damaged_checkpoint_is_named_with_the_next_step(readers, newest, file, damage):
+    (newest / file).unlink() if damage == "missing" else (newest / file).write_bytes((newest / file).read_bytes()[:99])
+    named = f"{newest.name} can't be read & delete it"
+    check_refused(lambda: readers["resume"](newest.parents[1]), CheckpointError, named)
+
+
+@pytest.mark.parametrize("damage", ["shape", "missing part", "missing parameter", "all"])
+def test_an_optimiser_of_other_shapes_is_refused(readers, newest, damage):
+    """PyTorch's fused kernels would read beyond a tensor that is too small."""
+    tensors = load_file(newest / "training.safetensors")
+    if damage == "shape":
+        tensors["optimizer.0.exp_avg"] = tensors["optimizer.0.exp_avg"][:1].clone()
+    else:
+        gone = {"missing part": "optimizer.0.exp_avg", "missing parameter": "optimizer.0.", "all": "optimizer."}[damage]
+        tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(gone)}
+    save_file(tensors, newest / "training.safetensors")
+    named = "lacks what a run needs & optimiser's state"
+    check_refused(lambda: readers["resume"](newest.parents[1]), CheckpointError, named)
+
+
+IMPOSSIBLE = {
+    "step": (-1, True, 2.5, 10**400, None, "x"),
+    "seconds": (-1, float("nan"), float("inf"), 10**400, "1", {}),
+    "schedule_begin": (float("nan"), []),
+    "identity": (None,),
+    "loader": ("x", *({"epoch": value} for value in (2**40, -1, True, 0.5, 10**400, "0", None))),
+    "work_seconds": ([], *({"evaluation": value} for value in (-1, float("nan"), "1"))),
+    "tally": ([], *({"num_tokens": value} for value in (-1, True, float("nan"), 10**400))),
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key in IMPOSSIBLE for value in IMPOSSIBLE[key]], ids=repr)
+def test_an_impossible_value_in_a_run_is_refused(readers, newest, key, value):
+    state = json.loads((newest / "state.json").read_text())
+    state[key] = {**state[key], **value} if isinstance(value, dict) and key != "seconds" else value
+    (newest / "state.json").write_text(json.dumps(state))
+    check_refused(lambda: readers["resume"](newest.parents[1]), CheckpointError, "")
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("place", "named"),
     [
-        *(("step", value) for value in (-1, True, 2.5, 10**400, None)),
-        *(("seconds", value) for value in (-1, float("nan"), float("inf"), 10**400, "1")),
-        *(("schedule_begin", value) for value in (float("nan"), [])),
-        *(("loader", {"epoch": value}) for value in (2**40, -1, True, 0.5, 10**400, "0", None)),
-        *(("work_seconds", {"evaluation": value}) for value in (-1, float("nan"), "1")),
-        ("work_seconds", []),
-        *(("tally", {"num_tokens": value}) for value in (-1, True, float("nan"), 10**400)),
+        (("loader",), "lacks what a run needs & 'loader'"),
+        (("loader", "order"), "another version & resume with the version that saved it"),
     ],
-    ids=repr,
 )
-def test_an_impossible_value_in_a_run_is_refused(trained, readers, tmp_path, key, value):
-    shutil.copytree(trained / "stopped", tmp_path / "run")
-    path = list_checkpoints(tmp_path / "run")[-1] / "state.json"
-    state = json.loads(path.read_text())
-    state[key] = {**state[key], **value} if isinstance(value, dict) else value
-    path.write_text(json.dumps(state))
-    with pytest.raises(CheckpointError):
-        readers["resume"](tmp_path / "run")
+def test_a_state_that_lacks_a_part_is_refused(readers, newest, place, named):
+    path = newest / "state.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()), place, ...)))
+    check_refused(lambda: readers["resume"](newest.parents[1]), CheckpointError, named)
 
 
 @pytest.mark.parametrize("lacking", ["hidden_size", "dropout"])

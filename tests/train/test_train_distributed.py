@@ -22,9 +22,9 @@ import torch.distributed as dist
 from shard_fixtures import write_like
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
+from toy_rows import TINY
 
 from albert_data.errors import AlbertDataError, ConfigError
-from albert_data.train.config import TrainConfig
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.distributed import Ranks, join_ranks, read_ranks
 from albert_data.train.model.checkpoint import list_checkpoints
@@ -32,17 +32,8 @@ from albert_data.train.model.precision import Precision, choose_precision
 from albert_data.train.run import loop, session
 
 OPTIONS = (
-    "--preset",
-    "tiny",
-    "--device",
-    "cpu",
-    "--precision",
-    "fp32",
-    "--static-masks",
-    "--log-every",
-    "1",
-    "--batch-tokens",
-    "512",
+    *("--preset", "tiny", "--device", "cpu", "--precision", "fp32"),
+    *("--static-masks", "--log-every", "1", "--batch-tokens", "512"),
 )
 
 
@@ -86,6 +77,16 @@ def read_losses(run: Path) -> list[tuple[int, str, float, float]]:
     return [(line["step"], line["split"], line["mlm_loss"], line["sop_loss"]) for line in read_metrics(run)]
 
 
+def start_and_wait(out: Path, run: Path) -> list[subprocess.Popen[str]]:
+    """Two processes that have trained for three steps, and would for long."""
+    processes = start(2, out, "-o", run, *OPTIONS, "--steps", "3000")
+    deadline = time.monotonic() + 60
+    while not (run / "metrics.jsonl").exists() or len((run / "metrics.jsonl").read_text().splitlines()) < 3:
+        assert time.monotonic() < deadline, [process.poll() for process in processes]
+        time.sleep(0.05)
+    return processes
+
+
 @pytest.mark.slow  # four processes, each of which loads torch
 def test_two_processes_make_the_losses_of_one(out, tmp_path):
     options = (*OPTIONS, "--steps", "12", "--eval-every", "6")
@@ -125,8 +126,7 @@ def test_the_exchange_of_gradients_ends_before_the_ranks_disconnect(monkeypatch,
     monkeypatch.setattr(loop, "join_ranks", join_alone)
     monkeypatch.setattr(session, "DistributedDataParallel", make)
     monkeypatch.setattr(loop, "check_agreement", lambda *arguments: None)
-    config = TrainConfig(preset="tiny", lr=1e-3, steps=2, batch_tokens=512, device="cpu")
-    loop.train(tmp_path, tmp_path / "run", config)
+    loop.train(tmp_path, tmp_path / "run", TINY)
 
 
 def test_more_ranks_than_rows_of_a_batch_go_through_later_epochs(toys):
@@ -151,12 +151,7 @@ def test_processes_that_cannot_connect_are_an_error_of_one_line(monkeypatch):
 @pytest.mark.slow  # two processes that train until they are stopped
 def test_a_signal_to_one_process_saves_and_stops_all(out, tmp_path):
     run = tmp_path / "run"
-    options = (*OPTIONS, "--steps", "3000")
-    processes = start(2, out, "-o", run, *options)
-    deadline = time.monotonic() + 60
-    while not (run / "metrics.jsonl").exists() or len((run / "metrics.jsonl").read_text().splitlines()) < 3:
-        assert time.monotonic() < deadline, [process.poll() for process in processes]
-        time.sleep(0.05)
+    processes = start_and_wait(out, run)
     processes[1].send_signal(signal.SIGTERM)
     said = finish(processes, code=128 + signal.SIGTERM)
     assert "--resume" in said[0]
@@ -168,11 +163,7 @@ def test_a_signal_to_one_process_saves_and_stops_all(out, tmp_path):
 @pytest.mark.slow  # two processes that train until one is killed
 def test_a_process_whose_neighbour_is_killed_ends_with_one_line(out, tmp_path):
     run = tmp_path / "run"
-    processes = start(2, out, "-o", run, *OPTIONS, "--steps", "3000")
-    deadline = time.monotonic() + 60
-    while not (run / "metrics.jsonl").exists() or len((run / "metrics.jsonl").read_text().splitlines()) < 3:
-        assert time.monotonic() < deadline, [process.poll() for process in processes]
-        time.sleep(0.05)
+    processes = start_and_wait(out, run)
     processes[1].kill()
     processes[1].communicate(timeout=60)
     said = processes[0].communicate(timeout=60)[1]
@@ -194,12 +185,6 @@ def test_two_processes_that_stop_inside_a_line_resume_with_the_figures_of_the_wh
         for timed in ("tokens_per_second", "seconds"):
             line.pop(timed, None)
     assert whole == resumed
-
-
-def test_without_torchrun_there_is_one_rank(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
-        monkeypatch.delenv(name, raising=False)
-    assert (read_ranks().rank, read_ranks().num_ranks, read_ranks().is_first) == (0, 1, True)
 
 
 class FakeNetwork:
@@ -225,15 +210,10 @@ def test_gradients_are_sent_in_half_the_bytes_only_on_gpus_under_autocast(monkey
     assert network.options == {"gradient_as_bucket_view": True}
 
 
-@pytest.mark.parametrize(
-    "device",
-    [
-        "cpu",
-        pytest.param(
-            "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
-        ),
-    ],
-)
+GPU = pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")])
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
 def test_gradients_that_are_sent_are_rounded_to_bfloat16_and_otherwise_those_of_the_model(monkeypatch, device):
     if device == "cpu":
         monkeypatch.setattr(DistributedDataParallel, "_check_comm_hook", lambda *given: None)  # it refuses gloo
@@ -256,9 +236,13 @@ def test_gradients_that_are_sent_are_rounded_to_bfloat16_and_otherwise_those_of_
         dist.destroy_process_group()
 
 
-def test_a_single_rank_exchanges_nothing():
+def test_without_torchrun_there_is_one_rank_that_exchanges_nothing(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    ranks = read_ranks()
+    assert (ranks.rank, ranks.num_ranks, ranks.is_first) == (0, 1, True)
     model = torch.nn.Linear(2, 2)
-    assert session.exchange_gradients(model, choose_precision("auto", "cpu"), Ranks()) is model
+    assert session.exchange_gradients(model, choose_precision("auto", "cpu"), ranks) is model
 
 
 @pytest.mark.parametrize(

@@ -1,25 +1,36 @@
-"""Batches hold all rows, in few shapes, with ids, segments, masks and labels at their positions in the rows."""
+"""Batches hold all rows, in few shapes, with ids, segments, masks and labels at their positions in the rows.
+
+Threads that share a loader get the right batches or an error, and worker processes get the same batches.
+"""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-import subprocess
-import sys
+import pickle
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice, pairwise
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from refusals import check_refused, refused
+from torch.utils.data import DataLoader
+from toy_rows import Epoch
 
 from albert_data.data import Examples
-from albert_data.errors import CheckpointError, ConfigError, ShardError
+from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, ShardError
 from albert_data.train import ShardLoader
 from albert_data.train.data import order
-from albert_data.train.data.batch import BatchShape, choose_mask_capacity, collate
-from albert_data.train.data.loader import fixed_batches, read_ahead
+from albert_data.train.data.batch import Batch, BatchShape, choose_mask_capacity, collate
+from albert_data.train.data.loader import RowReader, SharedIterator, fixed_batches, read_ahead
+from albert_data.train.data.order import BatchOrder
+from albert_data.train.data.remasking import Remasker
 
 CPU = torch.device("cpu")
 TENSORS = ("input_ids_BT", "segment_ids_BT", "valid_BT", "masked_indices_N", "masked_labels_N", "sop_labels_B")
@@ -114,12 +125,9 @@ def test_collate_lays_out_each_row():
     assert batch.masked_labels_N[:2].tolist() == [6, -1]
     assert batch.sop_labels_B.tolist() == [1, -1, -1]
     assert (batch.num_tokens, batch.num_masked, batch.num_pairs) == (9, 1, 1)
-
-
-def test_without_a_shape_collate_uses_the_smallest_that_holds_the_rows():
-    batch = collate(tiny_examples(), pad_id=0)
-    assert batch.input_ids_BT.shape == (2, 8)
-    assert batch.masked_labels_N.tolist() == [6]
+    smallest = collate(tiny_examples(), pad_id=0)
+    assert smallest.input_ids_BT.shape == (2, 8)
+    assert smallest.masked_labels_N.tolist() == [6]
 
 
 @given(num_rows=st.integers(0, 9), extra=st.integers(0, 3), mask_capacity=st.sampled_from([0, 64]), data=st.data())
@@ -137,9 +145,8 @@ def toys_of_any_length(request):
 
 
 def test_ids_are_int32_and_labels_int64_up_to_the_largest():
-    examples = dataclasses.replace(tiny_examples(), masked_ids=np.array([65_535], np.uint16))
-    batch = collate(examples, pad_id=0, shape=BatchShape(2, 8, 1))
-    assert batch.masked_labels_N[0] == 65_535
+    batch = collate(dataclasses.replace(tiny_examples(), masked_ids=np.array([65_535], np.uint16)), pad_id=0)
+    assert batch.masked_labels_N.tolist() == [65_535]
     assert {batch.input_ids_BT.dtype, batch.segment_ids_BT.dtype} == {torch.int32}
     assert {t.dtype for t in (batch.masked_indices_N, batch.masked_labels_N, batch.sop_labels_B)} == {torch.int64}
 
@@ -150,15 +157,6 @@ def test_the_mask_capacity_exceeds_the_mean_and_is_never_more_than_the_cells(mas
         found = choose_mask_capacity(num_cells, mask_prob=mask_prob, span_len=span_len)
         assert found % 64 == 0
         assert mask_prob * num_cells <= found <= num_cells
-
-
-def test_more_masks_than_the_capacity_raise_it_to_the_next_multiple_of_64(toys):
-    examples = toys.make_shards(50).rows(np.arange(50))
-    num_masked = len(examples.masked_ids)
-    batch = collate(examples, pad_id=0, shape=BatchShape(50, 64, 64))
-    assert num_masked > 64
-    assert len(batch.masked_labels_N) == -(-num_masked // 64) * 64
-    assert (batch.masked_labels_N != -1).sum() == batch.num_masked == num_masked
 
 
 # ---- epochs ----
@@ -194,17 +192,12 @@ def test_no_batch_is_larger_than_all_rows(toys):
 def test_all_batches_of_a_bucket_have_one_shape(toys):
     shards = toys.make_shards(600, max_seq_len=200)
     loader = ShardLoader(shards, batch_tokens=4000)
-    batches = [batch for _ in range(3) for batch in loader]
+    epochs = [list(loader) for _ in range(3)]
+    assert all(sorted(row for batch in epoch for row in batch.rows) == list(range(600)) for epoch in epochs)
+    batches = [batch for epoch in epochs for batch in epoch]
     shapes = {tuple(tuple(getattr(batch, name).shape) for name in TENSORS) for batch in batches}
     assert len(shapes) == len({batch.input_ids_BT.shape[1] for batch in batches}) <= 4
     assert loader.epochs_read == 3
-
-
-def test_every_iterator_yields_an_epoch(toys):
-    loader = ShardLoader(toys.make_shards(45), batch_tokens=256)
-    for epoch in range(3):
-        assert loader.epochs_read == epoch
-        assert sorted(row for batch in loader for row in batch.rows) == list(range(45))
 
 
 def test_steps_per_epoch_is_nearly_the_true_number(toys):
@@ -238,11 +231,6 @@ def test_the_padding_share_is_that_of_the_batches(toys):
     loader = ShardLoader(shards, batch_tokens=300, num_ranks=3)
     cells = sum(batch.input_ids_BT.numel() for (batch,) in steps_of(loader, loader.steps_per_epoch))
     assert loader.padding_share() == pytest.approx(1 - shards.lengths.sum() / (3 * cells))
-
-
-def test_no_rows_are_refused(toys):
-    with pytest.raises(ShardError, match="no rows"):
-        ShardLoader(toys.make_shards(0), batch_tokens=4)
 
 
 # ---- ranks, micro-batches, threads ----
@@ -281,19 +269,21 @@ def test_ranks_and_micro_batches_are_the_same_rows_in_the_same_order(toys, num_r
     assert len({str(loader.state_dict()) for loader in (whole, *parts)}) == 1
 
 
-def test_a_micro_batch_too_small_for_a_row_is_refused(toys):
-    with pytest.raises(ConfigError, match="micro_tokens is 64, but the longest row is padded to 192"):
-        ShardLoader(toys.make_shards(50, max_seq_len=190), batch_tokens=1000, micro_tokens=64)
+@refused(
+    ({"micro_tokens": 64}, ConfigError, "micro_tokens is 64 & the longest row is padded to 192"),
+    ({"micro_tokens": 256, "packed": True}, ConfigError, "micro_tokens is 256 & packed into 960 tokens & 960 or more"),
+    ({"rank": 2, "num_ranks": 2}, ConfigError, "rank"),
+    ({"rank": -1}, ConfigError, "rank"),
+    ({"batch_tokens": 0}, ConfigError, "batch_tokens"),
+    ({"seed": -1}, ConfigError, "seed"),
+    ({}, ShardError, "no rows"),
+)
+def test_impossible_settings_are_refused(toys, call, kind, named):
+    shards = toys.make_shards(50 if call else 0, max_seq_len=190)
+    check_refused(lambda: ShardLoader(shards, **{"batch_tokens": 1000, **call}), kind, named)
 
 
-@pytest.mark.parametrize("settings", [{"rank": 2, "num_ranks": 2}, {"rank": -1}, {"batch_tokens": 0}, {"seed": -1}])
-def test_impossible_settings_are_refused(toys, settings):
-    with pytest.raises(ConfigError):
-        ShardLoader(toys.make_shards(5), **{"batch_tokens": 64, **settings})
-
-
-@pytest.mark.parametrize("num_steps", [0, 1, 2, 3, 10])
-@pytest.mark.parametrize("depth", [0, 3])
+@pytest.mark.parametrize(("num_steps", "depth"), [(0, 3), (3, 0), (2, 3), (10, 3)])
 def test_read_ahead_yields_every_item_in_order(num_steps, depth):
     assert list(read_ahead(iter(range(num_steps)), depth=depth)) == list(range(num_steps))
 
@@ -343,16 +333,17 @@ def test_on_a_gpu_the_batches_are_those_of_the_cpu(toys):
 # ---- going on ----
 
 
-@settings(max_examples=25, deadline=None)
 @given(start=st.integers(0, 80))
-def test_a_restored_state_gives_the_same_batches_as_without_a_stop(module_toys, start):
+def test_a_restored_state_gives_the_same_batches_as_without_a_stop_and_reads_none_before(module_toys, start):
     shards = module_toys.make_shards(145, max_seq_len=200)
     loader = ShardLoader(shards, batch_tokens=1000, seed=3)
     stream = loader.stream(CPU)
     list(islice(stream, start))
     state = loader.state_dict()
     late = ShardLoader(shards, batch_tokens=1000, seed=3)
-    late.load_state_dict(state)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(shards), "rows", lambda self, rows: pytest.fail("it read rows"))
+        late.load_state_dict(state)
     for (one,), (other,) in zip(islice(stream, 8), steps_of(late, 8), strict=True):
         assert_same(one, other)
     assert loader.state_dict() == late.state_dict()
@@ -382,42 +373,18 @@ def test_without_reserved_masks_a_batch_has_room_for_the_masks_of_its_step(toys)
         assert len(batch.masked_indices_N) == max(least, -(-batch.num_masked // 64) * 64)
 
 
-def test_resuming_reads_no_row_that_was_read_before(toys, monkeypatch):
-    shards = toys.make_shards(145, max_seq_len=200)
-    loader = ShardLoader(shards, batch_tokens=1000)
-    steps_of(loader, 40)  # an epoch has 22 to 30 steps
-    late = ShardLoader(shards, batch_tokens=1000)
-    read = []
-    monkeypatch.setattr(type(shards), "rows", lambda self, rows: read.append(rows))
-    late.load_state_dict(loader.state_dict())
-    assert late.state_dict()["epoch"] == loader.state_dict()["epoch"] == 1
-    assert read == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"seed": 1}, "seed is 1, but the state has 0"),
-        ({"batch_tokens": 999}, "batch_tokens is 999, but the state has 1000"),
-    ],
+@refused(
+    ({"seed": 1}, CheckpointError, "seed is 0, but the state has 1"),
+    ({"batch_tokens": 999}, CheckpointError, "batch_tokens is 1000, but the state has 999"),
+    ({"window": 99}, CheckpointError, "no Position"),
+    ({"order": 1}, CheckpointError, "order of rows is number 1, here it is 2; resume with the"),
+    ({"order": 3}, CheckpointError, "order of rows is number 3, here it is 2; resume with the"),
 )
-def test_the_state_of_another_loader_is_refused(toys, changes, words):
-    shards = toys.make_shards(45)
-    state = ShardLoader(shards, batch_tokens=1000).state_dict()
-    with pytest.raises(CheckpointError, match=words):
-        ShardLoader(shards, **{"batch_tokens": 1000, **changes}).load_state_dict(state)
-    with pytest.raises(CheckpointError, match="no Position"):
-        ShardLoader(shards, batch_tokens=1000).load_state_dict({**state, "window": 99})
-
-
-@pytest.mark.parametrize("version", [1, 3])
-def test_the_state_of_a_version_with_another_order_of_rows_is_refused(toys, version):
-    shards = toys.make_shards(45)
-    state = {**ShardLoader(shards, batch_tokens=1000).state_dict(), "order": version}
-    loader = ShardLoader(shards, batch_tokens=1000)
-    with pytest.raises(CheckpointError, match=f"order of rows is number {version}, here it is 2; resume with the"):
-        loader.load_state_dict(state)
-    assert loader.state_dict()["batch"] == 0
+def test_the_state_of_another_loader_or_order_is_refused(toys, call, kind, named):
+    loader = ShardLoader(toys.make_shards(45), batch_tokens=1000)
+    before = loader.state_dict()
+    check_refused(lambda: loader.load_state_dict({**before, **call}), kind, named)
+    assert loader.state_dict() == before
 
 
 # ---- the validation rows ----
@@ -449,9 +416,133 @@ def test_a_row_with_values_out_of_bounds_is_named_and_never_read(toys, column, v
         list(ShardLoader(shards, batch_tokens=64 * 30))
 
 
-def test_the_loader_needs_no_multiprocess():
-    code = (
-        "import sys; sys.modules['multiprocess'] = None; "
-        "from albert_data.train import ShardLoader; import albert_data.train.run.loop"
+# ---- threads ----
+
+
+def contents(batch: Batch) -> tuple:
+    """Return a batch as values that can be compared."""
+    return (*(tuple(getattr(batch, name).flatten().tolist()) for name in TENSORS), tuple(batch.rows.tolist()))
+
+
+def in_threads(work: Callable[[int], list], num_threads: int = 8) -> list:
+    """Return the results of several threads that begin at the same moment."""
+    barrier = threading.Barrier(num_threads)
+
+    def begin(number: int) -> list:
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(num_threads) as pool:
+        return list(pool.map(begin, range(num_threads)))
+
+
+@pytest.fixture
+def shards(toys):
+    return toys.make_shards(200, max_seq_len=60)
+
+
+@pytest.mark.parametrize("begin", [iter, lambda loader: loader.stream(CPU, 300)], ids=["iterator", "stream"])
+def test_threads_that_share_an_iterator_or_a_stream_get_each_batch_once(shards, begin):
+    def read(batches) -> list:
+        return [contents(one) for found in batches for one in ([found] if isinstance(found, Batch) else found)]
+
+    expected, shared = read(begin(ShardLoader(shards, batch_tokens=128))), begin(ShardLoader(shards, batch_tokens=128))
+    found = [one for part in in_threads(lambda _: read(shared)) for one in part]
+    assert sorted(found) == sorted(expected)
+
+
+def test_of_two_iterators_over_a_loader_the_earlier_fails_and_no_batch_comes_twice(shards):
+    expected = [contents(batch) for batch in ShardLoader(shards, batch_tokens=128)]
+    loader = ShardLoader(shards, batch_tokens=128)
+    first, second = iter(loader), iter(loader)
+    found = [contents(next(first)), contents(next(second))]
+    with pytest.raises(AlbertDataError, match="a newer iterator.*make a loader for each"):
+        next(first)
+    assert found + [contents(batch) for batch in second] == expected
+
+
+def test_of_threads_that_each_begin_an_iterator_all_but_one_at_a_time_fail(shards):
+    several = ShardLoader(shards, batch_tokens=128)
+    expected = {contents(batch) for _ in range(8) for batch in several}
+    loader = ShardLoader(shards, batch_tokens=128)
+
+    def read(_: int) -> list:
+        found = []
+        with suppress(AlbertDataError):
+            for batch in loader:
+                found.append(contents(batch))
+        return found
+
+    found = [one for part in in_threads(read) for one in part]
+    assert len(set(found)) == len(found)
+    assert set(found) <= expected
+
+
+def test_an_iterator_of_before_a_state_was_loaded_fails(shards):
+    loader = ShardLoader(shards, batch_tokens=128)
+    stream = loader.stream(CPU)
+    next(stream)
+    loader.load_state_dict(loader.state_dict())
+    with pytest.raises(AlbertDataError, match="got another state"):
+        next(stream)
+
+
+def test_an_error_reaches_all_threads_that_share_an_iterator():
+    def read():
+        yield 1
+        raise ShardError("torn")
+
+    shared = SharedIterator(read())
+    assert next(shared) == 1
+    for _ in range(3):
+        with pytest.raises(ShardError, match="torn"):
+            next(shared)
+
+
+def test_threads_may_share_the_reader_and_the_order(shards):
+    reader = RowReader(shards, Remasker(shards.manifest, shards.tokenizer, seed=3))
+    row_order = BatchOrder(shards.lengths, batch_tokens=128, seed=3)
+
+    def read(number: int) -> list:
+        """Read epochs 0 to 3; each thread begins with another one."""
+        found = {}
+        for epoch in np.roll(np.arange(4), number).tolist():
+            for at, row_batch in enumerate(row_order.window(epoch, 0)):
+                (batch,) = reader.read(row_batch, reader.shape(8, row_batch.row_len), epoch=epoch)
+                found[epoch, at] = contents(batch)
+        return sorted(found.items())
+
+    expected = read(0)
+    assert in_threads(read) == [expected] * 8
+
+
+# ---- copies and other processes ----
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))])
+def test_a_copy_goes_on_from_the_same_place_by_itself(shards, way):
+    loader = ShardLoader(shards, batch_tokens=128, seed=5)
+    list(islice(loader.stream(CPU), 75))
+    state, other = loader.state_dict(), way(loader)
+    expected = [contents(batch) for (batch,) in islice(loader.stream(CPU), 30)]
+    assert other.state_dict() == state
+    assert [contents(batch) for (batch,) in islice(other.stream(CPU), 30)] == expected
+
+
+def read_by_workers(loader: ShardLoader, num_workers: int, start: str) -> list:
+    workers = DataLoader(
+        Epoch(loader), batch_size=None, num_workers=num_workers, multiprocessing_context=start if num_workers else None
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    return [contents(batch) for batch in workers]
+
+
+@pytest.mark.slow  # a process that loads torch
+def test_a_spawned_worker_of_a_data_loader_reads_the_same_batches(shards):
+    expected = [contents(batch) for batch in ShardLoader(shards, batch_tokens=128)]
+    assert read_by_workers(ShardLoader(shards, batch_tokens=128), 1, "spawn") == expected
+
+
+@pytest.mark.slow  # processes of a loaded torch
+def test_several_workers_with_a_copy_each_are_refused_for_they_would_repeat_the_batches(shards):
+    with pytest.raises(ConfigError, match="every batch would come 2 times"):
+        read_by_workers(ShardLoader(shards, batch_tokens=128), 2, "fork")

@@ -10,15 +10,15 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+import toy_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from shard_fixtures import write_like
 
-from albert_data.errors import AlbertDataError, ConfigError, OutputError
+from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.shards import reader
-from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
-from albert_data.train.model import checkpoint
+from albert_data.train.config import MODEL_PRESETS
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import Precision, choose_precision
@@ -27,40 +27,38 @@ from albert_data.train.run.evaluation import evaluate, judge_accuracy, measure_b
 from albert_data.train.run.report import describe
 from albert_data.train.run.session import choose_shape
 
-TINY = TrainConfig(
-    preset="tiny",
-    lr=1e-3,
-    steps=4,
-    batch_tokens=8 * 64,
-    log_every=2,
-    eval_every=2,
-    save_every=2,
-    device="cpu",
-    precision="fp32",
-    remask=False,
+TINY = dataclasses.replace(toy_rows.TINY, precision="fp32", remask=False)
+CPU = choose_precision("fp32", "cpu")
+
+
+@pytest.fixture
+def train(toys, use_shards, tmp_path):
+    """Train on 40 rows, with validation rows if the test says so; returns the last checkpoint."""
+
+    def call(*, name: str = "run", num_validation: int = 0, **settings):
+        use_shards(toys.make_shards(40), toys.make_shards(num_validation, seed=1) if num_validation else None)
+        return loop.train(tmp_path / "out", tmp_path / name, dataclasses.replace(TINY, **settings))
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("settings", "most"), [({"lr": 1e-2, "steps": 160}, 1.0), ({"optimizer": "lamb", "lr": 0.02, "steps": 80}, 3.2)]
 )
+def test_the_loss_falls_on_a_set_that_can_be_memorised(toys, use_shards, tmp_path, settings, most):
+    use_shards(toys.make_shards(16, max_seq_len=16))
+    loop.train(tmp_path / "out", tmp_path / "run", dataclasses.replace(TINY, **settings, log_every=10, save_every=160))
+    first, *_, last = toys.read_metrics(tmp_path / "run")
+    assert first["mlm_loss"] > 2.5
+    assert last["mlm_loss"] < min(most, first["mlm_loss"] - 0.5)
+    assert last["sop_accuracy"] == 1 or "optimizer" in settings
 
 
-def test_the_loss_falls_on_a_set_that_can_be_memorised(toys, use_shards, tmp_path):
-    shards = toys.make_shards(16, max_seq_len=16)
-    use_shards(shards)
-    config = dataclasses.replace(TINY, steps=160, log_every=20, lr=1e-2, save_every=160)
-    loop.train(tmp_path / "out", tmp_path / "run", config)
-    lines = toys.read_metrics(tmp_path / "run")
-    assert lines[0]["mlm_loss"] > 2.5
-    assert lines[-1]["mlm_loss"] < 1
-    assert lines[-1]["sop_accuracy"] == 1
-
-
-def test_each_line_says_its_step_its_split_and_its_figures(toys, use_shards, tmp_path):
-    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
-    loop.train(tmp_path, tmp_path / "run", TINY)
-    lines = toys.read_metrics(tmp_path / "run")
+def test_each_line_says_its_step_its_split_and_its_figures(toys, finished_run):
+    lines = toys.read_metrics(finished_run)
     assert [(line["step"], line["split"]) for line in lines] == [
-        (2, "train"),
-        (2, "validation"),
-        (4, "train"),
-        (4, "validation"),
+        *((2, split) for split in ("train", "validation")),
+        *((4, split) for split in ("train", "validation")),
     ]
     figures = {"step", "split", "mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy"}
     assert set(lines[0]) == figures | {"lr", "epoch", "padding_share", "tokens_per_second", "seconds"}
@@ -71,35 +69,29 @@ def test_each_line_says_its_step_its_split_and_its_figures(toys, use_shards, tmp
     }
 
 
-def test_a_run_without_guesses_quotes_no_text(toys, use_shards, tmp_path, capsys):
-    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
-    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, guesses=False))
+def test_a_run_without_guesses_quotes_no_text(toys, train, tmp_path, capsys):
+    train(num_validation=10, guesses=False)
     assert not any("guesses" in line for line in toys.read_metrics(tmp_path / "run"))
     assert "guessed" not in (tmp_path / "run/report.html").read_text() + "".join(capsys.readouterr())
 
 
-def test_a_line_has_the_part_of_the_epoch_that_was_read(toys, use_shards, tmp_path):
-    use_shards(toys.make_shards(40))
-    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=6))
+def test_a_run_by_epochs_reads_all_rows_that_many_times_and_a_line_has_the_part_that_was_read(toys, train, tmp_path):
+    assert train(steps=None, epochs=2.0).name == "step-00000006"
     assert [line["epoch"] for line in toys.read_metrics(tmp_path / "run")] == [0.6667, 1.3333, 2.0]
 
 
-def test_a_line_is_the_mean_over_the_masked_tokens_of_its_interval(toys, use_shards, tmp_path):
-    use_shards(toys.make_shards(40))
+def test_a_line_is_the_mean_over_the_masked_tokens_of_its_interval(toys, train, tmp_path):
     for name, log_every in (("each", 1), ("whole", 4)):
-        loop.train(tmp_path, tmp_path / name, dataclasses.replace(TINY, log_every=log_every))
+        train(name=name, log_every=log_every)
     (whole,) = toys.read_metrics(tmp_path / "whole")
     each = toys.read_metrics(tmp_path / "each")
     assert min(line["mlm_loss"] for line in each) <= whole["mlm_loss"] <= max(line["mlm_loss"] for line in each)
     assert whole["sop_accuracy"] == pytest.approx(np.mean([line["sop_accuracy"] for line in each]), abs=0.05)
 
 
-def test_validation_figures_are_those_of_the_last_checkpoint_on_the_validation_rows(toys, use_shards, tmp_path):
-    validation = toys.make_shards(30, seed=1)
-    use_shards(toys.make_shards(40), validation)
-    last = loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, eval_rows=20))
-    precision = choose_precision("fp32", "cpu")
-    values = evaluate(load_model(last), validation, precision, num_rows=20, batch_tokens=5 * 64)
+def test_validation_figures_are_those_of_the_last_checkpoint_on_the_validation_rows(toys, train, tmp_path):
+    last = train(num_validation=30, eval_rows=20)
+    values = evaluate(load_model(last), toys.make_shards(30, seed=1), CPU, num_rows=20, batch_tokens=5 * 64)
     line = toys.read_metrics(tmp_path / "run")[-1]
     assert values == pytest.approx({name: line[name] for name in values}, rel=1e-5)
 
@@ -144,12 +136,11 @@ def test_a_model_that_always_says_the_frequent_label_is_right_as_often_as_that(t
     shards = toys.make_shards(30, seed=3)
     labels = np.where(np.arange(30) % 10 < 6, 1, 0).astype(np.int8)
     shards.examples = dataclasses.replace(shards.examples, sop_label=labels)
-    shape = {"embedding_size": 16, "hidden_size": 32, "num_layers": 1, "num_heads": 2, "ffn_size": 64}
-    model = Albert(AlbertConfig(vocab_size=40, max_positions=64, **shape))
+    model = Albert(dataclasses.replace(toy_rows.SMALL, vocab_size=40, max_positions=64))
     with torch.no_grad():
         model.sop_head.weight.zero_()
         model.sop_head.bias.copy_(torch.tensor([0.0, 1.0]))
-    values = evaluate(model, shards, choose_precision("fp32", "cpu"), num_rows=30, batch_tokens=5 * 64)
+    values = evaluate(model, shards, CPU, num_rows=30, batch_tokens=5 * 64)
     assert values["sop_accuracy"] == pytest.approx(0.6)
     assert values["sop_majority"] == pytest.approx(0.6)
     assert "60.0 % right, standard error " in describe(values, PAIR_TASKS["sop"])
@@ -157,38 +148,29 @@ def test_a_model_that_always_says_the_frequent_label_is_right_as_often_as_that(t
     assert "% right; 1.500 nats a byte)" in describe({**values, "mlm_nats_per_byte": 1.5}, PAIR_TASKS["sop"])
 
 
-def test_without_validation_rows_nothing_is_evaluated_and_that_is_said_once(toys, use_shards, tmp_path, capsys):
-    use_shards(toys.make_shards(40))
-    loop.train(tmp_path, tmp_path / "run", TINY)
+def test_without_validation_rows_nothing_is_evaluated_and_that_is_said_once(toys, train, tmp_path, capsys):
+    train()
     assert {line["split"] for line in toys.read_metrics(tmp_path / "run")} == {"train"}
     assert capsys.readouterr().err.count("no validation rows") == 1
 
 
-def test_the_first_lines_describe_the_run_and_the_last_its_result(toys, use_shards, tmp_path, capsys):
-    shards = toys.make_shards(40)
-    use_shards(shards, toys.make_shards(10, seed=1))
-    loop.train(tmp_path, tmp_path / "run", TINY)
+def test_the_first_lines_describe_the_run_and_the_last_its_result(toys, train, tmp_path, capsys):
+    train(num_validation=10)
     said = capsys.readouterr()
     assert said.out == ""
     for words in (
         f"run         {tmp_path / 'run'}\n",
-        "as asked",
-        "fp32 (as asked)",
-        "parameters",
-        "3 steps an epoch",
-        "10 of 10 rows",
+        *("as asked", "fp32 (as asked)", "parameters", "3 steps an epoch", "10 of 10 rows", "step 4 of 4"),
+        f"{toys.make_shards(40).lengths.sum():,} tokens an epoch",
     ):
         assert words in said.err
-    assert f"{shards.lengths.sum():,} tokens an epoch" in said.err
     assert "frequencies of pieces alone give" in " ".join(said.err.split())
-    assert "step 4 of 4" in said.err
 
 
 @pytest.mark.parametrize(("preset", "told"), [("tiny", "tiny"), ("mini", "mini, the default on a CPU")])
-def test_the_preset_is_told_and_why_it_was_chosen(toys, use_shards, tmp_path, monkeypatch, capsys, preset, told):
-    use_shards(toys.make_shards(40))
-    monkeypatch.setitem(MODEL_PRESETS, "mini", MODEL_PRESETS["tiny"])
-    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, preset=preset))
+def test_the_preset_is_told_and_why_it_was_chosen(train, monkeypatch, capsys, preset, told):
+    monkeypatch.setitem(MODEL_PRESETS, "mini", toy_rows.SMALL)
+    train(preset=preset)
     [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("preset ")]
     assert line.split(None, 1)[1].split(", where")[0] == told
 
@@ -221,8 +203,7 @@ def test_an_evaluation_draws_no_random_number_and_switches_dropout_back_on(toys)
     config = dataclasses.replace(TINY, dropout=0.5)
     model = Albert(choose_shape(config, shards.manifest)).train()
     before = torch.get_rng_state()
-    precision = choose_precision("fp32", "cpu")
-    first, second = (evaluate(model, shards, precision, num_rows=10, batch_tokens=4 * 64) for _ in range(2))
+    first, second = (evaluate(model, shards, CPU, num_rows=10, batch_tokens=4 * 64) for _ in range(2))
     assert first == second
     assert torch.equal(before, torch.get_rng_state())
     assert model.training
@@ -258,19 +239,16 @@ def test_updates_have_the_window_of_their_share_and_evaluations_whole_rows(toys,
 
 
 @pytest.mark.parametrize("keep", [1, 2])
-def test_only_the_last_checkpoints_are_kept(toys, use_shards, tmp_path, keep):
-    use_shards(toys.make_shards(40))
-    config = dataclasses.replace(TINY, steps=5, save_every=1, keep=keep)
-    last = loop.train(tmp_path, tmp_path / "run", config)
+def test_only_the_last_checkpoints_are_kept(train, tmp_path, keep):
+    last = train(steps=5, save_every=1, keep=keep)
     kept = list_checkpoints(tmp_path / "run")
     assert [path.name for path in kept] == ["step-00000004", "step-00000005"][-keep:]
     assert last == kept[-1]
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_a_checkpoint_is_the_model_that_was_trained(toys, use_shards, tmp_path):
-    use_shards(toys.make_shards(40))
-    path = loop.train(tmp_path, tmp_path / "run", TINY)
+def test_a_checkpoint_is_the_model_that_was_trained(finished_run):
+    path = list_checkpoints(finished_run)[-1]
     weights, _, state = load_checkpoint(path)
     assert state["step"] == 4
     model = load_model(path).state_dict()
@@ -278,56 +256,21 @@ def test_a_checkpoint_is_the_model_that_was_trained(toys, use_shards, tmp_path):
     assert all(torch.equal(weights[name], model[name]) for name in weights)
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_old_ones_alone(toys, use_shards, tmp_path, monkeypatch):
-    use_shards(toys.make_shards(40))
-    run, save = tmp_path / "run", checkpoint.save_file
-
-    def fail_late(tensors, path):
-        save(tensors, path)
-        if "step-00000004" in str(path):
-            raise OSError("No space left on device")
-
-    monkeypatch.setattr(checkpoint, "save_file", fail_late)
-    with pytest.raises(OutputError, match=r"step-00000004.*No space left.*--resume"):
-        loop.train(tmp_path, run, TINY)
-    assert [path.name for path in list_checkpoints(run)] == ["step-00000002"]
-    assert not list(run.rglob("*.tmp"))
-
-
-def test_micro_batches_make_the_same_step(toys, use_shards, tmp_path):
-    use_shards(toys.make_shards(40))
+def test_micro_batches_make_the_same_step(toys, train, tmp_path):
     for name, micro_tokens in (("whole", None), ("parts", 128)):
-        config = dataclasses.replace(TINY, log_every=1, micro_tokens=micro_tokens)
-        loop.train(tmp_path, tmp_path / name, config)
+        train(name=name, log_every=1, micro_tokens=micro_tokens)
     whole, parts = (toys.read_metrics(tmp_path / name) for name in ("whole", "parts"))
     for one, other in zip(whole, parts, strict=True):
         assert one["mlm_loss"] == pytest.approx(other["mlm_loss"], abs=1e-5)
         assert one["sop_loss"] == pytest.approx(other["sop_loss"], abs=1e-5)
 
 
-def test_lamb_trains_too(toys, use_shards, tmp_path):
-    use_shards(toys.make_shards(16, max_seq_len=16))
-    config = dataclasses.replace(TINY, optimizer="lamb", lr=0.02, steps=80, log_every=10, save_every=80)
-    loop.train(tmp_path / "out", tmp_path / "run", config)
-    first, *_, last = toys.read_metrics(tmp_path / "run")
-    assert last["mlm_loss"] < first["mlm_loss"] - 0.5
-
-
-def test_a_run_by_epochs_reads_all_rows_that_many_times(toys, use_shards, tmp_path):
-    use_shards(toys.make_shards(40))
-    last = loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=None, epochs=2.0))
-    assert last is not None
-    assert last.name == "step-00000006"
-
-
-def test_minutes_too_short_for_an_update_are_refused(toys, use_shards, tmp_path):
-    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
+def test_minutes_too_short_for_an_update_are_refused(train):
     with pytest.raises(ConfigError, match=r"minutes is 0\.01.*no time is left for training; start another run"):
-        loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=None, minutes=0.01))
+        train(num_validation=10, steps=None, minutes=0.01)
 
 
-def test_evaluating_lost_weights_is_an_error_of_one_line(toys, use_shards, tmp_path, monkeypatch):
-    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
+def test_evaluating_lost_weights_is_an_error_of_one_line(train, monkeypatch):
     update = loop.update
 
     def spoil(session, batches, **counts):
@@ -336,15 +279,13 @@ def test_evaluating_lost_weights_is_an_error_of_one_line(toys, use_shards, tmp_p
 
     monkeypatch.setattr(loop, "update", spoil)
     with pytest.raises(AlbertDataError, match="not finite"):
-        loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, eval_every=1, log_every=4))
+        train(num_validation=10, eval_every=1, log_every=4)
 
 
 @pytest.mark.slow  # it trains for a fixed time
-def test_a_run_by_the_clock_ends_on_time_evaluation_included(toys, use_shards, tmp_path):
-    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
-    config = dataclasses.replace(TINY, steps=None, minutes=0.25, log_every=50, save_every=10_000, eval_every=10_000)
+def test_a_run_by_the_clock_ends_on_time_evaluation_included(toys, train, tmp_path):
     began = time.monotonic()
-    loop.train(tmp_path, tmp_path / "run", config)
+    train(num_validation=10, steps=None, minutes=0.25, log_every=50, save_every=10_000, eval_every=10_000)
     assert 8 < time.monotonic() - began < 16
     lines = toys.read_metrics(tmp_path / "run")
     assert [line["split"] for line in lines if line["step"] == 0] == ["validation"]
@@ -359,30 +300,28 @@ def test_shards_on_disk_train_like_shards_in_memory(toys, use_shards, tmp_path, 
         name: [shards.rows(rows) for rows in np.split(np.arange(len(shards)), 5)] for name, shards in splits.items()
     }
     write_like(tmp_path / "out", parts, splits["train"].manifest)
+    use_shards(splits["train"], splits["validation"])
     with monkeypatch.context() as patch:
         patch.setattr("albert_data.train.data.loader.open_shards", reader.open_shards)
         patch.setattr(reader.Shards, "tokenizer", splits["train"].tokenizer)
         on_disk = loop.train(tmp_path / "out", tmp_path / "disk", TINY)
-    use_shards(splits["train"], splits["validation"])
     in_memory = loop.train(tmp_path / "out", tmp_path / "memory", TINY)
     models = [load_model(path).state_dict() for path in (on_disk, in_memory)]
     assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
 
 
-def test_bf16_trains_too(toys, use_shards, tmp_path):
-    use_shards(toys.make_shards(40))
-    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, precision="bf16"))
+def test_bf16_trains_too(toys, train, tmp_path):
+    train(precision="bf16")
     assert toys.read_metrics(tmp_path / "run")[-1]["mlm_loss"] < 5
 
 
-def test_fp16_scales_its_loss_and_a_scale_that_collapses_stops_the_run(toys, use_shards, tmp_path, monkeypatch):
-    use_shards(toys.make_shards(40))
+def test_fp16_scales_its_loss_and_a_scale_that_collapses_stops_the_run(toys, train, tmp_path, monkeypatch):
     half = Precision(device=torch.device("cpu"), device_info="test", format="fp16", format_reason="test")
     monkeypatch.setattr(loop, "choose_precision", lambda *given, **named: half)
-    loop.train(tmp_path, tmp_path / "run", TINY)
+    train()
     line = toys.read_metrics(tmp_path / "run")[-1]
     assert line["mlm_loss"] < 5
     assert line["skipped_steps"] == 0
     monkeypatch.setattr(torch.amp.GradScaler, "get_scale", lambda scaler: 0.5)
     with pytest.raises(AlbertDataError, match="float16 can't hold the gradients: the loss scale fell to 0.5"):
-        loop.train(tmp_path, tmp_path / "other", TINY)
+        train(name="other")

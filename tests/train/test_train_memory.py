@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from unittest.mock import Mock
 
 import pytest
 import torch
+import toy_rows
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
-from toy_rows import mean_loss
+from toy_rows import SMALL, mean_loss
 
 from albert_data.errors import ConfigError
-from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.data.batch import Batch
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.data.order import BUCKET
@@ -25,19 +26,7 @@ from albert_data.train.run.memory import peak_gb
 from albert_data.train.run.session import choose_shape
 from albert_data.wording import count_of
 
-TINY = TrainConfig(
-    preset="tiny",
-    lr=1e-3,
-    steps=4,
-    batch_tokens=8 * 64,
-    log_every=1,
-    eval_every=2,
-    save_every=2,
-    device="cpu",
-    precision="fp32",
-    remask=False,
-)
-
+TINY = dataclasses.replace(toy_rows.TINY, log_every=1, precision="fp32", remask=False)
 LARGE = dataclasses.replace(TINY, batch_tokens=32 * 64, dropout=0.1)
 
 
@@ -174,27 +163,16 @@ def test_several_ranks_stop_and_name_smaller_micro_batches(toys, use_shards, tmp
         loop.train(tmp_path, tmp_path / "run", TINY)
 
 
-def test_an_optimiser_that_does_not_fit_is_an_error_of_one_line(toys, use_shards, tmp_path, monkeypatch):
+@pytest.mark.parametrize("method", ["step", "load_state_dict"])
+def test_an_optimiser_that_does_not_fit_is_an_error_of_one_line_and_no_damage(
+    toys, use_shards, tmp_path, monkeypatch, method
+):
     use_shards(toys.make_shards(40))
-
-    def run_out(*given):
-        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(torch.optim.AdamW, "step", run_out)
-    with pytest.raises(ConfigError, match="the optimiser's state do not fit on .*a smaller --preset"):
+    if is_resumed := method == "load_state_dict":
         loop.train(tmp_path, tmp_path / "run", TINY)
-
-
-def test_an_optimiser_that_does_not_fit_on_resume_is_no_damage(toys, use_shards, tmp_path, monkeypatch):
-    use_shards(toys.make_shards(40))
-    loop.train(tmp_path, tmp_path / "run", TINY)
-
-    def run_out(*given):
-        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(torch.optim.AdamW, "load_state_dict", run_out)
-    with pytest.raises(ConfigError, match="the optimiser's state do not fit on"):
-        loop.train(tmp_path, tmp_path / "run", TINY, resume=True)
+    monkeypatch.setattr(torch.optim.AdamW, method, Mock(side_effect=torch.cuda.OutOfMemoryError("CUDA out of memory")))
+    with pytest.raises(ConfigError, match="the optimiser's state do not fit on .*a smaller --preset"):
+        loop.train(tmp_path, tmp_path / "run", TINY, resume=is_resumed)
 
 
 @pytest.mark.parametrize(("room", "num_batches"), [(2048, 1), (2047, 2), (1024, 2), (1023, 3), (63, 32)])
@@ -210,7 +188,11 @@ def test_the_fewest_micro_batches_that_fit_are_chosen(tmp_path, gpu, num_paramet
     assert all(map(torch.equal, weights(chosen).values(), weights(by_hand).values())), "measuring changes nothing"
 
 
-@pytest.mark.parametrize(("tokens", "elements"), [(512, 2**31), (2048, 380 * 150)], ids=["tokens", "logits"])
+@pytest.mark.parametrize(
+    ("tokens", "elements"),
+    [(512, 2**31), (2048, 380 * 150), (63, 2**31)],
+    ids=["tokens", "logits", "rows longer than what a kernel computes fast"],
+)
 def test_a_batch_is_cut_where_kernels_can_not_count_its_elements(
     tmp_path, gpu, num_parameters, monkeypatch, tokens, elements
 ):
@@ -218,18 +200,9 @@ def test_a_batch_is_cut_where_kernels_can_not_count_its_elements(
     monkeypatch.setattr(memory, "MAX_ELEMENTS", elements)
     gpu.make_room(10**6, num_parameters=num_parameters)
     model = load_model(loop.train(tmp_path, tmp_path / "run", LARGE))
-    most = max(gpu.num_cells[4:])
-    assert tokens // 4 < most <= tokens
-    assert 0.15 * most * model.config.vocab_size <= elements
-
-
-def test_rows_longer_than_what_a_kernel_computes_fast_are_computed_one_by_one(
-    tmp_path, gpu, num_parameters, monkeypatch
-):
-    monkeypatch.setattr(memory, "MAX_TOKENS", 63)
-    gpu.make_room(10**6, num_parameters=num_parameters)
-    loop.train(tmp_path, tmp_path / "run", LARGE)
-    assert set(gpu.num_cells[4:]) == {64}
+    largest = max(gpu.num_cells[4:])
+    assert tokens // 4 < largest <= max(64, tokens)
+    assert 0.15 * largest * model.config.vocab_size <= elements
 
 
 def test_a_resumed_run_has_the_state_of_its_optimiser(tmp_path, gpu, num_parameters, capsys):
@@ -300,10 +273,8 @@ def count_kept(model: Albert, batch: Batch) -> int:
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("num_inner_groups", [1, 2])
 def test_recomputing_keeps_less_and_gives_the_same_gradients_bit_for_bit(toys, dropout, num_inner_groups):
-    config = AlbertConfig(
-        vocab_size=40, embedding_size=16, hidden_size=32, num_layers=6, num_heads=2, ffn_size=64, dropout=dropout
-    )
-    model = Albert(dataclasses.replace(config, num_inner_groups=num_inner_groups))
+    changes = {"vocab_size": 40, "num_layers": 6, "dropout": dropout, "num_inner_groups": num_inner_groups}
+    model = Albert(dataclasses.replace(SMALL, **changes))
     batch = next(iter(ShardLoader(toys.make_shards(40), batch_tokens=512)))
     kept, gradients = [], []
     for recompute in (False, True):
@@ -317,20 +288,14 @@ def test_recomputing_keeps_less_and_gives_the_same_gradients_bit_for_bit(toys, d
     assert kept[1] < 0.25 * kept[0]
 
 
-def test_a_run_that_recomputes_is_the_same_run(toys, use_shards, tmp_path, monkeypatch):
+def test_a_run_that_recomputes_does_so_in_each_layer_of_its_updates(toys, use_shards, tmp_path, monkeypatch):
     use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
-    config = dataclasses.replace(TINY, dropout=0.1)
-    usual = loop.train(tmp_path, tmp_path / "usual", config)
     kept = []
     monkeypatch.setattr(
         model_module, "checkpoint", lambda *given, **named: kept.append(1) or checkpoint(*given, **named)
     )
-    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(config, recompute=True))
-    num_layers = load_model(usual).config.num_layers
-    assert len(kept) == TINY.steps * num_layers, "evaluations keep nothing anyway"
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000004")
-    resumed = loop.train(tmp_path, tmp_path / "run", config, resume=True)
-    assert all(map(torch.equal, weights(usual).values(), weights(resumed).values()))
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, recompute=True))
+    assert len(kept) == TINY.steps * SMALL.num_layers, "evaluations keep nothing anyway"
 
 
 def test_the_peak_of_gpu_memory_is_recorded_and_shown(toys, use_shards, tmp_path, monkeypatch, capsys):

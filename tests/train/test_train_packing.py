@@ -20,7 +20,7 @@ from test_train_loader import CPU, steps_of, stored_row
 from toy_rows import TINY, mean_loss
 
 from albert_data.data import Examples
-from albert_data.errors import CheckpointError, ConfigError
+from albert_data.errors import CheckpointError
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.train import ShardLoader
 from albert_data.train.config import AlbertConfig
@@ -244,12 +244,6 @@ def test_a_loader_resumes_in_packs_also_if_it_was_made_without(toys, small_windo
         assert torch.equal(one.input_ids_BT, other.input_ids_BT)
         assert np.array_equal(one.rows, other.rows)
     assert loader.state_dict() == late.state_dict()
-
-
-def test_micro_batches_smaller_than_a_pack_are_refused(toys):
-    shards = toys.make_shards(45, max_seq_len=64)
-    with pytest.raises(ConfigError, match="micro_tokens is 256, but rows are packed into 512 tokens; allowed are 512"):
-        ShardLoader(shards, batch_tokens=1024, micro_tokens=256, packed=True)
 
 
 # ---- cut rows ----

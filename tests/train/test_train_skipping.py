@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import shutil
 
 import pytest
 import torch
+import toy_rows
 
 from albert_data.errors import AlbertDataError
-from albert_data.train.config import TrainConfig
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.distributed import ALONE
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
@@ -22,17 +23,8 @@ from albert_data.train.run.optimizer import make_optimizer
 from albert_data.train.run.session import choose_shape, start_session, update
 
 CPU = torch.device("cpu")
-TINY = TrainConfig(
-    preset="tiny",
-    lr=1e-3,
-    steps=20,
-    batch_tokens=8 * 64,
-    log_every=4,
-    eval_every=100,
-    save_every=3,
-    keep=99,
-    device="cpu",
-    remask=False,
+TINY = dataclasses.replace(
+    toy_rows.TINY, steps=20, log_every=4, eval_every=100, save_every=3, keep=99, precision="fp32", remask=False
 )
 EACH = pytest.mark.parametrize("optimizer", ["adamw", "lamb", "muon"])
 
@@ -82,6 +74,17 @@ def spoil_gradients(monkeypatch, bad_steps, value=math.nan):
     monkeypatch.setattr(loop, "update", spoil)
 
 
+def overflow_in(patch, calls, spoil=lambda nats: nats + math.inf):
+    """Make the loss of these forward passes infinite: by addition its gradient stays finite."""
+    forward, count = Albert.forward, itertools.count(1)
+
+    def overflow(*given):
+        output = forward(*given)
+        return dataclasses.replace(output, mlm_nats=spoil(output.mlm_nats)) if next(count) in calls else output
+
+    patch.setattr(Albert, "forward", overflow)
+
+
 def train(tmp_path, name="run", *, resume=False, **settings):
     return loop.train(tmp_path / "out", tmp_path / name, dataclasses.replace(TINY, **settings), resume=resume)
 
@@ -126,13 +129,8 @@ def test_a_loss_that_is_not_finite_is_left_out_of_the_figures(start, monkeypatch
     session, steps = start("adamw")
     make_update(session, steps[0])
     values, before = session.tally.read(ALONE), state_of(session)
-    forward = Albert.forward
     with monkeypatch.context() as patch:
-        patch.setattr(
-            Albert,
-            "forward",
-            lambda *given: dataclasses.replace(out := forward(*given), mlm_nats=out.mlm_nats + math.inf),
-        )
+        overflow_in(patch, {1})
         make_update(session, steps[1])
     assert session.tally.read(ALONE) == values
     assert not are_equal(before, state_of(session)), "its gradient was finite"
@@ -208,15 +206,7 @@ def test_weights_that_are_not_finite_stop_the_run_and_are_never_saved(start, tmp
 def test_a_float16_run_continues_after_an_overflow_in_the_forward_pass(start, tmp_path, monkeypatch, toys, optimizer):
     half = Precision(device=CPU, device_info="test", format="fp16", format_reason="test")
     monkeypatch.setattr(loop, "choose_precision", lambda *given, **named: half)
-    forward, calls = Albert.forward, []
-
-    def overflow(model, batch, *window):
-        calls.append(batch)
-        output = forward(model, batch, *window)
-        factor = math.inf if len(calls) in (2, 3) else 1.0
-        return dataclasses.replace(output, mlm_nats=output.mlm_nats * factor)
-
-    monkeypatch.setattr(Albert, "forward", overflow)
+    overflow_in(monkeypatch, {2, 3}, lambda nats: nats * math.inf)
     assert train(tmp_path, steps=8, optimizer=optimizer) is not None
     lines = toys.read_metrics(tmp_path / "run")
     assert [line["skipped_steps"] for line in lines] == [2, 0]
