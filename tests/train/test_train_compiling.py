@@ -167,7 +167,7 @@ def test_the_shapes_of_an_evaluation_are_those_of_its_batches(toys):
 
 @pytest.fixture(params=["a program for all shapes"])
 def compiled(request, toys, use_shards, monkeypatch):
-    """A compiled session, its loader, and the list of programs that were made. The compiler only keeps the graphs."""
+    """A session, its loader, and the list of programs that were made. The compiler only keeps the graphs."""
     monkeypatch.setattr(compiling, "is_for_all_shapes", lambda device: request.param.endswith("all shapes"))
     shards, validation = toys.make_shards(200, max_seq_len=180), toys.make_shards(50, max_seq_len=120, seed=1)
     use_shards(shards, validation)
@@ -180,14 +180,10 @@ def compiled(request, toys, use_shards, monkeypatch):
     torch.compiler.reset()
     compile_any = torch.compile  # Module.compile calls it too
     monkeypatch.setattr(torch, "compile", lambda function, **options: compile_any(function, backend=keep, **options))
-    monkeypatch.setattr(session, "choose_compiling", lambda config, device: (True, None))
+    monkeypatch.setattr(session, "choose_compiling", lambda config, device: (request.param != "no program", None))
     shape = choose_shape(TINY, shards.manifest)
     made = start_session(TINY, shape, choose_precision("fp32", "cpu"), ALONE, {}, None)
     return made, ShardLoader(shards, batch_tokens=TINY.batch_tokens, remask=False), validation, programs
-
-
-def warm(made, loader, validation, must_stop=lambda: False):
-    warm_up(made, loader, validation, must_stop=must_stop, say=lambda line: None)
 
 
 @pytest.mark.parametrize(
@@ -195,12 +191,27 @@ def warm(made, loader, validation, must_stop=lambda: False):
     [("a program for each shape", (0,)), ("a program for all shapes", (0,)), ("a program for all shapes", (8, 1000))],
     indirect=["compiled"],
 )
-def test_after_the_warm_up_neither_updates_nor_evaluations_compile(compiled, windows):
+def test_the_warm_up_compiles_what_updates_and_evaluations_need_and_changes_nothing_else(compiled, windows):
     made, loader, validation, programs = compiled
     made.config = dataclasses.replace(made.config, first_window=windows[0])
-    warm(made, loader, validation)
-    num_programs = len(programs)
-    assert num_programs >= 3 * (1 if compiling.is_for_all_shapes(CPU) else len(loader.shapes()))
+    weights = {name: tensor.clone() for name, tensor in made.model.state_dict().items()}
+    for parameter in made.model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    random_state, num_programs = torch.get_rng_state(), []
+    for answers in ([False, True], []):  # the first time it is told to stop after a shape
+        must_stop = itertools.chain(answers, itertools.repeat(bool(answers))).__next__
+        warm_up(made, loader, validation, must_stop=must_stop, say=lambda line: None)
+        num_programs.append(len(programs))
+    assert 0 < num_programs[0] < num_programs[1]
+    assert num_programs[1] >= 3 * (1 if compiling.is_for_all_shapes(CPU) else len(loader.shapes()))
+
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in made.model.state_dict().items())
+    assert all(parameter.grad.eq(1).all() for parameter in made.model.parameters())
+    assert torch.equal(random_state, torch.get_rng_state())
+    assert made.tally.read(ALONE)["mlm_loss"] is None
+    assert made.tally.num_tokens == made.step == len(made.optimizer.state) == 0
+    assert made.model.training
+
     row_lens = set()
     for batches in loader.stream(CPU, loader.steps_per_epoch):
         row_lens.add(batches[0].input_ids_BT.shape[1])
@@ -209,22 +220,7 @@ def test_after_the_warm_up_neither_updates_nor_evaluations_compile(compiled, win
             update(made, batches, lr=1e-3, window=window, **counts)
     assert row_lens == {64, 128, 192}
     evaluate(made.model, validation, made.precision, num_rows=TINY.eval_rows, batch_tokens=TINY.batch_tokens)
-    assert len(programs) == num_programs
-
-
-def test_the_warm_up_changes_no_weight_gradient_random_state_or_figure(compiled):
-    made, loader, validation, _ = compiled
-    weights = {name: tensor.clone() for name, tensor in made.model.state_dict().items()}
-    for parameter in made.model.parameters():
-        parameter.grad = torch.ones_like(parameter)
-    random_state = torch.get_rng_state()
-    warm(made, loader, validation)
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in made.model.state_dict().items())
-    assert all(parameter.grad.eq(1).all() for parameter in made.model.parameters())
-    assert torch.equal(random_state, torch.get_rng_state())
-    assert made.tally.read(ALONE)["mlm_loss"] is None
-    assert made.tally.num_tokens == made.step == len(made.optimizer.state) == 0
-    assert made.model.training
+    assert len(programs) == num_programs[1]
 
 
 def test_measuring_the_memory_of_a_token_compiles_nothing(compiled, monkeypatch):
@@ -236,20 +232,9 @@ def test_measuring_the_memory_of_a_token_compiles_nothing(compiled, monkeypatch)
     monkeypatch.setattr(loader, "_batch_tokens", 4096)
     assert memory.fit_batches(made, loader)[0].startswith("memory      1 micro-batch a step")
     assert not programs
-    warm(made, loader, None)
-    assert programs
 
 
-def test_the_warm_up_stops_when_it_is_told_to(compiled):
-    made, loader, validation, programs = compiled
-    answers = itertools.chain([False], itertools.repeat(True))
-    warm(made, loader, validation, must_stop=lambda: next(answers))
-    num_programs = len(programs)
-    warm(made, loader, validation)
-    assert 0 < num_programs < len(programs)
-    assert made.model.training
-
-
+@pytest.mark.parametrize("compiled", ["no program"], indirect=True)
 def test_what_does_not_fit_in_the_warm_up_is_halved_and_the_warm_up_begins_again(compiled, monkeypatch):
     made, loader, validation, _ = compiled
     largest, said, forward = loader.tokens_at_once // 2, [], Albert.forward

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
+import json
 import math
 import time
 from collections import Counter
@@ -10,6 +12,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+import torch.profiler
 import toy_rows
 from hypothesis import given
 from hypothesis import strategies as st
@@ -325,3 +328,36 @@ def test_fp16_scales_its_loss_and_a_scale_that_collapses_stops_the_run(toys, tra
     monkeypatch.setattr(torch.amp.GradScaler, "get_scale", lambda scaler: 0.5)
     with pytest.raises(AlbertDataError, match="float16 can't hold the gradients: the loss scale fell to 0.5"):
         train(name="other")
+
+
+# ---- with --profile ----
+
+PROFILED = {"steps": 12, "batch_tokens": 256, "dropout": 0.1, "save_every": 12, "profile": True}
+
+
+def test_the_trace_has_five_steps_after_five_of_warm_up_and_the_weights_are_those_of_another_run(
+    train, tmp_path, capsys
+):
+    for name, is_profiled in (("with", True), ("without", False)):
+        train(name=name, **{**PROFILED, "profile": is_profiled})
+    trace = tmp_path / "with/trace.json.gz"
+    names = {event["name"] for event in json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]}
+    assert {name for name in names if name.startswith("ProfilerStep")} == {f"ProfilerStep#{n}" for n in range(5, 10)}
+    assert "aten::addmm" in names
+    assert capsys.readouterr().err.count("trace.json.gz is written") == 1
+    first, second = (list_checkpoints(tmp_path / name)[-1] / "model.safetensors" for name in ("with", "without"))
+    assert first.read_bytes() == second.read_bytes()
+    assert not (tmp_path / "without/trace.json.gz").exists()
+
+
+@pytest.mark.parametrize(("steps", "is_written"), [(4, False), (7, True)])
+def test_a_run_that_ends_early_has_the_trace_until_then(train, tmp_path, steps, is_written):
+    train(**{**PROFILED, "steps": steps})
+    assert (tmp_path / "run/trace.json.gz").exists() == is_written
+
+
+def test_a_trace_that_can_not_be_written_does_not_stop_the_run(train, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(torch.profiler.profile, "export_chrome_trace", lambda self, path: None)
+    assert train(**PROFILED) is not None
+    assert "the trace can't be written: the profiler wrote nothing" in capsys.readouterr().err
+    assert not list((tmp_path / "run").glob("*trace*"))

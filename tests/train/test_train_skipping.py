@@ -18,7 +18,6 @@ from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import Precision, choose_precision
 from albert_data.train.run import loop
-from albert_data.train.run.metrics import Tally
 from albert_data.train.run.optimizer import make_optimizer
 from albert_data.train.run.session import choose_shape, start_session, update
 
@@ -213,12 +212,3 @@ def test_a_float16_run_continues_after_an_overflow_in_the_forward_pass(start, tm
     assert all(math.isfinite(line["mlm_loss"]) for line in lines)
     scale = load_checkpoint(list_checkpoints(tmp_path / "run")[-1])[2]["scaler"]["scale"]
     assert scale == 2.0**14
-
-
-def test_a_line_of_metrics_does_not_end_a_row_of_skipped_updates():
-    tally = Tally(CPU)
-    for norm in (1.0, math.nan, math.inf):
-        tally.count_update(torch.tensor(norm))
-    tally.begin_line()
-    tally.count_update(torch.tensor(math.nan))
-    assert (tally.num_skipped(), tally.num_in_row()) == (1, 3)
