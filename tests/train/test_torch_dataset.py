@@ -42,43 +42,33 @@ SIZES = {
     **{"num_attention_heads": 2, "intermediate_size": 64, "pad_token_id": 0},
 }
 FNET_SIZES = {name: SIZES[name] for name in SIZES if name != "num_attention_heads"}
-OWN_SPECIALS = {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
+OWN = {
+    "Albert": {"embedding_size": 16},
+    "Roberta": {"type_vocab_size": 1},
+    # The first layer has full attention, the second sees four tokens to each side.
+    "ModernBert": {"local_attention": 8, "global_attn_every_n_layers": 2}
+    | dict.fromkeys(("bos_token_id", "cls_token_id"), 2)
+    | dict.fromkeys(("eos_token_id", "sep_token_id"), 3),
+    "DistilBert": {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64},
+}
 
 
-def make_albert(name: str = "AlbertForPreTraining", **settings: object):
-    config = transformers.AlbertConfig(**{**SIZES, "embedding_size": 16, **settings})
-    return getattr(transformers, name)(config)
-
-
-def make_bert(name: str = "BertForPreTraining", **settings: object):
-    return getattr(transformers, name)(transformers.BertConfig(**{**SIZES, **settings}))
-
-
-def make_roberta(**settings: object):
-    config = transformers.RobertaConfig(**{**SIZES, "type_vocab_size": 1, **settings})
-    return transformers.RobertaForMaskedLM(config)
-
-
-def make_modernbert():
-    return transformers.ModernBertForMaskedLM(transformers.ModernBertConfig(**SIZES, **OWN_SPECIALS))
-
-
-def make_distilbert():
-    sizes = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}
-    return transformers.DistilBertForMaskedLM(
-        transformers.DistilBertConfig(vocab_size=380, max_position_embeddings=64, **sizes)
-    )
+def make(name: str, attention: str = "sdpa", **settings: object):
+    """A small model of this class of transformers."""
+    kind = name.partition("For")[0].removesuffix("Model")
+    config = getattr(transformers, f"{kind}Config")(**{**SIZES, **OWN.get(kind, {}), **settings})
+    return getattr(transformers, name)._from_config(config, attn_implementation=attention)
 
 
 # Each kind of model: whether it has token types, and the name of its label of the pair.
 MODELS = {
-    "ALBERT": (make_albert, True, "sentence_order_label"),
-    "BERT": (make_bert, True, "next_sentence_label"),
-    "ALBERT without SOP": (lambda: make_albert("AlbertForMaskedLM"), True, None),
-    "BERT without NSP": (lambda: make_bert("BertForMaskedLM"), True, None),
-    "RoBERTa": (make_roberta, False, None),
-    "ModernBERT": (make_modernbert, False, None),
-    "DistilBERT": (make_distilbert, False, None),
+    "AlbertForPreTraining": (True, "sentence_order_label"),
+    "BertForPreTraining": (True, "next_sentence_label"),
+    "AlbertForMaskedLM": (True, None),
+    "BertForMaskedLM": (True, None),
+    "RobertaForMaskedLM": (False, None),
+    "ModernBertForMaskedLM": (False, None),
+    "DistilBertForMaskedLM": (False, None),
 }
 
 
@@ -133,8 +123,7 @@ def to_lists(batch: dict[str, torch.Tensor]) -> dict[str, list]:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_kind_of_model_gets_the_rows_of_the_shards_and_a_loss(folder, name):
-    make, *inputs = MODELS[name]
-    model, shards = make(), open_shards(folder)
+    inputs, model, shards = MODELS[name], make(name), open_shards(folder)
     rows = ShardDataset(folder, model)
     assert len(rows) == len(shards)
     numbers = range(0, len(shards), 7)
@@ -168,14 +157,14 @@ def test_a_model_without_an_attention_mask_gets_none(folder):
 
 
 def test_padding_ends_at_the_last_position_of_the_model(folder):
-    rows = ShardDataset(folder, make_bert(max_position_embeddings=36))
+    rows = ShardDataset(folder, make("BertForPreTraining", max_position_embeddings=36))
     long = {name: torch.ones(33, dtype=torch.int64) for name in ("input_ids", "token_type_ids", "labels")}
     assert rows.collate([{**long, "next_sentence_label": torch.tensor(1)}])["input_ids"].shape == (1, 36)
 
 
 @torch.no_grad()
 def test_the_loss_in_transformers_is_that_of_our_own_model(folder, tmp_path):
-    theirs = make_albert().eval()
+    theirs = make("AlbertForPreTraining").eval()
     theirs.save_pretrained(tmp_path)
     ours, shards = huggingface.import_model(tmp_path), open_shards(folder)
     for numbers in (np.arange(20), np.arange(30, len(shards))):
@@ -200,7 +189,7 @@ def numbers_with(rows: ShardDataset, *, pair: bool, masks: bool) -> list[int]:
 
 @torch.no_grad()
 def test_a_batch_without_a_pair_gets_one_row_with_a_pair_so_that_its_loss_is_a_number(folder):
-    model = make_albert().eval()
+    model = make("AlbertForPreTraining").eval()
     rows = ShardDataset(folder, model)
     singles = numbers_with(rows, pair=False, masks=True)
     seen = set()
@@ -220,7 +209,7 @@ def test_a_batch_without_a_pair_gets_one_row_with_a_pair_so_that_its_loss_is_a_n
 
 @torch.no_grad()
 def test_a_batch_without_masks_gets_one_row_with_masks(folder):
-    for model in (make_albert().eval(), make_distilbert().eval()):
+    for model in (make("AlbertForPreTraining").eval(), make("DistilBertForMaskedLM").eval()):
         rows = ShardDataset(folder, model)
         bare = {**rows[0], "labels": torch.full_like(rows[0]["labels"], IGNORED)}
         batch = rows.collate([bare])
@@ -239,8 +228,8 @@ def test_shards_without_any_pair_are_refused_for_a_model_that_learns_from_pairs(
     one = [get_tokenizer().encode(["the river people water"])[0].tolist()]
     write_folder(tmp_path / "shards", {"train": [make_examples([one] * 5, SMALL)]})
     with pytest.raises(ConfigError, match=r"no row .* has a pair.*AlbertForMaskedLM"):
-        ShardDataset(tmp_path / "shards", make_albert())
-    assert len(ShardDataset(tmp_path / "shards", make_albert("AlbertForMaskedLM"))) == 5
+        ShardDataset(tmp_path / "shards", make("AlbertForPreTraining"))
+    assert len(ShardDataset(tmp_path / "shards", make("AlbertForMaskedLM"))) == 5
 
 
 # ---- epochs ----
@@ -313,9 +302,11 @@ def test_a_wrong_setting_is_named(folder, singles, call, kind, named):
     check_refused(lambda: ShardDataset(singles if call == {"pack": 31} else folder, **call), kind, named)
 
 
-@pytest.mark.parametrize(("name", "unmasked"), [("ALBERT", True), ("BERT without NSP", False), ("ModernBERT", True)])
+@pytest.mark.parametrize(
+    ("name", "unmasked"), [("AlbertForPreTraining", True), ("BertForMaskedLM", False), ("ModernBertForMaskedLM", True)]
+)
 def test_converted_rows_go_through_collate(folder, name, unmasked, tmp_path):
-    model, shards = MODELS[name][0](), ShardDataset(folder, remask=False)
+    model, shards = make(name), ShardDataset(folder, remask=False)
     rows = ShardDataset(folder, model, remask=False)
     convert(folder, tmp_path / "out", "parquet", unmasked=unmasked, split="train")
     files = sorted((tmp_path / "out" / "data").iterdir())
@@ -343,12 +334,12 @@ def test_unmasked_rows_go_through_the_collator_of_transformers_that_draws_masks(
     originals = torch.where(batch["labels"] == IGNORED, batch["input_ids"], batch["labels"])
     for row, ids in zip(rows[:16], originals.tolist(), strict=True):
         assert ids[: len(row["input_ids"])] == row["input_ids"]
-    assert make_modernbert()(**batch).loss.isfinite()
+    assert make("ModernBertForMaskedLM")(**batch).loss.isfinite()
 
 
 @pytest.mark.parametrize("copy_it", [copy.deepcopy, lambda rows: pickle.loads(pickle.dumps(rows))])
 def test_a_copy_has_the_rows_and_an_epoch_of_its_own(folder, copy_it):
-    rows = ShardDataset(folder, make_roberta(), seed=2)
+    rows = ShardDataset(folder, make("RobertaForMaskedLM"), seed=2)
     rows.set_epoch(1)
     copied = copy_it(rows)
     assert read_masks(copied) == read_masks(rows)
@@ -367,41 +358,25 @@ def test_several_processes_without_set_epoch_are_told_what_to_do(folder, monkeyp
     assert len(ShardDataset(folder, remask=False)[0]) == 4
 
 
-@pytest.mark.parametrize(
-    ("num_processes", "is_seedable", "is_told"), [(1, True, True), (2, True, False), (2, False, True)]
-)
-def test_accelerate_tells_the_epoch_except_beside_its_own_sampler_on_several_processes(
-    folder, num_processes, is_seedable, is_told
-):
-    """What the message of the test above relies on. The Trainer makes its loaders so."""
-    accelerate = pytest.importorskip("accelerate", reason="accelerate, which the Trainer needs, is not installed")
-    accelerate.Accelerator(cpu=True)
-    rows = ShardDataset(folder)
-    loader = accelerate.data_loader.prepare_data_loader(
-        DataLoader(rows, batch_size=8, shuffle=True, collate_fn=rows.collate),
-        num_processes=num_processes,
-        process_index=0,
-        use_seedable_sampler=is_seedable,
-    )
-    loader.set_epoch(4)
-    assert int(rows._epoch) == (4 if is_told else -1)
-
-
 # ---- what can't be done, in one line ----
 
 
 @refused(
-    (lambda: make_albert("AlbertForSequenceClassification"), ConfigError, "does not learn from masked rows"),
-    (lambda: make_albert("AlbertModel"), ConfigError, "AlbertModel does not learn from masked rows"),
+    (lambda: make("AlbertForSequenceClassification"), ConfigError, "does not learn from masked rows"),
+    (lambda: make("AlbertModel"), ConfigError, "AlbertModel does not learn from masked rows"),
     (lambda: transformers.ElectraForPreTraining(transformers.ElectraConfig(**SIZES)), ConfigError, "does not learn"),
-    (lambda: make_bert(vocab_size=100), ConfigError, "has 100 pieces & tokenizer has 380 & vocab_size=380"),
-    (lambda: make_roberta(pad_token_id=1), ConfigError, "pads with id 1 & <pad> is 0 & pad_token_id=0"),
     (
-        lambda: make_bert(max_position_embeddings=24),
+        lambda: make("BertForPreTraining", vocab_size=100),
+        ConfigError,
+        "has 100 pieces & tokenizer has 380 & vocab_size=380",
+    ),
+    (lambda: make("RobertaForMaskedLM", pad_token_id=1), ConfigError, "pads with id 1 & <pad> is 0 & pad_token_id=0"),
+    (
+        lambda: make("BertForPreTraining", max_position_embeddings=24),
         ConfigError,
         "positions for 24 tokens & up to 32 & --max-seq-len 24",
     ),
-    (lambda: make_roberta(max_position_embeddings=32), ConfigError, "positions for 31 tokens & up to 32"),
+    (lambda: make("RobertaForMaskedLM", max_position_embeddings=32), ConfigError, "positions for 31 tokens & up to 32"),
 )
 def test_a_model_that_does_not_fit_is_refused(folder, call, kind, named):
     model = call()
@@ -440,18 +415,9 @@ PACK = 50
 SINGLES = dataclasses.replace(SMALL, pairs="none")
 
 
-def make_model(kind: str, attention: str = "sdpa", **settings: object):
-    own = {
-        "Albert": {"embedding_size": 16},
-        # The first layer has full attention, the second sees four tokens to each side.
-        "ModernBert": {"local_attention": 8, "global_attn_every_n_layers": 2, **OWN_SPECIALS},
-        "Roberta": {"type_vocab_size": 1},
-    }
-    config = getattr(transformers, f"{kind}Config")(
-        **{**SIZES, "max_position_embeddings": 40}, **own.get(kind, {}), **settings
-    )
+def make_model(kind: str, attention: str = "sdpa"):
     torch.manual_seed(0)
-    model = getattr(transformers, f"{kind}ForMaskedLM")._from_config(config, attn_implementation=attention).eval()
+    model = make(f"{kind}ForMaskedLM", attention, max_position_embeddings=40).eval()
     with torch.no_grad():  # with weights from N(0, 0.02) attention is nearly uniform
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)

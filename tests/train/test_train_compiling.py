@@ -188,7 +188,7 @@ def compiled(request, toys, use_shards, monkeypatch):
 
 @pytest.mark.parametrize(
     ("compiled", "windows"),
-    [("a program for each shape", (0,)), ("a program for all shapes", (0,)), ("a program for all shapes", (8, 1000))],
+    [("a program for each shape", (0,)), ("a program for all shapes", (8, 1000))],
     indirect=["compiled"],
 )
 def test_the_warm_up_compiles_what_updates_and_evaluations_need_and_changes_nothing_else(compiled, windows):

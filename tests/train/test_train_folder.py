@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from test_train_resume import drop_last_checkpoint
 from toy_rows import TINY
 
 from albert_data.errors import ConfigError, OutputError
@@ -44,10 +45,6 @@ def over(finished_run, run) -> Path:
 
 def train(run: Path, *, resume: bool = False, **settings):
     return loop.train(run.with_name("out"), run, dataclasses.replace(TINY, **settings), resume=resume)
-
-
-def drop_last_checkpoint(run: Path) -> None:
-    shutil.rmtree(list_checkpoints(run)[-1])
 
 
 def names_of(folder) -> set[str]:

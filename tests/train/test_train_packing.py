@@ -14,6 +14,7 @@ import inspect_fixtures
 import numpy as np
 import pytest
 import torch
+import toy_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from test_train_loader import CPU, steps_of, stored_row
@@ -23,7 +24,6 @@ from albert_data.data import Examples
 from albert_data.errors import CheckpointError
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.train import ShardLoader
-from albert_data.train.config import AlbertConfig
 from albert_data.train.data import order
 from albert_data.train.data.batch import Batch, BatchShape, collate, empty_batch
 from albert_data.train.data.loader import Splits, fixed_shapes
@@ -31,7 +31,7 @@ from albert_data.train.data.order import BatchOrder, Pack, Position, choose_pack
 from albert_data.train.data.remasking import Remasker
 from albert_data.train.distributed import Ranks
 from albert_data.train.model import attention
-from albert_data.train.model.attention import PackedRows, attend_packed, explain_padding, try_varlen
+from albert_data.train.model.attention import explain_padding, try_varlen
 from albert_data.train.model.flops import training_flops
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import Precision, choose_precision
@@ -41,9 +41,7 @@ from albert_data.train.run.evaluation import evaluate
 from albert_data.train.run.report import describe_start
 from albert_data.train.run.session import make_loader
 
-SMALL = AlbertConfig(
-    vocab_size=40, max_positions=256, embedding_size=6, hidden_size=16, num_layers=2, num_heads=2, ffn_size=16
-)
+SMALL = dataclasses.replace(toy_rows.SMALL, vocab_size=40, max_positions=256)
 
 
 @pytest.fixture
@@ -106,26 +104,6 @@ def test_each_row_goes_into_the_fullest_pack_that_has_room(lengths, pack_len, ma
     assert [rows[begin:end].tolist() for rows, ends in spans for begin, end in ends] == plain_packs(lengths, pack)
     assert all(len(batch.offsets) - 1 == num_packs for batch in batches[:-1])
     assert all(batch.row_len == pack_len for batch in batches)
-
-
-@given(
-    lengths=st.lists(st.integers(2, 200), min_size=1, max_size=300),
-    batch_tokens=st.integers(1, 4000),
-    seed=st.integers(0, 2**63 - 1),
-    epoch=st.integers(0, 3),
-)
-def test_each_row_is_in_one_pack_of_an_epoch(lengths, batch_tokens, seed, epoch):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "WINDOW_BATCHES", 3)
-        patch.setattr(order, "BLOCK_ROWS", 20)
-        batch_order = BatchOrder(np.array(lengths), batch_tokens=batch_tokens, seed=seed, packed=True)
-        batches = [b for i in range(batch_order.num_windows) for b in batch_order.window(epoch, i)]
-    assert sorted(row for batch in batches for row in batch.rows) == list(range(len(lengths)))
-    assert {batch.row_len for batch in batches} == {batch_order.pack.pack_len}
-    for batch in batches:
-        assert len(batch.offsets) == 2 or (len(batch.offsets) - 1) * batch.row_len <= batch_tokens
-        for begin, end in zip(batch.offsets, batch.offsets[1:], strict=False):
-            assert 0 < sum(lengths[row] for row in batch.rows[begin:end]) <= batch.row_len
 
 
 @pytest.mark.parametrize(
@@ -403,14 +381,6 @@ def test_packs_with_dropout_use_the_mask_because_the_kernel_has_no_dropout(toys,
     model = small_model(dropout=0.1).train()
     outcomes(model, both_batches(toys)[1])
     assert varlen == []
-
-
-def test_a_mask_keeps_attention_within_rows():
-    torch.manual_seed(0)
-    q, k, v = torch.randn(3, 2, 4, 8, 16).unbind()
-    rows = PackedRows(torch.tensor([0, 3, 8, 9, 16, 16], dtype=torch.int32), 8)
-    expected = plain_varlen(*(x.transpose(1, 2).flatten(0, 1) for x in (q, k, v)), rows.offsets, rows.offsets, 8, 8)
-    torch.testing.assert_close(attend_packed(q, k, v, rows, 0.0).transpose(1, 2).flatten(0, 1), expected)
 
 
 # ---- when rows are packed ----

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from itertools import cycle
 from pathlib import Path
 
@@ -96,19 +97,17 @@ def test_a_signal_at_any_moment_ends_the_run_and_it_goes_on_as_if_none_had_come(
     assert not list((tmp_path / "run").rglob("*.tmp"))
 
 
-def test_a_second_ctrl_c_ends_the_run_at_once(train, tmp_path, monkeypatch):
-    send_in(monkeypatch, loop, "update", signal.SIGTERM)
-    send_in(monkeypatch, session, "save_checkpoint", signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        train("run")
-    assert list_checkpoints(tmp_path / "run") == []
-
-
-def test_a_second_sigterm_lets_the_save_end(train, tmp_path, monkeypatch):
-    send_in(monkeypatch, loop, "update", signal.SIGINT)
-    send_in(monkeypatch, session, "save_checkpoint", signal.SIGTERM)
-    assert train("run") is None
-    assert [path.name for path in list_checkpoints(tmp_path / "run")] == ["step-00000002"]
+@pytest.mark.parametrize(
+    ("first", "second", "saved"), [(signal.SIGTERM, signal.SIGINT, []), (signal.SIGINT, signal.SIGTERM, [2])]
+)
+def test_a_second_ctrl_c_ends_the_run_at_once_and_a_second_sigterm_lets_the_save_end(
+    train, tmp_path, monkeypatch, first, second, saved
+):
+    send_in(monkeypatch, loop, "update", first)
+    send_in(monkeypatch, session, "save_checkpoint", second)
+    with nullcontext() if saved else pytest.raises(KeyboardInterrupt):
+        assert train("run") is None
+    assert [path.name for path in list_checkpoints(tmp_path / "run")] == [f"step-{step:08d}" for step in saved]
 
 
 def test_a_signal_that_is_ignored_stays_ignored(train, monkeypatch):
