@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from test_train_resume import drop_last_checkpoint
+from test_train_stop import drop_last_checkpoint
 from toy_rows import TINY
 
 from albert_data.errors import ConfigError, OutputError

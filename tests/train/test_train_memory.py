@@ -27,7 +27,7 @@ from albert_data.train.run.session import choose_shape
 from albert_data.wording import count_of
 
 TINY = dataclasses.replace(toy_rows.TINY, log_every=1, precision="fp32", remask=False)
-LARGE = dataclasses.replace(TINY, batch_tokens=32 * 64, dropout=0.1)
+LARGE = dataclasses.replace(TINY, steps=2, save_every=1, batch_tokens=32 * 64, dropout=0.1)
 
 
 @pytest.fixture
@@ -88,8 +88,14 @@ def padded_as_on_a_gpu(monkeypatch):
 
 
 @pytest.fixture
-def num_parameters(toys, use_shards) -> int:
+def train(toys, use_shards, tmp_path):
+    """Train on 40 rows, without validation rows if the test gives none."""
     use_shards(toys.make_shards(40))
+    return lambda config=TINY, name="run", **options: loop.train(tmp_path, tmp_path / name, config, **options)
+
+
+@pytest.fixture
+def num_parameters(toys) -> int:
     return Albert(choose_shape(LARGE, toys.make_shards(40).manifest)).num_parameters()
 
 
@@ -102,13 +108,12 @@ def weights(path) -> dict[str, Tensor]:
     ("first", "after"), [(None, 0), (None, 2), (256, 3)], ids=["first batch", "third batch", "second half of a batch"]
 )
 def test_a_run_that_runs_out_of_memory_goes_on_with_smaller_micro_batches(
-    toys, use_shards, tmp_path, capsys, limit_tokens, optimizer, first, after
+    train, toys, tmp_path, capsys, limit_tokens, optimizer, first, after
 ):
-    use_shards(toys.make_shards(40))
     config = dataclasses.replace(TINY, optimizer=optimizer)
-    expected = loop.train(tmp_path, tmp_path / "small", dataclasses.replace(config, micro_tokens=128))
+    expected = train(dataclasses.replace(config, micro_tokens=128), "small")
     limit_tokens(3 * 64, after=after)
-    last = loop.train(tmp_path, tmp_path / "run", dataclasses.replace(config, micro_tokens=first))
+    last = train(dataclasses.replace(config, micro_tokens=first))
     for one, other in zip(weights(expected).values(), weights(last).values(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     small, run = (toys.read_metrics(tmp_path / name) for name in ("small", "run"))
@@ -121,31 +126,30 @@ def test_a_run_that_runs_out_of_memory_goes_on_with_smaller_micro_batches(
     assert "from now on at most 128 tokens are computed at once" in said
 
 
-def test_an_evaluation_that_runs_out_of_memory_is_made_again(toys, use_shards, tmp_path, limit_tokens):
+def test_an_evaluation_that_runs_out_of_memory_is_made_again(train, toys, use_shards, tmp_path, limit_tokens):
     use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
-    loop.train(tmp_path, tmp_path / "large", TINY)
+    train(TINY, "large")
     limit_tokens(3 * 64, training=False)
-    loop.train(tmp_path, tmp_path / "run", TINY)
+    train()
     large, run = (toys.read_metrics(tmp_path / name) for name in ("large", "run"))
     assert [(line["step"], line["split"]) for line in run] == [(line["step"], line["split"]) for line in large]
     assert run[2]["mlm_loss"] == pytest.approx(large[2]["mlm_loss"], abs=1e-5)
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_if_no_row_fits_on_the_gpu_the_error_says_so(toys, use_shards, tmp_path, limit_tokens, training):
+def test_if_no_row_fits_on_the_gpu_the_error_says_so(train, toys, use_shards, limit_tokens, training):
     use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
     limit_tokens(0, training=training)
     with pytest.raises(
         ConfigError, match="a batch of 64 tokens, in rows of 64, does not fit.*--recompute.*a smaller --preset"
     ):
-        loop.train(tmp_path, tmp_path / "run", TINY)
+        train()
     with pytest.raises(ConfigError, match="does not fit on [^;]*; start another run with a smaller --preset$"):
-        loop.train(tmp_path, tmp_path / "again", dataclasses.replace(TINY, recompute=True))
+        train(dataclasses.replace(TINY, recompute=True), "again")
 
 
-def test_several_ranks_stop_and_name_smaller_micro_batches(toys, use_shards, tmp_path, limit_tokens, monkeypatch):
+def test_several_ranks_stop_and_name_smaller_micro_batches(train, limit_tokens, monkeypatch):
     """The other ranks wait for the gradients of the step, so this one can't begin it again."""
-    use_shards(toys.make_shards(40))
     limit_tokens(3 * 64)
     start_session = loop.start_session
 
@@ -160,31 +164,28 @@ def test_several_ranks_stop_and_name_smaller_micro_batches(toys, use_shards, tmp
     with pytest.raises(
         ConfigError, match="a batch of 512 tokens, in rows of 64, does not fit.*--resume with --micro-tokens 256"
     ):
-        loop.train(tmp_path, tmp_path / "run", TINY)
+        train()
 
 
 @pytest.mark.parametrize("method", ["step", "load_state_dict"])
-def test_an_optimiser_that_does_not_fit_is_an_error_of_one_line_and_no_damage(
-    toys, use_shards, tmp_path, monkeypatch, method
-):
-    use_shards(toys.make_shards(40))
+def test_an_optimiser_that_does_not_fit_is_an_error_of_one_line_and_no_damage(train, monkeypatch, method):
     if is_resumed := method == "load_state_dict":
-        loop.train(tmp_path, tmp_path / "run", TINY)
+        train()
     monkeypatch.setattr(torch.optim.AdamW, method, Mock(side_effect=torch.cuda.OutOfMemoryError("CUDA out of memory")))
     with pytest.raises(ConfigError, match="the optimiser's state do not fit on .*a smaller --preset"):
-        loop.train(tmp_path, tmp_path / "run", TINY, resume=is_resumed)
+        train(resume=is_resumed)
 
 
 @pytest.mark.parametrize(("room", "num_batches"), [(2048, 1), (2047, 2), (1024, 2), (1023, 3), (63, 32)])
-def test_the_fewest_micro_batches_that_fit_are_chosen(tmp_path, gpu, num_parameters, capsys, room, num_batches):
+def test_the_fewest_micro_batches_that_fit_are_chosen(train, gpu, num_parameters, capsys, room, num_batches):
     gpu.make_room(room, num_parameters=num_parameters)
-    chosen = loop.train(tmp_path, tmp_path / "run", LARGE)
+    chosen = train(LARGE)
     tokens = 64 * -(-32 // num_batches)
     assert gpu.num_cells[:4] == [64, 64, 128, 128], "two sizes are measured, each when it is warm"
     assert gpu.num_cells[4:] == [tokens] * num_batches * LARGE.steps
     parts = count_of(num_batches, "micro-batch", "micro-batches")
     assert f"memory      {parts} a step, of {tokens:,} tokens: " in capsys.readouterr().err
-    by_hand = loop.train(tmp_path, tmp_path / "by-hand", dataclasses.replace(LARGE, micro_tokens=tokens))
+    by_hand = train(dataclasses.replace(LARGE, micro_tokens=tokens), "by-hand")
     assert all(map(torch.equal, weights(chosen).values(), weights(by_hand).values())), "measuring changes nothing"
 
 
@@ -194,29 +195,29 @@ def test_the_fewest_micro_batches_that_fit_are_chosen(tmp_path, gpu, num_paramet
     ids=["tokens", "logits", "rows longer than what a kernel computes fast"],
 )
 def test_a_batch_is_cut_where_kernels_can_not_count_its_elements(
-    tmp_path, gpu, num_parameters, monkeypatch, tokens, elements
+    train, gpu, num_parameters, monkeypatch, tokens, elements
 ):
     monkeypatch.setattr(memory, "MAX_TOKENS", tokens)
     monkeypatch.setattr(memory, "MAX_ELEMENTS", elements)
     gpu.make_room(10**6, num_parameters=num_parameters)
-    model = load_model(loop.train(tmp_path, tmp_path / "run", LARGE))
+    model = load_model(train(LARGE))
     largest = max(gpu.num_cells[4:])
     assert tokens // 4 < largest <= max(64, tokens)
     assert 0.15 * largest * model.config.vocab_size <= elements
 
 
-def test_a_resumed_run_has_the_state_of_its_optimiser(tmp_path, gpu, num_parameters, capsys):
+def test_a_resumed_run_has_the_state_of_its_optimiser(train, tmp_path, gpu, num_parameters, capsys):
     gpu.make_room(1024, num_parameters=0)
-    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(LARGE, micro_tokens=1024))
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000004")
-    loop.train(tmp_path, tmp_path / "run", LARGE, resume=True)
+    train(dataclasses.replace(LARGE, micro_tokens=1024))
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000002")
+    train(LARGE, resume=True)
     assert "memory      2 micro-batches a step, of 1,024 tokens: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("config", [dataclasses.replace(LARGE, micro_tokens=512), TINY], ids=["chosen", "small"])
-def test_a_choice_by_the_user_and_a_small_batch_are_not_measured(tmp_path, gpu, num_parameters, monkeypatch, config):
+def test_a_choice_by_the_user_and_a_small_batch_are_not_measured(train, gpu, num_parameters, monkeypatch, config):
     monkeypatch.setattr(memory, "PROBE_TOKENS", 256)
-    loop.train(tmp_path, tmp_path / "run", config)
+    train(config)
     assert set(gpu.num_cells) == {512}
 
 
@@ -225,34 +226,34 @@ def test_a_choice_by_the_user_and_a_small_batch_are_not_measured(tmp_path, gpu, 
     [(2048, ""), (2047, "2 micro-batches a step, of 1,024 tokens"), (1, "32 micro-batches a step, of 64 tokens")],
 )
 def test_on_a_cpu_more_than_so_many_tokens_are_not_computed_at_once(
-    toys, tmp_path, num_parameters, capsys, monkeypatch, limit, said
+    train, num_parameters, capsys, monkeypatch, limit, said
 ):
     monkeypatch.setattr(memory, "CPU_TOKENS", limit)
     config = dataclasses.replace(LARGE, dropout=0.0)
-    cut = loop.train(tmp_path, tmp_path / "cut", config)
+    cut = train(config, "cut")
     assert ("memory      " in (printed := capsys.readouterr().err)) == bool(said)
     assert said in printed
-    whole = loop.train(tmp_path, tmp_path / "whole", dataclasses.replace(config, micro_tokens=2048))
+    whole = train(dataclasses.replace(config, micro_tokens=2048), "whole")
     for one, other in zip(weights(cut).values(), weights(whole).values(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     assert "memory " not in capsys.readouterr().err
 
 
 def test_if_even_the_measured_batches_do_not_fit_rows_are_computed_one_by_one(
-    tmp_path, gpu, num_parameters, limit_tokens, capsys
+    train, gpu, num_parameters, limit_tokens, capsys
 ):
     gpu.make_room(4096, num_parameters=num_parameters)
     limit_tokens(64)
-    loop.train(tmp_path, tmp_path / "run", LARGE)
+    train(LARGE)
     assert set(gpu.num_cells) == {64}
     assert "memory      32 micro-batches a step, of 64 tokens: an unknown part of " in capsys.readouterr().err
 
 
-def test_all_ranks_take_as_many_micro_batches_as_the_fullest_gpu_needs(tmp_path, gpu, num_parameters, monkeypatch):
+def test_all_ranks_take_as_many_micro_batches_as_the_fullest_gpu_needs(train, gpu, num_parameters, monkeypatch):
     gpu.make_room(1024, num_parameters=num_parameters)
     monkeypatch.setattr(Ranks, "gather", lambda ranks, value: [value, 4.0])
     monkeypatch.setattr(loop, "check_agreement", lambda session, run: None)
-    loop.train(tmp_path, tmp_path / "run", LARGE)
+    train(LARGE)
     assert gpu.num_cells[4:] == [512] * 4 * LARGE.steps
 
 
@@ -288,21 +289,20 @@ def test_recomputing_keeps_less_and_gives_the_same_gradients_bit_for_bit(toys, d
     assert kept[1] < 0.25 * kept[0]
 
 
-def test_a_run_that_recomputes_does_so_in_each_layer_of_its_updates(toys, use_shards, tmp_path, monkeypatch):
+def test_a_run_that_recomputes_does_so_in_each_layer_of_its_updates(train, toys, use_shards, monkeypatch):
     use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
     kept = []
     monkeypatch.setattr(
         model_module, "checkpoint", lambda *given, **named: kept.append(1) or checkpoint(*given, **named)
     )
-    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, recompute=True))
+    train(dataclasses.replace(TINY, recompute=True))
     assert len(kept) == TINY.steps * SMALL.num_layers, "evaluations keep nothing anyway"
 
 
-def test_the_peak_of_gpu_memory_is_recorded_and_shown(toys, use_shards, tmp_path, monkeypatch, capsys):
-    use_shards(toys.make_shards(40))
+def test_the_peak_of_gpu_memory_is_recorded_and_shown(train, toys, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 31_254_000_000)
     monkeypatch.setattr(loop, "peak_gb", lambda device: peak_gb(torch.device("cuda", 0)))
-    loop.train(tmp_path, tmp_path / "run", TINY)
+    train()
     assert [line["peak_gb"] for line in toys.read_metrics(tmp_path / "run")] == [31.25] * TINY.steps
     assert capsys.readouterr().err.count(", at most 31.2 GB\n") == TINY.steps
     assert peak_gb(torch.device("cpu")) == {}

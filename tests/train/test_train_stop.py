@@ -1,8 +1,12 @@
-"""A signal at any moment ends a run with a checkpoint and the signal's exit code; the run resumes as if undisturbed."""
+"""A stopped run resumes as if it had not stopped, bit for bit, or says why it can't.
+
+A signal at any moment ends a run with a checkpoint and the signal's exit code.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,17 +17,231 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
+import torch
+from build_fixtures import digest_folder
+from refusals import check_refused, refused
 from shard_fixtures import write_like
-from test_train_resume import assert_same_run
 from toy_rows import TINY
 
 from albert_data.cli.main import run as run_command
+from albert_data.errors import CheckpointError, ConfigError, OutputError
+from albert_data.files import read_json, write_json
 from albert_data.train.data.loader import ShardLoader
-from albert_data.train.model.checkpoint import list_checkpoints
+from albert_data.train.folder import load_config
+from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
 from albert_data.train.run import evaluation, loop, session
 from albert_data.train.run.interrupt import SIGNALS, Interrupt
 
-CONFIG = dataclasses.replace(TINY, steps=6, eval_every=3, dropout=0.1, remask=False)
+# With dropout, so that random states matter; a window that grows; lines of metrics span checkpoints; two and a half
+# epochs.
+CONFIG = dataclasses.replace(
+    TINY,
+    **{"steps": 10, "log_every": 4, "eval_every": 3, "eval_rows": 512, "save_every": 3},
+    **{"dropout": 0.1, "first_window": 8, "window_share": 0.9, "remask": False},
+)
+OWN = {"seconds", "tokens_per_second", "work_seconds", "train_config"}  # of equal runs: times, settings that may change
+
+
+def assert_same_run(toys, one, other):
+    assert_same(*(toys.read_metrics(run) for run in (one, other)))
+    assert_same(*(load_checkpoint(list_checkpoints(run)[-1]) for run in (one, other)))
+
+
+def assert_same(one, other):
+    """Equal, tensors bit for bit, except for OWN."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one.keys() - OWN:
+            assert_same(one[key], other[key])
+    elif isinstance(one, tuple | list):
+        for part, other_part in zip(one, other, strict=True):
+            assert_same(part, other_part)
+    elif isinstance(one, torch.Tensor):
+        assert torch.equal(one, other)
+    else:
+        assert one == other
+
+
+def drop_last_checkpoint(run: Path) -> None:
+    shutil.rmtree(list_checkpoints(run)[-1])
+
+
+@pytest.fixture
+def shards(toys, use_shards):
+    use_shards(toys.make_shards(30), toys.make_shards(12, seed=1))
+
+
+# ---- as if it had not stopped ----
+
+
+# What the run has, what the resumed run has otherwise, and whether rows could be packed when each began, as on a GPU.
+MUON = {"optimizer": "muon", "remask": True, "mask_prob": 0.45, "last_mask_prob": 0.15}
+
+
+@pytest.mark.parametrize(
+    ("settings", "later", "can_pack"),
+    [
+        pytest.param({}, {}, (False, False), id="dropout and a window that grows"),
+        pytest.param({"optimizer": "lamb", "remask": True}, {}, (False, False), id="LAMB and new masks"),
+        pytest.param(MUON, {}, (False, False), id="Muon and a share of masks that falls"),
+        pytest.param({}, {"recompute": True}, (False, False), id="recomputed"),
+        pytest.param({"remask": True}, {}, (True, True), id="packed"),
+        pytest.param({}, {}, (False, True), id="padded because rows could not be packed then"),
+    ],
+)
+def test_a_killed_run_resumes_from_its_newest_checkpoint_bit_for_bit(
+    toys, shards, tmp_path, monkeypatch, settings, later, can_pack
+):
+    def train(name: str, is_packing: bool, **options) -> None:
+        monkeypatch.setattr(session, "explain_padding", lambda *given: None if is_packing else "no kernel")
+        loop.train(tmp_path / "out", tmp_path / name, dataclasses.replace(CONFIG, **options), resume=name == "killed")
+
+    train("whole", can_pack[0], **settings)
+    shutil.copytree(tmp_path / "whole", tmp_path / "killed")
+    drop_last_checkpoint(tmp_path / "killed")
+    assert list_checkpoints(tmp_path / "killed")[-1].name == "step-00000009"
+    train("killed", can_pack[1], **settings, **later)
+    assert_same_run(toys, tmp_path / "whole", tmp_path / "killed")
+    state = load_checkpoint(list_checkpoints(tmp_path / "killed")[-1])[2]
+    assert state["loader"]["packed"] == can_pack[0]
+
+
+def test_a_run_stopped_before_its_first_checkpoint_starts_anew(toys, shards, tmp_path):
+    whole, early = tmp_path / "whole", tmp_path / "early"
+    loop.train(tmp_path / "out", whole, CONFIG)
+    shutil.copytree(whole, early)
+    shutil.rmtree(early / "checkpoints")
+    with (early / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 11, "spl')  # torn by a power cut
+    loop.train(tmp_path / "out", early, CONFIG, resume=True)
+    assert_same_run(toys, whole, early)
+
+
+def test_a_run_of_packs_does_not_resume_where_they_cannot_be_computed(shards, tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "explain_padding", lambda *given: None)
+    loop.train(tmp_path / "out", tmp_path / "run", TINY)
+    drop_last_checkpoint(tmp_path / "run")
+    monkeypatch.setattr(session, "explain_padding", lambda *given: "PyTorch 2.9 has no varlen_attn")
+    named = "rows are packed, and PyTorch 2.9 has no varlen_attn; resume where"
+    check_refused(lambda: resume(tmp_path / "run"), ConfigError, named)
+
+
+def test_a_run_does_not_resume_in_another_precision_than_it_asked_for(shards, tmp_path):
+    loop.train(tmp_path / "out", tmp_path / "run", dataclasses.replace(TINY, precision="fp32"))
+    named = "can't resume: precision is 'bf16'"
+    check_refused(lambda: resume(tmp_path / "run", precision="bf16"), CheckpointError, named)
+
+
+# ---- on a copy of a finished run ----
+
+
+@pytest.fixture
+def run(finished_run, toys, use_shards, tmp_path) -> Path:
+    """A finished run by TINY."""
+    use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
+    return shutil.copytree(finished_run, tmp_path / "run")
+
+
+def resume(run: Path, **settings):
+    return loop.train(run.with_name("out"), run, dataclasses.replace(TINY, **settings), resume=True)
+
+
+def test_resuming_a_finished_run_changes_nothing(run, capsys):
+    before = digest_folder(run)
+    resume(run)
+    assert digest_folder(run) == before
+    assert "nothing is left to do" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lacks", ["page", "validation"])
+def test_resuming_a_run_that_was_killed_at_its_end_writes_what_is_missing(run, capsys, lacks):
+    before, metrics = digest_folder(run), run / "metrics.jsonl"
+    (run / "report.html").unlink()
+    if lacks == "validation":
+        metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:-1]))
+    assert resume(run) is not None
+    assert digest_folder(run) == before
+    shown = capsys.readouterr().err
+    assert "the run was over, but not all of its files were written" in shown
+    assert f"the curves of the run: {run / 'report.html'}" in shown
+
+
+@pytest.mark.parametrize("settings", [{"log_every": 1, "eval_every": 1}, {"micro_tokens": 64}, {"threads": 1}])
+def test_settings_of_the_records_and_of_the_machine_may_change_on_resume(toys, run, settings):
+    drop_last_checkpoint(run)
+    resume(run, **settings)
+    assert toys.read_metrics(run)[-1]["step"] == 4
+
+
+def test_a_run_from_before_a_setting_was_there_resumes_with_what_it_did_then(run):
+    drop_last_checkpoint(run)
+    for path, key in ((run / "run.json", "config"), (list_checkpoints(run)[-1] / "state.json", "train_config")):
+        stored = read_json(path)
+        for later in ("weight_init", "sentence_weight", "first_window", "window_share"):
+            del stored["identity"][later], stored[key][later]
+        write_json(path, stored)
+    loop.train(run.with_name("out"), run, load_config(run), resume=True)
+    with pytest.raises(CheckpointError, match="weight_init is 'scaled', but .* has 'paper'"):
+        resume(run, weight_init="scaled")
+
+
+LONGER = "or train its weights further with --init-from & and a new --output: the learning rate"
+
+
+@refused(
+    ({"lr": 0.5}, CheckpointError, "can't resume: lr is 0.5"),
+    ({"seed": 9}, CheckpointError, "can't resume: seed is 9"),
+    ({"batch_tokens": 4}, CheckpointError, "can't resume: batch_tokens is 4"),
+    ({"preset": "base"}, CheckpointError, "can't resume: preset is 'base'"),
+    ({"steps": 20}, CheckpointError, f"can't resume: steps is 20 & {LONGER}"),
+    ({"steps": None, "minutes": 9}, CheckpointError, f"steps is None & has 4 & {LONGER}"),
+    ({"steps": None, "epochs": 9}, CheckpointError, f"{LONGER} & steps is None"),
+)
+def test_resume_with_other_settings_is_refused_by_name(run, call, kind, named):
+    before = digest_folder(run)
+    check_refused(lambda: resume(run, **call), kind, named)
+    assert digest_folder(run) == before
+
+
+@pytest.mark.parametrize("is_same_tokenizer", [True, False])
+def test_resume_with_other_shards_names_the_way_to_train_on_them(is_same_tokenizer, toys, use_shards, run):
+    rows = toys.make_shards(31)
+    if not is_same_tokenizer:
+        other = dataclasses.replace(rows.manifest.tokenizer, sha256="f" * 64)
+        rows.manifest = dataclasses.replace(rows.manifest, tokenizer=other)
+    use_shards(rows, toys.make_shards(12, seed=1))
+    way = f"train its weights on these with --init-from {run} and" if is_same_tokenizer else "start another run with"
+    named = f"can't resume: shards' digest is & give the run's own shards, or {way} a new --output"
+    check_refused(lambda: resume(run), CheckpointError, named)
+
+
+def test_a_checkpoint_of_another_run_is_refused(run):
+    path = list_checkpoints(run)[-1] / "state.json"
+    state = read_json(path)
+    state["identity"]["seed"] = 1
+    write_json(path, state)
+    check_refused(lambda: resume(run), CheckpointError, "can't resume: seed is 0, but & step-00000004 has 1")
+
+
+def test_a_folder_that_can_not_be_the_runs_is_refused_and_not_written(run, tmp_path):
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "manifest.json").write_text("{}")
+    for name in ("file", "shards/.lock"):
+        (tmp_path / name).touch()
+    before = digest_folder(tmp_path)
+    for name, kind, named in (
+        ("run", OutputError, "holds a run already & --resume"),
+        ("shards", OutputError, "manifest.json"),
+        ("file", OutputError, "is a file"),
+    ):
+        check_refused(lambda name=name: loop.train(tmp_path / "out", tmp_path / name, TINY), kind, named)
+    check_refused(lambda: resume(tmp_path / "new"), CheckpointError, "no run to resume")
+    assert digest_folder(tmp_path) == before
+
+
+# ---- signals ----
+
+SHORT = dataclasses.replace(TINY, steps=6, eval_every=3, dropout=0.1, remask=False)
 
 
 @pytest.fixture(autouse=True)
@@ -36,11 +254,10 @@ def pythons_handlers():
 
 
 @pytest.fixture
-def train(toys, use_shards, tmp_path):
-    use_shards(toys.make_shards(30), toys.make_shards(12, seed=1))
+def train(shards, tmp_path):
 
     def call(name: str, **options):
-        return loop.train(tmp_path / "out", tmp_path / name, CONFIG, **options)
+        return loop.train(tmp_path / "out", tmp_path / name, SHORT, **options)
 
     return call
 
