@@ -49,6 +49,12 @@ def trained(finished_run, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
+def copy(trained, tmp_path):
+    """copy(source): a copy of one of the folders of `trained`, to be damaged."""
+    return lambda source, name="run": Path(shutil.copytree(trained / source, tmp_path / name))
+
+
+@pytest.fixture
 def readers(toys, use_shards, tmp_path):
     """Return all functions that read a run, by name."""
     use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
@@ -162,9 +168,8 @@ def test_a_randomly_damaged_file_is_read_or_refused_in_one_line(trained, readers
 
 @pytest.mark.parametrize(("source", "reader", "name"), [*JSON_FILES, *TENSOR_FILES])
 @pytest.mark.parametrize("kind", ["FIFO", "device", "folder", "loop"])
-def test_a_path_that_is_not_a_file_is_refused_without_waiting(trained, readers, tmp_path, source, reader, name, kind):
-    run = tmp_path / "run"
-    shutil.copytree(trained / source, run)
+def test_a_path_that_is_not_a_file_is_refused_without_waiting(copy, readers, source, reader, name, kind):
+    run = copy(source)
     path = run / name
     path.unlink()
     make = {"FIFO": os.mkfifo, "folder": Path.mkdir, "device": lambda path: path.symlink_to("/dev/zero")}
@@ -178,18 +183,16 @@ def test_a_path_that_is_not_a_file_is_refused_without_waiting(trained, readers, 
 
 @pytest.mark.parametrize("content", RAW, ids=lambda content: repr(content[:8]))
 @pytest.mark.parametrize("name", ["run.json", "metrics.jsonl"])
-def test_runs_says_in_one_line_what_is_wrong_with_a_file(trained, tmp_path, capsys, name, content):
-    run = tmp_path / "run"
-    shutil.copytree(trained / "finished", run)
+def test_runs_says_in_one_line_what_is_wrong_with_a_file(copy, capsys, name, content):
+    run = copy("finished")
     (run / name).write_bytes(content + b"\n" + (run / name).read_bytes())
     code = run_command(["runs", str(run)])
     shown = capsys.readouterr().err
     assert code == 0 or (code == 1 and shown.startswith("Error: ") and shown.count("\n") == 1)
 
 
-def test_a_number_too_large_for_a_float_is_left_out_of_a_curve(trained, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(trained / "finished", run)
+def test_a_number_too_large_for_a_float_is_left_out_of_a_curve(copy):
+    run = copy("finished")
     lines = [
         {"step": step, "split": "train", "mlm_loss": value} for step, value in ((1, 10**400), (2, 1e308), (3, 2.5))
     ]
@@ -198,9 +201,8 @@ def test_a_number_too_large_for_a_float_is_left_out_of_a_curve(trained, tmp_path
     assert write_run_page(run) is not None
 
 
-def test_a_run_whose_name_is_not_utf_8_has_a_page_and_a_view(trained, tmp_path, capsys):
-    run = tmp_path / os.fsdecode(b"run-\xff")
-    shutil.copytree(trained / "finished", run)
+def test_a_run_whose_name_is_not_utf_8_has_a_page_and_a_view(copy, capsys):
+    run = copy("finished", os.fsdecode(b"run-\xff"))
     assert b"run-\\udcff" in write_run_page(run).read_bytes()
     assert run_command(["runs", str(run)]) == 0
     assert run_command(["runs", str(run), "--json"]) == 0
@@ -210,8 +212,8 @@ def test_a_run_whose_name_is_not_utf_8_has_a_page_and_a_view(trained, tmp_path, 
 
 
 @pytest.mark.parametrize(("source", "reader"), [("stopped", "resume"), *((s, "init") for s in ("stopped", "theirs"))])
-def test_a_run_checkpoint_or_model_is_read_under_a_name_that_is_not_utf_8(trained, readers, tmp_path, source, reader):
-    run = Path(shutil.copytree(trained / source, tmp_path / os.fsdecode(b"run\xff")))
+def test_a_run_checkpoint_or_model_is_read_under_a_name_that_is_not_utf_8(copy, trained, readers, source, reader):
+    run = copy(source, os.fsdecode(b"run-\xff"))
     readers[reader](run)
     if source == "theirs":
         assert import_model(run).config == import_model(trained / source).config
@@ -230,28 +232,26 @@ def test_a_file_that_cannot_be_opened_is_not_called_damaged(trained, readers, mo
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.float16, torch.float64, torch.bool])
-def test_weights_of_another_type_are_refused(trained, tmp_path, dtype):
-    shutil.copytree(trained / "stopped", tmp_path / "run")
-    path = list_checkpoints(tmp_path / "run")[-1]
+def test_weights_of_another_type_are_refused(copy, dtype):
+    path = list_checkpoints(copy("stopped"))[-1]
     weights = load_file(path / "model.safetensors")
     save_file({**weights, "pooler.bias": weights["pooler.bias"].to(dtype)}, path / "model.safetensors")
     with pytest.raises(CheckpointError, match=rf"pooler.bias is of {dtype}; torch.float32 is needed"):
         load_checkpoint(path)
 
 
-def test_integer_tensors_of_a_folder_of_transformers_are_refused(trained, tmp_path):
-    shutil.copytree(trained / "theirs", tmp_path / "theirs")
-    path = tmp_path / "theirs" / "model.safetensors"
+def test_integer_tensors_of_a_folder_of_transformers_are_refused(copy):
+    path = copy("theirs") / "model.safetensors"
     weights = load_file(path)
     save_file({**weights, "albert.pooler.bias": weights["albert.pooler.bias"].to(torch.int32)}, path)
     with pytest.raises(CheckpointError, match=r"albert.pooler.bias' is of torch.int32; floats"):
-        import_model(tmp_path / "theirs")
+        import_model(path.parent)
 
 
 @pytest.fixture
-def newest(trained, tmp_path) -> Path:
+def newest(copy) -> Path:
     """The newest checkpoint of a copy of the stopped run."""
-    return list_checkpoints(shutil.copytree(trained / "stopped", tmp_path / "run"))[-1]
+    return list_checkpoints(copy("stopped"))[-1]
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "training.safetensors", "state.json"])
@@ -309,10 +309,10 @@ def test_a_state_that_lacks_a_part_is_refused(readers, newest, place, named):
 
 
 @pytest.mark.parametrize("lacking", ["hidden_size", "dropout"])
-def test_a_shape_without_a_size_is_refused_and_gets_no_default(trained, tmp_path, lacking):
-    shutil.copytree(trained / "finished", tmp_path / "run")
-    content = json.loads((tmp_path / "run" / "run.json").read_text())
+def test_a_shape_without_a_size_is_refused_and_gets_no_default(copy, lacking):
+    run = copy("finished")
+    content = json.loads((run / "run.json").read_text())
     del content["model"][lacking]
-    (tmp_path / "run" / "run.json").write_text(json.dumps(content))
+    (run / "run.json").write_text(json.dumps(content))
     with pytest.raises(CheckpointError, match=f"the model's shape lacks {lacking}"):
-        describe_run(tmp_path / "run")
+        describe_run(run)

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 import toy_rows
+from refusals import check_refused
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from toy_rows import SMALL, mean_loss
@@ -140,10 +141,7 @@ def test_an_evaluation_that_runs_out_of_memory_is_made_again(train, toys, use_sh
 def test_if_no_row_fits_on_the_gpu_the_error_says_so(train, toys, use_shards, limit_tokens, training):
     use_shards(toys.make_shards(40), toys.make_shards(10, seed=1))
     limit_tokens(0, training=training)
-    with pytest.raises(
-        ConfigError, match="a batch of 64 tokens, in rows of 64, does not fit.*--recompute.*a smaller --preset"
-    ):
-        train()
+    check_refused(train, ConfigError, "a batch of 64 tokens, in rows of 64, does not fit & --recompute & --preset")
     with pytest.raises(ConfigError, match="does not fit on [^;]*; start another run with a smaller --preset$"):
         train(dataclasses.replace(TINY, recompute=True), "again")
 
@@ -161,10 +159,8 @@ def test_several_ranks_stop_and_name_smaller_micro_batches(train, limit_tokens, 
 
     monkeypatch.setattr(loop, "start_session", start)
     monkeypatch.setattr(loop, "check_agreement", lambda session, run: None)
-    with pytest.raises(
-        ConfigError, match="a batch of 512 tokens, in rows of 64, does not fit.*--resume with --micro-tokens 256"
-    ):
-        train()
+    named = "a batch of 512 tokens, in rows of 64, does not fit & --resume with --micro-tokens 256"
+    check_refused(train, ConfigError, named)
 
 
 @pytest.mark.parametrize("method", ["step", "load_state_dict"])
