@@ -21,6 +21,7 @@ import torch
 from convert_fixtures import convert
 from inspect_fixtures import SMALL, draw_sentences, get_tokenizer, make_examples, write_folder, write_sentences
 from refusals import check_refused, refused
+from test_train_packing import stored_texts
 from test_train_remasking import loader_at, read_epoch
 from torch.utils.data import DataLoader
 from toy_rows import mean_loss
@@ -29,7 +30,6 @@ from albert_data.errors import ConfigError, ShardError
 from albert_data.interop import ShardDataset
 from albert_data.shards.reader import open_shards
 from albert_data.train.data.batch import collate
-from albert_data.train.data.remasking import Remasker
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
@@ -438,20 +438,6 @@ def split_pack(pack: dict[str, torch.Tensor]) -> list[tuple[list[int], list[int]
     ]
 
 
-def count_cells(folder: Path, epoch: int) -> Counter:
-    """How often each token of text comes with each label, by plain Python."""
-    shards, found = open_shards(folder), Counter()
-    rows = shards.rows(range(len(shards)))
-    if epoch:
-        rows = Remasker(shards.manifest, shards.tokenizer, seed=0)(rows, torch.arange(len(shards)).numpy(), epoch)
-    for row in range(len(shards)):
-        tokens, masks = (slice(*offsets[row : row + 2]) for offsets in (rows.offsets, rows.mask_offsets))
-        labels = dict(zip(rows.masked_positions[masks].tolist(), rows.masked_ids[masks].tolist(), strict=True))
-        ids = rows.input_ids[tokens].tolist()
-        found.update((ids[at], labels.get(at, IGNORED)) for at in range(1, len(ids) - 1))
-    return found
-
-
 @pytest.mark.parametrize("epoch", [0, 2])
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_packs_have_every_token_once_with_the_masks_of_the_epoch(singles, epoch, num_workers):
@@ -465,7 +451,10 @@ def test_packs_have_every_token_once_with_the_masks_of_the_epoch(singles, epoch,
         for ids, labels in split_pack(pack):
             assert (ids[0], labels[0], ids[-1], labels[-1]) == (2, IGNORED, 3, IGNORED)
             found.update(zip(ids[1:-1], labels[1:-1], strict=True))
-    assert found == count_cells(singles, epoch)
+    wanted: Counter = Counter()
+    for (_, token, original), count in stored_texts(open_shards(singles), epoch, seed=0).items():
+        wanted[token, IGNORED if original == -1 else original] += count
+    assert found == wanted
     assert max(used) <= PACK
     assert sum(used) > 0.93 * PACK * len(rows), "words of three tokens fill packs of 50 no better"
 

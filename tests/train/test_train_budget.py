@@ -162,7 +162,7 @@ def test_a_run_of_any_number_of_steps_has_enough_points_and_cheap_evaluations(st
         assert chosen.eval_rows == LEAST_ROWS or 10 * chosen.eval_rows * row_len / 3 <= 0.1001 * steps * tokens
 
 
-def test_what_is_given_stays(toys):
+def test_what_is_given_stays():
     given = dataclasses.replace(OPEN, log_every=7, eval_every=8, save_every=9, eval_rows=10)
     assert choose_intervals(given, 40, 24) == given
     intervals = Intervals(dataclasses.replace(given, steps=None, minutes=1), 0, 0.0)

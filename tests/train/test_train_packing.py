@@ -245,6 +245,20 @@ def texts_of(batches: list[Batch]) -> Counter:
     return found
 
 
+def stored_texts(shards: Shards, epoch: int, seed: int) -> Counter:
+    """The same of the shards' own rows, with the masks of an epoch."""
+    numbers = np.arange(len(shards))
+    rows, found = shards.rows(numbers), Counter()
+    if epoch:
+        rows = Remasker(shards.manifest, shards.tokenizer, seed=seed)(rows, numbers, epoch)
+    for row in range(len(shards)):
+        tokens, masks = (slice(*offsets[row : row + 2]) for offsets in (rows.offsets, rows.mask_offsets))
+        originals = dict(zip(rows.masked_positions[masks].tolist(), rows.masked_ids[masks].tolist(), strict=True))
+        cells = enumerate(rows.input_ids[tokens].tolist()[1:-1], start=1)
+        found.update((row, token, originals.get(at, -1)) for at, token in cells)
+    return found
+
+
 @pytest.mark.parametrize(("num_ranks", "micro_tokens", "epoch"), [(1, None, 0), (3, 64, 0), (2, None, 1)])
 def test_every_token_of_cut_rows_comes_once_an_epoch(cut_rows, num_ranks, micro_tokens, epoch):
     kind = {"batch_tokens": 256, "seed": 5, "packed": True, "micro_tokens": micro_tokens, "num_ranks": num_ranks}
@@ -253,17 +267,7 @@ def test_every_token_of_cut_rows_comes_once_an_epoch(cut_rows, num_ranks, micro_
         loader = ShardLoader(cut_rows, **kind, rank=rank)
         epochs = [list(loader) for _ in range(epoch + 1)]
         batches += epochs[-1]
-    numbers = np.arange(len(cut_rows))
-    rows = cut_rows.rows(numbers)
-    if epoch:
-        rows = Remasker(cut_rows.manifest, cut_rows.tokenizer, seed=5)(rows, numbers, epoch)
-    wanted: Counter = Counter()
-    for row in range(len(cut_rows)):
-        tokens, masks = (slice(*offsets[row : row + 2]) for offsets in (rows.offsets, rows.mask_offsets))
-        originals = dict(zip(rows.masked_positions[masks].tolist(), rows.masked_ids[masks].tolist(), strict=True))
-        cells = enumerate(rows.input_ids[tokens].tolist()[1:-1], start=1)
-        wanted.update((row, token, originals.get(at, -1)) for at, token in cells)
-    assert texts_of(batches) == wanted
+    assert texts_of(batches) == stored_texts(cut_rows, epoch, seed=5)
     assert max(Counter(row for batch in batches for row in batch.rows.tolist()).values()) > 1, "some row is cut"
 
 

@@ -255,7 +255,6 @@ def pythons_handlers():
 
 @pytest.fixture
 def train(shards, tmp_path):
-
     def call(name: str, **options):
         return loop.train(tmp_path / "out", tmp_path / name, SHORT, **options)
 
