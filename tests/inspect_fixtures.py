@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import io
-import json
 import random
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,20 +18,21 @@ import pyarrow
 import pyarrow.ipc
 import sentencepiece
 from hypothesis import strategies as st
-from shard_fixtures import NO_LAYOUT, NO_TOTALS, VERSIONS, describe_folder, hash_splits, seal
+from shard_fixtures import NO_TOTALS, change_manifest, describe_again, describe_folder, hash_splits, seal
 
 from albert_data.config import BuildConfig, ExampleConfig
 from albert_data.data import Documents, Examples
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.examples.spans import span_shares
-from albert_data.files import hash_file, read_json, write_json
-from albert_data.shards.manifest import Manifest
-from albert_data.shards.schema import FORMAT_VERSION, from_record_batch, shard_schema, write_shard
+from albert_data.files import write_json
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS
+from albert_data.shards.schema import from_record_batch, shard_schema, write_shard
 from albert_data.tokenizer.model import Tokenizer
 
 TRAIN, VALIDATION = "train/shard-00000.arrow", "validation/shard-00000.arrow"
 SMALL = ExampleConfig(max_seq_len=32, seed=3)
+SCHEMA = shard_schema(np.uint16)
 WORDS = ["the", "river", "mountain", "talking", "walked", "quickly", "people", "water", "unhappily"]
 WORDS += ["我们", "学习", "语言", "=", "{", "}", "[MASK:", "]", "\\", "<-", "."]
 
@@ -106,109 +108,87 @@ def make_examples(documents: Sequence[Sentences], config: ExampleConfig, first_k
     return mask_pairs(pairs, tokenizer.specials, words, tokenizer.ordinary_ids, config, 0)
 
 
-def describe_rows(config: ExampleConfig) -> Manifest:
-    """A manifest of rows that are made by these settings."""
-    values = describe_folder(Path(), {}, get_tokenizer().vocab_size)
-    return Manifest.from_values({**values, "config": BuildConfig(examples=config).to_flat_dict()})
-
-
 def write_folder(folder: Path, splits: Mapping[str, Sequence[Examples]], config: ExampleConfig = SMALL) -> Path:
     """A finished build: one shard a split, one record batch for each of its parts."""
     tokenizer = get_tokenizer()
     (folder / "tokenizer").mkdir(parents=True, exist_ok=True)
     (folder / "tokenizer" / "spiece.model").write_bytes(tokenizer.model)
-    described = {name: write_split(folder, name, splits.get(name, [])) for name in ("train", "validation")}
-    names = ("vocab_size", "sha256", "pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
-    settings = BuildConfig(examples=config).to_flat_dict()
-    inputs = [{"path": "corpus.txt", "bytes": 1000, "modified_ns": 5}]
-    manifest = {
-        "format": "albert-data",
-        "format_version": FORMAT_VERSION,
-        "albert_data_version": "0.1.0",
-        **VERSIONS,
-        "config": settings,
-        "ngram_shares": span_shares(config.longest_span, config.masking).tolist(),
-        "tokenizer": {"file": "tokenizer/spiece.model"} | {name: getattr(tokenizer, name) for name in names},
-        "inputs": inputs,
-        "plan": {
-            **VERSIONS,
-            "version": "0.1.0",
-            "config": settings,
-            "inputs": inputs,
-            "tokenizer": {"sha256": tokenizer.sha256},
-        },
-        "documents_digest": "0123456789abcdef",
-        "counts": {"documents": 1, "sentences": 2, "text_bytes": 1000, "tokens": 1_234_567, **NO_LAYOUT},
-        "damage": {},
-        "splits": described,
-        "digest": hash_splits(described),
-    }
-    write_json(folder / "manifest.json", seal(manifest))
+    names = {split: [f"{split}/shard-00000.arrow"] if splits.get(split) else [] for split in SPLITS}
+    receipts = {}
+    for split in filter(names.get, SPLITS):
+        (folder / split).mkdir(exist_ok=True)
+        receipts[split] = write_shard(folder / names[split][0], splits[split], SCHEMA, "none")
+    manifest = describe_folder(folder, names, tokenizer.vocab_size)
+    for split, receipt in receipts.items():
+        for described in (manifest["splits"][split], *manifest["splits"][split]["shards"]):
+            described.update({total: getattr(receipt, total) for total in NO_TOTALS})
+    manifest["config"] = manifest["plan"]["config"] = BuildConfig(examples=config).to_flat_dict()
+    manifest["ngram_shares"] = span_shares(config.longest_span, config.masking).tolist()
+    manifest["tokenizer"]["sha256"] = manifest["plan"]["tokenizer"]["sha256"] = tokenizer.sha256
+    manifest["counts"].update(text_bytes=1000, tokens=1_234_567)
+    write_json(folder / MANIFEST_NAME, seal(manifest))
     return folder
 
 
-def write_split(folder: Path, split: str, parts: Sequence[Examples]) -> dict[str, Any]:
-    if not parts:
-        return {**NO_TOTALS, "shards": []}
-    name = f"{split}/shard-00000.arrow"
-    (folder / split).mkdir(exist_ok=True)
-    receipt = write_shard(folder / name, parts, shard_schema(get_tokenizer().id_dtype), "none")
-    totals = {key: getattr(receipt, key) for key in NO_TOTALS}
-    shard = {"file": name, **totals, "num_bytes": receipt.num_bytes, "sha256": receipt.sha256}
-    return {**totals, "shards": [shard]}
+@cache
+def _make_small() -> TemporaryDirectory[str]:
+    one_word = [get_tokenizer().encode(["river"])[0].tolist()]
+    train = [make_examples([*write_sentences(12, seed), one_word], SMALL, 100 * seed) for seed in (1, 2)]
+    made = TemporaryDirectory()  # until the tests end
+    write_folder(Path(made.name), {"train": train, "validation": [make_examples(write_sentences(5, 3), SMALL, 300)]})
+    return made
 
 
 def write_small(folder: Path) -> Path:
     """A sound build of some 60 rows, in two record batches, and some 12 for validation; two have no pair."""
-    one_word = [get_tokenizer().encode(["river"])[0].tolist()]
-    train = [make_examples([*write_sentences(12, seed), one_word], SMALL, 100 * seed) for seed in (1, 2)]
-    validation = [make_examples(write_sentences(5, 3), SMALL, 300)]
-    return write_folder(folder, {"train": train, "validation": validation})
+    return Path(shutil.copytree(_make_small().name, folder, copy_function=shutil.copy, dirs_exist_ok=True))
 
 
 def read_part(path: Path, part: int = 0) -> Examples:
     """One record batch of a shard, its arrays free to change."""
+    return read_parts(path)[part]
+
+
+def read_parts(path: Path) -> list[Examples]:
     with pyarrow.ipc.open_file(path) as reader:
-        examples = from_record_batch(reader.get_batch(part))
-    return copy.deepcopy(examples)
+        return [copy.deepcopy(from_record_batch(reader.get_batch(i))) for i in range(reader.num_record_batches)]
 
 
 def edit_manifest(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     """Change a manifest so that it does not contradict itself."""
-    manifest = read_json(folder / "manifest.json")
-    edit(manifest)
-    with suppress(LookupError, TypeError, AttributeError):  # what was edited is no manifest any more
-        manifest["plan"]["config"] = manifest["config"]
-        manifest["digest"] = hash_splits(manifest["splits"])
-        manifest = seal(manifest)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+    def change(manifest: dict[str, Any]) -> None:
+        edit(manifest)
+        with suppress(LookupError, TypeError, AttributeError):  # what was edited is no manifest any more
+            manifest["plan"]["config"] = manifest["config"]
+            manifest["digest"] = hash_splits(manifest["splits"])
+
+    change_manifest(folder, change)
 
 
-def rehash(folder: Path, name: str) -> None:
-    """Make the manifest agree with a changed file's bytes, so that other faults stand alone."""
+Value = int | slice | Callable[[Examples], Any]
 
-    def edit(manifest: dict[str, Any]) -> None:
-        for split in manifest["splits"].values():
-            for shard in split["shards"]:
-                if shard["file"] == name:
-                    shard["sha256"] = hash_file(folder / name)
-                    shard["num_bytes"] = (folder / name).stat().st_size
 
-    edit_manifest(folder, edit)
+def put(column: str, at: Value, value: Value) -> Callable[[Examples], None]:
+    """An edit that puts a value into a column; both it and its place may depend on the rows."""
+
+    def edit(rows: Examples) -> None:
+        place, what = (one(rows) if callable(one) else one for one in (at, value))
+        getattr(rows, column)[place] = what
+
+    return edit
 
 
 def edit_rows(folder: Path, edit: Callable[[Examples], object], name: str = TRAIN) -> None:
     """Change the first record batch of a shard in place, and its hash, size and labels in the manifest."""
-    with pyarrow.ipc.open_file(folder / name) as reader:
-        num_parts = reader.num_record_batches
-    parts = [read_part(folder / name, part) for part in range(num_parts)]
+    parts = read_parts(folder / name)
     edit(parts[0])
-    receipt = write_shard(folder / name, parts, shard_schema(get_tokenizer().id_dtype), "none")
-    rehash(folder, name)
+    receipt = write_shard(folder / name, parts, SCHEMA, "none")
+    describe_again(folder)
 
     def count_labels(manifest: dict[str, Any]) -> None:
         split = manifest["splits"][name.split("/")[0]]
         for totals in (split, *split["shards"]):
             totals["num_unpaired"] = receipt.num_unpaired
 
-    edit_manifest(folder, count_labels)
+    change_manifest(folder, count_labels)

@@ -1,148 +1,108 @@
-"""A manifest is one typed object: what is written is what is read, and what is read is what the format says."""
+"""A manifest is one typed object; every reader of one, in any state, reads it or refuses it in one sentence."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import re
+import os
+import socket
 import string
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shard_fixtures import NO_LAYOUT, VERSIONS, describe_folder
+from inspect_fixtures import write_small
+from refusals import check_refused, refused
+from shard_fixtures import VERSIONS, change_manifest, describe_folder
 
+from albert_data import files
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig
-from albert_data.errors import ConfigError, ShardError
+from albert_data.errors import ConfigError, OutputError, ShardError, StorageError
+from albert_data.files import read_json, write_json
+from albert_data.inspect.audit.audit import audit_folder
+from albert_data.inspect.choice import RowChoice
+from albert_data.inspect.report import inspect_folder
+from albert_data.inspect.verify import verify
 from albert_data.languages import is_source_name
 from albert_data.pair_tasks import PAIR_TASKS
+from albert_data.pipeline.ownership import read_our_manifest
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import (
+    MANIFEST_NAME,
     SPLITS,
     Counts,
-    DamagedInput,
-    DamagedInputs,
     FileEntry,
     InputEntry,
     Manifest,
     MixedSource,
     Plan,
     ShardEntry,
-    SourceEntry,
     SplitEntry,
-    TokenizerEntry,
     hash_manifest,
+    parse,
 )
+from albert_data.shards.manifest_file import check_readable, load_manifest, read_manifest
+from albert_data.shards.reader import open_shards
+from albert_data.shards.typed_values import Count
+
+# ---- values ----
 
 counts = st.integers(0, 2**63 - 1)
 words = st.text(string.ascii_letters, max_size=9)
-versions = {
-    "rules_version": st.integers(1, RULES_VERSION),
-    "unicode_version": words,
-    "libraries": st.dictionaries(words, words),
-}
-totals = {"num_rows": counts, "num_tokens": counts, "num_masked": counts, "num_unpaired": counts}
-totals["num_random"] = st.none() | counts
-shards = st.builds(ShardEntry, **totals, num_bytes=counts, file=words, sha256=words)
-splits = st.builds(SplitEntry, **totals, shards=st.lists(shards, max_size=2).map(tuple))
-inputs = st.lists(st.builds(InputEntry, bytes=counts, modified_ns=st.integers(-9, 9), path=words), max_size=2).map(
-    tuple
-)
-tokenizers = st.builds(
-    TokenizerEntry,
-    **{name: st.integers(0, 9) for name in ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")},
-    vocab_size=st.integers(10, 99),
-    file=words,
-    sha256=words,
-)
-field_names = st.text(min_size=1).filter(lambda names: all(name.strip() for name in names.split(",")))
-configs = st.builds(
-    BuildConfig,
-    text=st.builds(TextConfig, text_field=field_names, strict=st.booleans()),
-    examples=st.builds(
-        ExampleConfig,
-        max_seq_len=st.integers(8, 99),
-        pairs=st.sampled_from(list(PAIR_TASKS)),
-        whole_word=st.booleans(),
-        seed=counts,
-    ),
-    num_shards=st.none() | st.integers(1, 9),
-    validation_fraction=st.floats(0, 0.5),
-)
-
 source_names = words.filter(is_source_name)
-source_values = {
-    "name": source_names,
-    **dict.fromkeys(("language", "text_field", "documents", "sentences"), words),
-    "paths": st.lists(words, max_size=2).map(tuple),
-    "num_inputs": counts,
-    "weight": st.none() | st.floats(0, 9),
-    "tokens": st.none() | counts,
-    "encoding": st.none() | words,
+field_names = st.text(min_size=1).filter(lambda names: all(name.strip() for name in names.split(",")))
+examples = {"max_seq_len": st.integers(8, 99), "pairs": st.sampled_from(list(PAIR_TASKS)), "seed": counts}
+LEAVES: dict[Any, st.SearchStrategy[Any]] = {
+    **{int: st.integers(-9, 9), Count: counts, float: st.floats(0, 9), bool: st.booleans(), str: words},
+    Any: st.none() | counts | words,
+    BuildConfig: st.builds(
+        BuildConfig,
+        text=st.builds(TextConfig, text_field=field_names, strict=st.booleans()),
+        examples=st.builds(ExampleConfig, whole_word=st.booleans(), **examples),
+        num_shards=st.none() | st.integers(1, 9),
+        validation_fraction=st.floats(0, 0.5),
+    ),
 }
-made_counts = dict.fromkeys(("num_documents", "num_tokens", "num_used_documents", "num_used_tokens"), counts)
+BOUND = {
+    "rules_version": st.integers(1, RULES_VERSION),
+    "vocab_size": st.integers(10, 99),
+    **dict.fromkeys(("pad_id", "unk_id", "cls_id", "sep_id", "mask_id"), st.integers(0, 9)),
+    "splits": st.dictionaries(st.sampled_from(SPLITS), st.deferred(lambda: values_of(SplitEntry))),
+    "name": source_names,
+    "Manifest.mixture": st.none(),
+    "Manifest.sources": st.none() | st.lists(source_names).map(tuple),
+}
 
 
-def mixtures(kind: type[SourceEntry], **values: Any) -> st.SearchStrategy[Any]:
-    return st.none() | st.lists(st.builds(kind, **source_values, **values), max_size=2).map(tuple)
-
-
-numbers = {"num_without_documents": counts, "num_damaged": counts}
-damaged = st.builds(
-    DamagedInput,
-    path=words,
-    num_documents=counts,
-    damage=st.dictionaries(words, counts),
-    fields=st.lists(words).map(tuple),
-    text_field=st.none() | words,
-)
+@cache
+def values_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Any value of an annotation or class of manifest.py."""
+    if kind in LEAVES:
+        return LEAVES[kind]
+    inner = get_args(kind)
+    if get_origin(kind) is UnionType or type(None) in inner:
+        return st.none() | values_of(inner[0])
+    if get_origin(kind) is tuple:
+        return st.lists(values_of(inner[0]), max_size=2).map(tuple)
+    if get_origin(kind) is Mapping:
+        return st.dictionaries(words, values_of(inner[1]), max_size=2)
+    hints = get_type_hints(kind, include_extras=True)
+    names = [field.name for field in dataclasses.fields(kind)]
+    bound = {name: BOUND.get(name, BOUND.get(f"{kind.__name__}.{name}")) for name in names}
+    return st.builds(kind, **{name: values_of(hints[name]) if bound[name] is None else bound[name] for name in names})
 
 
 @st.composite
 def manifests(draw: st.DrawFn) -> Manifest:
-    plan = st.builds(
-        Plan,
-        **versions,
-        version=words,
-        config=st.dictionaries(words, st.none() | counts | words),
-        tokenizer=st.dictionaries(words, words),
-        inputs=inputs,
-        mixture=mixtures(SourceEntry),
-    )
-    made = st.builds(
-        Manifest,
-        **versions,
-        albert_data_version=words,
-        config=configs,
-        ngram_shares=st.lists(st.floats(0, 1)).map(tuple),
-        tokenizer=tokenizers,
-        inputs=inputs,
-        plan=plan,
-        documents_digest=words,
-        counts=st.builds(
-            Counts,
-            documents=counts,
-            sentences=counts,
-            text_bytes=counts,
-            tokens=counts,
-            **dict.fromkeys(NO_LAYOUT, counts),
-            duplicate_documents=st.none() | counts,
-        ),
-        damage=st.dictionaries(words, counts),
-        damaged_inputs=st.none() | st.builds(DamagedInputs, worst=st.lists(damaged, max_size=2).map(tuple), **numbers),
-        splits=st.dictionaries(st.sampled_from(SPLITS), splits),
-        digest=words,
-        sources=st.none() | st.lists(source_names).map(tuple),
-        label_names=st.none() | st.lists(words).map(tuple),
-        card=st.none() | st.builds(FileEntry, file=words, sha256=words),
-        manifest_sha256=st.none() | words,
-    )
-    mixture = draw(mixtures(MixedSource, passes=st.floats(0, 9), **made_counts))
-    if mixture is None:
-        return draw(made)
-    return dataclasses.replace(draw(made), mixture=mixture, sources=tuple(source.name for source in mixture))
+    made: Manifest = draw(values_of(Manifest))
+    mixture = draw(values_of(tuple[MixedSource, ...] | None))
+    sources = made.sources if mixture is None else tuple(source.name for source in mixture)
+    return dataclasses.replace(made, mixture=mixture, sources=sources)
 
 
 def values() -> dict[str, Any]:
@@ -150,87 +110,67 @@ def values() -> dict[str, Any]:
 
 
 @given(manifests())
-def test_a_manifest_is_read_as_it_was_written(manifest: Manifest):
+def test_a_manifest_is_read_as_it_was_written_and_sealed_by_the_hash_of_all_other_values(manifest: Manifest):
     written = json.loads(json.dumps(manifest.to_values()))
     assert Manifest.from_values(written) == manifest
     assert manifest.to_values() == written
-
-
-def test_a_manifest_is_written_as_it_was_read():
-    assert Manifest.from_values(values()).to_values() == values()
-
-
-@given(manifests())
-def test_the_seal_is_the_hash_of_all_other_values(manifest: Manifest):
     sealed = manifest.seal()
     assert sealed.manifest_sha256 == hash_manifest(manifest.to_values()) == hash_manifest(sealed.to_values())
 
 
-def test_a_mixture_has_the_names_of_the_sources():
-    entry = {
-        **{"name": "a", "paths": ["a.txt"], "num_inputs": 1, "weight": 1.0, "passes": 1.0, "unwrap": False},
-        **{"language": "en", "text_field": "text", "documents": "file", "sentences": "lines"},
-        **dict.fromkeys(made_counts, 1),
-    }
-    assert Manifest.from_values(values() | {"sources": ["a"], "mixture": [entry]}).find_text_config(0).language == "en"
-    for sources in ({"sources": ["b"]}, {"sources": ["a", "a"]}, {}):
-        with pytest.raises(ShardError, match="mixture names other sources than `sources`"):
-            Manifest.from_values(values() | {"mixture": [entry]} | sources)
-
-
-def test_a_manifest_can_t_be_changed():
+def test_a_manifest_is_written_as_it_was_read():
     manifest = Manifest.from_values(values())
+    assert manifest.to_values() == values()
+    assert manifest.config == BuildConfig()
     with pytest.raises(dataclasses.FrozenInstanceError):
         manifest.digest = "0"  # type: ignore[misc]
 
 
-def test_settings_are_read_as_a_config():
-    assert Manifest.from_values(values()).config == BuildConfig()
-    for name in BuildConfig().to_flat_dict():
-        found = values()
-        del found["config"][name]
-        with pytest.raises(ShardError, match=f"config.{name} is missing"):
-            Manifest.from_values(found)
+MIXED = {
+    **{"name": "a", "paths": ["a.txt"], "num_inputs": 1, "weight": 1.0, "passes": 1.0, "unwrap": False},
+    **{"language": "en", "text_field": "text", "documents": "file", "sentences": "lines"},
+    **dict.fromkeys(("num_documents", "num_tokens", "num_used_documents", "num_used_tokens"), 1),
+}
 
 
-def test_a_setting_out_of_range_is_named():
-    for name, value, what in (
-        ("ngram", 99, "config.ngram is 99; allowed are 1 to 10"),
-        ("compression", "gzip", "config.compression is 'gzip'; allowed are none, zstd, lz4"),
-        ("seed", None, "config.seed is None; a whole number is needed"),
-        ("language", None, "config.language is None; a string is needed"),
-    ):
-        found = values()
-        found["config"][name] = value
-        with pytest.raises(ShardError, match=re.escape(what)):
-            Manifest.from_values(found)
+def test_a_mixture_says_how_its_sources_were_read():
+    assert Manifest.from_values(values() | {"sources": ["a"], "mixture": [MIXED]}).find_text_config(0).language == "en"
+
+
+def setting(name: str, value: object) -> dict[str, Any]:
+    return {"config": {**BuildConfig().to_flat_dict(), name: value}}
+
+
+@refused(
+    (setting("ngram", 99), ShardError, "config.ngram is 99 & 1 to 10"),
+    (setting("compression", "gzip"), ShardError, "config.compression is 'gzip' & none, zstd, lz4"),
+    (setting("seed", None), ShardError, "config.seed is None; a whole number"),
+    (setting("language", None), ShardError, "config.language is None; a string"),
+    ({"mixture": [MIXED]}, ShardError, "mixture & `sources`"),
+    ({"mixture": [MIXED], "sources": ["b"]}, ShardError, "mixture & other & `sources`"),
+    ({"mixture": [MIXED], "sources": ["a", "a"]}, ShardError, "mixture & names & `sources`"),
+    *(({key: None}, ShardError, f"{key} is None") for key in ("card", "sources", "manifest_sha256")),
+    *(
+        ({"rules_version": version}, ShardError, f"rules_version is {version} & 1 to {RULES_VERSION}")
+        for version in (0, -1, RULES_VERSION + 1)
+    ),
+)
+def test_a_value_that_is_not_allowed_is_named(call: dict[str, Any], kind: type[Exception], named: str):
+    check_refused(lambda: Manifest.from_values(values() | call), kind, named)
+
+
+@pytest.mark.parametrize("key", [*VERSIONS, *(f"config.{name}" for name in BuildConfig().to_flat_dict())])
+def test_settings_and_versions_are_all_needed(key: str):
+    found = values()
+    holder, _, name = key.rpartition(".")
+    del (found[holder] if holder else found)[name]
+    check_refused(lambda: Manifest.from_values(found), ShardError, f"{key} is missing")
 
 
 @pytest.mark.parametrize("name", ["text_field", "language_field", "group_field", "word_separator", "where", "encoding"])
 def test_text_that_no_manifest_can_hold_is_no_setting(name: str):
-    with pytest.raises(ConfigError, match=rf"^{name} is not valid UTF-8: 'a\\udcff'; give it as the terminal shows it"):
-        BuildConfig.from_settings(**{name: "a\udcff"})
-
-
-def test_a_manifest_says_what_made_it():
-    for key in VERSIONS:
-        found = values()
-        del found[key]
-        with pytest.raises(ShardError, match=f"{key} is missing"):
-            Manifest.from_values(found)
-
-
-def test_a_key_that_may_be_missing_may_not_be_null():
-    for key in ("card", "sources", "manifest_sha256"):
-        with pytest.raises(ShardError, match=f"{key} is None"):
-            Manifest.from_values({**values(), key: None})
-
-
-@pytest.mark.parametrize("version", [0, -1, RULES_VERSION + 1])
-def test_unknown_rules_versions_are_refused(version: int):
-    what = f"rules_version is {version}; allowed are 1 to {RULES_VERSION}"
-    with pytest.raises(ShardError, match=what):
-        Manifest.from_values({**values(), "rules_version": version})
+    named = rf"{name} is not valid UTF-8 & 'a\udcff' & give it as the terminal shows it"
+    check_refused(lambda: BuildConfig.from_settings(**{name: "a\udcff"}), ConfigError, named)
 
 
 def test_every_key_of_the_classes_is_in_the_format_s_table():
@@ -239,3 +179,256 @@ def test_every_key_of_the_classes_is_in_the_format_s_table():
     for kind in (Manifest, Plan, Counts, SplitEntry, ShardEntry, InputEntry, FileEntry):
         for field in dataclasses.fields(kind):
             assert f"`{field.name}`" in table, (kind, field.name)
+
+
+# ---- files: every reader names the fault ----
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "open_shards": open_shards,
+    "inspect": lambda folder: inspect_folder(folder, split="train", choice=RowChoice(count=1)),
+    "audit": audit_folder,
+    "build": read_our_manifest,
+}
+# Of a folder in which a build finds nothing of its own.
+OTHERS = (*list(READERS.values())[:3], lambda folder: list(verify(folder)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_small(tmp_path / "built")
+
+
+def check_all_refuse(folder: Path, what: str) -> None:
+    """Every reader names the fault, and `verify` gives it for the manifest."""
+    for name, read in READERS.items():
+        with pytest.raises((ShardError, OutputError)) as caught:
+            read(folder)
+        assert what in str(caught.value), name
+        assert MANIFEST_NAME in str(caught.value), name
+    faults = list(verify(folder, quick=True))
+    assert {fault.file for fault in faults} == {MANIFEST_NAME}
+    assert any(what in fault.what for fault in faults)
+
+
+# `verify` alone needs the seal, by which it trusts the rest.
+def test_a_manifest_without_any_one_of_its_keys_is_refused(folder: Path):
+    whole = read_json(folder / MANIFEST_NAME)
+    for key in whole.keys() - {"format", "format_version"}:
+        write_json(folder / MANIFEST_NAME, {name: whole[name] for name in whole if name != key})
+        if key != "manifest_sha256":
+            check_all_refuse(folder, f"{key} is missing")
+        assert [fault.what.startswith(f"{key} is missing") for fault in verify(folder)] == [True]
+
+
+def list_ways(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every key of an object, and to the first item of every list."""
+    items = value.items() if isinstance(value, dict) else list(enumerate(value))[:1] if isinstance(value, list) else []
+    for key, inner in items:
+        yield (*way, key)
+        yield from list_ways(inner, (*way, key))
+
+
+@pytest.mark.parametrize("value", [None, True, -1, 1.5, "x", [], {}, [[]], [None], {"x": None}])
+def test_a_value_of_another_type_is_refused_or_read_but_never_a_traceback(folder: Path, value: object):
+    whole = read_json(folder / MANIFEST_NAME)
+    num_refused = 0
+    for *way, last in list_ways(whole):
+        manifest = json.loads(json.dumps(whole))
+        holder = manifest
+        for key in way:
+            holder = holder[key]
+        holder[last] = value
+        (folder / MANIFEST_NAME).write_text(json.dumps(manifest))
+        try:
+            open_shards(folder)
+            read_manifest(folder)
+        except ShardError:
+            num_refused += 1
+            assert list(verify(folder, quick=True)), (way, last)
+    assert num_refused > 30
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda m: m["tokenizer"].update(pad_id=380), "tokenizer.pad_id is 380; allowed are ids below vocab_size, 380"),
+        (lambda m: m["splits"]["train"].update(num_rows=-1), "num_rows is -1; a whole number from 0 on is needed"),
+        (lambda m: m["splits"]["train"]["shards"].append(7), "splits.train.shards[1] is 7; an object is needed"),
+        (lambda m: m["splits"].update(test={}), "splits holds 'test'; allowed are train, validation"),
+        (lambda m: m["config"].update(language=7), "config.language is 7; a string is needed"),
+        (lambda m: m["config"].update(max_seq_len=7), "config.max_seq_len is 7; allowed are 8 to 32768"),
+        (lambda m: m["plan"].pop("inputs"), "plan.inputs is missing; a list is needed"),
+        (lambda m: m["plan"].update(config=[]), "plan.config is []; an object is needed"),
+        (lambda m: m["plan"].update(inputs=[{}]), "plan.inputs[0].path is missing; a string is needed"),
+        (lambda m: m["inputs"].append("in.txt"), "inputs[1] is 'in.txt'; an object is needed"),
+        (lambda m: m["ngram_shares"].append("1"), "ngram_shares[3] is '1'; a number is needed"),
+        *(
+            (
+                lambda m, version=version: m.update(format_version=version),
+                f"is of format albert-data {version}; this version reads albert-data 2: build it again",
+            )
+            for version in (True, 1.0, "1", None, [1], 1, 3)
+        ),
+    ],
+)
+def test_a_value_of_another_type_is_named(folder: Path, change: Callable[[dict[str, Any]], object], what: str):
+    change_manifest(folder, change)
+    check_all_refuse(folder, what)
+
+
+def test_unknown_keys_are_kept_and_no_fault(folder: Path):
+    change_manifest(folder, lambda m: m.update(readme_sha256="0" * 64, more={"a": [1]}))
+    assert load_manifest(folder).values["more"] == {"a": [1]}
+    assert not list(verify(folder))
+    for read in READERS.values():
+        read(folder)
+
+
+def test_a_plan_by_itself_is_checked_too():
+    assert parse(Plan, {})[1][0] == "rules_version is missing; a whole number is needed"
+    assert parse(Plan, []) == (None, ["it is []; an object is needed"])
+
+
+@refused(
+    ({"version": "a\udcff"}, ShardError, r"no command could read & half a surrogate pair, in 'a\udcff' & otherwise"),
+    ({"hub": {"a": 2**63}}, ShardError, "no command could read & a whole number of 64 bits"),
+    ({"tokenizer": {"a": float("nan")}}, ShardError, "no command could read & beyond the range of float64"),
+    ({"version": 3}, ShardError, "no command could read & version is 3; a string is needed"),
+)
+def test_nothing_is_written_that_no_reader_takes(folder: Path, call: dict[str, Any], kind: type[Exception], named: str):
+    manifest = read_manifest(folder)
+    check_readable(manifest)
+    spoilt = dataclasses.replace(manifest, plan=dataclasses.replace(manifest.plan, **call))
+    check_refused(lambda: check_readable(spoilt), kind, named)
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ("[" * 100_000 + "]" * 100_000, "nested too deep"),
+        ("[" * 40 + "]" * 40, "nests its values deeper than 32 levels"),
+        ('{"a":' * 40 + "1" + "}" * 40, "nests its values deeper than 32 levels"),
+        ("9" * 5000, "manifest.json can't be read: Exceeds the limit"),
+        ("9" * 4000, "holds a whole number of 13,288 bits; allowed are -(2**63 - 1) to 2**63 - 1"),
+        (str(2**63), "holds a whole number of 64 bits; allowed are -(2**63 - 1) to 2**63 - 1"),
+        ("NaN", "holds NaN, which is not JSON"),
+        ("-Infinity", "holds -Infinity, which is not JSON"),
+        ("1e999", "holds a number beyond the range of float64"),
+        (r'"a\ud800"', "holds half a surrogate pair"),
+        (r'{"a\udfff": 1}', "holds half a surrogate pair"),
+    ],
+)
+def test_json_that_not_every_reader_accepts_is_refused(folder: Path, value: str, what: str):
+    text = (folder / MANIFEST_NAME).read_text()
+    (folder / MANIFEST_NAME).write_text(text.rstrip().removesuffix("}") + f', "more": {value}}}')
+    check_all_refuse(folder, what)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff\xfe", b"{", b"{}\0", '{"format": "albert-data"}'.encode("utf-16"), b"[1]", b"7"]
+)
+def test_a_manifest_that_is_no_object_in_utf_8_is_refused(folder: Path, data: bytes):
+    (folder / MANIFEST_NAME).write_bytes(data)
+    check_all_refuse(folder, "manifest.json can't be read: ")
+
+
+def test_a_manifest_that_is_too_large_is_refused_unread_or_unparsed(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(files, "MAX_VALUES", 50)
+    check_all_refuse(folder, "values; at most 50 are allowed")
+    os.truncate(folder / MANIFEST_NAME, 1 << 30)  # sparse: it takes no room
+    check_all_refuse(folder, f"it has 1,073,741,824 bytes; at most {files.MAX_BYTES:,} are allowed")
+
+
+# ---- what stands in the place of a folder or a manifest ----
+
+
+def bind_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(os.path.relpath(path))  # such a path may have 107 bytes
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (os.mkfifo, "is a FIFO; a regular file is needed"),
+        (bind_socket, "is a socket; a regular file is needed"),
+        (Path.mkdir, "is a folder; a regular file is needed"),
+        (lambda path: path.symlink_to("/dev/zero"), "is a device; a regular file is needed"),
+        (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
+        (lambda path: path.symlink_to("nowhere"), "No such file or directory"),
+    ],
+)
+def test_only_a_regular_file_is_opened_as_a_manifest(folder: Path, make: Callable[[Path], object], what: str):
+    (folder / MANIFEST_NAME).unlink()
+    make(folder / MANIFEST_NAME)
+    with pytest.raises(ShardError, match=what):
+        open_shards(folder)
+    assert [what in fault.what for fault in verify(folder)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda path: path.write_text("text"), "is no folder but a file"),
+        (os.mkfifo, "is no folder but a FIFO"),
+        (bind_socket, "is no folder but a socket"),
+        (lambda path: path.symlink_to("/dev/null"), "is no folder but a device"),
+        (lambda path: path.symlink_to(path), "can't be read: Too many levels of symbolic links"),
+        (lambda path: path.symlink_to("nowhere"), "does not exist"),
+        (lambda path: None, "out does not exist; make one with `albert-data build`"),
+        (
+            Path.mkdir,
+            "holds no manifest.json, so it is no finished build; make one with `albert-data build INPUT... -o",
+        ),
+        (lambda path: write_small(path / "shards"), "out/shards, which holds one"),
+        (lambda path: (path / ".build").mkdir(parents=True), "not finished & resume it: albert-data build INPUT... -o"),
+    ],
+)
+def test_a_folder_that_is_no_build_is_named_with_what_to_do(tmp_path: Path, make: Callable[[Path], object], what: str):
+    make(tmp_path / "out")
+    for read in OTHERS:
+        check_refused(lambda read=read: read(tmp_path / "out"), ShardError, what)
+
+
+@pytest.mark.parametrize(("name", "what"), [("a\0b", "null byte|is no path"), ("a" * 300, "File name too long")])
+def test_an_impossible_path_is_named(name: str, what: str):
+    for read in OTHERS:
+        with pytest.raises((ShardError, StorageError), match=what):
+            read(Path(name))
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (["mix.toml"], "mix.toml"),
+        (["a b", "@list.txt", "x/*.txt:de", "--validation", "v"], "'a b' @list.txt 'x/*.txt:de' --validation v"),
+        (["a\nError: b", os.fsdecode(b"c'\xff")], r"$'a\x0aError: b' $'c\'\xff'"),
+        (["a" * 700], "INPUT..."),
+        ([], "INPUT..."),
+        ([["a"]], "INPUT..."),
+        (None, "INPUT..."),
+    ],
+)
+def test_an_unfinished_build_says_how_to_resume_it(tmp_path: Path, given: Any, shown: str):
+    (tmp_path / ".build").mkdir()
+    write_json(tmp_path / ".build/plan.json", {"given": given})
+    command = f"give its command again to resume it: albert-data build {shown} -o {tmp_path}, with the same options"
+    check_refused(lambda: read_manifest(tmp_path), ShardError, command)
+    (tmp_path / ".build/plan.json").write_text("[")
+    check_refused(lambda: read_manifest(tmp_path), ShardError, f"albert-data build INPUT... -o {tmp_path}")
+
+
+def test_a_folder_that_may_not_be_read_is_named(folder: Path):
+    folder.chmod(0)
+    child = os.fork()
+    if child == 0:
+        if os.geteuid() == 0:
+            os.setuid(65534)  # root may read everything
+        try:
+            open_shards(folder)
+        except ShardError as error:
+            os._exit("Permission denied" not in str(error))
+        os._exit(2)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    folder.chmod(0o755)
+    assert code == 0

@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow
 import pyarrow.ipc
 import pytest
-from inspect_fixtures import TRAIN, edit_rows, rehash, write_small
+from inspect_fixtures import TRAIN, edit_rows, put, write_small
 from row_fixtures import Row, make_examples, numbered_rows, plain
 from shard_fixtures import change_manifest, describe_again, limit_files, write_shards
 
-from albert_data.data import Examples
 from albert_data.errors import ShardError
 from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.choice import RowChoice
@@ -73,13 +72,9 @@ def test_sound_rows_next_to_a_damaged_one_can_be_read(tmp_path: Path):
 @pytest.mark.parametrize(
     "read", [audit_folder, lambda out: inspect_folder(out, split="train", choice=RowChoice(count=1))]
 )
-@pytest.mark.parametrize("value", [2, -2, 127])
-def test_inspect_and_audit_name_a_row_of_another_label(tmp_path: Path, read: Callable[[Path], object], value: int):
-    def spoil(examples: Examples) -> None:
-        examples.sop_label[4] = value
-
-    edit_rows(write_small(tmp_path), spoil)
-    with pytest.raises(ShardError, match=rf"train, row 4: sop_label is {value}"):
+def test_inspect_and_audit_name_a_row_of_another_label(tmp_path: Path, read: Callable[[Path], object]):
+    edit_rows(write_small(tmp_path), put("sop_label", 4, 127))
+    with pytest.raises(ShardError, match=r"train, row 4: sop_label is 127"):
         read(tmp_path)
 
 
@@ -154,20 +149,7 @@ def test_only_regular_files_of_the_folder_are_opened_as_shards(
     assert len(faults) == 1
 
 
-NAMES = [
-    "",
-    ".",
-    "..",
-    "train",
-    "/dev/zero",
-    "/etc/passwd",
-    "../out",
-    "../x",
-    "a\0b",
-    "a" * 300,
-    "a/" * 3000,
-    "\x1b[2J",
-]
+NAMES = ["", ".", "..", "train", "/dev/zero", "/etc/passwd", "../out", "a\0b", "a" * 300, "a/" * 3000, "\x1b[2J"]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: repr(name)[:20])
@@ -176,7 +158,8 @@ def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str):
     change_manifest(folder, lambda m: m["splits"]["train"]["shards"][0].update(file=name))
     with pytest.raises(ShardError, match="run `albert-data verify`"):
         open_shards(folder)
-    assert [fault for fault in verify(folder, quick=True) if fault.file == name]
+    [fault] = [fault for fault in verify(folder, quick=True) if fault.file == name]
+    assert not os.path.isabs(name) or "lies outside the folder" in fault.what
 
 
 def test_a_link_inside_the_folder_is_followed(tmp_path: Path):
@@ -241,15 +224,12 @@ def nest(values: np.ndarray, offsets: list[int]) -> pyarrow.Array:
 
 IDS = np.zeros(90, np.uint16)
 EVEN = list(range(0, 93, 3))
+BYTES = pyarrow.array([1] * 30, pyarrow.int8())
 BATCHES: dict[str, Callable[[], pyarrow.RecordBatch]] = {
-    "dictionary": lambda: replace("sop_label", pyarrow.array([1] * 30, pyarrow.int8()).dictionary_encode()),
-    "extension": lambda: replace(
-        "document_key", pyarrow.ExtensionArray.from_storage(pyarrow.bool8(), pyarrow.array([1] * 30, pyarrow.int8()))
-    ),
+    "dictionary": lambda: replace("sop_label", BYTES.dictionary_encode()),
+    "extension": lambda: replace("document_key", pyarrow.ExtensionArray.from_storage(pyarrow.bool8(), BYTES)),
     "large lists": lambda: replace("input_ids", pyarrow.array([[1, 2, 3]] * 30, pyarrow.large_list(pyarrow.uint16()))),
-    "run ends": lambda: replace(
-        "sop_label", pyarrow.RunEndEncodedArray.from_arrays([30], pyarrow.array([1], pyarrow.int8()))
-    ),
+    "run ends": lambda: replace("sop_label", pyarrow.RunEndEncodedArray.from_arrays([30], BYTES[:1])),
     "nulls": lambda: replace("segment_a_len", pyarrow.array([None] * 30, pyarrow.int32()), nullable=True),
     "column name": lambda: replace("sop_label", make_batch().column("sop_label"), name="\x1b[2J\n" * 999),
     "negative offset": lambda: replace("input_ids", nest(IDS, [0, -3, *EVEN[2:]])),
@@ -310,11 +290,8 @@ def damage(data: bytes, draw: random.Random) -> bytes:
 
 @pytest.mark.parametrize("compression", ["none", "zstd", "lz4"])
 def test_damaged_files_give_rows_or_errors_and_no_traceback(tmp_path: Path, compression: str):
-    folder, draw, num_errors = (
-        write_shards(tmp_path / "out", [[ROWS[:20], ROWS[20:]]], compression),
-        random.Random(7),
-        0,
-    )
+    folder, draw = write_shards(tmp_path / "out", [[ROWS[:20], ROWS[20:]]], compression), random.Random(7)
+    num_errors = 0
     sound = (folder / SHARD).read_bytes()
     for _ in range(150):
         (folder / SHARD).unlink()  # a new file: the old one may still be mapped
@@ -332,9 +309,11 @@ def test_damaged_files_give_rows_or_errors_and_no_traceback(tmp_path: Path, comp
 
 @pytest.mark.parametrize("seed", range(20))
 def test_damaged_files_give_verify_faults_alone(tmp_path: Path, seed: int):
+    """The first time by their hashes at least; then only if the damage shows."""
     write_small(tmp_path)
     data = (tmp_path / TRAIN).read_bytes()
     (tmp_path / TRAIN).write_bytes(damage(data, random.Random(seed)))
-    rehash(tmp_path, TRAIN)
+    assert list(verify(tmp_path))
+    describe_again(tmp_path)
     for fault in verify(tmp_path):
         assert len(str(fault)) < 700
