@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet
+import pytest
+import xxhash
 from row_fixtures import Row, make_examples, numbered_rows
-from shard_fixtures import change_manifest, describe_folder, seal
+from shard_fixtures import describe_folder, seal
 
 from albert_data.convert.conversion import convert_folder
 from albert_data.shards.manifest import MANIFEST_NAME
@@ -83,6 +85,7 @@ def read_mds(folder: Path) -> list[dict[str, Any]]:
     for shard in index["shards"]:
         data = (folder / shard["raw_data"]["basename"]).read_bytes()
         assert len(data) == shard["raw_data"]["bytes"]
+        assert shard["raw_data"]["hashes"] == {"xxh3_128": xxhash.xxh3_128_hexdigest(data)}
         (count,) = struct.unpack_from("<I", data)
         assert count == shard["samples"]
         offsets = struct.unpack_from(f"<{count + 1}I", data, 4)
@@ -91,6 +94,18 @@ def read_mds(folder: Path) -> list[dict[str, Any]]:
         assert offsets[-1] == len(data)
         samples += [parse_sample(data[begin:end], shard) for begin, end in pairwise(offsets)]
     return samples
+
+
+def check_as_mdswriter(out: Path, columns: Mapping[str, str], samples: Sequence[Mapping[str, Any]]) -> None:
+    """The files of training are, byte for byte, those of Streaming's own writer for these samples."""
+    streaming = pytest.importorskip("streaming", reason="mosaicml-streaming is not installed")
+    theirs = out.with_name("theirs")
+    with streaming.MDSWriter(out=str(theirs), columns=dict(columns), hashes=["xxh3_128"]) as writer:
+        for sample in samples:
+            assert all(np.size(value) for value in sample.values()), "MDSWriter writes no empty array"
+            writer.write(dict(sample))
+    for file in ("index.json", "shard.00000.mds"):
+        assert (out / "train" / file).read_bytes() == (theirs / file).read_bytes()
 
 
 def parse_sample(data: bytes, shard: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,13 +160,10 @@ def unmasked_sample(row: Row) -> dict[str, Any]:
 
 
 def read_parquet(folder: Path, split: str) -> list[Row]:
-    rows = []
-    for path in sorted((folder / "data").glob(f"{split}-*.parquet")):
-        for row in pyarrow.parquet.read_table(path).to_pylist():
-            masks = list(zip(row["masked_positions"], row["masked_ids"], strict=True))
-            rows.append((row["input_ids"], row["segment_a_len"], row["sop_label"], masks, row["document_key"]))
-    return rows
+    paths = sorted((folder / "data").glob(f"{split}-*.parquet"))
+    return [to_row(row) for path in paths for row in pyarrow.parquet.read_table(path).to_pylist()]
 
 
-def set_vocab_size(folder: Path, vocab_size: int) -> None:
-    change_manifest(folder, lambda manifest: manifest["tokenizer"].update(vocab_size=vocab_size))
+def to_row(row: Mapping[str, Any]) -> Row:
+    masks = list(zip(row["masked_positions"], row["masked_ids"], strict=True))
+    return (row["input_ids"], row["segment_a_len"], row["sop_label"], masks, row["document_key"])

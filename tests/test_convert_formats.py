@@ -11,11 +11,11 @@ import convert_fixtures as fixtures
 import numpy as np
 import pyarrow.parquet
 import pytest
-import xxhash
-from convert_fixtures import MAX_SEQ_LEN, convert, mds_sample, rows_of, write_folder
+from convert_fixtures import MAX_SEQ_LEN, check_as_mdswriter, convert, mds_sample, rows_of, write_folder
 from hypothesis import given
 from hypothesis import strategies as st
 from row_fixtures import Row, make_examples
+from shard_fixtures import change_manifest
 
 from albert_data.convert import mds
 from albert_data.convert.mds import MDSWriter
@@ -86,15 +86,6 @@ def test_a_shard_that_is_too_large_becomes_several_files(shards: Path, out: Path
     assert fixtures.read_mds(out / "train") == [mds_sample(row) for row in rows_of("train")]
 
 
-def test_the_index_has_the_hash_of_each_file(shards: Path, out: Path):
-    convert(shards, out, "mds")
-    entries = json.loads((out / "train" / "index.json").read_text())["shards"]
-    assert entries
-    for entry in entries:
-        data = (out / "train" / entry["raw_data"]["basename"]).read_bytes()
-        assert entry["raw_data"]["hashes"] == {"xxh3_128": xxhash.xxh3_128_hexdigest(data)}
-
-
 # ---- all formats ----
 
 
@@ -126,7 +117,7 @@ def test_a_language_goes_with_its_row(tmp_path: Path):
 def test_wider_ids_than_the_vocabulary_needs_are_narrowed(tmp_path: Path):
     """Another program may have written the shards. What it wrote is in range, which is checked."""
     shards = write_folder(tmp_path / "shards", {"train": [[rows_of("train")]]}, dtype=np.uint32)
-    fixtures.set_vocab_size(shards, 1 << 16)
+    change_manifest(shards, lambda manifest: manifest["tokenizer"].update(vocab_size=1 << 16))
     convert(shards, tmp_path / "out", "mds")
     assert fixtures.read_mds(tmp_path / "out" / "train") == [mds_sample(row) for row in rows_of("train")]
 
@@ -136,21 +127,11 @@ def test_wider_ids_than_the_vocabulary_needs_are_narrowed(tmp_path: Path):
 
 def test_parquet_files_have_typed_columns(shards: Path, out: Path):
     convert(shards, out, "parquet")
-    assert sorted(path.name for path in (out / "data").iterdir()) == [
-        "train-00000-of-00003.parquet",
-        "train-00001-of-00003.parquet",
-        "train-00002-of-00003.parquet",
-        "validation-00000-of-00001.parquet",
-    ]
+    names = [*(f"train-0000{number}-of-00003.parquet" for number in range(3)), "validation-00000-of-00001.parquet"]
+    assert sorted(path.name for path in (out / "data").iterdir()) == names
     schema = pyarrow.parquet.read_schema(out / "data" / "train-00000-of-00003.parquet")
-    assert [str(column.type) for column in schema] == [
-        "list<element: uint16 not null>",
-        "int32",
-        "int64",
-        "list<element: uint16 not null>",
-        "list<element: uint16 not null>",
-        "uint64",
-    ]
+    ids = "list<element: uint16 not null>"
+    assert [str(column.type) for column in schema] == [ids, "int32", "int64", ids, ids, "uint64"]
     features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
     assert features["sop_label"] == {"names": ["in_order", "swapped"], "_type": "ClassLabel"}
     assert features["document_key"] == {"dtype": "uint64", "_type": "Value"}
@@ -181,12 +162,8 @@ def test_the_card_names_what_is_there(tmp_path: Path, out: Path):
 def test_unmasked_parquet_has_the_columns_of_a_tokenizer_and_the_original_ids(shards: Path, out: Path):
     convert(shards, out, "parquet", unmasked=True)
     tables = [pyarrow.parquet.read_table(path) for path in sorted((out / "data").glob("train-*"))]
-    assert [str(column.type) for column in tables[0].schema] == [
-        "list<element: int32>",
-        "list<element: int8>",
-        "list<element: int8>",
-        "int64",
-    ]
+    types = ["list<element: int32>", "list<element: int8>", "list<element: int8>", "int64"]
+    assert [str(column.type) for column in tables[0].schema] == types
     assert [row for table in tables for row in table.to_pylist()] == [
         {
             "input_ids": fixtures.original_ids(row),
@@ -199,3 +176,63 @@ def test_unmasked_parquet_has_the_columns_of_a_tokenizer_and_the_original_ids(sh
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "No token is masked" in card
     assert "masked_ids" not in card
+
+
+# ---- the libraries that the files are for, each of which may be missing ----
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+def test_datasets_gives_typed_columns(tmp_path: Path, dtype: Any):
+    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+    out = tmp_path / "out"
+    card = {"license": "cc0-1.0", "language": ["en"]}
+    convert(write_folder(tmp_path / "shards", dtype=dtype), out, "parquet", card=card)
+    loaded = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))
+    for split in SPLITS:
+        features, name = loaded[split].features, np.dtype(dtype).name
+        assert features["sop_label"] == datasets.ClassLabel(names=["in_order", "swapped"])
+        assert features["input_ids"].feature == datasets.Value(name)
+        assert list(map(fixtures.to_row, loaded[split])) == rows_of(split)
+    builder = datasets.load_dataset_builder(str(out), cache_dir=str(tmp_path / "cache"))
+    assert builder.info.splits["train"].num_examples == len(rows_of("train"))
+    assert builder.info.splits["train"].num_bytes == loaded["train"].data.nbytes
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+def test_streaming_reads_every_sample(tmp_path: Path, dtype: Any):
+    streaming = pytest.importorskip("streaming", reason="mosaicml-streaming is not installed")
+    convert(write_folder(tmp_path / "shards", dtype=dtype), tmp_path / "out", "mds")
+    for split in SPLITS:
+        local = str(tmp_path / "out" / split)
+        dataset = streaming.StreamingDataset(local=local, batch_size=1, validate_hash="xxh3_128")
+        assert [_to_plain(dataset[i]) for i in range(len(dataset))] == [
+            mds_sample(row, np.dtype(dtype).name) for row in rows_of(split)
+        ]
+
+
+def _to_plain(sample: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: (value.dtype.name, value.tolist()) if isinstance(value, np.ndarray) else int(value)
+        for name, value in sample.items()
+    }
+
+
+@pytest.mark.parametrize("unmasked", [False, True])
+@pytest.mark.parametrize("dtype", KINDS)
+def test_an_mds_folder_is_byte_for_byte_that_of_mdswriter(tmp_path: Path, dtype: Any, unmasked: bool):
+    rows: list[Row] = [
+        ([9] * (2 + n), *((0, -1) if unmasked else (n % (n + 1), n % 3 - 1)), [(n % 2, 2 * n)], 2**63 + n)
+        for n in range(12)
+    ]
+    shards = write_folder(tmp_path / "shards", {"train": [[rows]]}, dtype=dtype)
+    convert(shards, tmp_path / "out", "mds", unmasked=unmasked)
+    name = np.dtype(dtype).name
+    if unmasked:
+        columns = {"id": "str", "input_ids": "ndarray:int64", "len": "int"}
+    else:
+        lists = {"input_ids": name, "masked_ids": name, "masked_positions": "uint16"}
+        columns = {"document_key": "uint64", "segment_a_len": "int32", "sop_label": "int8"}
+        columns |= {column: f"ndarray:{kind}" for column, kind in lists.items()}
+    samples = [fixtures.unmasked_sample(row) if unmasked else mds_sample(row, name) for row in rows]
+    arrays = [{key: np.array(v[1], v[0]) if type(v) is tuple else v for key, v in one.items()} for one in samples]
+    check_as_mdswriter(tmp_path / "out", columns, arrays)

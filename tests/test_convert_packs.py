@@ -13,10 +13,12 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from build_fixtures import InterruptedEngine, PicklingEngine, digest_folder
-from convert_fixtures import convert, read_mds
+from convert_fixtures import check_as_mdswriter, convert, read_mds
 from inspect_fixtures import SMALL, draw_sentences, make_examples, write_folder, write_sentences
+from refusals import check_refused
 
 from albert_data.cli.main import run
+from albert_data.errors import ConfigError
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.shards.reader import open_shards
 
@@ -88,9 +90,7 @@ def test_the_types_of_the_columns_are_those_of_the_shards(shards, tmp_path):
     (path,) = (tmp_path / "out" / "data").glob("train-*")
     schema = pyarrow.parquet.read_schema(path)
     found = {field.name: str(field.type.value_type) for field in schema}
-    assert found == {
-        **{"input_ids": "uint16", "row_starts": "int32", "masked_positions": "uint16", "masked_ids": "uint16"}
-    }
+    assert found == {**dict.fromkeys(("input_ids", "masked_positions", "masked_ids"), "uint16"), "row_starts": "int32"}
     features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
     assert features["row_starts"] == {"feature": {"dtype": "int32", "_type": "Value"}, "_type": "Sequence"}
     card = (tmp_path / "out" / "README.md").read_text()
@@ -119,18 +119,12 @@ def test_workers_and_a_kill_change_no_byte(shards, tmp_path, to, engine):
 
 
 def test_an_mds_folder_of_packs_is_byte_for_byte_that_of_mdswriter(shards, tmp_path):
-    streaming = pytest.importorskip("streaming", reason="mosaicml-streaming is not installed")
     convert(shards, tmp_path / "out", "mds", pack=300)
     types = {"input_ids": "uint16", "masked_ids": "uint16", "masked_positions": "uint16", "row_starts": "int32"}
-    columns = {name: f"ndarray:{type_}" for name, type_ in types.items()}
     packs = read_packs(tmp_path / "out", "mds")
-    assert all(pack["masked_ids"] for pack in packs), "MDSWriter writes no empty array"
     assert max(len(pack["input_ids"]) for pack in packs) > 255
-    with streaming.MDSWriter(out=str(tmp_path / "theirs"), columns=columns, hashes=["xxh3_128"]) as writer:
-        for pack in packs:
-            writer.write({name: np.array(pack[name], type_) for name, type_ in types.items()})
-    for file in ("index.json", "shard.00000.mds"):
-        assert (tmp_path / "out" / "train" / file).read_bytes() == (tmp_path / "theirs" / file).read_bytes()
+    samples = [{name: np.array(pack[name], kind) for name, kind in types.items()} for pack in packs]
+    check_as_mdswriter(tmp_path / "out", {name: f"ndarray:{kind}" for name, kind in types.items()}, samples)
 
 
 def test_the_command_says_how_full_packs_are_and_how_many_rows_are_cut(shards, tmp_path, capsys):
@@ -145,28 +139,22 @@ def test_the_command_says_how_full_packs_are_and_how_many_rows_are_cut(shards, t
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("pack", "code", "message"),
     [
-        (["--to", "mds", "--pack", "31"], "pack is 31, but rows of {} have up to 32 tokens; give 32 or more"),
-        (["--to", "mds", "--pack", "100000"], "pack is 100000; allowed are 8 to 65536"),
+        ("31", 1, "pack is 31, but rows of {} have up to 32 tokens; give 32 or more"),
+        ("100000", 1, "pack is 100000; allowed are 8 to 65536"),
+        ("long", 2, "'long' is not a valid integer"),
     ],
 )
-def test_packs_that_can_not_be_are_refused_in_one_line(shards, tmp_path, capsys, options, message):
-    assert run(["convert", str(shards), "-o", str(tmp_path / "out"), *options]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
+def test_packs_that_can_not_be_are_refused(shards, tmp_path, capsys, pack, code, message):
+    assert run(["convert", str(shards), "-o", str(tmp_path / "out"), "--to", "mds", "--pack", pack]) == code
+    *usage, line = capsys.readouterr().err.splitlines()
     assert message.format(shards) in line
+    assert bool(usage) == (code == 2)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_length_that_is_no_number_is_a_wrong_use(shards, tmp_path, capsys):
-    assert run(["convert", str(shards), "-o", str(tmp_path / "out"), "--to", "mds", "--pack", "long"]) == 2
-    assert "'long' is not a valid integer" in capsys.readouterr().err
-
-
-def test_rows_with_a_sentence_task_are_refused_in_one_line(tmp_path, capsys):
+def test_rows_with_a_sentence_task_are_refused(tmp_path):
     folder = write_folder(tmp_path / "sop", {"train": [make_examples(write_sentences(3, 1), SMALL)]})
-    assert run(["convert", str(folder), "-o", str(tmp_path / "out"), "--to", "parquet", "--pack", "64"]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert (
-        "was built with --pairs sop, whose rows have a label each; leave out pack, or build with --pairs none" in line
-    )
+    named = "--pairs sop & a label each & leave out pack & --pairs none"
+    check_refused(lambda: convert(folder, tmp_path / "out", "parquet", pack=64), ConfigError, named)
