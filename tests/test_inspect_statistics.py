@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -15,9 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inspect_fixtures import (
-    SMALL,
     configs,
-    edit_rows,
     get_tokenizer,
     make_examples,
     text_documents,
@@ -27,13 +25,13 @@ from inspect_fixtures import (
 
 from albert_data.config import ExampleConfig
 from albert_data.data import Examples
-from albert_data.errors import ShardError
-from albert_data.inspect.statistics import EDGE, Statistics, measure
-from albert_data.shards.reader import Example, Shards, open_shards
+from albert_data.inspect.report import tabulate_scripts
+from albert_data.inspect.statistics import EDGE, Statistics, choose_scripts, count_scripts, measure
+from albert_data.shards.reader import Example, open_shards
 from albert_data.tokenizer.words import WordRule
 
 
-def measure_reference(shards: Shards, config: ExampleConfig) -> Statistics:
+def measure_reference(shards: Iterable[Example], config: ExampleConfig) -> Statistics:
     """Count row by row, token by token."""
     counts: Counter[object] = Counter()
     keys, pieces = set(), [0] * get_tokenizer().vocab_size
@@ -193,24 +191,8 @@ def test_intended_figures_are_those_of_the_paper(tmp_path) -> None:
 
 
 def make_statistics(row_lens: list[int]) -> Statistics:
-    return Statistics(
-        config=ExampleConfig(max_seq_len=len(row_lens) - 1),
-        num_documents=0,
-        num_unk=0,
-        num_maskable=0,
-        num_broken_words=0,
-        num_special_masked=0,
-        num_special_replacements=0,
-        label_counts=(0, 0, 0),
-        shown_counts=(0, 0, 0),
-        row_lens=tuple(row_lens),
-        span_lens=(0, 0, 0, 0),
-        edge_tokens=(0,) * (2 * EDGE + 1),
-        edge_masked=(0,) * (2 * EDGE + 1),
-        position_tokens=(0,) * (len(row_lens) - 1),
-        position_masked=(0,) * (len(row_lens) - 1),
-        piece_counts=(3, 0, 7, 7, 1),
-    )
+    config = ExampleConfig(max_seq_len=len(row_lens) - 1)
+    return replace(measure_reference((), config), row_lens=tuple(row_lens), piece_counts=(3, 0, 7, 7, 1))
 
 
 @given(st.lists(st.integers(0, 9), min_size=9, max_size=70).filter(any))
@@ -272,28 +254,25 @@ def test_statistics_are_valid_json_without_nan(tmp_path) -> None:
     assert json.loads(json.dumps(empty, allow_nan=False))["figures"]["masked_share"]["realised"] is None
 
 
-def raise_id(examples: Examples) -> None:
-    examples.input_ids[1] = 60_000
+# ---- scripts ----
+
+PIECES = ["<unk>", "[CLS]", "<0xE2>", "▁the", "é", "我们", "мир", "aб", ".", "▁", "12"]
 
 
-def raise_position(examples: Examples) -> None:
-    examples.masked_positions[0] = 500
+def test_letters_and_tokens_are_counted_by_script():
+    counts = count_scripts([9, 9, 9, 10, 2, 5, 1, 1, 50, 50, 50], PIECES)
+    found = {one.script: (one.num_letters, one.num_tokens) for one in counts}
+    assert found == {"Latin": (33, 13), "Cjk": (10, 5), "Cyrillic": (4, 1)}
+    assert [one.script for one in counts] == ["Latin", "Cjk", "Cyrillic"]
+    assert sum(one.share for one in counts) == 1
 
 
-def raise_segment(examples: Examples) -> None:
-    examples.segment_a_len[0] = 31
-
-
-@pytest.mark.parametrize("damage", [raise_id, raise_position, raise_segment])
-def test_rows_that_leave_their_arrays_are_refused(tmp_path, damage) -> None:
-    edit_rows(write_small(tmp_path), damage)
-    with pytest.raises(ShardError, match="train, row 0: .*albert-data verify"):
-        measure(open_shards(tmp_path))
-
-
-def test_the_row_that_is_refused_is_named(tmp_path) -> None:
-    parts = [make_examples([[[300, 301, 302], [303]]] * 3, SMALL) for _ in range(2)]
-    parts[1].segment_a_len[-1] = 99
-    last = len(parts[0]) + len(parts[1]) - 1
-    with pytest.raises(ShardError, match=f"row {last}: "):
-        measure(open_shards(write_folder(tmp_path, {"train": parts})))
+def test_one_script_and_a_few_loans_need_no_table(tmp_path: Path):
+    one = count_scripts([0, 0, 0, 100, 0, 0, 0, 1, 0, 0, 0], PIECES)
+    assert len(one) == 2
+    assert choose_scripts(one) == []
+    assert count_scripts([5] * 3 + [0] * 5 + [5] * 3, PIECES) == []
+    assert count_scripts([5, 5], ["▁[UNK]", "▁<0xE4><0xB8>"]) == []
+    measured, pieces = measure(open_shards(write_small(tmp_path))), get_tokenizer().pieces
+    assert [row[0] for row in tabulate_scripts(measured, pieces)] == ["Latin", "Cjk"]
+    assert tabulate_scripts(replace(measured, piece_counts=(0,) * len(pieces)), pieces) == []

@@ -47,31 +47,31 @@ def test_an_output_that_can_t_encode_a_character_gets_an_escape() -> None:
 
 
 def to_lines(text: str, width: int) -> list[str]:
-    return [paint(line, {}) for line in wrap([StyledText(text=text)], width)]
+    """What stands between bars is a marker."""
+    texts = [StyledText(text=part, style="masked" if i % 2 else "") for i, part in enumerate(text.split("|"))]
+    return [paint(line, {}) for line in wrap(texts, width)]
 
 
-def test_lines_break_at_spaces_and_beside_wide_characters() -> None:
-    assert to_lines("the quick brown fox", 10) == ["the quick", "brown fox"]
-    assert to_lines("天地玄黄宇宙", 5) == ["天地", "玄黄", "宇宙"]
-    assert to_lines("ab天cd", 4) == ["ab天", "cd"]
-    assert to_lines("abcdefgh ij", 4) == ["abcd", "efgh", "ij"]
-    assert to_lines("  ab   cd  ", 4) == ["ab", "cd"]
-
-
-def test_a_marker_is_broken_at_no_wide_character() -> None:
-    texts = [StyledText(text="天地"), StyledText(text="[玄黄]", style="masked"), StyledText(text="宇")]
-    assert [paint(line, {}) for line in wrap(texts, 8)] == ["天地", "[玄黄]宇"]
-
-
-def test_a_marker_is_broken_only_if_no_line_holds_it() -> None:
-    texts = [StyledText(text="ภาษาไทย"), StyledText(text="[MASK:x]", style="masked"), StyledText(text="คำคำคำ")]
-    assert [paint(line, {}) for line in wrap(texts, 10)] == ["ภาษาไทย", "[MASK:x]คำ", "คำคำ"]
-    assert [paint(line, {}) for line in wrap(texts, 4)][1:4] == ["ไทย", "[MAS", "K:x]"]
-
-
-def test_a_combining_mark_stays_with_its_letter() -> None:
-    assert to_lines("abcde\u0301f", 5) == ["abcde\u0301", "f"]
-    assert to_lines("天地\u0301玄", 4) == ["天地\u0301", "玄"]
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        # Lines break at spaces and beside wide characters,
+        ("the quick brown fox", 10, ["the quick", "brown fox"]),
+        ("天地玄黄宇宙", 5, ["天地", "玄黄", "宇宙"]),
+        ("ab天cd", 4, ["ab天", "cd"]),
+        ("abcdefgh ij", 4, ["abcd", "efgh", "ij"]),
+        ("  ab   cd  ", 4, ["ab", "cd"]),
+        # a marker at no wide character, and only if no line holds it,
+        ("天地|[玄黄]|宇", 8, ["天地", "[玄黄]宇"]),
+        ("ภาษาไทย|[MASK:x]|คำคำคำ", 10, ["ภาษาไทย", "[MASK:x]คำ", "คำคำ"]),
+        ("ไทย|[MASK:x]|", 4, ["ไทย", "[MAS", "K:x]"]),
+        # and a combining mark stays with its letter.
+        ("abcde\u0301f", 5, ["abcde\u0301", "f"]),
+        ("天地\u0301玄", 4, ["天地\u0301", "玄"]),
+    ],
+)
+def test_lines_break_where_they_may(text: str, width: int, lines: list[str]) -> None:
+    assert to_lines(text, width) == lines
 
 
 texts = st.text(st.sampled_from("abc  天山e\u0301，é"), max_size=60)

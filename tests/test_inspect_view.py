@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -22,24 +21,16 @@ ID = {piece: i for i, piece in enumerate(TOKENIZER.pieces)}
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Masked:
-    """A token of the row at `position` that is masked by the piece `standing`."""
-
-    position: int
-    standing: str
-
-
-def make_example(a: list[str], b: list[str], *masked: Masked, label: int = 0) -> Example:
-    pieces = ["[CLS]", *a, "[SEP]", *b, "[SEP]"]
-    ids = np.array([ID[piece] for piece in pieces], np.uint16)
-    positions = [mask.position for mask in masked]
+def make_example(a: list[str], b: list[str], masked: dict[int, str], label: int = 0) -> Example:
+    """masked: the positions of masked tokens, and the piece that stands there. Without b it has no segment B."""
+    ids = np.array([ID[piece] for piece in ["[CLS]", *a, "[SEP]", *([*b, "[SEP]"] if b else [])]], np.uint16)
+    positions = list(masked)
     originals = ids[positions].copy()
-    ids[positions] = [ID[mask.standing] for mask in masked]
+    ids[positions] = [ID[piece] for piece in masked.values()]
     return Example(
         input_ids=ids,
         segment_a_len=len(a),
-        sop_label=label,
+        sop_label=label if b else -1,
         masked_positions=np.array(positions, np.uint16),
         masked_ids=originals,
         document_key=0xABC,
@@ -55,77 +46,66 @@ def byte_pieces(text: str) -> list[str]:
     return [f"<0x{byte:02X}>" for byte in text.encode()]
 
 
-def test_markers_distinguish_the_four_kinds_of_token() -> None:
-    masks = Masked(position=1, standing="[MASK]"), Masked(position=2, standing="▁people")
-    kept = Masked(position=3, standing="▁water")
-    example = make_example(["▁river", "▁quickly", "▁water", "▁people"], ["▁the"], *masks, kept)
-    assert show_segments(example) == ["A  [MASK:river] {people<-quickly} =water= people", "B  the"]
-
-
-def test_the_pieces_of_a_word_are_marked_one_by_one() -> None:
-    example = make_example(["▁river", "a", "▁people", "a"], ["▁the"], Masked(position=2, standing="[MASK]"))
-    assert show_segments(example)[0] == "A  river[MASK:a] peoplea"
-
-
-def test_replacements_that_differ_only_in_the_space_are_distinguished() -> None:
-    example = make_example(["▁the", "a"], ["▁the"], Masked(position=2, standing="▁the"))
-    assert show_segments(example)[0] == "A  the{▁the<-a}"
-
-
-def test_a_lone_space_piece_is_visible_in_a_marker() -> None:
-    example = make_example(["▁the", SPACE], ["▁the"], Masked(position=2, standing="[MASK]"))
-    assert show_segments(example)[0] == "A  the [MASK:▁]"
-
-
-def test_byte_pieces_that_form_a_character_are_joined() -> None:
-    whole, cut = byte_pieces("é山"), byte_pieces("山")[:2]
-    assert show_segments(make_example(["▁the", *whole], cut)) == ["A  theé山", "B  <0xE5><0xB1>"]
-    example = make_example(["▁the", *byte_pieces("é")], ["▁the"], Masked(position=3, standing="[MASK]"))
-    assert show_segments(example)[0] == "A  the<0xC3>[MASK:<0xA9>]"
-
-
-def test_text_that_looks_like_a_marker_has_a_backslash() -> None:
-    example = make_example(["▁the", *byte_pieces("=a={b}[MASK:c]\\")], ["▁the"])
-    assert show_segments(example)[0] == r"A  the\=a\=\{b}\[MASK:c]" + "\\\\"
+@pytest.mark.parametrize(
+    ("a", "masked", "shown"),
+    [
+        (
+            ["▁river", "▁quickly", "▁water", "▁people"],
+            {1: "[MASK]", 2: "▁people", 3: "▁water"},
+            "[MASK:river] {people<-quickly} =water= people",
+        ),
+        # The pieces of a word are marked one by one.
+        (["▁river", "a", "▁people", "a"], {2: "[MASK]"}, "river[MASK:a] peoplea"),
+        # Pieces that differ only in the space are distinguished, and a space alone is visible.
+        (["▁the", "a"], {2: "▁the"}, "the{▁the<-a}"),
+        (["▁the", SPACE], {2: "[MASK]"}, "the [MASK:▁]"),
+        # Byte pieces that form a character are joined.
+        (["▁the", *byte_pieces("é山")], {}, "theé山"),
+        (["▁the", *byte_pieces("山")[:2]], {}, "the<0xE5><0xB1>"),
+        (["▁the", *byte_pieces("é")], {3: "[MASK]"}, "the<0xC3>[MASK:<0xA9>]"),
+        # Text that looks like a marker has a backslash.
+        (["▁the", *byte_pieces("=a={b}[MASK:c]\\")], {}, r"the\=a\=\{b}\[MASK:c]" + "\\\\"),
+    ],
+)
+def test_tokens_are_shown_with_what_became_of_them(a: list[str], masked: dict[int, str], shown: str) -> None:
+    assert show_segments(make_example(a, ["▁people"], masked)) == [f"A  {shown}", "B  people"]
+    assert show_segments(make_example(["▁people"], a, {}))[0] == "A  people"
 
 
 @pytest.mark.parametrize("text", ["\x1b[31m", "\x1b]0;title\x07", "\x9b2J", "\u202e", "\r", "\u2028", "\x00"])
 @pytest.mark.parametrize("is_masked", [False, True])
 @pytest.mark.parametrize("colour", [False, True])
 def test_no_text_reaches_the_terminal_as_a_control_sequence(text, is_masked, colour) -> None:
-    masks = [Masked(position=2, standing="[MASK]")] if is_masked else []
-    example = make_example(["▁the", *byte_pieces(text)], ["▁the"], *masks)
+    example = make_example(["▁the", *byte_pieces(text)], ["▁the"], {2: "[MASK]"} if is_masked else {})
     shown = COLOUR.sub("", show_example(example, 0, TOKENIZER, colour=colour))
     assert all(character.isprintable() or character == "\n" for character in shown)
 
 
 def test_the_order_of_the_segments_is_shown() -> None:
-    swapped = show_example(make_example(["▁the"], ["▁the"], label=1), 12_345, TOKENIZER)
+    swapped = show_example(make_example(["▁the"], ["▁the"], {}, label=1), 12_345, TOKENIZER)
     assert swapped.startswith("row 12,345: swapped: A followed B in the document, 5 tokens, 0 masked")
-    assert "row 0: in order" in show_example(make_example(["▁the"], ["▁the"]), 0, TOKENIZER)
-
-
-def test_a_row_without_a_pair_has_no_segment_b() -> None:
-    ids = np.array([ID["[CLS]"], ID["▁the"], ID["[SEP]"]], np.uint16)
-    none = np.zeros(0, np.uint16)
-    example = Example(
-        input_ids=ids, segment_a_len=1, sop_label=-1, masked_positions=none, masked_ids=none, document_key=1
-    )
-    assert "no segment B" in show_example(example, 0, TOKENIZER)
-    assert show_segments(example) == ["A  the"]
+    assert "row 0: in order" in show_example(make_example(["▁the"], ["▁the"], {}), 0, TOKENIZER)
+    alone = make_example(["▁the"], [], {})
+    assert "no segment B" in show_example(alone, 0, TOKENIZER)
+    assert show_segments(alone) == ["A  the"]
 
 
 def split_rows(examples: Examples) -> list[Example]:
+    ids = np.split(examples.input_ids, examples.offsets[1:-1])
+    masks = examples.mask_offsets[1:-1]
+    positions, originals = np.split(examples.masked_positions, masks), np.split(examples.masked_ids, masks)
+    lists = zip(ids, positions, originals, strict=True)
     return [
         Example(
-            input_ids=examples.input_ids[examples.offsets[i] : examples.offsets[i + 1]],
+            input_ids=shown,
             segment_a_len=int(examples.segment_a_len[i]),
             sop_label=int(examples.sop_label[i]),
-            masked_positions=examples.masked_positions[examples.mask_offsets[i] : examples.mask_offsets[i + 1]],
-            masked_ids=examples.masked_ids[examples.mask_offsets[i] : examples.mask_offsets[i + 1]],
+            masked_positions=at,
+            masked_ids=masked,
             document_key=int(examples.document_keys[i]),
         )
-        for i in range(len(examples))
+        for i, (shown, at, masked) in enumerate(lists)
+        if i < len(examples)
     ]
 
 
@@ -168,9 +148,8 @@ def test_every_line_fits_the_terminal_and_colour_changes_no_text(documents, widt
 
 
 def test_each_kind_has_a_colour_of_its_own() -> None:
-    masks = Masked(position=1, standing="[MASK]"), Masked(position=2, standing="▁people")
-    example = make_example(["▁river", "▁quickly", "▁water"], ["▁the"], *masks, Masked(position=3, standing="▁water"))
-    shown = show_example(example, 0, TOKENIZER, colour=True)
+    masked = {1: "[MASK]", 2: "▁people", 3: "▁water"}
+    shown = show_example(make_example(["▁river", "▁quickly", "▁water"], ["▁the"], masked), 0, TOKENIZER, colour=True)
     for kind, text in (("masked", "[MASK:river]"), ("random", "{people<-quickly}"), ("kept", "=water=")):
         assert f"{PALETTE[kind]}{text}\x1b[0m" in shown
     assert len(set(PALETTE.values())) == len(PALETTE)
@@ -184,7 +163,7 @@ def test_the_legend_explains_every_marker_and_fits(width) -> None:
 
 
 def test_a_row_for_json_holds_what_the_model_sees_and_predicts() -> None:
-    example = make_example(["▁river", "a"], ["▁the"], Masked(position=2, standing="[MASK]"), label=1)
+    example = make_example(["▁river", "a"], ["▁the"], {2: "[MASK]"}, label=1)
     assert to_dict(example, 7, TOKENIZER) == {
         "row": 7,
         "document_key": "0000000000000abc",
