@@ -1,7 +1,9 @@
-"""The audit finds pages, tables, footers, other scripts and misread words in rows, and none of them in prose."""
+"""The audit finds pages, tables, footers, other scripts, misread words, symbols inside words and encoded data in rows,
+and none of them in prose, names, dialect and rare words."""
 
 from __future__ import annotations
 
+import base64
 import itertools
 import random
 import re
@@ -16,36 +18,28 @@ from toy_language import ENGLISH as ENGLISH_WORDS
 
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.inspect.audit.audit import audit_folder
+from albert_data.inspect.audit.misread import find_misread, list_look_alikes
 from albert_data.inspect.audit.row_texts import find_furniture, find_other_scripts, find_repeated, find_table
 from albert_data.inspect.audit.rules import BAD, LOOK, OK, Check
 from albert_data.library.building import build, train_vocab
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "is_page"),
     [
-        "his acquaintance with - 203 - 204 BLEAK HOUSE. the lady",
-        "he said, 12 THE WAY WE LIVE NOW and went",
-        "so that MIDDLEMARCH 77 he could",
-        "one of the – 5 – many",
+        ("his acquaintance with - 203 - 204 BLEAK HOUSE. the lady", True),
+        ("he said, 12 THE WAY WE LIVE NOW and went", True),
+        ("so that MIDDLEMARCH 77 he could", True),
+        ("one of the – 5 – many", True),
+        ("in 1999 NASA was there, and in 1914 it was not", False),
+        ("He came. 204 BLEAK HOUSE. Then he went.", False),
+        ("said by Smith [12] and others 13 times", False),
+        ("the UNITED STATES of AMERICA were", False),
+        ("pages 3 - 4 of it, the years 1914-1918 and so on", False),
     ],
 )
-def test_pages_inside_a_sentence_are_found(text: str):
-    assert find_furniture(text) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "in 1999 NASA was there, and in 1914 it was not",
-        "He came. 204 BLEAK HOUSE. Then he went.",
-        "said by Smith [12] and others 13 times",
-        "the UNITED STATES of AMERICA were",
-        "pages 3 - 4 of it, the years 1914-1918 and so on",
-    ],
-)
-def test_numbers_and_capitals_of_prose_are_not(text: str):
-    assert find_furniture(text) is None
+def test_pages_inside_a_sentence_are_found_but_no_numbers_and_capitals_of_prose(text: str, is_page: bool):
+    assert find_furniture(text) == (text if is_page else None)
 
 
 def test_a_table_is_a_text_of_which_half_of_the_words_are_numbers():
@@ -142,6 +136,100 @@ def test_repeated_lines_are_those_of_a_plain_count(rows: list[tuple[str, int]]):
         grams = (found[at : at + 4] for at in range(len(found) - 3))
         expected.append(next((" ".join(gram) for gram in grams if is_repeated(gram)), None))
     assert find_repeated(texts, owners) == expected
+
+
+# ---- misread words ----
+
+# Words of which each text has many: so each stands in more than twenty texts.
+_WORDS = """
+    there which would little before himself another nothing thought without something house people morning should
+    through again great where having evening looking always together answered father mother children behind between
+    country returned because window remember letter moment silence question almost daughter business brother married
+    against already perhaps stranger suddenly whether beautiful himself
+"""
+_RARE = (
+    "vicarage lozenge gwine tarnation Raskolnikov Pickwickian déjà vu mutatis mutandis schoolhouse ye'll h2so4 o'clock"
+)
+
+
+def write_misread(count: int = 200, seed: int = 0) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(_WORDS.split(), k=40)) for _ in range(count)]
+
+
+def find_in_many(text: str) -> str | None:
+    found = find_misread([*write_misread(), text])
+    assert found is not None
+    assert found[:-1] == [None] * 200
+    return found[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("he said notliing of tbis to anotber", "notliing (nothing), anotber (another)"),
+        ("moming and aiways, a qucstion", "moming (morning), aiways (always), qucstion (question)"),
+        ("bcautiful daughtcr", "bcautiful (beautiful), daughtcr (daughter)"),
+        ("it donâ€™t know, lâ€™homme libÃ©rÃ©s", "donâ€™t, lâ€™homme, libã©rã©s"),
+        ("w^as so m■ch", "w^as, m■ch"),
+    ],
+)
+def test_a_text_with_several_suspicious_words_shows_them(text: str, expected: str):
+    assert find_in_many(text) == expected
+
+
+def test_encoded_data_is_suspicious():
+    lines = [base64.b64encode(random.Random(i).randbytes(57)).decode() for i in range(4)]
+    assert find_in_many(" ".join(lines)) is not None
+    assert find_in_many("the commit 1f3870be274f6c49b3e31a0c6728957f of 8b1a9953c4611296a827abf8c47804d7") is not None
+
+
+def test_names_dialect_and_rare_words_are_not():
+    assert find_in_many(_RARE) is None
+
+
+def test_one_misread_word_is_not_enough():
+    assert find_in_many("there was notliing") is None
+    assert find_in_many("notliing notliing notliing") is None
+    assert find_in_many("notliing anotber " + "house " * 198) is not None
+    assert find_in_many("notliing anotber " + "house " * 199) is None
+
+
+@pytest.mark.parametrize(("count", "is_misread"), [(5, True), (25, False)])
+def test_a_word_that_is_not_much_rarer_is_one_of_its_own(count: int, is_misread: bool):
+    found = find_misread([*write_misread(), *["notliing anotber"] * count])  # some 100 texts have the right words
+    assert found is not None
+    assert (found[-1] is not None) == is_misread
+
+
+def test_nothing_is_known_of_texts_that_share_few_words():
+    assert find_misread(write_misread(10)) is None
+    assert find_misread(["今天的天气很好，我们去公园散步。"] * 100) is None
+
+
+@given(
+    st.text("abli1", max_size=6),
+    st.dictionaries(st.text("abli1", min_size=1, max_size=3), st.lists(st.text("abli1", max_size=2), max_size=3)),
+)
+def test_look_alikes_are_all_texts_with_one_place_replaced(word: str, alike: dict[str, list[str]]):
+    expected = sorted(
+        word[:at] + other + word[at + len(one) :]
+        for one, others in alike.items()
+        for other in others
+        for at in range(len(word))
+        if word.startswith(one, at)
+    )
+    assert sorted(list_look_alikes(word, alike)) == expected
+
+
+@given(st.lists(st.text(max_size=60), max_size=5))
+def test_any_text_can_be_searched(texts: list[str]):
+    found = find_misread([*write_misread(100), *texts])
+    assert found is not None
+    assert len(found) == 100 + len(texts)
+
+
+# ---- whole sets ----
 
 
 def audit(folder: Path, text: str, **settings: object) -> dict[str, Check]:

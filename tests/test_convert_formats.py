@@ -57,9 +57,7 @@ def rows_of_kind(draw: st.DrawFn, dtype: Any) -> list[Row]:
 @pytest.mark.parametrize("unmasked", [False, True])
 @pytest.mark.parametrize("dtype", KINDS)
 @given(data=st.data())
-def test_an_mds_sample_holds_the_row(
-    dtype: Any, unmasked: bool, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-):
+def test_an_mds_sample_holds_the_row(dtype: Any, unmasked: bool, data: st.DataObject, tmp_path_factory):
     folder = write_folder(tmp_path_factory.mktemp("mds") / "shards", {"train": []}, dtype=dtype)
     writer = MDSWriter(ShardFolder(folder, read_manifest(folder)), unmasked=unmasked)
     rows = data.draw(rows_of_kind(dtype))

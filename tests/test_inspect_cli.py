@@ -1,32 +1,31 @@
-"""`albert-data inspect`: one page of 80 columns for a person, one JSON object for a program."""
+"""`albert-data inspect`: one page of 80 columns for a person, one JSON object for a program, and harmless names."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from inspect_fixtures import (
-    SMALL,
-    edit_manifest,
-    make_examples,
-    write_folder,
-    write_sentences,
-    write_small,
-)
+from inspect_fixtures import SMALL, edit_manifest, make_examples, write_folder, write_sentences, write_small
 
 from albert_data.cli.inspect import inspect
+from albert_data.cli.main import cli
+from albert_data.config import TextConfig
 from albert_data.corpus.damage import REASONS
+from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import ShardError
+from albert_data.inspect.input_files import read_corpus
 from albert_data.inspect.report import format_bytes
 from albert_data.inspect.statistics import measure
 from albert_data.inspect.terminal import count_columns
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
-from albert_data.wording import format_share
 
 
 @pytest.fixture(scope="module")
@@ -65,35 +64,10 @@ def test_the_page_fits_80_columns_even_with_large_numbers_and_all_damage(tmp_pat
     assert "some reason of a later version" in damage
 
 
-def test_each_figure_has_its_intended_value_and_that_of_both_splits(built) -> None:
-    lines = section(page(built), "Figures").splitlines()
-    assert lines[0].split() == ["Figures", "intended", "train", "validation"]
-    columns = [measure(open_shards(built, split)) for split in ("train", "validation")]
-    for line, train, validation in zip(lines[1:], *(m.figures for m in columns), strict=True):
-        shown = re.split(r" {2,}", line)[-3:]
-        expected = [train.intended, train.realised, validation.realised]
-        if train.name.startswith("num_"):
-            assert shown == ["-" if value is None else str(value) for value in expected]
-        else:
-            assert shown == ["-" if value is None else format_share(value) for value in expected]
-
-
-def test_splits_are_listed_with_their_totals(built) -> None:
-    lines = section(page(built), "Splits").splitlines()
-    for line, (name, split) in zip(lines[1:], read_manifest(built).splits.items(), strict=True):
-        totals = (f"{getattr(split, key):,}" for key in ("num_rows", "num_tokens", "num_masked"))
-        assert line.split()[:5] == [name, *totals, "1"]
-
-
-def test_one_thing_is_singular_and_thousands_are_separated(built) -> None:
-    corpus = section(page(built), "Corpus")
-    assert corpus.split("\n  ")[1] == "1 document, 2 sentences, 1.0 kB of text, 1,234,567 tokens"
-    assert "1 input," in page(built)
-    assert "spans of 1 word " in page(built)
-
-
-def test_a_sound_corpus_has_no_damage(built) -> None:
-    assert "\n\nDamage: none\n" in page(built)
+def test_the_whole_page(tmp_path, monkeypatch, golden: Callable[[str, str], None]) -> None:
+    write_small(tmp_path / "built")
+    monkeypatch.chdir(tmp_path)
+    golden("inspect.txt", page("built", "-n", 0))
 
 
 @pytest.mark.parametrize(
@@ -112,16 +86,14 @@ def test_examples_are_wrapped_to_the_terminal(built, columns) -> None:
     assert examples.count("\nrow ") == 9
 
 
-def test_no_example_means_no_legend(built) -> None:
-    assert "MASK:x" not in page(built, "-n", 0)
-
-
 def test_examples_are_of_the_split_and_the_seed_asked_for(built) -> None:
     def rows(*arguments: object) -> list[str]:
         return re.findall(r"^row ([\d,]+):", page(built, *arguments), re.MULTILINE)
 
     assert rows("-n", 2) == rows("-n", 5)[:2]
     assert rows("-n", 5, "--seed", 1) != rows("-n", 5)
+    assert rows("-n", 0) == []
+    assert "MASK:x" not in page(built, "-n", 0)
     validation = rows("--split", "validation", "-n", 1000)
     assert len(validation) == read_manifest(built).splits["validation"].num_rows
 
@@ -161,25 +133,52 @@ def test_colour_needs_a_terminal_and_no_no_color(built, monkeypatch, capsys) -> 
     assert not coloured()
 
 
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        (lambda m: m.pop("config"), "config is missing; an object is needed"),
-        (lambda m: m["config"].update(ngram="3"), "config.ngram is '3'; a whole number is needed"),
-        (lambda m: m["config"].update(max_seq_len=-1), "max_seq_len is -1; allowed are 8 to 32768"),
-        (lambda m: m["splits"].update(test={}), "splits holds 'test'; allowed are train, validation"),
-        (lambda m: m["splits"]["train"]["shards"][0].pop("file"), r"shards\[0\].file is missing"),
-        (lambda m: m["splits"].update(train=[]), r"splits.train is \[\]; an object is needed"),
-    ],
-)
-def test_a_manifest_that_lacks_a_key_is_refused_with_its_name(tmp_path, edit, message) -> None:
-    edit_manifest(write_small(tmp_path), edit)
-    error = run(tmp_path).exception
-    assert isinstance(error, ShardError)
-    assert re.search(message, str(error))
-
-
 def test_a_split_that_is_not_there_is_refused(built) -> None:
     error = run(built, "--split", "test").exception
     assert isinstance(error, ShardError)
     assert "no split 'test'; it has train, validation" in str(error)
+
+
+# ---- names of any bytes ----
+
+ODD = "a\x1b[2J\r\x9b\u202eb"
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build in a folder of such a name, with such values wherever a manifest may hold text."""
+    folder = write_small(tmp_path_factory.mktemp("odd") / f"{ODD}\udcff")
+    edit_manifest(folder, lambda m: m.update(albert_data_version=ODD, documents_digest=ODD, damage={ODD: 3}))
+    return folder
+
+
+def is_harmful(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character != "\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["inspect", "inspect -n 2", "inspect --json", "inspect --grep ve", "audit", "audit --json"]
+)
+def test_nothing_that_inspect_or_audit_prints_holds_control_characters(odd: Path, command: str) -> None:
+    name, *arguments = command.split()
+    result = CliRunner().invoke(cli, [name, str(odd), *arguments])
+    assert result.exit_code == 0
+    assert not list(filter(is_harmful, result.stdout))
+    assert r"\u202eb\udcff" in result.stdout.replace("\\\\", "\\").replace("\n", "")
+
+
+def test_a_page_is_announced_without_control_characters_and_not_if_it_goes_to_a_device(odd: Path, tmp_path) -> None:
+    """What is printed after it could be in it, as with /dev/stdout."""
+    announced = page(odd, "--html", tmp_path / f"{ODD}\udcff.html")
+    assert r"a\x1b[2J\r\x9b\u202eb\udcff.html: 0." in announced
+    assert not list(filter(is_harmful, announced))
+    assert page(odd, "--html", "/dev/null") == ""
+
+
+def test_inputs_whose_names_are_not_utf_8_are_named_as_text(tmp_path) -> None:
+    path = Path(os.fsdecode(bytes(tmp_path) + b"/in\xff.txt"))
+    path.write_text("A line.\n")
+    corpus = read_corpus(find_inputs([str(path)]), TextConfig())
+    assert corpus.names == [rf"{tmp_path}/in\udcff.txt"]
+    assert corpus.files.tolist() == [0]
+    json.dumps(corpus.names, ensure_ascii=False).encode()

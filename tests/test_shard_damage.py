@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import subprocess
@@ -137,9 +136,7 @@ def test_a_shard_replaced_by_renaming_does_not_change_for_open_readers(tmp_path:
         (lambda path: None, "No such file or directory"),
     ],
 )
-def test_only_regular_files_of_the_folder_are_opened_as_shards(
-    tmp_path: Path, make: Callable[[Path], object], what: str
-):
+def test_only_regular_files_of_the_folder_are_opened_as_shards(tmp_path, make: Callable[[Path], object], what: str):
     folder = write_shards(tmp_path / "out", [[ROWS]])
     (folder / SHARD).rename(tmp_path / "outside")
     make(folder / SHARD)
@@ -173,22 +170,6 @@ def test_a_split_may_have_more_shards_than_a_process_may_open_files(tmp_path: Pa
     folder = write_shards(tmp_path / "out", [[ROWS[i : i + 1]] for i in range(30)])
     with limit_files(12):
         assert plain(open_shards(folder).rows(range(30))) == ROWS
-
-
-# ---- names that are not UTF-8 ----
-
-
-def test_every_command_reads_a_folder_whose_name_is_not_utf_8(tmp_path: Path):
-    folder = write_small(tmp_path / os.fsdecode(b"out\xff\n"))
-    assert len(open_shards(str(folder))) > 0
-    assert not list(verify(folder))
-    report = inspect_folder(folder, split="train", choice=RowChoice(count=2))
-    texts = [report.to_text(), json.dumps(report.to_dict(), ensure_ascii=False)]
-    audit = audit_folder(folder)
-    texts += [audit.to_text(), json.dumps(audit.to_dict(), ensure_ascii=False)]
-    for text in texts:
-        assert r"out\udcff" in text.replace("\\\\", "\\").replace("\n", "")
-        text.encode()
 
 
 # ---- Arrow ----
