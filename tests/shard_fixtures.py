@@ -24,6 +24,7 @@ from albert_data.shards.schema import FORMAT_VERSION, shard_schema, write_shard
 
 NO_TOTALS = {"num_rows": 0, "num_tokens": 0, "num_masked": 0, "num_unpaired": 0}
 NO_LAYOUT = {"inner_lines": 0, "wrapped_lines": 0, "short_documents": 0}
+SPECIALS = {"pad_id": 0, "unk_id": 1, "cls_id": 2, "sep_id": 3, "mask_id": 4}
 VERSIONS = dict(zip(("rules_version", "unicode_version", "libraries"), current_versions(), strict=True))
 
 
@@ -54,12 +55,7 @@ def describe_folder(folder: Path, names: Mapping[str, Sequence[str]], vocab_size
         **VERSIONS,
         "config": config,
         "ngram_shares": span_shares(config["ngram"]).tolist(),
-        "tokenizer": {
-            "file": "tokenizer/spiece.model",
-            "sha256": "0" * 64,
-            "vocab_size": vocab_size,
-            **{"pad_id": 0, "unk_id": 1, "cls_id": 2, "sep_id": 3, "mask_id": 4},
-        },
+        "tokenizer": {"file": "tokenizer/spiece.model", "sha256": "0" * 64, "vocab_size": vocab_size, **SPECIALS},
         "inputs": inputs,
         "plan": {**VERSIONS, "version": "0.1.0", "config": config, "inputs": inputs, "tokenizer": {"sha256": "0" * 64}},
         "documents_digest": "0" * 16,

@@ -42,10 +42,6 @@ def test_fewer_rows_are_the_first_of_more_rows(num_rows, count, seed) -> None:
     assert draw_rows(num_rows, count + 1, seed)[: len(chosen)] == chosen
 
 
-def test_another_seed_chooses_other_rows() -> None:
-    assert draw_rows(1000, 3, 0) != draw_rows(1000, 3, 1)
-
-
 @given(
     text=st.sampled_from(["river", "the river", " the", "er", "people quickly", "语言", "学习 我们", "= {", "nowhere"]),
     label=st.sampled_from([None, 0, 1, -1]),
