@@ -10,32 +10,42 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
-import audit_reference
 import build_fixtures as fixtures
 import numpy as np
 import pytest
-from audit_reference import RULES as ALL_RULES
 from click.testing import CliRunner
 from hypothesis import given
+from hypothesis import strategies as st
 from inspect_fixtures import configs, edit_rows, get_tokenizer, make_examples, put, text_documents
 from test_library_tokenizers import train_roberta
-from toy_language import make_sentences, train_model
+from tokenizers import ByteLevelBPETokenizer
+from toy_language import CHINESE, chinese_sentence, make_sentences, train_model
 
 from albert_data.cli.main import cli, run
 from albert_data.corpus.inputs import find_inputs
+from albert_data.corpus.mixtures import find_sources
 from albert_data.data import Examples
+from albert_data.dedup.gram_index import index_grams, sort_grams
+from albert_data.draws import mix
 from albert_data.errors import InputError
+from albert_data.inspect.audit import overlap
 from albert_data.inspect.audit import rows as audit_rows
+from albert_data.inspect.audit import rules as audit_rules
 from albert_data.inspect.audit.audit import Audit, audit_folder
 from albert_data.inspect.audit.guesses import guess_order
+from albert_data.inspect.audit.overlap import RowGrams
 from albert_data.inspect.audit.rows import WINDOW, make_traits, measure_rows, sample_windows
-from albert_data.inspect.audit.rules import BAD, LOOK, NOT_KNOWN, OK, UNPAIRED_ROWS, Check
+from albert_data.inspect.audit.rules import BAD, LOOK, NOT_KNOWN, OK, UNPAIRED_ROWS, Check, Rule
 from albert_data.inspect.input_files import find_lost
 from albert_data.inspect.statistics import measure
+from albert_data.pipeline.build import build_shards
 from albert_data.shards.reader import open_shards
+from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
 
+ALL_RULES = [rule for rule in vars(audit_rules).values() if isinstance(rule, Rule)]
 NEED_CORPUS = {"unknown_by_source", "largest_source", "lost_characters", "near_duplicates"}
 NEED_RANDOM = {"label_shares", "random_from_lengths", "random_from_topic"}  # segments of another document
 NEED_BYTES = {"byte_pieces"}  # a tokenizer with byte pieces
@@ -422,8 +432,158 @@ def test_fail_on_makes_a_verdict_an_exit_code(verdict: str, fail_on: str, code: 
     assert run(["audit", str(tmp_path), "--fail-on", "ok"]) == 2
 
 
+def render(rule: Rule) -> str:
+    """How the section of a check begins in the documentation."""
+    look, bad = (str(limit) if limit >= 1 else f"{100 * limit:g} %" for limit in rule.limits)
+    title, why = (text[0].upper() + text[1:] for text in (rule.title, rule.why))
+    text = textwrap.fill(f"{title}. Look from {look}, bad from {bad}. {why}.", 132, break_on_hyphens=False)
+    return f"### `{rule.name}`\n\n{text}\n"
+
+
 def test_every_limit_is_in_the_documentation():
     page = (Path(__file__).parent.parent / "docs" / "reference" / "audit.md").read_text(encoding="utf-8")
-    missing = [rule.name for rule in audit_reference.RULES if audit_reference.render(rule) not in page]
-    assert not missing, "put what `tests/audit_reference.py` prints into docs/reference/audit.md"
+    missing = [text for text in map(render, ALL_RULES) if text not in page]
+    assert not missing, "put this into docs/reference/audit.md:\n\n" + "\n".join(missing)
     assert all(look <= bad for look, bad in (rule.limits for rule in ALL_RULES))
+
+
+# ---- rows of validation whose text stands in training ----
+
+
+OTHERS = write_documents(20, seed=31)
+
+
+def audit_validation(
+    folder: Path, tokenizer: Tokenizer, validation: list[str], training: list[str] = CLEAN, **changes: Any
+) -> Check:
+    config = fixtures.make_config(max_seq_len=64, validation_fraction=0.0, **changes)
+    for name, documents in (("train.txt", training), ("validation.txt", validation)):
+        (folder / name).write_bytes(fixtures.to_txt(documents))
+    inputs = find_sources([str(folder / "train.txt")], text=config.text, validation=[str(folder / "validation.txt")])
+    build_shards(inputs, folder / "out", tokenizer, config, fixtures.InlineEngine())
+    return get_check(audit_folder(folder / "out"), "seen_rows")
+
+
+def change_words(document: str, share: float) -> str:
+    rng, others = random.Random(0), OTHERS[0].split()
+    lines = (line.split() for line in document.split("\n"))
+    changed = ([rng.choice(others) if rng.random() < share else word for word in line] for line in lines)
+    return "\n".join(map(" ".join, changed))
+
+
+@pytest.mark.parametrize("pairs", ["sop", "nsp", "order3", "none"])
+def test_texts_with_another_header_are_found(pairs: str, tmp_path: Path, tokenizer: Tokenizer):
+    headed = [f"{OTHERS[i].splitlines()[0]}\n{CLEAN[i]}" for i in range(8)]
+    found = audit_validation(tmp_path, tokenizer, headed, pairs=pairs, seed=4)
+    assert found.verdict == BAD
+    assert (found.figure or 0) > 0.9
+
+
+@pytest.mark.parametrize("kind", ["sop", "none", "byte-level"])
+def test_texts_in_another_form_of_unicode_are_found(kind: str, tmp_path: Path):
+    composed = [text.translate(str.maketrans("eoa", "éộå")) for text in CLEAN]
+    lines = iter([line for text in composed for form in ("NFC", "NFD") for line in normalize(form, text).split("\n")])
+    pairs = "sop" if kind == "byte-level" else kind
+    if kind == "byte-level":
+        learner = ByteLevelBPETokenizer()
+        learner.train_from_iterator(lines, 700, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+        model = learner.to_str().encode()
+    else:
+        model = train_model(sentence_iterator=lines, normalization_rule_name="identity")
+    headed = [normalize("NFD", f"{OTHERS[i].splitlines()[0]}\n{composed[i]}") for i in range(8)]
+    found = audit_validation(tmp_path, Tokenizer(model, "tests'"), headed, composed, pairs=pairs, seed=4)
+    assert found.verdict == BAD
+    assert (found.figure or 0) > 0.9
+
+
+def test_texts_with_a_tenth_of_their_words_changed_are_found(tmp_path: Path, tokenizer: Tokenizer):
+    found = audit_validation(tmp_path, tokenizer, [change_words(text, 0.1) for text in CLEAN[:8]])
+    assert found.verdict == BAD
+    assert found.details["num_altered"] > 0
+    assert (found.figure or 0) > 0.8
+    example = found.details["examples"][0]
+    assert example["text"] in found.finding
+    assert found.finding.count(f"{example['training_row']:,}") == 1
+
+
+def write_chinese_texts(count: int, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return ["\n".join(chinese_sentence(rng) for _ in range(60)) for _ in range(count)]
+
+
+def test_chinese_with_a_tenth_of_its_characters_changed_is_found(tmp_path: Path, tokenizer: Tokenizer):
+    texts, rng, letters = write_chinese_texts(30, seed=1), random.Random(2), "".join(CHINESE.split())
+    altered = [
+        "".join(rng.choice(letters) if rng.random() < 0.1 and one != "\n" else one for one in text)
+        for text in texts[:9]
+    ]
+    found = audit_validation(tmp_path, tokenizer, altered, texts, language="zh")
+    assert found.verdict == BAD
+    assert (found.figure or 0) > 0.9
+    (tmp_path / "other").mkdir()
+    found = audit_validation(tmp_path / "other", tokenizer, write_chinese_texts(9, seed=3), texts, language="zh")
+    assert (found.verdict, found.figure) == (OK, 0.0)
+
+
+def test_other_texts_are_not(tmp_path: Path, tokenizer: Tokenizer):
+    found = audit_validation(tmp_path, tokenizer, OTHERS)
+    assert (found.verdict, found.figure, found.details["examples"]) == (OK, 0.0, [])
+
+
+# ---- kernels against plain Python ----
+
+
+@given(
+    documents=text_documents(),
+    config=configs(),
+    gram_lens=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    unspaced=st.lists(st.booleans(), min_size=1, max_size=3),
+    random_label=st.sampled_from((-2, 0)),
+)
+def test_grams_are_those_of_the_original_text_in_the_order_of_the_document(
+    documents, config, gram_lens, unspaced, random_label
+):
+    examples = make_examples(documents, config)
+    ids, offsets = restore_ids(examples), examples.offsets.tolist()
+    is_unspaced = np.resize(unspaced, ids.max(initial=0) + 1)
+    hashes, begins = overlap.hash_grams(examples.arrays, ids, 1, random_label, gram_lens, is_unspaced)
+    wanted = []
+    for row, (begin, end) in enumerate(zip(offsets, offsets[1:], strict=False)):
+        sep = begin + 1 + int(examples.segment_a_len[row])
+        parts = [ids[begin + 1 : sep].tolist(), ids[sep + 1 : end - 1].tolist()]
+        label = int(examples.sop_label[row])
+        if label == 1:
+            parts.reverse()
+        texts = parts if label == random_label else [parts[0] + parts[1]]
+        gram_len = gram_lens[sum(is_unspaced[sum(parts, [])].tolist()) * 2 > len(sum(parts, []))]
+        grams = [tuple(text[i : i + gram_len]) for text in texts for i in range(len(text) - gram_len + 1)]
+        assert begins[row + 1] - begins[row] == len(grams)
+        wanted += grams
+    pairs = set(zip(wanted, hashes.tolist(), strict=True))
+    assert len(pairs) == len(set(wanted)) == len(set(hashes.tolist()))
+
+
+GramRows = list[list[int]]
+some_rows = st.lists(st.lists(st.integers(0, 40), max_size=9), min_size=1, max_size=8)
+
+
+def to_grams(rows: GramRows) -> RowGrams:
+    flat = np.array([gram for row in rows for gram in row], np.uint64)
+    return RowGrams(mix(flat + np.uint64(1)), np.cumsum([0, *map(len, rows)]))
+
+
+@given(training=some_rows, validation=some_rows, num_documents=st.integers(1, 4))
+def test_seen_grams_are_counted_as_in_plain_python(training: GramRows, validation: GramRows, num_documents: int):
+    owners = np.arange(len(training)) % num_documents
+    index = index_grams(sort_grams(to_grams(validation).hashes))
+    last_seen = np.full(len(index.hashes), -1)
+    overlap.mark_seen(index, last_seen, to_grams(training), 0)
+    num_grams, num_seen, most, rows = overlap.count_seen(index, last_seen, to_grams(validation), owners)
+    last_rows = {gram: number for number, row in enumerate(training) for gram in row}
+    for number, row in enumerate(validation):
+        found = [last_rows[gram] for gram in row if gram in last_rows]
+        counts = Counter(int(owners[one]) for one in found)
+        assert (num_grams[number], num_seen[number]) == (len(row), len(found))
+        assert most[number] == max(counts.values(), default=0)
+        assert rows[number] in found if found else rows[number] == -1
+        assert not found or counts[int(owners[rows[number]])] == most[number]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_fixtures import ARABIC, build_hostile_sources, write_hostile
+from test_inspect_html import ARABIC, build_hostile_sources, write_hostile
 
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.page import render

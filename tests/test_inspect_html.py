@@ -6,6 +6,7 @@ import json
 import os
 import re
 from base64 import b64encode
+from collections import Counter
 from dataclasses import replace
 from hashlib import sha256
 from html import escape
@@ -14,21 +15,79 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from build_fixtures import make_documents, run_build, to_txt
 from hypothesis import given
 from hypothesis import strategies as st
-from inspect_fixtures import SMALL, edit_manifest, get_tokenizer, make_examples, write_folder, write_small
-from report_fixtures import HOSTILE, HOSTILE_NAMES, build_hostile_sources, write_hostile
+from inspect_fixtures import (
+    SMALL,
+    configs,
+    edit_manifest,
+    get_tokenizer,
+    make_examples,
+    text_documents,
+    write_folder,
+    write_small,
+)
 
 from albert_data.cli.main import run
+from albert_data.config import ExampleConfig
+from albert_data.corpus.inputs import Input, find_inputs
+from albert_data.examples.pairs import SOP_SWAPPED
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.audit import Audit, audit_folder
 from albert_data.inspect.audit.rules import Check
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html import page as embedding
+from albert_data.inspect.html.anatomy import Segment, choose_row, read_segments, render_anatomy
 from albert_data.inspect.html.page import escape_json, render
 from albert_data.inspect.report import ShardReport, format_figure, inspect_folder
 from albert_data.inspect.statistics import measure
-from albert_data.shards.reader import open_shards
+from albert_data.shards.reader import Shards, open_shards
+from albert_data.tokenizer.model import Tokenizer
+
+HOSTILE = (
+    "</script><script>window.hacked = 1</script>",
+    "<img src=x onerror=window.hacked=1> <svg onload=window.hacked=1>",
+    "<!--<script>window.hacked = 1//--> ]]> ${window.hacked=1} \\u003cscript\\u003e",
+    "\"'><b onmouseover=window.hacked=1>&lt;&#60;</b> javascript:window.hacked=1",
+)
+ARABIC = "يولد جميع الناس أحرارا متساوين في الكرامة والحقوق"
+CHINESE = "人人生而自由,在尊严和权利上一律平等"
+CONFIG = ExampleConfig(max_seq_len=192, seed=5)
+
+
+def write_hostile(folder: Path) -> Path:
+    """Rows of HOSTILE, ARABIC and CHINESE text, spelt in bytes, and one row without a pair."""
+    sentences = [*HOSTILE, ARABIC, CHINESE, "the river talking quickly . people walked"]
+    ids = [get_tokenizer().encode([sentence])[0].tolist() for sentence in sentences]
+    documents = [[sentence, sentence] for sentence in ids for _ in range(3)]
+    documents += [[get_tokenizer().encode(["river"])[0].tolist()]]
+    examples = make_examples(documents, replace(CONFIG, mask_prob=0.05))
+    return write_folder(folder, {"train": [examples]}, CONFIG)
+
+
+HOSTILE_NAMES = (
+    "<img src=x onerror=window.hacked=1>.txt",
+    "$\\frac{$.txt",
+    "a$b$c.txt",
+    "]]><!-- &lt;&#60; \"'.txt",
+    "x\x1b[31m\n\u202e.txt",
+    f"{'long-' * 40}a.txt",
+    f"{CHINESE * 4}.txt",
+    f"{ARABIC}.txt",
+    "bad\udcff.txt",
+)
+
+
+def build_hostile_sources(folder: Path, tokenizer: Tokenizer) -> tuple[Path, list[Input]]:
+    """A set built from files of HOSTILE_NAMES and 20 others, and these files."""
+    (folder / "in").mkdir(parents=True)
+    for i, name in enumerate([*HOSTILE_NAMES, *(f"part-{i:02}.txt" for i in range(20))]):
+        documents = make_documents(6 if name in HOSTILE_NAMES else 1, seed=100 + i)
+        (folder / "in" / name).write_bytes(to_txt([*documents, f"Ж {i} of this Щ."]))
+    run_build(folder / "in", folder / "out", tokenizer)
+    return folder / "out", find_inputs([str(folder / "in")])
+
 
 CHARTS = ("lengths", "ngrams", "positions", "shown", "labels", "padding")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -283,3 +342,96 @@ def test_a_full_disk_leaves_the_report_of_before(tmp_path, capsys, monkeypatch) 
     assert "can't be written: No space left on device" in capsys.readouterr().err
     assert path.read_text() == "before"
     assert sorted(os.listdir(tmp_path)) == ["report.html", "shards"]
+
+
+# ---- the anatomy of a row ----
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Shards:
+    return open_shards(write_small(tmp_path_factory.mktemp("small")))
+
+
+def spans_of(segments: list[Segment]) -> list[int]:
+    return [len(words) for segment in segments for is_masked, words in segment.spans if is_masked]
+
+
+def kinds_of(segments: list[Segment]) -> Counter[str]:
+    spans = (words for segment in segments for _, words in segment.spans)
+    return Counter(piece.kind for words in spans for word in words for piece in word)
+
+
+@given(text_documents().filter(any), configs())
+def test_spans_and_kinds_are_those_that_the_statistics_count(tmp_path_factory, documents, config) -> None:
+    examples = make_examples(documents, config)
+    folder = write_folder(tmp_path_factory.mktemp("shards"), {"train": [examples]}, config)
+    shards = open_shards(folder)
+    measured, lens, kinds = measure(shards), Counter[int](), Counter[str]()
+    for row in range(len(shards)):
+        segments = read_segments(shards, row)
+        lens.update(spans_of(segments))
+        kinds += kinds_of(segments)
+        pieces = sum(len(word) for segment in segments for _, words in segment.spans for word in words)
+        assert pieces == len(shards[row].input_ids) - 1 - len(segments)
+    found = {f"spans_of_{n}": lens[n] / max(lens.total(), 1) for n in range(1, config.longest_span + 1)}
+    num_masked = max(kinds.total() - kinds[""], 1)
+    names = {"shown_as_mask": "masked", "shown_as_random": "random", "shown_as_kept": "kept"}
+    found |= {name: kinds[kind] / num_masked for name, kind in names.items()}
+    realised = {figure.name: figure.realised or 0.0 for figure in measured.figures}
+    assert found == {name: realised[name] for name in found}
+
+
+def test_the_same_row_is_chosen_each_time_and_it_shows_much(small: Shards) -> None:
+    row = choose_row(small, measure(small))
+    assert row is not None
+    assert row == choose_row(open_shards(small.folder), measure(small))
+    assert small[row].sop_label >= 0
+    assert {"masked", "random", "kept"} <= set(kinds_of(read_segments(small, row)))
+    best = max(max(spans_of(read_segments(small, other)), default=0) for other in range(len(small)))
+    assert max(spans_of(read_segments(small, row))) == best
+
+
+def test_a_row_that_is_asked_for_is_explained(small: Shards) -> None:
+    page = render(inspect_folder(small.folder, split="validation", choice=RowChoice(count=3, numbers=(4, 1))))
+    assert "Row 4 of validation: " in page
+    assert "It was asked for." in page
+
+
+def test_sentences_are_in_the_order_of_the_document(small: Shards) -> None:
+    row = next(row for row in range(len(small)) if small[row].sop_label == SOP_SWAPPED)
+    first, second = read_segments(small, row)
+    page = render_anatomy(small, {"train": measure(small)})
+    assert first.sentences
+    assert second.sentences
+    assert page.count("(this row)") == 1
+    assert page.index('class="sentences') < page.index('class="order')
+
+
+@pytest.mark.parametrize("whole_word", [True, False])
+def test_each_step_is_explained(tmp_path: Path, whole_word: bool) -> None:
+    config = replace(SMALL, whole_word=whole_word)
+    tokenizer = get_tokenizer()
+    ids = tokenizer.encode(["the river talking quickly people walked"])[0].tolist()
+    ids += [tokenizer.piece_texts.index("▁")] if whole_word else []
+    shards = open_shards(write_folder(tmp_path, {"train": [make_examples([[ids] * 6] * 30, config)]}, config))
+    page = render_anatomy(shards, {"train": measure(shards)})
+    assert page.count('<li class="card">') == 5
+    assert ("Each box is a word." if whole_word else "Each box is a piece") in page
+    assert ("▁ is a space that is a piece of its own." in page) == whole_word
+    assert "80 % show [MASK], 10 % show a piece drawn at random, and 10 % stay" in page
+
+
+def test_a_row_without_a_pair_says_so(tmp_path: Path) -> None:
+    ids = get_tokenizer().encode(["the river"])[0].tolist()
+    shards = open_shards(write_folder(tmp_path, {"train": [make_examples([[ids]], SMALL)]}, SMALL))
+    assert "This row has no pair: label -1." in render_anatomy(shards, {"train": measure(shards)})
+
+
+def test_a_split_without_rows_has_no_anatomy(tmp_path: Path) -> None:
+    shards = open_shards(write_folder(tmp_path, {}))
+    assert render_anatomy(shards, {}) == "<p>train has no rows.</p>"
+
+
+def test_hostile_text_stays_text_in_the_anatomy(hostile) -> None:
+    anatomy = hostile.split('<section id="anatomy"')[1].split("</section>")[0]
+    assert not {"<img", "<script", "<b ", "<svg"} & {anatomy[i : i + 4] for i in range(len(anatomy))}
