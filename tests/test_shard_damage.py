@@ -142,8 +142,7 @@ def test_only_regular_files_of_the_folder_are_opened_as_shards(tmp_path, make: C
     make(folder / SHARD)
     with pytest.raises(ShardError, match=rf"shard .*0\.arrow .*({what}).*run `albert-data verify`"):
         open_shards(folder)
-    faults = [fault for fault in verify(folder, quick=True) if fault.file == SHARD]
-    assert len(faults) == 1
+    assert [fault.file for fault in verify(folder, quick=True)].count(SHARD) == 1
 
 
 NAMES = ["", ".", "..", "train", "/dev/zero", "/etc/passwd", "../out", "a\0b", "a" * 300, "a/" * 3000, "\x1b[2J"]
