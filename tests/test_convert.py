@@ -10,7 +10,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import build_fixtures
 import convert_fixtures as fixtures
 import pytest
 from build_fixtures import InterruptedEngine, PicklingEngine, digest_folder
@@ -137,18 +136,6 @@ def test_a_file_that_appears_between_a_kill_and_the_next_command_is_not_replaced
     mine.parent.unlink()
     assert count_left(shards, out) == 0
     assert digest_folder(out) == reference
-
-
-@pytest.mark.parametrize("count", [1, 5])
-def test_a_conversion_killed_at_any_moment_resumes(count: int, tmp_path: Path, out: Path):
-    """count: how many files were there when the workers and their parent were killed."""
-    shards = write_folder(tmp_path / "large", {"train": [[numbered_rows(2000, at)] for at in range(0, 16_000, 2000)]})
-    convert(shards, tmp_path / "reference", "mds")
-    pid = build_fixtures.fork(lambda: convert(shards, out, "mds", engine=MultiprocessEngine(2)))
-    build_fixtures.wait_until(lambda: len([*out.rglob("*.mds")]) >= count or (out / "conversion.json").exists())
-    build_fixtures.kill_group(pid)
-    convert(shards, out, "mds", engine=MultiprocessEngine(2))
-    assert digest_folder(out) == digest_folder(tmp_path / "reference")
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "removed"])

@@ -215,14 +215,15 @@ def read_some(shards: Shards, wanted: list[int]) -> list[Row]:
     return [to_row(shards[i]) for i in wanted]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_shards_can_be_sent_to_processes(folder: Path, method: str):
     wanted = [3, 399, 0]
     with multiprocessing.get_context(method).Pool(1) as pool:
         assert pool.apply(read_some, (open_shards(folder), wanted)) == [ROWS[i] for i in wanted]
 
 
-@pytest.mark.parametrize("method", [None, "fork"])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [None, "fork", "spawn"])
 def test_a_data_loader_of_torch_reads_shards_as_a_data_set(folder: Path, method: str | None):
     data = pytest.importorskip("torch.utils.data")
     shards = open_shards(folder)
