@@ -231,6 +231,20 @@ def run_build(
     return build_shards(inputs, out, tokenizer, config, engine, **named)
 
 
+def build_documents(
+    documents: Sequence[str],
+    out: Path,
+    tokenizer: Tokenizer,
+    engine: Engine | None = None,
+    layout: str = "txt",
+    **settings: Any,
+) -> BuildReport:
+    """Write documents to OUT-in, in an order that the layout gives, and build them."""
+    folder = out.with_name(f"{out.name}-in")
+    write_corpus(folder, documents, layout, random.Random(layout))
+    return run_build(folder, out, tokenizer, engine, **settings)
+
+
 def keys_of(out: Path) -> tuple[set[int], set[int]]:
     """The document keys in training and in validation."""
     train, validation = ({row.document_key for row in open_shards(out, name)} for name in ("train", "validation"))
