@@ -267,6 +267,21 @@ def digest_folder(folder: Path) -> dict[str, str]:
     }
 
 
+def without_work(out: Path) -> dict[str, str]:
+    """The files that are no part of an unfinished build."""
+    return {name: digest for name, digest in digest_folder(out).items() if not name.startswith(".build")}
+
+
+MINE = b"years of work"
+
+
+def plant(path: Path, data: bytes = MINE) -> Path:
+    """A file of the user's."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
 def digest_shards(out: Path) -> dict[str, str]:
     return {name: digest for name, digest in digest_folder(out).items() if name.endswith(".arrow")}
 
