@@ -36,6 +36,8 @@ from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
+pytestmark = pytest.mark.usefixtures("corpus")  # tasks are small then
+
 
 def test_a_finished_build_is_left_alone(corpus: Corpus, finished: Path):
     before = {path: path.stat().st_mtime_ns for path in [finished, *finished.rglob("*")]}

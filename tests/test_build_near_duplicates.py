@@ -15,8 +15,9 @@ import dedup_reference
 import mixture_fixtures as mixtures
 import pytest
 import references
-from build_fixtures import InlineEngine, InterruptedEngine, PicklingEngine, digest_shards, run_build
+from build_fixtures import InlineEngine, PicklingEngine, build_documents, digest_shards, document_key, run_build
 from mixture_fixtures import Mixed
+from refusals import check_refused, refused
 
 from albert_data.config import BuildConfig
 from albert_data.corpus.fields import hash_group
@@ -26,25 +27,20 @@ from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.pipeline import steps
 from albert_data.pipeline.build import build_shards
 from albert_data.pipeline.reducing import ReduceJob
-from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
-
-
-def make_similar(documents: Sequence[str]) -> list[str]:
-    """Documents, and longer copies of every third, with a line before or after."""
-    return [*documents, *(f"{one}\nRead by {number}." for number, one in enumerate(documents[::3]))]
 
 
 def rank(documents: Sequence[str]) -> list[str]:
     def size(one: str) -> int:
         return len("\n".join(" ".join(line.split()) for line in one.splitlines()).encode())
 
-    return sorted(set(documents), key=lambda one: (-size(one), fixtures.document_key(one)))
+    return sorted(set(documents), key=lambda one: (-size(one), document_key(one)))
 
 
 ORIGINALS = fixtures.make_documents(90, seed=11)
-DOCUMENTS = make_similar(ORIGINALS)
+# And longer copies of every third.
+DOCUMENTS = [*ORIGINALS, *(f"{one}\nRead by {number}." for number, one in enumerate(ORIGINALS[::3]))]
 STAYING = [one for one, similar in dedup_reference.find_staying(rank(DOCUMENTS), 0.8).items() if similar is None]
 
 
@@ -57,55 +53,34 @@ def small_tasks() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def reference(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A build of the documents that stay."""
-    folder = tmp_path_factory.mktemp("staying")
-    fixtures.write_corpus(folder / "in", STAYING, "txt", random.Random(0))
-    run_build(folder / "in", folder / "out", tokenizer)
-    return folder / "out"
-
-
-def check(out: Path, reference: Path, documents: Sequence[str] = DOCUMENTS) -> Manifest:
-    assert digest_shards(out) == digest_shards(reference)
-    found, wanted = open_shards(out).manifest, open_shards(reference).manifest
-    assert (found.documents_digest, found.splits) == (wanted.documents_digest, wanted.splits)
-    counts = found.counts
-    assert counts.near_duplicate_documents == len(set(documents)) - len(STAYING)
-    dropped = (counts.duplicate_tokens or 0) + (counts.near_duplicate_tokens or 0)
-    assert counts.tokens - dropped == wanted.counts.tokens - (wanted.counts.duplicate_tokens or 0)
-    return found
+    out = tmp_path_factory.mktemp("staying") / "out"
+    build_documents(STAYING, out, tokenizer)
+    return out
 
 
 def test_the_documents_of_these_tests_are_similar():
     assert 20 <= len(DOCUMENTS) - len(STAYING) <= 30
 
 
-@pytest.mark.parametrize("layout", fixtures.LAYOUTS)
-def test_a_build_is_that_of_the_documents_that_stay_in_any_layout(
-    layout: str, reference: Path, tokenizer: Tokenizer, tmp_path: Path
+ENGINES = (InlineEngine(), MultiprocessEngine(1), InlineEngine(), PicklingEngine(), MultiprocessEngine(2))
+
+
+@pytest.mark.parametrize(("layout", "engine"), [*zip(fixtures.LAYOUTS, ENGINES, strict=True)], ids=fixtures.LAYOUTS)
+def test_a_build_is_that_of_the_documents_that_stay(
+    layout: str, engine: Engine, reference: Path, tokenizer: Tokenizer, tmp_path: Path
 ):
-    fixtures.write_corpus(tmp_path / "in", [*DOCUMENTS, *DOCUMENTS[40:100]], layout, random.Random(layout))
-    run_build(tmp_path / "in", tmp_path / "out", tokenizer, drop_near_duplicates=True)
-    check(tmp_path / "out", reference)
+    documents, out = [*DOCUMENTS, *DOCUMENTS[40:100]], tmp_path / "out"
+    counts = build_documents(documents, out, tokenizer, engine, layout, drop_near_duplicates=True).manifest.counts
+    assert digest_shards(out) == digest_shards(reference)
+    found, wanted = open_shards(out).manifest, open_shards(reference).manifest
+    assert (found.documents_digest, found.splits) == (wanted.documents_digest, wanted.splits)
+    assert counts.near_duplicate_documents == len(DOCUMENTS) - len(STAYING)
+    dropped = (counts.duplicate_tokens or 0) + (counts.near_duplicate_tokens or 0)
+    assert counts.tokens - dropped == wanted.counts.tokens - (wanted.counts.duplicate_tokens or 0)
 
 
-@pytest.mark.parametrize(
-    "engine", [MultiprocessEngine(1), MultiprocessEngine(2), PicklingEngine()], ids=["1 worker", "2", "pickling"]
-)
-def test_any_engine_drops_the_same(engine: Engine, reference: Path, tokenizer: Tokenizer, tmp_path: Path):
-    fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "mixed", random.Random(5))
-    run_build(tmp_path / "in", tmp_path / "out", tokenizer, engine, drop_near_duplicates=True)
-    check(tmp_path / "out", reference)
-
-
-@pytest.mark.parametrize("results", [1, 7, 22])
-def test_a_killed_build_resumes_to_the_same_manifest(results: int, tokenizer: Tokenizer, tmp_path: Path):
-    fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(5))
-    settings = {"drop_near_duplicates": True, "num_shards": 6}
-    run_build(tmp_path / "in", tmp_path / "whole", tokenizer, **settings)
-    with pytest.raises(KeyboardInterrupt):
-        run_build(tmp_path / "in", tmp_path / "out", tokenizer, InterruptedEngine(results), **settings)
-    run_build(tmp_path / "in", tmp_path / "out", tokenizer, **settings)
-    assert (tmp_path / "out/manifest.json").read_bytes() == (tmp_path / "whole/manifest.json").read_bytes()
-    assert not (tmp_path / "out/.build").exists()
+def is_similar(one: str, other: str) -> bool:
+    return dedup_reference.measure_similarity(one, other) >= 0.8
 
 
 class EngineThatEndsInReduce(InlineEngine):
@@ -119,14 +94,12 @@ class EngineThatEndsInReduce(InlineEngine):
 def test_a_build_killed_while_it_writes_shards_compares_no_documents_again(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(5))
     settings = {"drop_near_duplicates": True, "num_shards": 6}
-    run_build(tmp_path / "in", tmp_path / "whole", tokenizer, **settings)
+    whole = build_documents(DOCUMENTS, tmp_path / "whole", tokenizer, **settings).manifest
     with pytest.raises(KeyboardInterrupt):
-        run_build(tmp_path / "in", tmp_path / "out", tokenizer, EngineThatEndsInReduce(), **settings)
+        run_build(tmp_path / "whole-in", tmp_path / "out", tokenizer, EngineThatEndsInReduce(), **settings)
     monkeypatch.delattr(steps, "find_near_duplicates")
-    run_build(tmp_path / "in", tmp_path / "out", tokenizer, **settings)
-    assert (tmp_path / "out/manifest.json").read_bytes() == (tmp_path / "whole/manifest.json").read_bytes()
+    assert run_build(tmp_path / "whole-in", tmp_path / "out", tokenizer, **settings).manifest == whole
 
 
 def test_an_earlier_source_of_a_mixture_keeps_its_documents_and_weights_come_later(
@@ -136,11 +109,7 @@ def test_an_earlier_source_of_a_mixture_keeps_its_documents_and_weights_come_lat
     sources = [Mixed(documents=ORIGINALS, weight=0.5), Mixed(documents=longer)]
     path = mixtures.write_mixture(tmp_path / "all", sources)
     report = mixtures.build_mixture(path, tmp_path / "out", tokenizer, drop_near_duplicates=True)
-    similar = {
-        new
-        for new, old in zip(longer, ORIGINALS[::3], strict=True)
-        if dedup_reference.measure_similarity(new, old) >= 0.8
-    }
+    similar = {new for new, old in zip(longer, ORIGINALS[::3], strict=True) if is_similar(new, old)}
     assert report.manifest.near_duplicates
     assert report.manifest.near_duplicates.sources == {"source 0": 0, "source 1": len(similar)}
     rest = [Mixed(documents=ORIGINALS, weight=0.5), Mixed(documents=[one for one in longer if one not in similar])]
@@ -157,16 +126,12 @@ def test_documents_for_validation_stay_and_training_lacks_what_is_similar(tokeni
     config = fixtures.make_config(drop_near_duplicates=True, validation_fraction=0)
     inputs = find_inputs([str(tmp_path / "train")], text=config.text, validation=[str(tmp_path / "held")])
     manifest = build_shards(inputs, tmp_path / "out", tokenizer, config, InlineEngine()).manifest
-    similar = [
-        new for new, old in zip(longer, ORIGINALS, strict=False) if dedup_reference.measure_similarity(new, old) >= 0.8
-    ]
+    similar = [new for new, old in zip(longer, ORIGINALS, strict=False) if is_similar(new, old)]
     assert manifest.counts.near_duplicate_documents == len(similar) > 10
     assert manifest.counts.left_out_documents == 5
     keys = {split: {row.document_key for row in open_shards(tmp_path / "out", split)} for split in manifest.splits}
-    assert keys["validation"] == set(map(fixtures.document_key, ORIGINALS[:20]))
-    assert keys["train"] == set(map(fixtures.document_key, train)) - keys["validation"] - set(
-        map(fixtures.document_key, similar)
-    )
+    assert keys["validation"] == set(map(document_key, ORIGINALS[:20]))
+    assert keys["train"] == set(map(document_key, train)) - keys["validation"] - set(map(document_key, similar))
 
 
 def write_languages(path: Path, documents: Sequence[tuple[str, str]]) -> Path:
@@ -197,16 +162,12 @@ def test_one_text_of_two_languages_counts_for_each_when_it_is_dropped(tokenizer:
     assert counts.tokens - dropped_tokens == wanted.counts.tokens
 
 
-def is_similar(one: str, other: str) -> bool:
-    return dedup_reference.measure_similarity(one, other) >= 0.8
-
-
 @pytest.mark.parametrize("grouped", [False, True])
 def test_copies_of_what_is_dropped_are_counted_where_one_document_stays(
     grouped: bool, tokenizer: Tokenizer, tmp_path: Path
 ):
     longer, dropped = next((longer, one) for one in ORIGINALS if is_similar(one, longer := f"{one}\nRead by me."))
-    keys = [hash_group(one) if grouped else fixtures.document_key(one) for one in (longer, dropped)]
+    keys = [hash_group(one) if grouped else document_key(one) for one in (longer, dropped)]
     seed = next(
         seed for seed in count() if [references.split_key(key, seed) < 0.005 * 2**64 for key in keys] == [False, True]
     )  # only what is dropped is drawn for validation
@@ -218,7 +179,7 @@ def test_copies_of_what_is_dropped_are_counted_where_one_document_stays(
     if grouped:
         settings["group_field"] = "group"
     made = run_build(tmp_path / "in", tmp_path / "out", tokenizer, **settings).manifest
-    assert made.documents_digest == f"{fixtures.document_key(longer):016x}"
+    assert made.documents_digest == f"{document_key(longer):016x}"
     counts = made.counts
     assert (counts.documents, counts.duplicate_documents, counts.near_duplicate_documents) == (7, 5, 1)
     run_build(tmp_path / "in/0", tmp_path / "alone", tokenizer, seed=seed)
@@ -226,22 +187,17 @@ def test_copies_of_what_is_dropped_are_counted_where_one_document_stays(
 
 
 def test_nothing_similar_changes_nothing(tokenizer: Tokenizer, tmp_path: Path):
-    fixtures.write_corpus(tmp_path / "in", STAYING, "txt", random.Random(5))
     for name, drops in (("plain", False), ("dropping", True)):
-        run_build(tmp_path / "in", tmp_path / name, tokenizer, drop_near_duplicates=drops)
+        build_documents(STAYING, tmp_path / name, tokenizer, drop_near_duplicates=drops)
     assert digest_shards(tmp_path / "plain") == digest_shards(tmp_path / "dropping")
     assert open_shards(tmp_path / "plain").manifest.near_duplicates is None
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"drop_near_duplicates": True, "similarity": 0.4}, "similarity is 0.4; allowed are 0.5 to 1.0"),
-        ({"drop_near_duplicates": True, "similarity": 1.01}, "similarity is 1.01"),
-        ({"similarity": 0.7}, "which only drop_near_duplicates uses"),
-        ({"drop_near_duplicates": True, "keep_duplicates": True}, "leave out keep_duplicates"),
-    ],
+@refused(
+    ({"drop_near_duplicates": True, "similarity": 0.4}, ConfigError, "similarity is 0.4 & 0.5 to 1.0"),
+    ({"drop_near_duplicates": True, "similarity": 1.01}, ConfigError, "similarity is 1.01"),
+    ({"similarity": 0.7}, ConfigError, "which only drop_near_duplicates uses"),
+    ({"drop_near_duplicates": True, "keep_duplicates": True}, ConfigError, "leave out keep_duplicates"),
 )
-def test_settings_that_do_not_fit_are_refused(settings: dict, message: str):
-    with pytest.raises(ConfigError, match=message):
-        BuildConfig(**settings)
+def test_settings_that_do_not_fit_are_refused(call, kind, named):
+    check_refused(lambda: BuildConfig(**call), kind, named)
