@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import random
 import textwrap
 from collections.abc import Callable
@@ -18,11 +17,10 @@ from albert_data import split_sentences
 from albert_data.cli.main import run as run_command
 from albert_data.config import VocabConfig
 from albert_data.corpus.inputs import find_inputs
-from albert_data.errors import AlbertDataError, InputError
+from albert_data.errors import InputError
 from albert_data.files import read_json
 from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import Engine, MultiprocessEngine
-from albert_data.library.building import build
 from albert_data.pipeline.build import build_shards
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
@@ -60,37 +58,24 @@ def wanted(tmp_path: Path, tokenizer: Tokenizer) -> str:
     return str(run([tmp_path / "in.jsonl"], tmp_path / "wanted", tokenizer, unwrap=True).digest)
 
 
-@pytest.mark.parametrize("engine", [fixtures.InlineEngine(), MultiprocessEngine(2)], ids=["inline", "2 workers"])
 @pytest.mark.parametrize(
-    ("ending", "encode"),
+    ("ending", "encode", "encoding"),
     [
-        (".txt", str.encode),
-        (".txt", lambda text: text.replace("\n", "\r\n").encode("utf-8-sig")),
-        (".txt", lambda text: text.encode("utf-16")),
-        (".txt.gz", lambda text: gzip.compress(b"\n\n" + text.encode() + b"\n\n")),
+        (".txt", str.encode, "utf-8"),
+        (".txt", lambda text: text.replace("\n", "\r\n").encode("utf-8-sig"), "utf-8"),
+        (".txt", lambda text: text.encode("utf-16"), "utf-8"),
+        (".txt.gz", lambda text: gzip.compress(b"\n\n" + text.encode() + b"\n\n"), "utf-8"),
+        (".txt", lambda text: text.encode("gb18030"), "gb18030"),
     ],
-    ids=["txt", "CR LF and BOM", "UTF-16", "gz"],
+    ids=["txt", "CR LF and BOM", "UTF-16", "gz", "gb18030"],
 )
 def test_files_that_are_documents_give_the_bytes_of_these_documents(
-    engine: Engine, ending: str, encode: Callable[[str], bytes], wanted: str, tokenizer: Tokenizer, tmp_path: Path
+    ending: str, encode: Callable[[str], bytes], encoding: str, wanted: str, tokenizer: Tokenizer, tmp_path: Path
 ):
     folder = write_files(tmp_path / "in", ending, encode)
-    manifest = run([folder], tmp_path / "out", tokenizer, engine, **FILE)
+    manifest = run([folder], tmp_path / "out", tokenizer, MultiprocessEngine(2), encoding=encoding, **FILE)
     assert manifest.counts.documents == len(DOCUMENTS)
     assert manifest.digest == wanted
-
-
-def test_a_named_encoding_gives_the_same_bytes(wanted: str, tokenizer: Tokenizer, tmp_path: Path):
-    folder = write_files(tmp_path / "in", encode=lambda text: text.encode("gb18030"))
-    assert run([folder], tmp_path / "out", tokenizer, encoding="gb18030", **FILE).digest == wanted
-    with pytest.raises(InputError, match="the inputs were not found with the encoding of the settings, gb18030"):
-        build_shards(
-            find_inputs(["-"]),
-            tmp_path / "x",
-            tokenizer,
-            fixtures.make_config(encoding="gb18030"),
-            MultiprocessEngine(1),
-        )
 
 
 def test_stdin_is_one_document(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -149,46 +134,34 @@ def test_the_manifest_names_the_language_of_each_input(tokenizer: Tokenizer, tmp
     assert "language" not in read_json(tmp_path / "other" / "manifest.json")["inputs"][0]
 
 
-def test_the_error_for_a_missing_text_field_names_the_fields_that_exist(tokenizer: Tokenizer, tmp_path: Path):
-    lines = [json.dumps({"content": document, "id": number}) for number, document in enumerate(DOCUMENTS)]
-    (tmp_path / "in.jsonl").write_text("\n".join(lines))
-    message = (
-        r'\(24 missing field\); the 24 records have the fields "content" \(24\), "id" \(24\); pass --text-field cont'
-    )
-    with pytest.raises(InputError, match=message):
-        run([tmp_path / "in.jsonl"], tmp_path / "out", tokenizer, MultiprocessEngine(2))
-
-
 @pytest.mark.parametrize("large_line", [1 << 20, 4])
-@pytest.mark.parametrize("command", ["build", "vocab"])
 def test_a_corpus_without_the_language_field_is_refused(
-    command: str, large_line: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    large_line: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("albert_data.corpus.formats.json_lines.LARGE_LINE", large_line)
     text = fixtures.make_config(language_field="nolang").text
 
-    def read(*names: str) -> Any:
-        paths: list[Path | str] = [tmp_path / name for name in names]
-        if command == "build":
-            return run(paths, tmp_path / f"out-{len(names)}-{names[0]}", tokenizer, language_field="nolang")
+    def learn(paths: list[Path | str]) -> Any:
         inputs = find_inputs([str(path) for path in paths], text=text)
         return learn_vocabulary(inputs, text, VocabConfig(vocab_size=400), fixtures.InlineEngine(), shrink=True)
+
+    def build(paths: list[Path | str]) -> Any:
+        return run(paths, tmp_path / f"out-{len(paths)}", tokenizer, language_field="nolang")
 
     lines = [json.dumps({"id": number, "text": document}) for number, document in enumerate(DOCUMENTS)]
     (tmp_path / "in.txt").write_text(DOCUMENTS[0])
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     (tmp_path / "labelled.jsonl").write_text(json.dumps({"text": DOCUMENTS[0], "nolang": "de"}))
-    message = r'no line has the field "nolang"; the fields are "id" \(24\).*; pass --language-field NAME'
-    with pytest.raises(InputError, match=message):
-        read("in.jsonl", "in.txt")
-    with pytest.raises(
-        InputError, match="all inputs are .txt files or articles, which have no fields such as 'nolang'"
-    ):
-        read("in.txt")
-    assert read("in.jsonl", "in.txt", "labelled.jsonl")
+    paths: list[Path | str] = [tmp_path / name for name in ("in.txt", "in.jsonl", "labelled.jsonl")]
+    for read in (build, learn):
+        with pytest.raises(InputError, match=r'no line has the field "nolang"; the fields are "id" \(24\).*'):
+            read(paths[:2])
+        with pytest.raises(InputError, match="all inputs are .txt files or articles, which have no fields such"):
+            read(paths[:1])
+        assert read(paths)
 
 
-def test_every_setting_of_documents_changes_the_bytes(tokenizer: Tokenizer, tmp_path: Path):
+def test_each_setting_of_documents_changes_the_bytes(tokenizer: Tokenizer, tmp_path: Path):
     folder = write_files(tmp_path / "in")
     settings: list[dict[str, Any]] = [{}, {"documents": "file"}, {"unwrap": True}, FILE]
     digests = {run([folder], tmp_path / str(i), tokenizer, **some).digest for i, some in enumerate(settings)}
@@ -214,28 +187,3 @@ def test_inspect_reads_the_corpus_as_the_build_did(tokenizer: Tokenizer, tmp_pat
     folder = write_files(tmp_path / "in", encode=lambda text: text.encode("cp1251", "ignore"))
     run([folder], tmp_path / "out", tokenizer, encoding="cp1251", **FILE)
     assert run_command(["inspect", str(tmp_path / "out"), "--json", "--corpus", str(folder)]) == 0
-
-
-# ---- the Python interface ----
-
-
-def test_build_takes_names_and_paths_and_makes_the_same_bytes(wanted: str, tokenizer: Tokenizer, tmp_path: Path):
-    names, model, config = str(tmp_path / "in.jsonl"), tmp_path / "model", fixtures.make_config(unwrap=True)
-    model.write_bytes(tokenizer.model)
-    given: Any
-    for number, given in enumerate(((names, tokenizer), (Path(names), model), ([names], str(model)))):
-        report = build(given[0], str(tmp_path / str(number)), tokenizer=given[1], config=config, workers=2)
-        assert report.manifest.digest == wanted
-
-
-def test_build_raises_errors_of_ours_alone(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(InputError, match=r"missing\.txt"):
-        build(tmp_path / "missing.txt", tmp_path / "out", tokenizer=tokenizer)
-    write_files(tmp_path / "in")
-
-    def fill_up(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", fill_up)
-    with pytest.raises(AlbertDataError, match="No space left on device; fix that and give the same command again"):
-        build(tmp_path / "in", tmp_path / "out", tokenizer=tokenizer, workers=1)
