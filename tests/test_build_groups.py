@@ -62,15 +62,8 @@ def write(folder: Path, records: Sequence[Record], seed: int = 0) -> Path:
     return folder
 
 
-def run(
-    names: Path,
-    out: Path,
-    tokenizer: Tokenizer,
-    engine: Engine | None = None,
-    field: str | None = "book",
-    **options: Any,
-) -> BuildReport:
-    config = fixtures.make_config(group_field=field, **options)
+def run(names: Path, out: Path, tokenizer: Tokenizer, engine: Any = None, **options: Any) -> BuildReport:
+    config = fixtures.make_config(**{"group_field": "book", **options})
     return build_shards(find_sources([str(names)], text=config.text), out, tokenizer, config, engine or InlineEngine())
 
 
@@ -165,7 +158,7 @@ def test_layout_order_and_workers_change_no_byte(fraction: float | None, tmp_pat
 def test_only_the_splits_differ_from_a_build_without_groups(tmp_path: Path, tokenizer: Tokenizer):
     names, rows = write(tmp_path / "in", BOOKS), []
     for field in ("book", None):
-        run(names, tmp_path / str(field), tokenizer, field=field, validation_fraction=0.2)
+        run(names, tmp_path / str(field), tokenizer, group_field=field, validation_fraction=0.2)
         splits = (open_shards(tmp_path / str(field), split) for split in ("train", "validation"))
         rows.append(Counter(row.input_ids.tobytes() for split in splits for row in split))
     assert rows[0] == rows[1]
@@ -232,7 +225,7 @@ def test_a_field_that_no_record_has_is_refused(call, kind, named, tmp_path: Path
     write(tmp_path / "in", BOOKS[:9])
     (tmp_path / "in.txt").write_text(BOOKS[0][0])
     name, field = call
-    check_refused(lambda: run(tmp_path / name, tmp_path / "out", tokenizer, field=field), kind, named)
+    check_refused(lambda: run(tmp_path / name, tmp_path / "out", tokenizer, group_field=field), kind, named)
 
 
 @refused(
