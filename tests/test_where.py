@@ -192,7 +192,7 @@ def test_a_text_of_many_megabytes_is_selected_like_others(tmp_path: Path):
 
 
 DAYS, NOON = [date(2015 + number, 1, 1) for number in range(4)], datetime(2017, 1, 1, 12, tzinfo=UTC)
-SECONDS, BIG = pyarrow.timestamp("s"), 2**53 + 1
+SECONDS, NANOSECONDS, BIG = pyarrow.timestamp("s"), pyarrow.timestamp("ns"), 2**53 + 1
 TYPED: dict[str, tuple[pyarrow.Array, str, list[int]]] = {
     "a day": (pyarrow.array(DAYS), "n != '2017-01-01'", [0, 1, 3]),
     "days in milliseconds": (pyarrow.array(DAYS, pyarrow.date64()), "n >= '2017-01-01'", [2, 3]),
@@ -202,11 +202,7 @@ TYPED: dict[str, tuple[pyarrow.Array, str, list[int]]] = {
     "a zone of the condition": (pyarrow.array([NOON]), "n == '2017-01-01T13:00:00.0+01:00'", [0]),
     "UTC": (pyarrow.array([NOON]), "n > '2017-01-01T11:59:59.999999999'", [0]),
     "another zone": (pyarrow.array([0, 1], pyarrow.timestamp("s", "Nowhere/Here")), "n > '1970-01-01T00:00Z'", [1]),
-    "nanoseconds": (
-        pyarrow.array([10**9, 10**9 + 1], pyarrow.timestamp("ns")),
-        "n == '1970-01-01T00:00:01.000000001'",
-        [1],
-    ),
+    "nanoseconds": (pyarrow.array([10**9, 10**9 + 1], NANOSECONDS), "n == '1970-01-01T00:00:01.000000001'", [1]),
     "years that Python lacks": (pyarrow.array([2**40, -(2**40)], SECONDS), "n < '0001-01-01'", [1]),
     "a day that Python lacks": (pyarrow.array([2**30, None], pyarrow.date32()), "n > '9999-12-31'", [0]),
     "uint64": (pyarrow.array([2**64 - 1, 2**64 - 2], pyarrow.uint64()), "n >= 18446744073709551615", [0]),
@@ -335,23 +331,21 @@ def test_a_source_of_a_mixture_selects_for_itself(tokenizer: Tokenizer, tmp_path
 
 # ---- mistakes ----
 
-NO_CONDITIONS = """id => 'x'; id contains 'x'; id not in ['x']; id == x; id == 1x; id == 0x10; id ==; id; id in 'x'; id in []
-id in ['x'; id in ['x',]; id == ['x']; id == 'x; id == "\\q"; ; id == 1and id == 2; __import__('os') == 1; 1 < id
+NO_CONDITIONS = """id => 'x'; id contains 'x'; id not in ['x']; id == x; id == 1x; id == 0x10; id ==; id; id in 'x'
+id in []; id in ['x'; id in ['x',]; id == ['x']; id == 'x; id == "\\q"; ; id == 1and id == 2; __import__('os') == 1; 1 < id
 id == 'x' 'y'; id == .5; id == 01; id == ٣; id = 'x'; id == 1 or id == 2; id == 1 and"""
 
 
 @pytest.mark.parametrize("where", re.split("[;\n] ?", NO_CONDITIONS))
 def test_what_is_no_condition_is_an_error_that_says_what_is_one(where: str):
-    named = (
-        f"in which {where!r} is no condition; & FIELD OPERATOR VALUE & ==, !=, <, <=, > or >= & a number, true, false"
-    )
+    named = f"in which {where!r} is no condition; & FIELD OPERATOR VALUE & ==, !=, <, <=, > or >= & a number, true"
     check_refused(lambda: TextConfig(where=where), ConfigError, named)
 
 
 @refused(
     ("metadata.scroe > 1", InputError, 'no record has the field "metadata.scroe" & did you mean "metadata.score"?'),
     ("qqq == 1", InputError, 'no record has the field "qqq" that --where names; the fields are & "metadata.score"'),
-    ("id == 'x' and metadata == 1 and zzz == 2", InputError, 'no record has the field "zzz"'),
+    ("id == 'x' and metadata.score == 1 and zzz == 2", InputError, 'no record has the field "zzz"'),
     ("null == 'x'", InputError, 'no record has the field "null" that --where names; it is null in all of them'),
     ("id == 1 and or == 2 and no", ConfigError, "in which 'no' is no condition"),
     ("a" + ".a" * 101 + " == 1", ConfigError, "has over 100 points"),
@@ -386,9 +380,10 @@ def test_text_without_fields_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 @given(st.text(st.sampled_from("ab.=!<>\"'[], \\1-e\n") | st.characters(), max_size=30) | st.text(max_size=20))
 def test_any_text_is_conditions_or_one_line(text: str):
     try:
-        assert parse_conditions(text)
+        found = bool(parse_conditions(text))
     except ConfigError as error:
-        assert "\n" not in str(error)
+        found = "\n" not in str(error)
+    assert found
 
 
 def test_vocab_reads_the_selected_records_and_names_a_typo(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
