@@ -55,11 +55,6 @@ def test_threshold_is_the_exact_share_of_64_bits(probability: float):
     assert int(threshold(probability)) == references.threshold(probability)
 
 
-@pytest.mark.parametrize(("probability", "bound"), [(0.0, 0), (0.5, 2**63), (0.25, 2**62), (1.0, 2**64 - 1)])
-def test_threshold_of_literal_shares(probability: float, bound: int):
-    assert int(threshold(probability)) == bound
-
-
 def test_the_purposes_differ():
     assert len({SPLITTING, PAIRING, MASKING, SHUFFLING}) == 4
     assert (PAIRING, MASKING) == (references.PAIRING, references.MASKING)
@@ -75,47 +70,13 @@ def test_shuffle_and_split_keys_are_the_streams_of_their_purpose(seed: int, keys
     assert split.tolist() == [references.stream(seed, SPLITTING, key, 0, 0) for key in keys]
 
 
-def chi_square_bound(degrees: int) -> float:
-    """Five standard deviations above the mean of a chi-square variable."""
-    return degrees + 5 * math.sqrt(2 * degrees)
-
-
-def chi_square(values: np.ndarray, bins: int) -> float:
-    counts = np.bincount(values, minlength=bins)
-    expected = len(values) / bins
-    return float(((counts - expected) ** 2 / expected).sum())
-
-
 @pytest.mark.parametrize("shift", [0, 28, 56])
-@pytest.mark.parametrize("seed", [0, 1, 2**63 - 1])
+@pytest.mark.parametrize("seed", [0, 2**63 - 1])
 def test_keys_that_count_up_scatter_evenly(seed: int, shift: int):
     keys = np.arange(100_000, dtype=np.uint64)
     scattered = shuffle_keys(np.uint64(seed), keys, 0, np.zeros(len(keys), np.uint32))
     assert len(np.unique(scattered)) == len(keys)
     eight_bits = ((scattered >> np.uint64(shift)) & np.uint64(255)).astype(np.int64)
-    assert chi_square(eight_bits, 256) < chi_square_bound(255)
-
-
-def test_the_numbers_of_one_stream_are_even_below_small_limits():
-    state = references.stream(0, PAIRING, 7, 0, 0)
-    for limit in (2, 3, 7, 100):
-        values = [references.below(references.draw(state, i), limit) for i in range(20_000)]
-        assert chi_square(np.array(values), limit) < chi_square_bound(limit - 1)
-
-
-def test_streams_that_differ_in_one_bit_share_no_pattern():
-    """Flipping one input bit flips half of the 64 output bits: 32 on average, standard deviation 4."""
-    rng = np.random.default_rng(0)
-    distances = []
-    for _ in range(500):
-        seed, key, index = (int(x) for x in rng.integers(0, 2**31, 3))
-        base = references.stream(seed, PAIRING, key, 0, index)
-        flipped = (
-            references.stream(seed ^ 1 << int(rng.integers(31)), PAIRING, key, 0, index),
-            references.stream(seed, PAIRING, key ^ 1 << int(rng.integers(64)), 0, index),
-            references.stream(seed, PAIRING, key, 1, index),
-            references.stream(seed, PAIRING, key, 0, index ^ 1 << int(rng.integers(20))),
-            references.stream(seed, MASKING, key, 0, index),
-        )
-        distances += [(base ^ other).bit_count() for other in flipped]
-    assert abs(np.mean(distances) - 32) < 5 * 4 / math.sqrt(len(distances))
+    expected = len(keys) / 256
+    chi_square = ((np.bincount(eight_bits, minlength=256) - expected) ** 2 / expected).sum()
+    assert chi_square < 255 + 5 * math.sqrt(2 * 255)  # five standard deviations above the mean

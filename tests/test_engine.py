@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,48 +80,45 @@ def test_tasks_run_at_the_same_time(tmp_path: Path):
     assert [result for _, result in MultiprocessEngine(4).run(meet, tasks(4))] == [4, 4, 4, 4]
 
 
-def test_an_engine_can_run_several_times():
-    engine = MultiprocessEngine(2)
-    for _ in range(3):
-        assert len(list(engine.run(square, tasks(5)))) == 5
-
-
 # ---- errors ----
 
 
-@pytest.mark.parametrize("error", [InputError("byte 7: no"), ConfigError("x is 1; allowed are 2 to 3")])
-def test_an_error_of_ours_in_a_job_is_raised_as_it_is(error: AlbertDataError):
-    def fail(task: Task) -> None:
-        if task.number == 7:
-            raise error
-
-    with pytest.raises(type(error)) as raised:
-        list(MultiprocessEngine(2).run(fail, tasks(20)))
-    assert str(raised.value) == str(error)
+def fail_to_read(task: Task) -> None:
+    raise OSError(errno.EIO, "Input/output error")
 
 
-def test_a_disk_error_in_a_job_names_the_file_or_otherwise_the_task(tmp_path: Path):
-    with pytest.raises(AlbertDataError, match=r"^\S*/gone.txt: No such file or directory; fix that"):
-        list(MultiprocessEngine(1).run(lambda task: (tmp_path / "gone.txt").read_bytes(), tasks(1)))
-
-    def fail_to_read(task: Task) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with pytest.raises(AlbertDataError, match=r"^file.txt, bytes 0 to 1: Input/output error; fix that"):
-        list(MultiprocessEngine(1).run(fail_to_read, tasks(1)))
+def refuse_one(task: Task) -> None:
+    if task.number == 7:
+        raise ConfigError("x is 1; allowed are 2 to 3")
 
 
-def test_a_bug_in_a_job_names_the_task_and_keeps_its_traceback():
-    def stumble(task: Task) -> float:
-        return 1 / task.number
-
-    with pytest.raises(RuntimeError, match=r"(?s)file.txt, bytes 0 to 1:\nTraceback.*in stumble.*ZeroDivision"):
-        list(MultiprocessEngine(2).run(stumble, tasks(3)))
+def make_damaged() -> Iterator[Task]:
+    yield from tasks(3)
+    raise InputError("the stream is damaged")
 
 
-def test_a_result_that_cannot_be_sent_names_the_task():
-    with pytest.raises(RuntimeError, match=r"(?s)file.txt, bytes 0 to 1:\nTraceback.*pickle"):
-        list(MultiprocessEngine(1).run(lambda task: lambda: task, tasks(1)))
+ONE = "file.txt, bytes 0 to 1"
+GONE = Path("/nowhere/gone.txt")
+
+
+@pytest.mark.parametrize(
+    ("job", "made", "kind", "message"),
+    [
+        (refuse_one, tasks(20), ConfigError, r"^x is 1; allowed are 2 to 3$"),
+        (square, make_damaged(), InputError, "^the stream is damaged$"),
+        (lambda task: GONE.read_bytes(), tasks(1), AlbertDataError, rf"^{GONE}: No such file or directory; fix that"),
+        (fail_to_read, tasks(1), AlbertDataError, f"^{ONE}: Input/output error; fix that"),
+        (lambda task: 1 / task.number, tasks(3), RuntimeError, f"(?s){ONE}:\nTraceback.*in <lambda>.*ZeroDivision"),
+        (lambda task: lambda: task, tasks(1), RuntimeError, f"(?s){ONE}:\nTraceback.*pickle"),
+    ],
+    ids=["ours", "in making tasks", "of a file", "of the disk", "a bug", "a result that can't be sent"],
+)
+def test_an_error_names_the_file_or_the_task_and_a_bug_keeps_its_traceback(
+    job: Callable[[Task], object], made: Iterable[Task], kind: type[Exception], message: str
+):
+    with pytest.raises(kind, match=message) as caught:
+        list(MultiprocessEngine(2).run(job, made))
+    assert type(caught.value) is kind
 
 
 @pytest.mark.parametrize("num_workers", [1, 3])
@@ -146,15 +143,6 @@ def test_a_run_ends_when_the_tasks_end_while_all_workers_are_idle(num_workers: i
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, handler)
-
-
-def test_an_error_in_making_tasks_is_raised():
-    def make() -> Iterator[Task]:
-        yield from tasks(3)
-        raise InputError("the stream is damaged")
-
-    with pytest.raises(InputError, match="the stream is damaged"):
-        list(MultiprocessEngine(2).run(square, make()))
 
 
 # ---- death ----
@@ -252,13 +240,10 @@ def test_only_a_few_tasks_are_made_ahead_of_the_workers():
 
 
 def test_a_run_that_is_closed_early_ends_its_workers():
-    def work() -> None:
-        run = MultiprocessEngine(2).run(lambda task: time.sleep(task.number), [Task(0), Task(60), Task(60)])
-        next(run)
-        run.close()
-
     started = time.monotonic()
-    work()
+    run = MultiprocessEngine(2).run(lambda task: time.sleep(task.number), [Task(0), Task(60), Task(60)])
+    next(run)
+    run.close()
     assert time.monotonic() - started < 10
 
 
@@ -286,12 +271,9 @@ def test_a_process_of_a_pool_may_start_workers():
         }
 
 
-def test_a_run_leaves_no_descriptor_open():
-    def count() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    list(MultiprocessEngine(3).run(square, tasks(10)))
-    before = count()
-    for _ in range(5):
-        list(MultiprocessEngine(3).run(square, tasks(10)))
-    assert count() <= before
+def test_an_engine_runs_several_times_and_leaves_no_descriptor_open():
+    engine, counts = MultiprocessEngine(3), []
+    for _ in range(6):
+        assert len(list(engine.run(square, tasks(10)))) == 10
+        counts.append(len(list(Path("/proc/self/fd").iterdir())))
+    assert counts[-1] <= counts[0]

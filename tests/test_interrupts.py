@@ -5,16 +5,14 @@ No test waits for a moment: each sends the signal from inside it.
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
-import build_fixtures as fixtures
 import pytest
 
 from albert_data.cli.main import run
-from albert_data.tokenizer.model import Tokenizer
 
 ENDS = ("Interrupted.", "Interrupted; the same command resumes the build.")
 
@@ -80,57 +78,43 @@ def check_ended(code: int, printed: str, shown: str) -> None:
     assert "ignored" not in shown
 
 
-def list_temporaries(folder: Path) -> list[Path]:
-    return list(folder.rglob(".albert-data-*.tmp"))
-
-
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> str:
-    folder = tmp_path_factory.mktemp("shards")
-    fixtures.write_corpus(folder / "in", fixtures.CORPUS_DOCUMENTS, "txt", random.Random(0))
-    fixtures.run_build(folder / "in", folder / "out", tokenizer)
-    return str(folder / "out")
-
-
 BUILD = ["build", "corpus.txt", "--tokenizer", "model.model", "--max-seq-len", "64", "--workers", "2", "-o", "out"]
 VOCAB = ["vocab", "corpus.txt", "--vocab-size", "140", "-o", "vocab"]
 
 
-@pytest.mark.parametrize("name", ["click", "numba", "sentencepiece"])
+slow = partial(pytest.param, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", ["numba", slow("click"), slow("sentencepiece")])
 def test_ctrl_c_in_an_import_ends_the_command(name: str, here: Path):
     check_ended(*run_interrupted(IMPORTING.format(name=name) + "from albert_data import interrupts\n", *BUILD))
 
 
-@pytest.mark.parametrize("command", [BUILD, VOCAB], ids=lambda command: command[0])
+@pytest.mark.parametrize("command", [BUILD, slow(VOCAB)], ids=lambda command: command[0])
 def test_ctrl_c_while_a_kernel_is_loaded_ends_the_command_and_it_can_be_given_again(command: list[str], here: Path):
     check_ended(*run_interrupted(LOADING, *command))
     assert run(command) == 0
 
 
-@pytest.mark.parametrize("command", [["verify"], ["audit"]], ids=" ".join)
-def test_ctrl_c_while_shards_are_read_ends_the_command(
-    command: list[str], shards: str, capfd: pytest.CaptureFixture[str]
-):
-    check_ended(*run_interrupted(LOADING, *command, shards))
-    assert run([*command, shards]) == 0
+@pytest.mark.parametrize("command", ["verify", slow("audit")])
+def test_ctrl_c_while_shards_are_read_ends_the_command(command: str, finished: Path, capfd: pytest.CaptureFixture[str]):
+    check_ended(*run_interrupted(LOADING, command, str(finished)))
+    assert run([command, str(finished)]) == 0
     assert capfd.readouterr().err == ""
 
 
-def test_ctrl_c_while_workers_are_forked_ends_the_build_and_all_workers(here: Path):
-    check_ended(*run_interrupted(FORKING, *BUILD))  # it waits until no process holds stderr
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_while_workers_are_forked_ends_the_build_and_all_workers(times: int, here: Path):
+    check_ended(*run_interrupted(FORKING, *BUILD, times=times))  # it waits until no process holds stderr
     assert run(BUILD) == 0
 
 
-@pytest.mark.parametrize("name", ["manifests", ".arrow", "manifest.json"])
+@pytest.mark.parametrize("name", [slow("manifests"), ".arrow", slow("manifest.json")])
 def test_ctrl_c_while_shards_are_published_loses_nothing_and_leaves_no_temporary(name: str, here: Path):
     check_ended(*run_interrupted(WRITING.format(name=name), *BUILD))
-    assert list_temporaries(here) == []
+    assert not list(here.rglob(".albert-data-*.tmp"))
     assert run(BUILD) == 0
     assert run(["verify", "out"]) == 0
-
-
-def test_a_second_ctrl_c_changes_nothing(here: Path):
-    check_ended(*run_interrupted(FORKING, *BUILD, times=2))
 
 
 def test_ctrl_c_when_all_is_printed_changes_nothing():

@@ -48,22 +48,21 @@ def test_a_build_without_page_furniture_is_that_of_the_text_without_pages(tmp_pa
     text, furniture = paginate("number between lines", PARAGRAPHS[:6])
     (tmp_path / "paged.txt").write_text(text)
     (tmp_path / "plain.txt").write_text("\n\n".join(PARAGRAPHS[:6]))
-    made = [
-        fixtures.run_build(tmp_path / f"{name}.txt", tmp_path / name, tokenizer, documents="file", unwrap=True)
-        for name in ("paged", "plain")
-    ]
-    paged, plain = (report.manifest for report in made)
+    settings = {"documents": "file", "unwrap": True}
+    report = fixtures.run_build(tmp_path / "paged.txt", tmp_path / "paged", tokenizer, **settings)
+    plain = fixtures.run_build(tmp_path / "plain.txt", tmp_path / "plain", tokenizer, **settings).manifest
+    paged = report.manifest
     assert (paged.digest, paged.documents_digest) == (plain.digest, plain.documents_digest)
     assert plain.removed is None
     assert paged.removed is not None
     found = paged.removed["page_furniture"]
     assert (found.num_lines, found.num_bytes) == (len(furniture), sum(map(len, furniture)))
-    assert made[0].removed is not None
-    assert made[0].removed["page_furniture"].rank() == [(min(furniture), len(furniture))]
-    (line,) = (line for line in made[0].list_notes() if line.startswith("removed"))
+    assert report.removed is not None
+    assert report.removed["page_furniture"].rank() == [(min(furniture), len(furniture))]
+    (line,) = (line for line in report.list_notes() if line.startswith("removed"))
     assert line.endswith(f": {min(furniture)!r}")
     # No file keeps the text of a line.
     assert json.loads((tmp_path / "paged/manifest.json").read_bytes())["removed"] == {"page_furniture": vars(found)}
-    report = inspect_folder(tmp_path / "paged", split="train", choice=RowChoice(count=0))
-    assert "page numbers and running heads" in report.to_text()
-    assert "page numbers and running heads" in render(report)
+    shown = inspect_folder(tmp_path / "paged", split="train", choice=RowChoice(count=0))
+    assert "page numbers and running heads" in shown.to_text()
+    assert "page numbers and running heads" in render(shown)

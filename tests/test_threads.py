@@ -36,21 +36,11 @@ def make_texts(count: int, seed: int) -> list[str]:
     return ["".join(rng.choices(letters, k=rng.randint(1, 300))) for _ in range(count)]
 
 
-def run_beside(work: Callable[[int], Any]) -> list[Any]:
-    with ThreadPoolExecutor(NUM_THREADS) as pool:
-        return list(pool.map(work, range(NUM_THREADS)))
-
-
-def by_sentencepiece(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
-    found: list[list[int]] = tokenizer._kind.processor.encode(texts)
-    return found
-
-
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
 def test_threads_that_share_a_tokenizer_get_the_ids_of_sentencepiece(model_type: str):
     tokenizer = Tokenizer(train(model_type=model_type).model, "model")
     texts = [make_texts(300, seed) for seed in range(NUM_THREADS)]
-    expected = [by_sentencepiece(tokenizer, part) for part in texts]
+    expected = [tokenizer._kind.processor.encode(part) for part in texts]
 
     def encode(thread: int) -> list[list[list[int]]]:
         rounds = []
@@ -59,8 +49,9 @@ def test_threads_that_share_a_tokenizer_get_the_ids_of_sentencepiece(model_type:
             rounds.append([part.tolist() for part in np.split(ids, offsets[1:-1])])
         return rounds
 
-    for rounds, wanted in zip(run_beside(encode), expected, strict=True):
-        assert all(found == wanted for found in rounds)
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
+        for rounds, wanted in zip(pool.map(encode, range(NUM_THREADS)), expected, strict=True):
+            assert all(found == wanted for found in rounds)
     ids, offsets = tokenizer.encode(texts[0])
     assert [part.tolist() for part in np.split(ids, offsets[1:-1])] == expected[0], "the object stays right afterwards"
 

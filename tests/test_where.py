@@ -332,8 +332,8 @@ def test_a_source_of_a_mixture_selects_for_itself(tokenizer: Tokenizer, tmp_path
 # ---- mistakes ----
 
 NO_CONDITIONS = """id => 'x'; id contains 'x'; id not in ['x']; id == x; id == 1x; id == 0x10; id ==; id; id in 'x'
-id in []; id in ['x'; id in ['x',]; id == ['x']; id == 'x; id == "\\q"; ; id == 1and id == 2; __import__('os') == 1; 1 < id
-id == 'x' 'y'; id == .5; id == 01; id == ٣; id = 'x'; id == 1 or id == 2; id == 1 and"""
+id in []; id in ['x'; id in ['x',]; id == ['x']; id == 'x; id == "\\q"; ; id == 1and id == 2; __import__('os') == 1
+id == 'x' 'y'; 1 < id; id == .5; id == 01; id == ٣; id = 'x'; id == 1 or id == 2; id == 1 and"""
 
 
 @pytest.mark.parametrize("where", re.split("[;\n] ?", NO_CONDITIONS))
