@@ -192,6 +192,7 @@ def test_compressed_shards_hold_the_same_rows(
 def test_slices_read_at_once_change_no_byte(
     slices_read: int, corpus: Path, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    """Those of validation too, whose rows are among those of training until they are moved."""
     monkeypatch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 12)
     run_build(corpus, tmp_path / "reference", tokenizer, num_shards=2)
     monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", slices_read)
@@ -300,14 +301,6 @@ def test_any_corpus_in_any_layout_gives_the_same_bytes_and_loses_no_token(
         build_documents(order, folder / f"out{number}", tokenizer, layout=name, **options)
     check_same(folder / "out1", folder / "out0")
     check_tokens(folder / "out0", documents, tokenizer, dupe_factor, "lines")
-
-
-def test_rows_that_cannot_be_pairs_are_kept_without_a_label(tokenizer: Tokenizer, tmp_path: Path):
-    (tmp_path / "in.txt").write_text("the\n\n\n\n  \n\nwater.\n\n\x00\n\na little water")
-    run_build(tmp_path / "in.txt", tmp_path / "out", tokenizer, validation_fraction=0.0)
-    labels = Counter(example.sop_label for example in open_shards(tmp_path / "out"))
-    assert labels[-1] >= 1
-    assert open_shards(tmp_path / "out").manifest.counts.documents == 4
 
 
 @pytest.mark.parametrize(("what", "of_files", "of_shards"), [("BYTES", 700, 1_300), ("VALUES", 29, 34)])

@@ -1,12 +1,16 @@
-"""A killed build resumes, makes the same bytes as one that was not killed, and repeats no finished work."""
+"""A killed build resumes to the same bytes and repeats no work; a finished one is accepted, or replaced on request."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
+import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,18 +22,26 @@ from build_fixtures import (
     CORPUS_SHARDS,
     CORPUS_TASKS,
     Corpus,
+    InlineEngine,
     InterruptedEngine,
+    build_documents,
     check_finished,
     digest_folder,
     interrupt,
     run_build,
+    without_work,
 )
+from refusals import check_refused
 
-from albert_data.errors import OutputError
+from albert_data.errors import InputError, OutputError
+from albert_data.inspect.verify import verify
+from albert_data.jobs import work_folder
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.jobs.work_folder import WorkFolder
 from albert_data.pipeline import build_folder, steps
 from albert_data.pipeline.build import BuildReport
+from albert_data.pipeline.build_folder import BuildFolder
+from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
 # ---- killed ----
@@ -268,3 +280,233 @@ def test_a_vocabulary_that_was_trained_is_not_trained_again(
     monkeypatch.setattr(steps, "learn_vocabulary", None)
     assert run_build(corpus.path, out, None).resumed_tasks == 2
     assert run_build(corpus.path, out, None).was_finished
+
+
+# ---- the same command and others ----
+
+
+def test_a_finished_build_is_left_alone(corpus: Corpus, finished: Path):
+    before = {path: path.stat().st_mtime_ns for path in [finished, *finished.rglob("*")]}
+    report = corpus.build(finished, None)
+    assert report.was_finished
+    assert report.manifest == open_shards(finished).manifest
+    assert {path: path.stat().st_mtime_ns for path in [finished, *finished.rglob("*")]} == before
+
+
+def test_another_setting_is_refused_and_named(corpus: Corpus, finished: Path, tmp_path: Path):
+    interrupt(corpus, tmp_path / "unfinished", 3)
+    changes: dict[str, dict[str, Any]] = {
+        "seed is 0 there and 8 here": {"seed": 8},
+        "max_seq_len is 48 there and 47 here": {"max_seq_len": 47},
+        "sentences is prose there and lines here": {"sentences": "lines"},
+        "compression is none there and zstd here": {"compression": "zstd"},
+        "strict is False there and True here": {"strict": True},
+    }
+    for out in (tmp_path / "unfinished", finished):
+        before = digest_folder(out)
+        for named, changed in changes.items():
+            check_refused(partial(corpus.build, out, **changed), OutputError, f"{named} & {out} & --overwrite")
+        assert digest_folder(out) == before
+
+
+@pytest.mark.parametrize("year", [1600, 2400])
+def test_a_file_of_any_year_gives_a_build_that_can_be_read(year: int, tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "a.txt").write_text("\n\n".join(CORPUS_DOCUMENTS))
+    os.utime(tmp_path / "a.txt", ((year - 1970) * 31_556_952,) * 2)
+    for _ in range(2):
+        report = run_build(tmp_path / "a.txt", tmp_path / "out", tokenizer)
+        verify(tmp_path / "out")
+    assert report.was_finished
+
+
+@pytest.mark.parametrize("is_finished", [True, False], ids=["finished", "unfinished"])
+def test_another_tokenizer_and_other_inputs_are_refused_and_named(
+    is_finished: bool, tokenizer: Tokenizer, tmp_path: Path
+):
+    fixtures.write_corpus(tmp_path / "in", CORPUS_DOCUMENTS, "jsonl", random.Random(0))
+    other = Tokenizer(tokenizer.model.replace(b"would", b"dluow"), "another")
+    with nullcontext() if is_finished else pytest.raises(KeyboardInterrupt):
+        run_build(tmp_path / "in", tmp_path / "out", tokenizer, InterruptedEngine(1000 if is_finished else 3))
+    with pytest.raises(OutputError, match="the tokenizer differs"):
+        run_build(tmp_path / "in", tmp_path / "out", other)
+    with pytest.raises(OutputError, match="the tokenizer differs"):
+        run_build(tmp_path / "in", tmp_path / "out", None)
+    os.utime(tmp_path / "in/b.jsonl")
+    with pytest.raises(OutputError, match=r"the inputs differ in time alone \(.*in/b.jsonl\).*add --trust-inputs"):
+        run_build(tmp_path / "in", tmp_path / "out", tokenizer)
+    (tmp_path / "in/0.txt").write_text("More text.")
+    with pytest.raises(OutputError, match=r"the inputs differ \(.*in/0.txt and 1 more\)"):
+        run_build(tmp_path / "in", tmp_path / "out", tokenizer, trust_inputs=True)
+
+
+def touch_all(folder: Path) -> Path:
+    for path in folder.iterdir():
+        os.utime(path, ns=(5, 5))
+    return folder
+
+
+@pytest.mark.parametrize("results", [3, 1000], ids=["unfinished", "finished"])
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (touch_all, "time alone"),
+        (lambda folder: folder.rename(folder.with_name("moved")), "name alone"),
+        (lambda folder: touch_all(shutil.copytree(folder, folder.with_name("moved"))), "name and time alone"),
+    ],
+    ids=["time", "name", "both"],
+)
+def test_inputs_of_another_time_or_name_are_named_and_trusted_if_the_user_says_so(
+    change: Callable[[Path], Path], named: str, results: int, tokenizer: Tokenizer, tmp_path: Path
+):
+    out = tmp_path / "out"
+    made = build_documents(CORPUS_DOCUMENTS, tmp_path / "reference", tokenizer, layout="mixed")
+    place = tmp_path / "reference-in"
+    with suppress(KeyboardInterrupt):
+        run_build(place, out, tokenizer, InterruptedEngine(results))
+    place = change(place)
+    with pytest.raises(OutputError, match=f"the inputs differ in {named} "):
+        run_build(place, out, tokenizer)
+    report = run_build(place, out, tokenizer, trust_inputs=True)
+    assert report.resumed_tasks == (results if results == 3 else 0)
+    assert report.manifest == made.manifest
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text", "named"),
+    [
+        ("b.txt", "d.txt", "We went to the river b.txt.\n", "and 1 more"),  # of another time: another text?
+        ("b.txt", "b.txt", "Two.\n", "b.txt: 28 bytes there, 5 here"),
+        ("", "d.txt", "One.\n", "in/d.txt"),
+    ],
+    ids=["name and time", "size", "one more"],
+)
+def test_other_inputs_are_not_trusted(old: str, new: str, text: str, named: str, tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / "in" / name).write_text(f"We went to the river {name}.\n")
+    run_build(tmp_path / "in", tmp_path / "out", tokenizer)
+    if old:
+        (tmp_path / "in" / old).unlink()
+    (tmp_path / "in" / new).write_text(text)
+    with pytest.raises(OutputError, match=rf"the inputs differ \(.*{named}\)"):
+        run_build(tmp_path / "in", tmp_path / "out", tokenizer, trust_inputs=True)
+
+
+@pytest.mark.parametrize("results", [3, 1000], ids=["unfinished", "finished"])
+def test_overwrite_replaces_another_build(results: int, corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt) if results == 3 else nullcontext():
+        run_build(corpus.path, out, None, InterruptedEngine(results), num_shards=9)
+    corpus.build(out, overwrite=True)
+    check_finished(corpus, out)
+
+
+@pytest.mark.parametrize("results", [0, CORPUS_TASKS + 1])
+def test_ctrl_c_before_publishing_leaves_the_finished_build_that_would_be_overwritten(
+    results: int, corpus: Corpus, tmp_path: Path
+):
+    out = tmp_path / "out"
+    run_build(corpus.path, out, corpus.tokenizer, num_shards=9)
+    before = digest_folder(out)
+    interrupt(corpus, out, results, overwrite=True)
+    assert without_work(out) == before
+    corpus.build(out, overwrite=True)
+    check_finished(corpus, out)
+
+
+def test_an_overwrite_that_fails_leaves_the_old_build_whole(corpus: Corpus, finished: Path, tmp_path: Path):
+    (tmp_path / "bad.txt").write_bytes(b"One.\n\n\xff\n")
+    (tmp_path / "empty.txt").write_bytes(b"\n\n")
+    out = shutil.copytree(finished, tmp_path / "out")
+    for name, strict in (("bad.txt", True), ("empty.txt", False)):
+        with pytest.raises(InputError):
+            run_build(tmp_path / name, out, corpus.tokenizer, overwrite=True, strict=strict)
+        check_finished(corpus, out)
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_a_build_that_fails_at_its_start_leaves_the_folder_as_it_was(
+    was_there: bool, tokenizer: Tokenizer, tmp_path: Path
+):
+    (tmp_path / "empty.txt").write_bytes(b"\n\n")
+    if was_there:
+        (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match="holds no document"):
+        run_build(tmp_path / "empty.txt", tmp_path / "out", tokenizer)
+    assert (tmp_path / "out").exists() == was_there
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_a_second_build_into_the_same_folder_is_refused_while_one_runs(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(work_folder, "LOCK_SECONDS", 0.01)
+    out = tmp_path / "out"
+
+    class Rival(InlineEngine):
+        def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+            for settings in ({}, {"seed": 1}, {"overwrite": True}):
+                with pytest.raises(OutputError, match=f"another build is writing to {out}"):
+                    corpus.build(out, **settings)
+            yield from super().run(job, tasks)
+
+    corpus.build(out, Rival())
+    check_finished(corpus, out)
+
+
+def test_a_lock_in_a_removed_folder_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The other build ends after this one has opened the lock file and before it locks it."""
+    first, second = BuildFolder(tmp_path / "out"), BuildFolder(tmp_path / "out")
+    first.open()
+    inner = os.open
+
+    def open_late(path: Any, flags: int, *mode: int) -> int:
+        descriptor = inner(path, flags, *mode)
+        if flags & os.O_CREAT:
+            first.remove()
+        return descriptor
+
+    monkeypatch.setattr(os, "open", open_late)
+    with pytest.raises(OutputError, match="another build"):
+        second.open()
+
+
+def test_all_files_that_stay_are_synced_before_the_manifest_is_written(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """This includes shards that a killed build left."""
+    out = tmp_path / "out"
+    interrupt(corpus, out, results=fixtures.CORPUS_TASKS + 1)
+    left = list((out / ".build" / "shards").rglob("*.arrow"))
+    assert len(left) == 1
+    synced, found = set(), []
+    replace = os.replace
+
+    def note_manifest(source: Path, target: Path) -> None:
+        if Path(target).name == "manifest.json":
+            paths = [path for path in out.rglob("*") if ".build" not in path.parts and path.is_file()]
+            found.extend((path.name, path.stat().st_ino in synced) for path in [*paths, Path(source)])
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(os.fstat(descriptor).st_ino))
+    monkeypatch.setattr(os, "replace", note_manifest)
+    corpus.build(out)
+    assert f"{open_shards(out).manifest.manifest_sha256}.json" in {name for name, _ in found}
+    assert {name for name, _ in found} >= {"shard-00000.arrow", "spiece.model", "README.md"}
+    assert all(is_synced for _, is_synced in found)
+
+
+def test_a_shard_that_cannot_be_synced_is_an_error(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith(".arrow"):
+            raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match=r"Input/output error.*shard-0000.-\w+\.arrow"):
+            corpus.build(tmp_path / "out")
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    for path in (tmp_path / "out" / ".build").rglob("*.arrow"):
+        path.write_bytes(b"lost")  # the system reports this only once
+    corpus.build(tmp_path / "out")
+    check_finished(corpus, tmp_path / "out")
