@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -121,14 +122,20 @@ def kill_everywhere(
     raise AssertionError("it never ends")
 
 
-def kill(little: Little, out: Path, name: str, changes: int, engine: InlineEngine | None = None) -> bool:
-    """Build, and die when so much has changed since publishing began. Returns False if it ended before."""
+def kill(
+    little: Little, out: Path, name: str, changes: int, engine: InlineEngine | None = None, *, at_once: bool = False
+) -> bool:
+    """Build, and die when so much has changed since publishing began. Returns False if it ended before.
+
+    at_once: count from the beginning of the build.
+    """
     publish = build_module.publish
     with pytest.MonkeyPatch.context() as monkeypatch:
         mortal = Mortal(monkeypatch)
+        mortal.left = changes if at_once else None
 
         def begin(*arguments: Any) -> Any:
-            mortal.left = changes
+            mortal.left = mortal.left if at_once else changes
             return publish(*arguments)
 
         monkeypatch.setattr(build_module, "publish", begin)
@@ -159,6 +166,18 @@ def test_the_same_command_finishes_it(little: Little, ready: Path):
         assert little.build(out, "b", overwrite=is_of(little, out, "a")).was_finished == is_finished
         assert is_as_built(little, out, "b", own), changes
         assert not (out / ".build").exists()
+
+
+@pytest.mark.slow
+def test_a_build_killed_before_any_change_is_finished_by_the_same_command(little: Little, tmp_path: Path):
+    """Before it publishes too, where test_build_resume kills processes at some moments."""
+    for changes in count():
+        out = tmp_path / str(changes)
+        if not kill(little, out, "b", changes, at_once=True):
+            break
+        little.build(out, "b")
+        assert is_as_built(little, out, "b", ()), changes
+    assert changes > 50
 
 
 def test_the_same_command_finishes_what_a_cluster_began_to_publish(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,17 @@ def corpus(reference: Path) -> Path:
     return reference.with_name("out-in")
 
 
+@pytest.fixture
+def rebuild(corpus: Path, tokenizer: Tokenizer, tmp_path: Path) -> Callable[..., Path]:
+    """Builds the corpus by an engine and settings; returns where."""
+
+    def run(engine: Engine | None = None, **settings: Any) -> Path:
+        run_build(corpus, tmp_path / "out", tokenizer, engine, **settings)
+        return tmp_path / "out"
+
+    return run
+
+
 def check_same(out: Path, reference: Path) -> None:
     assert digest_shards(out) == digest_shards(reference)
     found, wanted = (open_shards(folder).manifest.to_values() for folder in (out, reference))
@@ -67,12 +78,10 @@ def check_same(out: Path, reference: Path) -> None:
     [MultiprocessEngine(1), MultiprocessEngine(3), PicklingEngine()],
     ids=["1 worker", "3 workers", "pickling"],
 )
-def test_engine_and_workers_change_no_byte(
-    engine: Engine, corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path
-):
-    run_build(corpus, tmp_path / "out", tokenizer, engine)
-    check_same(tmp_path / "out", reference)
-    assert (tmp_path / "out/manifest.json").read_bytes() == (reference / "manifest.json").read_bytes()
+def test_engine_and_workers_change_no_byte(engine: Engine, rebuild: Callable[..., Path], reference: Path):
+    out = rebuild(engine)
+    check_same(out, reference)
+    assert (out / "manifest.json").read_bytes() == (reference / "manifest.json").read_bytes()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -94,18 +103,12 @@ def test_stdin_changes_no_byte(
 
 @pytest.mark.parametrize("task_bytes", [1 << 10, 1 << 20])
 def test_sizes_of_tasks_and_blocks_change_no_byte(
-    task_bytes: int,
-    corpus: Path,
-    reference: Path,
-    tokenizer: Tokenizer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    task_bytes: int, rebuild: Callable[..., Path], reference: Path, monkeypatch: pytest.MonkeyPatch
 ):
     fixtures.make_tasks_small(monkeypatch, task_bytes)
     monkeypatch.setattr("albert_data.corpus.blocks.BLOCK_BYTES", task_bytes)
     monkeypatch.setattr("albert_data.pipeline.mapping.RUN_BYTES", task_bytes)
-    run_build(corpus, tmp_path / "out", tokenizer)
-    check_same(tmp_path / "out", reference)
+    check_same(rebuild(), reference)
 
 
 def test_the_last_tasks_of_a_file_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -120,13 +123,12 @@ def test_the_last_tasks_of_a_file_are_small(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_spawned_workers_change_no_byte(corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path):
+def test_spawned_workers_change_no_byte(rebuild: Callable[..., Path], reference: Path):
     import multiprocess
 
     engine = MultiprocessEngine(2)
     engine._context = multiprocess.get_context("spawn")  # the method on macOS
-    run_build(corpus, tmp_path / "out", tokenizer, engine)
-    check_same(tmp_path / "out", reference)
+    check_same(rebuild(engine), reference)
 
 
 def test_every_setting_and_another_tokenizer_change_the_bytes(tokenizer: Tokenizer, tmp_path: Path):
@@ -179,36 +181,34 @@ def test_passes_of_dupe_factor_differ_and_depend_on_nothing_else(tokenizer: Toke
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
-def test_compressed_shards_hold_the_same_rows(
-    compression: str, corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path
-):
-    run_build(corpus, tmp_path / "out", tokenizer, compression=compression)
+def test_compressed_shards_hold_the_same_rows(compression: str, rebuild: Callable[..., Path], reference: Path):
+    out = rebuild(compression=compression)
     for split in ("train", "validation"):
-        assert list_rows(open_shards(tmp_path / "out", split)) == list_rows(open_shards(reference, split))
-    assert digest_shards(tmp_path / "out") != digest_shards(reference)
+        assert list_rows(open_shards(out, split)) == list_rows(open_shards(reference, split))
+    assert digest_shards(out) != digest_shards(reference)
 
 
 @pytest.mark.parametrize("slices_read", [1, 5])
 def test_slices_read_at_once_change_no_byte(
-    slices_read: int, corpus: Path, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slices_read: int, rebuild: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Those of validation too, whose rows are among those of training until they are moved."""
     monkeypatch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 12)
-    run_build(corpus, tmp_path / "reference", tokenizer, num_shards=2)
+    wanted = rebuild(num_shards=2).rename(tmp_path / "wanted")
     monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", slices_read)
-    run_build(corpus, tmp_path / "out", tokenizer, num_shards=2)
-    check_same(tmp_path / "out", tmp_path / "reference")
-    file = next((tmp_path / "out/train").glob("*.arrow"))
+    out = rebuild(num_shards=2)
+    check_same(out, wanted)
+    file = next((out / "train").glob("*.arrow"))
     assert pyarrow.ipc.open_file(pyarrow.memory_map(str(file))).num_record_batches > 5
 
 
 @pytest.mark.parametrize("num_shards", [2, 40])
 def test_num_shards_changes_neither_rows_nor_their_order(
-    num_shards: int, corpus: Path, reference: Path, tokenizer: Tokenizer, tmp_path: Path
+    num_shards: int, rebuild: Callable[..., Path], reference: Path
 ):
-    run_build(corpus, tmp_path / "out", tokenizer, num_shards=num_shards)
-    assert len(list((tmp_path / "out/train").iterdir())) == num_shards
-    assert list_rows(open_shards(tmp_path / "out")) == list_rows(open_shards(reference))
+    out = rebuild(num_shards=num_shards)
+    assert len(list((out / "train").iterdir())) == num_shards
+    assert list_rows(open_shards(out)) == list_rows(open_shards(reference))
 
 
 def list_rows(shards: Shards) -> list[tuple[bytes | int, ...]]:

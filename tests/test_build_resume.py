@@ -99,33 +99,6 @@ def test_a_build_can_start_at_once_after_only_the_parent_of_another_was_killed(c
     check_finished(corpus, tmp_path / "out")
 
 
-@pytest.mark.slow
-def test_a_build_killed_at_any_rename_resumes_to_the_same_bytes(corpus: Corpus, tmp_path: Path):
-    """test_build_publishing does this with each change of the disk, but only from the beginning of publishing."""
-    rename = os.replace
-
-    def build_and_die(out: Path, number: int) -> None:
-        numbers = count(1)
-
-        def die_or_rename(source: Any, target: Any) -> None:
-            if next(numbers) == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-            rename(source, target)
-
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr(os, "replace", die_or_rename)
-            corpus.build(out)
-
-    for number in count(1):
-        out = tmp_path / str(number)
-        pid = fixtures.fork(lambda out=out, number=number: build_and_die(out, number))
-        if not os.WIFSIGNALED(os.waitpid(pid, 0)[1]):
-            break  # it has fewer renames
-        corpus.build(out)
-        check_finished(corpus, out)
-    assert number > CORPUS_TASKS + CORPUS_SHARDS
-
-
 def test_work_of_another_plan_is_removed_even_if_the_removal_is_killed(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

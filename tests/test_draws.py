@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data import draws
-from albert_data.draws import MASKING, PAIRING, SHUFFLING, SPLITTING, shuffle_keys, split_keys, threshold
+from albert_data.draws import SHUFFLING, SPLITTING, shuffle_keys, split_keys, threshold
 
 mix, stream, draw, below = map(around, (draws.mix, draws.stream, draws.draw, draws.below))
 
@@ -53,11 +53,6 @@ def test_below_equals_its_plain_twin_and_stays_below(bits: int, limit: int):
 @given(st.floats(0.0, 1.0))
 def test_threshold_is_the_exact_share_of_64_bits(probability: float):
     assert int(threshold(probability)) == references.threshold(probability)
-
-
-def test_the_purposes_differ():
-    assert len({SPLITTING, PAIRING, MASKING, SHUFFLING}) == 4
-    assert (PAIRING, MASKING) == (references.PAIRING, references.MASKING)
 
 
 @given(st.integers(0, 2**63 - 1), st.lists(bits_64, max_size=5), counts)

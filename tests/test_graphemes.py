@@ -78,34 +78,6 @@ def test_whether_words_begin_before_and_behind_a_piece(piece: str, starts: int, 
     assert judge_piece(piece) == (starts, standalone)
 
 
-def cut_words(pieces: list[str]) -> list[str]:
-    begins = find_word_starts(np.arange(len(pieces)), WordRule.from_pieces(pieces))
-    return "".join("|" * bool(begin) + piece for begin, piece in zip(begins, pieces, strict=True)).split("|")[1:]
-
-
-@pytest.mark.parametrize(
-    ("pieces", "words"),
-    [
-        (["กา", "รศึก", "ษ", "า", "นี", "้"], ["กา", "รศึก", "ษ", "า", "นี้"]),
-        (["ที", "่", "เ", "ป", "็น"], ["ที่", "เ", "ป็น"]),
-        (["น", "้", "\u0e4d", "า", "ม"], ["น้\u0e4dา", "ม"]),
-        (["ខ", "្", "មែ", "រ"], ["ខ្មែ", "រ"]),
-        (["中", "\U000e0100", "国", "人"], ["中\U000e0100", "国", "人"]),
-        (["▁", "中国", "人"], ["▁中国", "人"]),
-        (["。", "▁", "▁", "我"], ["。", "▁▁我"]),
-        (["👩", "\u200d", "👧", "👧"], ["👩\u200d👧", "👧"]),
-        (["❤", "\ufe0f", "love"], ["❤\ufe0f", "love"]),
-        (
-            ["中", "<0xE9>", "<0xBE>", "<0x98>", "<0xE9>", "<0xBE>", "<0x9A>", "x"],
-            ["中", "<0xE9><0xBE><0x98>", "<0xE9><0xBE><0x9A>x"],
-        ),
-        (["\u0301", "t", "e", "\u0301", "t"], ["\u0301te\u0301t"]),
-    ],
-)
-def test_words_of_literal_pieces(pieces: list[str], words: list[str]):
-    assert cut_words(pieces) == words
-
-
 # ---- beside another implementation of UAX #29 ----
 
 EXCEPTED = {

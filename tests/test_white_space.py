@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,9 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import RECORDS, Block
-from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents, strip_lines
+from albert_data.corpus.documents import strip_lines
 from albert_data.corpus.lines.white_space import clear_invisible_lines, has_text
 
 LINE_ENDS = "\n\r\u0085\u2028\u2029"
@@ -102,32 +99,3 @@ def test_a_line_of_invisible_characters_is_blank(blank: str, sizes: dict[str, in
         assert read(text.encode(), config=config) == (lines, {})
         assert read(text.encode(), config=replace(config, documents="file"))[0] == [b"".join(lines)]
         assert read(as_jsonl([text, blank]), "jsonl", config=config) == ([b"".join(lines)], {"empty_document": 1})
-
-
-def test_fourteen_copies_with_wider_spaces_are_one_document():
-    text = "It was late. Nobody came. The lamp went out.\nThe second line is here. It ends."
-    copies = [text.replace(" ", white) for white in IN_LINES]
-    copies += [text.replace(". ", ".  "), text.replace("\n", " \u3000\n\u00a0"), text.replace("\n", "\n\u2003\n")]
-    assert len(copies) > 14
-    found, counts = read(as_jsonl(copies), "jsonl")
-    assert set(found) == {text.encode() + b"\n"}
-    assert not counts
-
-
-@pytest.mark.parametrize("format", ["jsonl", RECORDS])
-def test_a_text_of_wide_white_space_is_empty_and_its_neighbours_stay_apart(format: str):
-    texts, damage = ["one", "\u3000\u00a0\n\u2003", "two", "three"], Damage()
-    if format == "jsonl":
-        data = b"".join(json.dumps({"text": text}).encode() + b"\n" for text in texts)
-        block = Block(data=data, format=format, path="", start=0)
-    else:
-        parts = [text.encode() + b"\n" for text in texts]
-        ends = tuple(np.cumsum([len(part) for part in parts]).tolist())
-        block = Block(data=b"".join(parts), format=format, path="", start=0, ends=ends, source_codes=(1, 2, 3, 4))
-    lines = clean_documents(block, TextConfig(), damage)
-    assert (bytes(lines.utf8), lines.document_offsets.tolist()) == (b"one\ntwo\nthree\n", [0, 1, 2, 3])
-    if format == "jsonl":
-        assert damage.counts["empty_document"] == 1
-    else:
-        assert lines.source_codes is not None
-        assert lines.source_codes.tolist() == [1, 3, 4]
