@@ -6,7 +6,7 @@ import gzip
 import json
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,14 @@ from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.pipeline import steps
 from albert_data.pipeline.build import build_shards
 from albert_data.pipeline.reducing import ReduceJob
-from albert_data.shards.manifest import Counts
-from albert_data.shards.reader import Example, open_shards
+from albert_data.shards.manifest import Counts, Manifest
+from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
 DOCUMENTS = fixtures.make_documents(120, seed=7)
 COPIES = [*DOCUMENTS, *DOCUMENTS[:40], *DOCUMENTS[20:60], *[DOCUMENTS[3]] * 50]
 SPLITS = ("train", "validation")
+Build = Callable[..., Manifest]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -45,41 +46,32 @@ def small_tasks() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def reference(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A build in which each document occurs once."""
-    out = tmp_path_factory.mktemp("once") / "out"
-    build_documents(DOCUMENTS, out, tokenizer)
-    return out
+@pytest.fixture
+def build(tokenizer: Tokenizer, tmp_path: Path) -> Build:
+    """Builds documents into the folder of a name, like `build_documents`."""
+
+    def run(documents: Sequence[str], name: str, *how: Any, **settings: Any) -> Manifest:
+        return build_documents(documents, tmp_path / name, tokenizer, *how, **settings).manifest
+
+    return run
 
 
-def read_counts(out: Path) -> Counts:
-    return open_shards(out).manifest.counts
+def check_same(out: Path, alone: Path) -> Counts:
+    """The same rows as of a build of the documents that stay, and all tokens are in rows or counted as dropped.
 
-
-def check_same_set(out: Path, reference: Path) -> None:
-    assert digest_shards(out) == digest_shards(reference)
+    Without special tokens, the rows of each pass hold the tokens that were read minus those that were dropped.
+    """
+    assert digest_shards(out) == digest_shards(alone)
+    found, wanted = open_shards(out).manifest, open_shards(alone).manifest
     for name in ("documents_digest", "splits", "digest"):
-        assert getattr(open_shards(out).manifest, name) == getattr(open_shards(reference).manifest, name)
-
-
-def check_tokens_add_up(out: Path) -> None:
-    """Without special tokens, the rows of each pass hold the tokens that were read minus those that were dropped."""
-    manifest = open_shards(out).manifest
-    counts, splits = manifest.counts, manifest.splits.values()
-    num_specials = sum(3 * split.num_rows - (split.num_unpaired or 0) for split in splits)
-    passes = manifest.config.examples.dupe_factor
-    num_text = sum(split.num_tokens for split in splits) - num_specials
-    assert num_text == passes * (counts.tokens - (counts.duplicate_tokens or 0))
-
-
-def list_texts(out: Path) -> Counter[tuple[bytes, ...]]:
-    return Counter(describe(row) for split in SPLITS for row in open_shards(out, split))
-
-
-def describe(row: Example) -> tuple[bytes, ...]:
-    columns = (row.input_ids, row.masked_positions, row.masked_ids)
-    return (*(column.tobytes() for column in columns), repr((row.segment_a_len, row.sop_label)).encode())
+        assert getattr(found, name) == getattr(wanted, name)
+    for manifest in (found, wanted):
+        counts, splits = manifest.counts, manifest.splits.values()
+        num_specials = sum(3 * split.num_rows - (split.num_unpaired or 0) for split in splits)
+        num_text = sum(split.num_tokens for split in splits) - num_specials
+        dropped = (counts.duplicate_tokens or 0) + (counts.near_duplicate_tokens or 0)
+        assert num_text == manifest.config.examples.dupe_factor * (counts.tokens - dropped)
+    return found.counts
 
 
 ENGINES = (InlineEngine(), MultiprocessEngine(1), MultiprocessEngine(2), PicklingEngine(), MultiprocessEngine(4))
@@ -87,69 +79,60 @@ ENGINES = (InlineEngine(), MultiprocessEngine(1), MultiprocessEngine(2), Picklin
 
 @pytest.mark.parametrize(("layout", "engine"), [*zip(fixtures.LAYOUTS, ENGINES, strict=True)], ids=fixtures.LAYOUTS)
 def test_copies_spread_over_any_files_give_the_bytes_of_the_documents_alone(
-    layout: str, engine: Engine, reference: Path, tokenizer: Tokenizer, tmp_path: Path
+    layout: str, engine: Engine, build: Build, tmp_path: Path
 ):
-    build_documents(COPIES, tmp_path / "out", tokenizer, engine, layout)
-    check_same_set(tmp_path / "out", reference)
-    counts = read_counts(tmp_path / "out")
-    assert counts.documents == len(COPIES)
-    assert counts.duplicate_documents == len(COPIES) - len(DOCUMENTS)
-    assert counts.tokens - (counts.duplicate_tokens or 0) == read_counts(reference).tokens
-    assert read_counts(reference).duplicate_documents == read_counts(reference).duplicate_tokens == 0
-    for folder in (reference, tmp_path / "out"):
-        check_tokens_add_up(folder)
+    alone = build(DOCUMENTS, "alone").counts
+    assert alone.duplicate_documents == alone.duplicate_tokens == 0
+    build(COPIES, "out", engine, layout)
+    counts = check_same(tmp_path / "out", tmp_path / "alone")
+    assert (counts.documents, counts.duplicate_documents) == (len(COPIES), len(COPIES) - len(DOCUMENTS))
+    assert counts.tokens - (counts.duplicate_tokens or 0) == alone.tokens
 
 
-def test_all_copies_are_kept_on_request(reference: Path, tokenizer: Tokenizer, tmp_path: Path):
-    build_documents(COPIES, tmp_path / "out", tokenizer, keep_duplicates=True)
-    build_documents(COPIES, tmp_path / "again", tokenizer, MultiprocessEngine(2), "mixed", keep_duplicates=True)
-    check_same_set(tmp_path / "again", tmp_path / "out")
-    check_tokens_add_up(tmp_path / "out")
-    assert read_counts(tmp_path / "out").duplicate_documents is None
-    kept, once = list_texts(tmp_path / "out"), list_texts(reference)
-    assert kept.keys() == once.keys()
-    by_key = Counter(map(fixtures.document_key, COPIES))
+def test_all_copies_are_kept_on_request(build: Build, tmp_path: Path):
+    build(DOCUMENTS, "once")
+    build(COPIES, "out", keep_duplicates=True)
+    build(COPIES, "again", MultiprocessEngine(2), "mixed", keep_duplicates=True)
+    assert check_same(tmp_path / "again", tmp_path / "out").duplicate_documents is None
+    by_key = Counter(map(document_key, COPIES))
     for split in SPLITS:
-        found = Counter(row.document_key for row in open_shards(tmp_path / "out", split))
-        alone = Counter(row.document_key for row in open_shards(reference, split))
-        assert found == Counter({key: count * by_key[key] for key, count in alone.items()})
+        kept, once = (
+            Counter((row.document_key, mixtures.describe(row)) for row in open_shards(tmp_path / name, split))
+            for name in ("out", "once")
+        )
+        assert kept == Counter({(key, row): count * by_key[key] for (key, row), count in once.items()})
 
 
-def test_rows_of_different_passes_are_not_copies(tokenizer: Tokenizer, tmp_path: Path):
-    for name, documents in (("once", ["the\n\nwater"]), ("twice", ["the\n\nwater", "the\n\nwater"])):
-        build_documents(documents, tmp_path / name, tokenizer, dupe_factor=4)
-    check_same_set(tmp_path / "twice", tmp_path / "once")
+def test_rows_of_different_passes_are_not_copies(build: Build, tmp_path: Path):
+    build(["the\n\nwater"], "once", dupe_factor=4)
+    build(["the\n\nwater"] * 2, "twice", dupe_factor=4)
+    assert check_same(tmp_path / "twice", tmp_path / "once").duplicate_documents == 1
     assert len(open_shards(tmp_path / "twice")) == 4
-    assert read_counts(tmp_path / "twice").duplicate_documents == 1
-    check_tokens_add_up(tmp_path / "twice")
 
 
 @pytest.mark.parametrize(("num_shards", "slices_read"), [(None, 1), (3, 6)])
 def test_many_copies_change_neither_shards_nor_record_batches(
-    num_shards: int | None, slices_read: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    num_shards: int | None, slices_read: int, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A slice holds more bytes than are read at once, so it is read in parts."""
     monkeypatch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 12)
     monkeypatch.setattr("albert_data.pipeline.shard_plan.SHARD_BYTES", 1 << 14)
     monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", slices_read)
-    for name, documents in (("once", DOCUMENTS), ("often", DOCUMENTS * 9)):
-        build_documents(documents, tmp_path / name, tokenizer, layout="jsonl", num_shards=num_shards)
-    check_same_set(tmp_path / "often", tmp_path / "once")
+    build(DOCUMENTS, "once", layout="jsonl", num_shards=num_shards)
+    build(DOCUMENTS * 9, "often", layout="jsonl", num_shards=num_shards)
+    check_same(tmp_path / "often", tmp_path / "once")
     assert len(list((tmp_path / "once/train").iterdir())) == (num_shards or 9)
 
 
 def test_different_documents_with_the_same_key_are_both_kept(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Each document has one of three keys, and occurs twice."""
     monkeypatch.setattr("albert_data.corpus.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
-    documents = DOCUMENTS[:60]
-    for name, some in (("once", documents), ("twice", documents * 2)):
-        build_documents(some, tmp_path / name, tokenizer, max_seq_len=512)
-    check_same_set(tmp_path / "twice", tmp_path / "once")
-    assert sum(list_texts(tmp_path / "once").values()) >= len(documents)
-    assert read_counts(tmp_path / "twice").duplicate_documents == len(documents)
-    check_tokens_add_up(tmp_path / "twice")
+    build(DOCUMENTS[:60], "once", max_seq_len=512)
+    build(DOCUMENTS[:60] * 2, "twice", max_seq_len=512)
+    assert check_same(tmp_path / "twice", tmp_path / "once").duplicate_documents == 60
+    assert sum(len(open_shards(tmp_path / "once", split)) for split in SPLITS) >= 60
 
 
 texts = st.text(st.sampled_from("the water a. \n"), min_size=1, max_size=30).filter(lambda text: text.strip())
@@ -163,13 +146,12 @@ def test_any_list_of_documents_gives_the_bytes_of_its_set(
     documents = [*documents, "One that surely holds a token."]
     alone = list({fixtures.canonical(document): document for document in documents}.values())
     options: dict[str, Any] = {"seed": seed, "max_seq_len": 8, "sentences": "lines"}
+    skipped = []
     for name, some, how in (("list", documents, layout), ("set", alone, "txt")):
-        build_documents(some, folder / name, tokenizer, layout=how, **options)
-    check_same_set(folder / "list", folder / "set")
-    check_tokens_add_up(folder / "list")
-    skipped = open_shards(folder / "list").manifest.damage.get("no_tokens", 0)
-    skipped -= open_shards(folder / "set").manifest.damage.get("no_tokens", 0)
-    assert read_counts(folder / "list").duplicate_documents == len(documents) - len(alone) - skipped
+        made = build_documents(some, folder / name, tokenizer, layout=how, **options).manifest
+        skipped.append(made.damage.get("no_tokens", 0))
+    counts = check_same(folder / "list", folder / "set")
+    assert counts.duplicate_documents == len(documents) - len(alone) - (skipped[0] - skipped[1])
 
 
 # ---- near-duplicates ----
@@ -188,30 +170,23 @@ SIMILAR = [*ORIGINALS, *(f"{one}\nRead by {number}." for number, one in enumerat
 STAYING = [one for one, similar in dedup_reference.find_staying(rank(SIMILAR), 0.8).items() if similar is None]
 
 
-@pytest.fixture(scope="module")
-def staying(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A build of the documents that stay."""
-    out = tmp_path_factory.mktemp("staying") / "out"
-    build_documents(STAYING, out, tokenizer)
-    return out
-
-
 def test_the_documents_of_these_tests_are_similar():
     assert 20 <= len(SIMILAR) - len(STAYING) <= 30
 
 
 @pytest.mark.parametrize(("layout", "engine"), [*zip(fixtures.LAYOUTS, ENGINES, strict=True)], ids=fixtures.LAYOUTS)
-def test_a_build_is_that_of_the_documents_that_stay(
-    layout: str, engine: Engine, staying: Path, tokenizer: Tokenizer, tmp_path: Path
-):
-    documents, out = [*SIMILAR, *SIMILAR[40:100]], tmp_path / "out"
-    counts = build_documents(documents, out, tokenizer, engine, layout, drop_near_duplicates=True).manifest.counts
-    assert digest_shards(out) == digest_shards(staying)
-    found, wanted = open_shards(out).manifest, open_shards(staying).manifest
-    assert (found.documents_digest, found.splits) == (wanted.documents_digest, wanted.splits)
+def test_a_build_is_that_of_the_documents_that_stay(layout: str, engine: Engine, build: Build, tmp_path: Path):
+    alone = build(STAYING, "alone").counts
+    build([*SIMILAR, *SIMILAR[40:100]], "out", engine, layout, drop_near_duplicates=True)
+    counts = check_same(tmp_path / "out", tmp_path / "alone")
     assert counts.near_duplicate_documents == len(SIMILAR) - len(STAYING)
-    dropped = (counts.duplicate_tokens or 0) + (counts.near_duplicate_tokens or 0)
-    assert counts.tokens - dropped == wanted.counts.tokens - (wanted.counts.duplicate_tokens or 0)
+    assert counts.tokens - (counts.duplicate_tokens or 0) - (counts.near_duplicate_tokens or 0) == alone.tokens
+
+
+def test_nothing_similar_changes_nothing(build: Build):
+    dropping, plain = build(STAYING, "dropping", drop_near_duplicates=True), build(STAYING, "plain")
+    assert (dropping.digest, dropping.documents_digest) == (plain.digest, plain.documents_digest)
+    assert plain.near_duplicates is None
 
 
 def is_similar(one: str, other: str) -> bool:
@@ -283,18 +258,13 @@ def test_one_text_of_two_languages_counts_for_each_when_it_is_dropped(tokenizer:
     path = write_languages(tmp_path / "in.jsonl", random.Random(3).sample(found := english + german, len(found)))
     settings = {"drop_near_duplicates": True, "language_field": "lang"}
     made = run_build(path, tmp_path / "out", tokenizer, **settings).manifest
-    wanted = run_build(
-        write_languages(tmp_path / "kept.jsonl", kept), tmp_path / "kept", tokenizer, **settings
-    ).manifest
-    assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "kept")
-    assert made.documents_digest == wanted.documents_digest
+    write_languages(tmp_path / "kept.jsonl", kept)
+    wanted = run_build(tmp_path / "kept.jsonl", tmp_path / "kept", tokenizer, **settings).manifest
+    counts = check_same(tmp_path / "out", tmp_path / "kept")
     assert made.near_duplicates
     assert made.near_duplicates.sources == {"de": 4, "en": 8}
-    counts = made.counts
     assert (counts.duplicate_documents, counts.near_duplicate_documents) == (3, 12)
     assert counts.documents - 3 - 12 == wanted.counts.documents == len(kept)
-    dropped_tokens = (counts.duplicate_tokens or 0) + (counts.near_duplicate_tokens or 0)
-    assert counts.tokens - dropped_tokens == wanted.counts.tokens
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -319,13 +289,6 @@ def test_copies_of_what_is_dropped_are_counted_where_one_document_stays(
     assert (counts.documents, counts.duplicate_documents, counts.near_duplicate_documents) == (7, 5, 1)
     run_build(tmp_path / "in/0", tmp_path / "alone", tokenizer, seed=seed)
     assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "alone")
-
-
-def test_nothing_similar_changes_nothing(tokenizer: Tokenizer, tmp_path: Path):
-    for name, drops in (("plain", False), ("dropping", True)):
-        build_documents(STAYING, tmp_path / name, tokenizer, drop_near_duplicates=drops)
-    assert digest_shards(tmp_path / "plain") == digest_shards(tmp_path / "dropping")
-    assert open_shards(tmp_path / "plain").manifest.near_duplicates is None
 
 
 @refused(

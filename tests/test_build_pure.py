@@ -18,6 +18,7 @@ import sentencepiece
 from build_fixtures import LAYOUTS, InlineEngine, PicklingEngine, build_documents, digest_shards, run_build
 from hypothesis import given
 from hypothesis import strategies as st
+from mixture_fixtures import describe
 
 from albert_data import split_sentences
 from albert_data.corpus.inputs import find_inputs
@@ -211,14 +212,8 @@ def test_num_shards_changes_neither_rows_nor_their_order(
     assert list_rows(open_shards(out)) == list_rows(open_shards(reference))
 
 
-def list_rows(shards: Shards) -> list[tuple[bytes | int, ...]]:
-    return [
-        (
-            *(part.tobytes() for part in (row.input_ids, row.masked_positions, row.masked_ids)),
-            *(row.segment_a_len, row.sop_label, row.document_key),
-        )
-        for row in shards
-    ]
+def list_rows(shards: Shards) -> list[tuple[Any, ...]]:
+    return [(row.document_key, describe(row)) for row in shards]
 
 
 def test_rows_are_shuffled_over_all_documents(reference: Path):
