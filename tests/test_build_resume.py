@@ -44,6 +44,12 @@ from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
 # ---- killed ----
 
 
@@ -66,9 +72,9 @@ WRITTEN = 8 + 2 * CORPUS_TASKS + 2 * (CORPUS_SHARDS + 1)
 @pytest.mark.parametrize(
     "moment", [*(n / 4 for n in range(4)), *(pytest.param(n / 40, marks=pytest.mark.slow) for n in range(40))]
 )
-def test_a_build_killed_at_any_moment_resumes_to_the_same_bytes(moment: float, corpus: Corpus, tmp_path: Path):
+def test_a_build_killed_at_any_moment_resumes_to_the_same_bytes(moment: float, corpus: Corpus, out: Path):
     """A moment is a share of the build's work, measured by the files that are written."""
-    out, engine = tmp_path / "out", MultiprocessEngine(2)
+    engine = MultiprocessEngine(2)
     kill_build(corpus, out, round(moment * WRITTEN), engine, fixtures.kill_group)
     corpus.build(out, engine)
     check_finished(corpus, out)
@@ -76,12 +82,12 @@ def test_a_build_killed_at_any_moment_resumes_to_the_same_bytes(moment: float, c
 
 @pytest.mark.parametrize("number", [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 30))])
 def test_a_build_killed_over_and_over_with_any_shuffle_finishes(
-    number: int, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """On one machine and as on a cluster."""
     if number % 3:
         fixtures.shape_shuffle(monkeypatch, ("two stages", "two stages, windows")[number % 3 - 1])
-    out, rng = tmp_path / "out", random.Random(number)
+    rng = random.Random(number)
     engine = fixtures.SpanningProcesses() if rng.random() < 0.5 else MultiprocessEngine(2)
     for num_files in sorted(rng.sample(range(6, 60), 3)):
         kill_build(corpus, out, num_files, engine, fixtures.kill_group)
@@ -89,20 +95,20 @@ def test_a_build_killed_over_and_over_with_any_shuffle_finishes(
     check_finished(corpus, out)
 
 
-def test_a_build_can_start_at_once_after_only_the_parent_of_another_was_killed(corpus: Corpus, tmp_path: Path):
+def test_a_build_can_start_at_once_after_only_the_parent_of_another_was_killed(corpus: Corpus, out: Path):
     def kill_parent(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
-    kill_build(corpus, tmp_path / "out", 8, MultiprocessEngine(2), kill_parent)
-    corpus.build(tmp_path / "out")
-    check_finished(corpus, tmp_path / "out")
+    kill_build(corpus, out, 8, MultiprocessEngine(2), kill_parent)
+    corpus.build(out)
+    check_finished(corpus, out)
 
 
 def test_work_of_another_plan_is_removed_even_if_the_removal_is_killed(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    out, drop = tmp_path / "out", WorkFolder.drop
+    drop = WorkFolder.drop
     interrupt(corpus, out, 5)
 
     def remove_half(work: WorkFolder, files: Any) -> None:
@@ -154,14 +160,14 @@ def test_any_kind_of_build_resumes_to_the_same_bytes_and_counts(kind: str, token
     assert bool(counts.moved_documents) == (KINDS[kind].get("validation_fraction") is None)
 
 
-def test_finished_tasks_are_not_done_again(corpus: Corpus, tmp_path: Path):
-    interrupt(corpus, tmp_path / "out", 5)
-    assert corpus.build(tmp_path / "out").resumed_tasks == 5
-    check_finished(corpus, tmp_path / "out")
+def test_finished_tasks_are_not_done_again(corpus: Corpus, out: Path):
+    interrupt(corpus, out, 5)
+    assert corpus.build(out).resumed_tasks == 5
+    check_finished(corpus, out)
 
 
-def test_finished_shards_are_not_made_again(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    interrupt(corpus, tmp_path / "out", CORPUS_TASKS + 2)
+def test_finished_shards_are_not_made_again(corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch):
+    interrupt(corpus, out, CORPUS_TASKS + 2)
     made = []
     inner = steps.ReduceJob.__call__
 
@@ -170,19 +176,18 @@ def test_finished_shards_are_not_made_again(corpus: Corpus, tmp_path: Path, monk
         return inner(self, group)
 
     monkeypatch.setattr(steps.ReduceJob, "__call__", count)
-    assert corpus.build(tmp_path / "out").resumed_tasks == CORPUS_TASKS
+    assert corpus.build(out).resumed_tasks == CORPUS_TASKS
     assert len(made) == CORPUS_SHARDS + 1 - 2
-    check_finished(corpus, tmp_path / "out")
+    check_finished(corpus, out)
 
 
 # ---- what is not trusted ----
 
 
 def test_files_from_before_a_restart_of_the_machine_are_not_trusted(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Sorted runs are not synced, so after a power loss they may be full of zeros."""
-    out = tmp_path / "out"
     interrupt(corpus, out, results=2)
     for run in (out / ".build" / "runs").iterdir():
         run.write_bytes(bytes(run.stat().st_size))
@@ -191,8 +196,7 @@ def test_files_from_before_a_restart_of_the_machine_are_not_trusted(
     check_finished(corpus, out)
 
 
-def test_a_truncated_run_stops_the_build(corpus: Corpus, tmp_path: Path):
-    out = tmp_path / "out"
+def test_a_truncated_run_stops_the_build(corpus: Corpus, out: Path):
     interrupt(corpus, out, results=2)
     run = next((out / ".build" / "runs").glob("*.run"))
     run.write_bytes(run.read_bytes()[:-10])
@@ -200,9 +204,8 @@ def test_a_truncated_run_stops_the_build(corpus: Corpus, tmp_path: Path):
         corpus.build(out)
 
 
-def test_a_receipt_for_other_ranges_does_not_count(corpus: Corpus, tmp_path: Path):
+def test_a_receipt_for_other_ranges_does_not_count(corpus: Corpus, out: Path):
     """A version that splits files in another way would leave such receipts."""
-    out = tmp_path / "out"
     interrupt(corpus, out, 5)
     with fixtures.small_tasks(fixtures.CORPUS_TASK_BYTES // 2):
         assert corpus.build(out).resumed_tasks == 0
@@ -210,9 +213,8 @@ def test_a_receipt_for_other_ranges_does_not_count(corpus: Corpus, tmp_path: Pat
 
 
 @pytest.mark.parametrize("results", [5, CORPUS_TASKS + 2], ids=["tasks", "shards"])
-def test_a_damaged_receipt_counts_as_missing(results: int, corpus: Corpus, tmp_path: Path):
+def test_a_damaged_receipt_counts_as_missing(results: int, corpus: Corpus, out: Path):
     """test_receipts knows other damage."""
-    out = tmp_path / "out"
     interrupt(corpus, out, results)
     for path in (out / ".build").rglob("receipts/*.json"):
         path.write_text(path.read_text().replace("0", "1"))
@@ -220,8 +222,7 @@ def test_a_damaged_receipt_counts_as_missing(results: int, corpus: Corpus, tmp_p
     check_finished(corpus, out)
 
 
-def test_a_task_whose_run_is_missing_is_done_again(corpus: Corpus, tmp_path: Path):
-    out = tmp_path / "out"
+def test_a_task_whose_run_is_missing_is_done_again(corpus: Corpus, out: Path):
     interrupt(corpus, out, 5)
     next((out / ".build/runs").iterdir()).unlink()
     assert corpus.build(out).resumed_tasks == 4
@@ -244,10 +245,7 @@ def test_changed_blocks_of_stdin_are_done_again(tokenizer: Tokenizer, tmp_path: 
     assert digest_folder(tmp_path / "resumed") == digest_folder(tmp_path / "fresh")
 
 
-def test_a_vocabulary_that_was_trained_is_not_trained_again(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    out = tmp_path / "out"
+def test_a_vocabulary_that_was_trained_is_not_trained_again(corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(KeyboardInterrupt):
         run_build(corpus.path, out, None, InterruptedEngine(CORPUS_TASKS + 2))
     monkeypatch.setattr(steps, "learn_vocabulary", None)
@@ -283,33 +281,33 @@ def test_another_setting_is_refused_and_named(corpus: Corpus, finished: Path, tm
 
 
 @pytest.mark.parametrize("year", [1600, 2400])
-def test_a_file_of_any_year_gives_a_build_that_can_be_read(year: int, tokenizer: Tokenizer, tmp_path: Path):
+def test_a_file_of_any_year_gives_a_build_that_can_be_read(year: int, tokenizer: Tokenizer, out: Path, tmp_path: Path):
     (tmp_path / "a.txt").write_text("\n\n".join(CORPUS_DOCUMENTS))
     os.utime(tmp_path / "a.txt", ((year - 1970) * 31_556_952,) * 2)
     for _ in range(2):
-        report = run_build(tmp_path / "a.txt", tmp_path / "out", tokenizer)
-        verify(tmp_path / "out")
+        report = run_build(tmp_path / "a.txt", out, tokenizer)
+        verify(out)
     assert report.was_finished
 
 
 @pytest.mark.parametrize("is_finished", [True, False], ids=["finished", "unfinished"])
 def test_another_tokenizer_and_other_inputs_are_refused_and_named(
-    is_finished: bool, tokenizer: Tokenizer, tmp_path: Path
+    is_finished: bool, tokenizer: Tokenizer, out: Path, tmp_path: Path
 ):
     fixtures.write_corpus(tmp_path / "in", CORPUS_DOCUMENTS, "jsonl", random.Random(0))
     other = Tokenizer(tokenizer.model.replace(b"would", b"dluow"), "another")
     with nullcontext() if is_finished else pytest.raises(KeyboardInterrupt):
-        run_build(tmp_path / "in", tmp_path / "out", tokenizer, InterruptedEngine(1000 if is_finished else 3))
+        run_build(tmp_path / "in", out, tokenizer, InterruptedEngine(1000 if is_finished else 3))
     with pytest.raises(OutputError, match="the tokenizer differs"):
-        run_build(tmp_path / "in", tmp_path / "out", other)
+        run_build(tmp_path / "in", out, other)
     with pytest.raises(OutputError, match="the tokenizer differs"):
-        run_build(tmp_path / "in", tmp_path / "out", None)
+        run_build(tmp_path / "in", out, None)
     os.utime(tmp_path / "in/b.jsonl")
     with pytest.raises(OutputError, match=r"the inputs differ in time alone \(.*in/b.jsonl\).*add --trust-inputs"):
-        run_build(tmp_path / "in", tmp_path / "out", tokenizer)
+        run_build(tmp_path / "in", out, tokenizer)
     (tmp_path / "in/0.txt").write_text("More text.")
     with pytest.raises(OutputError, match=r"the inputs differ \(.*in/0.txt and 1 more\)"):
-        run_build(tmp_path / "in", tmp_path / "out", tokenizer, trust_inputs=True)
+        run_build(tmp_path / "in", out, tokenizer, trust_inputs=True)
 
 
 def touch_all(folder: Path) -> Path:
@@ -329,9 +327,8 @@ def touch_all(folder: Path) -> Path:
     ids=["time", "name", "both"],
 )
 def test_inputs_of_another_time_or_name_are_named_and_trusted_if_the_user_says_so(
-    change: Callable[[Path], Path], named: str, results: int, tokenizer: Tokenizer, tmp_path: Path
+    change: Callable[[Path], Path], named: str, results: int, tokenizer: Tokenizer, out: Path, tmp_path: Path
 ):
-    out = tmp_path / "out"
     made = build_documents(CORPUS_DOCUMENTS, tmp_path / "reference", tokenizer, layout="mixed")
     place = tmp_path / "reference-in"
     with suppress(KeyboardInterrupt):
@@ -353,21 +350,22 @@ def test_inputs_of_another_time_or_name_are_named_and_trusted_if_the_user_says_s
     ],
     ids=["name and time", "size", "one more"],
 )
-def test_other_inputs_are_not_trusted(old: str, new: str, text: str, named: str, tokenizer: Tokenizer, tmp_path: Path):
+def test_other_inputs_are_not_trusted(
+    old: str, new: str, text: str, named: str, tokenizer: Tokenizer, out: Path, tmp_path: Path
+):
     (tmp_path / "in").mkdir()
     for name in ("a.txt", "b.txt"):
         (tmp_path / "in" / name).write_text(f"We went to the river {name}.\n")
-    run_build(tmp_path / "in", tmp_path / "out", tokenizer)
+    run_build(tmp_path / "in", out, tokenizer)
     if old:
         (tmp_path / "in" / old).unlink()
     (tmp_path / "in" / new).write_text(text)
     with pytest.raises(OutputError, match=rf"the inputs differ \(.*{named}\)"):
-        run_build(tmp_path / "in", tmp_path / "out", tokenizer, trust_inputs=True)
+        run_build(tmp_path / "in", out, tokenizer, trust_inputs=True)
 
 
 @pytest.mark.parametrize("results", [3, 1000], ids=["unfinished", "finished"])
-def test_overwrite_replaces_another_build(results: int, corpus: Corpus, tmp_path: Path):
-    out = tmp_path / "out"
+def test_overwrite_replaces_another_build(results: int, corpus: Corpus, out: Path):
     with pytest.raises(KeyboardInterrupt) if results == 3 else nullcontext():
         run_build(corpus.path, out, None, InterruptedEngine(results), num_shards=9)
     corpus.build(out, overwrite=True)
@@ -376,9 +374,8 @@ def test_overwrite_replaces_another_build(results: int, corpus: Corpus, tmp_path
 
 @pytest.mark.parametrize("results", [0, CORPUS_TASKS + 1])
 def test_ctrl_c_before_publishing_leaves_the_finished_build_that_would_be_overwritten(
-    results: int, corpus: Corpus, tmp_path: Path
+    results: int, corpus: Corpus, out: Path
 ):
-    out = tmp_path / "out"
     run_build(corpus.path, out, corpus.tokenizer, num_shards=9)
     before = digest_folder(out)
     interrupt(corpus, out, results, overwrite=True)
@@ -387,10 +384,10 @@ def test_ctrl_c_before_publishing_leaves_the_finished_build_that_would_be_overwr
     check_finished(corpus, out)
 
 
-def test_an_overwrite_that_fails_leaves_the_old_build_whole(corpus: Corpus, finished: Path, tmp_path: Path):
+def test_an_overwrite_that_fails_leaves_the_old_build_whole(corpus: Corpus, finished: Path, out: Path, tmp_path: Path):
     (tmp_path / "bad.txt").write_bytes(b"One.\n\n\xff\n")
     (tmp_path / "empty.txt").write_bytes(b"\n\n")
-    out = shutil.copytree(finished, tmp_path / "out")
+    out = shutil.copytree(finished, out)
     for name, strict in (("bad.txt", True), ("empty.txt", False)):
         with pytest.raises(InputError):
             run_build(tmp_path / name, out, corpus.tokenizer, overwrite=True, strict=strict)
@@ -399,22 +396,21 @@ def test_an_overwrite_that_fails_leaves_the_old_build_whole(corpus: Corpus, fini
 
 @pytest.mark.parametrize("was_there", [False, True])
 def test_a_build_that_fails_at_its_start_leaves_the_folder_as_it_was(
-    was_there: bool, tokenizer: Tokenizer, tmp_path: Path
+    was_there: bool, tokenizer: Tokenizer, out: Path, tmp_path: Path
 ):
     (tmp_path / "empty.txt").write_bytes(b"\n\n")
     if was_there:
-        (tmp_path / "out").mkdir()
+        (out).mkdir()
     with pytest.raises(InputError, match="holds no document"):
-        run_build(tmp_path / "empty.txt", tmp_path / "out", tokenizer)
-    assert (tmp_path / "out").exists() == was_there
-    assert not list((tmp_path / "out").glob("*"))
+        run_build(tmp_path / "empty.txt", out, tokenizer)
+    assert (out).exists() == was_there
+    assert not list((out).glob("*"))
 
 
 def test_a_second_build_into_the_same_folder_is_refused_while_one_runs(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(work_folder, "LOCK_SECONDS", 0.01)
-    out = tmp_path / "out"
 
     class Rival(InlineEngine):
         def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
@@ -427,9 +423,9 @@ def test_a_second_build_into_the_same_folder_is_refused_while_one_runs(
     check_finished(corpus, out)
 
 
-def test_a_lock_in_a_removed_folder_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_lock_in_a_removed_folder_does_not_count(out: Path, monkeypatch: pytest.MonkeyPatch):
     """The other build ends after this one has opened the lock file and before it locks it."""
-    first, second = BuildFolder(tmp_path / "out"), BuildFolder(tmp_path / "out")
+    first, second = BuildFolder(out), BuildFolder(out)
     first.open()
     inner = os.open
 
@@ -445,10 +441,9 @@ def test_a_lock_in_a_removed_folder_does_not_count(tmp_path: Path, monkeypatch: 
 
 
 def test_all_files_that_stay_are_synced_before_the_manifest_is_written(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """This includes shards that a killed build left."""
-    out = tmp_path / "out"
     interrupt(corpus, out, results=fixtures.CORPUS_TASKS + 1)
     left = list((out / ".build" / "shards").rglob("*.arrow"))
     assert len(left) == 1
@@ -469,7 +464,7 @@ def test_all_files_that_stay_are_synced_before_the_manifest_is_written(
     assert all(is_synced for _, is_synced in found)
 
 
-def test_a_shard_that_cannot_be_synced_is_an_error(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_shard_that_cannot_be_synced_is_an_error(corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch):
     def fail(descriptor: int) -> None:
         if os.readlink(f"/proc/self/fd/{descriptor}").endswith(".arrow"):
             raise OSError(errno.EIO, "Input/output error")
@@ -477,9 +472,9 @@ def test_a_shard_that_cannot_be_synced_is_an_error(corpus: Corpus, tmp_path: Pat
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fail)
         with pytest.raises(OSError, match=r"Input/output error.*shard-0000.-\w+\.arrow"):
-            corpus.build(tmp_path / "out")
-    assert not (tmp_path / "out" / "manifest.json").exists()
-    for path in (tmp_path / "out" / ".build").rglob("*.arrow"):
+            corpus.build(out)
+    assert not (out / "manifest.json").exists()
+    for path in (out / ".build").rglob("*.arrow"):
         path.write_bytes(b"lost")  # the system reports this only once
-    corpus.build(tmp_path / "out")
-    check_finished(corpus, tmp_path / "out")
+    corpus.build(out)
+    check_finished(corpus, out)
