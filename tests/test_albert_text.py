@@ -11,6 +11,7 @@ from albert_reference import normalise_slowly
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from albert_data.data import slice_sentences
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.sentencepiece.albert import (
     CASED,
@@ -37,16 +38,21 @@ def test_text_is_what_plain_python_makes_of_it(text: str):
     assert normalise_text(text) == normalise_slowly(text)
 
 
+def as_sentences(texts: list[str]) -> Sentences:
+    utf8 = [text.encode() for text in texts]
+    ends = np.cumsum([len(text) for text in utf8])
+    return Sentences(np.frombuffer(b"".join(utf8), np.uint8), ends - [len(text) for text in utf8], ends)
+
+
+def as_texts(found: Sentences) -> list[str]:
+    return [part.decode() for part in slice_sentences(found.utf8, found.begins, found.ends)]
+
+
 def test_each_character_becomes_what_python_makes_of_it():
     """Alone, behind a letter and before a letter; and the sigma behind it shows whether it is cased."""
     for begin in range(0, len(KNOWN), 1000):
         texts = [form.format(c) for c in KNOWN[begin : begin + 1000] for form in ("{}", "A{}Σ", "{}Σ", "ΑΣ{}", "ΑΣ{}a")]
-        utf8 = [text.encode() for text in texts]
-        ends = np.cumsum([len(text) for text in utf8])
-        found = normalise(Sentences(np.frombuffer(b"".join(utf8), np.uint8), ends - [len(text) for text in utf8], ends))
-        data = found.utf8.tobytes()
-        shown = [data[i:j].decode() for i, j in zip(found.begins.tolist(), found.ends.tolist(), strict=True)]
-        assert shown == [normalise_slowly(text) for text in texts]
+        assert as_texts(normalise(as_sentences(texts))) == [normalise_slowly(text) for text in texts]
 
 
 def test_digits_are_those_of_python():
@@ -66,12 +72,6 @@ def test_lower_case_keeps_what_decides_about_a_sigma():
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_slices_change_nothing(size: int):
     texts = ["The Cat", "", "  ", "ﷺ" * 9, "A '' b", "Σ"]
-    utf8 = [text.encode() for text in texts]
-    ends = np.cumsum([len(text) for text in utf8])
-    sentences = Sentences(np.frombuffer(b"".join(utf8), np.uint8), ends - [len(text) for text in utf8], ends)
-    shown = [
-        part.utf8[begin:end].tobytes().decode()
-        for part in (normalise(sentences.part(chosen)) for chosen in sentences.slices(size))
-        for begin, end in zip(part.begins.tolist(), part.ends.tolist(), strict=True)
-    ]
+    sentences = as_sentences(texts)
+    shown = [text for chosen in sentences.slices(size) for text in as_texts(normalise(sentences.part(chosen)))]
     assert shown == [normalise_slowly(text) for text in texts]

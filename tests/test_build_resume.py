@@ -31,7 +31,7 @@ from build_fixtures import (
     run_build,
     without_work,
 )
-from refusals import check_refused
+from refusals import check_refused, refused
 
 from albert_data.errors import InputError, OutputError
 from albert_data.inspect.verify import verify
@@ -438,6 +438,15 @@ def test_a_lock_in_a_removed_folder_does_not_count(out: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "open", open_late)
     with pytest.raises(OutputError, match="another build"):
         second.open()
+
+
+@refused(
+    ("file", OutputError, "file is a file; name a folder"),
+    ("file/below", OutputError, "file/below can't be written: Not a directory"),
+)
+def test_a_file_in_place_of_the_folder_is_refused(call, kind, named, corpus: Corpus, tmp_path: Path):
+    (tmp_path / "file").write_text("a file")
+    check_refused(lambda: corpus.build(tmp_path / call), kind, named)
 
 
 def test_all_files_that_stay_are_synced_before_the_manifest_is_written(
