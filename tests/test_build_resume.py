@@ -121,6 +121,7 @@ def test_work_of_another_plan_is_removed_even_if_the_removal_is_killed(
     with monkeypatch.context() as patch:
         patch.setattr(WorkFolder, "drop", remove_half)
         interrupt(corpus, out, 0, seed=5, overwrite=True)
+    assert not (out / ".build/plan.json").exists()
     assert corpus.build(out).resumed_tasks == 0
     check_finished(corpus, out)
 
