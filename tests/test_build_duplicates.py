@@ -118,10 +118,10 @@ def test_many_copies_change_neither_shards_nor_record_batches(
     monkeypatch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 12)
     monkeypatch.setattr("albert_data.pipeline.shard_plan.SHARD_BYTES", 1 << 14)
     monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", slices_read)
-    build(DOCUMENTS, "once", layout="jsonl", num_shards=num_shards)
-    build(DOCUMENTS * 9, "often", layout="jsonl", num_shards=num_shards)
+    build(DOCUMENTS[:60], "once", layout="jsonl", num_shards=num_shards)
+    build(DOCUMENTS[:60] * 9, "often", layout="jsonl", num_shards=num_shards)
     check_same(tmp_path / "often", tmp_path / "once")
-    assert len(list((tmp_path / "once/train").iterdir())) == (num_shards or 9)
+    assert len(list((tmp_path / "once/train").iterdir())) == (num_shards or 4)
 
 
 def test_different_documents_with_the_same_key_are_both_kept(
