@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from build_fixtures import digest_shards, run_build, write_corpus
+from build_fixtures import digest_shards, make_documents, write_corpus
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import check_refused, refused
 from toy_language import make_sentences
 from unwrapping_reference import is_alpha, is_glued
 from wordpiece_fixtures import SPECIALS, encode, tokenizers
@@ -37,42 +38,43 @@ from albert_data.tokenizer.library import include_spaces
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.words import find_word_starts
 
+normalizers, pre_tokenizers = tokenizers.normalizers, tokenizers.pre_tokenizers
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
-def train_roberta() -> Any:
-    """A byte-level BPE with RoBERTa's special pieces."""
-    backend = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=None))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = tokenizers.decoders.ByteLevel()
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=600, special_tokens=ROBERTA, initial_alphabet=alphabet, show_progress=False
-    )
-    backend.train_from_iterator(make_sentences(1000, seed=0), trainer)
+def train_roberta(**changes: Any) -> Any:
+    """A byte-level BPE with RoBERTa's special pieces, and then with other parts."""
+    backend = make_byte_level(vocab_size=600, special_tokens=ROBERTA)
     backend.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    for name, part in changes.items():
+        setattr(backend, name, part)
     return backend
 
 
 def train_modernbert() -> Any:
     """A byte-level BPE whose special pieces are added tokens after the model's own, among them pieces of text."""
-    backend = tokenizers.Tokenizer(tokenizers.models.BPE())
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = tokenizers.decoders.ByteLevel()
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(vocab_size=500, initial_alphabet=alphabet, show_progress=False)
-    backend.train_from_iterator(make_sentences(1000, seed=0), trainer)
+    backend = make_byte_level(vocab_size=500)
     backend.add_tokens(["   "])
     backend.add_special_tokens(SPECIALS)
     backend.add_tokens(["[unused0]"])
     return backend
 
 
+def make_byte_level(**settings: Any) -> Any:
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(initial_alphabet=alphabet, show_progress=False, **settings)
+    backend.train_from_iterator(make_sentences(1000, seed=0), trainer)
+    return backend
+
+
 def train_unigram() -> Any:
     """A Unigram model whose vocabulary holds its special pieces, as XLM-RoBERTa's does."""
     backend = tokenizers.Tokenizer(tokenizers.models.Unigram())
-    backend.normalizer = tokenizers.normalizers.NFKC()
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    backend.normalizer = normalizers.NFKC()
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.decoder = tokenizers.decoders.Metaspace()
     trainer = tokenizers.trainers.UnigramTrainer(
         vocab_size=300, special_tokens=ROBERTA, unk_token="<unk>", show_progress=False
@@ -83,55 +85,71 @@ def train_unigram() -> Any:
 
 def make_whitespace_wordpiece() -> Any:
     """WordPiece that divides text at white space alone, so that a text may hold a special piece as a word."""
-    pieces = [*SPECIALS, "the", "river", "##s", "##,", "##."]
-    backend = tokenizers.Tokenizer(
-        tokenizers.models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]")
-    )
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    vocab = {piece: i for i, piece in enumerate([*SPECIALS, "the", "river", "##s", "##,", "##."])}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocab, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     backend.decoder = tokenizers.decoders.WordPiece()
     return backend
 
 
-MAKERS = {
+# Pre-tokenised by a pattern and then by bytes, as for Llama and Qwen.
+SPLIT = pre_tokenizers.Sequence(
+    [
+        pre_tokenizers.Split(tokenizers.Regex(r" ?\w+| ?[^\s\w]+|\s+"), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ]
+)
+READS_SPACES: dict[str, Callable[[], Any]] = {
     "roberta": train_roberta,
     "modernbert": train_modernbert,
+    "split": lambda: train_roberta(pre_tokenizer=SPLIT),
+    "composed": lambda: train_roberta(normalizer=normalizers.NFC()),
+}
+MAKERS = READS_SPACES | {
+    "prefixed": lambda: train_roberta(pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=True)),
+    "stripped": lambda: train_roberta(normalizer=normalizers.Strip()),
+    "prepended": lambda: train_roberta(normalizer=normalizers.Prepend(" ")),
     "unigram": train_unigram,
     "wordpiece": make_whitespace_wordpiece,
 }
 
 
-@pytest.fixture(scope="module", params=MAKERS)
-def pair(request) -> tuple[Tokenizer, Any]:
+@cache
+def load(name: str) -> tuple[Tokenizer, Any]:
     """A tokenizer, and the library's."""
-    model = MAKERS[request.param]().to_str()
-    return Tokenizer(model.encode(), request.param), hide_specials(model)
+    backend = MAKERS[name]()
+    return Tokenizer(backend.to_str().encode(), name), backend
 
 
-def hide_specials(model: str) -> Any:
-    """The library's tokenizer with names for its special pieces that no text has."""
-    values = re.sub(r'"(\[(?:PAD|UNK|CLS|SEP|MASK)\]|</?s>|<(?:pad|unk|mask)>)"', '"\ue000\\1\ue000"', model)
-    return tokenizers.Tokenizer.from_str(values)
+def encode_by_library(backend: Any, texts: Iterable[str]) -> list[list[int]]:
+    return [backend.encode(text, add_special_tokens=False).ids for text in texts]
+
+
+@pytest.fixture(scope="module", params=["roberta", "modernbert", "unigram", "wordpiece"])
+def tokenizer(request) -> Tokenizer:
+    return load(request.param)[0]
 
 
 @pytest.fixture(scope="module")
-def roberta() -> Tokenizer:
-    return Tokenizer(train_roberta().to_str().encode(), "roberta")
+def backend(tokenizer: Tokenizer) -> Any:
+    """The library's tokenizer with names for its special pieces that no text has."""
+    model = tokenizer.model.decode()
+    values = re.sub(r'"(\[(?:PAD|UNK|CLS|SEP|MASK)\]|</?s>|<(?:pad|unk|mask)>)"', '"\ue000\\1\ue000"', model)
+    return tokenizers.Tokenizer.from_str(values)
 
 
 names = st.sampled_from([*SPECIALS, *ROBERTA, " "])
 
 
 @given(st.lists(st.text(max_size=30) | st.lists(names | st.text(max_size=3)).map("".join), max_size=4))
-def test_the_ids_are_those_of_the_library(pair, texts: list[str]):
-    tokenizer, backend = pair
-    assert encode(tokenizer, texts) == [backend.encode(text, add_special_tokens=False).ids for text in texts]
+def test_the_ids_are_those_of_the_library(tokenizer, backend, texts: list[str]):
+    assert encode(tokenizer, texts) == encode_by_library(backend, texts)
 
 
-def test_text_of_several_slices_gives_the_ids_of_the_library(pair, monkeypatch):
-    tokenizer, backend = pair
+def test_text_of_several_slices_gives_the_ids_of_the_library(tokenizer, backend, monkeypatch):
     monkeypatch.setattr("albert_data.tokenizer.library.SLICE_BYTES", 100)
     texts = [*make_sentences(30, seed=2), "", "the " * 50]
-    assert encode(tokenizer, texts) == [backend.encode(text, add_special_tokens=False).ids for text in texts]
+    assert encode(tokenizer, texts) == encode_by_library(backend, texts)
 
 
 def test_merges_and_added_tokens_that_spell_special_pieces_are_text():
@@ -148,21 +166,15 @@ def test_merges_and_added_tokens_that_spell_special_pieces_are_text():
     assert [tokenizer.pieces[i] for i in ids] == ["▁", "[SEP", "]", "s", "▁", *"[MASK]"]
 
 
-def test_text_never_gives_a_special_piece(pair):
-    tokenizer, _ = pair
+def test_special_and_unused_pieces_are_never_given_by_text_and_never_drawn(tokenizer: Tokenizer):
     (ids,) = encode(tokenizer, ["the <s> </s> <mask> <pad> [MASK] [CLS] [SEP] [PAD] river"])
     assert not tokenizer.specials.is_special[ids].any()
-
-
-def test_special_and_unused_pieces_are_never_drawn(pair):
-    tokenizer, _ = pair
     drawn = {tokenizer.pieces[i] for i in tokenizer.ordinary_ids}
     assert drawn.isdisjoint({*SPECIALS, *ROBERTA, "[unused0]"})
     assert len(drawn) > 4
 
 
-def test_words_begin_at_the_marks_of_the_pieces(pair):
-    tokenizer, _ = pair
+def test_words_begin_at_the_marks_of_the_pieces(tokenizer: Tokenizer):
     text = "the rivers, the river."
     (ids,) = encode(tokenizer, [text])
     starts = find_word_starts(np.array(ids), tokenizer.word_rule())
@@ -174,52 +186,48 @@ def test_words_begin_at_the_marks_of_the_pieces(pair):
     assert words == re.findall(r"\w+|[,.]", text)
 
 
-def test_text_is_decoded_and_shown(pair):
-    tokenizer, _ = pair
+def test_text_is_decoded_and_shown(tokenizer: Tokenizer):
     (ids,) = encode(tokenizer, ["the river"])
     assert tokenizer.decode([tokenizer.cls_id, *ids, tokenizer.sep_id]) == "the river"
     assert tokenizer.normalise("the river").strip("▁") == "the▁river"
 
 
-def test_bytes_of_a_divided_character_are_shown_by_number(roberta: Tokenizer):
-    (ids,) = encode(roberta, ["☃"])
+def test_bytes_of_a_divided_character_are_shown_by_number():
+    (ids,) = encode(roberta := load("roberta")[0], ["☃"])
     assert "".join(roberta.piece_texts[i] for i in ids) == "<0xE2><0x98><0x83>"
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"model": {"type": "WordLevel", "vocab": {}}}, "is WordLevel; supported are BPE, Unigram, WordPiece"),
-        ({"pre_tokenizer": {"type": "Nonsense"}}, "the library tokenizers can't load tokenizer"),
-    ],
+NO_UNKNOWN = json.loads(make_whitespace_wordpiece().to_str())
+NO_UNKNOWN["model"]["unk_token"] = "<unk>"
+NO_UNKNOWN["added_tokens"] += [
+    {"id": 10, "content": "<unk>", "special": True}
+    | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+]
+
+
+@refused(
+    (lambda text: change(text, model={"type": "WordLevel", "vocab": {}}), TokenizerError, "is WordLevel & BPE, Uni"),
+    (lambda text: change(text, pre_tokenizer={"type": "No"}), TokenizerError, "tokenizers can't load tokenizer"),
+    (lambda text: text.replace("<mask>", "<no>"), TokenizerError, "lacks [MASK] or <mask> & ALBERT needs"),
+    (lambda text: json.dumps(NO_UNKNOWN), TokenizerError, "can't encode a character that it has no piece for"),
 )
-def test_an_unsupported_kind_is_named(tmp_path: Path, change: dict[str, Any], says: str):
-    values = json.loads(train_roberta().to_str()) | change
-    path = tmp_path / "tokenizer.json"
-    path.write_text(json.dumps(values))
-    with pytest.raises(TokenizerError, match=re.escape(says)) as caught:
-        load_tokenizer(path)
-    assert "\n" not in str(caught.value)
+def test_what_is_not_supported_or_lacks_a_piece_is_refused_before_any_text(tmp_path: Path, call, kind, named):
+    (tmp_path / "tokenizer.json").write_text(call(load("roberta")[0].model.decode()))
+    check_refused(lambda: load_tokenizer(tmp_path), kind, named)
 
 
-def test_a_model_without_its_unknown_piece_is_refused_before_any_text(tmp_path: Path):
-    backend = make_whitespace_wordpiece()
-    values = json.loads(backend.to_str())
-    added = [{"id": len(values["model"]["vocab"]), "content": "<unk>", "special": True}]
-    values["model"]["unk_token"] = "<unk>"
-    values["added_tokens"] += [added[0] | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)]
-    (tmp_path / "tokenizer.json").write_text(json.dumps(values))
-    with pytest.raises(TokenizerError, match="can't encode a character that it has no piece for"):
-        load_tokenizer(tmp_path)
+def change(text: str, **parts: Any) -> str:
+    return json.dumps(json.loads(text) | parts)
 
 
 @pytest.mark.parametrize(("maker", "rule"), [("roberta", "dropout"), ("modernbert", "dropout"), ("unigram", "alpha")])
 def test_rules_that_make_ids_random_are_left_out(maker: str, rule: str):
-    plain = json.loads(MAKERS[maker]().to_str())
-    values = {**plain, "model": {**plain["model"], rule: 0.5}, "truncation": {"max_length": 2, "stride": 0}}
-    values["truncation"] |= {"strategy": "LongestFirst", "direction": "Right"}
-    tokenizer, texts = Tokenizer(json.dumps(values).encode(), "t"), list(make_sentences(30, seed=2))
-    assert encode(tokenizer, texts) == encode(Tokenizer(json.dumps(plain).encode(), "t"), texts)
+    plain, texts = load(maker)[0], list(make_sentences(30, seed=2))
+    values = json.loads(plain.model)
+    truncation = {"max_length": 2, "stride": 0, "strategy": "LongestFirst", "direction": "Right"}
+    values |= {"model": {**values["model"], rule: 0.5}, "truncation": truncation}
+    tokenizer = Tokenizer(json.dumps(values).encode(), "t")
+    assert encode(tokenizer, texts) == encode(plain, texts)
     assert tokenizer.note == f"t has {rule}, so its ids would be random; a build encodes text without"
 
 
@@ -229,74 +237,31 @@ def test_other_ids_each_time_are_refused(monkeypatch: pytest.MonkeyPatch):
         "albert_data.tokenizer.backend.Backend.encode", lambda self, texts: [[next(numbers)] for _ in texts]
     )
     with pytest.raises(TokenizerError, match="^t gives other ids each time; give one without"):
-        Tokenizer(train_roberta().to_str().encode(), "t").prepare()
+        Tokenizer(load("roberta")[0].model, "t").prepare()
 
 
-def test_a_tokenizer_without_a_mask_is_refused(tmp_path: Path):
-    backend = tokenizers.Tokenizer.from_str(train_roberta().to_str().replace("<mask>", "<no>"))
-    backend.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(TokenizerError, match=re.escape("lacks [MASK] or <mask>; ALBERT needs")):
-        load_tokenizer(tmp_path)
-
-
-@pytest.mark.parametrize("is_slow", [True, False])
-def test_a_build_says_whether_it_is_slow_and_is_verified(tmp_path: Path, is_slow: bool):
-    sentences = list(make_sentences(200, seed=5))
-    documents = ["\n".join(sentences[at : at + 20]) for at in range(0, 200, 20)]
+def test_a_build_says_whether_it_is_slow_and_keeps_the_space_between_sentences(tmp_path: Path):
+    documents = [" ".join(document.split()) for document in make_documents(30, seed=5)]
     write_corpus(tmp_path / "in", documents, "txt", random.Random(0))
-    (tmp_path / "tokenizer.json").write_text((split_roberta() if is_slow else train_roberta()).to_str())
-    for workers in ("1", "2"):
-        command = ["build", str(tmp_path / "in"), "--tokenizer", str(tmp_path), "--workers", workers]
-        result = CliRunner().invoke(cli, [*command, "-o", str(tmp_path / workers)])
+    why = "tokenizer is slow: the library tokenizers itself encodes each sentence, because its pre_tokenizer divides"
+    for name, workers in (("split", 1), ("split", 2), ("roberta", 2)):
+        (tmp_path / "tokenizer.json").write_bytes(load(name)[0].model)
+        command = f"build {tmp_path}/in --tokenizer {tmp_path} --workers {workers} -o {tmp_path}/{name}{workers}"
+        result = CliRunner().invoke(cli, command.split())
         assert result.exit_code == 0, result.output
-        why = (
-            "tokenizer is slow: the library tokenizers itself encodes each sentence, because its pre_tokenizer divides"
-        )
-        assert (why in " ".join(result.output.split())) == is_slow
-    assert digest_shards(tmp_path / "1") == digest_shards(tmp_path / "2")
-    assert list(verify(tmp_path / "1")) == []
-    assert choose_rows(open_shards(tmp_path / "1"), RowChoice(count=3, text=" the "))
-    assert "Ġ" not in CliRunner().invoke(cli, ["inspect", str(tmp_path / "1")]).output
+        assert (why in " ".join(result.output.split())) == (name == "split")
+    assert digest_shards(tmp_path / "split1") == digest_shards(tmp_path / "split2")
+    shards = open_shards(tmp_path / "roberta2")
+    assert list(verify(tmp_path / "roberta2")) == []
+    assert choose_rows(shards, RowChoice(count=3, text=" which "))
+    assert "Ġ" not in CliRunner().invoke(cli, ["inspect", str(tmp_path / "roberta2")]).output
+    for row in shards:
+        ids, end = row.original_ids, 1 + row.segment_a_len
+        for segment in (ids[1:end], ids[end + 1 : -1]):
+            assert any(shards.tokenizer.decode(segment) in document for document in documents)
 
 
 # ---- the space before a sentence ----
-
-
-def split_roberta() -> Any:
-    """Pre-tokenised by a pattern and then by bytes, as for Llama and Qwen."""
-    backend = train_roberta()
-    pattern = tokenizers.Regex(r" ?\w+| ?[^\s\w]+|\s+")
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
-        [
-            tokenizers.pre_tokenizers.Split(pattern, "isolated"),
-            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    return backend
-
-
-def composed_roberta() -> Any:
-    backend = train_roberta()
-    backend.normalizer = tokenizers.normalizers.NFC()
-    return backend
-
-
-def prefixed_roberta() -> Any:
-    backend = train_roberta()
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=True)
-    return backend
-
-
-def stripped_roberta() -> Any:
-    backend = train_roberta()
-    backend.normalizer = tokenizers.normalizers.Strip()
-    return backend
-
-
-def prepended_roberta() -> Any:
-    backend = train_roberta()
-    backend.normalizer = tokenizers.normalizers.Prepend(" ")
-    return backend
 
 
 def read(text: str) -> Text:
@@ -306,10 +271,6 @@ def read(text: str) -> Text:
 
 def list_sentences(text: Text) -> list[str]:
     return [part.decode() for part in slice_sentences(text.utf8, text.sentence_begins, text.sentence_ends)]
-
-
-READS_SPACES = [train_roberta, train_modernbert, split_roberta, composed_roberta]
-READS_NONE = [prefixed_roberta, stripped_roberta, prepended_roberta, train_unigram, make_whitespace_wordpiece]
 
 
 @pytest.mark.parametrize(
@@ -379,68 +340,44 @@ def test_spaces_are_those_of_the_slow_reference(documents: list[list[list[str]]]
     assert list_sentences(include_spaces(text)) == add_spaces_slowly(sentences, lines)
 
 
-@pytest.mark.parametrize("make", [*READS_SPACES, *READS_NONE])
-def test_only_byte_level_bpe_without_a_prefix_reads_the_space_before_a_sentence(make: Callable[[], Any]):
-    backend = make()
-    backend.encode_special_tokens = True
-    tokenizer, text = (
-        Tokenizer(backend.to_str().encode(), "tokenizer"),
-        read("The river. A long river.\nThe end.\n\nThe sea."),
-    )
-    sentences = list_sentences(include_spaces(text) if make in READS_SPACES else text)
-    expected = [backend.encode(sentence, add_special_tokens=False).ids for sentence in sentences]
+@pytest.mark.parametrize("name", MAKERS)
+def test_only_byte_level_bpe_without_a_prefix_reads_the_space_before_a_sentence(name: str):
+    tokenizer, backend = load(name)
+    text = read("The river. A long river.\nThe end.\n\nThe sea.")
+    alone = encode_by_library(backend, list_sentences(text))
+    expected = encode_by_library(backend, list_sentences(include_spaces(text))) if name in READS_SPACES else alone
     found = tokenizer.encode_documents(text)
     offsets = found.sentence_offsets.tolist()
     assert [found.ids[begin:end].tolist() for begin, end in itertools.pairwise(offsets)] == expected
-    alone, _ = tokenizer.encode(text)
-    assert (alone.tolist() == found.ids.tolist()) == (make not in READS_SPACES), "encode adds nothing"
-    plain = [backend.encode(sentence, add_special_tokens=False).ids for sentence in list_sentences(text)]
-    assert encode(tokenizer, list_sentences(text)) == plain
+    assert (alone == expected) == (name not in READS_SPACES)
+    assert encode(tokenizer, list_sentences(text)) == alone, "encode adds nothing"
+    assert tokenizer.encode(text)[0].tolist() == sum(alone, [])
 
 
-@pytest.mark.parametrize("make", READS_SPACES)
-def test_sentences_with_their_spaces_have_the_ids_of_the_whole_line(make: Callable[[], Any]):
-    backend = make()
-    tokenizer = Tokenizer(backend.to_str().encode(), "tokenizer")
-    for at in range(20):
-        line = " ".join(make_sentences(10, seed=at))
-        assert tokenizer.encode_documents(read(line)).ids.tolist() == backend.encode(line, add_special_tokens=False).ids
-
-
-parts = [".", "?”", "—", "“I", "One two", "！", "好", "😀", "❤\ufe0f", "...", "3", "é!", "他 ", " ", "’", ")"]
-
-
-@pytest.mark.parametrize("make", [train_roberta, composed_roberta])
-@given(joined=st.lists(st.sampled_from(parts), max_size=12).map("".join))
-def test_sentences_without_white_space_between_them_have_the_ids_of_the_whole_line(make, joined: str):
-    check_whole(make, " ".join(f"He saw me. “You.”—“I.”{joined}".split()))
-
-
-@pytest.mark.parametrize("make", [prefixed_roberta, split_roberta])
-def test_marks_side_by_side_are_in_one_sentence_whatever_the_rules(make: Callable[[], Any]):
-    check_whole(make, "He saw me. “It was my duty.”—“I guess.”(So it was.)—Yes.")
-
-
-def check_whole(make: Callable[[], Any], line: str) -> None:
-    tokenizer, backend = load_pair(make)
+def check_whole(name: str, line: str) -> None:
+    """The sentences of a line with their spaces have the ids of the whole line."""
+    tokenizer, backend = load(name)
     found = tokenizer.encode_documents(read(line))
     assert found.ids.tolist() == backend.encode(line, add_special_tokens=False).ids
     assert found.document_offsets.tolist() == [0, len(found.sentence_offsets) - 1]
     assert len(found.is_heading) == len(found.sentence_offsets) - 1
 
 
-@cache
-def load_pair(make: Callable[[], Any]) -> tuple[Tokenizer, Any]:
-    backend = make()
-    return Tokenizer(backend.to_str().encode(), "tokenizer"), backend
+@pytest.mark.parametrize("name", READS_SPACES)
+def test_sentences_with_their_spaces_have_the_ids_of_the_whole_line(name: str):
+    for at in range(20):
+        check_whole(name, " ".join(make_sentences(10, seed=at)))
 
 
-def test_rows_of_byte_level_pieces_keep_the_space_between_sentences(tmp_path: Path, roberta: Tokenizer):
-    sentences = list(make_sentences(200, seed=5))
-    documents = [" ".join(sentences[at : at + 20]) for at in range(0, 200, 20)]
-    write_corpus(tmp_path / "in", documents, "txt", random.Random(0))
-    run_build(tmp_path / "in", tmp_path / "out", roberta)
-    for row in open_shards(tmp_path / "out"):
-        ids, end = row.original_ids, 1 + row.segment_a_len
-        for segment in (ids[1:end], ids[end + 1 : -1]):
-            assert any(roberta.decode(segment) in document for document in documents)
+parts = [".", "?”", "—", "“I", "One two", "！", "好", "😀", "❤\ufe0f", "...", "3", "é!", "他 ", " ", "’", ")"]
+
+
+@pytest.mark.parametrize("name", ["roberta", "composed"])
+@given(joined=st.lists(st.sampled_from(parts), max_size=12).map("".join))
+def test_sentences_without_white_space_between_them_have_the_ids_of_the_whole_line(name: str, joined: str):
+    check_whole(name, " ".join(f"He saw me. “You.”—“I.”{joined}".split()))
+
+
+@pytest.mark.parametrize("name", ["prefixed", "split"])
+def test_marks_side_by_side_are_in_one_sentence_whatever_the_rules(name: str):
+    check_whole(name, "He saw me. “It was my duty.”—“I guess.”(So it was.)—Yes.")
