@@ -10,22 +10,36 @@ import build_fixtures as fixtures
 import pytest
 
 from albert_data.cli.main import run
-from albert_data.config import VocabConfig
-from albert_data.errors import AlbertDataError, InputError
+from albert_data.config import TextConfig, VocabConfig
+from albert_data.corpus.inputs import find_inputs
+from albert_data.errors import AlbertDataError, InputError, OutputError
 from albert_data.library.building import train_vocab
-from albert_data.vocab.folder import FILES
+from albert_data.vocab.folder import FILES, is_saved, save_vocabulary
+from albert_data.vocab.learning import learn_vocabulary
+from albert_data.vocab.report import VocabReport
 
 VOCAB = "vocab in.txt -o out --workers 1 --vocab-size"
+TEXT = "\n\n".join(fixtures.make_documents(30, 0))
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("in.txt").write_text("\n\n".join(fixtures.make_documents(30, 0)))
+    Path("in.txt").write_text(TEXT)
 
 
 def learn(vocab_size: int, *options: str) -> int:
     return run([*f"{VOCAB} {vocab_size}".split(), *options])
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory) -> dict[int, VocabReport]:
+    """Vocabularies of in.txt, of 130 and of 140 pieces."""
+    folder = tmp_path_factory.mktemp("reports")
+    (folder / "in.txt").write_text(TEXT)
+    text, inputs = TextConfig(), find_inputs([str(folder / "in.txt")])
+    sizes = (130, 140)
+    return {n: learn_vocabulary(inputs, text, VocabConfig(vocab_size=n), fixtures.InlineEngine()) for n in sizes}
 
 
 def test_another_vocabulary_is_replaced_only_if_the_user_says_so(capsys: pytest.CaptureFixture[str]):
@@ -61,8 +75,8 @@ def test_a_file_of_somebody_else_stops_the_training(name: str, content: bytes, c
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_that_was_edited_stops_the_training(name: str):
-    assert learn(130) == 0
+def test_a_file_that_was_edited_stops_the_training(name: str, reports: dict[int, VocabReport]):
+    save_vocabulary(Path("out"), reports[130])
     path = Path("out", name)
     edited = path.read_bytes().replace(b"3", b"4", 1)
     path.write_bytes(edited)
@@ -71,9 +85,9 @@ def test_a_file_that_was_edited_stops_the_training(name: str):
 
 
 def test_a_full_disk_leaves_the_older_vocabulary_whole(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, reports: dict[int, VocabReport]
 ):
-    assert learn(130) == 0
+    save_vocabulary(Path("out"), reports[130])
     before, calls = fixtures.digest_folder(Path("out")), []
 
     def fill_up(descriptor: int) -> None:
@@ -83,15 +97,17 @@ def test_a_full_disk_leaves_the_older_vocabulary_whole(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fill_up)
-        assert learn(140, "--overwrite") == 1
-    assert "out: No space left on device; an older one there is unchanged; free some space" in capsys.readouterr().err
+        with pytest.raises(OutputError, match="out: No space left on device; an older one there is unchanged; free"):
+            save_vocabulary(Path("out"), reports[140], overwrite=True)
     assert fixtures.digest_folder(Path("out")) == before
-    assert learn(140, "--overwrite") == 0
+    save_vocabulary(Path("out"), reports[140], overwrite=True)
 
 
 @pytest.mark.parametrize("step", range(6))
-def test_a_vocabulary_that_was_killed_while_it_was_replaced_is_still_ours(step: int, monkeypatch: pytest.MonkeyPatch):
-    assert learn(130) == 0
+def test_a_vocabulary_that_was_killed_while_it_was_replaced_is_still_ours(
+    step: int, monkeypatch: pytest.MonkeyPatch, reports: dict[int, VocabReport]
+):
+    save_vocabulary(Path("out"), reports[130])
     steps = 0
 
     def kill_at(function: Any) -> Any:
@@ -109,16 +125,17 @@ def test_a_vocabulary_that_was_killed_while_it_was_replaced_is_still_ours(step: 
         context.setattr(os, "replace", kill_at(os.replace))
         context.setattr(Path, "unlink", kill_at(Path.unlink))
         with pytest.raises(SystemExit):
-            train_vocab("in.txt", "out", config=VocabConfig(vocab_size=140), overwrite=True)
+            save_vocabulary(Path("out"), reports[140], overwrite=True)
     assert steps == step + 1
-    assert learn(140, *(["--overwrite"] if step == 0 else [])) == 0  # later ones left no finished vocabulary
+    save_vocabulary(Path("out"), reports[140], overwrite=step == 0)  # later ones left no finished vocabulary
+    assert is_saved(Path("out"))
 
 
-def test_temporary_files_of_other_programs_stay():
+def test_temporary_files_of_other_programs_stay(reports: dict[int, VocabReport]):
     Path("out").mkdir()
     Path("out/.0123456789abcdef.tmp").write_bytes(b"mine")
     Path("out/.albert-data-0123456789abcdef.tmp").write_bytes(b"of a killed run")
-    assert learn(130) == 0
+    save_vocabulary(Path("out"), reports[130])
     assert sorted(os.listdir("out")) == sorted([*FILES, ".0123456789abcdef.tmp"])
 
 
