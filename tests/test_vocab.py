@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import random
 import string
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import build_fixtures as fixtures
 import numpy as np
 import pytest
-from build_fixtures import LAYOUTS, InlineEngine
+from build_fixtures import InlineEngine
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import check_refused, refused
 from test_counting import as_text
 
 from albert_data.config import SENTENCEPIECE_TYPES, TextConfig, VocabConfig
@@ -53,66 +55,57 @@ def learn(names: Path | str, engine: Engine | None = None, shrink: bool = False,
     return learn_vocabulary(find_inputs([str(names)]), text, config, engine or InlineEngine(), shrink=shrink)
 
 
-def learn_tokenizer(names: Path, **settings: Any) -> Tokenizer:
-    return Tokenizer(learn(names, **settings).trained.model, "learnt")
+@pytest.fixture(scope="module")
+def learnt(corpus: Path) -> Callable[..., VocabReport]:
+    """Learns from the corpus, once for equal settings."""
+    return cache(partial(learn, corpus))
 
+
+@pytest.fixture(scope="module")
+def tokenizer_of(learnt: Callable[..., VocabReport]) -> Callable[..., Tokenizer]:
+    return lambda **settings: Tokenizer(learnt(**settings).trained.model, "learnt")
+
+
+BOTH_TYPES = pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
 
 # ---- a function of the sentences ----
 
 
 @pytest.mark.parametrize("sample_bytes", [64_000_000, CAPPED], ids=["all", "a sample"])
-@pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
-def test_order_layout_and_workers_change_no_byte_of_the_model(
-    model_type: str, sample_bytes: int, corpus: Path, tmp_path: Path
+@BOTH_TYPES
+def test_order_layout_workers_and_copies_change_no_byte_of_the_model(
+    model_type: str, sample_bytes: int, learnt: Callable[..., VocabReport], tmp_path: Path
 ):
     settings = {"model_type": model_type, "sample_bytes": sample_bytes}
-    reference = learn(corpus, **settings).trained
-    for number, layout in enumerate(LAYOUTS):
-        fixtures.write_corpus(tmp_path / layout, DOCUMENTS, layout, random.Random(number))
-        engine = MultiprocessEngine(number) if number else None
-        assert learn(tmp_path / layout, engine, **settings).trained == reference
+    for workers, (layout, times) in enumerate({"txt.zst": 1, "mixed": 7}.items(), 1):
+        fixtures.write_corpus(tmp_path / layout, DOCUMENTS * times, layout, random.Random(workers))
+        assert learn(tmp_path / layout, MultiprocessEngine(workers), **settings).trained == learnt(**settings).trained
 
 
-def test_stdin_changes_no_byte_of_the_model(corpus: Path, monkeypatch: pytest.MonkeyPatch):
+def test_stdin_changes_no_byte_of_the_model(learnt: Callable[..., VocabReport], monkeypatch: pytest.MonkeyPatch):
     fixtures.set_stdin(monkeypatch, fixtures.to_jsonl(DOCUMENTS[::-1]))
-    assert learn("-", MultiprocessEngine(2)).trained == learn(corpus).trained
+    assert learn("-", MultiprocessEngine(2)).trained == learnt().trained
 
 
-def test_the_seed_matters_only_where_there_is_more_text_than_the_sample_holds(corpus: Path):
-    def models(**settings: Any) -> set[bytes]:
-        return {learn(corpus, seed=seed, **settings).trained.model for seed in range(3)}
-
-    assert len(models(sample_bytes=CAPPED)) == 3
-    pieces = {tuple(Tokenizer(model, "").pieces) for model in models()}
-    assert len(pieces) == 1
+def test_the_seed_matters_only_where_there_is_more_text_than_the_sample_holds(tokenizer_of: Callable[..., Tokenizer]):
+    small, whole = ([tokenizer_of(seed=n, sample_bytes=size) for n in (0, 1)] for size in (CAPPED, 64_000_000))
+    assert small[0].model != small[1].model
+    assert whole[0].pieces == whole[1].pieces
 
 
-def test_the_sample_keeps_to_its_cap_and_nearly_fills_it(corpus: Path):
-    for sample_bytes in (1_000, CAPPED, 20_000):
-        trained = learn(corpus, sample_bytes=sample_bytes, vocab_size=120).trained
+def test_the_sample_keeps_to_its_cap_and_nearly_fills_it(learnt: Callable[..., VocabReport]):
+    for sample_bytes in (1_000, 20_000):
+        trained = learnt(sample_bytes=sample_bytes, vocab_size=120).trained
         assert sample_bytes - 400 < trained.num_bytes <= sample_bytes
 
 
-@pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
-def test_copies_of_a_text_change_no_byte_of_the_model(model_type: str, corpus: Path, tmp_path: Path):
-    settings = {"model_type": model_type, "sample_bytes": CAPPED}
-    fixtures.write_corpus(tmp_path, DOCUMENTS * 7, "jsonl", random.Random(1))
-    assert learn(tmp_path, **settings).trained == learn(corpus, **settings).trained
-
-
-def test_a_repeated_sentence_is_in_the_sample_once(tmp_path: Path):
-    lines = [f"Sentence {number % 50} of fifty." for number in range(1000)]
-    (tmp_path / "in.txt").write_text("\n\n".join(lines))
-    trained = learn(tmp_path / "in.txt", vocab_size=110).trained
-    assert trained.num_sentences == 50
-
-
-def test_a_corpus_that_repeats_itself_is_read_again_for_its_other_sentences(tmp_path: Path):
+@pytest.mark.parametrize("sample_bytes", [64_000_000, 2000])
+def test_a_repeated_sentence_is_in_the_sample_once(sample_bytes: int, tmp_path: Path):
+    """Of a corpus that repeats itself so much that it is read again for its other sentences, too."""
     lines = [f"Sentence {number % 50} of fifty." for number in range(5000)]
     (tmp_path / "in.txt").write_text("\n\n".join(lines))
-    report = learn(tmp_path / "in.txt", vocab_size=110, sample_bytes=2000)
-    assert report.trained.num_sentences == 50
-    assert report.num_documents == 5000
+    report = learn(tmp_path / "in.txt", vocab_size=110, sample_bytes=sample_bytes)
+    assert (report.trained.num_sentences, report.num_documents) == (50, 5000)
 
 
 hashed_sentences = st.dictionaries(st.binary(max_size=40), st.integers(1, 40) | st.integers(1, 2**64 - 1), max_size=60)
@@ -160,50 +153,43 @@ def plain_sample(found: dict[bytes, int], max_bytes: int) -> list[bytes]:
 # ---- what is learnt ----
 
 
-@pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
-def test_the_special_pieces_have_the_first_five_ids(model_type: str, corpus: Path):
-    learnt = learn_tokenizer(corpus, model_type=model_type)
+@BOTH_TYPES
+def test_the_special_pieces_have_the_first_five_ids(model_type: str, tokenizer_of: Callable[..., Tokenizer]):
+    learnt = tokenizer_of(model_type=model_type)
     assert learnt.pieces[:5] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
     assert list(learnt.specials.to_dict().values()) == [0, 1, 2, 3, 4]
     assert learnt.vocab_size == 140
-
-
-def test_special_pieces_in_the_text_are_text(corpus: Path):
-    learnt = learn_tokenizer(corpus)
     ids, _ = learnt.encode(["a [MASK] and [CLS] <pad>"])
     assert not learnt.specials.is_special[ids].any()
+    assert learnt.decode(learnt.encode(["people walked"])[0]) == "people walked"
 
 
-def test_uncased_folds_case_and_cased_keeps_it(corpus: Path):
-    cased, uncased = learn_tokenizer(corpus, cased=True), learn_tokenizer(corpus, cased=False)
+def test_settings_of_a_model_are_followed(tokenizer_of: Callable[..., Tokenizer]):
+    unigram, cased = (tokenizer_of(model_type=kind) for kind in SENTENCEPIECE_TYPES)
+    assert unigram.pieces != cased.pieces
     assert cased.encode(["RIVER"])[0].tolist() != cased.encode(["river"])[0].tolist()
+    uncased = tokenizer_of(cased=False)
     assert uncased.encode(["RIVER Ünïcode"])[0].tolist() == uncased.encode(["river ünïCODE"])[0].tolist()
     ordinary = "".join(uncased.pieces[5:])
     assert ordinary == ordinary.lower()
-    assert not set(string.ascii_uppercase) & set(uncased.pieces)
     assert set(string.ascii_lowercase + string.digits + string.punctuation) <= set(uncased.pieces)
+    covering = tokenizer_of(character_coverage=1.0)
+    assert covering.unk_id not in covering.encode([" ".join(DOCUMENTS)])[0]
 
 
-def test_unigram_and_bpe_are_different_models(corpus: Path):
-    unigram, bpe = (learn_tokenizer(corpus, model_type=kind) for kind in SENTENCEPIECE_TYPES)
-    assert unigram.pieces != bpe.pieces
-    for learnt in (unigram, bpe):
-        assert learnt.decode(learnt.encode(["people walked"])[0]) == "people walked"
-
-
-@pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
-@pytest.mark.parametrize("character_coverage", [0.98, 0.99995, 1.0])
+@BOTH_TYPES
+@pytest.mark.parametrize("character_coverage", [0.98, 1.0])
 def test_required_characters_have_a_piece_even_if_the_text_has_none_of_them(
     character_coverage: float, model_type: str, tmp_path: Path
 ):
     (tmp_path / "in.txt").write_text("\n".join(["aaa bbb abab"] * 20))
     settings = {"model_type": model_type, "character_coverage": character_coverage, "vocab_size": 103}
-    learnt = learn_tokenizer(tmp_path, required_chars="é한", **settings)
+    learnt = Tokenizer(learn(tmp_path, required_chars="é한", **settings).trained.model, "learnt")
     assert {*string.printable.strip(), "é", "한", "▁"} <= set(learnt.pieces)
     assert learnt.unk_id not in learnt.encode([string.printable + "é한"])[0]
 
 
-@pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
+@BOTH_TYPES
 def test_lost_characters_are_reported_with_counts_and_are_unknown(model_type: str, tmp_path: Path):
     text = "Plain words here. " * 3000 + "é é ï ▅ x\ufb01x ..."
     (tmp_path / "in.txt").write_text(text)
@@ -277,46 +263,37 @@ def test_text_in_scripts_without_spaces_has_no_dummy_prefix_unless_one_is_asked_
     assert learn(tmp_path, vocab_size=110).config.dummy_prefix is True
 
 
-def test_full_coverage_leaves_no_character_unknown(corpus: Path):
-    learnt = learn_tokenizer(corpus, character_coverage=1.0)
-    text = " ".join(DOCUMENTS)
-    assert learnt.unk_id not in learnt.encode([text])[0]
-
-
 # ---- sizes that can't be ----
 
 
-@pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
-def test_the_error_for_too_large_a_size_names_the_largest_which_then_works(model_type: str, corpus: Path):
+@BOTH_TYPES
+def test_the_error_for_a_size_that_cannot_be_names_the_size_that_works(
+    model_type: str, learnt: Callable[..., VocabReport]
+):
+    kept = {"model_type": model_type}
     with pytest.raises(VocabularyTooLarge, match=r"100,000 pieces is larger than the text supports") as refusal:
-        learn(corpus, model_type=model_type, vocab_size=100_000)
+        learnt(vocab_size=100_000, **kept)
     largest = refusal.value.largest
     assert f"--vocab-size {largest}" in str(refusal.value)
-    assert learn_tokenizer(corpus, model_type=model_type, vocab_size=largest).vocab_size == largest
+    report = learnt(vocab_size=100_000, shrink=True, **kept)
+    assert report.config.vocab_size == Tokenizer(report.trained.model, "").vocab_size == largest > 140
+    assert learnt(vocab_size=largest, **kept).trained == report.trained
     with pytest.raises(VocabularyTooLarge):
-        learn(corpus, model_type=model_type, vocab_size=largest + 1)
-
-
-@pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
-def test_the_error_for_too_small_a_size_names_the_smallest_which_then_works(model_type: str, corpus: Path):
-    with pytest.raises(TokenizerError, match=r"20 pieces is smaller than the (\d+) .*--vocab-size") as refusal:
-        learn(corpus, model_type=model_type, vocab_size=20)
-    assert "95 required ones (printable ASCII, --required-chars)" in str(refusal.value)
-    smallest = int(str(refusal.value).split("smaller than the ")[1].split()[0])
-    learn(corpus, model_type=model_type, vocab_size=smallest)
-
-
-def test_shrink_takes_the_largest_size(corpus: Path):
-    report = learn(corpus, vocab_size=100_000, shrink=True)
-    assert 140 < report.config.vocab_size < 100_000
-    assert Tokenizer(report.trained.model, "").vocab_size == report.config.vocab_size
+        learnt(vocab_size=largest + 1, **kept)
+    with pytest.raises(TokenizerError, match=r"20 pieces is smaller than the (\d+) .*--vocab-size") as refused:
+        learnt(vocab_size=20, **kept)
+    assert "95 required ones (printable ASCII, --required-chars)" in str(refused.value)
+    smallest = int(str(refused.value).split("smaller than the ")[1].split()[0])
+    learnt(vocab_size=smallest, **kept)
 
 
 # ---- what is told ----
 
 
-@pytest.mark.parametrize("model_type", [*SENTENCEPIECE_TYPES, "wordpiece"])
-@pytest.mark.parametrize("characters", ["ACGT", "กขคงจฉชซญดตถทธนบปผฝพฟมยรลวสหอฮ", "山水火木金土日月人口"])
+@pytest.mark.parametrize(
+    ("characters", "model_type"),
+    [("ACGT", "unigram"), ("กขคงจฉชซญดตถทธนบปผฝพฟมยรลวสหอฮ", "bpe"), ("山水火木金土日月人口", "wordpiece")],
+)
 def test_a_text_of_one_long_sentence_is_learnt_from(characters: str, model_type: str, tmp_path: Path):
     text = "".join(random.Random(0).choices(characters, k=30_000))
     (tmp_path / "in.txt").write_text(text)
@@ -342,23 +319,19 @@ def test_a_long_sentence_is_cut_at_spaces_or_between_characters(text: str, lengt
     assert "".join(parts).replace(" ", "") == f"Short.{text}".replace(" ", "")
 
 
-def test_a_sample_too_small_for_a_sentence_is_named(tmp_path: Path):
-    (tmp_path / "in.txt").write_text("x" * 2000)
-    with pytest.raises(TokenizerError, match="no sentence .* in 1,000 bytes; give more text or --sample-bytes"):
-        learn(tmp_path, sample_bytes=1000)
-
-
-def test_settings_pieces_and_model_are_saved_together(corpus: Path, tmp_path: Path):
-    report = learn(corpus)
-    settings = save_vocabulary(tmp_path / "new/vocab", report)
-    assert {path.name for path in (tmp_path / "new/vocab").iterdir()} == {"spiece.model", "pieces.txt", "vocab.json"}
-    assert json.loads((tmp_path / "new/vocab/vocab.json").read_text()) == settings
+def test_settings_pieces_and_model_are_saved_together(learnt: Callable[..., VocabReport], tmp_path: Path):
+    report, out = learnt(), tmp_path / "new/vocab"
+    settings = save_vocabulary(out, report)
+    assert {path.name for path in out.iterdir()} == {"spiece.model", "pieces.txt", "vocab.json"}
+    assert json.loads((out / "vocab.json").read_text()) == settings
     assert settings["dummy_prefix"] is True
     assert settings["characters"]["lost"] == [[chr(code), count] for code, count in report.alphabet.lost.items()]
     assert settings["documents"] == len(DOCUMENTS)
     assert settings["text_bytes"] == sum(len(fixtures.canonical(document)) for document in DOCUMENTS)
-    pieces = (tmp_path / "new/vocab/pieces.txt").read_text().split("\n")
-    assert pieces[:-1] == load_tokenizer(tmp_path / "new/vocab").pieces
+    assert (out / "pieces.txt").read_text().split("\n")[:-1] == load_tokenizer(out).pieces
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="file can't be written: File exists; name another folder"):
+        save_vocabulary(tmp_path / "file", report)
 
 
 def test_damage_is_counted_and_refused_with_strict(tmp_path: Path):
@@ -369,37 +342,28 @@ def test_damage_is_counted_and_refused_with_strict(tmp_path: Path):
         learn(path, strict=True)
 
 
-def test_a_corpus_without_a_document_is_refused(tmp_path: Path):
-    (tmp_path / "in.txt").write_text(" \n\n")
-    with pytest.raises(InputError, match="the corpus holds no document"):
-        learn(tmp_path)
-
-
-def test_a_folder_that_cannot_be_written_is_refused(corpus: Path, tmp_path: Path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="file can't be written: File exists; name another folder"):
-        save_vocabulary(tmp_path / "file", learn(corpus))
-
-
-@pytest.mark.parametrize(
-    ("settings", "allowed"),
-    [
-        ({"vocab_size": 15}, "16 to 1000000"),
-        ({"model_type": "word"}, "unigram, bpe"),
-        ({"character_coverage": 0.5}, "0.98 to 1.0"),
-        ({"character_coverage": float("nan")}, "0.98 to 1.0"),
-        ({"sample_bytes": 999}, "1000 to 4000000000"),
-        ({"seed": -1}, "0 to"),
-    ],
+@refused(
+    ((" \n\n", {}), InputError, "the corpus holds no document"),
+    (
+        ("x" * 2000, {"sample_bytes": 1000}),
+        TokenizerError,
+        "no sentence & in 1,000 bytes & --sample-bytes",
+    ),
+    (("text", {"required_chars": "a▅"}), TokenizerError, "required_chars holds U+2585 & SentencePiece reserves"),
 )
-def test_settings_out_of_range_name_what_is_allowed(settings: dict[str, Any], allowed: str):
-    [(name, _)] = settings.items()
-    with pytest.raises(ConfigError, match=rf"^{name} is .*; allowed are {allowed}"):
-        VocabConfig(**settings)
+def test_what_cannot_be_learnt_from_is_refused(tmp_path: Path, call: tuple[str, dict[str, Any]], kind, named: str):
+    (tmp_path / "in.txt").write_text(call[0])
+    check_refused(lambda: learn(tmp_path, **call[1]), kind, named)
 
 
-def test_a_required_character_that_no_vocabulary_can_hold_is_refused(corpus: Path):
-    with pytest.raises(TokenizerError, match=r"required_chars holds U\+2585, which SentencePiece reserves"):
-        learn(corpus, required_chars="a▅")
-    with pytest.raises(ConfigError, match="required_chars is not valid UTF-8"):
-        VocabConfig(required_chars="\udcff")
+@refused(
+    ({"vocab_size": 15}, ConfigError, "vocab_size is 15 & 16 to 1000000"),
+    ({"model_type": "word"}, ConfigError, "model_type is 'word' & unigram, bpe"),
+    ({"character_coverage": 0.5}, ConfigError, "character_coverage is 0.5 & 0.98 to 1.0"),
+    ({"character_coverage": float("nan")}, ConfigError, "character_coverage is nan & 0.98 to 1.0"),
+    ({"sample_bytes": 999}, ConfigError, "sample_bytes is 999 & 1000 to 4000000000"),
+    ({"seed": -1}, ConfigError, "seed is -1 & 0 to"),
+    ({"required_chars": "\udcff"}, ConfigError, "required_chars is not valid UTF-8"),
+)
+def test_settings_out_of_range_name_what_is_allowed(call: dict[str, Any], kind, named: str):
+    check_refused(lambda: VocabConfig(**call), kind, named)
