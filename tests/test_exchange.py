@@ -192,7 +192,9 @@ def sentences_of(shards: Shards) -> Counter[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("layout", "engine"), [("jsonl.gz", MultiprocessEngine(2)), ("mixed", PicklingEngine())], ids=["2 workers", "pickling"]
+    ("layout", "engine"),
+    [("jsonl.gz", MultiprocessEngine(2)), ("mixed", PicklingEngine())],
+    ids=["2 workers", "pickling"],
 )
 def test_workers_engines_and_the_layout_of_the_corpus_change_no_byte(
     layout: str, engine, built: Path, tokenizer: Tokenizer, tmp_path: Path
