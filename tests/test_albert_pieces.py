@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sentencepiece
 from albert_reference import encode_slowly
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from made_models import CONTROL, UNUSED, Piece, compile_charsmap, make_model
 from test_albert_text import ALL_KNOWN, KNOWN
@@ -59,26 +59,7 @@ def test_ids_are_those_of_the_plain_code(name: str, texts: list[str]):
     assert rows_of(*tokenizer.encode(as_text(texts))) == expected
 
 
-PIECES = [
-    "1,",
-    VISIBLE_SPACE + "1,",
-    "21,",
-    VISIBLE_SPACE + "2",
-    "12",
-    "1",
-    "2",
-    ",",
-    "x1,",
-    "a",
-    "b",
-    "ab",
-    "q",
-    "3,",
-    "x3",
-    "²",
-    "٣,",
-    "٣",
-]
+PIECES = ["1,", "▁1,", "21,", "▁2", "12", "1", "2", ",", "x1,", "a", "b", "ab", "q", "3,", "x3", "²", "٣,", "٣"]
 pieces = st.dictionaries(
     st.sampled_from(PIECES),
     st.tuples(
@@ -88,7 +69,6 @@ pieces = st.dictionaries(
 )
 
 
-@settings(max_examples=150)
 @given(
     pieces=pieces,
     texts=st.lists(st.text(st.sampled_from("123,AabqQ x²٣"), max_size=12), min_size=1, max_size=12),

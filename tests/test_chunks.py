@@ -5,19 +5,20 @@ from __future__ import annotations
 import ctypes
 import io
 import mmap
+import re
 import sys
 import unicodedata
 from contextlib import suppress
 from functools import cache
 from itertools import groupby, product
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import numpy as np
 import pytest
 import sentencepiece
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from made_models import CONTROL, UNUSED, Piece, compile_charsmap, make_model
 
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.buffers import Sentences
@@ -29,7 +30,7 @@ from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.sentencepiece.charsmap import read_charsmap
 from albert_data.tokenizer.sentencepiece.cuts import find_bigrams, find_contracted, make_cut_rule
-from albert_data.tokenizer.sentencepiece.proto import change_settings, read_settings
+from albert_data.tokenizer.sentencepiece.proto import BPE, NORMAL, UNIGRAM, USER_DEFINED, change_settings, read_settings
 
 CORPUS = Path(__file__).parent.parent / "sample_corpus"
 LINES = [
@@ -37,6 +38,9 @@ LINES = [
     for name in ("english-1.txt", "chinese.txt")
     for line in (CORPUS / name).read_text(encoding="utf-8").split("\n")
 ]
+# What Google's models for English have.
+RELEASED = {"user_defined_symbols": '(,),",-,.,–,£,€', "normalization_rule_name": "nmt_nfkc"}
+LONGER = {"user_defined_symbols": "the,中国,ﬁ,e\u0301,\u0301s,ABC,--,-,\U0001f469"}
 FAST = {
     "unigram": {},
     "bpe": {"model_type": "bpe"},
@@ -46,19 +50,22 @@ FAST = {
     "no prefix": {"add_dummy_prefix": False},
     "no prefix, bpe": {"add_dummy_prefix": False, "model_type": "bpe"},
     "no prefix, uncased": {"add_dummy_prefix": False, "normalization_rule_name": "nmt_nfkc_cf"},
-    "no prefix, identity": {"add_dummy_prefix": False, "normalization_rule_name": "identity"},
-    "no prefix, byte fallback": {"add_dummy_prefix": False, "byte_fallback": True},
     "no prefix, bpe, byte fallback": {"add_dummy_prefix": False, "model_type": "bpe", "byte_fallback": True},
     "spaces kept": {"remove_extra_whitespaces": False},
     "spaces kept, bpe, no prefix": {"remove_extra_whitespaces": False, "model_type": "bpe", "add_dummy_prefix": False},
+    "released": RELEASED,
+    "released, uncased": RELEASED | {"normalization_rule_name": "nmt_nfkc_cf"},
+    "released, bpe": RELEASED | {"model_type": "bpe"},
+    "released, no prefix": RELEASED | {"add_dummy_prefix": False},
+    "released, byte fallback": RELEASED | {"byte_fallback": True},
+    "released, identity": RELEASED | {"normalization_rule_name": "identity"},
+    "released, spaces kept": RELEASED | {"remove_extra_whitespaces": False},
+    "longer": LONGER,
+    "longer, bpe, uncased": LONGER | {"model_type": "bpe", "normalization_rule_name": "nmt_nfkc_cf"},
 }
 SLOW = {
-    "spaces inside pieces": ({"split_by_whitespace": False}, "space inside"),
-    "space as suffix": ({"treat_whitespace_as_suffix": True}, "treat_whitespace_as_suffix"),
-    "space as suffix, no prefix": (
-        {"treat_whitespace_as_suffix": True, "add_dummy_prefix": False},
-        "treat_whitespace_as_suffix",
-    ),
+    "space inside": {"split_by_whitespace": False},
+    "treat_whitespace_as_suffix": {"treat_whitespace_as_suffix": True},
 }
 
 
@@ -109,6 +116,7 @@ texts = st.lists(
 def test_ids_are_those_of_sentencepiece(name: str, texts: list[str]):
     tokenizer = train(**FAST[name])
     assert tokenizer.slow_reason is None
+    texts = [*texts, *(re.sub("[,;]", "-", text) for text in texts)]
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 
 
@@ -120,10 +128,16 @@ def test_spaces_may_stand_anywhere(name: str):
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 
 
-@pytest.mark.parametrize("name", SLOW)
-def test_a_model_whose_text_cannot_be_cut_goes_through_sentencepiece(name: str):
-    settings, reason = SLOW[name]
-    tokenizer = train(**settings)
+def test_a_user_defined_piece_with_a_space_goes_through_sentencepiece():
+    for symbol in ("he r", " x", "y ", "a" + VISIBLE_SPACE + "b"):
+        tokenizer = train(user_defined_symbols=symbol)
+        assert "space inside" in str(tokenizer.slow_reason)
+        assert encode(tokenizer, LINES[:20]) == encode_by_sentencepiece(tokenizer, LINES[:20])
+
+
+@pytest.mark.parametrize("reason", SLOW)
+def test_a_model_whose_text_cannot_be_cut_goes_through_sentencepiece(reason: str):
+    tokenizer = train(**SLOW[reason])
     assert reason in str(tokenizer.slow_reason)
     for lines in (LINES[:20], ["", *LINES[:62]], ["", *LINES[:63]], [""]):  # fewer than 64 go one by one
         assert encode(tokenizer, lines) == encode_by_sentencepiece(tokenizer, lines)
@@ -139,13 +153,8 @@ def test_a_model_of_more_text_than_the_trie_holds_goes_through_sentencepiece(mon
 def test_a_full_table_changes_no_id(monkeypatch: pytest.MonkeyPatch):
     tokenizer = train()
     expected = encode_by_sentencepiece(tokenizer, LINES)
-    limits: list[dict[str, int]] = [
-        {"FIRST_SLOTS": 64, "MAX_SLOTS": 64},
-        {"FIRST_SLOTS": 64},
-        {"MAX_KEY_BYTES": 300},
-        {"MAX_IDS": 50},
-        {"SLICE_BYTES": 100},
-    ]
+    limits = [{"MAX_KEY_BYTES": 300}, {"MAX_IDS": 50}, {"SLICE_BYTES": 100}, {"FIRST_SLOTS": 64}]
+    limits.append({"FIRST_SLOTS": 64, "MAX_SLOTS": 64})
     for limit in limits:
         with monkeypatch.context() as patch:
             for name, value in limit.items():
@@ -216,21 +225,12 @@ replacements = st.dictionaries(replaced, st.text(st.sampled_from("x1 ▁不😁"
 def test_replacements_of_any_kind_change_no_id(
     rules: dict[str, str], texts: list[str], model_type: str, has_prefix: bool
 ):
-    lines = ["xcdx cdcd xcd dcd ccdd c d x1", "xc😀x c😀c😀 xc😀 c d x a 不x", "cx c x c1d a1 x不 가"] * 20
-    with NamedTemporaryFile("w", suffix=".tsv", encoding="utf-8") as file:
-        for key, value in rules.items():
-            codes = (" ".join(f"{ord(character):X}" for character in text) for text in (key, value))
-            file.write("\t".join(codes) + "\n")
-        file.flush()
-        tokenizer = train.__wrapped__(
-            tuple(lines),
-            vocab_size=90,
-            hard_vocab_limit=False,
-            split_by_unicode_script=False,
-            normalization_rule_tsv=file.name,
-            model_type=model_type,
-            add_dummy_prefix=has_prefix,
-        )
+    assume(all(key != value for key, value in rules.items()))
+    table, of_type = compile_charsmap(rules), {"unigram": UNIGRAM, "bpe": BPE}[model_type]
+    two = ["xc", "cd", "dd", "dc", "x1", "c1", "a1", "x不", "c😀", "😀x", "▁x", "▁c", "▁d", "▁a", "▁不"]
+    spelt = [*"▁xcda1不😀😁-*+가", *two, "xcd", "cdcd", "▁xcd"]
+    listed: list[Piece] = [(piece, -5.0 + len(piece) - 0.01 * i, NORMAL) for i, piece in enumerate(spelt)]
+    tokenizer = Tokenizer(make_model(listed, model_type=of_type, charsmap=table, add_dummy_prefix=has_prefix), "made")
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 
 
@@ -276,6 +276,93 @@ def test_unknown_characters_that_meet_at_a_cut_are_one():
     texts = ["丂丄丆", "x丂丄 丆y"]  # characters that the corpus does not hold
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
     assert encode(tokenizer, texts)[0].count(tokenizer.unk_id) == 1
+
+
+# ---- pieces of any kind ----
+
+NAMES = ["<pad>", "[CLS]", "[SEP]", "[MASK]"]
+LETTERS = "ab-A\u0301é中ﬁ😀1"
+pieces = st.dictionaries(
+    st.builds(
+        str.__add__, st.sampled_from(["", "", VISIBLE_SPACE]), st.text(st.sampled_from(LETTERS), min_size=1, max_size=3)
+    ),
+    st.tuples(
+        st.floats(-9, -0.0625, width=32) | st.sampled_from([-2.0, -1.9, -1.8, -1.7, -0.1, 0.0, 0.1, 0.2, 0.3, 3.0]),
+        st.sampled_from([NORMAL, NORMAL, NORMAL, USER_DEFINED, USER_DEFINED, UNUSED, CONTROL]),
+    ),
+    min_size=1,
+    max_size=20,
+)
+strings = st.lists(
+    st.lists(
+        st.text(st.sampled_from(LETTERS + VISIBLE_SPACE + "x"), max_size=6) | st.sampled_from([" ", "  "]), max_size=8
+    ).map("".join),
+    min_size=1,
+    max_size=12,
+)
+RULES = ["A", "a\u0301", "b", "--", "中", "1-", " "]
+rules = st.just(b"") | st.dictionaries(
+    st.sampled_from(RULES) | st.text(st.sampled_from(LETTERS), min_size=1, max_size=2),
+    st.sampled_from(["a", "é", "bb", "", "ab", " ", "x" + VISIBLE_SPACE]),
+    min_size=1,
+    max_size=4,
+).filter(lambda rules: all(key != value for key, value in rules.items())).map(compile_charsmap)
+
+
+@given(
+    pieces=pieces,
+    texts=strings,
+    model_type=st.sampled_from([UNIGRAM, BPE]),
+    charsmap=rules,
+    has_prefix=st.booleans(),
+    removes_spaces=st.booleans(),
+)
+def test_any_pieces_and_replacements_give_the_ids_of_sentencepiece(
+    pieces: dict[str, tuple[float, int]],
+    texts: list[str],
+    model_type: int,
+    charsmap: bytes,
+    has_prefix: bool,
+    removes_spaces: bool,
+):
+    listed: list[Piece] = [(text, *rest) for text, rest in {VISIBLE_SPACE: (-3.0, NORMAL), **pieces}.items()]
+    model = make_model(
+        listed,
+        model_type=model_type,
+        charsmap=charsmap,
+        add_dummy_prefix=has_prefix,
+        remove_extra_whitespaces=removes_spaces,
+    )
+    tokenizer = Tokenizer(model, "made")
+    assume(tokenizer.slow_reason is None)
+    assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
+
+
+@given(texts=st.lists(st.lists(st.sampled_from([*NAMES, *"[]<>SEP▁ "])).map("".join), max_size=9))
+@pytest.mark.parametrize("model_type", [UNIGRAM, BPE])
+@pytest.mark.parametrize("special_type", [USER_DEFINED, NORMAL])
+def test_text_never_gives_special_pieces_whatever_their_type(model_type: int, special_type: int, texts: list[str]):
+    listed: list[Piece] = [(text, -2.0, NORMAL) for text in [*"[]<>SEPadMK▁", "[S", "EP", "▁[", "P]"]]
+    tokenizer = Tokenizer(make_model(listed, model_type=model_type, special_type=special_type), "made")
+    expected = Tokenizer(make_model(listed, model_type=model_type), "made")
+    assert encode(tokenizer, texts) == encode_by_sentencepiece(expected, texts)
+    assert (
+        tokenizer.note
+        == "made finds <pad>, [CLS], [SEP], [MASK] in text; a build does not, as text never gives a special piece"
+    )
+    assert expected.note is None
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 30])
+def test_the_score_of_a_user_defined_piece_is_that_of_sentencepiece(length: int):
+    """It competes with a piece of nearly the same score."""
+    symbol, score = "q" * length, length * 0.1 - 0.1
+    for competing in (score + sign * 2.0**power for sign in (-1, 1) for power in range(-24, -2)):
+        listed: list[Piece] = [("c", 0.0, NORMAL), ("z", -9.0, NORMAL), (VISIBLE_SPACE, -1.0, NORMAL)]
+        listed += [(symbol, -5.0, USER_DEFINED), (symbol + "c", competing, NORMAL)]
+        tokenizer = Tokenizer(make_model(listed, model_type=UNIGRAM), "made")
+        texts = [symbol + "c", symbol + "c " * 9 + symbol + "c"]
+        assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 
 
 # ---- what the model file says ----
@@ -369,16 +456,6 @@ def test_the_strings_that_are_replaced_are_all_found():
     contractions = [(ord(text[0]), ord(key[0])) for key, text in replaced.items() if len(key) > 1 and text]
     expected = sorted(text << 16 | key for text, key in contractions if max(text, key) < 1 << 16)
     assert np.sort(found.contractions).tolist() == expected
-
-
-def test_a_combining_mark_is_joined_to_what_precedes_it_and_a_letter_is_not():
-    found = read_charsmap(read_settings(train().model).charsmap)
-    assert found.joined[[0x301, 0x3099]].all()
-    assert not found.joined[[ord("a"), ord("中")]].any()
-    assert not found.single[ord("½")]
-    assert found.single[[ord("中"), ord("，")]].all()
-    assert ord("é") << 16 | ord("e") in found.contractions
-    assert ord("1") << 16 | ord("①") not in found.contractions
 
 
 def test_neighbours_are_those_within_a_piece_and_the_basic_plane():

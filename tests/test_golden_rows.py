@@ -29,24 +29,7 @@ TEXTS = (
     ("ar", "وصل د. أحمد اليوم. هل رأيته؟ نعم."),
     ("th", "วันนี้อากาศดี ไปกันเถอะ"),
 )
-PIECES = (
-    "▁the",
-    "ing",
-    "▁",
-    ",",
-    "，",
-    "中国",
-    "ｶﾀ",
-    "...",
-    "、a",
-    "ไทย",
-    "\u0301",
-    "<0xE4>",
-    "<0xB8>",
-    "é",
-    "が",
-    "\u0e33",
-)
+PIECES = ["▁the", "ing", "▁", ",", "，", "中国", "ｶﾀ", "...", "、a", "ไทย", "́", "<0xE4>", "<0xB8>", "é", "が", "ำ"]
 
 
 def hash_arrays(*arrays: np.ndarray) -> str:
@@ -85,7 +68,6 @@ def test_pairs_and_masks(max_seq_len: int, pass_index: int, expected: str):
     config = ExampleConfig(max_seq_len=max_seq_len)
     pairs = make_pairs(as_documents(keyed), SPECIALS, RULE, config, pass_index)
     rows = mask_pairs(pairs, SPECIALS, RULE, ORDINARY_IDS, config, pass_index)
-    found = hash_arrays(
-        rows.input_ids, rows.offsets, rows.segment_a_len, rows.sop_label, rows.masked_positions, rows.masked_ids
-    )
+    columns = (rows.input_ids, rows.offsets, rows.segment_a_len, rows.sop_label)
+    found = hash_arrays(*columns, rows.masked_positions, rows.masked_ids)
     assert found == expected
