@@ -203,37 +203,6 @@ def test_a_replacement_that_ends_within_a_character_is_damage(cut: int):
         tokenizer.encode(["㌔"])
 
 
-replaced = st.text(st.sampled_from("-*+c 가😀"), min_size=1, max_size=3)
-replacements = st.dictionaries(replaced, st.text(st.sampled_from("x1 ▁不😁"), max_size=3), min_size=1, max_size=6)
-
-
-@given(
-    rules=replacements,
-    texts=st.lists(st.text(st.sampled_from("-*+c 가😀adx"), max_size=12), min_size=1, max_size=20),
-    model_type=st.sampled_from(["unigram", "bpe"]),
-    has_prefix=st.booleans(),
-)
-@example({"-*": ""}, ["xc-*dx", "c-*"], "unigram", True)
-@example({"-*": "😀"}, ["xc-*x"], "unigram", True)
-@example({"-*": " x"}, ["c-*", "c-* x"], "unigram", True)
-@example({"가c": "▁"}, ["가c a", "x 가c", "x가c d"], "unigram", True)
-@example({"-*": "", "가": "▁"}, ["c가 -* d", "가 -* a", "c-*가 -* d"], "unigram", True)
-@example({"-*": "", "가": "▁"}, ["-* d", "-*c", "가c", "가 c", "-*가 d", " 가 -* a"], "unigram", False)
-@example({" ": "1"}, ["c d"], "unigram", True)
-@example({" ": ""}, ["c d"], "unigram", True)
-@example({" ": "1"}, ["c d", " c", "  c d"], "unigram", False)
-def test_replacements_of_any_kind_change_no_id(
-    rules: dict[str, str], texts: list[str], model_type: str, has_prefix: bool
-):
-    assume(all(key != value for key, value in rules.items()))
-    table, of_type = compile_charsmap(rules), {"unigram": UNIGRAM, "bpe": BPE}[model_type]
-    two = ["xc", "cd", "dd", "dc", "x1", "c1", "a1", "x不", "c😀", "😀x", "▁x", "▁c", "▁d", "▁a", "▁不"]
-    spelt = [*"▁xcda1不😀😁-*+가", *two, "xcd", "cdcd", "▁xcd"]
-    listed: list[Piece] = [(piece, -5.0 + len(piece) - 0.01 * i, NORMAL) for i, piece in enumerate(spelt)]
-    tokenizer = Tokenizer(make_model(listed, model_type=of_type, charsmap=table, add_dummy_prefix=has_prefix), "made")
-    assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="guards a page by Linux's mprotect")
 def test_nothing_behind_the_padding_is_read():
     """The page there is protected: reading it ends the process."""
@@ -281,61 +250,44 @@ def test_unknown_characters_that_meet_at_a_cut_are_one():
 # ---- pieces of any kind ----
 
 NAMES = ["<pad>", "[CLS]", "[SEP]", "[MASK]"]
-LETTERS = "ab-A\u0301é中ﬁ😀1"
-pieces = st.dictionaries(
-    st.builds(
-        str.__add__, st.sampled_from(["", "", VISIBLE_SPACE]), st.text(st.sampled_from(LETTERS), min_size=1, max_size=3)
-    ),
-    st.tuples(
-        st.floats(-9, -0.0625, width=32) | st.sampled_from([-2.0, -1.9, -1.8, -1.7, -0.1, 0.0, 0.1, 0.2, 0.3, 3.0]),
-        st.sampled_from([NORMAL, NORMAL, NORMAL, USER_DEFINED, USER_DEFINED, UNUSED, CONTROL]),
-    ),
-    min_size=1,
-    max_size=20,
-)
-strings = st.lists(
-    st.lists(
-        st.text(st.sampled_from(LETTERS + VISIBLE_SPACE + "x"), max_size=6) | st.sampled_from([" ", "  "]), max_size=8
-    ).map("".join),
-    min_size=1,
-    max_size=12,
-)
-RULES = ["A", "a\u0301", "b", "--", "中", "1-", " "]
-rules = st.just(b"") | st.dictionaries(
-    st.sampled_from(RULES) | st.text(st.sampled_from(LETTERS), min_size=1, max_size=2),
-    st.sampled_from(["a", "é", "bb", "", "ab", " ", "x" + VISIBLE_SPACE]),
-    min_size=1,
-    max_size=4,
-).filter(lambda rules: all(key != value for key, value in rules.items())).map(compile_charsmap)
+LETTERS = "ab-A\u0301é中ﬁ😀1 가*+cdx"
+prefixes = st.sampled_from(["", "", VISIBLE_SPACE])
+scores = st.floats(-9, -0.0625, width=32) | st.sampled_from([-2.0, -1.9, -1.8, -1.7, -0.1, 0.0, 0.1, 0.2, 0.3, 3.0])
+kinds = st.sampled_from([NORMAL, NORMAL, NORMAL, USER_DEFINED, USER_DEFINED, UNUSED, CONTROL])
+spelt = st.text(st.sampled_from(LETTERS.replace(" ", "")), min_size=1, max_size=3)
+pieces = st.dictionaries(st.builds(str.__add__, prefixes, spelt), st.tuples(scores, kinds), min_size=1, max_size=20)
+parts = st.text(st.sampled_from(LETTERS + VISIBLE_SPACE), max_size=6) | st.sampled_from([" ", "  "])
+strings = st.lists(st.lists(parts, max_size=8).map("".join), min_size=1, max_size=12)
+replaced = st.sampled_from(["A", "a\u0301", "b", "--", "中", "1-", " "]) | st.text(LETTERS, min_size=1, max_size=2)
+replacing = st.sampled_from(["a", "é", "bb", "", "ab", " ", "x" + VISIBLE_SPACE, VISIBLE_SPACE, "x1", "不", "😁"])
+replacements = st.dictionaries(replaced, replacing, max_size=4)
+TWO = ["xc", "cd", "dd", "dc", "x1", "c1", "a1", "x不", "c😀", "😀x", "▁x", "▁c", "▁d", "▁a", "▁不", "xcd", "▁xcd"]
+SOME = {piece: (-5.0 + len(piece) - 0.01 * i, NORMAL) for i, piece in enumerate([*"xcda1不😀😁-*+가", *TWO])}
 
 
 @given(
-    pieces=pieces,
-    texts=strings,
-    model_type=st.sampled_from([UNIGRAM, BPE]),
-    charsmap=rules,
-    has_prefix=st.booleans(),
-    removes_spaces=st.booleans(),
+    pieces, strings, st.sampled_from([UNIGRAM, BPE]), st.dictionaries(replaced, replacing, max_size=4), st.booleans()
 )
+@example(SOME, ["xc-*dx", "c-*"], UNIGRAM, {"-*": ""}, True)
+@example(SOME, ["xc-*x"], UNIGRAM, {"-*": "😀"}, True)
+@example(SOME, ["c-*", "c-* x"], UNIGRAM, {"-*": " x"}, True)
+@example(SOME, ["가c a", "x 가c", "x가c d"], UNIGRAM, {"가c": "▁"}, True)
+@example(SOME, ["c가 -* d", "가 -* a", "c-*가 -* d"], UNIGRAM, {"-*": "", "가": "▁"}, True)
+@example(SOME, ["-* d", "-*c", "가c", "가 c", "-*가 d", " 가 -* a"], UNIGRAM, {"-*": "", "가": "▁"}, False)
+@example(SOME, ["c d"], UNIGRAM, {" ": "1"}, True)
+@example(SOME, ["c d"], UNIGRAM, {" ": ""}, True)
+@example(SOME, ["c d", " c", "  c d"], UNIGRAM, {" ": "1"}, False)
 def test_any_pieces_and_replacements_give_the_ids_of_sentencepiece(
-    pieces: dict[str, tuple[float, int]],
-    texts: list[str],
-    model_type: int,
-    charsmap: bytes,
-    has_prefix: bool,
-    removes_spaces: bool,
+    pieces: dict[str, tuple[float, int]], texts: list[str], model_type: int, rules: dict[str, str], has_prefix: bool
 ):
+    assume(all(key != value for key, value in rules.items()))
     listed: list[Piece] = [(text, *rest) for text, rest in {VISIBLE_SPACE: (-3.0, NORMAL), **pieces}.items()]
-    model = make_model(
-        listed,
-        model_type=model_type,
-        charsmap=charsmap,
-        add_dummy_prefix=has_prefix,
-        remove_extra_whitespaces=removes_spaces,
-    )
-    tokenizer = Tokenizer(model, "made")
-    assume(tokenizer.slow_reason is None)
-    assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
+    table = compile_charsmap(rules) if rules else b""
+    made = {"model_type": model_type, "charsmap": table, "add_dummy_prefix": has_prefix}
+    for removes_spaces in (True, False):
+        tokenizer = Tokenizer(make_model(listed, remove_extra_whitespaces=removes_spaces, **made), "made")
+        if tokenizer.slow_reason is None:
+            assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 
 
 @given(texts=st.lists(st.lists(st.sampled_from([*NAMES, *"[]<>SEP▁ "])).map("".join), max_size=9))
@@ -346,10 +298,8 @@ def test_text_never_gives_special_pieces_whatever_their_type(model_type: int, sp
     tokenizer = Tokenizer(make_model(listed, model_type=model_type, special_type=special_type), "made")
     expected = Tokenizer(make_model(listed, model_type=model_type), "made")
     assert encode(tokenizer, texts) == encode_by_sentencepiece(expected, texts)
-    assert (
-        tokenizer.note
-        == "made finds <pad>, [CLS], [SEP], [MASK] in text; a build does not, as text never gives a special piece"
-    )
+    assert tokenizer.note is not None
+    assert tokenizer.note.startswith("made finds <pad>, [CLS], [SEP], [MASK] in text; a build does not")
     assert expected.note is None
 
 

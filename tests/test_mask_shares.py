@@ -6,6 +6,7 @@ Each tolerance is five standard deviations of what is measured; the seeds are fi
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import combinations
 from math import comb
 
@@ -98,41 +99,54 @@ def assert_masked_share(pairs: Pairs, masks: Masks, mask_prob: float) -> None:
 # ---- span lengths ----
 
 
+def assert_span_shares(pairs: Pairs, masks: Masks, shares: Sequence[float]) -> None:
+    counts = span_counts(masked_grid(pairs, masks))
+    for found, expected in zip(counts[1:] / counts.sum(), shares, strict=True):
+        assert_share(found, expected, counts.sum())
+
+
 @ROW_LENGTHS
 @pytest.mark.parametrize("ngram", [1, 2, 3])
 def test_spans_of_each_length_have_the_papers_share(max_seq_len: int, num_rows: int, ngram: int):
     pairs = make_rows(num_rows, max_seq_len)
-    counts = span_counts(masked_grid(pairs, draw(pairs, ngram=ngram)))
-    assert len(counts) == ngram + 1
-    for found, expected in zip(counts[1:] / counts.sum(), span_shares(ngram), strict=True):
-        assert_share(found, expected, counts.sum())
+    assert_span_shares(pairs, draw(pairs, ngram=ngram), span_shares(ngram))
 
 
 @pytest.mark.parametrize("two", [False, True], ids=["one segment", "two segments"])
 def test_short_rows_and_short_segments_keep_the_shares(two: bool):
     pairs = make_rows(60_000, 19, shorter=2, two=two)
-    counts = span_counts(masked_grid(pairs, draw(pairs)))
-    for found, expected in zip(counts[1:] / counts.sum(), span_shares(3), strict=True):
-        assert_share(found, expected, counts.sum())
+    assert_span_shares(pairs, draw(pairs), span_shares(3))
 
 
 @ROW_LENGTHS
 def test_spans_of_masking_span_have_spanberts_shares(max_seq_len: int, num_rows: int):
     """Geometric lengths of 1 to 10 words. A row of few words has shorter ones, with shares in the same proportion."""
     pairs = make_rows(num_rows, max_seq_len, shorter=10)
-    counts = span_counts(masked_grid(pairs, draw(pairs, masking="span")))
-    weights = [0.8**n for n in range(len(counts) - 1)]
-    assert len(counts) == 11 or max_seq_len == 32
-    for found, weight in zip(counts[1:] / counts.sum(), weights, strict=True):
-        assert_share(found, weight / sum(weights), counts.sum())
+    masks = draw(pairs, masking="span")
+    longest = len(span_counts(masked_grid(pairs, masks))) - 1
+    assert longest == 10 or max_seq_len == 32
+    weights = [0.8**n for n in range(longest)]
+    assert_span_shares(pairs, masks, [weight / sum(weights) for weight in weights])
 
 
-@pytest.mark.parametrize(("masking", "rule"), [("word", RULE), ("token", EVERY_PIECE)])
-def test_single_words_and_pieces_are_masked_like_a_random_choice_without_gaps(masking: str, rule: WordRule):
-    num_rows, num_words = 40_000, 7
-    pairs = make_rows(num_rows, num_words + 2, two=False)
-    masked = masked_words(pairs, draw(pairs, rule, masking=masking, mask_prob=3 / 7))
-    every = [sum(1 << word for word in words) for words in combinations(range(num_words), 3)]
+@pytest.mark.parametrize(
+    ("rule", "num_words", "gap", "changes"),
+    [
+        (RULE, 7, 0, {"masking": "word", "mask_prob": 3 / 7}),
+        (EVERY_PIECE, 7, 0, {"masking": "token", "mask_prob": 3 / 7}),
+        (RULE, 9, 1, {"ngram": 1, "mask_prob": 1 / 3}),
+    ],
+)
+def test_every_set_of_single_words_and_pieces_is_equally_likely(rule: WordRule, num_words: int, gap: int, changes):
+    """Of three, with an unmasked word between any two of them where there is a gap."""
+    pairs = make_rows(40_000, num_words + 2, two=False)
+    masked = masked_words(pairs, draw(pairs, rule, **changes))
+    every = [
+        sum(1 << word for word in words)
+        for words in combinations(range(num_words), 3)
+        if not gap or all((word + 1) % num_words not in words for word in words)
+    ]
+    assert len(every) == (30 if gap else 35)
     assert_distribution(Counter((masked @ (1 << np.arange(num_words))).tolist()), dict.fromkeys(every, 1 / len(every)))
 
 
@@ -254,43 +268,18 @@ def test_every_turn_of_every_arrangement_is_equally_likely(num_words: int, lengt
     assert_distribution(Counter((1 << found).sum(axis=1).tolist()), every_arrangement(num_words, lengths, gap))
 
 
-def test_spans_of_one_word_make_every_set_of_separate_words_equally_likely():
-    num_rows, num_words = 40_000, 9
-    pairs = make_rows(num_rows, num_words + 2, two=False)
-    masked = masked_words(pairs, draw(pairs, ngram=1, mask_prob=1 / 3))
-    apart = [
-        sum(1 << word for word in words)
-        for words in combinations(range(num_words), 3)
-        if all((word + 1) % num_words not in words for word in words)
-    ]
-    assert len(apart) == 30
-    assert_distribution(Counter((masked @ (1 << np.arange(num_words))).tolist()), dict.fromkeys(apart, 1 / 30))
-
-
-@ROW_LENGTHS
-def test_every_word_is_equally_likely_to_be_masked_also_the_first_and_the_last(max_seq_len: int, num_rows: int):
-    pairs = make_rows(num_rows, max_seq_len)
-    shares = masked_words(pairs, draw(pairs)).mean(axis=0)
-    middle = shares[5:-5].mean()
-    tolerance = 5 * np.sqrt(0.15 * 0.85 / num_rows)
-    assert np.abs(shares[:5] - middle).max() <= tolerance
-    assert np.abs(shares[-5:] - middle).max() <= tolerance
-    assert np.abs(shares - 0.15).max() <= tolerance
-
-
-@ROW_LENGTHS
-def test_the_words_next_to_the_boundary_are_masked_like_all_others(max_seq_len: int, num_rows: int):
-    pairs = make_rows(num_rows, max_seq_len)
-    grid, sep = masked_grid(pairs, draw(pairs)), pairs.segment_a_len + 1
-    for offset in (-3, -2, -1, 1, 2, 3):
-        assert_share(grid[np.arange(num_rows), sep + offset].mean(), 0.15, num_rows)
-
-
-@pytest.mark.parametrize("num_words", [5, 13])
-def test_every_word_of_a_small_row_is_equally_likely_to_be_masked(num_words: int):
-    pairs = make_rows(40_000, num_words + 3, shorter=2)
-    for share in masked_words(pairs, draw(pairs)).mean(axis=0):
-        assert_share(share, 0.15, len(pairs))
+@pytest.mark.parametrize(
+    ("row_len", "num_rows"), [(8, 40_000), (16, 40_000), (32, 40_000), (128, 12_000), (512, 2_000)]
+)
+def test_every_word_is_equally_likely_to_be_masked_also_the_first_and_the_last(row_len: int, num_rows: int):
+    pairs = make_rows(num_rows, row_len, shorter=min(3, row_len // 4))
+    masks = draw(pairs)
+    shares = masked_words(pairs, masks).mean(axis=0)
+    assert np.abs(shares - 0.15).max() <= 5 * np.sqrt(0.15 * 0.85 / num_rows)
+    if row_len >= 32:  # and those beside the boundary
+        grid, sep = masked_grid(pairs, masks), pairs.segment_a_len + 1
+        for offset in (-3, -2, -1, 1, 2, 3):
+            assert_share(grid[np.arange(num_rows), sep + offset].mean(), 0.15, num_rows)
 
 
 def test_pieces_inside_a_word_are_masked_separately_only_on_request():
