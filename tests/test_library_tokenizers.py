@@ -363,16 +363,10 @@ def check_whole(name: str, line: str) -> None:
     assert len(found.is_heading) == len(found.sentence_offsets) - 1
 
 
-@pytest.mark.parametrize("name", READS_SPACES)
-def test_sentences_with_their_spaces_have_the_ids_of_the_whole_line(name: str):
-    for at in range(20):
-        check_whole(name, " ".join(make_sentences(10, seed=at)))
-
-
 parts = [".", "?”", "—", "“I", "One two", "！", "好", "😀", "❤\ufe0f", "...", "3", "é!", "他 ", " ", "’", ")"]
 
 
-@pytest.mark.parametrize("name", ["roberta", "composed"])
+@pytest.mark.parametrize("name", READS_SPACES)
 @given(joined=st.lists(st.sampled_from(parts), max_size=12).map("".join))
 def test_sentences_without_white_space_between_them_have_the_ids_of_the_whole_line(name: str, joined: str):
     check_whole(name, " ".join(f"He saw me. “You.”—“I.”{joined}".split()))

@@ -161,14 +161,14 @@ def test_the_masked_share_is_the_budget_for_words_of_many_lengths(max_seq_len: i
 
 
 @pytest.mark.parametrize("two", [False, True], ids=["one segment", "two segments"])
-@pytest.mark.parametrize("num_words", [2, 3, 4, 5, 6, 8])
+@pytest.mark.parametrize("num_words", [2, 3, 5, 8])
 def test_rows_of_few_words_keep_the_masked_share(num_words: int, two: bool):
     pairs = make_rows(20_000, num_words + 2 + two, shorter=1, two=two)
     assert_masked_share(pairs, draw(pairs), 0.15)
 
 
-@pytest.mark.parametrize("ngram", range(1, 11))
-@pytest.mark.parametrize("mask_prob", [0.01, 0.15, 0.3, 0.4])
+@pytest.mark.parametrize("ngram", [1, 2, 3, 5, 10])
+@pytest.mark.parametrize("mask_prob", [0.01, 0.15, 0.4])
 def test_every_ngram_keeps_every_share_up_to_two_fifths(ngram: int, mask_prob: float):
     pairs = make_rows(4_000, 48)
     assert_masked_share(pairs, draw(pairs, ngram=ngram, mask_prob=mask_prob), mask_prob)
@@ -211,10 +211,6 @@ def choose_often(num_trials: int, num_items: int, num_chosen: int, is_chosen: np
     return found
 
 
-NO_PIECES = Pieces(np.empty(0, np.uint8), np.empty(0, np.uint32), 0, np.uint64(0), np.uint64(0), 1)
-NO_MASKS = masks.Masks(np.empty(0, np.int64), np.empty(0, np.uint16), np.empty(0, np.uint16))
-
-
 @pytest.mark.parametrize(("num_items", "num_chosen"), [(5, 1), (6, 3), (7, 2), (7, 5), (8, 8), (3, 0)])
 def test_every_choice_of_items_is_equally_likely(num_items: int, num_chosen: int):
     found = choose_often(40_000, num_items, num_chosen, np.empty(1, np.uint64))
@@ -250,6 +246,10 @@ def every_arrangement(num_words: int, lengths: list[int], gap: int) -> dict[int,
                 at += length + gap if item in chosen else 1
             found[masked] += 1
     return {masked: count / found.total() for masked, count in found.items()}
+
+
+NO_PIECES = Pieces(np.empty(0, np.uint8), np.empty(0, np.uint32), 0, np.uint64(0), np.uint64(0), 1)
+NO_MASKS = masks.Masks(np.empty(0, np.int64), np.empty(0, np.uint16), np.empty(0, np.uint16))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from build_fixtures import InlineEngine
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import check_refused, refused
-from test_counting import as_text
+from test_tokenizer import as_text
 
 from albert_data.config import SENTENCEPIECE_TYPES, TextConfig, VocabConfig
 from albert_data.corpus.inputs import find_inputs
