@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -162,30 +161,6 @@ def test_single_rows_are_as_few_as_possible(keyed: list[KeyedDocument], config: 
     assert (make(keyed, config, pass_index).sop_label == -1).sum() == fewest
 
 
-@given(toy_documents.documents, configs)
-def test_cuts_fall_between_words_unless_a_word_is_longer_than_a_row(keyed: list[KeyedDocument], config: ExampleConfig):
-    offset, legal = 0, {0}
-    for _, document in keyed:
-        legal |= {offset + at for at in word_begins(document)}
-        offset += sum(map(len, document))
-        legal.add(offset)
-    for _, begin, split, end in choose(keyed, config):
-        for cut in (begin, split, end):
-            word_begin = max(at for at in legal if at <= cut)
-            word_end = min(at for at in legal if at >= cut)
-            assert cut in legal or word_end - word_begin > config.max_tokens
-
-
-def word_begins(document: list[list[int]]) -> set[int]:
-    """Where words begin in a document, counted in tokens."""
-    begins, offset = set(), 0
-    for sentence in document:
-        vocabulary = plain_vocabulary()
-        begins |= {offset + i for i in range(len(sentence)) if references.begins_word(sentence, i, vocabulary)}
-        offset += len(sentence)
-    return begins
-
-
 def test_a_long_sentence_makes_rows_of_nearly_equal_lengths():
     config = ExampleConfig(max_seq_len=103)
     chosen = choose([(1, [[THE] * 50, [CAT] * 1234, [THE] * 50])], config)
@@ -333,25 +308,6 @@ def test_the_share_and_the_lengths_of_short_rows_are_the_configs(short_seq_prob:
     assert (np.abs(found - expected) <= tolerance).all()
 
 
-@given(st.lists(st.integers(1, 6), min_size=2, max_size=5), st.data())
-def test_a_row_is_as_likely_as_its_swapped_twin(lengths: list[int], data):
-    """Weighted by the lengths at the outer edge, over all draws: a row split after n sentences, and the row that begins
-    with its second segment, split where that ends.
-    """
-    split = data.draw(st.integers(1, len(lengths) - 1))
-    swapped = lengths[split:] + lengths[:split]
-    assert weigh_split(lengths, split) == weigh_split(swapped, len(lengths) - split)
-
-
-def weigh_split(lengths: list[int], split: int) -> Fraction:
-    """The chance of a split times the lengths of the first and last sentence, by counting all points and distances."""
-    owners = [number for number in range(len(lengths)) for _ in range(lengths[number - 1] + lengths[number])]
-    outer, most = owners.count(0), max(map(owners.count, owners))
-    distances = range(most, len(owners) - most + 1)
-    hits = sum(owners[start + distance] == split for start in range(outer) for distance in distances)
-    return Fraction(outer * hits, outer * len(distances))
-
-
 def test_the_first_row_of_a_document_is_split_at_any_boundary_with_equal_probability():
     config = ExampleConfig(max_seq_len=13, short_seq_prob=0.0)
     chosen = choose([(key, [[THE] * length for length in (1, 4, 2, 3)]) for key in range(20_000)], config)
@@ -380,13 +336,6 @@ def test_lengths_do_not_show_which_segment_is_the_earlier_one(lengths: tuple[int
     mirrored = counts.transpose(2, 1, 0)[::-1, ::-1, ::-1]
     is_off = np.abs(counts - mirrored) > 5 * np.sqrt(counts + mirrored)
     assert not is_off.any(), (np.argwhere(is_off), counts[is_off])
-
-
-@pytest.mark.parametrize("change", [{"seed": 1}, {}])
-def test_another_seed_or_pass_makes_other_rows(change: dict[str, int]):
-    config = ExampleConfig(max_seq_len=32)
-    other = make([(1, [[THE]] * 500)], replace(config, **change), 0 if change else 1)
-    assert plain_rows(make([(1, [[THE]] * 500)], config)) != plain_rows(other)
 
 
 @pytest.mark.parametrize(("per_row", "limit"), [(5, 0.3), (20, 0.03)])
