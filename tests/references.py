@@ -196,46 +196,28 @@ def make_rows(
     document: list[list[int]],
     key: int,
     vocabulary: Vocabulary,
-    *,
-    max_tokens: int,
-    short_seq_prob: float,
-    seed: int,
+    config: ExampleConfig,
     pass_index: int,
     is_heading: Sequence[bool] | None = None,
-    orders: Sequence[str] = ("in order", "swapped"),
 ) -> list[Row]:
     """Rows in the order in which they are made: block by block, each from its front or from its back.
 
-    orders: those of the sentence task. Pairs that are to get a random segment still have their own.
+    Pairs that are to get a random segment still have their own.
     """
     earlier: set[tuple[int, int]] = set()  # the first and the last sentence of each row of the passes to avoid
+    joined = join_headings(document, is_heading, config.max_tokens)
     for number in range(pass_index - pass_index % 8, pass_index + 1):
-        config = PassConfig(max_tokens, short_seq_prob, seed, number, orders)
-        rows, spans = make_pass(join_headings(document, is_heading, max_tokens), key, vocabulary, config, earlier)
+        rows, spans = make_pass(joined, key, vocabulary, config, number, earlier)
         earlier |= spans
     return rows
-
-
-@dataclass
-class PassConfig:
-    """What decides how one pass is cut. is_later: whether it avoids the rows of earlier ones."""
-
-    max_tokens: int
-    short_seq_prob: float
-    seed: int
-    pass_index: int
-    orders: Sequence[str]
-
-    @property
-    def is_later(self) -> bool:
-        return self.pass_index % 8 > 0
 
 
 def make_pass(
     joined: tuple[list[list[int]], set[int]],
     key: int,
     vocabulary: Vocabulary,
-    config: PassConfig,
+    config: ExampleConfig,
+    pass_index: int,
     earlier: set[tuple[int, int]],
 ) -> tuple[list[Row], set[tuple[int, int]]]:
     """The rows of a pass, and the first and the last sentence of each.
@@ -243,39 +225,40 @@ def make_pass(
     joined: as `join_headings` gives it. earlier: the first and last sentences of rows to avoid.
     """
     sentences, alone = joined
+    orders, is_later = config.task.orders, pass_index % 8 > 0
     rows: list[Row] = []
     spans: set[tuple[int, int]] = set()
     stop = 0
     for block in find_blocks(sentences, config.max_tokens, alone):
         first, stop = stop, stop + len(block)
         if len(block[0]) > config.max_tokens or first in alone:
-            for part in cut_long_sentence(block[0], config.max_tokens, vocabulary, config.pass_index % 8):
+            for part in cut_long_sentence(block[0], config.max_tokens, vocabulary, pass_index % 8):
                 rows.append(lay_out(part, [], 0, len(rows), vocabulary))
             continue
-        is_backward = draw(stream(config.seed, PAIRING, key, config.pass_index, len(rows)), 4) >= 2**63
+        is_backward = draw(stream(config.seed, PAIRING, key, pass_index, len(rows)), 4) >= 2**63
         numbers = list(range(first, stop))[:: -1 if is_backward else 1]
         had_room = True
         while numbers:
-            state = stream(config.seed, PAIRING, key, config.pass_index, len(rows))
+            state = stream(config.seed, PAIRING, key, pass_index, len(rows))
             target = config.max_tokens
             is_short = draw(state, 0) < threshold(config.short_seq_prob)
             if is_short:
                 target = 2 + below(draw(state, 1), config.max_tokens - 1)
             left = [sentences[number] for number in numbers]
             seen = {tuple(sorted(map(numbers.index, span))) for span in earlier if set(span) <= set(numbers)}
-            number = choose_number(left, target, config, seen, is_short=is_short)
-            has_room = config.is_later and not is_short and number < len(left)
+            number = choose_number(left, target, config, seen if is_later else None, is_short=is_short)
+            has_room = is_later and not is_short and number < len(left)
             has_room = has_room and sum(map(len, left[: number + 1])) <= config.max_tokens
             taken, numbers = sorted(numbers[:number]), numbers[number:]
             chunk = [sentences[number] for number in taken]
             spans.add((taken[0], taken[-1]))
-            if not config.orders:
+            if not orders:
                 rows.append(lay_out(sum(chunk, []), [], 0, len(rows), vocabulary))
                 continue
             split, had_room = choose_split(state, chunk, is_even=had_room or has_room), has_room
             first_part, second_part = (sum(part, []) for part in (chunk[:split], chunk[split:]))
-            label = below(draw(state, 3), len(config.orders))
-            if second_part and config.orders[label] == "swapped":
+            label = below(draw(state, 3), len(orders))
+            if second_part and orders[label] == "swapped":
                 first_part, second_part = second_part, first_part
             rows.append(lay_out(first_part, second_part, label, len(rows), vocabulary))
     return rows, spans
@@ -338,19 +321,20 @@ def find_best(
 
 
 def choose_number(
-    left: list[list[int]], target: int, config: PassConfig, seen: set[tuple[int, int]], *, is_short: bool
+    left: list[list[int]], target: int, config: ExampleConfig, seen: set[tuple[int, int]] | None, *, is_short: bool
 ) -> int:
     """How many of the sentences that are left go into a row.
 
     The most of those numbers that keep the fewest single rows, then the fewest rows. Of a short row only the single
     rows count: the most that fit its target, or if none does, the fewest. Without pairs single rows do not count.
+    seen: as of `find_best`.
     """
-    lengths, wants_pairs = [len(sentence) for sentence in left], bool(config.orders)
-    best = find_best(lengths, config.max_tokens, seen if config.is_later else None, wants_pairs=wants_pairs)
+    lengths, wants_pairs = [len(sentence) for sentence in left], bool(config.task.orders)
+    best = find_best(lengths, config.max_tokens, seen, wants_pairs=wants_pairs)
     fitting = [number for number in range(1, len(left) + 1) if sum(lengths[:number]) <= config.max_tokens]
     singles = {number: best[number][0] + (wants_pairs and number == 1) for number in fitting}
-    costs = {number: (singles[number], best[number][1] + 1 + ((0, number - 1) in seen)) for number in fitting}
-    tried = fitting[-8:] if config.is_later else fitting
+    costs = {number: (singles[number], best[number][1] + 1 + ((0, number - 1) in (seen or ()))) for number in fitting}
+    tried = fitting if seen is None else fitting[-8:]
     full = max(number for number in tried if costs[number] == min(costs[way] for way in tried))
     if not is_short:
         return full

@@ -76,17 +76,7 @@ def expect(keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int, i
     for key, document in keyed:
         headings = is_heading and is_heading[first : first + len(document)]
         first += len(document)
-        made = references.make_rows(
-            document,
-            key,
-            plain_vocabulary(),
-            max_tokens=config.max_tokens,
-            short_seq_prob=config.short_seq_prob,
-            seed=config.seed,
-            pass_index=pass_index,
-            is_heading=headings,
-            orders=config.task.orders,
-        )
+        made = references.make_rows(document, key, plain_vocabulary(), config, pass_index, headings)
         rows += [(row.ids, row.segment_a_len, row.label, key, row.index) for row in made]
     return rows
 

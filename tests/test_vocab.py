@@ -71,8 +71,7 @@ BOTH_TYPES = pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
 # ---- a function of the sentences ----
 
 
-@pytest.mark.parametrize("sample_bytes", [64_000_000, CAPPED], ids=["all", "a sample"])
-@BOTH_TYPES
+@pytest.mark.parametrize(("model_type", "sample_bytes"), [("unigram", CAPPED), ("bpe", 64_000_000)])
 def test_order_layout_workers_and_copies_change_no_byte_of_the_model(
     model_type: str, sample_bytes: int, learnt: Callable[..., VocabReport], tmp_path: Path
 ):
@@ -177,10 +176,9 @@ def test_settings_of_a_model_are_followed(tokenizer_of: Callable[..., Tokenizer]
     assert covering.unk_id not in covering.encode([" ".join(DOCUMENTS)])[0]
 
 
-@BOTH_TYPES
-@pytest.mark.parametrize("character_coverage", [0.98, 1.0])
+@pytest.mark.parametrize(("model_type", "character_coverage"), [("unigram", 0.98), ("bpe", 0.98), ("bpe", 1.0)])
 def test_required_characters_have_a_piece_even_if_the_text_has_none_of_them(
-    character_coverage: float, model_type: str, tmp_path: Path
+    model_type: str, character_coverage: float, tmp_path: Path
 ):
     (tmp_path / "in.txt").write_text("\n".join(["aaa bbb abab"] * 20))
     settings = {"model_type": model_type, "character_coverage": character_coverage, "vocab_size": 103}
@@ -189,11 +187,10 @@ def test_required_characters_have_a_piece_even_if_the_text_has_none_of_them(
     assert learnt.unk_id not in learnt.encode([string.printable + "é한"])[0]
 
 
-@BOTH_TYPES
-def test_lost_characters_are_reported_with_counts_and_are_unknown(model_type: str, tmp_path: Path):
+def test_lost_characters_are_reported_with_counts_and_are_unknown(tmp_path: Path):
     text = "Plain words here. " * 3000 + "é é ï ▅ x\ufb01x ..."
     (tmp_path / "in.txt").write_text(text)
-    report = learn(tmp_path, character_coverage=0.9999, model_type=model_type, vocab_size=101)
+    report = learn(tmp_path, character_coverage=0.9999, vocab_size=101)
     assert list(report.alphabet.lost.items()) == [(0xE9, 2), (0xEF, 1), (0x2585, 1)]
     learnt = Tokenizer(report.trained.model, "")
     pieces = {piece for piece in learnt.pieces[5:] if len(piece) == 1}
@@ -223,24 +220,23 @@ def test_scripts_of_few_letters_and_many_pieces_are_named_with_the_option():
 
 
 @pytest.mark.parametrize(
-    ("settings", "option", "named"),
+    ("settings", "named"),
     [
         # Of नमस्ते the virama alone is combining. That of が is part of the letter until NFKD.
-        ({"normalization": "albert-v2"}, "--normalization albert-v2", "Devanagari 90 (16.67 %"),
-        ({"normalization": "albert-v2"}, "--normalization albert-v2", "Hiragana 30 (50.00 %"),
-        ({"normalization": "albert-v2"}, "--normalization albert-v2", "Latin 60 (40.00 %"),
-        ({"model_type": "wordpiece", "cased": False}, "--uncased", "Devanagari 180 (33.33 %"),  # vowel signs e, too
-        ({"model_type": "wordpiece"}, "", ""),
-        ({}, "", ""),
+        ({"normalization": "albert-v2"}, "albert-v2 removes & Devanagari 90 (16.67 % & Hiragana 30 (50 & Latin 60 (40"),
+        (
+            {"model_type": "wordpiece", "cased": False},
+            "--uncased removes & Devanagari 180 (33.33 %",
+        ),  # vowel signs, too
+        ({"model_type": "wordpiece"}, ""),
+        ({}, ""),
     ],
 )
-def test_marks_that_a_normalisation_removes_are_counted_by_script(
-    settings: dict[str, Any], option: str, named: str, tmp_path: Path
-):
+def test_marks_that_a_normalisation_removes_are_counted_by_script(settings: dict[str, Any], named: str, tmp_path: Path):
     (tmp_path / "in.txt").write_text("नमस्ते नमस्ते नमस्ते が ま été un\n\n" * 30)
     told = " ".join(" ".join(learn(tmp_path, vocab_size=200, shrink=True, **settings).describe_choices()).split())
-    assert named in told
-    assert (f"{option} removes" in told) == bool(option)
+    assert [part for part in named.split(" & ") if part not in told] == []
+    assert (" removes " in told) == bool(named)
 
 
 def test_characters_are_chosen_from_the_whole_corpus_and_not_from_the_sample(tmp_path: Path):

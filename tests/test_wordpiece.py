@@ -14,7 +14,6 @@ from build_fixtures import digest_shards, make_documents, run_build, write_corpu
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_language import make_sentences
 from wordpiece_fixtures import SPECIALS, encode, encode_alone, load_reference, make_pieces, tokenizers, write_vocab
 
 from albert_data import open_shards
@@ -109,11 +108,6 @@ def test_ideographs_are_all_alone_or_none_is():
             assert (found == alone).all()
 
 
-def test_a_pickle_gives_the_same_ids(bert: Tokenizer):
-    texts = list(make_sentences(50, seed=4))
-    assert encode(pickle.loads(pickle.dumps(bert)), texts) == encode(bert, texts)
-
-
 def test_a_piece_that_continues_a_word_begins_none_and_an_ideograph_is_a_word(bert: Tokenizer):
     (ids,) = encode(bert, ["walkingly, 我们 the"])
     starts = find_word_starts(np.array(ids), bert.word_rule())
@@ -127,6 +121,7 @@ def test_pieces_that_text_never_gives_are_never_drawn(bert: Tokenizer):
     assert {"the", "##ing", ",", "我"} <= drawn
     (ids,) = encode(bert, ["the [MASK] [CLS] river"])
     assert not bert.specials.is_special[ids].any()
+    assert encode(pickle.loads(pickle.dumps(bert)), ["the [MASK] [CLS] river"]) == [ids]
 
 
 @pytest.mark.parametrize("text", ["the river, walkingly.", "now", "我们去。看书！", "a 1!"])
