@@ -419,9 +419,7 @@ code_pairs = st.sets(st.tuples(st.integers(1, 5), st.integers(1, 5)))
 
 
 @given(bigrams=code_pairs, contractions=code_pairs)
-def test_neighbours_are_found_also_where_normalisation_contracts_the_right_one(
-    bigrams: set[tuple[int, int]], contractions: set[tuple[int, int]]
-):
+def test_neighbours_are_found_also_where_normalisation_contracts_the_right_one(bigrams, contractions):
     first = np.array([0, 1, 2, 3, 3, 5], np.uint16)
     arrays = [
         np.array(sorted(left << 16 | right for left, right in each), np.uint32) for each in (bigrams, contractions)
@@ -492,9 +490,7 @@ def change_scores(model: bytes, scores: dict[str, float]) -> bytes:
     words=st.lists(st.sampled_from(["ab", "abba", "cd", "cdab", "Ω"]), min_size=1, max_size=6),
     repeats=st.integers(0, 5000),
 )
-def test_choices_that_rounding_could_decide_are_those_of_sentencepiece(
-    powers: list[int], signs: list[float], gain: float, words: list[str], repeats: int
-):
+def test_choices_that_rounding_could_decide_are_those_of_sentencepiece(powers, signs, gain, words, repeats):
     """Two ways to write a word have nearly equal scores, behind much or little text. gain > 0: a score is positive."""
     lines = ("ab", "abba", "cd", "cdab", "ef", "abef", "cdef") * 20
     model = train(lines=lines, vocab_size=18, hard_vocab_limit=False).model

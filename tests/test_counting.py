@@ -57,18 +57,14 @@ def test_counts_are_those_of_normalised_text_in_any_parts(rule: NormalRule, firs
 
 @pytest.mark.parametrize("rule", RULES)
 @given(texts, st.sets(any_character, max_size=4))
-def test_sentences_are_found_that_hold_a_character_after_normalisation(
-    rule: NormalRule, sentences: list[str], wanted: set[str]
-):
+def test_sentences_are_found_that_hold_a_character_after_normalisation(rule, sentences, wanted):
     text = as_text(sentences)
     found = find_holders(Sentences.of(text), rule, set(map(ord, wanted)))
     assert found.tolist() == [bool(wanted & set(rule.normalise(sentence))) for sentence in sentences]
 
 
 @given(st.dictionaries(any_character.map(ord), st.integers(1, 1000), max_size=40), st.floats(0.98, 1.0), st.booleans())
-def test_an_alphabet_is_what_is_required_and_the_fewest_characters_that_cover_the_share(
-    counts: dict[int, int], coverage: float, cased: bool
-):
+def test_an_alphabet_is_what_is_required_and_the_fewest_characters_that_cover_the_share(counts, coverage, cased):
     alphabet = choose_alphabet(
         as_counts(counts), VocabConfig(character_coverage=coverage, cased=cased, required_chars="Éa")
     )

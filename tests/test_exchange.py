@@ -172,9 +172,7 @@ def sentences_of(shards: Shards) -> Counter[tuple[int, ...]]:
     [("jsonl.gz", MultiprocessEngine(2)), ("mixed", PicklingEngine())],
     ids=["2 workers", "pickling"],
 )
-def test_workers_engines_and_the_layout_of_the_corpus_change_no_byte(
-    layout: str, engine, built: Path, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_workers_engines_and_the_layout_of_the_corpus_change_no_byte(layout, engine, built, tokenizer, tmp_path):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, layout, random.Random(layout))
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, engine, pairs=task_of(built), num_shards=2)
     assert digest_shards(tmp_path / "out") == digest_shards(built)
@@ -187,9 +185,7 @@ def test_a_resumed_build_has_the_same_bytes(corpus: Path, built: Path, tokenizer
     assert digest_folder(tmp_path / "out") == digest_folder(built)
 
 
-def test_slices_that_are_read_in_parts_have_the_same_rows(
-    corpus: Path, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_slices_that_are_read_in_parts_have_the_same_rows(corpus, tokenizer, tmp_path, monkeypatch):
     """With many copies a slice is read in parts; segments change places in the whole of it."""
     monkeypatch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 13)
     run_build(corpus, tmp_path / "once", tokenizer, pairs="nsp")
@@ -222,9 +218,7 @@ def test_keys_labels_and_counts_say_where_segments_are_from(built: Path):
             assert (example.document_key != example.document_key_b) == is_random
 
 
-def test_masks_are_drawn_after_the_exchange_so_their_number_tells_nothing(
-    corpus: Path, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_masks_are_drawn_after_the_exchange_so_their_number_tells_nothing(corpus, tokenizer, tmp_path):
     """Of single pieces exactly 15 % are masked, rounded up or down. Masks that came along with B would break that."""
     run_build(corpus, tmp_path / "out", tokenizer, pairs="nsp", masking="token")
     shards = open_shards(tmp_path / "out")

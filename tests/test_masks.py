@@ -97,9 +97,7 @@ def plain_laws(config: ExampleConfig) -> dict[tuple[int, int, int], references.S
 @every_setting
 @pytest.mark.parametrize(("rule", "dtype"), [(RULE, np.uint16), (EVERY_PIECE, np.uint32), (LISTED_WORDS, np.uint16)])
 @given(keyed=toy_documents.documents, seed=st.integers(0, 2**63 - 1), pass_index=st.integers(0, 100))
-def test_masks_equal_the_plain_reference(
-    rule: WordRule, dtype: type, config: ExampleConfig, keyed: list[KeyedDocument], seed: int, pass_index: int
-):
+def test_masks_equal_the_plain_reference(rule, dtype, config, keyed, seed, pass_index):
     laws, config = plain_laws(config), replace(config, seed=seed)
     pairs, masks = draw_for(keyed, config, rule=rule, dtype=dtype, pass_index=pass_index)
     assert plain_masks(masks) == [

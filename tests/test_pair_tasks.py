@@ -117,9 +117,7 @@ def test_a_row_of_two_documents_names_both(built):
         ("none", "in-order", "--label is in-order, but {} was built with --pairs none; leave it out"),
     ],
 )
-def test_rows_are_chosen_by_the_labels_that_the_task_has(
-    task: str, label: str, error: str | None, built, capsys: pytest.CaptureFixture[str]
-):
+def test_rows_are_chosen_by_the_labels_that_the_task_has(task, label, error, built, capsys):
     code = run_command(["inspect", str(built(task)), "--label", label, "-n", "4", "--json"])
     out, err = capsys.readouterr()
     if error is not None:

@@ -57,9 +57,7 @@ def segments(row: tuple[list[int], int, int, int, int], config: ExampleConfig) -
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
 @given(keyed=toy_documents.documents, config=configs | unpaired, pass_index=passes)
-def test_rows_equal_the_plain_reference(
-    dtype: type, keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int
-):
+def test_rows_equal_the_plain_reference(dtype, keyed, config, pass_index):
     assert plain_rows(make(keyed, config, pass_index, dtype)) == expect(keyed, config, pass_index)
 
 
@@ -96,16 +94,12 @@ long_sentences = st.lists(st.lists(st.sampled_from([5, 6, 10, 15]), min_size=1, 
 
 
 @given(many_sentences | long_sentences, configs | unpaired, st.integers(1, 7))
-def test_rows_of_many_or_long_sentences_in_later_passes_equal_the_plain_reference(
-    document: list[list[int]], config: ExampleConfig, pass_index: int
-):
+def test_rows_of_many_or_long_sentences_in_later_passes_equal_the_plain_reference(document, config, pass_index):
     assert plain_rows(make([(1, document)], config, pass_index)) == expect([(1, document)], config, pass_index)
 
 
 @given(toy_documents.documents, configs | unpaired, passes)
-def test_every_token_is_in_one_row_of_each_pass_and_in_order(
-    keyed: list[KeyedDocument], config: ExampleConfig, pass_index: int
-):
+def test_every_token_is_in_one_row_of_each_pass_and_in_order(keyed, config, pass_index):
     chosen = choose(keyed, config, pass_index)
     tokens = [token for _, document in keyed for sentence in document for token in sentence]
     for row, (_, begin, split, end) in zip(plain_rows(make(keyed, config, pass_index)), chosen, strict=True):
@@ -124,9 +118,7 @@ def test_every_token_is_in_one_row_of_each_pass_and_in_order(
 
 
 @given(toy_documents.documents, configs)
-def test_rows_are_whole_sentences_or_parts_of_those_longer_than_a_row(
-    keyed: list[KeyedDocument], config: ExampleConfig
-):
+def test_rows_are_whole_sentences_or_parts_of_those_longer_than_a_row(keyed, config):
     offsets = as_documents(keyed).sentence_offsets
     for _, begin, split, end in choose(keyed, config):
         is_whole = {begin, split, end} <= set(offsets.tolist())
@@ -259,9 +251,7 @@ def test_the_rows_of_literal_documents(document: list[list[int]], expected: set[
         ((2, 6), [(0, 4), (4, 8)]),  # longer than a row without the heading, too
     ],
 )
-def test_headings_are_taken_off_a_sentence_that_fits_a_row_without_them(
-    lengths: tuple[int, ...], expected: list[tuple[int, int]]
-):
+def test_headings_are_taken_off_a_sentence_that_fits_a_row_without_them(lengths, expected):
     """Rows of up to 5 tokens; all sentences but the last are headings."""
     documents = as_documents([(1, [[THE] * length for length in lengths])], is_heading=[True] * len(lengths))
     cuts = cut_documents(documents, RULE, ExampleConfig(max_seq_len=8), 0)

@@ -127,9 +127,7 @@ def test_a_model_without_a_special_piece_is_refused(call: dict[str, object], kin
     check_refused(lambda: Tokenizer(train_model(**call), "tokenizer x"), kind, named)
 
 
-def test_a_damaged_table_of_replacements_is_reported_before_text_is_encoded(
-    tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_damaged_table_of_replacements_is_reported_before_text_is_encoded(tokenizer_model, monkeypatch):
     def fail(*arguments: object) -> None:
         raise ValueError("the table of replacements is damaged")
 
@@ -141,9 +139,7 @@ def test_a_damaged_table_of_replacements_is_reported_before_text_is_encoded(
     tokenizer.prepare()
 
 
-def test_any_sequence_of_strings_is_encoded_alike_whatever_the_slices(
-    tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch
-):
+def test_any_sequence_of_strings_is_encoded_alike_whatever_the_slices(tokenizer_model, monkeypatch):
     tokenizer, texts = Tokenizer(tokenizer_model, "x"), ["the cat", "", "walks, é", "(the dog)", "中国"] * 60
     expected = [tokenizer.encode([text])[0].tolist() for text in texts]
     for slice_bytes in (1 << 20, 16):

@@ -72,9 +72,7 @@ BOTH_TYPES = pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
 
 
 @pytest.mark.parametrize(("model_type", "sample_bytes"), [("unigram", CAPPED), ("bpe", 64_000_000)])
-def test_order_layout_workers_and_copies_change_no_byte_of_the_model(
-    model_type: str, sample_bytes: int, learnt: Callable[..., VocabReport], tmp_path: Path
-):
+def test_order_layout_workers_and_copies_change_no_byte_of_the_model(model_type, sample_bytes, learnt, tmp_path):
     settings = {"model_type": model_type, "sample_bytes": sample_bytes}
     for workers, (layout, times) in enumerate({"txt.zst": 1, "mixed": 7}.items(), 1):
         fixtures.write_corpus(tmp_path / layout, DOCUMENTS * times, layout, random.Random(workers))
@@ -111,9 +109,7 @@ hashed_sentences = st.dictionaries(st.binary(max_size=40), st.integers(1, 40) | 
 
 
 @given(hashed_sentences, st.integers(1, 300), st.randoms(use_true_random=False))
-def test_a_sample_holds_as_many_of_the_smallest_hashes_as_fit_in_any_order(
-    found: dict[bytes, int], max_bytes: int, rng: random.Random
-):
+def test_a_sample_holds_as_many_of_the_smallest_hashes_as_fit_in_any_order(found, max_bytes, rng):
     repeated = rng.choices(list(found.items()), k=len(found)) if found else []
     shuffled = rng.sample([*found.items(), *repeated], len(found) + len(repeated))
     sample, at = SentenceSample(max_bytes), 0
@@ -126,9 +122,7 @@ def test_a_sample_holds_as_many_of_the_smallest_hashes_as_fit_in_any_order(
 
 
 @given(hashed_sentences, st.integers(1, 300), st.floats(0, 1))
-def test_a_sample_of_the_smallest_hashes_that_is_full_is_that_of_all(
-    found: dict[bytes, int], max_bytes: int, share: float
-):
+def test_a_sample_of_the_smallest_hashes_that_is_full_is_that_of_all(found, max_bytes, share):
     sample = SentenceSample(max_bytes, share)
     limit = sample.limit
     sample.add({sentence: key for sentence, key in found.items() if key <= limit})
@@ -177,9 +171,7 @@ def test_settings_of_a_model_are_followed(tokenizer_of: Callable[..., Tokenizer]
 
 
 @pytest.mark.parametrize(("model_type", "character_coverage"), [("unigram", 0.98), ("bpe", 0.98), ("bpe", 1.0)])
-def test_required_characters_have_a_piece_even_if_the_text_has_none_of_them(
-    model_type: str, character_coverage: float, tmp_path: Path
-):
+def test_required_characters_have_a_piece_even_if_the_text_has_none_of_them(model_type, character_coverage, tmp_path):
     (tmp_path / "in.txt").write_text("\n".join(["aaa bbb abab"] * 20))
     settings = {"model_type": model_type, "character_coverage": character_coverage, "vocab_size": 103}
     learnt = Tokenizer(learn(tmp_path, required_chars="é한", **settings).trained.model, "learnt")
@@ -263,9 +255,7 @@ def test_text_in_scripts_without_spaces_has_no_dummy_prefix_unless_one_is_asked_
 
 
 @BOTH_TYPES
-def test_the_error_for_a_size_that_cannot_be_names_the_size_that_works(
-    model_type: str, learnt: Callable[..., VocabReport]
-):
+def test_the_error_for_a_size_that_cannot_be_names_the_size_that_works(model_type, learnt):
     kept = {"model_type": model_type}
     with pytest.raises(VocabularyTooLarge, match=r"100,000 pieces is larger than the text supports") as refusal:
         learnt(vocab_size=100_000, **kept)

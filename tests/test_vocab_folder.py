@@ -84,9 +84,7 @@ def test_a_file_that_was_edited_stops_the_training(name: str, reports: dict[int,
     assert path.read_bytes() == edited
 
 
-def test_a_full_disk_leaves_the_older_vocabulary_whole(
-    monkeypatch: pytest.MonkeyPatch, reports: dict[int, VocabReport]
-):
+def test_a_full_disk_leaves_the_older_vocabulary_whole(monkeypatch, reports):
     save_vocabulary(Path("out"), reports[130])
     before, calls = fixtures.digest_folder(Path("out")), []
 
@@ -104,9 +102,7 @@ def test_a_full_disk_leaves_the_older_vocabulary_whole(
 
 
 @pytest.mark.parametrize("step", range(6))
-def test_a_vocabulary_that_was_killed_while_it_was_replaced_is_still_ours(
-    step: int, monkeypatch: pytest.MonkeyPatch, reports: dict[int, VocabReport]
-):
+def test_a_vocabulary_that_was_killed_while_it_was_replaced_is_still_ours(step, monkeypatch, reports):
     save_vocabulary(Path("out"), reports[130])
     steps = 0
 

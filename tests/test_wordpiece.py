@@ -154,9 +154,7 @@ def test_a_build_is_verified_shown_as_text_and_records_the_library(built: Path, 
         assert not re.search(r"##\w", result.output)
 
 
-def test_a_rebuild_by_another_kind_leaves_no_old_tokenizer(
-    built: Path, tmp_path: Path, bert: Tokenizer, tokenizer: Tokenizer
-):
+def test_a_rebuild_by_another_kind_leaves_no_old_tokenizer(built, tmp_path, bert, tokenizer):
     for other, own in ((bert, "tokenizer.json"), (tokenizer, "spiece.model"), (bert, "tokenizer.json")):
         run_build(built / "in", tmp_path / "out", other, overwrite=True, max_seq_len=64)
         assert [path.name for path in (tmp_path / "out" / "tokenizer").iterdir()] == [own]
