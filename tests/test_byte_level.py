@@ -112,8 +112,10 @@ def test_the_ids_are_those_of_the_library(pair, texts: list[str]):
     assert encode(tokenizer, texts) == encode_alone(backend, texts)
 
 
-def test_each_character_of_the_basic_plane_has_the_ids_of_the_library(pair):
-    tokenizer, backend = pair
+@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen"])
+def test_each_character_of_the_basic_plane_has_the_ids_of_the_library(trained, family: str):
+    """For each expression; the other families differ in what stands before and behind it."""
+    tokenizer, backend = load(FAMILIES[family](trained))
     texts = [f"a{chr(code)}1 {chr(code)}中{chr(code)}e" for code in range(0x10000) if not 0xD800 <= code < 0xE000]
     assert encode(tokenizer, texts) == encode_alone(backend, texts)
 

@@ -143,14 +143,6 @@ def test_single_rows_are_as_few_as_possible(keyed: list[KeyedDocument], config: 
     assert (make(keyed, config, pass_index).sop_label == -1).sum() == fewest
 
 
-def test_a_long_sentence_makes_rows_of_nearly_equal_lengths():
-    config = ExampleConfig(max_seq_len=103)
-    chosen = choose([(1, [[THE] * 50, [CAT] * 1234, [THE] * 50])], config)
-    parts = [end - begin for _, begin, split, end in chosen.tolist() if split == end and end - begin != 50]
-    assert (sum(parts), len(parts)) == (1234, 13)
-    assert max(parts) - min(parts) <= 1
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
