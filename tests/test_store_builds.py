@@ -10,21 +10,25 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import build_fixtures as fixtures
 import numpy as np
 import pytest
 from build_fixtures import Corpus, InterruptedEngine, PicklingEngine
-from store_fixtures import SECRET, Bucket, Server, other_process, times
+from flat_store import Died
+from refusals import check_refused
+from store_fixtures import SECRET, Bucket, Server, times
 
 from albert_data.cli.main import run
-from albert_data.errors import AlbertDataError, OutputError
+from albert_data.errors import OutputError, ShardError, StorageError
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.pipeline.build import BuildReport
 from albert_data.shards.reader import open_shards
 from albert_data.storage import make_path, retries
 from albert_data.storage.s3 import S3
 
+pytestmark = pytest.mark.slow
 both = pytest.mark.parametrize("bucket", ["s3", "gs"], indirect=True)
 
 
@@ -71,6 +75,7 @@ def test_a_finished_build_in_a_store_takes_another_licence(stored: Bucket, corpu
     assert build(stored, corpus).manifest.license == "mit"
 
 
+@pytest.mark.quick
 def test_an_interrupted_build_resumes_even_on_another_machine(
     stored: Bucket, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ):
@@ -119,21 +124,17 @@ def test_near_duplicates_are_dropped_in_a_store_as_on_a_disk(bucket: Bucket, cor
     assert (in_store.counts, in_store.near_duplicates) == (on_disk.counts, on_disk.near_duplicates)
 
 
-class Died(BaseException):
-    """What a process does that is killed: nothing more."""
-
-
 class DyingRequests:
     """Has this process die where `left` more requests would have changed something in S3."""
 
-    _changing = (
+    _changing = [
         "put_object",
         "delete_object",
         "delete_objects",
         "copy_object",
         "upload_part",
         "complete_multipart_upload",
-    )
+    ]
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left, self._call = 1 << 30, S3._call
@@ -201,26 +202,16 @@ def test_faults_change_no_byte_of_a_build(stored: Bucket, corpus: Corpus, store_
     check(stored, corpus)
 
 
-def test_the_second_of_two_builds_into_one_folder_is_refused(stored: Bucket, corpus: Corpus):
-    lock = make_path(f"{stored.url}/out/.build/lock")
-    free = other_process(stored).lock(lock, b"albert-data build\n", 0)
-    with pytest.raises(OutputError, match=f"another build is writing to {stored.url}/out; wait for it to end"):
-        build(stored, corpus)
-    free()
-    build(stored, corpus)
-    check(stored, corpus)
-
-
-def test_a_file_that_no_build_wrote_is_never_replaced(stored: Bucket, corpus: Corpus):
-    stored.put("out/train/shard-00000.arrow", b"mine")
-    stored.put("out/notes.txt", b"mine too")
+def test_what_no_build_wrote_stays(stored: Bucket, corpus: Corpus):
+    mine = {"train/shard-00000.arrow": b"mine", "notes.txt": b"mine too"}
+    for name, data in mine.items():
+        stored.put(f"out/{name}", data)
     for overwrite in (False, True):
         with pytest.raises(OutputError, match="out holds notes.txt and 1 other name, but no build; name a new"):
             build(stored, corpus, overwrite=overwrite)
-    assert stored.files("out/") == {"train/shard-00000.arrow": b"mine", "notes.txt": b"mine too"}
-
-
-def test_what_the_user_adds_to_a_build_in_a_store_stays(stored: Bucket, corpus: Corpus):
+    assert stored.files("out/") == mine
+    for name in mine:
+        stored.delete(f"out/{name}")
     build(stored, corpus, seed=5)
     stored.put("out/train/notes.txt", b"mine")
     build(stored, corpus, overwrite=True)
@@ -324,38 +315,28 @@ def test_no_secret_is_written_or_told(
 
 
 @pytest.mark.parametrize(
-    ("where", "fault", "message"),
+    ("where", "fault", "method", "message"),
     [
-        ("input", None, "bucket s3://none does not exist; check its name and the address of the store"),
-        ("output", None, "bucket s3://none does not exist; check its name and the address of the store"),
-        ("input", times(1 << 20, "403 AccessDenied"), "the store does not permit that (403)"),
-        ("output", times(1 << 20, "403 AccessDenied", method="PUT"), "the store does not permit that (AccessDenied)"),
-        ("output", times(1 << 20, "301 PermanentRedirect"), "lies in the region eu-west-1; set AWS_REGION"),
+        ("input", None, "", "bucket s3://none does not exist; check its name and the address of the store"),
+        ("output", None, "", "bucket s3://none does not exist; check its name and the address of the store"),
+        ("input", "403 AccessDenied", "", "the store does not permit that (403)"),
+        ("output", "403 AccessDenied", "PUT", "the store does not permit that (AccessDenied)"),
+        ("output", "301 PermanentRedirect", "", "lies in the region eu-west-1; set AWS_REGION"),
     ],
-    ids=["no input bucket", "no output bucket", "not permitted", "read-only", "another region"],
 )
 def test_a_bucket_that_can_not_be_used_is_told_in_one_line_before_any_work(
-    where: str,
-    fault: Any,
-    message: str,
-    stored: Bucket,
-    vocab: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-):
+    where: str, fault: str | None, method: str, message: str,
+    stored: Bucket, vocab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
     (tmp_path / "in.txt").write_text("One sentence. Another one.\n")
-    name = "s3://none/x" if fault is None else f"{stored.url}/x"
+    name = f"{stored.url}/x" if fault else "s3://none/x"
     names = {"input": str(tmp_path / "in.txt"), "output": str(tmp_path / "out"), where: name}
-    monkeypatch.setattr(
-        "albert_data.pipeline.steps.compile_with_notice", lambda work, progress: pytest.fail("work began")
-    )
-    with stored.server.failing(*([fault] if fault else [])):
+    monkeypatch.setattr("albert_data.pipeline.steps.compile_with_notice", Mock(side_effect=AssertionError("work")))
+    with stored.server.failing(*([times(1 << 20, fault, method=method)] if fault else [])):
         assert run(["build", names["input"], "-o", names["output"], "--tokenizer", str(vocab)]) == 1
     told = capsys.readouterr().err
     assert message in told
-    assert told.startswith("Error: ")
-    assert told.count("\n") == 1
+    assert (told.startswith("Error: "), told.count("\n")) == (True, 1)
     assert not (tmp_path / "out").exists()
     assert not any(name.startswith("x") for name in stored.files())
 
@@ -399,26 +380,15 @@ def test_rows_are_the_same_however_few_shards_fit_on_this_machine(
     assert copies <= max(2 * most_bytes, 60_000)
 
 
-def test_a_user_without_a_home_is_told_where_copies_could_be(shards: str, monkeypatch: pytest.MonkeyPatch):
-    def fail() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(Path, "home", fail)
-    with pytest.raises(AlbertDataError, match="no home for copies of a store's files; set XDG_CACHE_HOME"):
-        open_shards(shards)
-
-
-def test_shards_that_are_damaged_in_the_store_are_not_read(shards: str, stored: Bucket):
-    stored.put("shards/train/shard-00000.arrow", bytes(len(stored.files("shards/train/shard-00000.arrow")[""])))
-    with pytest.raises(AlbertDataError, match="its bytes are not those of the manifest's SHA-256; run"):
-        open_shards(shards)
-
-
-def test_a_run_needs_a_folder_on_a_disk(shards: str, capsys: pytest.CaptureFixture[str]):
+def test_damaged_shards_and_places_for_copies_or_runs_are_told(
+    shards: str, stored: Bucket, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     assert run(["train", shards]) == 2
-    assert (
-        f"{shards} is in a store, and a run has to be on a disk; name a folder with --output" in capsys.readouterr().err
-    )
-    assert run(["train", shards, "-o", "s3://bucket/run"]) == 1
-    assert "s3://bucket/run is in a store, but output has to be on a disk" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"{shards} is in a store, and a run has to be on a disk; name a folder with --output" in told
+    with monkeypatch.context() as homeless:
+        homeless.delenv("XDG_CACHE_HOME")
+        homeless.setattr(Path, "home", Mock(side_effect=RuntimeError("Could not determine home directory.")))
+        check_refused(lambda: open_shards(shards), StorageError, "no home & set XDG_CACHE_HOME")
+    stored.put("shards/train/shard-00000.arrow", bytes(len(stored.files("shards/train/shard-00000.arrow")[""])))
+    check_refused(lambda: open_shards(shards), ShardError, "not those of the manifest's SHA-256 & run")

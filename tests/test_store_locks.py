@@ -21,6 +21,8 @@ from albert_data.storage.locks import StoreLock
 from albert_data.storage.object_requests import NEW
 from albert_data.storage.urls import StoreURL
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["s3", "gs"])
 def bucket(request: pytest.FixtureRequest) -> Bucket:
@@ -48,6 +50,7 @@ def dead_locks(monkeypatch: pytest.MonkeyPatch, brief_locks: None) -> None:
     monkeypatch.setattr(StoreLock, "_renew", lambda lock: None)
 
 
+@pytest.mark.quick
 @pytest.mark.usefixtures("brief_locks")
 def test_a_lock_excludes_others_until_it_is_freed(bucket: Bucket, store: Storage):
     path = make_path(f"{bucket.url}/lock")
@@ -61,29 +64,21 @@ def test_a_lock_excludes_others_until_it_is_freed(bucket: Bucket, store: Storage
 
 
 @pytest.mark.usefixtures("dead_locks")
-def test_the_lock_of_a_dead_process_is_taken_and_its_owner_publishes_nothing_more(bucket: Bucket, store: Storage):
+def test_the_lock_of_a_dead_process_is_waited_for_and_taken_and_its_owner_publishes_nothing_more(
+    bucket: Bucket, store: Storage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr("albert_data.storage.locks._SAID_AFTER_SECONDS", 0.0)
     out = make_path(f"{bucket.url}/out")
     free = store.lock(out / ".build/lock", b"mark\n", 0)
     free_other = other_process(bucket).lock(out / ".build/lock", b"mark\n", 0)
+    [line] = caplog.messages
+    assert line.startswith(f"{out}/.build/lock is locked; waiting up to 2 s")
     with pytest.raises(OSError, match="another process has taken the lock"):
         store.publish(out, {"last": out / ".build/manifest"})
     free()
     assert "out/last" not in bucket.files()
     assert not bucket.files()["out/.build/lock"].endswith(b"free\n")
     free_other()
-
-
-@pytest.mark.usefixtures("dead_locks")
-def test_a_lock_that_may_be_of_a_dead_process_is_told_while_it_is_waited_for(
-    bucket: Bucket, store: Storage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    monkeypatch.setattr("albert_data.storage.locks._SAID_AFTER_SECONDS", 0.0)
-    path = make_path(f"{bucket.url}/lock")
-    free = store.lock(path, b"mark\n", 0)
-    other_process(bucket).lock(path, b"mark\n", 0)()
-    [line] = caplog.messages
-    assert line == f"{path} is locked; waiting up to 2 s to see whether the command that locked it still runs"
-    free()
 
 
 @pytest.mark.usefixtures("dead_locks")
@@ -182,22 +177,21 @@ def test_an_object_is_copied_once_however_many_want_it(
     assert store.map(url).to_pybytes() == b"9876543210"
 
 
-@pytest.mark.parametrize("digest", ["", "../../../notes", "A" * 64])
-def test_a_hash_that_is_none_names_no_file(
-    digest: str, bucket: Bucket, store: Storage, copies: Callable[[], int], tmp_path: Path
+@pytest.mark.parametrize(
+    ("digest", "message"),
+    [
+        *((digest, "the manifest's SHA-256 is not one") for digest in ("", "../../../notes", "A" * 64)),
+        ("0" * 64, "its bytes are not those of the manifest's SHA-256"),
+    ],
+)
+def test_a_copy_has_the_hash_that_is_asked_for_and_names_no_other_file(
+    digest: str, message: str, bucket: Bucket, store: Storage, copies: Callable[[], int], tmp_path: Path
 ):
     bucket.put("file", b"text")
     (tmp_path / "notes.part").write_text("mine")
-    with pytest.raises(OSError, match="the manifest's SHA-256 is not one"):
+    with pytest.raises(OSError, match=message):
         store.map(make_path(f"{bucket.url}/file"), digest)
     assert copies() == 4
-
-
-def test_a_copy_with_another_hash_is_refused(bucket: Bucket, store: Storage, copies: Callable[[], int]):
-    bucket.put("file", b"damaged")
-    with pytest.raises(OSError, match="its bytes are not those of the manifest's SHA-256"):
-        store.map(make_path(f"{bucket.url}/file"), "0" * 64)
-    assert copies() == 0
 
 
 def test_copies_take_no_more_than_their_bound(
