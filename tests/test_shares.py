@@ -1,30 +1,40 @@
-"""Shares by size to a power (`alpha`): what each source gets, and that a build by them is one by weights."""
+"""Shares by size to a power (`alpha`), of the sources of a mixture and of languages: what each gets, in any layout."""
 
 from __future__ import annotations
 
+import csv
+import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import build_fixtures as fixtures
+import numpy as np
 import pytest
-from build_fixtures import InterruptedEngine, PicklingEngine, digest_shards
+from build_fixtures import InlineEngine, InterruptedEngine, PicklingEngine, digest_shards, run_build
 from hypothesis import given
 from hypothesis import strategies as st
 from mixture_fixtures import Mixed, build_mixture, count_text, write_mixture
+from refusals import check_refused, refused
 
-from albert_data.config import TextConfig
+from albert_data.cli.summary import describe_build
+from albert_data.config import BuildConfig, TextConfig
+from albert_data.corpus.inputs import find_inputs
 from albert_data.corpus.mixtures import find_sources
 from albert_data.corpus.sources import MAX_PASSES, MixtureSource, share_tokens
-from albert_data.errors import ConfigError, OutputError
+from albert_data.errors import ConfigError, InputError, OutputError
+from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.verify import verify
-from albert_data.jobs.engine import Engine, MultiprocessEngine
+from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.jobs.progress import NullProgress
-from albert_data.pipeline import choosing, document_lists
-from albert_data.pipeline.build import build_shards
+from albert_data.pipeline import choosing, document_lists, mixed_sources
+from albert_data.pipeline.build import BuildReport, build_shards
+from albert_data.pipeline.document_lists import number_sources
 from albert_data.pipeline.estimate import estimate
+from albert_data.pipeline.mixed_sources import list_languages
 from albert_data.shards.manifest import MixedSource
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
@@ -35,6 +45,20 @@ SOURCES = [
     Mixed(documents=[*POOL[30:48], *POOL[:5]], keys={"sentences": '"lines"'}),
     Mixed(documents=POOL[46:49]),
 ]
+COPIED = [Mixed(**{**vars(one), "documents": [*one.documents, *one.documents[::2]]}) for one in SOURCES]
+
+Build = Callable[..., BuildReport]
+Record = tuple[str, str, str]  # language, group, text
+LANGUAGES = ["de", "kea", "web cc", "zh"]
+
+
+def name_language(number: int) -> str:
+    return "zh" if number % 20 == 7 else "web cc" if number % 9 == 4 else "kea" if number % 7 == 3 else "de"
+
+
+# German has two thirds of the text. Some documents are there in two languages, so they count in both.
+ONCE = [(name_language(number), f"g{number % 19}", text) for number, text in enumerate(POOL)]
+RECORDS = [*ONCE, *(("zh", f"g{number}", text) for number, (_, _, text) in enumerate(ONCE[:4]))]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,10 +68,45 @@ def small_tasks() -> Iterator[None]:
         yield
 
 
-def write(folder: Path, sources: Sequence[Mixed] = SOURCES, layout: str = "txt", seed: int = 0, **keys: float) -> Path:
-    path = write_mixture(folder, sources, layout, seed)
+def write_sources(folder: Path, sources: Sequence[Mixed] = SOURCES, layout: str = "txt", **keys: float) -> Path:
+    path = write_mixture(folder, sources, layout, seed=len(layout))
     path.write_text("\n".join([*(f"{key} = {value}" for key, value in keys.items()), path.read_text()]))
     return path
+
+
+def write_records(folder: Path, records: Sequence[Record] = RECORDS, layout: str = "one.jsonl") -> Path:
+    """Write a JSON Lines or CSV file or, unless the layout is `one`, five of them; `copies` has half of all twice."""
+    folder.mkdir(parents=True)
+    records = random.Random(layout).sample(records, len(records))
+    records = [*records, *records[::2]] if layout.startswith("copies") else records
+    count, names = 1 if layout.startswith("one") else 5, ("lang", "group", "text")
+    for part in range(count):
+        rows = records[part::count]
+        with (folder / f"{part}.{layout.split('.')[1]}").open("w", encoding="utf-8", newline="") as file:
+            if layout.endswith("csv"):
+                csv.writer(file).writerows([names, *rows])
+            else:
+                file.writelines(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows)
+    return folder
+
+
+def build_languages(folder: Path, out: Path, tokenizer: Tokenizer, engine: Any = None, **settings: Any) -> BuildReport:
+    return run_build(folder, out, tokenizer, engine, **{"language_field": "lang", "alpha": 0.3, **settings})
+
+
+def prepare(
+    kind: str, folder: Path, tokenizer: Tokenizer, layout: str = "", **keys: float
+) -> Callable[..., BuildReport]:
+    """Write the sources of a mixture, or records of languages, and return what builds them into a folder."""
+    keys = {"alpha": 0.3, **keys}
+    if kind == "mixture":
+        path = write_sources(folder, COPIED if layout else SOURCES, layout or "txt", **keys)
+        return partial(build_mixture, path, tokenizer=tokenizer)
+    path = write_records(folder / "in", layout=layout or "one.jsonl")
+    return partial(build_languages, path, tokenizer=tokenizer, **keys)
+
+
+both = pytest.mark.parametrize("kind", ["mixture", "languages"])
 
 
 # ---- the shares ----
@@ -66,11 +125,6 @@ def find_shares(sizes: Sequence[int], alpha: float, max_passes: float) -> list[f
     return take(low)
 
 
-def name_sources(count: int, alpha: float, max_passes: float) -> list[MixtureSource]:
-    settings: dict[str, Any] = {"paths": ("x",), "text": TextConfig(), "alpha": alpha, "max_passes": max_passes}
-    return [MixtureSource(number=number, name=f"s{number}", **settings) for number in range(count)]
-
-
 @given(
     sizes=st.lists(st.integers(0, 10**12), min_size=1, max_size=8),
     alpha=st.floats(0, 1),
@@ -79,7 +133,8 @@ def name_sources(count: int, alpha: float, max_passes: float) -> list[MixtureSou
 def test_shares_are_as_the_sizes_to_a_power_and_what_a_source_can_not_give_the_others_do(
     sizes: list[int], alpha: float, max_passes: float
 ):
-    sources = name_sources(len(sizes), alpha, max_passes)
+    settings: dict[str, Any] = {"paths": ("x",), "text": TextConfig(), "alpha": alpha, "max_passes": max_passes}
+    sources = [MixtureSource(number=number, name=f"s{number}", **settings) for number in range(len(sizes))]
     found = list(share_tokens(dict(reversed(list(zip(sources, sizes, strict=True))))).values())
     by_number = share_tokens(dict(zip(sources, sizes, strict=True)))
     assert sorted(found) == sorted(by_number.values())
@@ -88,45 +143,41 @@ def test_shares_are_as_the_sizes_to_a_power_and_what_a_source_can_not_give_the_o
     assert sum(found) == pytest.approx(sum(sizes), abs=len(sizes))
 
 
-# ---- builds ----
-
-
-def read_tokens(out: Path) -> list[int]:
-    """The tokens of text of each source, counted in the rows."""
-    found = [0] * len(open_shards(out).manifest.sources or ())
+def check_shares(mixture: Sequence[MixedSource], out: Path, largest: int, dupe_factor: int = 1) -> None:
+    """Each source has the tokens of its share in its rows, within half of its largest document."""
+    tokens = [0] * len(open_shards(out).manifest.sources or ())
     for split in ("train", "validation"):
         for row in open_shards(out, split):
             assert row.source is not None
-            found[row.source] += count_text(row)
-    return found
+            tokens[row.source] += count_text(row)
+    alpha, max_passes = mixture[0].alpha, mixture[0].max_passes
+    assert alpha is not None
+    assert max_passes is not None
+    wanted = find_shares([one.num_tokens for one in mixture], alpha, max_passes)
+    for one, found, share in zip(mixture, tokens, wanted, strict=False):
+        assert found == one.num_used_tokens
+        assert abs(found - share * dupe_factor) <= largest / 2 + 1
+        assert one.passes <= max_passes * dupe_factor
 
 
 def find_largest(documents: Sequence[str], tokenizer: Tokenizer) -> int:
     return max(len(tokenizer.encode(text.splitlines())[0]) for text in documents)
 
 
-def check_shares(mixture: Sequence[MixedSource], tokens: Sequence[int], largest: int, dupe_factor: int) -> None:
-    """Each source has the tokens of its share, within half of its largest document."""
-    alpha, max_passes = mixture[0].alpha, mixture[0].max_passes
-    assert alpha is not None
-    assert max_passes is not None
-    wanted = find_shares([one.num_tokens for one in mixture], alpha, max_passes)
-    for one, found, share in zip(mixture, tokens, wanted, strict=True):
-        assert found == one.num_used_tokens
-        assert abs(found - share * dupe_factor) <= largest / 2 + 1
-        assert one.passes <= max_passes * dupe_factor
-
-
-@pytest.mark.parametrize("dupe_factor", [1, 3])
-@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("max_passes", [1.0, 2.5, 20.0])
+@both
+@pytest.mark.parametrize(
+    ("alpha", "max_passes", "dupe_factor"),
+    [(0.0, 1.0, 3), (0.0, 20.0, 1), (0.3, 2.5, 1), (0.3, 20.0, 3), (0.7, 2.0, 1), (1.0, 1.0, 3)],
+)
 def test_the_rows_have_the_shares(
-    alpha: float, max_passes: float, dupe_factor: int, tokenizer: Tokenizer, tmp_path: Path
+    kind: str, alpha: float, max_passes: float, dupe_factor: int, tokenizer: Tokenizer, tmp_path: Path
 ):
-    path = write(tmp_path, alpha=alpha, max_passes=max_passes)
-    report = build_mixture(path, tmp_path / "out", tokenizer, dupe_factor=dupe_factor)
-    largest = find_largest(POOL, tokenizer)
-    check_shares(report.manifest.mixture or (), read_tokens(tmp_path / "out"), largest, dupe_factor)
+    build = prepare(kind, tmp_path, tokenizer, alpha=alpha, max_passes=max_passes)
+    mixture = build(tmp_path / "out", dupe_factor=dupe_factor).manifest.mixture or ()
+    names = LANGUAGES if kind == "languages" else ["source 0", "source 1", "source 2"]
+    assert [one.name for one in mixture] == names
+    assert {(one.alpha, one.max_passes, one.weight, one.tokens) for one in mixture} == {(alpha, max_passes, None, None)}
+    check_shares(mixture, tmp_path / "out", find_largest(POOL, tokenizer), dupe_factor)
     assert not list(verify(tmp_path / "out"))
 
 
@@ -135,50 +186,167 @@ def test_very_many_sources_are_counted_in_fewer_ranges_of_keys(
 ):
     monkeypatch.setattr(choosing, "_CELL_BITS", 7)
     assert choosing.choose_bucket_bits(3) == 5
-    report = build_mixture(write(tmp_path, alpha=0.3), tmp_path / "out", tokenizer)
-    mixture, largest = report.manifest.mixture or (), find_largest(POOL, tokenizer)
+    mixture = prepare("mixture", tmp_path, tokenizer)(tmp_path / "out").manifest.mixture or ()
     tokens = max(one.num_tokens for one in mixture)
-    check_shares(mixture, read_tokens(tmp_path / "out"), 2 * (largest + tokens // 32), 1)
+    check_shares(mixture, tmp_path / "out", 2 * (find_largest(POOL, tokenizer) + tokens // 32))
 
 
 def test_a_build_by_alpha_is_one_by_the_weights_that_it_gives(tokenizer: Tokenizer, tmp_path: Path):
-    report = build_mixture(write(tmp_path / "alpha", alpha=0.3), tmp_path / "out", tokenizer, dupe_factor=2)
-    mixture = report.manifest.mixture or ()
-    assert [(one.weight, one.tokens, one.alpha, one.max_passes) for one in mixture] == [(None, None, 0.3, 4.0)] * 3
-    weights = [Fraction(one.passes) / 2 for one in mixture]
-    sources = [Mixed(**{**vars(one), "weight": float(weight)}) for one, weight in zip(SOURCES, weights, strict=True)]
+    report = prepare("mixture", tmp_path / "alpha", tokenizer)(tmp_path / "out", dupe_factor=2)
+    weights = [float(Fraction(one.passes) / 2) for one in report.manifest.mixture or ()]
+    sources = [Mixed(**{**vars(one), "weight": weight}) for one, weight in zip(SOURCES, weights, strict=True)]
     build_mixture(write_mixture(tmp_path / "weights", sources), tmp_path / "same", tokenizer, dupe_factor=2)
     assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "same")
 
 
+@pytest.mark.parametrize("settings", [{}, {"group_field": "group"}, {"keep_duplicates": True}, {"dupe_factor": 2}])
+def test_a_build_of_languages_is_that_of_a_mixture_with_a_source_for_each(
+    settings: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path
+):
+    lines = ["alpha = 0.3"]
+    for name in LANGUAGES:
+        language = "und" if name == "web cc" else name
+        lines += ["[[source]]", f'name = "{name}"', 'paths = "in"', f'language = "{language}"']
+        lines += [f"where = \"lang == '{name}'\""]
+    (tmp_path / "mixture.toml").write_text("\n".join(lines))
+    build_languages(write_records(tmp_path / "in", ONCE), tmp_path / "out", tokenizer, **settings)
+    build_mixture(tmp_path / "mixture.toml", tmp_path / "same", tokenizer, **settings)
+    assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "same")
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"group_field": "group"}, {"keep_duplicates": True}, {"drop_near_duplicates": True}]
+)
+def test_an_alpha_of_1_leaves_the_text_as_it_is(settings: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path):
+    longer = [(name, group, f"{text}\nRead by me.") for name, group, text in RECORDS[10:14]]
+    folder = write_records(tmp_path / "in", [*RECORDS, *longer], "copies.csv")
+    made = build_languages(folder, tmp_path / "out", tokenizer, alpha=1.0, **settings).manifest
+    plain = build_languages(folder, tmp_path / "plain", tokenizer, alpha=None, **settings).manifest
+    assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "plain")
+    assert (made.counts, made.documents_digest) == (plain.counts, plain.documents_digest)
+    assert made.near_duplicates == plain.near_duplicates
+    assert plain.mixture is None
+
+
+@pytest.mark.parametrize(("fraction", "seed"), [(None, 0), (None, 3), (0.3, 1), (0.3, 2)])
+def test_documents_of_a_group_and_a_text_of_two_languages_lie_in_one_split(
+    fraction: float | None, seed: int, tokenizer: Tokenizer, tmp_path: Path
+):
+    build = prepare("languages", tmp_path, tokenizer, max_passes=1.5)
+    build(tmp_path / "out", group_field="group", validation_fraction=fraction, seed=seed)
+    train, validation = fixtures.keys_of(tmp_path / "out")
+    assert validation
+    assert not train & validation
+    for group in {group for _, group, _ in ONCE}:
+        keys = {fixtures.document_key(text) for _, name, text in ONCE[4:] if name == group}
+        assert not keys & train or not keys & validation
+
+
+# ---- what must not matter ----
+
+
 @pytest.fixture(scope="module")
-def reference(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+def reference(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """The digests of the shards of a build of each kind."""
     folder = tmp_path_factory.mktemp("reference")
-    build_mixture(write(folder, alpha=0.3), folder / "out", tokenizer, num_shards=3)
-    return digest_shards(folder / "out")
+    for kind in ("mixture", "languages"):
+        prepare(kind, folder / kind, tokenizer)(folder / f"{kind}-out", num_shards=3)
+    return {kind: digest_shards(folder / f"{kind}-out") for kind in ("mixture", "languages")}
 
 
-@pytest.mark.parametrize("layout", fixtures.LAYOUTS)
-@pytest.mark.parametrize("engine", [PicklingEngine(), MultiprocessEngine(2)])
+@pytest.mark.parametrize(
+    ("kind", "layout", "workers"),
+    [
+        *(("mixture", layout, number % 2) for number, layout in enumerate(fixtures.LAYOUTS, 1)),
+        *(("languages", "one.jsonl", 1), ("languages", "parts.jsonl", 0)),
+        *(("languages", "parts.csv", 0), ("languages", "copies.csv", 1)),
+    ],
+)
 def test_layout_copies_and_workers_change_no_byte(
-    layout: str, engine: Engine, reference: Mapping[str, str], tokenizer: Tokenizer, tmp_path: Path
+    kind: str, layout: str, workers: int, reference: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path
 ):
-    copied = [Mixed(**{**vars(one), "documents": [*one.documents, *one.documents[::2]]}) for one in SOURCES]
-    path = write(tmp_path, copied, layout, seed=1, alpha=0.3)
-    build_mixture(path, tmp_path / "out", tokenizer, engine, num_shards=3)
-    assert digest_shards(tmp_path / "out") == reference
+    build = prepare(kind, tmp_path, tokenizer, layout)
+    build(tmp_path / "out", engine=MultiprocessEngine(2) if workers else PicklingEngine(), num_shards=3)
+    assert digest_shards(tmp_path / "out") == reference[kind]
 
 
-@pytest.mark.parametrize("results", range(0, 17, 2))
+@both
+@pytest.mark.parametrize("results", [1, 6, 11, 16])
 def test_an_interrupted_build_resumes_to_the_same_bytes(
-    results: int, reference: Mapping[str, str], tokenizer: Tokenizer, tmp_path: Path
+    kind: str, results: int, reference: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path
 ):
-    path, out = write(tmp_path, layout="mixed", alpha=0.3), tmp_path / "out"
+    build, out = prepare(kind, tmp_path, tokenizer, "mixed" if kind == "mixture" else "parts.jsonl"), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        build_mixture(path, out, tokenizer, InterruptedEngine(results), num_shards=3)
-    build_mixture(path, out, tokenizer, num_shards=3)
-    assert digest_shards(out) == reference
+        build(out, engine=InterruptedEngine(results), num_shards=3)
+    assert build(out, num_shards=3).manifest.mixture
+    assert digest_shards(out) == reference[kind]
     assert not (out / ".build").exists()
+
+
+def test_inputs_may_name_the_languages(tokenizer: Tokenizer, tmp_path: Path):
+    records = [record for record in RECORDS if record[0] in ("de", "kea")]
+    for name in ("de", "kea"):
+        write_records(tmp_path / name, [record for record in records if record[0] == name])
+    config = fixtures.make_config(alpha=0.3)
+    inputs = find_inputs([f"{tmp_path / name}:{name}" for name in ("kea", "de")], text=config.text)
+    build_shards(inputs, tmp_path / "out", tokenizer, config, InlineEngine())
+    build_languages(write_records(tmp_path / "all", records), tmp_path / "same", tokenizer)
+    assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "same")
+
+
+# ---- sizes ----
+
+WORDS = [" ".join(random.Random(number).choices(fixtures.WORDS, k=80)) for number in range(40)]
+SIMILAR = [f"{text} by me." for text in WORDS[:10]]
+
+
+def test_sizes_of_sources_are_those_of_the_documents_that_stay(tokenizer: Tokenizer, tmp_path: Path):
+    """Near-duplicates, copies and documents with text of a benchmark count in no size."""
+    sources = [
+        Mixed(documents=[*WORDS[:14], *SIMILAR, *WORDS[:3]]),
+        Mixed(documents=WORDS[12:28]),
+        Mixed(documents=[WORDS[20], WORDS[29]], weight=0.0),
+    ]
+    path = write_sources(tmp_path, sources, alpha=0.5, max_passes=9)
+    report = build_mixture(path, tmp_path / "out", tokenizer, drop_near_duplicates=True)
+    mixture, counts = report.manifest.mixture or (), report.manifest.counts
+    assert (counts.near_duplicate_documents, counts.contaminated_documents) == (10, 1)
+    assert [one.num_documents for one in mixture] == [14, 13, 2]
+    check_shares(mixture[:2], tmp_path / "out", find_largest([*WORDS[:30], *SIMILAR], tokenizer))
+    assert (mixture[2].alpha, mixture[2].num_used_tokens) == (None, 0)
+
+
+def test_sizes_of_languages_are_those_of_the_documents_that_stay(tokenizer: Tokenizer, tmp_path: Path):
+    """A document that is similar to a longer one counts in no size, whatever their languages."""
+    records = [("kea" if number % 8 == 0 else "de", "", text) for number, text in enumerate(WORDS)]
+    folder = write_records(tmp_path / "in", [*(("kea", "", text) for text in SIMILAR), *records])
+    settings = {"drop_near_duplicates": True, "alpha": 0.5, "max_passes": 9.0}
+    manifest = build_languages(folder, tmp_path / "out", tokenizer, **settings).manifest
+    assert manifest.near_duplicates is not None
+    assert manifest.near_duplicates.sources == {"de": 8, "kea": 2}
+    mixture = manifest.mixture or ()
+    assert [one.num_documents for one in mixture] == [35 - 8, 5 - 2 + 10]
+    check_shares(mixture, tmp_path / "out", find_largest(WORDS, tokenizer) + 10)
+
+
+@both
+def test_an_estimate_is_near_the_rows_that_shares_give(kind: str, tokenizer: Tokenizer, tmp_path: Path):
+    settings: dict[str, Any] = {"pairs": "none", "short_seq_prob": 0.0}
+    if kind == "mixture":
+        sources = [Mixed(documents=POOL[:40]), Mixed(documents=POOL[40:57]), Mixed(documents=POOL[57:])]
+        path = write_sources(tmp_path, sources, alpha=0.0, max_passes=20)
+    else:
+        path = write_records(tmp_path / "in", RECORDS * 40)
+        settings |= {"language_field": "lang", "alpha": 0.3, "max_passes": 40.0, "keep_duplicates": True}
+    config = fixtures.make_config(**settings)
+    inputs = find_sources([str(path)], text=config.text)
+    manifest = build_shards(inputs, tmp_path / "out", tokenizer, config, InlineEngine()).manifest
+    found = estimate(inputs, tokenizer, config, 1, NullProgress())
+    assert found is not None
+    assert found.rows == pytest.approx(sum(split.num_rows for split in manifest.splits.values()), rel=0.1)
+
+
+# ---- what is said and refused ----
 
 
 class Saying(NullProgress):
@@ -192,59 +360,84 @@ class Saying(NullProgress):
         self.said.append(line)
 
 
-def test_the_shares_are_said_before_rows_are_made(tokenizer: Tokenizer, tmp_path: Path):
-    config, progress = fixtures.make_config(), Saying()
-    inputs = find_sources([str(write(tmp_path, alpha=0.3))], text=config.text)
-    report = build_shards(inputs, tmp_path / "out", tokenizer, config, fixtures.InlineEngine(), progress)
-    mixture, said = report.manifest.mixture or (), progress.said
-    total = sum(one.num_used_tokens for one in mixture)
-    at = said.index(f"by alpha the sources give {total:,} tokens of text:")
-    first = mixture[0]
-    share = f"{100 * first.num_used_tokens / total:.2f} %"
-    assert said[at + 1] == f"  source 0: {share}, {first.passes:.3g} passes over {first.num_tokens:,} tokens"
-    assert said[at - 1] == "counting tokens"
-    assert said[at + 4] == "tokenising, pairing, masking"
-
-
-def test_sizes_are_those_of_the_documents_that_stay(tokenizer: Tokenizer, tmp_path: Path):
-    """Near-duplicates, copies and documents with text of a benchmark count in no size."""
-    words = [" ".join(random.Random(number).choices(fixtures.WORDS, k=80)) for number in range(30)]
-    similar = [f"{text} by me." for text in words[:10]]
-    sources = [
-        Mixed(documents=[*words[:14], *similar, *words[:3]]),
-        Mixed(documents=words[12:28]),
-        Mixed(documents=[words[20], words[29]], weight=0.0),
+def test_the_largest_shares_are_said_before_rows_are_made(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(mixed_sources, "_SHOWN", 2)
+    config, progress = fixtures.make_config(language_field="lang", alpha=0.3), Saying()
+    inputs = find_sources([str(write_records(tmp_path / "in", ONCE))], text=config.text)
+    report = build_shards(inputs, tmp_path / "out", tokenizer, config, InlineEngine(), progress)
+    mixture = {one.name: one for one in report.manifest.mixture or ()}
+    tokens = {name: one.num_used_tokens for name, one in mixture.items()}
+    largest, total = sorted(tokens, key=lambda name: -tokens[name])[:2], sum(tokens.values())
+    at = progress.said.index(f"by alpha the sources give {total:,} tokens of text:")
+    rest = sum(tokens[name] for name in tokens if name not in largest)
+    assert progress.said[at - 1 : at + 5] == [
+        "counting tokens",
+        f"by alpha the sources give {total:,} tokens of text:",
+        *(
+            f"  {name}: {100 * tokens[name] / total:.2f} %, {mixture[name].passes:.3g} passes over "
+            f"{mixture[name].num_tokens:,} tokens"
+            for name in sorted(largest)
+        ),
+        f"  2 others: {100 * rest / total:.2f} %; the manifest has all",
+        "tokenising, pairing, masking",
     ]
-    path = write(tmp_path, sources, alpha=0.5, max_passes=9)
-    report = build_mixture(path, tmp_path / "out", tokenizer, drop_near_duplicates=True)
-    mixture, counts = report.manifest.mixture or (), report.manifest.counts
-    assert (counts.near_duplicate_documents, counts.contaminated_documents) == (10, 1)
-    assert [one.num_documents for one in mixture] == [14, 13, 2]
-    largest = find_largest([*words, *similar], tokenizer)
-    check_shares(mixture[:2], read_tokens(tmp_path / "out")[:2], largest, 1)
-    assert (mixture[2].alpha, mixture[2].num_used_tokens) == (None, 0)
+    shown = " ".join(describe_build(report, tmp_path / "out"))
+    assert "the language field names 1 source without an ISO 639 code" in shown
+    (check,) = [check for check in audit_folder(tmp_path / "out").checks if check.rule.name == "duplicate_documents"]
+    assert check.details["count"] == 0  # passes are no copies
 
 
 def test_another_alpha_is_another_build(tokenizer: Tokenizer, tmp_path: Path):
-    path = write(tmp_path, alpha=0.3)
-    build_mixture(path, tmp_path / "out", tokenizer)
-    assert build_mixture(path, tmp_path / "out", tokenizer).was_finished
-    path.write_text(path.read_text().replace("alpha = 0.3", "alpha = 0.5"))
-    with pytest.raises(OutputError, match=r"alpha of source source 0 is 0\.3 there and 0\.5 here"):
-        build_mixture(path, tmp_path / "out", tokenizer)
+    build = prepare("languages", tmp_path / "l", tokenizer)
+    build(tmp_path / "languages")
+    assert build(tmp_path / "languages").was_finished
+    check_refused(lambda: build(tmp_path / "languages", alpha=0.5), OutputError, "alpha is 0.3 there and 0.5 here")
+    mixture = write_sources(tmp_path / "m", alpha=0.3)
+    build_mixture(mixture, tmp_path / "out", tokenizer)
+    assert build_mixture(mixture, tmp_path / "out", tokenizer).was_finished
+    mixture.write_text(mixture.read_text().replace("alpha = 0.3", "alpha = 0.5"))
+    what = "alpha of source source 0 is 0.3 there and 0.5 here"
+    check_refused(lambda: build_mixture(mixture, tmp_path / "out", tokenizer), OutputError, what)
 
 
-def test_passes_and_dupe_factor_together_are_limited(tokenizer: Tokenizer, tmp_path: Path):
-    with pytest.raises(ConfigError, match="has the weight 600, times dupe_factor 2; at most 1,000 passes"):
-        build_mixture(write(tmp_path, alpha=0.3, max_passes=600), tmp_path / "out", tokenizer, dupe_factor=2)
+def test_a_language_that_was_not_there_when_tokens_were_counted_stops_the_build():
+    languages = list_languages(BuildConfig(text=TextConfig(language_field="lang"), alpha=0.3), LANGUAGES)
+    codes = np.array([language.code for language in reversed(languages)], np.uint32)
+    assert number_sources(codes, languages).tolist() == [3, 2, 1, 0]
+    for new in (0, codes.max() + 1):
+        with pytest.raises(InputError, match="was changed while it was read"):
+            number_sources(np.append(codes, np.uint32(new)), languages)
 
 
-def test_an_estimate_knows_the_shares(tokenizer: Tokenizer, tmp_path: Path):
-    config = fixtures.make_config(pairs="none", short_seq_prob=0.0)
-    sources = [Mixed(documents=POOL[:40]), Mixed(documents=POOL[40:57]), Mixed(documents=POOL[57:])]
-    path = write(tmp_path, sources, alpha=0.0, max_passes=20)
-    report = build_mixture(path, tmp_path / "out", tokenizer, pairs="none", short_seq_prob=0.0)
-    found = estimate(find_sources([str(path)], text=config.text), tokenizer, config, 1, NullProgress())
-    assert found is not None
-    rows = sum(split.num_rows for split in report.manifest.splits.values())
-    assert found.rows == pytest.approx(rows, rel=0.1)
+@refused(
+    ({"alpha": 1.5}, ConfigError, "alpha is 1.5 & 0.0 to 1.0"),
+    ({"alpha": float("nan")}, ConfigError, "alpha is nan & allowed"),
+    ({"alpha": None, "max_passes": 2.0}, ConfigError, "max_passes is 2 & alpha & give both"),
+    ({"max_passes": 0.5}, ConfigError, "max_passes is 0.5 & 1 to 1000"),
+    ({"max_passes": 501.0, "dupe_factor": 2}, ConfigError, "max_passes is 501.0 & 1 to 500"),
+    ({"language_field": None}, ConfigError, "alpha is 0.3 & neither --language-field nor an INPUT:LANGUAGE"),
+)
+def test_settings_that_do_not_fit_are_refused(
+    call: dict[str, Any], kind: type[Exception], named: str, tokenizer: Tokenizer, tmp_path: Path
+):
+    folder = write_records(tmp_path / "in")
+    check_refused(lambda: build_languages(folder, tmp_path / "out", tokenizer, **call), kind, named)
+
+
+def test_inputs_that_do_not_fit_are_refused(tokenizer: Tokenizer, tmp_path: Path):
+    folder = str(write_records(tmp_path / "in"))
+    (tmp_path / "mixture.toml").write_text('[[source]]\nname = "all"\npaths = "in"\nweight = 2\n')
+    config = fixtures.make_config(language_field="lang", alpha=0.3, validation_fraction=BuildConfig.validation_fraction)
+    mixed, often = fixtures.make_config(alpha=0.3), fixtures.make_config(dupe_factor=2)
+    passes = str(write_sources(tmp_path / "m", alpha=0.3, max_passes=600))
+    for inputs, settings, kind, named in (
+        (find_inputs(["-"], text=config.text), config, InputError, "--alpha reads the corpus twice & stdin"),
+        (find_inputs([folder], text=config.text, validation=[folder]), config, ConfigError, "leave out --validation"),
+        (find_sources([str(tmp_path / "mixture.toml")]), mixed, ConfigError, "in a mixture write alpha into its file"),
+        (find_sources([passes]), often, ConfigError, "has the weight 600, times dupe_factor 2; at most 1,000 passes"),
+    ):
+        make = partial(build_shards, inputs, tmp_path / "out", tokenizer, settings, InlineEngine())
+        check_refused(make, kind, named)
+    assert not (tmp_path / "out").exists()
