@@ -13,16 +13,19 @@ import pyarrow.parquet
 import pytest
 from build_fixtures import InterruptedEngine, digest_shards, make_documents
 from hub_server import Hub
+from refusals import check_refused
 
 from albert_data import AlbertDataError, build, load_tokenizer
 from albert_data.cli.main import run
 from albert_data.corpus.inputs import find_inputs
+from albert_data.errors import StorageError
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.storage.hub import MODEL_FILES, find_files, find_model, is_model
 
 huggingface_hub = pytest.importorskip("huggingface_hub", reason="the hub extra is not installed")
 from huggingface_hub import constants  # noqa: E402
 
+pytestmark = pytest.mark.slow
 TEXTS, TINY = "hf://datasets/me/texts", "me/tiny"
 TOKEN = "hf_secretsecretsecret"
 
@@ -66,6 +69,7 @@ def go_offline(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- what a name stands for ----
 
 
+@pytest.mark.quick
 def test_a_build_by_names_has_the_rows_of_one_by_paths_and_names_the_commits(hub: Hub, tokenizer_model: bytes):
     build(TEXTS, "by-name", tokenizer=TINY)
     Path("text").mkdir()
@@ -188,18 +192,27 @@ def test_a_resumed_build_uses_the_commits_that_it_began_with(hub: Hub, overwrite
     assert digest_shards(Path("out")) == digest_shards(Path("undisturbed"))
 
 
-def test_without_a_network_the_cache_is_enough(hub: Hub, monkeypatch: pytest.MonkeyPatch):
+def test_without_a_network_the_cache_is_enough_if_it_has_each_file(hub: Hub, monkeypatch: pytest.MonkeyPatch):
+    find_inputs([TEXTS + "/data"])
+    with monkeypatch.context() as offline:
+        go_offline(offline)
+        with pytest.raises(AlbertDataError, match="not whole, in the cache, and HF_HUB_OFFLINE is set"):
+            find_inputs([TEXTS])
     build(TEXTS, "one", tokenizer=TINY)
     go_offline(monkeypatch)
     build(TEXTS, "two", tokenizer=TINY)
     assert read_manifest(Path("one")).plan == read_manifest(Path("two")).plan
 
 
-def test_a_cache_that_lacks_a_file_is_not_taken_for_the_whole(hub: Hub, monkeypatch: pytest.MonkeyPatch):
-    find_inputs([TEXTS + "/data"])
-    go_offline(monkeypatch)
-    with pytest.raises(AlbertDataError, match="not whole, in the cache, and HF_HUB_OFFLINE is set"):
-        find_inputs([TEXTS])
+def test_a_hub_that_never_answers_leaves_the_cache_or_is_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch):
+    before = find_inputs([TEXTS])
+    monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 0.2)
+    unknown, lack = "hf://datasets/me/t", "is not, or not whole, in the cache, and the Hugging Face Hub could not"
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, and says nothing
+        use_endpoint(f"http://127.0.0.1:{silent.getsockname()[1]}", monkeypatch)
+        assert find_inputs([TEXTS]) == before
+        check_refused(lambda: find_files(unknown, print), StorageError, f"{unknown} {lack}")
+        check_refused(lambda: load_tokenizer("vocabb"), StorageError, f"vocabb is no path here, and {lack}")
 
 
 # ---- errors ----
@@ -255,32 +268,6 @@ def test_a_token_that_expired_is_named_as_the_cause(hub: Hub):
     hub.accepts_token = False
     with pytest.raises(AlbertDataError, match="the Hugging Face Hub answers 401; check the token with"):
         load_tokenizer(TINY)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "vocabb",
-            "vocabb is no path here, and is not, or not whole, in the cache, and the Hugging Face Hub could not",
-        ),
-        ("hf://datasets/me/t", "hf://datasets/me/t is not, or not whole, in the cache, and the Hugging Face Hub could"),
-    ],
-)
-def test_a_hub_that_never_answers_is_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch, name: str, message: str):
-    monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, and says nothing
-        use_endpoint(f"http://127.0.0.1:{silent.getsockname()[1]}", monkeypatch)
-        with pytest.raises(AlbertDataError, match=message):
-            find_files(name, print) if name.startswith("hf:") else load_tokenizer(name)
-
-
-def test_a_hub_that_never_answers_leaves_the_cache(hub: Hub, monkeypatch: pytest.MonkeyPatch):
-    before = find_inputs([TEXTS])
-    monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        use_endpoint(f"http://127.0.0.1:{silent.getsockname()[1]}", monkeypatch)
-        assert find_inputs([TEXTS]) == before
 
 
 @pytest.mark.parametrize(

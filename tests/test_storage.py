@@ -25,6 +25,7 @@ from albert_data.cli.main import run
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import StorageError
 from albert_data.files import write_bytes
+from albert_data.jobs.work_folder import take_lock
 from albert_data.shards.reader import open_shards
 from albert_data.storage import DEVICE, FILE, FOLDER, LINK, PIPE, Disk, find_kind, find_storage, is_remote, make_path
 from albert_data.storage.urls import resolve_url
@@ -69,7 +70,7 @@ def test_a_build_from_and_into_a_store_without_folders_and_renames_makes_the_sam
     assert read == 6
 
 
-# The last changes: the shards, publishing, cleaning up. The build that was begun is resumed; or another replaces it, and
+# The last changes: the shards, publishing, cleaning up. What was begun is resumed; or another build replaces it, and
 # the one that was meant replaces that.
 @pytest.mark.parametrize(
     "from_end", [pytest.param(at, marks=() if at % 12 == 1 else pytest.mark.slow) for at in range(1, 75, 4)]
@@ -222,8 +223,8 @@ def test_a_lock_excludes_others_until_it_is_freed(tmp_path: Path):
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
 def test_where_there_are_no_locks_two_have_one(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(number, os.strerror(number))))
-    DISK.lock(tmp_path / "lock", b"mark", 0)
-    DISK.lock(tmp_path / "lock", b"mark", 0)()
+    take_lock(tmp_path / "lock", b"mark", "taken")
+    take_lock(tmp_path / "lock", b"mark", "taken")()
 
 
 # ---- URLs ----
