@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from mixture_fixtures import Mixed, build_mixture, write_mixture
+from refusals import check_refused
 
 from albert_data.cli.main import cli
 from albert_data.dedup.contamination import find_contaminated, hash_grams
@@ -144,12 +145,10 @@ def test_a_resumed_build_reads_no_benchmark_again(
     assert (tmp_path / "out/manifest.json").read_bytes() == (tmp_path / "whole/manifest.json").read_bytes()
 
 
-def test_without_a_benchmark_nothing_is_counted(tmp_path: Path, tokenizer: Tokenizer):
-    build_mixture(write_mixture(tmp_path, [Mixed(documents=POOL[:9])]), tmp_path / "out", tokenizer)
-    assert read_manifest(tmp_path / "out").counts.contaminated_documents is None
-
-
-def test_a_benchmark_without_text_is_one_line(tmp_path: Path, tokenizer: Tokenizer):
+def test_without_a_benchmark_nothing_is_counted_and_one_without_text_is_refused(
+    finished: Path, tokenizer: Tokenizer, tmp_path: Path
+):
+    assert read_manifest(finished).counts.contaminated_documents is None
     path = write_mixture(tmp_path, [Mixed(documents=POOL[:9]), Mixed(documents=[" \n "], weight=0.0)])
-    with pytest.raises(InputError, match="^source 'source 1' has the weight 0, .* holds no text; check its paths"):
-        build_mixture(path, tmp_path / "out", tokenizer)
+    named = "source 'source 1' has the weight 0 & holds no text; check its paths"
+    check_refused(lambda: build_mixture(path, tmp_path / "out", tokenizer), InputError, named)

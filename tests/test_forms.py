@@ -14,7 +14,7 @@ import build_fixtures as fixtures
 import mixture_fixtures as mixtures
 import pytest
 from build_fixtures import InlineEngine, digest_shards
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from toy_language import train_model
 
@@ -83,7 +83,6 @@ def run(folder: Path, sources: Sequence[Sequence[str]], kind: str, seed: int = 0
 some_texts = st.lists(st.sampled_from([form for text in POOL for form in forms_of(text)]), min_size=1, max_size=24)
 
 
-@settings(max_examples=25)
 @given(
     sources=st.lists(some_texts, min_size=2, max_size=2),
     kind=st.sampled_from(("plain", "validation", "mixture")),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -98,15 +97,6 @@ def test_the_pages_of_inspect_show_the_mixture_and_its_rows(out: Path):
     json.dumps(values)
 
 
-def test_settings_are_those_that_the_sources_have(mixture: Path, tokenizer: Tokenizer, tmp_path: Path):
-    (tmp_path / "s").symlink_to(mixture.parent, target_is_directory=True)
-    tables = (f'[[source]]\nname = "{one}"\npaths = "s/s{one}"\nlanguage = "de"\n' for one in "01")
-    (tmp_path / "m.toml").write_text("\n".join(["alpha = 0.5", *tables, "unwrap = true"]))
-    report = build_mixture(tmp_path / "m.toml", tmp_path / "out", tokenizer)
-    words = " ".join(describe_build(report, tmp_path / "out")).split()
-    assert {"language=de", "alpha=0.5", "unwrap=by-source", "text_field=text", "seed=0"} <= {*words}
-
-
 def find_check(audit: Audit, name: str) -> Check:
     return next(check for check in audit.checks if check.rule.name == name)
 
@@ -141,13 +131,11 @@ def test_rows_of_several_languages_are_counted_too(tokenizer: Tokenizer, tmp_pat
     assert "mixture" not in inspect_folder(tmp_path / "out", split="train", choice=RowChoice(count=0)).to_dict()
 
 
-def test_a_build_without_sources_shows_none(tokenizer: Tokenizer, tmp_path: Path):
-    fixtures.write_corpus(tmp_path / "in", POOL, "txt", random.Random(0))
-    run_build(tmp_path / "in", tmp_path / "out", tokenizer)
-    values = inspect_folder(tmp_path / "out", split="train", choice=RowChoice(count=0)).to_dict()
+def test_a_build_without_sources_shows_none(finished: Path):
+    values = inspect_folder(finished, split="train", choice=RowChoice(count=0)).to_dict()
     assert "mixture" not in values
     assert "by_source" not in values["statistics"]["train"]
-    assert "mixture" not in json.loads((tmp_path / "out/manifest.json").read_text())
+    assert "mixture" not in json.loads((finished / "manifest.json").read_text())
 
 
 def test_the_corpus_of_a_report_may_be_the_mixture(mixture: Path, out: Path, capsys: pytest.CaptureFixture[str]):
@@ -178,3 +166,11 @@ def test_vocab_reads_each_source_as_it_says(tmp_path: Path, capsys: pytest.Captu
     assert "of 20 documents" in capsys.readouterr().out
     assert run([*arguments, "--overwrite"]) == 0
     assert "of 40 documents" in capsys.readouterr().out
+
+
+def test_settings_are_those_that_the_sources_have(mixture: Path, tokenizer: Tokenizer, tmp_path: Path):
+    (tmp_path / "s").symlink_to(mixture.parent, target_is_directory=True)
+    tables = (f'[[source]]\nname = "{one}"\npaths = "s/s{one}"\nlanguage = "de"\n' for one in "01")
+    (tmp_path / "m.toml").write_text("\n".join(["alpha = 0.5", *tables, "unwrap = true"]))
+    words = " ".join(describe_build(build_mixture(tmp_path / "m.toml", tmp_path / "out", tokenizer), tmp_path)).split()
+    assert {"language=de", "alpha=0.5", "unwrap=by-source", "text_field=text", "seed=0"} <= {*words}

@@ -11,8 +11,8 @@ from shard_fixtures import write_shards
 
 from albert_data.shards.reader import Shards, open_shards
 
-NUM_ROWS = 100
-ROWS = numbered_rows(NUM_ROWS)
+ROWS = numbered_rows(100)
+SIGNED, UNSIGNED = ([np.dtype(code).type for code in codes] for codes in ("bhilq", "BHILQ"))
 
 
 @pytest.fixture(scope="module")
@@ -20,30 +20,30 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
     return open_shards(write_shards(tmp_path_factory.mktemp("shards") / "out", [[ROWS[:60], ROWS[60:]]]))
 
 
-KINDS = [
-    int,
-    *(np.dtype(code).type for code in "bBhHiIlLqQ"),
-    lambda value: np.array(value),
-    lambda v: np.uint8(v % 256),
-]
+def test_an_integer_of_any_type_names_a_row_or_rows_and_may_count_from_the_end(shards: Shards):
+    for kind in (int, *SIGNED, *UNSIGNED, np.array, lambda value: np.uint8(value % 256)):
+        for row in (0, 3, 99):
+            assert shards[kind(row)].document_key == ROWS[row][4], kind
+    for kind in (int, *SIGNED):
+        assert shards[kind(-1)].document_key == ROWS[-1][4]
+        assert shards[kind(-100)].document_key == ROWS[0][4]
+    for kind in (*SIGNED, *UNSIGNED):
+        assert plain(shards.rows(np.array([3, 99, 3], kind))) == [ROWS[3], ROWS[99], ROWS[3]]
+    mixed = ([np.uint64(3), np.int64(99), np.int8(3)], [np.uint64(3), 99, 3], np.array([3, 99, 3])[:])
+    for indices in ([3, 99, 3], (3, 99, 3), *mixed):
+        assert plain(shards.rows(indices)) == [ROWS[3], ROWS[99], ROWS[3]]
+    for none in ([], (), np.zeros(0), np.zeros(0, np.uint8), range(0)):
+        assert len(shards.rows(none)) == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_integer_of_any_type_names_a_row(shards: Shards, kind: Any):
-    for row in (0, 3, 99):
-        assert shards[kind(row)].document_key == ROWS[row][4]
-
-
-@pytest.mark.parametrize("kind", [int, *(np.dtype(code).type for code in "bhilq")])
-def test_a_negative_number_of_any_type_counts_from_the_end(shards: Shards, kind: Any):
-    assert shards[kind(-1)].document_key == ROWS[-1][4]
-    assert shards[kind(-100)].document_key == ROWS[0][4]
-
-
-@pytest.mark.parametrize("index", [np.uint64(2**64 - 1), np.uint8(100), np.int8(-101), 2**70, -(2**70)])
-def test_a_number_without_a_row_is_an_index_error_that_names_the_range(shards: Shards, index: Any):
-    with pytest.raises(IndexError, match=rf"row {int(index)} of a split of 100 rows; allowed are -100 to 99"):
-        shards[index]
+def test_a_number_without_a_row_is_an_index_error_that_names_the_range(shards: Shards):
+    for index in (np.uint64(2**64 - 1), np.uint8(100), np.int8(-101), 2**70, -(2**70)):
+        with pytest.raises(IndexError, match=rf"row {int(index)} of a split of 100 rows; allowed are -100 to 99"):
+            shards[index]
+    arrays = (np.array([2**64 - 1], np.uint64), [0, np.uint64(2**63), np.int8(1)])
+    for indices in ([100], [-1], [0, 2**63], [2**70], *arrays):
+        with pytest.raises(IndexError, match=r"row -?\d+ of a split of 100 rows; allowed are 0 to 99"):
+            shards.rows(indices)
 
 
 @pytest.mark.parametrize(
@@ -56,54 +56,12 @@ def test_another_type_than_an_integer_is_a_type_error_that_names_it(shards: Shar
         shards[index]
 
 
-@pytest.mark.parametrize("code", "bBhHiIlLqQ")
-def test_rows_are_read_by_integers_of_any_type(shards: Shards, code: str):
-    assert plain(shards.rows(np.array([3, 99, 3], code))) == [ROWS[3], ROWS[99], ROWS[3]]
+NO_INTEGERS: list[Any] = [3, None, "abc", ["1"], [None], [1.0], [[1, 2]], [[1], [2, 3]], [True, False], {1, 2}, {1: 2}]
+NO_LISTS = [np.array([1.5]), np.zeros((2, 2), np.int64), np.zeros((0, 2), np.int64), np.array(["1"], object)]
 
 
 @pytest.mark.parametrize(
-    "indices",
-    [[3, 99, 3], (3, 99, 3), [np.uint64(3), np.int64(99), np.int8(3)], [np.uint64(3), 99, 3], np.array([3, 99, 3])[:]],
-)
-def test_rows_are_read_by_lists_of_integers(shards: Shards, indices: Any):
-    assert plain(shards.rows(indices)) == [ROWS[3], ROWS[99], ROWS[3]]
-
-
-@pytest.mark.parametrize("indices", [[], (), np.zeros(0), np.zeros(0, np.uint8), range(0)])
-def test_no_indices_give_no_rows(shards: Shards, indices: Any):
-    assert len(shards.rows(indices)) == 0
-
-
-@pytest.mark.parametrize(
-    "indices", [[100], [-1], [0, 2**63], np.array([2**64 - 1], np.uint64), [2**70], [0, np.uint64(2**63), np.int8(1)]]
-)
-def test_numbers_without_a_row_are_an_index_error(shards: Shards, indices: Any):
-    with pytest.raises(IndexError, match=r"row -?\d+ of a split of 100 rows; allowed are 0 to 99"):
-        shards.rows(indices)
-
-
-@pytest.mark.parametrize(
-    "indices",
-    [
-        3,
-        None,
-        "abc",
-        ["1"],
-        [None],
-        [1.0],
-        np.array([1.5]),
-        [[1, 2]],
-        [[1], [2, 3]],
-        np.zeros((2, 2), np.int64),
-        np.zeros((0, 2), np.int64),
-        np.ones(100, bool),
-        np.zeros(0, bool),
-        [True, False],
-        {1, 2},
-        {1: 2},
-        np.array(["1"], object),
-    ],
-    ids=lambda indices: repr(indices)[:30],
+    "indices", [*NO_INTEGERS, *NO_LISTS, np.ones(100, bool), np.zeros(0, bool)], ids=lambda indices: repr(indices)[:30]
 )
 def test_anything_but_integers_in_one_dimension_is_a_type_error(shards: Shards, indices: Any):
     with pytest.raises(TypeError, match=r"row ind(ex|ices) .*(integers in one dimension are|an integer is) needed"):

@@ -203,36 +203,26 @@ def test_rows_survive_a_round_trip_through_records(rows: list[Row], data: st.Dat
         assert column[:count].tolist() == original[there].tolist()
 
 
-@pytest.mark.parametrize("number", [2, 3])
-@pytest.mark.parametrize("value", [-1, 100, 2**31 - 1])
-def test_a_record_with_a_damaged_length_is_an_error_not_a_crash(number: int, value: int):
-    part = make_part(numbered_rows(1, start=3), [0])
-    num_u64 = int(measure_rows_u64(part.examples).sum())
-    records = RowScratch(np.uint16).reserve(num_u64)
-    put_examples(records, np.zeros(1, np.int64), part.examples, part.keys, part.source_codes)
-    records.i32[4 + number] = value
-    with pytest.raises(ValueError, match="outside"):
-        find_rows(records, 0, num_u64, np.uint64(0), np.uint64(LAST), FoundRows.empty(9), 0)
-
-
-@pytest.mark.parametrize("num_u64", [1, 4, 5])
-def test_a_truncated_record_is_an_error(num_u64: int):
-    part = make_part(numbered_rows(2, start=3), [0, 1])
-    sizes = measure_rows_u64(part.examples)
-    records = RowScratch(np.uint16).reserve(int(sizes.sum()))
-    put_examples(records, np.cumsum(sizes) - sizes, part.examples, part.keys, part.source_codes)
-    end = int(sizes[0]) + num_u64
-    with pytest.raises(ValueError, match="outside"):
-        find_rows(records, 0, end, np.uint64(0), np.uint64(LAST), FoundRows.empty(9), 0)
-
-
-def test_more_records_than_the_index_allows_are_an_error():
+def test_damaged_or_truncated_records_or_too_many_are_an_error_not_a_crash():
     part = make_part(numbered_rows(3), [0, 1, 2])
     sizes = measure_rows_u64(part.examples)
-    records = RowScratch(np.uint16).reserve(int(sizes.sum()))
+    end = int(sizes.sum())
+    records = RowScratch(np.uint16).reserve(end)
     put_examples(records, np.cumsum(sizes) - sizes, part.examples, part.keys, part.source_codes)
-    with pytest.raises(ValueError, match="outside"):
-        find_rows(records, 0, int(sizes.sum()), np.uint64(0), np.uint64(LAST), FoundRows.empty(2), 0)
+
+    def find(end: int, most_rows: int = 9) -> None:
+        with pytest.raises(ValueError, match="outside"):
+            find_rows(records, 0, end, np.uint64(0), np.uint64(LAST), FoundRows.empty(most_rows), 0)
+
+    find(end, most_rows=2)
+    for num_u64 in (1, 4, 5):
+        find(int(sizes[0]) + num_u64)
+    for number in (2, 3):
+        before = int(records.i32[4 + number])
+        for value in (-1, 100, 2**31 - 1):
+            records.i32[4 + number] = value
+            find(int(sizes[0]))
+        records.i32[4 + number] = before
 
 
 keys_64 = st.one_of(st.integers(0, 3), st.integers(0, LAST), st.integers(LAST - 3, LAST))
@@ -324,31 +314,21 @@ def test_what_is_read_of_a_run_is_little_more_than_the_rows_of_a_group(num_rows:
     assert sum(part.end - part.begin for _, part in found) < 1.3 * num_rows * RECORD_U64
 
 
-@pytest.mark.parametrize("size", [0, 7, 39, 48, -8, -1])
-def test_a_truncated_run_is_an_error(tmp_path: Path, size: int):
-    part = make_part(numbered_rows(20), list(range(20)))
-    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, np.zeros(20, bool), RowScratch(np.uint16)))
-    whole = (tmp_path / "run").read_bytes()
-    assert len(read_split([tmp_path / "run"])[1].starts) == 20
-    (tmp_path / "run").write_bytes(whole[:size])
-    with pytest.raises(OutputError, match="is cut short"):
-        read_split([tmp_path / "run"])
-
-
-def test_a_run_of_zeros_is_an_error(tmp_path: Path):
-    """As a crash of the machine may leave one."""
-    (tmp_path / "run").write_bytes(bytes(1000))
-    with pytest.raises(OutputError, match="is cut short"):
-        read_split([tmp_path / "run"])
-
-
-def test_a_run_with_damaged_records_is_an_error(tmp_path: Path):
-    part = make_part(numbered_rows(20), list(range(20)))
+def test_a_damaged_run_is_an_error(tmp_path: Path):
+    part, path = make_part(numbered_rows(20), list(range(20))), tmp_path / "run"
     rows = sort_rows([part], part.keys, np.zeros(20, bool), RowScratch(np.uint16))
+    write_sorted_run(path, rows)
+    whole = path.read_bytes()
+    assert len(read_split([path])[1].starts) == 20
+    cut_short = [whole[:size] for size in (0, 7, 39, 48, -8, -1)]
+    for data in (*cut_short, bytes(1000)):  # as a crash of the machine may leave one
+        path.write_bytes(data)
+        with pytest.raises(OutputError, match="is cut short"):
+            read_split([path])
     rows.records[3] = 2**64 - 1  # numbers of ids and masks
-    write_sorted_run(tmp_path / "run", rows)
+    write_sorted_run(path, rows)
     with pytest.raises(OutputError, match=r"run is damaged.*--overwrite"):
-        read_split([tmp_path / "run"])
+        read_split([path])
 
 
 # ---- merging ----

@@ -7,7 +7,7 @@ import dataclasses
 import gzip
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from build_fixtures import digest_shards, run_build
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import check_refused
 from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
 from shard_fixtures import change_manifest, describe_again, write_shards
 
@@ -30,7 +31,7 @@ from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.languages import pack_source
 from albert_data.shards.advice import advise_on_parts
 from albert_data.shards.columns import Columns
-from albert_data.shards.reader import Shards, open_shards
+from albert_data.shards.reader import open_shards
 from albert_data.shards.rows import join_rows, no_rows, slice_rows
 from albert_data.shards.schema import from_record_batch, shard_schema, to_record_batch, write_shard
 from albert_data.tokenizer.model import Tokenizer
@@ -76,11 +77,13 @@ def test_parts_of_rows_are_joined_as_lists_are(rows: list[Row], data: st.DataObj
         assert list_sources(joined) == list_sources(examples)
 
 
-def test_the_schema_has_the_column_only_where_it_is_asked_for():
+def test_there_is_a_column_only_where_it_is_asked_for(finished: Path):
     assert "source" not in shard_schema(np.uint16).names
     assert shard_schema(np.uint16, has_source=True).names == [*shard_schema(np.uint16).names, "source"]
     assert no_rows().sources is None
     assert list_sources(no_rows(has_source=True)) == []
+    shards = open_shards(finished)
+    assert (shards[0].source, shards.rows([0]).sources) == (None, None)
 
 
 # ---- reading ----
@@ -112,32 +115,16 @@ def test_a_row_tells_its_source_in_every_way_of_asking(folder: Path):
     assert list_sources(shards.rows([])) == []
 
 
-def read_in_any_way(shards: Shards) -> Iterator[object]:
-    yield lambda: list(shards)
-    yield lambda: list(shards.batches())
-    yield lambda: shards.rows(np.arange(50))
-
-
-def test_a_source_beyond_the_manifests_is_an_error(folder: Path):
+def test_a_source_beyond_the_manifests_or_a_column_of_which_it_does_not_tell_is_an_error(folder: Path):
     write_rows(folder, [0] * 30 + [3] + [0] * 19)
-    for read in read_in_any_way(open_shards(folder)):
-        with pytest.raises(ShardError, match=r"row 30: source is 3; the manifest lists 3 under `sources`.*verify"):
-            read()  # type: ignore[operator]
-
-
-@pytest.mark.parametrize("has_source", [True, False])
-def test_a_column_that_the_manifest_does_not_tell_of_or_that_is_missing_is_an_error(folder: Path, has_source: bool):
-    write_rows(folder, [0] * 50, has_source=has_source)
-    if has_source:
-        change_manifest(folder, lambda manifest: manifest.pop("sources"))
-    with pytest.raises(ShardError, match="has the columns"):
-        open_shards(folder)[0]
-
-
-def test_rows_without_the_column_have_no_source(tmp_path: Path):
-    shards = open_shards(write_shards(tmp_path / "out", [[numbered_rows(3)]]))
-    assert shards[0].source is None
-    assert shards.rows([0]).sources is None
+    shards, named = open_shards(folder), "row 30: source is 3; the manifest lists 3 under `sources` & verify"
+    for read in (lambda: list(shards), lambda: list(shards.batches()), lambda: shards.rows(np.arange(50))):
+        check_refused(read, ShardError, named)
+    write_rows(folder, [0] * 50, has_source=False)
+    check_refused(lambda: open_shards(folder)[0], ShardError, "has the columns")
+    write_rows(folder, [0] * 50)
+    change_manifest(folder, lambda manifest: manifest.pop("sources"))
+    check_refused(lambda: open_shards(folder)[0], ShardError, "has the columns")
 
 
 # ---- building ----
@@ -202,15 +189,10 @@ def test_verify_names_the_row_of_a_source_beyond_the_manifests(
     run_build(tmp_path / "in", out, tokenizer)
     assert not list(verify(out))
     change_manifest(out, lambda manifest: manifest["sources"].pop())
-    row = next(number for number, source in enumerate(read_sources(out)) if source == 2)
+    table = pyarrow.ipc.open_file(out / "train/shard-00000.arrow").read_all()
+    row = table.column("source").to_pylist().index(2)
     what = "source is 2; the manifest lists 2 under `sources`"
     assert f"train/shard-00000.arrow, row {row}: {what}" in list(map(str, verify(out)))
-
-
-def read_sources(out: Path) -> list[int]:
-    table = pyarrow.ipc.open_file(out / "train/shard-00000.arrow").read_all()
-    found: list[int] = table.column("source").to_pylist()
-    return found
 
 
 # ---- names ----
@@ -244,7 +226,12 @@ def test_a_name_without_a_code_is_a_source_of_its_own_whatever_the_layout(
             report = run_build(tmp_path / name, out, tokenizer, *filter(None, [engine]), language_field="lang")
             digests.append(digest_shards(out))
             assert not report.manifest.damage
-    assert digests == [digests[0]] * 3
+        with pytest.raises(KeyboardInterrupt):
+            run_build(tmp_path / name, tmp_path / "r", tokenizer, fixtures.InterruptedEngine(3), language_field="lang")
+        report = run_build(tmp_path / name, tmp_path / "r", tokenizer, language_field="lang")
+        assert report.resumed_tasks > 0, "names are read from receipts too"
+        digests.append(digest_shards(tmp_path / "r"))
+    assert digests == [digests[0]] * 4
     shards = open_shards(out)
     assert shards.manifest.sources == OTHERS
     assert all(row.source == row.document_key % len(OTHERS) for row in shards)
@@ -253,20 +240,6 @@ def test_a_name_without_a_code_is_a_source_of_its_own_whatever_the_layout(
     assert line.startswith('the language field names 4 sources without an ISO 639 code: "<b>|*", "klingon", ')
     assert "| &#60;b&#62;&#124;&#42; |" in (out / "README.md").read_text()
     assert not list(verify(out))
-
-
-def test_names_are_read_from_receipts_too(tokenizer: Tokenizer, tmp_path: Path):
-    write_named(tmp_path / "in.jsonl", DOCUMENTS)
-    with fixtures.small_tasks(1 << 12):
-        run_build(tmp_path / "in.jsonl", tmp_path / "wanted", tokenizer, language_field="lang")
-        with pytest.raises(KeyboardInterrupt):
-            run_build(
-                tmp_path / "in.jsonl", tmp_path / "out", tokenizer, fixtures.InterruptedEngine(3), language_field="lang"
-            )
-        report = run_build(tmp_path / "in.jsonl", tmp_path / "out", tokenizer, language_field="lang")
-    assert report.resumed_tasks > 0
-    assert report.manifest.sources == OTHERS
-    assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "wanted")
 
 
 def test_a_build_with_so_many_names_stops_before_the_reduce(
