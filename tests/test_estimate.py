@@ -137,15 +137,12 @@ def test_a_damaged_file_is_estimated_by_what_comes_before_the_damage(tokenizer: 
     check(foretell(path, tokenizer), build(path, tokenizer), 0.05)
 
 
-def test_no_stream_is_opened(tokenizer: Tokenizer, tmp_path: Path):
+def test_a_corpus_without_text_has_no_estimate_and_no_stream_is_opened(tokenizer: Tokenizer, tmp_path: Path):
+    for number, data in enumerate((b"", b"\n \n")):
+        (tmp_path / f"{number}.txt").write_bytes(data)
+        assert foretell(tmp_path / f"{number}.txt", tokenizer) is None
     os.mkfifo(tmp_path / "pipe.txt")  # to open it would wait for a writer
     assert foretell(tmp_path / "pipe.txt", tokenizer) is None
-
-
-@pytest.mark.parametrize("data", [b"", b"\n \n"])
-def test_a_corpus_without_text_has_no_estimate(data: bytes, tokenizer: Tokenizer, tmp_path: Path):
-    (tmp_path / "a.txt").write_bytes(data)
-    assert foretell(tmp_path / "a.txt", tokenizer) is None
 
 
 @given(st.lists(st.integers(1, 1 << 40), min_size=1, max_size=100))

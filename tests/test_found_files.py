@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,31 +32,23 @@ def at_once() -> Iterator[None]:
     signal.alarm(0)
 
 
-def make_set(folder: Path) -> None:
-    save(folder, ["a", "b"])
-
-
 def make_splits(folder: Path) -> None:
     save(folder / "train", ["a", "b"])
     (folder / "dataset_dict.json").write_text('{"splits": ["train"]}')
 
 
-def make_vocab(folder: Path) -> None:
-    folder.mkdir()
-    (folder / "vocab.txt").write_text("\n".join([*SPECIALS, "a", "b", ""]))
+def write_files(**texts: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        folder.mkdir()
+        for name, text in texts.items():
+            (folder / name.replace("__", ".")).write_text(text)
+
+    return write
 
 
-def make_run(folder: Path) -> None:
-    folder.mkdir()
-    for name in ("run.json", "metrics.jsonl"):
-        (folder / name).write_text("{}")
-
-
-def make_model(folder: Path) -> None:
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"model_type": "albert"}))
-    (folder / "tokenizer_config.json").write_text("{}")
-    (folder / "spiece.model").touch()
+make_vocab = write_files(vocab__txt="\n".join([*SPECIALS, "a", "b", ""]))
+make_run = write_files(run__json="{}", metrics__jsonl="{}")
+make_model = write_files(config__json='{"model_type": "albert"}', tokenizer_config__json="{}", spiece__model="")
 
 
 def find(folder: Path) -> object:
@@ -68,8 +60,8 @@ def load_vocab(folder: Path) -> object:
 
 
 # What lies in a folder, the file that is odd, and what reads it.
-PLACES = {
-    "state.json": (make_set, find),
+PLACES: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
+    "state.json": (lambda folder: save(folder, ["a", "b"]), find),
     "dataset_dict.json": (make_splits, find),
     "spiece.model": (make_vocab, load_tokenizer),
     "tokenizer.json": (make_vocab, load_vocab),

@@ -125,7 +125,7 @@ def test_an_interrupted_shuffle_resumes_where_it_was(
     whole = Watching(tmp_path / "whole/.build")
     build(tmp_path / "whole", whole)
     counts = {job: len(tasks) for job, tasks in whole.tasks.items()}
-    for results in range(counts["PreparedJob"] - 1, sum(counts.values()), 4):
+    for results in range(counts["PreparedJob"] - 1, sum(counts.values()), 7):
         out = tmp_path / str(results)
         interrupted = fixtures.InterruptedEngine(results)
         interrupted.spans_machines = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from build_fixtures import InlineEngine, InterruptedEngine, digest_shards, keys_
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import check_refused
 
 from albert_data import build
 from albert_data.cli.main import cli
@@ -103,13 +105,17 @@ def reference(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.mark.parametrize("layout", fixtures.LAYOUTS)
-def test_layout_order_workers_and_copies_change_no_byte(
+def test_layout_order_workers_copies_and_kills_change_no_byte(
     layout: str, reference: Path, tokenizer: Tokenizer, tmp_path: Path
 ):
     names = write(tmp_path, [*TRAINING, *TRAINING[20:]], VALIDATION * 2, layout, seed=7)
+    for results in (3, 8) if layout == "mixed" else ():
+        with pytest.raises(KeyboardInterrupt):
+            run(*names, tmp_path / "out", tokenizer, InterruptedEngine(results))
     report = run(*names, tmp_path / "out", tokenizer, MultiprocessEngine(2))
     assert digest_shards(tmp_path / "out") == digest_shards(reference)
     assert report.manifest.counts.left_out_documents == 5
+    assert not (tmp_path / "out/.build").exists()
 
 
 def test_the_rows_are_those_of_builds_of_one_split_each(reference: Path, tokenizer: Tokenizer, tmp_path: Path):
@@ -129,18 +135,6 @@ def test_the_manifest_and_the_card_tell_of_both(reference: Path):
     assert manifest.config.validation_fraction == 0
     left_out = "| left out documents | training documents that validation has too | 5 |"
     assert left_out in (reference / "README.md").read_text()
-
-
-@pytest.mark.parametrize("results", [3, 8])
-def test_an_interrupted_build_resumes_to_the_same_bytes(
-    results: int, reference: Path, tokenizer: Tokenizer, tmp_path: Path
-):
-    names = write(tmp_path, TRAINING, VALIDATION, "mixed")
-    with pytest.raises(KeyboardInterrupt):
-        run(*names, tmp_path / "out", tokenizer, InterruptedEngine(results))
-    run(*names, tmp_path / "out", tokenizer)
-    assert digest_shards(tmp_path / "out") == digest_shards(reference)
-    assert not (tmp_path / "out/.build").exists()
 
 
 def test_rows_that_are_merged_and_written_in_groups_make_the_same_bytes(
@@ -208,20 +202,19 @@ def test_the_vocabulary_is_learnt_from_the_training_inputs_alone(tmp_path: Path)
     assert model == alone
 
 
-def test_inputs_without_a_token_are_refused(tokenizer: Tokenizer, tmp_path: Path):
-    training, validation = write(tmp_path, TRAINING, ["\x01"])
-    with pytest.raises(InputError, match="no document of the validation inputs gives a token"):
-        run(training, validation, tmp_path / "a", tokenizer)
-    with pytest.raises(InputError, match="no document of the training inputs gives a token"):
-        run(validation, training, tmp_path / "b", tokenizer)
-
-
-def test_a_mixture_has_no_validation_inputs(tokenizer: Tokenizer, tmp_path: Path):
-    training, validation = write(tmp_path, TRAINING, VALIDATION)
+def test_inputs_without_a_token_and_mixtures_are_refused(tokenizer: Tokenizer, tmp_path: Path):
+    training, empty = write(tmp_path, TRAINING, ["\x01"])
     mixture = mixtures.write_mixture(tmp_path, [mixtures.Mixed(documents=POOL)])
-    for names in ((mixture, validation), (training, mixture)):
-        with pytest.raises(InputError, match="is a mixture, which has no validation inputs; leave out --validation"):
-            run(*names, tmp_path / "out", tokenizer)
+    no_mixture = "is a mixture, which has no validation inputs & leave out --validation"
+    without = "no document of the {} inputs gives a token"
+    for name, training_inputs, validation_inputs, named in (
+        ("a", training, empty, without.format("validation")),
+        ("b", empty, training, without.format("training")),
+        ("c", mixture, training, no_mixture),
+        ("d", training, mixture, no_mixture),
+    ):
+        make = partial(run, training_inputs, validation_inputs, tmp_path / name, tokenizer)
+        check_refused(make, InputError, named)
 
 
 def test_a_fraction_beside_validation_inputs_is_refused(tokenizer: Tokenizer, tmp_path: Path):
