@@ -109,15 +109,19 @@ def test_only_documents_without_text_of_the_benchmark_stay(order: int, tmp_path:
     assert f"{len(dirty)} other documents with text of a benchmark" in " ".join(result.stdout.split())
 
 
-def test_layout_workers_and_kills_change_no_byte(tmp_path: Path, tokenizer: Tokenizer):
+def test_layout_workers_and_kills_change_no_byte_and_a_resumed_build_reads_no_benchmark_again(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
     sources, *_ = make_sources(1)
     build_mixture(write_mixture(tmp_path / "a", sources), tmp_path / "out", tokenizer)
     other = write_mixture(tmp_path / "b", sources, layout="mixed", seed=5)
     build_mixture(other, tmp_path / "two", tokenizer, MultiprocessEngine(2))
     with pytest.raises(KeyboardInterrupt):
         build_mixture(other, tmp_path / "killed", tokenizer, InterruptedEngine(3))
+    monkeypatch.delattr(benchmarks, "hash_grams")
     build_mixture(other, tmp_path / "killed", tokenizer)
     assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "two") == digest_shards(tmp_path / "killed")
+    assert (tmp_path / "killed/manifest.json").read_bytes() == (tmp_path / "two/manifest.json").read_bytes()
 
 
 @pytest.mark.parametrize("settings", [{"drop_near_duplicates": True}, {"keep_duplicates": True}, {"pairs": "nsp"}])
@@ -131,18 +135,6 @@ def test_the_rest_is_a_build_without_the_documents(settings: dict[str, Any], tmp
     build_mixture(write_mixture(tmp_path / "b", kept), tmp_path / "other", tokenizer, **settings)
     assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "other")
     assert read_manifest(tmp_path / "other").counts.contaminated_documents == 0
-
-
-def test_a_resumed_build_reads_no_benchmark_again(
-    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-):
-    path = write_mixture(tmp_path / "in", make_sources(0)[0])
-    build_mixture(path, tmp_path / "whole", tokenizer)
-    with pytest.raises(KeyboardInterrupt):
-        build_mixture(path, tmp_path / "out", tokenizer, InterruptedEngine(1))
-    monkeypatch.delattr(benchmarks, "hash_grams")
-    build_mixture(path, tmp_path / "out", tokenizer)
-    assert (tmp_path / "out/manifest.json").read_bytes() == (tmp_path / "whole/manifest.json").read_bytes()
 
 
 def test_without_a_benchmark_nothing_is_counted_and_one_without_text_is_refused(

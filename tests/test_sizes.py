@@ -50,11 +50,6 @@ def test_a_sample_survives_a_round_trip_through_json(documents: list[tuple[int, 
     assert list_sample(from_values(json.loads(json.dumps(to_values(sample))), SizeSample)) == list_sample(sample)
 
 
-def test_the_sizes_of_few_documents_are_summed_exactly():
-    assert SizeSample().estimate() == 0
-    assert make_sample([(5, 100), (9, 7), (5, 100)], [(9, 7)]).estimate() == 107
-
-
 @pytest.mark.parametrize("copies", [1, 3])
 def test_the_sizes_of_many_documents_are_estimated_within_four_standard_errors(copies: int):
     """30,000 sizes that vary as much as their mean; four standard errors of sqrt(2 / SAMPLE)."""
@@ -74,6 +69,8 @@ def test_documents_that_are_left_out_count_no_bytes():
     sample.add(hashes, np.full(len(hashes), 1000))
     sample.leave_out(half)
     assert abs(sample.estimate() / (1000 * (len(hashes) - len(half))) - 1) < 0.2
+    assert SizeSample().estimate() == 0
+    assert make_sample([(5, 100), (9, 7), (5, 100)], [(9, 7)]).estimate() == 107, "few are summed exactly"
     few = make_sample([(5, 100), (9, 7)])
     few.leave_out(np.array([5, 6], np.uint64))
     assert few.estimate() == 7
