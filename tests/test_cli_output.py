@@ -76,18 +76,19 @@ def test_what_goes_to_a_closed_stderr_goes_into_no_file_of_ours():
     assert Path("shard").read_bytes() == b""
 
 
-def test_a_closed_stdin_that_is_to_be_read_is_an_error_in_one_line():
-    done = run_in_shell("albert-data build - --tokenizer model.model -o out <&-")
+@pytest.mark.parametrize(
+    ("command", "message", "is_built"),
+    [
+        ("build - --tokenizer model.model -o out <&-", "Error: input - is closed", False),
+        (f"{BUILD} >/dev/full", "No space left on device", True),
+    ],
+)
+def test_a_stream_that_is_needed_and_fails_is_an_error_in_one_line(command: str, message: str, is_built: bool):
+    done = run_in_shell(f"albert-data {command}")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("Error: input - is closed")
+    assert message in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
-
-
-def test_a_full_stdout_is_an_error_in_one_line():
-    done = run_in_shell(f"albert-data {BUILD} >/dev/full")
-    assert done.returncode == 1
-    assert "No space left on device" in done.stderr.splitlines()[-1]
-    assert Path("out/manifest.json").exists()
+    assert Path("out/manifest.json").exists() == is_built
 
 
 def raise_in_command(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -123,46 +124,40 @@ def test_memory_that_ran_out_is_no_bug(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert capsys.readouterr().err == "Error: memory ran out; use fewer --workers, or a machine with more memory\n"
 
 
-def json_line() -> str:
-    Path("in.jsonl").write_text(json.dumps({STEERING: "text"}) + "\n")
-    return "build in.jsonl --tokenizer model.model -o out2 --strict --workers 1"
-
-
-def format_version() -> str:
+def change_manifest(change: Callable[[dict[str, Any]], Any]) -> None:
     assert run(BUILD.split()) == 0
     manifest = json.loads(Path("out/manifest.json").read_text())
-    Path("out/manifest.json").write_text(json.dumps({**manifest, "format_version": STEERING}))
-    return "inspect out"
-
-
-def plan_path() -> str:
-    plan = Path("out/.build/plan.json")
-    plan.parent.mkdir(parents=True)
-    plan.write_text(json.dumps({"given": [STEERING + "\nError: forged"]}))
-    return "inspect out"
-
-
-def shard_name() -> str:
-    assert run(BUILD.split()) == 0
-    manifest = json.loads(Path("out/manifest.json").read_text())
-    manifest["splits"]["train"]["shards"][0]["file"] = f"../{STEERING}"
+    change(manifest)
     Path("out/manifest.json").write_text(json.dumps(manifest))
-    return "inspect out"
 
 
-def path_in_usage() -> str:
-    return f"inspect out --label {STEERING}"
+def write_plan() -> None:
+    Path("out/.build").mkdir(parents=True)
+    Path("out/.build/plan.json").write_text(json.dumps({"given": [STEERING + "\nError: forged"]}))
 
 
-def folder() -> str:
-    return f"build in.txt --tokenizer model.model -o {STEERING}/out/ --dry-run"
-
-
-@pytest.mark.parametrize("make", [json_line, format_version, plan_path, shard_name, path_in_usage, folder])
+@pytest.mark.parametrize(
+    ("prepare", "command"),
+    [
+        (
+            lambda: Path("in.jsonl").write_text(json.dumps({STEERING: "text"}) + "\n"),
+            "build in.jsonl --tokenizer model.model -o out2 --strict --workers 1",
+        ),
+        (lambda: change_manifest(lambda manifest: manifest.update(format_version=STEERING)), "inspect out"),
+        (
+            lambda: change_manifest(lambda found: found["splits"]["train"]["shards"][0].update(file=f"../{STEERING}")),
+            "inspect out",
+        ),
+        (write_plan, "inspect out"),
+        (lambda: None, f"inspect out --label {STEERING}"),
+        (lambda: None, f"build in.txt --tokenizer model.model -o {STEERING}/out/ --dry-run"),
+    ],
+    ids=["field", "format version", "shard", "plan", "usage", "folder"],
+)
 def test_names_and_values_of_others_reach_the_terminal_escaped(
-    make: Callable[[], str], capsys: pytest.CaptureFixture[str]
+    prepare: Callable[[], object], command: str, capsys: pytest.CaptureFixture[str]
 ):
-    command = make()
+    prepare()
     capsys.readouterr()
     run(command.split(" "))
     shown = capsys.readouterr()
