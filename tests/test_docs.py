@@ -1,4 +1,4 @@
-"""The documents say what is so: the command reference is current, the README's commands and code run."""
+"""The documents say what is so: the command reference is current, commands and code run, quoted messages exist."""
 
 from __future__ import annotations
 
@@ -129,31 +129,42 @@ def check_names(quoted: str) -> None:
         assert found, f"the docs name {quoted}, but there is no {name}"
 
 
-@pytest.fixture(scope="module")
-def readme_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the README's commands were run, in order, beside the sample corpus."""
-    folder = tmp_path_factory.mktemp("readme")
-    (folder / "sample_corpus").symlink_to(ROOT / "sample_corpus")
+def read_literals() -> list[str]:
+    """All strings of the package; what an f-string puts in is a tab."""
+    found = []
+    for path in (ROOT / "albert_data").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                found.append("".join(part.value if isinstance(part, ast.Constant) else "\t" for part in node.values))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return found
+
+
+def test_each_message_of_the_page_on_errors_has_the_fixed_words_of_a_literal_of_the_package():
+    page = (GUIDES / "when-something-goes-wrong.md").read_text(encoding="utf-8")
+    messages = [message for _, message in re.findall(r"^\| (``?)(.+?) ?\1 \|", page, re.MULTILINE)]
+    assert len(messages) > 35
+    literals = read_literals()
+    for message in messages:
+        pattern = re.compile(re.escape(message).replace(r"\.\.\.", ".+"), re.DOTALL)
+        assert any(map(pattern.search, literals)), f"no source says {message}"
+
+
+def test_the_commands_and_the_python_of_the_readme_make_what_it_says(tmp_path: Path):
+    (tmp_path / "sample_corpus").symlink_to(ROOT / "sample_corpus")
     commands = [line for block in blocks("") for line in block.splitlines() if line.startswith("albert-data ")]
     assert len(commands) == 8
     sooner = {"quickstart": ["--minutes", "0"], "train": ["--batch-tokens", "1024"]}
     for command in commands:
-        run_command(command, folder, *sooner.get(command.split()[1], []))
-    return folder
-
-
-def test_the_commands_of_the_readme_make_what_it_says(readme_folder: Path):
-    assert (readme_folder / "first" / "report.html").is_file()
-    assert (readme_folder / "shards" / "manifest.json").is_file()
-    assert any((readme_folder / "run").iterdir())
-    assert (readme_folder / "model" / "config.json").is_file()
-
-
-def test_the_python_of_the_readme_runs(readme_folder: Path):
+        run_command(command, tmp_path, *sooner.get(command.split()[1], []))
+    for name in ("first/report.html", "shards/manifest.json", "run/run.json", "model/config.json"):
+        assert (tmp_path / name).is_file()
     (code,) = blocks("python")
-    assert "\nShards('shards', train, " in run_python(code, readme_folder)
+    assert "\nShards('shards', train, " in run_python(code, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_python_page_run_in_order(tmp_path: Path):
     (tmp_path / "sample_corpus").symlink_to(ROOT / "sample_corpus")
     needs = {"": "albert_data", "train": "torch", "huggingface": "transformers"}
@@ -230,6 +241,7 @@ def sample_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_trainer_of_the_hugging_face_page_learns_and_saves_a_model(sample_shards: Path):
     pytest.importorskip("accelerate", reason="the huggingface extra is not installed")
     code, *_ = blocks("python", HUGGINGFACE_PAGE)
@@ -241,12 +253,14 @@ def test_the_trainer_of_the_hugging_face_page_learns_and_saves_a_model(sample_sh
     assert "token_str" in shown
 
 
+@pytest.mark.slow
 def test_the_data_loader_of_the_hugging_face_page_runs(sample_shards: Path):
     pytest.importorskip("torch", reason="the train extra is not installed")
     _, code, *_ = blocks("python", HUGGINGFACE_PAGE)
     assert "sentence_order_label" in run_python(code, sample_shards)
 
 
+@pytest.mark.slow
 def test_the_packs_of_the_hugging_face_page_train_a_modernbert(sample_shards: Path):
     pytest.importorskip("accelerate", reason="the huggingface extra is not installed")
     (sample_shards / "sample_corpus").symlink_to(ROOT / "sample_corpus")
@@ -257,6 +271,7 @@ def test_the_packs_of_the_hugging_face_page_train_a_modernbert(sample_shards: Pa
     assert "train_runtime" in shown
 
 
+@pytest.mark.slow
 def test_datasets_loads_a_shard_folder(sample_shards: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     datasets = pytest.importorskip("datasets", reason="datasets is not installed")
@@ -281,3 +296,30 @@ def test_every_public_name_is_documented_and_loaded_only_when_it_is_used():
     for name in shown.split():
         assert name == "__version__" or re.search(rf"\b{name}\b", page), f"guides/python.md does not mention {name}"
     assert (ROOT / "albert_data" / "py.typed").exists()
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_tutorial_lead_from_messy_files_to_a_classifier(tmp_path: Path, capsys):
+    """With fewer steps of training."""
+    pytest.importorskip("transformers", reason="the huggingface extra is not installed")
+    tutorial = ROOT / "docs" / "tutorial" / "one-evening.md"
+    for name in ("sample_corpus", "docs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (messy,) = blocks("python", tutorial)
+    run_python(messy, tmp_path)
+    for name, language in ("pairs.jsonl", "json"), ("remarks.txt", "text"):
+        (content,) = blocks(language, tutorial)
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    for line in (line for block in blocks("sh", tutorial) for line in block.splitlines()):
+        if line.startswith("albert-data "):
+            run_command(line.replace("--steps 300", "--steps 4"), tmp_path)
+        else:
+            line = line.replace("--save", "--steps 4 --save").replace("python ", f"{sys.executable} ", 1)
+            done = subprocess.run(line, shell=True, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True)
+    assert [line.split("\t")[1] for line in done.stdout.splitlines()] == content.splitlines()
+
+    said, page = capsys.readouterr(), tutorial.read_text(encoding="utf-8")
+    quoted = re.findall(r"^    ((?:warning|removed|dropped) .*)", page, re.MULTILINE)
+    assert len(quoted) == 5
+    assert not [line for line in quoted if line not in said.out + said.err]
+    assert (tmp_path / "report.html").is_file()
