@@ -1,14 +1,17 @@
-"""`albert-data train` is one call into the library, and its help needs no torch."""
+"""`albert-data train` is one call into the library, and `train_model` gives what it gives."""
 
 from __future__ import annotations
 
 import dataclasses
+import signal
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from click.testing import CliRunner
 
+import albert_data
 from albert_data.cli.train import train
 from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.interop import initial
@@ -106,10 +109,32 @@ def test_without_output_the_run_is_resumed_where_it_was_made(toys, use_shards, t
         run("shards", *options)
 
 
-@pytest.mark.parametrize(("option", "value"), [("epochs", 2.5), ("steps", 10)])
-def test_another_budget_replaces_minutes(calls, tmp_path, option, value):
-    run(tmp_path, "-o", tmp_path / "run", f"--{option}", value)
-    assert calls[0][0][2] == dataclasses.replace(DEFAULT, minutes=None, **{option: value})
+STATIC = {"remask": False, "mask_prob": None, "last_mask_prob": None}
+
+
+@pytest.mark.parametrize(
+    ("options", "changes"),
+    [
+        ("--epochs 2.5", {"minutes": None, "epochs": 2.5}),
+        ("--steps 10", {"minutes": None, "steps": 10}),
+        ("--static-masks --no-compile", {**STATIC, "compile": False}),
+        ("--tensorboard --profile", {"tensorboard": True, "profile": True}),
+        ("--beta2 0.98 --epsilon 1e-8", {"beta2": 0.98, "epsilon": 1e-8}),
+        ("--max-grad-norm 0.5 --micro-tokens 512", {"max_grad_norm": 0.5, "micro_tokens": 512}),
+        ("--mask-prob 0.3", {"mask_prob": 0.3, "last_mask_prob": None}),
+        ("--mask-prob 0.45:0.15", {"mask_prob": 0.45, "last_mask_prob": 0.15}),
+        ("--batch-tokens 999 --accumulate 4", {"batch_tokens": 999, "micro_tokens": 250}),
+    ],
+)
+def test_an_option_changes_only_its_settings(calls, tmp_path, options, changes):
+    run(tmp_path, "-o", tmp_path / "run", *options.split())
+    assert calls[0][0][2] == dataclasses.replace(DEFAULT, **changes)
+
+
+def test_accumulating_divides_the_batch_of_a_rank(calls, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    run(tmp_path, "-o", tmp_path / "run", "--batch-tokens", 999, "--accumulate", 4)
+    assert calls[0][0][2].micro_tokens == 125
 
 
 @pytest.mark.parametrize(("one", "other"), [("--steps", "--minutes"), ("--accumulate", "--micro-tokens")])
@@ -119,34 +144,19 @@ def test_two_options_for_one_thing_exclude_one_another(calls, tmp_path, one, oth
     assert f"{one} and {other} exclude one another" in result.output
 
 
-def test_switches_turn_their_setting(calls, tmp_path):
-    run(tmp_path, "-o", tmp_path / "run", "--static-masks", "--no-compile", "--tensorboard", "--profile")
-    masks = {"remask": False, "mask_prob": None, "last_mask_prob": None}
-    switched = dataclasses.replace(DEFAULT, **masks, compile=False, tensorboard=True, profile=True)
-    assert calls[0][0][2] == switched
-
-
-def test_an_option_changes_only_its_setting(calls, tmp_path):
-    run(tmp_path, "-o", tmp_path / "run", "--preset", "tiny", "--steps", "7", "--lr", "0.25")
-    assert calls[0][0][2] == dataclasses.replace(RECIPES["quick"]["tiny"], steps=7, lr=0.25)
-
-
 def test_resume_uses_the_settings_of_the_run_except_those_given(toys, use_shards, tmp_path, monkeypatch):
     use_shards(toys.make_shards(20))
-    options = ("--preset", "tiny", "--steps", "2", "--batch-tokens", "256", "--device", "cpu", "--static-masks")
-    assert run(tmp_path, "-o", tmp_path / "run", *options, "--profile").exit_code == 0
+    options = "--preset tiny --steps 2 --batch-tokens 256 --micro-tokens 64 --device cpu --static-masks --profile"
+    assert run(tmp_path, "-o", tmp_path / "run", *options.split()).exit_code == 0
     made = []
     monkeypatch.setattr(loop, "train", lambda *args, interrupt, is_shown, **kwargs: made.append((args[2], kwargs)))
-    run(tmp_path, "-o", tmp_path / "run", "--resume")
-    run(tmp_path, "-o", tmp_path / "run", "--resume", "--log-every", "5")
+    for more in ([], ["--log-every", 5], ["--accumulate", 2]):
+        run(tmp_path, "-o", tmp_path / "run", "--resume", *more)
     chosen = {"log_every": 1, "eval_every": 1, "save_every": 1, "eval_rows": 128}  # for a run of two steps
-    masks = {"remask": False, "mask_prob": None, "last_mask_prob": None}
-    given = {"steps": 2, "batch_tokens": 256, "device": "cpu", **masks}
-    stored = dataclasses.replace(RECIPES["quick"]["tiny"], **given, **chosen)
-    assert made == [  # a resumed run writes no other trace
-        (stored, {"resume": True, "initial": None}),
-        (dataclasses.replace(stored, log_every=5), {"resume": True, "initial": None}),
-    ]
+    given = {"steps": 2, "batch_tokens": 256, "micro_tokens": 64, "device": "cpu", **STATIC}
+    stored = dataclasses.replace(RECIPES["quick"]["tiny"], **given, **chosen)  # a resumed run writes no other trace
+    expected = [stored, dataclasses.replace(stored, log_every=5), dataclasses.replace(stored, micro_tokens=128)]
+    assert made == [(config, {"resume": True, "initial": None}) for config in expected]
 
 
 def test_resume_without_a_run_is_refused(tmp_path):
@@ -154,49 +164,11 @@ def test_resume_without_a_run_is_refused(tmp_path):
         run(tmp_path, "-o", tmp_path / "run", "--resume")
 
 
-def test_every_setting_has_an_option_or_is_left_to_the_library():
-    options = {parameter.name for parameter in train.params}
-    left = {field.name for field in dataclasses.fields(TrainConfig)} - options
-    assert left == {"beta1", "last_mask_prob"}
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("beta2", 0.98), ("epsilon", 1e-8), ("max_grad_norm", 0.5), ("micro_tokens", 512)],
-)
-def test_an_option_sets_the_setting_of_its_name(calls, tmp_path, option, value):
-    run(tmp_path, "-o", tmp_path / "run", f"--{option.replace('_', '-')}", value)
-    assert calls[0][0][2] == dataclasses.replace(DEFAULT, **{option: value})
-
-
-@pytest.mark.parametrize(("given", "first", "last"), [("0.3", 0.3, None), ("0.45:0.15", 0.45, 0.15)])
-def test_the_share_of_masked_tokens_is_one_or_a_first_and_a_last(calls, tmp_path, given, first, last):
-    run(tmp_path, "-o", tmp_path / "run", "--mask-prob", given)
-    assert calls[0][0][2] == dataclasses.replace(DEFAULT, mask_prob=first, last_mask_prob=last)
-
-
 @pytest.mark.parametrize("given", ["high", "0.3:", "0.4:low", ":"])
 def test_what_is_no_share_is_refused(tmp_path, given):
     result = CliRunner().invoke(train, [str(tmp_path), "--mask-prob", given])
     assert result.exit_code == 2
     assert "--mask-prob" in result.output
-
-
-@pytest.mark.parametrize(("num_ranks", "micro_tokens"), [(1, 250), (2, 125)])
-def test_accumulating_divides_the_batch_of_a_rank(calls, tmp_path, monkeypatch, num_ranks, micro_tokens):
-    monkeypatch.setenv("WORLD_SIZE", str(num_ranks))
-    run(tmp_path, "-o", tmp_path / "run", "--batch-tokens", 999, "--accumulate", 4)
-    assert calls[0][0][2] == dataclasses.replace(DEFAULT, batch_tokens=999, micro_tokens=micro_tokens)
-
-
-def test_accumulating_replaces_the_micro_tokens_of_a_resumed_run(toys, use_shards, tmp_path, monkeypatch):
-    use_shards(toys.make_shards(20))
-    options = ("--preset", "tiny", "--steps", "1", "--batch-tokens", "256", "--micro-tokens", "64", "--device", "cpu")
-    assert run(tmp_path, "-o", tmp_path / "run", *options).exit_code == 0
-    made = []
-    monkeypatch.setattr(loop, "train", lambda *args, **kwargs: made.append(args[2].micro_tokens))
-    run(tmp_path, "-o", tmp_path / "run", "--resume", "--accumulate", "2")
-    assert made == [128]
 
 
 def test_the_help_shows_the_defaults_of_the_settings():
@@ -211,3 +183,44 @@ def test_without_torch_the_error_names_the_command_that_installs_it(monkeypatch)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ConfigError, match=r"^train needs torch; install it with: pip install 'albert-data\[train\]'$"):
         run("out", "-o", "run")
+
+
+# ---- train_model ----
+
+FEW = {"preset": "tiny", "steps": 2, "batch_tokens": 256, "device": "cpu"}
+
+
+@pytest.fixture
+def here(toys, use_shards, tmp_path, monkeypatch):
+    use_shards(toys.make_shards(20), toys.make_shards(8, seed=1))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_run_is_trained_from_strings_without_a_word_and_resumed(here, capsys):
+    made = albert_data.train_model("shards", **FEW)
+    assert capsys.readouterr() == ("", "")
+    assert made.folder == Path("shards-run")
+    assert repr(made).startswith("TrainedRun('shards-run', step 2, mlm_loss ")
+    assert made.checkpoint is not None
+    gone = albert_data.TrainedRun(folder=Path("gone"), checkpoint=None)
+    assert repr(gone).startswith("TrainedRun('gone': gone: there is no run")
+    assert gone._repr_html_() is None
+    assert albert_data.train_model("shards", resume=True).checkpoint == made.checkpoint
+    config = TrainConfig(**{**FEW, "steps": 1})
+    other = albert_data.train_model("shards", "other", config=config, seed=3, progress=True)
+    assert other.figures.sections["config"]["seed"] == 3
+    assert "preset      tiny" in capsys.readouterr().err
+
+
+def test_ctrl_c_saves_a_checkpoint_and_then_is_what_it_is_elsewhere(here, monkeypatch):
+    work = loop.update
+
+    def update(*given, **named):
+        signal.raise_signal(signal.SIGINT)
+        work(*given, **named)
+
+    monkeypatch.setattr(loop, "update", update)
+    with pytest.raises(KeyboardInterrupt):
+        albert_data.train_model("shards", **FEW)
+    assert list(here.glob("shards-run/checkpoints/*"))
