@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from build_fixtures import run_build
+from refusals import check_refused, refused
 from sentence_pairs import make_pairs
 from toy_language import make_sentences, train_model
 
@@ -42,11 +43,6 @@ CPU = ScoreConfig(device="cpu")
 SHAPE = AlbertConfig(
     vocab_size=500, max_positions=64, embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64
 )
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    return Tokenizer(train_model(), "toy")
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +106,7 @@ def test_scores_equal_the_reference(model, tokenizer, pairs):
     assert scored.num_pieces == sum(len(tokenizer.encode([text])[0]) for text in texts)
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 50, 1000])
+@pytest.mark.parametrize("batch_tokens", [1, 50])
 def test_scores_do_not_depend_on_the_batches(model, tokenizer, pairs, batch_tokens):
     one = score_pairs(AlbertLm(model, tokenizer), pairs, CPU)
     other = score_pairs(AlbertLm(model, tokenizer), pairs, dataclasses.replace(CPU, batch_tokens=batch_tokens))
@@ -122,12 +118,8 @@ def test_a_piece_is_masked_with_the_later_pieces_of_its_word(model, tokenizer):
     words = [tokenizer.pieces[i] for i in sentence.input_ids]
     second = max(i for i, piece in enumerate(words) if piece.startswith("▁"))
     assert second > 2, "the first word has several pieces"
-    assert sentence.word_ends.tolist() == [
-        0,
-        *[second] * (second - 1),
-        *[len(words) - 1] * (len(words) - 1 - second),
-        0,
-    ]
+    last = len(words) - 1
+    assert sentence.word_ends.tolist() == [0, *[second] * (second - 1), *[last] * (last - second), 0]
 
 
 def test_sentences_of_equal_pieces_tie_and_count_as_wrong(model, tokenizer):
@@ -145,37 +137,40 @@ def test_bfloat16_changes_scores_by_rounding_only(model, tokenizer, pairs):
     assert (one != other).any()
 
 
-def test_a_sentence_longer_than_the_positions_is_refused_with_its_line(model, tokenizer):
-    lm = AlbertLm(model, tokenizer)
-    fitting = " ".join(["water"] * (SHAPE.max_positions - 2))
-    assert len(lm.encode([fitting])[0].input_ids) == SHAPE.max_positions
-    score_pairs(lm, [SentencePair(good="water", bad=fitting)], CPU)
-    with pytest.raises(InputError, match=r"^x.jsonl, line 7: bad has 65 tokens, but the model has 64 positions"):
-        score_pairs(lm, [SentencePair(good="water", bad=fitting + " water", origin="x.jsonl, line 7")], CPU)
+FITTING = " ".join(["water"] * (SHAPE.max_positions - 2))
 
 
-def test_a_sentence_without_pieces_is_refused_with_its_line(model, tokenizer):
-    with pytest.raises(InputError, match=r"^x.jsonl, line 7: good has no pieces"):
-        score_pairs(AlbertLm(model, tokenizer), [SentencePair(good="\u200b", bad="a", origin="x.jsonl, line 7")], CPU)
+def score_one(model: Albert, tokenizer: Tokenizer, good: str, bad: str) -> ScoredPairs:
+    pair = SentencePair(good=good, bad=bad, origin="x.jsonl, line 7")
+    return score_pairs(AlbertLm(model, tokenizer), [pair], CPU)
 
 
-def test_weights_that_give_no_number_are_refused(model, tokenizer):
+def break_weights(model: Albert) -> Albert:
     broken = Albert(model.config)
     torch.nn.init.constant_(broken.mlm_head.bias, math.nan)
-    with pytest.raises(CheckpointError, match="line 1: the model's score is not a number"):
-        score_pairs(AlbertLm(broken, tokenizer), [SentencePair(good="a", bad="b", origin="line 1")], CPU)
+    return broken
 
 
-def test_a_tokenizer_of_another_size_is_refused(model):
-    other = Tokenizer(train_model(vocab_size=300), "other")
-    with pytest.raises(ConfigError, match="the tokenizer has 300 pieces, but the model has"):
-        AlbertLm(model, other)
-
-
-@pytest.mark.parametrize("setting", [{"batch_tokens": 0}, {"device": "tpu"}, {"precision": "fp8"}])
-def test_settings_outside_their_range_are_refused(setting):
-    with pytest.raises(ConfigError, match=next(iter(setting))):
-        ScoreConfig(**setting)
+@refused(
+    (
+        lambda *made: score_one(*made, "water", FITTING + " water"),
+        InputError,
+        "x.jsonl, line 7: bad has 65 & 64 positions",
+    ),
+    (lambda *made: score_one(*made, "\u200b", "a"), InputError, "x.jsonl, line 7: good has no pieces"),
+    (lambda *made: score_one(break_weights(made[0]), made[1], "a", "b"), CheckpointError, "line 7: & is not a number"),
+    (
+        lambda model, _: AlbertLm(model, Tokenizer(train_model(300), "other")),
+        ConfigError,
+        "the tokenizer has 300 pieces, but the model has",
+    ),
+    (lambda *_: ScoreConfig(batch_tokens=0), ConfigError, "batch_tokens"),
+    (lambda *_: ScoreConfig(device="tpu"), ConfigError, "device"),
+    (lambda *_: ScoreConfig(precision="fp8"), ConfigError, "precision"),
+)
+def test_what_can_not_be_scored_is_named_with_its_line(model, tokenizer, call, kind, named):
+    score_one(model, tokenizer, "water", FITTING)
+    check_refused(lambda: call(model, tokenizer), kind, named)
 
 
 # ---- accuracy ----
@@ -183,14 +178,8 @@ def test_settings_outside_their_range_are_refused(setting):
 
 def test_the_accuracy_is_counted_by_group_with_its_standard_error():
     pairs = [SentencePair(good="a", bad="b", group=name) for name in ("x", "x", "x", "x", "y", "y")]
-    scored = ScoredPairs(
-        pairs=pairs,
-        good_scores=[-1, -1, -1, -3, -1, -2],
-        bad_scores=[-2, -2, -2, -2, -2, -2],  # the last one is a tie
-        num_sentences=2,
-        num_pieces=2,
-        seconds=1.0,
-    )
+    scores = {"good_scores": [-1, -1, -1, -3, -1, -2], "bad_scores": [-2] * 6}  # the last one is a tie
+    scored = ScoredPairs(pairs=pairs, **scores, num_sentences=2, num_pieces=2, seconds=1.0)
     assert scored.groups() == {"x": Accuracy(num_pairs=4, num_right=3), "y": Accuracy(num_pairs=2, num_right=1)}
     assert scored.overall == Accuracy(num_pairs=6, num_right=4)
     errors = [math.sqrt(0.75 * 0.25 / 4), math.sqrt(0.5 * 0.5 / 2)]
@@ -389,36 +378,53 @@ def test_a_folder_without_a_model_is_an_error_in_one_line(trained, tmp_path, cap
 WORDS = "the cats sleep near water ##ing ##s walk a strange house un ##mis ##takable ."
 
 
-@pytest.fixture(scope="module", params=["Bert", "DistilBert", "Roberta", "Electra", "ModernBert"])
-def foreign(request, tmp_path_factory) -> Path:
+def save_model(kind: str, folder: Path) -> Path:
     """A tiny model of another architecture, saved by transformers."""
     transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
     from tokenizers import Tokenizer as Backend
     from tokenizers import models, pre_tokenizers, processors
 
-    folder = tmp_path_factory.mktemp(request.param)
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    backend = Backend(
-        models.WordPiece({word: i for i, word in enumerate([*specials, *WORDS.split()])}, unk_token="[UNK]")
-    )
+    ids = {word: number for number, word in enumerate([*specials, *WORDS.split()])}
+    backend = Backend(models.WordPiece(ids, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     names = {f"{name.strip('[]').lower()}_token": name for name in specials}
-    transformers.PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=1000, **names).save_pretrained(
-        folder
-    )
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=1000, **names)
+    tokenizer.save_pretrained(folder)
     torch.manual_seed(2)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
-    if request.param == "DistilBert":
+    if kind == "DistilBert":
         sizes = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 48}
     options = {"vocab_size": 20, "max_position_embeddings": 32, "pad_token_id": 0}
-    config = getattr(transformers, f"{request.param}Config")(**sizes, **options, initializer_range=0.5)
-    getattr(transformers, f"{request.param}ForMaskedLM")(config).save_pretrained(folder)
+    config = getattr(transformers, f"{kind}Config")(**sizes, **options, initializer_range=0.5)
+    getattr(transformers, f"{kind}ForMaskedLM")(config).save_pretrained(folder)
     return folder
 
 
+@pytest.fixture(scope="module", params=["Bert", "DistilBert", "Roberta", "Electra", "ModernBert"])
+def foreign(request, tmp_path_factory) -> Path:
+    """A model of each architecture, to be read only."""
+    return save_model(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module")
+def saved_bert(tmp_path_factory) -> Path:
+    return save_model("Bert", tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture
+def bert(saved_bert, tmp_path) -> Path:
+    """A copy of one of them, to be changed."""
+    return Path(shutil.copytree(saved_bert, tmp_path / "model"))
+
+
+def update_json(path: Path, **values: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
 @torch.no_grad()
-def test_another_architecture_scores_as_transformers_one_mask_at_a_time(foreign, capfd):
+def test_another_architecture_scores_as_transformers_one_mask_at_a_time_up_to_its_positions(foreign, capfd):
     transformers = pytest.importorskip("transformers")
     texts = ["the cats sleep near water.", "a house", "walking cats unmistakable", "unmistakables water near the the"]
     pairs = [SentencePair(good=one, bad=two) for one, two in zip(texts, texts[1:], strict=False)]
@@ -441,10 +447,6 @@ def test_another_architecture_scores_as_transformers_one_mask_at_a_time(foreign,
 
     expected = [[reference(pair.good), reference(pair.bad)] for pair in pairs]
     np.testing.assert_allclose(scores_of(scored), expected, rtol=0, atol=1e-4)
-
-
-def test_the_positions_of_another_architecture_limit_its_sentences(foreign):
-    lm, _ = masked_lm.load_masked_lm(foreign)
     fitting = " ".join(["cats"] * (lm.max_len - 2))
     assert lm.max_len == (31 if "Roberta" in foreign.name else 32)
     score_pairs(lm, [SentencePair(good="a", bad=fitting)], CPU)
@@ -474,30 +476,28 @@ def test_other_models_that_transformers_cannot_load_are_refused(foreign, tmp_pat
 
 
 @pytest.fixture
-def indexed(foreign, tmp_path) -> Path:
+def indexed(bert, tmp_path) -> Path:
     """The same model with its weights in two files that an index names, as links to blobs: as in the Hub's cache."""
-    folder = Path(shutil.copytree(foreign, tmp_path / "model"))
-    weights = safetensors.load_file(foreign / "model.safetensors")
-    (folder / "model.safetensors").unlink()
+    weights = safetensors.load_file(bert / "model.safetensors")
+    (bert / "model.safetensors").unlink()
     files = {name: f"model-0000{1 + number % 2}-of-00002.safetensors" for number, name in enumerate(weights)}
     for file in set(files.values()):
         blob = tmp_path / f"blob-{file[6:11]}"
         safetensors.save_file({name: weights[name] for name, there in files.items() if there == file}, blob)
-        (folder / file).symlink_to(blob)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": files}))
-    return folder
+        (bert / file).symlink_to(blob)
+    (bert / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": files}))
+    return bert
 
 
 def name_in_index(folder: Path, name: object) -> None:
-    index = json.loads((folder / "model.safetensors.index.json").read_text())
-    index["weight_map"][next(iter(index["weight_map"]))] = name
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    weights = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
+    update_json(folder / "model.safetensors.index.json", weight_map=weights | {next(iter(weights)): name})
 
 
 @torch.no_grad()
-def test_weights_that_an_index_names_are_read_through_links_and_not_written_over(foreign, indexed, tmp_path, capsys):
+def test_weights_that_an_index_names_are_read_through_links_and_not_written_over(saved_bert, indexed, tmp_path, capsys):
     ids = torch.tensor([[2, 5, 4, 3]])
-    one, other = (masked_lm.load_masked_lm(folder)[0] for folder in (foreign, indexed))
+    one, other = (masked_lm.load_masked_lm(folder)[0] for folder in (saved_bert, indexed))
     torch.testing.assert_close(*(lm.predict(ids, torch.tensor([2])) for lm in (one, other)))
     before = (tmp_path / "blob-00001").read_bytes()
     write_pairs(tmp_path / "pairs.jsonl")
@@ -516,16 +516,19 @@ def test_an_index_names_only_files_of_safetensors_beside_it(indexed, name):
         masked_lm.load_masked_lm(indexed)
 
 
-@pytest.mark.parametrize("kind", ["FIFO", "pickle", "missing", "integers"])
-def test_what_an_index_names_is_a_regular_file_of_floats(indexed, kind):
+@pytest.mark.parametrize(
+    "make",
+    [
+        os.mkfifo,
+        lambda path: torch.save({}, path),
+        lambda path: None,
+        lambda path: safetensors.save_file({"w": torch.zeros(2, dtype=torch.int8)}, path),
+    ],
+    ids=["FIFO", "pickle", "missing", "integers"],
+)
+def test_what_an_index_names_is_a_regular_file_of_floats(indexed, make):
     name_in_index(indexed, "w.safetensors")
-    make = {
-        "FIFO": os.mkfifo,
-        "pickle": lambda path: torch.save({}, path),
-        "missing": lambda path: None,
-        "integers": lambda path: safetensors.save_file({"w": torch.zeros(2, dtype=torch.int8)}, path),
-    }
-    make[kind](indexed / "w.safetensors")
+    make(indexed / "w.safetensors")
     with pytest.raises(CheckpointError, match="not a regular file|can't be read|it has|floats of 16"):
         masked_lm.load_masked_lm(indexed)
 
@@ -540,29 +543,24 @@ def test_what_an_index_names_is_a_regular_file_of_floats(indexed, kind):
         {"auto_map": {"AutoConfig": "code.C", "AutoModelForMaskedLM": "somebody/code--code.M"}},
     ],
 )
-def test_settings_that_fetch_code_kernels_or_other_weights_are_ignored(foreign, tmp_path, setting):
-    folder = Path(shutil.copytree(foreign, tmp_path / "model"))
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | setting))
-    masked_lm.load_masked_lm(folder)
+def test_settings_that_fetch_code_kernels_or_other_weights_are_ignored(bert, setting):
+    update_json(bert / "config.json", **setting)
+    masked_lm.load_masked_lm(bert)
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
-def test_the_code_of_a_folder_is_never_run_and_nothing_is_asked(foreign, tmp_path, name, monkeypatch, capfd):
+def test_the_code_of_a_folder_is_never_run_and_nothing_is_asked(bert, tmp_path, name, monkeypatch, capfd):
     """transformers would ask on stdin, where somebody answers "y" to everything."""
-    folder = shutil.copytree(foreign, tmp_path / "model")
-    (folder / "code.py").write_text(f"open({str(tmp_path / 'attacked')!r}, 'w')\n")
+    (bert / "code.py").write_text(f"open({str(tmp_path / 'attacked')!r}, 'w')\n")
     names = {"AutoConfig": "code.C", "AutoModelForMaskedLM": "code.M", "AutoTokenizer": ["code.T", "code.T"]}
-    settings = json.loads((folder / name).read_text()) | {"auto_map": names}
     is_config = name == "config.json"
-    settings |= {"model_type": "unknown"} if is_config else {"tokenizer_class": "CodeTokenizer"}
+    other = {"model_type": "unknown"} if is_config else {"tokenizer_class": "CodeTokenizer"}
+    update_json(bert / name, auto_map=names, **other)
     if not is_config:  # transformers knows a tokenizer for the other kinds of models
-        config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(config | {"tokenizer_class": None}))
-    (folder / name).write_text(json.dumps(settings))
+        update_json(bert / "config.json", tokenizer_class=None)
     write_pairs(tmp_path / "pairs.jsonl")
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
-    code, shown = run_command(["score", str(folder), str(tmp_path / "pairs.jsonl")]), capfd.readouterr()
+    code, shown = run_command(["score", str(bert), str(tmp_path / "pairs.jsonl")]), capfd.readouterr()
     assert not (tmp_path / "attacked").exists()
     assert "custom code" not in shown.out + shown.err
     if is_config:
@@ -571,34 +569,28 @@ def test_the_code_of_a_folder_is_never_run_and_nothing_is_asked(foreign, tmp_pat
 
 
 @pytest.mark.parametrize("longest", ["1000", [], 0, -1, float("nan"), {}])
-def test_a_greatest_length_that_is_no_length_is_named(foreign, tmp_path, longest):
-    folder = shutil.copytree(foreign, tmp_path / "model")
-    settings = json.loads((folder / "tokenizer_config.json").read_text()) | {"model_max_length": longest}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+def test_a_greatest_length_that_is_no_length_is_named(bert, longest):
+    update_json(bert / "tokenizer_config.json", model_max_length=longest)
     with pytest.raises(TokenizerError, match=r"model_max_length is .*; a number of tok|can't load its tok"):
-        masked_lm.load_masked_lm(folder)
+        masked_lm.load_masked_lm(bert)
 
 
-@pytest.mark.parametrize("kind", ["FIFO", "device", "large"])
-def test_files_that_transformers_would_wait_for_are_refused(foreign, tmp_path, kind):
-    for name in ("tokenizer.json", "added_tokens.json"):
-        folder = Path(shutil.copytree(foreign, tmp_path / name))
-        (folder / name).unlink(missing_ok=True)
-        make = {
-            "FIFO": os.mkfifo,
-            "device": lambda path: path.symlink_to("/dev/zero"),
-            "large": lambda path: (path.touch(), os.truncate(path, 1 << 40)),
-        }
-        make[kind](folder / name)
-        with pytest.raises(CheckpointError, match=f"{name}: (is not a regular file|it has [0-9,]+ bytes)"):
-            masked_lm.load_masked_lm(folder)
+@pytest.mark.parametrize("name", ["tokenizer.json", "added_tokens.json"])
+@pytest.mark.parametrize(
+    "make",
+    [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: (path.touch(), os.truncate(path, 1 << 40))],
+)
+def test_files_that_transformers_would_wait_for_are_refused(bert, make, name):
+    (bert / name).unlink(missing_ok=True)
+    make(bert / name)
+    with pytest.raises(CheckpointError, match=f"{name}: (is not a regular file|it has [0-9,]+ bytes)"):
+        masked_lm.load_masked_lm(bert)
 
 
 def test_an_albert_whose_text_is_lowered_first_is_tokenised_by_transformers(trained, tmp_path):
     pytest.importorskip("transformers")
     huggingface.export_run(trained, tmp_path / "model")
-    path = tmp_path / "model" / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"do_lower_case": True}))
+    update_json(tmp_path / "model" / "tokenizer_config.json", do_lower_case=True)
     lm, _ = masked_lm.load_masked_lm(tmp_path / "model")
     assert isinstance(lm, masked_lm.TransformersLm)
     ours, _ = masked_lm.load_masked_lm(trained)
@@ -610,9 +602,8 @@ def test_text_is_normalised_as_for_the_training_also_after_an_export(trained, tm
     """As if the shards of the run had the normalization albert-v2."""
     run, exported = tmp_path / "run", tmp_path / "model"
     shutil.copytree(trained, run)
-    content = json.loads((run / "run.json").read_text())
-    content["identity"]["tokenizer's normalization"] = "albert-v2"
-    (run / "run.json").write_text(json.dumps(content))
+    identity = json.loads((run / "run.json").read_text())["identity"]
+    update_json(run / "run.json", identity=identity | {"tokenizer's normalization": "albert-v2"})
     huggingface.export_run(run, exported)
     settings = json.loads((exported / "tokenizer_config.json").read_text())
     assert (settings["do_lower_case"], settings["keep_accents"], settings["remove_space"]) == (True, False, True)
