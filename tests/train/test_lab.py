@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +19,7 @@ import pytest
 import torch
 from build_fixtures import make_documents, to_txt
 from click.testing import CliRunner
+from refusals import check_refused, refused
 
 from albert_data.cli.main import run as run_command
 from albert_data.errors import AlbertDataError, ConfigError
@@ -37,9 +38,11 @@ from benchmarks.lab.tables import PROBE, Measure, make_tables
 from benchmarks.training_command import PROGRAM
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
+pytestmark = pytest.mark.slow
 
 SMALL = AlbertConfig(embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
 TABLES = make_tables(SMALL)
+Given = tuple[Path, Path]
 OPTIONS = ["--preset", "tiny", "--steps", "4", "--max-seq-len", "64", "--validation-fraction", "0.3"]
 
 
@@ -69,36 +72,38 @@ def done(jobs: list[str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("corpus") / "in.txt"
-    path.write_bytes(to_txt(make_documents(150, seed=1)))
-    return path
+def given(tokenizer_model: bytes, tmp_path_factory: pytest.TempPathFactory) -> Given:
+    """The paths of a corpus and of a tokenizer."""
+    folder = tmp_path_factory.mktemp("given")
+    (folder / "in.txt").write_bytes(to_txt(make_documents(150, seed=1)))
+    (folder / "spiece.model").write_bytes(tokenizer_model)
+    return folder / "in.txt", folder / "spiece.model"
 
 
 @pytest.fixture(scope="module")
-def vocab(tokenizer_model: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("vocab") / "spiece.model"
-    path.write_bytes(tokenizer_model)
-    return path
-
-
-@pytest.fixture(scope="module")
-def dropout_lab(corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dropout_lab(given: Given, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A laboratory in which the models of the table on dropout were trained."""
-    run_lab(corpus, vocab, out := tmp_path_factory.mktemp("dropout") / "lab", "dropout")
+    run_lab(given, out := tmp_path_factory.mktemp("dropout") / "lab", "dropout")
     return out
 
 
 @pytest.fixture(scope="module")
-def sharing_lab(corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sharing_lab(given: Given, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Likewise of the table on sharing, whose rows are of the preset's shape and of others."""
-    run_lab(corpus, vocab, out := tmp_path_factory.mktemp("sharing") / "lab", "sharing", "--seeds", "1")
+    run_lab(given, out := tmp_path_factory.mktemp("sharing") / "lab", "sharing", "--seeds", "1")
     return out
 
 
-def run_lab(corpus: Path, vocab: Path, out: Path, *arguments: str) -> str:
-    given = [*arguments, "--corpus", str(corpus), "--tokenizer", str(vocab), "-o", str(out), *OPTIONS]
-    return CliRunner().invoke(lab, given, catch_exceptions=False).stdout
+def list_words(given: Given, out: Path, *arguments: str) -> list[str]:
+    return [*arguments, "--corpus", str(given[0]), "--tokenizer", str(given[1]), "-o", str(out)]
+
+
+def run_lab(given: Given, out: Path, *arguments: str) -> str:
+    return CliRunner().invoke(lab, [*list_words(given, out, *arguments), *OPTIONS], catch_exceptions=False).stdout
+
+
+def make_laboratory(folder: Path, **settings: Any) -> Laboratory:
+    return Laboratory(folder=folder, settings=Settings(**{"inputs": ("in.txt",), **settings}), jobs=1, say=print)
 
 
 def test_a_claim_holds_only_if_the_difference_is_clear_of_the_spread():
@@ -121,7 +126,7 @@ def test_equal_rows_are_decided_in_one_case_of_twenty_at_most():
 
 
 def test_rows_that_are_the_same_model_have_the_same_name():
-    laboratory = Laboratory(folder=Path(), settings=Settings(inputs=(), preset="tiny"), jobs=1, say=print)
+    laboratory = make_laboratory(Path(), preset="tiny")
     names = {(table.name, row.name): laboratory.name(row) for table in TABLES.values() for row in table.rows}
     plain = [key for key, name in names.items() if name == "plain"]
     assert ("sentence", "sop") in plain
@@ -134,20 +139,14 @@ def test_rows_that_are_the_same_model_have_the_same_name():
         assert len(set(found)) == len(found), table.name
 
 
-def test_every_claim_names_rows_and_a_measure_of_its_table():
-    for table in TABLES.values():
-        rows, measures = {row.name for row in table.rows}, {measure.name for measure in table.measures}
-        for claim in table.claims:
-            assert {claim.better, claim.worse} <= rows
-            assert claim.measure in measures
-        assert {len(row.paper) for row in table.rows} == {len(table.paper_columns)}
-
-
 @pytest.mark.parametrize("preset", MODEL_PRESETS)
-def test_every_row_of_every_preset_is_a_model_that_can_be_trained(preset: str):
+def test_every_claim_and_row_of_a_table_is_sound(preset: str):
     for table in make_tables(MODEL_PRESETS[preset]).values():
+        rows, measures = {row.name for row in table.rows}, {measure.name for measure in table.measures}
+        assert all({claim.better, claim.worse} <= rows and claim.measure in measures for claim in table.claims)
+        assert {len(row.paper) for row in table.rows} == {len(table.paper_columns)}
         for row in table.rows:
-            replace(RECIPES["quick"][preset], **row.train)  # raises ConfigError if it is none
+            replace(RECIPES["quick"][preset], **row.train)  # raises ConfigError if it is no model that can be trained
             for shape in (row.shape, row.before or {}):
                 replace(MODEL_PRESETS[preset], **shape)
 
@@ -163,9 +162,9 @@ def test_a_classifier_finds_what_is_there_and_nothing_in_noise():
         assert low <= right <= high
 
 
-def test_a_table_is_trained_once_measured_and_shown(corpus: Path, vocab: Path, tmp_path: Path, done: list[str]):
+def test_a_table_is_trained_once_measured_and_shown(given: Given, tmp_path: Path, done: list[str]):
     out = tmp_path / "lab"
-    shown = run_lab(corpus, vocab, out, "sentence", "--seeds", "2")
+    shown = run_lab(given, out, "sentence", "--seeds", "2")
     assert sorted(done) == sorted(f"{name}-{seed}" for name in ("pairs=none", "pairs=nsp", "plain") for seed in (0, 1))
     assert "albert-data build" in shown  # so that the reader learns the commands
     page = (out / "report.html").read_text(encoding="utf-8")
@@ -177,104 +176,93 @@ def test_a_table_is_trained_once_measured_and_shown(corpus: Path, vocab: Path, t
     assert all(text in page for text in ("86.5", "cannot be decided", "2 seeds a row", "</svg>"))
 
     done.clear()
-    run_lab(corpus, vocab, out, "sentence", "--seeds", "2")
+    run_lab(given, out, "sentence", "--seeds", "2")
     assert done == []
-    laboratory = Laboratory(folder=out, settings=Settings(inputs=(), preset="tiny"), jobs=1, say=print)
+    laboratory = make_laboratory(out, preset="tiny")
     assert "3 seeds a row, 2 measured so far; table 5" in write_page(laboratory, [(TABLES["sentence"], 3)])
     (out / "results/pairs=nsp-1.json").unlink()  # as if it had been interrupted after the training
-    run_lab(corpus, vocab, out, "sentence", "--seeds", "2")
+    run_lab(given, out, "sentence", "--seeds", "2")
     assert done == ["pairs=nsp-1"]
-    run_lab(corpus, vocab, out, "dropout", "--seeds", "1")  # its first row is "plain", with a measure that is known
+    run_lab(given, out, "dropout", "--seeds", "1")  # its first row is "plain", with a measure that is known
     assert done == ["pairs=nsp-1", "dropout=0.1-0", "before.dropout=0.1-0", "before.dropout=0.1,dropout=0.1-0"]
     page = (out / "report.html").read_text(encoding="utf-8")  # the table of before is there too, with its seeds
     assert all(text in page for text in ("Dropout", "86.5", "2 seeds a row"))
 
 
-def test_figures_of_earlier_tables_stay(corpus: Path, vocab: Path, tmp_path: Path, done: list[str]):
+def test_figures_of_earlier_tables_stay(given: Given, tmp_path: Path, done: list[str]):
     for table in ("sentence", "masks", "sentence"):
-        run_lab(corpus, vocab, tmp_path / "lab", table, "--seeds", "1")
+        run_lab(given, tmp_path / "lab", table, "--seeds", "1")
     assert done == ["pairs=none-0", "pairs=nsp-0", "plain-0", "plain-0", "masking=word-0", "masking=token-0"]
     values = json.loads((tmp_path / "lab/results/plain-0.json").read_text())["values"]
     assert {"probe", "probe,pairs=nsp", "mlm,masking=word", "mlm,masking=token", "mlm"} == values.keys()
 
 
-def test_a_copy_of_the_figures_needs_no_shards(
-    corpus: Path, vocab: Path, tmp_path: Path, dropout_lab: Path, done: list[str]
-):
+def test_a_copy_of_the_figures_needs_no_shards(given: Given, tmp_path: Path, dropout_lab: Path, done: list[str]):
     shutil.copytree(dropout_lab, tmp_path / "lab", ignore=shutil.ignore_patterns("shards", "runs"))
-    assert "4 models; 0 are to be trained" in run_lab(corpus, vocab, tmp_path / "lab", "dropout")
+    assert "4 models; 0 are to be trained" in run_lab(given, tmp_path / "lab", "dropout")
     assert not list((tmp_path / "lab/shards").glob("*"))
     assert done == []
 
 
 def test_a_training_that_was_killed_before_its_first_checkpoint_starts_again(
-    corpus: Path, vocab: Path, tmp_path: Path, sharing_lab: Path
+    given: Given, tmp_path: Path, sharing_lab: Path
 ):
     out = Path(shutil.copytree(sharing_lab, tmp_path / "lab"))
     before = {path.name: json.loads(path.read_text())["values"] for path in (out / "results").iterdir()}
     for checkpoints in (out / "runs").glob("*/checkpoints"):
         shutil.rmtree(checkpoints)
     shutil.rmtree(out / "results")
-    run_lab(corpus, vocab, out, "sharing", "--seeds", "1")
+    run_lab(given, out, "sharing", "--seeds", "1")
     assert {path.name: json.loads(path.read_text())["values"] for path in (out / "results").iterdir()} == before
 
 
-def test_another_text_is_not_mixed_with_the_first_one(corpus: Path, vocab: Path, tmp_path: Path):
+def test_another_text_is_not_mixed_with_the_first_one(given: Given, tmp_path: Path):
     mine = tmp_path / "in.txt"
-    mine.write_bytes(corpus.read_bytes())
-    run_lab(mine, vocab, tmp_path / "lab", "dropout")
+    mine.write_bytes(given[0].read_bytes())
+    run_lab((mine, given[1]), tmp_path / "lab", "dropout")
     mine.write_bytes(to_txt(make_documents(150, seed=2)))
     with pytest.raises(ConfigError, match="has another text than the shards before"):
-        run_lab(mine, vocab, tmp_path / "lab", "masks", "--seeds", "1")
+        run_lab((mine, given[1]), tmp_path / "lab", "masks", "--seeds", "1")
 
 
-def test_a_mistake_in_the_first_command_does_not_spoil_the_folder(corpus: Path, vocab: Path, tmp_path: Path):
+def test_a_mistake_in_the_first_command_does_not_spoil_the_folder(given: Given, tmp_path: Path):
     with pytest.raises(AlbertDataError, match="the command above failed"):
-        run_lab(tmp_path / "missing.txt", vocab, tmp_path / "lab", "dropout")
-    run_lab(corpus, vocab, tmp_path / "lab", "dropout")
-    for wrong, message in (
-        ({"validation_fraction": 7}, "validation_fraction is 7"),
-        ({"max_seq_len": 3}, "max_seq_len is 3"),
-        ({"language": "xx-no"}, "xx-no"),
-        ({"minutes": float("nan")}, "minutes is nan"),
-        ({"inputs": ("-",)}, "stdin"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            Settings(**{"inputs": ("in.txt",), **wrong})
+        run_lab((tmp_path / "missing.txt", given[1]), tmp_path / "lab", "dropout")
+    run_lab(given, tmp_path / "lab", "dropout")
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"name": "mine"}'])
-def test_a_settings_file_of_others_stays_as_it_is(content: bytes, tmp_path: Path):
-    (tmp_path / "lab.json").write_bytes(content)
-    with pytest.raises(ConfigError, match="choose another folder"):
-        Laboratory(folder=tmp_path, settings=Settings(inputs=("in.txt",)), jobs=1, say=print).open()
-    assert (tmp_path / "lab.json").read_bytes() == content
-
-
-def test_a_folder_that_is_none_is_refused(tmp_path: Path):
-    (tmp_path / "file").write_text("Dear")
+@refused(
+    (lambda folder: Settings(inputs=("in.txt",), validation_fraction=7), ConfigError, "validation_fraction is 7"),
+    (lambda folder: Settings(inputs=("in.txt",), max_seq_len=3), ConfigError, "max_seq_len is 3"),
+    (lambda folder: Settings(inputs=("in.txt",), language="xx-no"), ConfigError, "xx-no"),
+    (lambda folder: Settings(inputs=("in.txt",), minutes=float("nan")), ConfigError, "minutes is nan"),
+    (lambda folder: Settings(inputs=("-",)), ConfigError, "stdin"),
+    (lambda folder: make_laboratory(folder / "list").open(), ConfigError, "choose another folder"),
+    (lambda folder: make_laboratory(folder / "other").open(), ConfigError, "other & choose another folder"),
+    (lambda folder: make_laboratory(folder / "mine").open(), ConfigError, "mine is no laboratory"),
+    (lambda folder: make_laboratory(folder / "mine/letter").open(), ConfigError, "letter is no laboratory"),
+    (lambda folder: make_laboratory(folder / "link").open(), ConfigError, "link is no laboratory"),
+    (lambda folder: make_laboratory(folder / "damaged").read("plain", 0), ConfigError, "plain-0.json & remove it"),
+)
+def test_what_is_no_setting_or_laboratory_is_named_and_stays(
+    call: Callable[[Path], object], kind: type[AlbertDataError], named: str, tmp_path: Path
+):
+    files = {
+        **{"list/lab.json": "[]", "other/lab.json": '{"name": "mine"}', "mine/letter": "Dear"},
+        "damaged/results/plain-0.json": "[1]",
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    for name in ("file", "link"):
-        with pytest.raises(ConfigError, match="is no laboratory"):
-            Laboratory(folder=tmp_path / name, settings=Settings(inputs=("in.txt",)), jobs=1, say=print).open()
-    assert (tmp_path / "file").read_text() == "Dear"
+    check_refused(lambda: call(tmp_path), kind, named)
+    assert {name: (tmp_path / name).read_text() for name in files} == files
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[1]"])
-def test_a_damaged_result_is_named(content: bytes, tmp_path: Path):
-    laboratory = Laboratory(folder=tmp_path, settings=Settings(inputs=("in.txt",)), jobs=1, say=print)
-    laboratory.open()
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results/plain-0.json").write_bytes(content)
-    with pytest.raises(ConfigError, match=r"plain-0\.json .*remove it"):
-        laboratory.read("plain", 0)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_a_signal_saves_the_trainings_and_writes_the_page(number: int, corpus: Path, vocab: Path, tmp_path: Path):
-    options = ["--preset", "tiny", "--steps", "100", "--max-seq-len", "64", "--validation-fraction", "0.3"]
-    given = ["sharing", "--seeds", "1", "--corpus", str(corpus), "--tokenizer", str(vocab), "-o", str(tmp_path / "lab")]
-    with subprocess.Popen([sys.executable, "-m", "benchmarks", "lab", *given, *options], stderr=subprocess.PIPE) as lab:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_the_trainings_and_writes_the_page(number: int, given: Given, tmp_path: Path):
+    words = [*list_words(given, tmp_path / "lab", "sharing", "--seeds", "1"), *OPTIONS, "--steps", "100"]
+    with subprocess.Popen([sys.executable, "-m", "benchmarks", "lab", *words], stderr=subprocess.PIPE) as lab:
         log, deadline = tmp_path / "lab/logs/plain-0.log", time.monotonic() + 120
         while not (log.is_file() and b"\nstep " in log.read_bytes()) and time.monotonic() < deadline:
             assert lab.poll() is None
@@ -288,17 +276,7 @@ def test_a_signal_saves_the_trainings_and_writes_the_page(number: int, corpus: P
     assert not (tmp_path / "lab/logs/share=none-0.log").exists()
 
 
-def test_vocabulary_and_shards_are_of_the_language_that_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    given: dict[str, object] = {}
-    monkeypatch.setattr(
-        Laboratory, "_command", lambda self, command, *_, language, **__: given.update({command: language})
-    )
-    monkeypatch.setattr(Laboratory, "_check_text", lambda self, shards: None)
-    settings = Settings(inputs=("in.txt",), language="zh", preset="tiny")
-    Laboratory(folder=tmp_path, settings=settings, jobs=1, say=print).build({})
-    assert given == {"vocab": "zh", "build": "zh"}
-
-
+@pytest.mark.quick
 def test_a_training_goes_on_in_another_shape_with_its_weights(dropout_lab: Path):
     for name, dropout in (("before.dropout=0.1", 0.0), ("before.dropout=0.1,dropout=0.1", 0.1)):
         begun, ended = (list_checkpoints(dropout_lab / f"runs/{name}-0{end}")[-1] for end in ("-begin", ""))
@@ -311,13 +289,10 @@ def test_a_training_goes_on_in_another_shape_with_its_weights(dropout_lab: Path)
         assert max(changes) < 0.05  # one update changes a weight by less than a new initialisation would
 
 
-def test_the_speed_is_measured_without_evaluations(
-    corpus: Path, vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_speed_is_measured_without_evaluations(given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(running, "_TRIAL_STEPS", 60)
-    settings = Settings(inputs=(str(corpus),), tokenizer=str(vocab), preset="tiny", max_seq_len=64, minutes=0.1)
-    laboratory = Laboratory(folder=tmp_path, settings=settings, jobs=1, say=print)
-    steps = laboratory._choose_steps()
+    settings = {"inputs": (str(given[0]),), "tokenizer": str(given[1]), "max_seq_len": 64, "minutes": 0.1}
+    steps = make_laboratory(tmp_path, preset="tiny", **settings)._choose_steps()
     lines = read_run(tmp_path / "trial").lines
     assert [line["step"] for line in lines if line["split"] == "validation"] == [60]
     (_, before), (_, after) = read_run(tmp_path / "trial").points("seconds", "train")[1:]
@@ -325,12 +300,12 @@ def test_the_speed_is_measured_without_evaluations(
 
 
 def test_costs_are_measured_without_a_training(
-    corpus: Path, vocab: Path, tmp_path: Path, done: list[str], monkeypatch: pytest.MonkeyPatch
+    given: Given, tmp_path: Path, done: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     for name, shape in (("base", SMALL), ("large", replace(SMALL, num_layers=4))):
         monkeypatch.setitem(MODEL_PRESETS, name, replace(shape, vocab_size=50))
     monkeypatch.setattr(costs, "_ROUND_SECONDS", 0.01)
-    run_lab(corpus, vocab, tmp_path / "lab", "costs", "--seeds", "2")
+    run_lab(given, tmp_path / "lab", "costs", "--seeds", "2")
     assert len(done) == 8
     assert not (tmp_path / "lab/shards").exists()
     found = [json.loads(path.read_text()) for path in sorted((tmp_path / "lab/results").iterdir())]
@@ -357,15 +332,9 @@ def test_rows_of_another_shape_are_trained_in_it(sharing_lab: Path):
     assert "L2 distance between" in (sharing_lab / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_folder_of_other_settings_or_of_others_is_refused(
-    corpus: Path, vocab: Path, tmp_path: Path, dropout_lab: Path
-):
+def test_a_folder_of_other_settings_is_refused(given: Given, dropout_lab: Path):
     with pytest.raises(ConfigError, match=r"made with language en, not de; choose another folder"):
-        run_lab(corpus, vocab, dropout_lab, "dropout", "--language", "de")
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/letter.txt").write_text("Dear")
-    with pytest.raises(ConfigError, match="mine is no laboratory"):
-        run_lab(corpus, vocab, tmp_path / "mine", "dropout")
+        run_lab(given, dropout_lab, "dropout", "--language", "de")
 
 
 def test_a_probe_reads_the_tokens_that_the_masks_hide(dropout_lab: Path):
