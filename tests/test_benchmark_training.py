@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -14,7 +13,9 @@ from click.testing import CliRunner, Result
 from albert_data import build
 from albert_data.config import BuildConfig, ExampleConfig
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
-from benchmarks import __main__, training_command
+from albert_data.train.data.batch import collate
+from albert_data.train.model.model import Albert
+from benchmarks import __main__, training, training_command
 from benchmarks.results import Results
 from benchmarks.speed import main as speed_command
 from benchmarks.training_command import Run, choose_models, measure_run, train
@@ -22,6 +23,7 @@ from benchmarks.training_report import write_report
 from benchmarks.training_rows import OURS, TRANSFORMERS, WHOLE, Ceiling, Speed, Training, read_row
 
 torch = pytest.importorskip("torch")
+WHERE = {"where": "NVIDIA H200", "precision": "bf16"}
 SMALL = AlbertConfig(vocab_size=300, embedding_size=16, hidden_size=32, num_layers=2, num_heads=2, ffn_size=64)
 
 
@@ -30,8 +32,6 @@ def run(*arguments: object) -> Result:
 
 
 def test_the_parts_for_a_cpu_are_measured_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from benchmarks import training
-
     for preset in ("tiny", "mini"):
         monkeypatch.setitem(MODEL_PRESETS, preset, SMALL)
     monkeypatch.setattr("albert_data.train.model.precision.BF16_FLAGS", ())  # fp32 alone, on any processor
@@ -74,105 +74,69 @@ def test_what_train_computes_is_measured_on_shards(here: Path, tmp_path: Path, m
 
 
 def test_batches_are_nearly_full_and_sound():
-    from albert_data.train.data.batch import collate
-    from benchmarks.training import CLS, FIRST_ORDINARY, MASK, PAD, SEP, make_examples
 
-    batch = collate(make_examples(SMALL, 6, 128), pad_id=PAD)
+    batch = collate(training.make_examples(SMALL, 6, 128), pad_id=training.PAD)
     ids, valid = batch.input_ids_BT, batch.valid_BT
     assert ids.shape == (6, 128)
     assert batch.num_tokens == valid.sum() >= 6 * 120
-    assert (ids[~valid] == PAD).all()
-    assert (ids[:, 0] == CLS).all()
-    assert ((ids == SEP).sum(1) == 2).all()
-    assert (ids.view(-1)[batch.masked_indices_N] == MASK).all()
-    assert len(batch.masked_labels_N) == (ids == MASK).sum()
+    assert (ids[~valid] == training.PAD).all()
+    assert (ids[:, 0] == training.CLS).all()
+    assert ((ids == training.SEP).sum(1) == 2).all()
+    assert (ids.view(-1)[batch.masked_indices_N] == training.MASK).all()
+    assert len(batch.masked_labels_N) == (ids == training.MASK).sum()
     assert len(batch.masked_labels_N) == pytest.approx(0.15 * batch.num_tokens, rel=0.05)
-    assert (batch.masked_labels_N >= FIRST_ORDINARY).all()
+    assert (batch.masked_labels_N >= training.FIRST_ORDINARY).all()
     assert set(batch.sop_labels_B.tolist()) <= {0, 1}
     assert ((batch.segment_ids_BT == 1).sum(1) > 50).all()
 
 
 def test_transformers_is_given_the_same_batch():
     pytest.importorskip("transformers")
-    from albert_data.train.data.batch import collate
-    from benchmarks.training import PAD, make_examples, make_theirs, their_inputs
 
-    batch = collate(make_examples(SMALL, 3, 128), pad_id=PAD)
-    inputs = their_inputs(batch)
+    batch = collate(training.make_examples(SMALL, 3, 128), pad_id=training.PAD)
+    inputs = training.their_inputs(batch)
     flat = inputs["labels"].view(-1)
     assert (flat != -100).nonzero().flatten().tolist() == batch.masked_indices_N.tolist()
     assert flat[batch.masked_indices_N].tolist() == batch.masked_labels_N.tolist()
     assert inputs["attention_mask"].sum() == batch.num_tokens
-    theirs, loss_of = make_theirs(SMALL, batch, is_compiled=False)
-    assert sum(one.numel() for one in theirs.parameters()) == number_of_parameters(SMALL)
+    theirs, loss_of = training.make_theirs(SMALL, batch, is_compiled=False)
+    assert sum(one.numel() for one in theirs.parameters()) == sum(one.numel() for one in Albert(SMALL).parameters())
     assert torch.isfinite(loss_of())
 
 
 def test_packed_rows_give_the_loss_of_padded_ones():
-    from albert_data.train.data.batch import collate
-    from benchmarks.training import PAD, make_examples, make_ours, pack_rows
 
-    examples = make_examples(SMALL, 11, 64)
+    examples = training.make_examples(SMALL, 11, 64)
     losses = []
-    for batch in (collate(examples, pad_id=PAD), pack_rows(examples, 64)):
+    for batch in (collate(examples, pad_id=training.PAD), training.pack_rows(examples, 64)):
         torch.manual_seed(0)
-        losses.append(make_ours(SMALL, batch, is_compiled=False)[1]().item())
+        losses.append(training.make_ours(SMALL, batch, is_compiled=False)[1]().item())
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_a_cpu_measures_what_training_does_there_first_and_then_float32(monkeypatch: pytest.MonkeyPatch):
-    from benchmarks.training import Machine, choose_contenders
 
     monkeypatch.setattr("albert_data.train.model.precision._read_cpu_flags", lambda: ["amx_bf16"])
-    machine = Machine(device=torch.device("cpu"), runs=1, round_seconds=0.01, is_compiled=True)
-    first, *others = choose_contenders(machine)
+    machine = training.Machine(device=torch.device("cpu"), runs=1, round_seconds=0.01, is_compiled=True)
+    first, *others = training.choose_contenders(machine)
     assert (first.name, first.precision, first.is_compiled) == (OURS, "bf16", True)
     ways = [(one.name, one.precision, one.is_compiled) for one in others]
     assert {(OURS, "bf16", False), (OURS, "fp32", False), (TRANSFORMERS, "bf16", True)} < set(ways)
     assert len({first, *others}) == 1 + len(others)
 
 
-def number_of_parameters(config: AlbertConfig) -> int:
-    from albert_data.train.model.model import Albert
-
-    return sum(one.numel() for one in Albert(config).parameters())
-
-
-def speed(contender: str, *seconds: float, **changed: object) -> Speed:
-    row = Speed(
-        where="NVIDIA H200",
-        precision="bf16",
-        model="base",
-        row_len=512,
-        num_rows=8,
-        contender=contender,
-        num_tokens=4000,
-        flops=10**14,
-        is_compiled=True,
-        seconds=seconds,
-        first_seconds=12.5,
-        peak_bytes=3 * 10**9,
-    )
-    return dataclasses.replace(row, **changed)
+def speed(contender: str, *seconds: float, model: str = "base", missing: str | None = None) -> Speed:
+    shape = {"model": model, "row_len": 512, "num_rows": 8, "num_tokens": 4000, "flops": 10**14}
+    figures = {"is_compiled": True, "seconds": seconds, "first_seconds": 12.5, "peak_bytes": 3 * 10**9}
+    return Speed(**WHERE, **shape, **figures, contender=contender, missing=missing)
 
 
 def test_each_kind_of_row_is_kept_and_finds_its_place_in_the_page(tmp_path: Path):
-    where = "NVIDIA H200"
-    ceiling = Ceiling(where=where, precision="bf16", size=10_000, seconds=(0.0025,), peak_flops=989.4e12)
+    ceiling = Ceiling(**WHERE, size=10_000, seconds=(0.0025,), peak_flops=989.4e12)
     figures = {"mlm_loss": 3.25, "mlm_accuracy": 0.4, "sop_loss": 0.5, "sop_accuracy": 0.8}
     curve = [{"step": step, **figures} for step in range(100, 4000, 100)]
-    made = Training(
-        where=where,
-        precision="bf16",
-        preset="base",
-        minutes=10,
-        wall_seconds=630,
-        last_step=3900,
-        tokens_per_second=1e6,
-        mfu=0.45,
-        unigram_loss=6.7,
-        curve=curve,
-    )
+    times = {"minutes": 10, "wall_seconds": 630, "last_step": 3900, "tokens_per_second": 1e6, "mfu": 0.45}
+    made = Training(**WHERE, **times, preset="base", unigram_loss=6.7, curve=curve)
     results = Results(tmp_path / "training-speed.json", read_row)
     results.record("ceiling", "command", [ceiling])
     lost = speed(TRANSFORMERS, model="xxlarge", missing="out of memory")
@@ -204,9 +168,8 @@ def test_a_run_is_made_by_the_command_and_its_files_are_kept(tmp_path: Path, mon
         f"(run / 'metrics.jsonl').write_text({''.join(json.dumps(line) + chr(10) for line in lines)!r})"
     )
     monkeypatch.setattr(Run, "command", [sys.executable, "-c", code, str(tmp_path / "run")])
-    from benchmarks.training import Machine
 
-    machine = Machine(device=torch.device("cpu"), runs=1, round_seconds=1, is_compiled=False)
+    machine = training.Machine(device=torch.device("cpu"), runs=1, round_seconds=1, is_compiled=False)
     (row,) = measure_run(made, machine, tmp_path / "page.md")
     assert (row.precision, row.last_step, row.tokens_per_second, row.curve) == ("bf16", 2, 5.0, lines[1:])
     assert (tmp_path / "page-run-metrics.jsonl").exists()
@@ -233,8 +196,5 @@ def test_a_wrong_argument_is_named(arguments: list[str], message: str):
 def test_a_gpu_measures_the_large_models_of_version_2_and_a_cpu_the_small_one():
     assert choose_models(is_gpu=True) == ["base", "large", "xlarge", "xxlarge"]
     assert choose_models(is_gpu=False) == ["tiny", "mini"]
-
-
-def test_train_is_a_command_of_the_benchmark_and_all_else_is_speed():
     assert __main__.find_command(["train", "shards"]) == (training_command.train, ["shards"])
     assert __main__.find_command(["--only", "build"]) == (speed_command, ["--only", "build"])

@@ -1,4 +1,4 @@
-"""The benchmark runs on a corpus of one's own, finds a difference where there is one, and reports every figure."""
+"""The benchmarks run on a corpus of one's own, find a difference where there is one, and report every figure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from toy_language import chinese_sentence, english_sentence
+from toy_language import chinese_sentence, english_sentence, make_sentences
+from wordpiece_fixtures import write_vocab
 
-from benchmarks import exactness, rivals
+from albert_data.tokenizer.model import load_tokenizer
+from benchmarks import cluster, exactness, rivals, wordpiece
 from benchmarks.estimate import estimate
+from benchmarks.object_store import StepRequests, measure_cleaning, measure_publishing, measure_resuming
 from benchmarks.report import write_report
 from benchmarks.results import COLLATOR, OURS, SENTENCEPIECE, Comparison, Measurement, Results, Timing
 from benchmarks.speed import PARTS, main
@@ -36,6 +39,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
+@pytest.mark.slow
 def test_a_run_trains_vocabularies_and_reports_every_figure(
     corpora: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -115,14 +119,12 @@ def make_rows() -> dict[str, list[Measurement] | list[Comparison]]:
 
 
 def test_a_part_measured_again_replaces_its_rows_alone(tmp_path: Path):
-    results = Results(tmp_path / "speed.json")
-    for name, rows in make_rows().items():
-        results.record(name, "first", rows)
-    again = Results(results.path)
-    again.record("scaling", "second", make_rows()["scaling"][:1])
+    results, rows = Results(tmp_path / "speed.json"), make_rows()
+    results.record("scaling", "first", rows["scaling"])
+    results.record("build", "first", rows["build"])
+    results.record("scaling", "second", rows["scaling"][:1])
     kept = Results(results.path).parts
-    assert len(kept["scaling"].rows) == 1
-    assert (kept["scaling"].command, kept["build"].command) == ("second", "first")
+    assert (kept["scaling"].command, len(kept["scaling"].rows), kept["build"].command) == ("second", 1, "first")
 
 
 def test_the_estimate_is_linear_times_what_was_lost():
@@ -164,26 +166,12 @@ class Scores:
 
     pieces = {"▁": -1.0, "a": -2.0, "b": -9.0, "c": -3.0, "ab": -4.0, "bc": -5.0, "<unk>": 0.0}
     names = list(pieces)
-
-    def normalize(self, text: str) -> str:
-        return "▁" + text
-
-    def id_to_piece(self, i: int) -> str:
-        return self.names[i]
-
-    def get_piece_size(self) -> int:
-        return len(self.names)
-
-    def get_score(self, i: int) -> float:
-        return self.pieces[self.names[i]]
-
-    def is_unknown(self, i: int) -> bool:
-        return self.names[i] == "<unk>"
-
-    def is_byte(self, i: int) -> bool:
-        return False
-
-    is_control = is_unused = is_byte
+    normalize = staticmethod(lambda text: "▁" + text)
+    id_to_piece = staticmethod(names.__getitem__)
+    get_piece_size = staticmethod(names.__len__)
+    get_score = staticmethod(list(pieces.values()).__getitem__)
+    is_unknown = staticmethod(lambda i: i == 6)
+    is_control = is_unused = is_byte = staticmethod(lambda i: False)
 
 
 def ids_of(*pieces: str) -> list[int]:
@@ -230,3 +218,60 @@ def assert_one_line(done: Result, message: str) -> None:
     (line,) = done.output.strip().splitlines()
     assert line.startswith("Error: ")
     assert message in line
+
+
+# ---- WordPiece ----
+
+
+def test_wordpiece_is_compared_and_a_planted_difference_is_found(tmp_path: Path):
+    corpus = tmp_path / "en.jsonl"
+    corpus.write_text(json.dumps({"text": "\n".join(make_sentences(1200, seed=0))}) + "\n", encoding="utf-8")
+    vocab = write_vocab(tmp_path, do_lower_case=True)
+    arguments = [str(corpus), "--vocab", str(vocab), "--runs", "1", "--random-strings", "50"]
+    result = CliRunner().invoke(wordpiece.main, arguments)
+    assert result.exit_code == 0, result.output
+    assert "en.jsonl: 0 of 1,200 lines differ" in result.output
+    assert "random strings: 0 of 50 lines differ" in result.output
+    for name in ("WordPiece, table cold", "WordPiece, table warm", "tokenizers"):
+        assert re.search(rf"{name}: [\d.]+ MB/s", result.output)
+    reference = wordpiece.load_reference(load_tokenizer(write_vocab(tmp_path / "cased", do_lower_case=False)))
+    lines = ["the river", "The river"]
+    assert list(wordpiece.find_differences(load_tokenizer(vocab), reference, lines)) == ["The river"]
+
+
+# ---- the simulation of a cluster ----
+
+
+def test_a_store_answers_as_fast_as_the_slower_kind_of_requests():
+    requests = StepRequests(gets=55_000, puts=70_000, gets_spread=True)
+    assert requests.least_seconds(1) == requests.least_seconds(4) == 20
+    assert StepRequests(gets=55_000, puts=0, gets_spread=True).least_seconds(4) == 2.5
+    assert requests.dollars == pytest.approx(0.022 + 0.35)
+
+
+def test_publishing_is_bounded_by_answers_or_by_the_rate_of_the_store():
+    # 3 requests for each of 16,000 shards, 32 at once, in 0.1 s; then 16 pages of a listing.
+    assert measure_publishing(16_000, 100, by_tasks=False) == pytest.approx(150 + 1.6)
+    # 160 tasks on 10 CPUs: 16 times 4 rounds of HEAD and COPY and one DELETE. On 1,000 CPUs the rate of writes decides.
+    assert measure_publishing(16_000, 10, by_tasks=True) == pytest.approx(16 * 0.9 + 1.6)
+    assert measure_publishing(16_000, 1000, by_tasks=True) == pytest.approx(32_000 / 3500 + 1.6)
+
+
+def test_cleaning_and_resuming_count_each_file():
+    assert measure_cleaning(16_000, in_batches=False) == pytest.approx(50)
+    assert measure_cleaning(16_000, in_batches=True) == pytest.approx(16_000 / 3500)
+    pages, runs = (2 + 3 + 4 + 4) * 0.1, 2000
+    assert measure_resuming(runs, 1000, 4000, 9, by_tasks=False) == pytest.approx(pages + runs * 0.3 + 12.5)
+    assert measure_resuming(runs, 1000, 4000, 2, by_tasks=True) == pytest.approx(pages + 6.3 + 2 * 3.2)
+
+
+@pytest.mark.slow
+def test_a_simulation_prints_what_a_build_asks_for():
+    result = CliRunner().invoke(cluster.main, ["--terabytes", "0.1", "--cpus", "10"])
+    assert result.exit_code == 0, result.output
+    assert "0.1 TB in 100 files" in result.output
+    rows = [line.split() for line in result.output.splitlines()]
+    assert [row[0] for row in rows[3:10]] == ["map", "merge", "reduce", "find", "map", "merge", "reduce"]
+    used = [float(part.rstrip("%")) for part in rows[-1] if part.endswith("%")]
+    assert len(used) == 2
+    assert 50 < used[0] <= used[1] <= 100
