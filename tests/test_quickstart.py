@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ import shutil
 import signal
 import sys
 import textwrap
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from albert_data.cli.quickstart import format_command
 from albert_data.escaping import quote
 from albert_data.inspect.html.anatomy import choose_row
 from albert_data.inspect.statistics import measure
+from albert_data.output import show
 from albert_data.shards.reader import open_shards
 
 ROOT = Path(__file__).parent.parent
@@ -89,44 +92,36 @@ def test_the_printed_commands_make_the_same_files(here: Path, capsys: pytest.Cap
     assert first == second
 
 
-def test_a_vocabulary_is_shrunk_to_what_the_text_supports(finished: Path):
+def test_the_sample_gives_a_vocabulary_rows_in_both_splits_and_a_row_to_explain(finished: Path):
     assert 100 < len((finished / "first/vocab/pieces.txt").read_text().splitlines()) < 8000
-
-
-def test_the_row_that_the_report_explains_is_in_the_script_of_most_text(finished: Path):
     shards = open_shards(finished / "first/shards")
+    assert len(shards) > 200
+    assert len(open_shards(finished / "first/shards", "validation")) >= 20
     row = choose_row(shards, measure(shards))
     assert row is not None
     text = shards.tokenizer.decode(shards[row].original_ids)
-    assert sum("a" <= letter <= "z" for letter in text.lower()) > len(text) / 2
+    assert sum("a" <= letter <= "z" for letter in text.lower()) > len(text) / 2, "it is in the script of most text"
     chinese = [row for row in range(len(shards)) if "的" in shards.tokenizer.decode(shards[row].original_ids)]
     assert len(chinese) > 20
 
 
-def test_both_splits_have_rows(finished: Path):
-    assert len(open_shards(finished / "first/shards", "validation")) >= 20
-    assert len(open_shards(finished / "first/shards")) > 200
-
-
-def test_what_is_finished_stays_as_it_is(resumed: Path, capsys: pytest.CaptureFixture[str]):
+def test_what_is_finished_stays_as_it_is_and_a_missing_step_alone_is_done(
+    resumed: Path, capsys: pytest.CaptureFixture[str]
+):
     before = fixtures.digest_folder(resumed)
     assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
     assert fixtures.digest_folder(resumed) == before
     shown = capsys.readouterr().out
     assert shown.count("nothing to do") == 3
     assert [words[0] for words in read_commands(shown)] == ["build", "audit", "inspect", "train"]
-
-
-def test_the_missing_step_alone_is_done(resumed: Path):
     (resumed / "first/report.html").unlink()
-    before = fixtures.digest_folder(resumed)
     assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
     after = fixtures.digest_folder(resumed)
-    assert set(after) - set(before) == {"first/report.html"}
-    assert before.items() <= after.items()
+    assert after.keys() == before.keys()
+    assert {name for name in before if after[name] != before[name]} <= {"first/report.html"}
 
 
-def test_a_model_is_trained_and_shows_once_what_it_guesses(
+def test_a_model_is_trained_shows_once_what_it_guesses_and_is_never_replaced(
     resumed: Path, two_steps: None, capsys: pytest.CaptureFixture[str]
 ):
     for num_guesses in (5, 0):  # the second call finds the run finished
@@ -136,6 +131,14 @@ def test_a_model_is_trained_and_shows_once_what_it_guesses(
         assert "right: " not in shown.out
         assert [words[0] for words in read_commands(shown.out)][-4:] == ["inspect", "runs", "export", "train"]
     assert ["train", "first/shards", "-o", "first/run-3-minutes", "--resume"] in read_commands(shown.out)
+    before = fixtures.digest_folder(resumed / "first")
+    assert quickstart("corpus", "-o", "first", "--minutes", "2.5") == 0
+    after = fixtures.digest_folder(resumed / "first")
+    assert before.items() <= after.items()
+    assert {Path(name).parts[0] for name in after.keys() - before.keys()} == {"run-2.5-minutes"}
+    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
+    training = ["train", "first/shards", "--preset", "mini", "--minutes", "60", "-o", "first/run-60-minutes"]
+    assert read_commands(capsys.readouterr().out)[-1] == training
 
 
 def test_without_validation_rows_it_guesses_words_of_training_rows(
@@ -184,63 +187,72 @@ def test_without_torch_all_but_the_training_is_done(
     assert not list((resumed / "first").glob("run*"))
 
 
-def test_options_of_text_reach_all_commands_that_read_it(here: Path, capsys: pytest.CaptureFixture[str]):
+@pytest.fixture
+def plan(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """plan(words): the words of `vocab` and of `build` that a quickstart prints, and all of it; it runs neither."""
+
+    def say(title: str | None, name: str, arguments: Sequence[str], options: Sequence[str] = ()) -> None:
+        show(*format_command([name, *module._order(arguments, options)]))
+
+    def plan(*words: str) -> tuple[list[str], list[str], str]:
+        assert quickstart("-o", "first", "--minutes", "0", *words) == 0
+        shown = capsys.readouterr().out
+        vocab, build, *_ = read_commands(shown)
+        assert (vocab[0], build[0]) == ("vocab", "build")
+        return vocab, build, shown
+
+    module = importlib.import_module("albert_data.cli.quickstart")
+    monkeypatch.setattr(module, "_run", say)
+    monkeypatch.setattr(module, "_report", lambda *_: ([], []))
+    return plan
+
+
+def test_options_of_text_reach_all_commands_that_read_it(plan: Callable[..., Any]):
     options = ["--language", "de", "--unwrap", "--documents", "file", "--sentences", "lines"]
-    code = quickstart("corpus/english-1.txt", "-o", "first", "--minutes", "0", "--anyway", "--uncased", *options)
-    vocab, *others = read_commands(capsys.readouterr().out)
-    assert code == 0
+    vocab, build, _ = plan("corpus/english-1.txt", "--uncased", *options)
     assert "--uncased" in vocab
-    build = next(words for words in others if words[0] == "build")
     for words in (vocab, build):
         assert {"--language", "de", "--unwrap", "--documents", "file", "lines"} <= set(words)
 
 
-def test_the_script_of_the_text_chooses_the_language(here: Path, capsys: pytest.CaptureFixture[str]):
-    options = ["-o", "first", "--minutes", "0", "--vocab-size", "1600"]
-    assert quickstart("corpus/chinese.txt", *options) == 0
-    shown = capsys.readouterr().out
-    assert shown.count("By its script the text is Chinese: --language zh.") == 1
-    for words in read_commands(shown)[:2]:
-        assert words[words.index("--language") + 1] == "zh"
-    assert open_shards(here / "first/shards").manifest.config.text.language == "zh"
-
-
-@pytest.mark.parametrize("words", [["corpus/chinese.txt", "--language", "en"], ["corpus/chinese.txt:yue"], ["corpus"]])
-def test_a_language_that_is_named_or_unclear_stays(
-    here: Path, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("words", "language"),
+    [
+        (["corpus/chinese.txt"], "zh"),
+        (["corpus/chinese.txt", "--language", "ja"], "ja"),
+        (["corpus/chinese.txt:yue"], None),
+        (["corpus"], None),
+    ],
+)
+def test_the_script_of_the_text_chooses_the_language_unless_one_is_named(
+    plan: Callable[..., Any], words: list[str], language: str | None
 ):
-    monkeypatch.setattr("albert_data.cli.quickstart._train_vocabulary", lambda *words: exit("enough"))
-    with pytest.raises(SystemExit):
-        quickstart(*words, "-o", "first", "--minutes", "0")
-    assert "By its script" not in capsys.readouterr().out
+    vocab, build, shown = plan(*words)
+    assert shown.count("By its script the text is Chinese: --language zh.") == (language == "zh")
+    for words in (vocab, build):
+        assert words[words.index("--language") + 1] == language if language else "--language" not in words
 
 
-def test_validation_inputs_reach_the_build_alone(here: Path, capsys: pytest.CaptureFixture[str]):
-    options = ["--minutes", "0", "--workers", "1", "--validation", "corpus/english-1.txt"]
-    assert quickstart("corpus", "-o", "first", *options) == 0
-    vocab, *others = read_commands(capsys.readouterr().out)
-    build = next(words for words in others if words[0] == "build")
+def test_validation_inputs_reach_the_build_alone(plan: Callable[..., Any]):
+    vocab, build, _ = plan("corpus", "--workers", "1", "--validation", "corpus/english-1.txt")
     assert "--validation" not in vocab
     assert build[build.index("--validation") + 1] == "corpus/english-1.txt"
-    manifest = open_shards(here / "first/shards").manifest
-    assert (manifest.counts.left_out_documents or 0) > 0
-    assert manifest.config.validation_fraction == 0
 
 
-def test_a_mixture_is_an_input(here: Path):
-    (here / "mixture.toml").write_text('[[source]]\nname = "english"\npaths = "corpus/e*.txt"\nweight = 2\n')
-    assert quickstart("mixture.toml", "-o", "first", "--minutes", "0", "--vocab-size", "600", "--workers", "1") == 0
-    mixture = open_shards(here / "first/shards").manifest.mixture
-    assert mixture is not None
-    assert mixture[0].passes == 2
+def test_a_mixture_and_a_name_that_is_no_utf8_are_inputs(here: Path, plan: Callable[..., Any]):
+    Path("mixture.toml").write_text('[[source]]\nname = "english"\npaths = "corpus/e*.txt"\nweight = 2\n')
+    assert plan("mixture.toml")[1][1] == "mixture.toml"
+    name = os.fsdecode(b"caf\xe9.txt")
+    Path("corpus/english-1.txt").rename(name)
+    for _ in range(2):
+        assert quickstart(name, "-o", "odd", "--minutes", "0") == 0
 
 
-def test_odd_names_are_quoted(here: Path, capsys: pytest.CaptureFixture[str]):
+def test_odd_names_are_quoted(plan: Callable[..., Any]):
     names = ["-x.txt", "it's a $HOME.txt", 'a"b\\c.txt', "é\n世.txt"]
     for name in names:
         shutil.copy("corpus/english-1.txt", name)
-    assert quickstart("-o", "the folder", "--minutes", "0", "--vocab-size", "300", "--anyway", "--", *names) == 0
-    shown = capsys.readouterr().out
+    _, _, shown = plan("-o", "the folder", "--", *names)
     assert "'the folder/shards'" in shown
     assert "--" in shown.split()
     assert all(quote(name) in shown for name in names)
@@ -331,26 +343,6 @@ def test_two_at_once_do_not_mix(here: Path, capsys: pytest.CaptureFixture[str], 
         quickstart("corpus", "-o", "first", "--minutes", "0")
 
 
-def test_a_name_that_is_no_utf8_is_one_like_others(resumed: Path):
-    name = os.fsdecode(b"caf\xe9.txt")
-    Path("corpus/english-1.txt").rename(name)
-    for _ in range(2):
-        assert quickstart(name, "-o", "odd", "--minutes", "0", "--vocab-size", "300") == 0
-
-
-def test_a_trained_run_is_never_replaced(resumed: Path, two_steps: None, capsys: pytest.CaptureFixture[str]):
-    for _ in range(2):
-        assert quickstart("corpus", "-o", "first", "--minutes", "3") == 0
-    before = fixtures.digest_folder(resumed / "first")
-    assert quickstart("corpus", "-o", "first", "--minutes", "2.5") == 0
-    after = fixtures.digest_folder(resumed / "first")
-    assert before.items() <= after.items()
-    assert {Path(name).parts[0] for name in after.keys() - before.keys()} == {"run-2.5-minutes"}
-    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
-    training = ["train", "first/shards", "--preset", "mini", "--minutes", "60", "-o", "first/run-60-minutes"]
-    assert read_commands(capsys.readouterr().out)[-1] == training
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -380,19 +372,14 @@ def test_a_folder_that_can_not_be_made_is_one_line(here: Path, kind: str, capsys
 # ---- rows that are bad for training ----
 
 
-@pytest.fixture
-def wrapped(here: Path) -> Path:
+def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(
+    here: Path, two_steps: None, capsys: pytest.CaptureFixture[str]
+):
     """A book whose lines are wrapped, with a blank line after each paragraph."""
-    words = re.findall(r"\S+", "It was a bright day in April and the clocks of the town struck one hour after another.")
+    words = re.findall(r"\S+", "It was a bright day in April and the clocks of the town struck one after another.")
     paragraphs = (" ".join(words[number % 9 :] + words + words[: number % 11]) for number in range(900))
     text = "\n\n".join(textwrap.fill(f"{number} {text}", 60) for number, text in enumerate(paragraphs))
-    (here / "book.txt").write_text(text)
-    return here
-
-
-def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(
-    wrapped: Path, two_steps: None, capsys: pytest.CaptureFixture[str]
-):
+    Path("book.txt").write_text(text)
     assert quickstart("book.txt", "-o", "first", "--minutes", "3") == 1
     shown = capsys.readouterr().out
     assert "Not trained: these rows are bad for training" in shown
@@ -403,7 +390,7 @@ def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(
     assert fix == ["quickstart", "book.txt", "--unwrap", "--documents", "file", *same[:-1], "first-2"]
     assert anyway == ["quickstart", "book.txt", "--anyway", *same]
     assert "train" not in [words[0] for words in commands]
-    assert not list((wrapped / "first").glob("run*"))
+    assert not list((here / "first").glob("run*"))
     assert max(map(len, shown[shown.index("== Not trained") :].splitlines())) <= 80
     assert quickstart("book.txt", "-o", "first", "--minutes", "3") == 1  # what is finished tells it again
     assert "Not trained: these rows are bad for training" in capsys.readouterr().out
@@ -412,10 +399,7 @@ def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(
     training = ["train", "first/shards", "-o", "first/run-3-minutes", "--preset", "mini", "--minutes", "3"]
     assert training in read_commands(shown)
     assert "Train longer" not in shown
-
-
-def test_without_training_what_is_bad_is_a_failure_too(wrapped: Path, capsys: pytest.CaptureFixture[str]):
-    assert quickstart("book.txt", "-o", "first", "--minutes", "0") == 1
+    assert quickstart("book.txt", "-o", "first", "--minutes", "0") == 1  # without training too
     shown = capsys.readouterr().out
     assert "== These rows are bad for training ==" in shown
     assert [words[-6:] for words in read_commands(shown) if words[0] == "quickstart"] == [

@@ -30,6 +30,8 @@ NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 ON_BOTH = pytest.mark.parametrize(
     "device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, NO_GPU])], indirect=True
 )
+# Half precision on a CPU takes seconds.
+FP16 = pytest.param("fp16", marks=pytest.mark.slow)
 EACH_OPTIMIZER = pytest.mark.parametrize("optimizer", ["adamw", "lamb", "muon"])
 SHAPE = AlbertConfig(
     vocab_size=1000, max_positions=128, embedding_size=32, hidden_size=128, num_layers=3, num_heads=2, ffn_size=256
@@ -91,7 +93,7 @@ def gradients(model: Albert, batch: Batch, precision: Precision) -> list[torch.T
 
 
 @ON_BOTH
-@pytest.mark.parametrize("format", ["bf16", "fp16"])
+@pytest.mark.parametrize("format", ["bf16", FP16])
 @pytest.mark.parametrize("packed", [True, False])
 def test_gradients_in_16_bits_are_nearly_those_of_padded_rows_in_float32(device, rows, format, packed):
     model = make_model()
@@ -157,7 +159,7 @@ def gpu_is_not_waited_for() -> Iterator[None]:
 
 @ON_BOTH
 @EACH_OPTIMIZER
-@pytest.mark.parametrize("format", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("format", ["fp32", "bf16", FP16])
 def test_an_update_never_waits_for_the_device(device, rows, optimizer, format):
     config = dataclasses.replace(TINY, optimizer=optimizer, device=device.type)
     session = start_session(config, SHAPE, make_precision(device, format), ALONE, {}, None)
@@ -234,6 +236,7 @@ def test_a_resumed_run_has_the_losses_of_a_whole_one(device, toys, use_shards, t
         assert one["mlm_loss"] == pytest.approx(other["mlm_loss"], rel=1e-3)
 
 
+@pytest.mark.slow
 @ON_BOTH
 def test_a_run_in_float16_learns_and_keeps_its_scale(device, toys, use_shards, tmp_path, monkeypatch):
     use_shards(toys.make_shards(60), toys.make_shards(12, seed=1))
@@ -245,6 +248,7 @@ def test_a_run_in_float16_learns_and_keeps_its_scale(device, toys, use_shards, t
     assert 1 <= scale <= 2.0**16
 
 
+@pytest.mark.slow
 @ON_BOTH
 def test_a_run_by_default_settings_trains_and_evaluates(device, toys, use_shards, tmp_path, monkeypatch, capsys):
     """On a GPU: packed, compiled, with its memory measured."""
