@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import json
 import os
@@ -9,26 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from albert_data.errors import InputError
-from reliability import chaos, foreign, processes, trials
+from albert_data.files import read_json
+from reliability import chaos, foreign, format_mutators, mutants, processes, trials
 from reliability.belongings import BESIDE, COMMON, Belongings
-from reliability.cases import Case, Oddity, Outcome, Reader
+from reliability.cases import Case, Fault, Oddity, Reader
 from reliability.children import Children, Limits
 from reliability.findings import Findings, load_case
-from reliability.format_mutators import (
-    from_zst,
-    mutate_lines,
-    mutate_model,
-    mutate_safetensors,
-    read_fields,
-    to_zst,
-    write_fields,
-)
 from reliability.fuzz import Tally, make_batches
 from reliability.json_mutators import mutate_json
 from reliability.mutators import STEPS, mutate_bytes
@@ -51,12 +45,13 @@ def make_reader(read: Callable[[bytes], object], name: str = "fake", oddities: t
     )
 
 
-def run_cases(tmp_path: Path, read: Callable[[bytes], object], inputs: list[bytes]) -> list[Outcome]:
+def find_faults(tmp_path: Path, read: Callable[[bytes], object], *inputs: bytes) -> list[Fault | None]:
+    """What was found of each input, read in a child."""
     reader = make_reader(read)
     batch = [Case(reader=reader, seed=0, number=number, given=data) for number, data in enumerate(inputs)]
     found = list(Children(scratch=tmp_path, limits=QUICK).run([batch]))
     assert sorted(outcome.case.number for outcome in found) == list(range(len(inputs))), "each case has one outcome"
-    return sorted(found, key=lambda outcome: outcome.case.number)
+    return [outcome.fault for outcome in sorted(found, key=lambda outcome: outcome.case.number)]
 
 
 # ---- inputs ----
@@ -69,7 +64,9 @@ def test_every_step_makes_the_same_bytes_again_and_bears_no_bytes_at_all(step: C
             assert step(Random(seed), data) == step(Random(seed), data)
 
 
-@pytest.mark.parametrize("mutate", [mutate_bytes, mutate_lines, lambda rng, data, others: mutate_json(rng, data)])
+@pytest.mark.parametrize(
+    "mutate", [mutate_bytes, format_mutators.mutate_lines, lambda rng, data, others: mutate_json(rng, data)]
+)
 def test_a_mutator_makes_other_bytes_and_the_same_again(mutate: Callable[..., bytes]):
     made = [mutate(Random(seed), JSON, [JSON]) for seed in range(200)]
     assert made == [mutate(Random(seed), JSON, [JSON]) for seed in range(200)]
@@ -78,98 +75,77 @@ def test_a_mutator_makes_other_bytes_and_the_same_again(mutate: Callable[..., by
 
 
 def test_mutated_json_mostly_is_json():
-    made = [mutate_json(Random(seed), JSON) for seed in range(200)]
-
-    def parses(data: bytes) -> bool:
-        try:
-            json.loads(data)
-        except (ValueError, RecursionError):
-            return False
-        return True
-
-    assert sum(map(parses, made)) > 100
+    num_parsed = 0
+    for seed in range(200):
+        with suppress(ValueError, RecursionError):
+            json.loads(mutate_json(Random(seed), JSON))
+            num_parsed += 1
+    assert num_parsed > 100
 
 
 def test_a_case_is_made_of_seed_reader_and_number():
-    reader = make_reader(len)
-    made = {
-        (seed, number): Case(reader=reader, seed=seed, number=number).make() for seed in (0, 1) for number in (0, 1)
-    }
-    assert made == {
-        (seed, number): Case(reader=reader, seed=seed, number=number).make() for seed in (0, 1) for number in (0, 1)
-    }
-    assert len(set(made.values())) == 4
+    reader, places = make_reader(len), [(0, 0), (0, 1), (1, 0), (1, 1)]
+    made = [[Case(reader=reader, seed=seed, number=number).make() for seed, number in places] for _ in range(2)]
+    assert made[0] == made[1]
+    assert len(set(made[0])) == 4
 
 
 def test_a_model_is_taken_apart_and_put_together(tokenizer_model: bytes):
-    assert write_fields(read_fields(tokenizer_model)) == tokenizer_model
-    assert mutate_model(Random(1), tokenizer_model, [tokenizer_model]) != tokenizer_model
+    assert format_mutators.write_fields(format_mutators.read_fields(tokenizer_model)) == tokenizer_model
+    assert format_mutators.mutate_model(Random(1), tokenizer_model, [tokenizer_model]) != tokenizer_model
 
 
 def test_a_frame_that_asks_for_a_large_window_is_sound():
-    assert from_zst(frame_zst(PLAIN, window_log=20)) == PLAIN
-    assert from_zst(to_zst(PLAIN)) == PLAIN
+    assert format_mutators.from_zst(frame_zst(PLAIN, window_log=20)) == PLAIN
+    assert format_mutators.from_zst(format_mutators.to_zst(PLAIN)) == PLAIN
 
 
 def test_safetensors_are_damaged_behind_their_header_too():
     header = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
     sound = len(header).to_bytes(8, "little") + header + bytes(8)
-    made = [mutate_safetensors(Random(seed), sound, [sound]) for seed in range(100)]
+    made = [format_mutators.mutate_safetensors(Random(seed), sound, [sound]) for seed in range(100)]
     assert any(data.startswith(sound[: 8 + len(header)]) and data != sound for data in made)
 
 
 # ---- children ----
 
 
-def test_a_refusal_and_a_success_are_no_findings(tmp_path: Path):
-    def read(data: bytes) -> None:
-        if data == b"bad":
-            raise InputError("it is bad")
-
-    found = run_cases(tmp_path, read, [b"good", b"bad"])
-    assert [outcome.is_refused for outcome in found] == [False, True]
-    assert not any(outcome.fault for outcome in found)
-
-
-def test_another_exception_is_found_and_its_place_named(tmp_path: Path):
-    from albert_data.files import read_json
-
-    (outcome,) = run_cases(tmp_path, lambda data: read_json(tmp_path / "missing"), [b"x"])
-    assert outcome.fault is not None
-    assert (outcome.fault.what, outcome.fault.place) == ("FileNotFoundError", "storage/disk.py:status")
-    assert "Traceback" in outcome.fault.trace
-
-
-def test_a_crash_is_found_and_the_cases_after_it_are_tried(tmp_path: Path):
-    def read(data: bytes) -> None:
-        if data == b"crash":
-            ctypes.string_at(0)
-
-    found = run_cases(tmp_path, read, [b"a", b"crash", b"b"])
-    assert [outcome.fault.what if outcome.fault else None for outcome in found] == [None, "signal 11", None]
-
-
-@pytest.mark.parametrize("wait", [time.sleep, lambda seconds: sum(range(1 << 62))], ids=["waiting", "working"])
-def test_a_hang_is_found(tmp_path: Path, wait: Callable[[float], object]):
-    found = run_cases(tmp_path, lambda data: wait(60) if data == b"hang" else None, [b"a", b"hang", b"b"])
-    assert [outcome.fault.what if outcome.fault else None for outcome in found] == [None, "hang", None]
-
-
-def test_a_case_that_takes_too_much_memory_is_found(tmp_path: Path):
-    def read(data: bytes) -> int:
-        return len(bytearray(200 << 20)) if data == b"hog" else 0
-
-    found = run_cases(tmp_path, read, [b"a", b"hog", b"b"])
-    assert [outcome.fault.what if outcome.fault else None for outcome in found] == [None, "memory", None]
-
-
-def test_a_traceback_that_is_only_printed_is_found(tmp_path: Path):
-    def read(data: bytes) -> None:
+def break_down(data: bytes, folder: Path) -> object:
+    """What befalls a child that reads these bytes."""
+    if data == b"bad":
+        raise InputError("it is bad")
+    if data == b"missing":
+        read_json(folder / "missing")
+    if data == b"crash":
+        ctypes.string_at(0)
+    if data == b"print":
         os.write(2, b"Exception ignored in: <something>\nKeyError: 'x'\n")
+    if data == b"hog":
+        return len(bytearray(200 << 20))
+    if data == b"wait":
+        time.sleep(60)
+    return sum(range(1 << 62)) if data == b"work" else 0
 
-    (outcome,) = run_cases(tmp_path, read, [b"a"])
-    assert outcome.fault is not None
-    assert outcome.fault.what == "printed traceback"
+
+@pytest.mark.parametrize(
+    ("data", "what", "place"),
+    [
+        (b"bad", None, ""),
+        (b"missing", "FileNotFoundError", "storage/disk.py:status"),
+        (b"crash", "signal 11", ""),
+        (b"print", "printed traceback", ""),
+        (b"hog", "memory", ""),
+        (b"wait", "hang", ""),
+        pytest.param(b"work", "hang", "", marks=pytest.mark.slow),
+    ],
+)
+def test_what_befalls_a_child_is_found_and_the_cases_after_it_are_tried(
+    data: bytes, what: str | None, place: str, tmp_path: Path
+):
+    before, fault, after = find_faults(tmp_path, lambda given: break_down(given, tmp_path), b"good", data, b"good")
+    assert before is after is None
+    assert (fault.what if fault else None) == what
+    assert not place or (fault.place, "Traceback" in fault.trace) == (place, True)
 
 
 # ---- findings ----
@@ -205,19 +181,9 @@ def test_each_reader_has_its_share_and_its_oddities():
 
 @pytest.mark.slow
 def test_the_fuzzer_finds_nothing_where_nothing_can_be_wrong(tmp_path: Path):
-    command = [
-        sys.executable,
-        "-m",
-        "reliability",
-        "fuzz",
-        "--cases",
-        "60",
-        "--reader",
-        "vocab.json",
-    ]
-    done = subprocess.run(
-        [*command, "--findings", str(tmp_path / "findings")], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
+    command = [sys.executable, "-m", "reliability", "fuzz", "--cases", "60", "--reader", "vocab.json"]
+    command += ["--findings", str(tmp_path / "findings")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "60 cases" in done.stdout
 
@@ -235,19 +201,15 @@ def plant(tmp_path: Path) -> Belongings:
     return belongings
 
 
-def test_a_changed_byte_in_a_users_file_is_found(tmp_path: Path):
+def test_a_users_file_that_is_changed_and_what_is_gone_are_found(tmp_path: Path):
     belongings = plant(tmp_path)
     (tmp_path / "out/train/notes.txt").write_bytes(b"the user's own train/notes.txt.\n")
     assert belongings.find_faults() == ["the user's file notes.txt in train has changed"]
-
-
-def test_a_users_file_folder_or_link_that_is_gone_is_found(tmp_path: Path):
-    belongings = plant(tmp_path)
     (tmp_path / "out/.DS_Store").unlink()
     (tmp_path / "out/lost+found").rmdir()
     (tmp_path / "out/link").unlink()
     (tmp_path / "out/link").mkdir()
-    assert len(belongings.find_faults()) == 3
+    assert len(belongings.find_faults()) == 4
 
 
 def test_what_is_left_behind_is_found_unless_it_is_the_users(tmp_path: Path):
@@ -352,3 +314,61 @@ def test_a_users_file_that_a_command_replaces_is_a_fault(tmp_path: Path, monkeyp
     )
     trial = foreign.try_foreign(what, tmp_path, 0)
     assert trial.faults == ["the user's file README.md in out has changed"]
+
+
+# ---- mutants ----
+
+SOURCE = b"""
+import os
+def clip(value: int = 3, *, is_open=True) -> "1 + 1":
+    assert value > 0
+    print(value)
+    if value <= 7 and not is_open or "a"  not  in os.sep:
+        raise ValueError(f"{value + 1}")
+    return (value) << 2  # comment
+"""
+
+
+def test_a_mutant_is_made_of_each_place_that_decides_something():
+    made = list(mutants.list_mutants(SOURCE, "room", "albert_data/room/clip.py"))
+    assert sorted((mutant.before, mutant.after) for mutant in made) == [
+        *(("2", "3"), ("3", "4"), ("7", "8"), ("<<", ">>"), ("<=", "<"), ("True", "False"), ("and", "or")),
+        *(("not ", ""), ("not  in", "in"), ("or", "and"), ("print(value)", "pass")),
+    ]
+    for mutant in made:
+        changed = mutant.apply(SOURCE)
+        ast.parse(changed)
+        assert changed != SOURCE
+        assert mutant.before in SOURCE.decode().splitlines()[mutant.line - 1]
+    with pytest.raises(ValueError, match="the source has changed"):
+        made[0].apply(b"# " + SOURCE)
+
+
+def write_checkout(root: Path, **files: str) -> Path:
+    """Modules of rooms and tests, by their paths with __ between folders and without the ending."""
+    for name, text in files.items():
+        path = root / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_mutants_are_drawn_by_a_seed_of_all_rooms_in_turn(tmp_path: Path):
+    sources = {f"albert_data__{room}__{name}": "x = 1 < 2\n" for room in ("one", "two") for name in ("a", "b")}
+    root = write_checkout(tmp_path, **sources, albert_data__config="y = 3\n")
+    drawn = list(mutants.draw_mutants(root, seed=1))
+    assert [mutant.room for mutant in drawn] == ["ground", *["one", "two"] * 6]
+    assert len(set(drawn)) == 13
+    assert list(mutants.draw_mutants(root, seed=1)) == drawn != list(mutants.draw_mutants(root, seed=2))
+    assert {mutant.room for mutant in mutants.draw_mutants(root, 1, ("two",))} == {"two"}
+
+
+def test_the_tests_that_name_what_a_module_defines_are_run_first_and_the_one_that_fails_is_named(tmp_path: Path):
+    failing = "def test_clip():\n    assert 'clip' == 'cut'\n"
+    passing = "def test_other():\n    pass\n"
+    root = write_checkout(tmp_path / "copy", tests__test_a=passing, tests__test_b=failing, tests__test_c=passing)
+    files = mutants.rank_tests(root, SOURCE.decode(), "albert_data/room/clip.py")
+    assert files == ["tests/test_b.py", "tests/test_a.py", "tests/test_c.py"]
+    (root / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    quick\n    gpu\n")
+    assert mutants.run_tests(root, files) == "tests/test_b.py::test_clip"
+    assert mutants.run_tests(root, files[1:]) is None
