@@ -21,24 +21,17 @@ DATA = b"new content"
 
 
 @pytest.mark.parametrize("old", [None, b"", b"old content that is longer"])
-def test_a_regular_file_is_written_whole(old: bytes | None, tmp_path: Path):
-    path = tmp_path / "file"
-    if old is not None:
-        path.write_bytes(old)
-    assert write_output(path, DATA)
-    assert path.read_bytes() == DATA
-    assert os.listdir(tmp_path) == ["file"]
-
-
-@pytest.mark.parametrize("is_dangling", [False, True])
-def test_a_link_stays_and_its_target_is_written(is_dangling: bool, tmp_path: Path):
-    target, link = tmp_path / "target", tmp_path / "link"
-    if not is_dangling:
-        target.write_bytes(b"old content that is longer")
-    link.symlink_to(target)
-    write_output(link, DATA)
-    assert link.is_symlink()
-    assert target.read_bytes() == DATA
+def test_a_regular_file_is_written_whole_and_a_link_to_it_stays(old: bytes | None, tmp_path: Path):
+    path, link = tmp_path / "file", tmp_path / "link"
+    link.symlink_to(path)
+    for name in (path, link):
+        if old is not None:
+            path.write_bytes(old)
+        assert write_output(name, DATA)
+        assert path.read_bytes() == DATA
+        path.unlink()
+    assert os.readlink(link) == str(path)
+    assert os.listdir(tmp_path) == ["link"]
 
 
 def test_a_pipe_is_written_to_and_stays(tmp_path: Path):
@@ -112,47 +105,33 @@ def test_stdin_from_a_file_is_not_written_over(tmp_path: Path):
         assert (done.returncode, "which is read here" in done.stderr) == (code, bool(code)), done.stderr
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "README.md", "tokenizer/spiece.model", "train/shard-00000.arrow"])
-def test_a_report_is_not_written_over_the_set_that_it_shows(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_report_is_not_written_over_the_set_the_corpus_or_what_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    out = write_small(tmp_path / "shards")
-    path = out / name
-    before = path.read_bytes() if path.exists() else None
-    (out / "README.md").write_text("card")
-    assert run(["inspect", str(out), "--html", str(path)]) == 1
-    assert "which is read here; name another file to write" in capsys.readouterr().err
-    assert path.read_bytes() == (b"card" if name == "README.md" else before)
-
-
-def test_a_report_is_not_written_over_the_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    out, corpus = write_small(tmp_path / "shards"), tmp_path / "corpus.txt"
-    corpus.write_bytes(DATA)
-    assert run(["inspect", str(out), "--corpus", str(corpus), "--html", str(corpus)]) == 1
-    assert "which is read here" in capsys.readouterr().err
-    assert corpus.read_bytes() == DATA
-
-
-def test_a_report_is_not_written_over_what_names_the_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    out = write_small(tmp_path / "shards")
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_bytes(DATA)
-    (tmp_path / "inner.txt").write_text("b.txt\n")
-    (tmp_path / "list.txt").write_text("a.txt\n")
+    monkeypatch.chdir(tmp_path)
+    write_small(tmp_path / "out")
     source = '[[source]]\nname = "{}"\npaths = ["{}"]\n'
-    (tmp_path / "mix.toml").write_text(source.format("one", "a.txt") + source.format("two", "@inner.txt"))
+    texts = {
+        **{"out/README.md": "card", "a.txt": "Text.", "b.txt": "More.", "inner.txt": "b.txt\n", "list.txt": "a.txt\n"},
+        "mix.toml": source.format("one", "a.txt") + source.format("two", "@inner.txt"),
+    }
+    for name, text in texts.items():
+        Path(name).write_text(text)
     save(tmp_path / "ds/train", ["a"], indices=[0])
-    (tmp_path / "ds/dataset_dict.json").write_text('{"splits": ["train"]}')
+    Path("ds/dataset_dict.json").write_text('{"splits": ["train"]}')
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    names = ["ds/train/state.json", "ds/train/dataset_info.json", "ds/train/indices.arrow", "ds/dataset_dict.json"]
-    read = {"mix.toml": ["mix.toml", "inner.txt", "b.txt"], "@list.txt": ["list.txt", "a.txt"], "ds": names}
-    for corpus, paths in read.items():
-        mark, name = corpus[: corpus.startswith("@")], corpus.removeprefix("@")
+    states = ["ds/train/state.json", "ds/train/dataset_info.json", "ds/train/indices.arrow", "ds/dataset_dict.json"]
+    rows = ["out/manifest.json", "out/README.md", "out/tokenizer/spiece.model", "out/train/shard-00000.arrow"]
+    read = {
+        "a.txt": ["a.txt", *rows],
+        "mix.toml": ["mix.toml", "inner.txt", "b.txt"],
+        "@list.txt": ["list.txt", "a.txt"],
+    }
+    for corpus, paths in {**read, "ds": states}.items():
         for path in paths:
-            command = ["inspect", str(out), "--corpus", f"{mark}{tmp_path / name}", "--html", str(tmp_path / path)]
-            assert run(command) == 1, path
-            assert "which is read here" in capsys.readouterr().err, path
-    assert files == {path: path.read_bytes() for path in files}
+            assert run(["inspect", "out", "--corpus", corpus, "--html", path]) == 1, path
+            assert "which is read here; name another file to write" in capsys.readouterr().err, path
+    assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
 def test_a_report_goes_through_a_pipe_of_the_shell(tmp_path: Path):
