@@ -27,6 +27,7 @@ from albert_data.output import show
 from albert_data.shards.reader import open_shards
 
 ROOT = Path(__file__).parent.parent
+Call = Callable[..., Any]
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "sample_corpus", folder / "corpus")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
-        assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
+        assert run(["quickstart", "corpus", "-o", "first", "--minutes", "0"]) == 0
     return folder
 
 
@@ -69,8 +70,15 @@ def two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "train", train)
 
 
-def quickstart(*arguments: str) -> int:
-    return run(["quickstart", *arguments])
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """call(*words): run a quickstart into `first`, which ends with this code; what it printed, as `out` and `err`."""
+
+    def call(*words: str, minutes: float = 0, code: int = 0) -> Any:
+        assert run(["quickstart", "-o", "first", "--minutes", str(minutes), *words]) == code
+        return capsys.readouterr()
+
+    return call
 
 
 def read_commands(shown: str) -> list[list[str]]:
@@ -79,9 +87,8 @@ def read_commands(shown: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in lines if line.startswith("albert-data ")]
 
 
-def test_the_printed_commands_make_the_same_files(here: Path, capsys: pytest.CaptureFixture[str]):
-    assert quickstart("corpus/e*.txt", "-o", "first", "--minutes", "0", "--vocab-size", "600", "--workers", "2") == 0
-    commands = read_commands(capsys.readouterr().out)
+def test_the_printed_commands_make_the_same_files(here: Path, call: Call):
+    commands = read_commands(call("corpus/e*.txt", "--vocab-size", "600", "--workers", "2").out)
     assert [words[0] for words in commands] == ["vocab", "build", "audit", "inspect", "inspect", "train"]
     assert "--validation-fraction" not in commands[1]
     for words in commands[:4]:
@@ -105,56 +112,48 @@ def test_the_sample_gives_a_vocabulary_rows_in_both_splits_and_a_row_to_explain(
     assert len(chinese) > 20
 
 
-def test_what_is_finished_stays_as_it_is_and_a_missing_step_alone_is_done(
-    resumed: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_what_is_finished_stays_as_it_is_and_a_missing_step_alone_is_done(resumed: Path, call: Call):
     before = fixtures.digest_folder(resumed)
-    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
+    shown = call("corpus").out
     assert fixtures.digest_folder(resumed) == before
-    shown = capsys.readouterr().out
     assert shown.count("nothing to do") == 3
     assert [words[0] for words in read_commands(shown)] == ["build", "audit", "inspect", "train"]
     (resumed / "first/report.html").unlink()
-    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
+    call("corpus")
     after = fixtures.digest_folder(resumed)
     assert after.keys() == before.keys()
     assert {name for name in before if after[name] != before[name]} <= {"first/report.html"}
 
 
 def test_a_model_is_trained_shows_once_what_it_guesses_and_is_never_replaced(
-    resumed: Path, two_steps: None, capsys: pytest.CaptureFixture[str]
+    resumed: Path, two_steps: None, call: Call
 ):
     for num_guesses in (5, 0):  # the second call finds the run finished
-        assert quickstart("corpus", "-o", "first", "--minutes", "3") == 0
-        shown = capsys.readouterr()
+        shown = call("corpus", minutes=3)
         assert shown.err.count("right: ") == shown.err.count("____") == num_guesses
         assert "right: " not in shown.out
         assert [words[0] for words in read_commands(shown.out)][-4:] == ["inspect", "runs", "export", "train"]
     assert ["train", "first/shards", "-o", "first/run-3-minutes", "--resume"] in read_commands(shown.out)
     before = fixtures.digest_folder(resumed / "first")
-    assert quickstart("corpus", "-o", "first", "--minutes", "2.5") == 0
+    call("corpus", minutes=2.5)
     after = fixtures.digest_folder(resumed / "first")
     assert before.items() <= after.items()
     assert {Path(name).parts[0] for name in after.keys() - before.keys()} == {"run-2.5-minutes"}
-    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 0
     training = ["train", "first/shards", "--preset", "mini", "--minutes", "60", "-o", "first/run-60-minutes"]
-    assert read_commands(capsys.readouterr().out)[-1] == training
+    assert read_commands(call("corpus").out)[-1] == training
 
 
-def test_without_validation_rows_it_guesses_words_of_training_rows(
-    here: Path, two_steps: None, capsys: pytest.CaptureFixture[str]
-):
+def test_without_validation_rows_it_guesses_words_of_training_rows(here: Path, two_steps: None, call: Call):
     Path("one.txt").write_text("\n".join(Path("corpus/english-1.txt").read_text().split("\n\n")[0].split("\n") * 3))
     options = ["--documents", "file", "--vocab-size", "300", "--minutes", "3", "--anyway"]
-    assert quickstart("one.txt", "-o", "first", *options) == 0
-    shown = capsys.readouterr()
+    shown = call("one.txt", "-o", "first", *options)
     assert "Guesses of the model for masked words of its training texts" in shown.out
     assert "right: " in shown.out
     assert "right: " not in shown.err
 
 
 def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(
-    resumed: Path, two_steps: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    resumed: Path, two_steps: None, monkeypatch: pytest.MonkeyPatch, call: Call
 ):
     from albert_data.train.run import session
 
@@ -166,37 +165,31 @@ def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(
 
     with monkeypatch.context() as patch:
         patch.setattr("albert_data.train.run.loop.update", update)
-        assert quickstart("corpus", "-o", "first", "--minutes", "2.5") == 143
-    shown, told = capsys.readouterr()
+        shown, told = call("corpus", minutes=2.5, code=143)
     assert "right: " not in told
     assert next(words for words in read_commands(shown) if words[0] == "train")[-2:] == ["--minutes", "2.5"]
     assert "The same command resumes it." in shown
     assert read_commands(shown)[-1][0] == "train"
     assert "right: " not in shown
-    assert quickstart("corpus", "-o", "first", "--minutes", "2.5") == 0
-    assert "right: " in capsys.readouterr().err
+    assert "right: " in call("corpus", minutes=2.5).err
 
 
-def test_without_torch_all_but_the_training_is_done(
-    resumed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_without_torch_all_but_the_training_is_done(resumed: Path, monkeypatch: pytest.MonkeyPatch, call: Call):
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert quickstart("corpus", "-o", "first") == 0
-    shown = capsys.readouterr().out
+    shown = call("corpus", minutes=10).out
     assert "needs torch; install it with: pip install 'albert-data[train]'" in shown
     assert not list((resumed / "first").glob("run*"))
 
 
 @pytest.fixture
-def plan(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+def plan(here: Path, monkeypatch: pytest.MonkeyPatch, call: Call) -> Call:
     """plan(words): the words of `vocab` and of `build` that a quickstart prints, and all of it; it runs neither."""
 
     def say(title: str | None, name: str, arguments: Sequence[str], options: Sequence[str] = ()) -> None:
         show(*format_command([name, *module._order(arguments, options)]))
 
     def plan(*words: str) -> tuple[list[str], list[str], str]:
-        assert quickstart("-o", "first", "--minutes", "0", *words) == 0
-        shown = capsys.readouterr().out
+        shown = call(*words).out
         vocab, build, *_ = read_commands(shown)
         assert (vocab[0], build[0]) == ("vocab", "build")
         return vocab, build, shown
@@ -207,7 +200,7 @@ def plan(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     return plan
 
 
-def test_options_of_text_reach_all_commands_that_read_it(plan: Callable[..., Any]):
+def test_options_of_text_reach_all_commands_that_read_it(plan: Call):
     options = ["--language", "de", "--unwrap", "--documents", "file", "--sentences", "lines"]
     vocab, build, _ = plan("corpus/english-1.txt", "--uncased", *options)
     assert "--uncased" in vocab
@@ -225,7 +218,7 @@ def test_options_of_text_reach_all_commands_that_read_it(plan: Callable[..., Any
     ],
 )
 def test_the_script_of_the_text_chooses_the_language_unless_one_is_named(
-    plan: Callable[..., Any], words: list[str], language: str | None
+    plan: Call, words: list[str], language: str | None
 ):
     vocab, build, shown = plan(*words)
     assert shown.count("By its script the text is Chinese: --language zh.") == (language == "zh")
@@ -233,22 +226,22 @@ def test_the_script_of_the_text_chooses_the_language_unless_one_is_named(
         assert words[words.index("--language") + 1] == language if language else "--language" not in words
 
 
-def test_validation_inputs_reach_the_build_alone(plan: Callable[..., Any]):
+def test_validation_inputs_reach_the_build_alone(plan: Call):
     vocab, build, _ = plan("corpus", "--workers", "1", "--validation", "corpus/english-1.txt")
     assert "--validation" not in vocab
     assert build[build.index("--validation") + 1] == "corpus/english-1.txt"
 
 
-def test_a_mixture_and_a_name_that_is_no_utf8_are_inputs(here: Path, plan: Callable[..., Any]):
+def test_a_mixture_and_a_name_that_is_no_utf8_are_inputs(plan: Call, call: Call):
     Path("mixture.toml").write_text('[[source]]\nname = "english"\npaths = "corpus/e*.txt"\nweight = 2\n')
     assert plan("mixture.toml")[1][1] == "mixture.toml"
     name = os.fsdecode(b"caf\xe9.txt")
     Path("corpus/english-1.txt").rename(name)
     for _ in range(2):
-        assert quickstart(name, "-o", "odd", "--minutes", "0") == 0
+        call(name, "-o", "odd", "--minutes", "0")
 
 
-def test_odd_names_are_quoted(plan: Callable[..., Any]):
+def test_odd_names_are_quoted(plan: Call):
     names = ["-x.txt", "it's a $HOME.txt", 'a"b\\c.txt', "é\n世.txt"]
     for name in names:
         shutil.copy("corpus/english-1.txt", name)
@@ -268,25 +261,22 @@ def test_a_long_command_is_continued_on_the_next_line_and_reads_the_same():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["corpsu", "-o", "first"], "input corpsu does not exist"),
-        (["-", "-o", "first"], "reads its inputs twice, and - can be read only once"),
-        (["corpus", "-o", "first", "--validation", "-"], "and - can be read only once"),
-        (["."], "quickstart and the input . overlap"),
+        (["corpsu"], "input corpsu does not exist"),
+        (["-"], "reads its inputs twice, and - can be read only once"),
+        (["corpus", "--validation", "-"], "and - can be read only once"),
+        (["."], "first and the input . overlap"),
         (["corpus", "-o", "corpus/first"], "overlap"),
         (["corpus/english-1.txt", "-o", "corpus/first", "--validation", "corpus"], "overlap"),
-        (["corpus", "-o", "first", "--validation", "nothing"], "input nothing does not exist"),
+        (["corpus", "--validation", "nothing"], "input nothing does not exist"),
         (["corpus:en", "-o", "corpus/first"], "overlap"),
-        (["corpus", "-o", "first", "--language", "xx"], "language"),
-        (["corpus", "-o", "first", "--vocab-size", "3"], "vocab_size is 3"),
-        (["corpus", "-o", "first", "--minutes", "nan"], "minutes is nan"),
+        (["corpus", "--language", "xx"], "language"),
+        (["corpus", "--vocab-size", "3"], "vocab_size is 3"),
+        (["corpus", "--minutes", "nan"], "minutes is nan"),
     ],
 )
-def test_a_mistake_is_told_before_anything_is_written(
-    here: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-):
+def test_a_mistake_is_told_before_anything_is_written(here: Path, arguments: list[str], message: str, call: Call):
     before = fixtures.digest_folder(here)
-    assert quickstart(*arguments) == 1
-    assert message in capsys.readouterr().err
+    assert message in call(*arguments, code=1).err
     assert fixtures.digest_folder(here) == before
     assert not (here / "first").exists()
 
@@ -304,43 +294,35 @@ def test_a_mistake_is_told_before_anything_is_written(
         (["corpus/english-1.txt"], "first holds what quickstart made with other text: "),
     ],
 )
-def test_another_thing_in_the_same_folder_is_refused(
-    resumed: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-):
+def test_another_thing_in_the_same_folder_is_refused(resumed: Path, arguments: list[str], message: str, call: Call):
     before = fixtures.digest_folder(resumed)
-    assert quickstart(*arguments, "-o", "first", "--minutes", "0") == 1
-    assert message in capsys.readouterr().err
+    assert message in call(*arguments, code=1).err
     assert fixtures.digest_folder(resumed) == before
 
 
-def test_a_text_that_changed_after_the_vocabulary_is_refused(resumed: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_text_that_changed_after_the_vocabulary_is_refused(resumed: Path, call: Call):
     shutil.rmtree(resumed / "first/shards")
     with Path("corpus/english-1.txt").open("a") as file:
         file.write("\n\nOne more document. It has two sentences.\n")
-    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 1
-    assert "with other text: a file is another or changed; name another folder by -o" in capsys.readouterr().err
+    assert "with other text: a file is another or changed; name another folder by -o" in call("corpus", code=1).err
 
 
 @pytest.mark.parametrize("names", [["corpus/"], ["corpus/*.txt", "corpus/*.jsonl", "corpus/chinese.txt"]])
-def test_the_same_files_named_in_another_way_are_the_same_text(
-    resumed: Path, names: list[str], capsys: pytest.CaptureFixture[str]
-):
+def test_the_same_files_named_in_another_way_are_the_same_text(resumed: Path, names: list[str], call: Call):
     before = fixtures.digest_folder(resumed)
-    assert quickstart(*names, "-o", "first", "--minutes", "0") == 0
-    assert capsys.readouterr().out.count("nothing to do") == 3
+    assert call(*names).out.count("nothing to do") == 3
     assert fixtures.digest_folder(resumed) == before
 
 
-def test_two_at_once_do_not_mix(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_two_at_once_do_not_mix(here: Path, call: Call, monkeypatch: pytest.MonkeyPatch):
     def start_another(*arguments: Any, **options: Any) -> None:
-        assert quickstart("corpus", "-o", "first", "--minutes", "0") == 1
-        assert "another `vocab` is writing to first/vocab; wait for it to end" in capsys.readouterr().err
+        assert "another `vocab` is writing to first/vocab; wait for it to end" in call("corpus", code=1).err
         exit("enough")
 
     monkeypatch.setattr("albert_data.jobs.work_folder.LOCK_SECONDS", 0)
     monkeypatch.setattr("albert_data.library.building.claim_folder", start_another)
     with pytest.raises(SystemExit):
-        quickstart("corpus", "-o", "first", "--minutes", "0")
+        call("corpus")
 
 
 @pytest.mark.parametrize(
@@ -352,36 +334,29 @@ def test_two_at_once_do_not_mix(here: Path, capsys: pytest.CaptureFixture[str], 
         (".quickstart.json", '{"mine": 1}', "first holds what quickstart made with other options (None there, "),
     ],
 )
-def test_files_of_the_user_in_the_folder_stay(
-    here: Path, name: str, content: str, message: str, capsys: pytest.CaptureFixture[str]
-):
+def test_files_of_the_user_in_the_folder_stay(here: Path, name: str, content: str, message: str, call: Call):
     (here / "first").mkdir()
     (here / "first" / name).write_text(content)
-    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 1
-    assert message in capsys.readouterr().err
+    assert message in call("corpus", code=1).err
     assert {path.name: path.read_text() for path in (here / "first").iterdir()} == {name: content}
 
 
 @pytest.mark.parametrize("kind", ["file", "loop"])
-def test_a_folder_that_can_not_be_made_is_one_line(here: Path, kind: str, capsys: pytest.CaptureFixture[str]):
+def test_a_folder_that_can_not_be_made_is_one_line(here: Path, kind: str, call: Call):
     Path("first").write_text("mine") if kind == "file" else Path("first").symlink_to("first")
-    assert quickstart("corpus", "-o", "first", "--minutes", "0") == 1
-    assert "output first can't be written: first: " in capsys.readouterr().err
+    assert "output first can't be written: first: " in call("corpus", code=1).err
 
 
 # ---- rows that are bad for training ----
 
 
-def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(
-    here: Path, two_steps: None, capsys: pytest.CaptureFixture[str]
-):
+def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(here: Path, two_steps: None, call: Call):
     """A book whose lines are wrapped, with a blank line after each paragraph."""
     words = re.findall(r"\S+", "It was a bright day in April and the clocks of the town struck one after another.")
     paragraphs = (" ".join(words[number % 9 :] + words + words[: number % 11]) for number in range(900))
     text = "\n\n".join(textwrap.fill(f"{number} {text}", 60) for number, text in enumerate(paragraphs))
     Path("book.txt").write_text(text)
-    assert quickstart("book.txt", "-o", "first", "--minutes", "3") == 1
-    shown = capsys.readouterr().out
+    shown = call("book.txt", minutes=3, code=1).out
     assert "Not trained: these rows are bad for training" in shown
     assert shown.count("\nbad        ") >= 2  # by the audit and at the end
     commands = read_commands(shown)
@@ -392,17 +367,15 @@ def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(
     assert "train" not in [words[0] for words in commands]
     assert not list((here / "first").glob("run*"))
     assert max(map(len, shown[shown.index("== Not trained") :].splitlines())) <= 80
-    assert quickstart("book.txt", "-o", "first", "--minutes", "3") == 1  # what is finished tells it again
-    assert "Not trained: these rows are bad for training" in capsys.readouterr().out
-    assert run(anyway) == 0
-    shown = capsys.readouterr().out
+    again = call("book.txt", minutes=3, code=1).out  # what is finished tells it again
+    assert "Not trained: these rows are bad for training" in again
+    shown = call(*anyway[1:]).out
     training = ["train", "first/shards", "-o", "first/run-3-minutes", "--preset", "mini", "--minutes", "3"]
     assert training in read_commands(shown)
     assert "Train longer" not in shown
-    assert quickstart("book.txt", "-o", "first", "--minutes", "0") == 1  # without training too
-    shown = capsys.readouterr().out
+    shown = call("book.txt", code=1).out  # without training too
     assert "== These rows are bad for training ==" in shown
     assert [words[-6:] for words in read_commands(shown) if words[0] == "quickstart"] == [
         ["--vocab-size", "8000", "--minutes", "0", "-o", "first-2"]
     ]
-    assert quickstart("book.txt", "-o", "first", "--minutes", "0", "--anyway") == 0
+    call("book.txt", "--anyway")
