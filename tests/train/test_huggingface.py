@@ -4,43 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
-import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from toy_language import train_model
+import toy_rows
+from refusals import check_refused, refused
 
 from albert_data.cli.main import run as run_command
-from albert_data.errors import CheckpointError, ConfigError, OutputError, TokenizerError
+from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.shards.manifest_file import read_manifest
-from albert_data.tokenizer.model import Tokenizer, load_tokenizer
-from albert_data.tokenizer.sentencepiece.proto import read_settings
+from albert_data.tokenizer.model import load_tokenizer
 from albert_data.train.config import AlbertConfig
 from albert_data.train.data.batch import collate
-from albert_data.train.model.checkpoint import list_checkpoints, load_model
 from albert_data.train.model.model import Albert
-from albert_data.train.model.sizes import count_parameters
-from albert_data.wording import format_share
+from albert_data.version import __version__
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
 
 huggingface = pytest.importorskip("albert_data.interop.huggingface")
-huggingface_tokenizer = pytest.importorskip("albert_data.interop.huggingface_tokenizer")
 
-ROOT = Path(__file__).parent.parent.parent
-EXAMPLES = ROOT / "docs" / "examples"
-SMALL = AlbertConfig(
-    vocab_size=40, max_positions=32, embedding_size=16, hidden_size=32, num_layers=4, num_heads=4, ffn_size=64
-)
+SAMPLES = Path(__file__).parent.parent.parent / "sample_corpus"
+SMALL = dataclasses.replace(toy_rows.SMALL, vocab_size=40, max_positions=32, num_layers=4, num_heads=4)
 SHAPES = {
     "base": {},
     "groups": {"num_groups": 2},
@@ -53,19 +42,7 @@ SHAPES = {
     "ffn": {"share": "ffn", "num_groups": 2},
     "dropout": {"dropout": 0.1},
 }
-TEXTS = [
-    "The water of the long river is very little.",
-    "we find their PEOPLE, and they call; do they?",
-    "naïve Café Ünïcode — émigré",
-    "ｆｕｌｌ ｗｉｄｔｈ １２３ ﬁne",
-    "今天天气很好，我们去学习语言。",
-    "  white\tspace   all  over\u00a0it \u3000 ",
-    'numbers 1,234.5 and ("quoted") words',
-    "mixed 中文 and English 文字",
-    "unknown 🙂 signs ☃☃ here",
-    "don't can't it's",
-    "",
-]
+FILES = ("config.json", "model.safetensors", "spiece.model", "tokenizer.json", "tokenizer_config.json")
 
 
 def random_model(config: AlbertConfig, seed: int = 1) -> Albert:
@@ -176,13 +153,6 @@ def test_weights_in_16_bits_are_read_as_float32(tmp_path):
 # ---- a folder, with the network off ----
 
 
-@pytest.fixture
-def folder(tokenizer, tmp_path) -> Path:
-    config = dataclasses.replace(SMALL, vocab_size=tokenizer.vocab_size)
-    huggingface.write_folder(random_model(config), tokenizer, tmp_path / "model")
-    return tmp_path / "model"
-
-
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
     def refuse(*arguments, **_):
@@ -191,76 +161,15 @@ def no_network(monkeypatch):
     monkeypatch.setattr("socket.socket.connect", refuse)
 
 
-def test_transformers_loads_every_weight_of_the_folder(folder, batch):
-    model, report = transformers.AlbertForPreTraining.from_pretrained(folder, output_loading_info=True)
-    assert not report["missing_keys"]
-    assert not report["unexpected_keys"]
-    assert not report["mismatched_keys"]
-    check_equal_logits(huggingface.import_model(folder), model.eval(), batch)
-
-
-def test_the_folder_has_the_tokenizer_unchanged(folder, tokenizer_model):
-    assert sorted(path.name for path in folder.iterdir()) == [
-        *("config.json", "model.safetensors", "spiece.model", "tokenizer.json", "tokenizer_config.json")
-    ]
-    assert (folder / "spiece.model").read_bytes() == tokenizer_model
-
-
-@pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("auto", [False, True], ids=["AlbertTokenizer", "AutoTokenizer"])
-def test_the_exported_tokenizer_gives_our_ids(folder, tokenizer, text, auto):
-    theirs = (transformers.AutoTokenizer if auto else transformers.AlbertTokenizer).from_pretrained(folder)
-    ids, _ = tokenizer.encode([text])
-    assert theirs(text)["input_ids"] == [tokenizer.cls_id, *ids.tolist(), tokenizer.sep_id]
-
-
-def test_the_exported_tokenizer_gives_our_ids_of_ordinary_sentences(folder, tokenizer, sentences):
-    theirs = transformers.AlbertTokenizer.from_pretrained(folder)
-    ids, offsets = tokenizer.encode(sentences)
-    ours = [ids[begin:end].tolist() for begin, end in zip(offsets[:-1], offsets[1:], strict=True)]
-    assert theirs(sentences, add_special_tokens=False)["input_ids"] == ours
-
-
-def test_the_exported_tokenizer_supports_the_mask_and_two_segments(folder, tokenizer):
-    theirs = transformers.AlbertTokenizer.from_pretrained(folder)
-    (left, right), cls, sep = [tokenizer.encode([t])[0].tolist() for t in ("the long", "river.")], 2, 3
-    assert theirs("the long [MASK] river.")["input_ids"] == [cls, *left, tokenizer.mask_id, *right, sep]
-    pair = theirs("the long", "river.")
-    assert pair["input_ids"] == [cls, *left, sep, *right, sep]
-    assert pair["token_type_ids"] == [0] * (len(left) + 2) + [1] * (len(right) + 1)
-    for name, value in tokenizer.specials.to_dict().items():
-        assert getattr(theirs, f"{name.removesuffix('_id')}_token_id") == value
-    assert theirs.model_max_length == SMALL.max_positions
-    assert theirs.decode(left + right) == "the long river."
-
-
-def test_an_uncased_tokenizer_stays_uncased(tmp_path):
-    model = train_model(normalization_rule_name="nmt_nfkc_cf")
-    tokenizer = Tokenizer(model, "an uncased tokenizer")
+def test_transformers_loads_every_weight_and_the_tokenizer_of_a_folder(tokenizer, tmp_path, batch):
     config = dataclasses.replace(SMALL, vocab_size=tokenizer.vocab_size)
     huggingface.write_folder(random_model(config), tokenizer, tmp_path)
-    theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path)
-    for text in TEXTS:
-        assert theirs(text, add_special_tokens=False)["input_ids"] == tokenizer.encode([text])[0].tolist()
-
-
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"model_type": "bpe"}, "not a unigram model"),
-        ({"byte_fallback": True, "vocab_size": 700}, "as bytes"),
-        ({"unk_id": 0, "pad_id": 1}, "id 0, where 1 is needed"),
-        ({"remove_extra_whitespaces": False}, "white space"),
-        ({"treat_whitespace_as_suffix": True}, "a space after each word"),
-        ({"split_by_whitespace": False}, "more than one word"),
-    ],
-)
-def test_a_tokenizer_that_transformers_would_read_differently_is_refused(settings, reason, tmp_path):
-    tokenizer = Tokenizer(train_model(**settings), "a tokenizer")
-    model = random_model(dataclasses.replace(SMALL, vocab_size=tokenizer.vocab_size))
-    with pytest.raises(TokenizerError, match=reason):
-        huggingface.write_folder(model, tokenizer, tmp_path / "model")
-    assert not (tmp_path / "model").exists()
+    assert tuple(sorted(path.name for path in tmp_path.iterdir())) == FILES
+    assert (tmp_path / "spiece.model").read_bytes() == tokenizer.model
+    model, report = transformers.AlbertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report[f"{what}_keys"] for what in ("missing", "unexpected", "mismatched"))
+    check_equal_logits(huggingface.import_model(tmp_path), model.eval(), batch)
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path).model_max_length == SMALL.max_positions
 
 
 # ---- from the command line ----
@@ -270,12 +179,10 @@ def test_a_tokenizer_that_transformers_would_read_differently_is_refused(setting
 def trained(tmp_path_factory) -> Path:
     """A folder with shards of the sample corpus and a run of two steps on them."""
     folder = tmp_path_factory.mktemp("trained")
-    corpus = str(ROOT / "sample_corpus")
-    shards, run = str(folder / "shards"), str(folder / "run")
-    vocab = str(folder / "vocab")
-    assert run_command(["vocab", corpus, "--vocab-size", "4000", "--workers", "1", "-o", vocab]) == 0
+    shards, run, vocab = (str(folder / name) for name in ("shards", "run", "vocab"))
+    assert run_command(["vocab", str(SAMPLES), "--vocab-size", "4000", "--workers", "1", "-o", vocab]) == 0
     arguments = ["--max-seq-len", "64", "--workers", "1", "--license", "CC0-1.0", "--language", "en", "-o", shards]
-    assert run_command(["build", corpus, "--tokenizer", vocab, *arguments]) == 0
+    assert run_command(["build", str(SAMPLES), "--tokenizer", vocab, *arguments]) == 0
     assert run_command(["train", shards, "--preset", "tiny", "--steps", "2", "--device", "cpu", "-o", run]) == 0
     return folder
 
@@ -287,58 +194,13 @@ def exported(trained) -> Path:
     return out
 
 
-def run_example(name: str, *arguments: str) -> str:
-    """Run an example as a user does, without a network."""
-    code = (
-        "import runpy, socket, sys\n"
-        "def refuse(*_): raise AssertionError('a connection was tried')\n"
-        "socket.socket.connect = refuse\n"
-        "sys.argv = sys.argv[1:]\n"
-        "runpy.run_path(sys.argv[0], run_name='__main__')"
-    )
-    command = [sys.executable, "-c", code, str(EXAMPLES / name), *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES)}  # as `python EXAMPLE` has
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_a_trained_run_gives_transformers_the_same_hidden_states(trained, exported):
-    ours = load_model(list_checkpoints(trained / "run")[-1])
-    theirs = transformers.AlbertForPreTraining.from_pretrained(exported).eval()
-    ids_BT = torch.randint(5, 4000, (3, 20), generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        pooled_BH = torch.tanh(ours.pooler(ours.encoder(ours.embeddings(ids_BT, torch.zeros_like(ids_BT)), None)[:, 0]))
-        torch.testing.assert_close(theirs.albert(ids_BT).pooler_output, pooled_BH, atol=1e-5, rtol=0)
-
-
 def test_the_exported_tokenizer_gives_our_ids_of_the_sample_corpus(exported):
-    texts = [line for line in (ROOT / "sample_corpus" / "chinese.txt").read_text().splitlines() if line]
-    texts += [line for line in (ROOT / "sample_corpus" / "english-1.txt").read_text().splitlines() if line]
+    names = ("chinese.txt", "english-1.txt")
+    texts = [line for name in names for line in (SAMPLES / name).read_text().splitlines() if line]
     tokenizer, theirs = load_tokenizer(exported), transformers.AlbertTokenizer.from_pretrained(exported)
     ids, offsets = tokenizer.encode(texts)
-    wrong = [
-        text
-        for text, there, begin, end in zip(
-            texts, theirs(texts, add_special_tokens=False)["input_ids"], offsets[:-1], offsets[1:], strict=True
-        )
-        if there != ids[begin:end].tolist()
-    ]
-    assert not wrong
-
-
-def test_the_fill_mask_example_runs(exported):
-    shown = run_example("fill_mask.py", str(exported), "今天的[MASK]很好。", "--top", "3")
-    assert re.fullmatch(r"( *\d+\.\d%  .*\n){3}", shown), shown
-
-
-def test_the_multiple_choice_example_learns(exported):
-    shown = run_example("multiple_choice.py", str(exported))
-    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", shown)]
-    assert losses[0] == pytest.approx(1.386, abs=0.3)  # ln 4
-    assert losses[-1] < 0.5
-    assert "right: 8 of 8" in shown
-    assert len(re.findall(r"^ *\d+\.\d%  ", shown, re.MULTILINE)) == 4
+    ours = [ids[begin:end].tolist() for begin, end in zip(offsets[:-1], offsets[1:], strict=True)]
+    assert theirs(texts, add_special_tokens=False)["input_ids"] == ours
 
 
 # ---- what can't be done, in one line ----
@@ -354,33 +216,41 @@ def fails(capsys, *arguments: object) -> str:
     return shown
 
 
-def test_a_folder_without_a_run_is_refused_by_export(trained, tmp_path, capsys):
-    for path in (tmp_path, tmp_path / "missing", trained / "shards"):
-        assert "is not a training run (run.json is missing)" in fails(capsys, path, "-o", tmp_path / "model")
-    assert not (tmp_path / "model").exists()
+@pytest.mark.parametrize(
+    ("lacks", "options", "words"),
+    [
+        ("run.json", "", "run is not a training run (run.json is missing)"),
+        ("checkpoints", "", "the run has no checkpoint yet; continue it with"),
+        ("", "--checkpoint other.model", "other.model"),
+        ("", "--checkpoint missing", "no such checkpoint"),
+        ("tokenizer", "", "run holds no tokenizer (tokenizer/spiece.model is missing); & --tokenizer"),
+        ("", "--tokenizer other.model", "differs from"),
+        ("tokenizer", "--tokenizer other.model", "other.model is not the tokenizer that run was trained with"),
+        ("tokenizer/spiece.model", "", "spiece.model is not the tokenizer"),
+        ("", "-o other.model", "is a file"),
+    ],
+)
+def test_an_export_that_can_not_be_done_writes_nothing(trained, here, tokenizer_model, capsys, lacks, options, words):
+    run = Path(shutil.copytree(trained / "run", "run"))
+    Path("other.model").write_bytes(tokenizer_model)
+    if (run / lacks).is_dir() and lacks:
+        shutil.rmtree(run / lacks)
+    elif lacks:
+        (run / lacks).unlink()
+    if lacks == "tokenizer/spiece.model":
+        shutil.copy("other.model", run / lacks)
+    shown = fails(capsys, "run", "-o", "model", *options.split())
+    assert all(part in shown for part in words.split(" & "))
+    assert not Path("model").exists()
 
 
-def test_a_run_without_a_checkpoint_is_refused(trained, tmp_path, capsys):
-    run = tmp_path / "run"
-    run.mkdir()
-    shutil.copy(trained / "run" / "run.json", run)
-    assert "the run has no checkpoint yet; continue it with" in fails(capsys, run, "-o", tmp_path / "model")
+def test_a_model_and_a_tokenizer_of_other_sizes_are_refused(tokenizer, tmp_path):
+    model = random_model(SMALL)
+    with pytest.raises(ConfigError, match="pieces, but the model has 40; give the tokenizer of the shards"):
+        huggingface.write_folder(model, tokenizer, tmp_path / "model")
 
 
-def test_a_damaged_or_missing_checkpoint_is_refused(trained, tmp_path, capsys):
-    damaged = tmp_path / "step-00000002.pt"
-    damaged.write_bytes(b"no checkpoint")
-    options = ["-o", tmp_path / "model", "--tokenizer", trained / "shards" / "tokenizer", "--checkpoint"]
-    assert str(damaged) in fails(capsys, trained / "run", *options, damaged)
-    assert "no such checkpoint" in fails(capsys, trained / "run", *options, tmp_path / "missing")
-    assert not (tmp_path / "model").exists()
-
-
-FILES = ("config.json", "model.safetensors", "spiece.model", "tokenizer.json", "tokenizer_config.json")
-
-
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("kind", ["file", "folder", "link", "FIFO"])
+@pytest.mark.parametrize(("kind", "name"), list(zip(("file", "folder", "link", "FIFO", "link"), FILES, strict=True)))
 def test_a_file_of_somebody_else_is_never_replaced(trained, tmp_path, capsys, name, kind):
     out, other = tmp_path / "model", tmp_path / "other"
     out.mkdir()
@@ -394,46 +264,27 @@ def test_a_file_of_somebody_else_is_never_replaced(trained, tmp_path, capsys, na
     assert kind != "file" or (out / name).read_text() == "mine"
 
 
-def test_the_card_says_what_the_model_is_and_how_well_it_predicts(trained, exported):
-    card = (exported / "README.md").read_text()
-    head = (
-        'library_name: "transformers"\npipeline_tag: "fill-mask"\nlicense: "cc0-1.0"\nlanguage: ["en"]\ntags: ["albert"'
-    )
-    assert card.startswith(f"---\n{head}, ")
-    config, line = load_model(list_checkpoints(trained / "run")[-1]).config, read_validation(trained / "run")
-    for words in (
-        "| layers | 4 of hidden size 128, 4 attention heads, feed-forward size 512, sharing: all |",
-        f"| parameters | {count_parameters(config).all:,}, shared ones counted once |",
-        "Checkpoint step-00000002 of the run run:",
-        "| training | 2,048 tokens a step, optimiser muon, learning rate 0.0015 |",
-        f"| shards | digest {read_manifest(trained / 'shards').digest} |\n| language | en |\n| licence | cc0-1.0 |\n",
-        f"| validation: MLM accuracy | {format_share(line['mlm_accuracy'], 1)} |\n"
-        f"| validation: SOP loss, nats | {line['sop_loss']:.3f} |\n",
-    ):
-        assert words in card
+@pytest.mark.parametrize("name", ["added_tokens.json", "special_tokens_map.json", "adapter_config.json"])
+def test_files_that_would_change_the_model_in_transformers_stop_an_export(trained, tmp_path, capsys, name):
+    (tmp_path / name).write_text("{}")
+    assert f"holds {name}, which transformers would read too" in fails(capsys, trained / "run", "-o", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def read_validation(run: Path) -> dict:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["split"] == "validation"][-1]
-
-
-@pytest.mark.parametrize("metrics", [None, b"not metrics\n"], ids=["missing", "damaged"])
-def test_the_card_of_a_run_has_no_figures_without_metrics_and_no_markup_of_its_name(trained, tmp_path, metrics):
+def test_the_card_of_a_run_has_its_figures_and_no_markup_of_its_name(trained, tmp_path, golden):
     run = Path(shutil.copytree(trained / "run", tmp_path / "`<b>x\n# y\x1b[31m"))
-    (run / "metrics.jsonl").unlink()
-    if metrics is not None:
-        (run / "metrics.jsonl").write_bytes(metrics)
-    assert run_command(["export", str(run), "-o", str(tmp_path / "model")]) == 0
-    card = (tmp_path / "model" / "README.md").read_text()
-    assert "of the run &#96;&#60;b&#62;x&#92;n&#35; y&#92;x1b&#91;31m:" in card
-    assert "validation" not in card
-
-
-def test_export_says_how_to_load_the_model(trained, tmp_path, capsys):
-    out = tmp_path / "model"
-    assert run_command(["export", str(trained / "run"), "-o", str(out)]) == 0
-    assert f"transformers.pipeline('fill-mask', model='{out}')" in capsys.readouterr().out
+    known = {"mlm_loss": 8.25, "mlm_accuracy": 0.125, "sop_loss": 0.75, "sop_accuracy": 0.5, "sop_error": 0.1}
+    lines = [known | {"step": 2, "split": split} for split in ("validation", "train")]
+    lines.append({"step": 3, "split": "validation", "mlm_loss": 1.5})
+    cards = []
+    for number, metrics in enumerate(("".join(json.dumps(line) + "\n" for line in lines), "not metrics\n", None)):
+        (run / "metrics.jsonl").unlink() if metrics is None else (run / "metrics.jsonl").write_text(metrics)
+        assert run_command(["export", str(run), "-o", str(tmp_path / f"{number}")]) == 0
+        cards.append((tmp_path / f"{number}" / "README.md").read_text())
+    digest = read_manifest(trained / "shards").digest
+    golden("model_card.md", cards[0].replace(digest, "DIGEST").replace(__version__, "VERSION"))
+    bare = [line for line in cards[0].splitlines() if "validation" not in line]
+    assert cards[1].splitlines() == cards[2].splitlines() == bare
 
 
 def test_other_files_in_the_folder_do_not_stop_an_export_and_stay(trained, exported, tmp_path, capsys):
@@ -442,16 +293,9 @@ def test_other_files_in_the_folder_do_not_stop_an_export_and_stay(trained, expor
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("mine")
     assert run_command(["export", str(trained / "run"), "-o", str(tmp_path)]) == 0
+    assert f"transformers.pipeline('fill-mask', model='{tmp_path}')" in capsys.readouterr().out
     assert [(tmp_path / name).read_text() for name in names] == ["mine"] * 3
     assert all((tmp_path / name).read_bytes() == (exported / name).read_bytes() for name in FILES)
-    assert "is a file" in fails(capsys, trained / "run", "-o", tmp_path / "README.md")
-
-
-@pytest.mark.parametrize("name", ["added_tokens.json", "special_tokens_map.json", "adapter_config.json"])
-def test_files_that_would_change_the_model_in_transformers_stop_an_export(trained, tmp_path, capsys, name):
-    (tmp_path / name).write_text("{}")
-    assert f"holds {name}, which transformers would read too" in fails(capsys, trained / "run", "-o", tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_an_export_that_was_killed_is_completed_by_the_same_command(trained, exported, tmp_path):
@@ -461,44 +305,6 @@ def test_an_export_that_was_killed_is_completed_by_the_same_command(trained, exp
     assert run_command(["export", str(trained / "run"), "-o", str(tmp_path / "model")]) == 0
     assert (tmp_path / "model" / "config.json").read_bytes() == (exported / "config.json").read_bytes()
     assert (tmp_path / "model" / "model.safetensors").stat().st_ino == before
-
-
-def copy_without_tokenizer(run: Path, to: Path) -> Path:
-    shutil.copytree(run, to)
-    shutil.rmtree(to / "tokenizer", ignore_errors=True)
-    return to
-
-
-def test_a_run_without_its_tokenizer_asks_for_one(trained, tmp_path, capsys):
-    run = copy_without_tokenizer(trained / "run", tmp_path / "run")
-    assert "--tokenizer" in fails(capsys, run, "-o", tmp_path / "model")
-
-
-def test_the_tokenizer_of_the_run_is_found_and_another_refused(trained, tmp_path, tokenizer_model, capsys):
-    run = copy_without_tokenizer(trained / "run", tmp_path / "run")
-    shutil.copytree(trained / "shards" / "tokenizer", run / "tokenizer")
-    assert run_command(["export", str(run), "-o", str(tmp_path / "model")]) == 0
-    (tmp_path / "other.model").write_bytes(tokenizer_model)
-    options = ["-o", tmp_path / "another", "--tokenizer", tmp_path / "other.model"]
-    assert "differs from" in fails(capsys, run, *options)
-
-
-def test_a_tokenizer_of_another_size_is_refused(trained, tmp_path, tokenizer_model, capsys):
-    run = copy_without_tokenizer(trained / "run", tmp_path / "run")
-    (tmp_path / "other.model").write_bytes(tokenizer_model)
-    shown = fails(capsys, run, "-o", tmp_path / "model", "--tokenizer", tmp_path / "other.model")
-    assert f"other.model is not the tokenizer that {run} was trained with" in shown
-    model, other = load_model(list_checkpoints(run)[-1]), load_tokenizer(tmp_path / "other.model")
-    with pytest.raises(ConfigError, match="pieces, but the model has 4,000"):
-        huggingface.write_folder(model, other, tmp_path / "model")
-
-
-def test_a_tokenizer_changed_in_the_run_is_refused(trained, tmp_path, tokenizer_model, capsys):
-    shutil.copytree(trained / "run", tmp_path / "run")
-    (tmp_path / "run" / "tokenizer" / "spiece.model").write_bytes(tokenizer_model)
-    shown = fails(capsys, tmp_path / "run", "-o", tmp_path / "model")
-    assert "spiece.model is not the tokenizer" in shown
-    assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=repr)
@@ -521,72 +327,38 @@ def test_an_export_that_fails_leaves_the_folder_unchanged(tokenizer, tmp_path, m
     assert own is None or [path.name for path in out.iterdir()] == [own]
 
 
-@pytest.mark.parametrize(
-    ("piece", "score", "words"),
-    [
-        ("a\udcff", -1.0, r"piece 7, 'a\\udcff', is not valid text"),
-        ("a", math.nan, "score of its piece 7, 'a', is nan"),
-    ],
+# ---- folders of other models ----
+
+
+@refused(
+    ({"model_type": "bert"}, ConfigError, "model_type 'bert'"),
+    ({"hidden_act": "gelu"}, ConfigError, "hidden_act 'gelu'"),
+    ({"type_vocab_size": 3}, ConfigError, "type_vocab_size 3"),
+    ({"attention_probs_dropout_prob": 0.5}, ConfigError, "one dropout & config.json"),
+    ({"hidden_size": ...}, ConfigError, "lacks hidden_size"),
+    ({"num_hidden_groups": 3}, ConfigError, "num_groups is 3"),
+    ({"hidden_size": "32"}, ConfigError, "hidden_size is '32', of a wrong type; int is needed"),
+    ({"hidden_size": 32.0}, ConfigError, "hidden_size is 32.0, of a wrong type"),
+    ({"num_attention_heads": 4.0}, ConfigError, "num_attention_heads is 4.0, of a wrong type"),
+    ({"num_hidden_groups": None}, ConfigError, "num_hidden_groups is None, of a wrong type"),
+    ({"vocab_size": 2**31 - 1}, CheckpointError, "word_embeddings.weight has shape (40, 16)"),
+    ({"vocab_size": 10**4000}, ConfigError, "config.json: vocab_size is 1000 & 00..."),
+    ({"vocab_size": 41}, CheckpointError, "word_embeddings.weight has shape (40, 16) & (41, 16)"),
+    ({"num_hidden_groups": 2}, CheckpointError, "lack albert.encoder.albert_layer_groups.1"),
+    ({"inner_group_num": 1}, CheckpointError, "hold albert & albert_layers.1"),
 )
-def test_a_piece_that_json_cannot_hold_is_refused(tokenizer, piece, score, words):
-    settings = read_settings(tokenizer.model)
-    scores = np.array([*settings.scores[:7], score, *settings.scores[8:]])
-    one = SimpleNamespace(unk_id=1, pieces=[*tokenizer.pieces[:7], piece, *tokenizer.pieces[8:]])
-    found = huggingface_tokenizer.explain_unsupported(one, dataclasses.replace(settings, scores=scores))
-    assert re.search(words, found)
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "words"),
-    [
-        ({"model_type": "bert"}, ConfigError, "model_type 'bert'"),
-        ({"hidden_act": "gelu"}, ConfigError, "hidden_act 'gelu'"),
-        ({"type_vocab_size": 3}, ConfigError, "type_vocab_size 3"),
-        ({"attention_probs_dropout_prob": 0.5}, ConfigError, "one dropout"),
-        ({"num_hidden_groups": 3}, ConfigError, "num_groups is 3"),
-        ({"hidden_size": "32"}, ConfigError, "hidden_size is '32', of a wrong type; int is needed"),
-        ({"hidden_size": 32.0}, ConfigError, "hidden_size is 32.0, of a wrong type"),
-        ({"num_attention_heads": 4.0}, ConfigError, "num_attention_heads is 4.0, of a wrong type"),
-        ({"num_hidden_groups": None}, ConfigError, "num_hidden_groups is None, of a wrong type"),
-        ({"vocab_size": 2**31 - 1}, CheckpointError, r"word_embeddings.weight has shape \(40, 16\)"),
-        ({"vocab_size": 10**4000}, ConfigError, r"config.json: vocab_size is 1000*\.\.\.$"),
-        ({"vocab_size": 41}, CheckpointError, r"word_embeddings.weight has shape \(40, 16\).*\(41, 16\)"),
-        ({"num_hidden_groups": 2}, CheckpointError, "lack albert.encoder.albert_layer_groups.1"),
-        ({"num_hidden_groups": 1, "inner_group_num": 1}, CheckpointError, "hold albert.*albert_layers.1"),
-    ],
-    ids=str,
-)
-def test_a_folder_of_another_model_is_refused(changes, error, words, tmp_path):
-    write_with_transformers(tmp_path, inner_group_num=2 if "inner_group_num" in changes else 1)
-    settings = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**settings, **changes}))
-    with pytest.raises(error, match=words):
-        huggingface.import_model(tmp_path)
-
-
-def test_a_config_that_lacks_a_setting_is_refused(tmp_path):
-    write_with_transformers(tmp_path)
-    settings = json.loads((tmp_path / "config.json").read_text())
-    del settings["hidden_size"]
+def test_a_folder_of_another_model_is_refused(call, kind, named, tmp_path):
+    write_with_transformers(tmp_path, inner_group_num=2 if "inner_group_num" in call else 1)
+    settings = json.loads((tmp_path / "config.json").read_text()) | call
+    settings = {name: value for name, value in settings.items() if value is not ...}
     (tmp_path / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(ConfigError, match="lacks hidden_size"):
-        huggingface.import_model(tmp_path)
-
-
-def test_a_pickle_is_never_read(tmp_path):
-    theirs = write_with_transformers(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    torch.save(theirs.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match="never a pickle"):
-        huggingface.import_model(tmp_path)
+    assert len(check_refused(lambda: huggingface.import_model(tmp_path), kind, named)) < 500
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
 def test_a_damaged_file_of_a_folder_is_named(name, tmp_path):
     write_with_transformers(tmp_path)
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:50])
-    with pytest.raises(CheckpointError, match=rf"{name} can't be read \("):
-        huggingface.import_model(tmp_path)
+    check_refused(lambda: huggingface.import_model(tmp_path), CheckpointError, f"{name} can't be read (")
     (tmp_path / name).unlink()
-    with pytest.raises(CheckpointError, match=name):
-        huggingface.import_model(tmp_path)
+    check_refused(lambda: huggingface.import_model(tmp_path), CheckpointError, name)

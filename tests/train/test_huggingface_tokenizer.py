@@ -1,0 +1,128 @@
+"""An exported tokenizer gives the same ids in transformers, with and without a "▁" before a sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from refusals import check_refused, refused
+from toy_language import train_model
+
+from albert_data.errors import TokenizerError
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.sentencepiece.proto import read_settings
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("torch")
+huggingface_tokenizer = pytest.importorskip("albert_data.interop.huggingface_tokenizer")
+
+TEXTS = [
+    "The water of the long river is very little.",
+    "we find their PEOPLE, and they call; do they?",
+    "naïve Café Ünïcode — émigré",
+    "ｆｕｌｌ ｗｉｄｔｈ １２３ ﬁne",
+    "今天天气很好，我们去学习语言。",
+    "\u3000\u3000今天天气很好 ， 我们去学习。 \u3000",
+    "  white\tspace   all  over\u00a0it \u3000 ",
+    'numbers 1,234.5 and ("quoted") words',
+    "mixed 中文 and English 文字",
+    "unknown 🙂 🙂 signs ☃☃ here",
+    "don't can't it's",
+    "river ▁the ▁ ",
+    "\u200bthe",
+    " ",
+    "",
+]
+KINDS = {
+    "with a prefix": {},
+    "uncased": {"normalization_rule_name": "nmt_nfkc_cf"},
+    "no prefix": {"add_dummy_prefix": False},
+    "no prefix, identity": {"add_dummy_prefix": False, "normalization_rule_name": "identity"},
+    "no prefix, uncased": {"add_dummy_prefix": False, "normalization_rule_name": "nmt_nfkc_cf"},
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request) -> Tokenizer:
+    return Tokenizer(train_model(**KINDS[request.param]), request.param)
+
+
+@pytest.fixture(scope="module")
+def folder(tokenizer, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("model")
+    for name, content in huggingface_tokenizer.tokenizer_files(tokenizer, max_len=512).items():
+        (out / name).write_bytes(content)
+    (out / "config.json").write_text(json.dumps({"model_type": "albert"}))
+    return out
+
+
+@pytest.fixture(scope="module")
+def theirs(folder):
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def encode(tokenizer: Tokenizer, text: str) -> list[int]:
+    return tokenizer.encode([text])[0].tolist()
+
+
+def test_ids_are_those_of_the_model(theirs, tokenizer, folder, sentences):
+    loaded, texts = [theirs], [*TEXTS, *sentences]
+    if read_settings(tokenizer.model).add_dummy_prefix:
+        loaded.append(transformers.AlbertTokenizer.from_pretrained(folder))
+    else:
+        texts.append("``two quotes''")  # AlbertTokenizer makes others of them
+    for one in loaded:
+        assert one(texts, add_special_tokens=False)["input_ids"] == [encode(tokenizer, text) for text in texts]
+
+
+def test_the_space_after_a_mask_stays(theirs, tokenizer):
+    """A mask replaces a word and the space before it, as in the shards; the next word has its own space."""
+    the, after = encode(tokenizer, "the"), encode(tokenizer, "the is")
+    masked = [*encode(tokenizer, "the long"), tokenizer.mask_id, *after[len(the) :]]
+    for text in ("the long [MASK] is", "the long[MASK] is"):
+        assert theirs(text, add_special_tokens=False)["input_ids"] == masked
+    middle = theirs("今天[MASK]很好", add_special_tokens=False)["input_ids"]
+    assert middle == [*encode(tokenizer, "今天"), tokenizer.mask_id, *encode(tokenizer, "很好")]
+
+
+def test_two_segments_get_their_special_pieces(theirs, tokenizer):
+    left, right, cls, sep = encode(tokenizer, "the long"), encode(tokenizer, " river."), 2, 3
+    pair = theirs("the long", " river.")
+    assert pair["input_ids"] == [cls, *left, sep, *right, sep]
+    assert pair["token_type_ids"] == [0] * (len(left) + 2) + [1] * (len(right) + 1)
+    for name, value in tokenizer.specials.to_dict().items():
+        assert getattr(theirs, f"{name.removesuffix('_id')}_token_id") == value
+    assert theirs.model_max_length == 512
+    assert theirs.decode(encode(tokenizer, "the long river 中国")) == "the long river 中国"
+
+
+@refused(
+    ({"model_type": "bpe"}, TokenizerError, "not a unigram model"),
+    ({"byte_fallback": True, "vocab_size": 700}, TokenizerError, "as bytes"),
+    ({"unk_id": 0, "pad_id": 1}, TokenizerError, "id 0, where 1 is needed"),
+    ({"remove_extra_whitespaces": False}, TokenizerError, "white space"),
+    ({"treat_whitespace_as_suffix": True}, TokenizerError, "a space after each word"),
+    ({"split_by_whitespace": False}, TokenizerError, "more than one word & albert-data vocab"),
+)
+def test_a_tokenizer_that_transformers_would_read_differently_is_refused(call, kind, named):
+    tokenizer = Tokenizer(train_model(**call), "a tokenizer")
+    check_refused(lambda: huggingface_tokenizer.tokenizer_files(tokenizer, max_len=512), kind, named)
+
+
+@pytest.mark.parametrize(
+    ("piece", "score", "words"),
+    [
+        ("a\udcff", -1.0, r"piece 7, 'a\udcff', is not valid text"),
+        ("a", math.nan, "score of its piece 7, 'a', is nan"),
+    ],
+)
+def test_a_piece_that_json_cannot_hold_is_refused(tokenizer, piece, score, words):
+    settings = read_settings(tokenizer.model)
+    scores = np.array([*settings.scores[:7], score, *settings.scores[8:]])
+    one = SimpleNamespace(unk_id=1, pieces=[*tokenizer.pieces[:7], piece, *tokenizer.pieces[8:]])
+    assert words in huggingface_tokenizer.explain_unsupported(one, dataclasses.replace(settings, scores=scores))
