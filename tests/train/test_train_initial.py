@@ -356,9 +356,7 @@ def test_the_pieces_tell_the_case_where_the_settings_do_not(publish, build, kind
         assert told in "".join(lines)
 
 
-def test_train_begins_with_a_published_folder_and_its_run_is_extended_alike(
-    publish, shards, larger, tmp_path, capfd
-):
+def test_train_begins_with_a_published_folder_and_its_run_is_extended_alike(publish, shards, larger, tmp_path, capfd):
     folder, theirs = publish("AlbertForMaskedLM")
     options = ["--preset", "tiny", "--steps", "1", "--lr", "1e-12", "--device", "cpu", "--batch-tokens", "256"]
     run = tmp_path / "run"
