@@ -1,20 +1,21 @@
-"""The report of a run tells what its two files hold, of a finished run or of a stopped one, all of it escaped."""
+"""A run as a page and as text tells what its two files hold, finished or stopped, all of it escaped."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from refusals import check_refused, refused
 
 from albert_data.errors import CheckpointError
-from albert_data.train.config import TrainConfig
-from albert_data.train.history.figures import join_short_end, read_run
+from albert_data.train.history.figures import join_short_end, read_run, thin
 from albert_data.train.history.page import PAGE_FILE, write_run_page
-from albert_data.train.run import loop
+from albert_data.train.history.view import describe_run, run_to_dict
 
 VOID = {"meta", "br", "link", "img"}
 
@@ -35,7 +36,7 @@ def write_run(run: Path, lines: list[dict[str, object]], *, torn: str = "", **co
 
 
 class Outline(HTMLParser):
-    """Fails on tags that don't nest; gathers tags and the text without styles."""
+    """Fails on tags that don't nest; gathers tags, and the text without styles, with "; " after cells and labels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,6 +54,7 @@ class Outline(HTMLParser):
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
+        self.text += "; " if tag in ("td", "th", "caption", "title", "desc", "text", "figcaption") else ""
 
     def handle_data(self, data):
         if "style" not in self.open:
@@ -74,30 +76,10 @@ def finished(run: Path, **config: object) -> Path:
     return write_run(run, [line(100), line(150, "validation"), line(200), last, ends], **config)
 
 
-def test_a_finished_run_shows_its_figures_beside_the_baselines(tmp_path):
+def test_the_page_of_a_finished_run(tmp_path, golden):
     page = write_run_page(finished(tmp_path / "run"))
     assert page == tmp_path / "run" / PAGE_FILE
-    text = read_page(page).text
-    assert "Step 300 of 300." in text
-    assert "Training took 10 min 0 s." in text
-    assert "Validation at step 300" in text
-    # These lines lack the shares of the labels, so they count as equal.
-    labels = ("0.693 (frequencies of the labels)", "50.0 % (most frequent label)")
-    for figure in ("6.000", "6.789 (frequencies alone)", "51.2 %", *labels, "6.321"):
-        assert figure in text
-    assert "1,200 tokens a second" in text, "the median of three lines"
-    assert "not finished" not in text
-    for title in ("MLM loss, nats", "Learning rate", "Tokens a second", "Model FLOPs utilisation", "GPU memory"):
-        assert title in text
-    for setting in ("hidden_size", "128", "precision", "fp32"):
-        assert setting in text
-
-
-def test_settings_that_are_null_are_left_out(tmp_path):
-    text = read_page(write_run_page(finished(tmp_path / "run", dropout=None, remask=False))).text
-    assert "remask" in text
-    assert "dropout" not in text
-    assert "null" not in text
+    golden("run_page.txt", "".join(f"{line.strip()}\n" for line in read_page(page).text.splitlines() if line.strip()))
 
 
 def test_every_plot_is_sound_xml_with_a_text_alternative(tmp_path):
@@ -136,53 +118,33 @@ def test_text_of_the_run_can_not_become_markup(tmp_path):
     assert outline.text.count("<script>alert(1)</script>") == 3
 
 
-def test_a_stopped_run_has_a_page_without_its_torn_line(tmp_path):
-    run = write_run(tmp_path / "run", [line(100), line(100, "validation"), line(200)], torn='{"step": 300, "spl')
-    text = read_page(write_run_page(run)).text
-    assert "Step 200 of 300: the run is not finished." in text
-    assert "Validation at step 100" in text
-    assert "measured at the end of a run, and so not known here" in text
+@pytest.mark.parametrize(
+    ("lines", "config", "told", "untold"),
+    [
+        ([line(100), line(100, "validation"), line(200)], {}, "Step 200 of 300: the run is not finished.", ""),
+        ([line(100, "validation")], {}, "Validation at step 100 & measured at the end of a run, and so not known", ""),
+        ([line(100)], {"minutes": 10}, "Step 100 of a run of 10 minutes.", "not finished"),
+        ([line(300)], {}, "There are no validation figures", "without context"),
+        ([], {}, "No figures yet & hidden_size", ""),
+        ([line(200, split, sop_loss=None, sop_accuracy=None) for split in ("train", "validation")], {}, "MLM", "SOP"),
+        ([line(561, epoch=0)], {}, "Epoch 0.00.", ""),
+        ([line(561, epoch=0.3712)], {}, "Epoch 0.37.", ""),
+        ([line(300)], {"dropout": None, "remask": False}, "remask", "dropout"),
+    ],
+)
+def test_the_page_of_a_run_tells_what_there_is(tmp_path, lines, config, told, untold):
+    text = read_page(write_run_page(write_run(tmp_path / "run", lines, torn='{"step": 300, "spl', **config))).text
+    assert all(part in text for part in told.split(" & "))
+    assert not untold or untold not in text
 
 
-def test_a_run_by_the_clock_is_not_called_unfinished(tmp_path):
-    run = write_run(tmp_path / "run", [line(100)], minutes=10)
-    assert "Step 100 of a run of 10 minutes." in read_page(write_run_page(run)).text
-
-
-def test_a_run_without_validation_says_so(tmp_path):
-    text = read_page(write_run_page(write_run(tmp_path / "run", [line(300)]))).text
-    assert "There are no validation figures" in text
-    assert "without context" not in text
-
-
-def test_a_run_stopped_before_its_first_line_has_a_page_too(tmp_path):
-    run = write_run(tmp_path / "run", [])
-    (run / "metrics.jsonl").unlink()
-    text = read_page(write_run_page(run)).text
-    assert "No figures yet" in text
-    assert "hidden_size" in text
-
-
-def test_figures_that_were_not_measured_are_left_out(tmp_path):
-    lines = [line(step, sop_loss=None, sop_accuracy=None) for step in (100, 200)]
-    ends = line(200, "validation", sop_loss=None, sop_accuracy=None)
-    outline = read_page(write_run_page(write_run(tmp_path / "run", [*lines, ends])))
-    assert "SOP" not in outline.text
-
-
-def test_a_damaged_line_in_the_middle_is_named(tmp_path):
+def test_what_is_no_run_or_no_line_of_metrics_is_named(tmp_path):
     run = write_run(tmp_path / "run", [line(100)], torn="nonsense\n" + json.dumps(line(200)) + "\n")
-    with pytest.raises(CheckpointError, match="line 2 is no line of metrics: 'nonsense'"):
-        write_run_page(run)
+    check_refused(lambda: write_run_page(run), CheckpointError, "line 2 is no line of metrics: 'nonsense'")
     assert not (run / PAGE_FILE).exists()
-
-
-def test_without_a_run_there_is_a_clear_error(tmp_path):
-    with pytest.raises(CheckpointError, match=r"there is no run \(run.json is missing\)"):
-        write_run_page(tmp_path)
+    check_refused(lambda: describe_run(tmp_path), CheckpointError, "there is no run (run.json is missing) & --output")
     (tmp_path / "run.json").write_text("[1]")
-    with pytest.raises(CheckpointError, match="holds no JSON object"):
-        write_run_page(tmp_path)
+    check_refused(lambda: write_run_page(tmp_path), CheckpointError, "holds no JSON object")
 
 
 def test_a_long_run_stays_under_a_megabyte_and_keeps_its_ends(tmp_path):
@@ -215,19 +177,14 @@ def test_odd_steps_of_speeds_do_not_stop_the_page(steps):
     assert joined == (points if steps != [5, 6] else [(6.0, 100.0)])
 
 
-@pytest.mark.parametrize(("epoch", "told"), [(0, "Epoch 0.00."), (0.3712, "Epoch 0.37.")])
-def test_the_page_tells_the_epochs_of_old_and_new_runs(tmp_path, epoch, told):
-    assert told in read_page(write_run_page(write_run(tmp_path / "run", [line(561, epoch=epoch)]))).text
-
-
 def test_the_first_and_the_newest_guesses_are_side_by_side(tmp_path):
     texts = {step: f'the ____ sat\tcat\t"<b>{step}</b>" 3.0 %\na ____\tdog\t"fox" 1.0 %' for step in (0, 100, 200)}
     lines = [line(step, "validation", guesses=text) for step, text in texts.items()]
     run = write_run(tmp_path / "run", [*lines, line(300, "validation")])
     text = read_page(write_run_page(run)).text
-    assert "validation textrightguessed at step 0guessed at step 200" in text
-    assert 'the ____ satcat"<b>0</b>" 3.0 %"<b>200</b>" 3.0 %' in text
-    assert 'a ____dog"fox" 1.0 %"fox" 1.0 %' in text
+    assert "validation text; right; guessed at step 0; guessed at step 200;" in text
+    assert 'the ____ sat; cat; "<b>0</b>" 3.0 %; "<b>200</b>" 3.0 %' in text
+    assert 'a ____; dog; "fox" 1.0 %; "fox" 1.0 %' in text
     assert "<b>100" not in text
 
 
@@ -237,16 +194,62 @@ def test_strange_guesses_are_left_out(tmp_path, guesses):
     assert "Guesses for masked words" not in read_page(write_run_page(run)).text
 
 
-def test_what_training_writes_can_be_read(toys, use_shards, tmp_path):
-    use_shards(toys.make_shards(20), toys.make_shards(8, seed=1))
-    config = TrainConfig(
-        preset="tiny", steps=4, batch_tokens=256, remask=False, eval_every=2, save_every=4, log_every=1, device="cpu"
-    )
-    loop.train(tmp_path, tmp_path / "run", config)
-    run = read_run(tmp_path / "run")
+def test_what_training_writes_can_be_read(finished_run, tmp_path):
+    run = read_run(finished_run)
     assert run.unigram_loss is not None
-    text = read_page(write_run_page(tmp_path / "run")).text
+    text = read_page(finished_run / PAGE_FILE).text
     assert "Step 4 of 4." in text
     assert f"{run.unigram_loss:.3f} (frequencies alone)" in text
-    assert "guessed at step 2guessed at step 4" in text
+    assert "guessed at step 2; guessed at step 4" in text
     assert text.count("____") == 5
+
+
+# ---- as text and as JSON ----
+
+
+@pytest.fixture
+def run(finished_run, tmp_path) -> Path:
+    """A finished run with made-up figures."""
+    copy = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    lines = [line(2), line(2, "validation"), line(4), line(4, "validation", unigram_loss=6.789, sop_error=0.0125)]
+    lines.insert(0, {"step": 1, "split": "validation", "mlm_loss": "low", "sop_accuracy": "?"})
+    (copy / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    return copy
+
+
+def test_a_run_is_described_with_its_curves_and_parameters(run, monkeypatch, golden):
+    monkeypatch.chdir(run.parent)
+    text = describe_run(Path("run"))
+    golden("run_view.txt", text + "\n")
+    assert max(map(len, text.splitlines())) <= 80
+    values = run_to_dict(run)
+    assert [one["step"] for one in values["metrics"]] == [1, 2, 2, 4, 4]
+    assert f"{values['parameters']['all']:,}" in text
+
+
+def test_figures_that_training_lacks_are_left_out(run):
+    (run / "metrics.jsonl").write_text('{"step": 4, "split": "train", "mlm_loss": "low", "tokens_per_second": "?"}\n')
+    assert re.search(r"training: MLM loss +- at the last line$", describe_run(run), re.MULTILINE)
+
+
+@refused(
+    ({"config": {"colour": 1}}, CheckpointError, "colour is 1, a setting that this version does not know"),
+    ({"config": {"lr": "fast"}}, CheckpointError, "lr is 'fast', of a wrong type; float is needed"),
+    ({"config": {"steps": 2.5}}, CheckpointError, "steps is 2.5, of a wrong type; int or null is needed"),
+    ({"config": {"steps": None}}, CheckpointError, "none is given; give exactly one of"),
+    ({"config": {"tensorboard": 1}}, CheckpointError, "tensorboard is 1, of a wrong type; bool is needed"),
+    ({"model": {"num_layers": True}}, CheckpointError, "num_layers is True, of a wrong type"),
+    ({"model": {"num_layers": 0}}, CheckpointError, "num_layers is 0; allowed are 1 to"),
+    ({"model": None}, CheckpointError, "model is None; an object is needed"),
+)
+def test_a_damaged_run_file_is_one_line_that_names_it(run, call, kind, named):
+    content = json.loads((run / "run.json").read_text())
+    changed = {section: changes and content[section] | changes for section, changes in call.items()}
+    (run / "run.json").write_text(json.dumps(content | changed))
+    check_refused(lambda: describe_run(run), kind, f"{run / 'run.json'} can't be read ( & {named}")
+
+
+def test_of_many_lines_a_few_and_the_last_are_shown():
+    lines = [{"step": step} for step in range(100)]
+    assert [line["step"] for line in thin(lines, 4)] == [24, 49, 74, 99]
+    assert thin(lines[:3], 4) == lines[:3]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from test_train_loop import TINY
 from test_train_page import line, write_run
-from toy_rows import FIRST_ORDINARY, FakeShards
+from toy_rows import FIRST_ORDINARY, TINY, FakeShards
 
 from albert_data.cli.main import run as run_command
 from albert_data.errors import ShardError
@@ -32,8 +32,6 @@ from albert_data.train.run import loop
 from albert_data.train.run.evaluation import evaluate, measure_baseline
 from albert_data.train.run.session import choose_shape
 
-VOCAB = 40
-
 
 class MixedShards(FakeShards):
     """Pieces of even ids are Latin, those of odd ids Cyrillic; the first ones are of no script."""
@@ -49,26 +47,30 @@ class MixedShards(FakeShards):
 
 def mix(shards: FakeShards) -> MixedShards:
     """Rows of one script each: of even rows all ids become even, of odd rows odd."""
-    examples = shards.examples
-    rows = np.repeat(np.arange(len(examples)), np.diff(examples.offsets))
-    ids = examples.input_ids.copy()
-    is_text = ids >= FIRST_ORDINARY + 1
-    ids[is_text] -= ((ids[is_text] % 2) != rows[is_text] % 2).astype(np.uint16)
-    labels = examples.masked_ids.copy()
-    of_label = np.repeat(np.arange(len(examples)), np.diff(examples.mask_offsets))
-    labels = np.maximum(labels, FIRST_ORDINARY + 1)
-    labels -= ((labels % 2) != of_label % 2).astype(np.uint16)
+    examples, first = shards.examples, FIRST_ORDINARY + 1
+
+    def choose(values: np.ndarray, offsets: np.ndarray, is_text: np.ndarray) -> np.ndarray:
+        rows = np.repeat(np.arange(len(examples)), np.diff(offsets))
+        return np.where(is_text, values - (values % 2 != rows % 2), values).astype(np.uint16)
+
+    ids = choose(examples.input_ids, examples.offsets, examples.input_ids >= first)
+    labels = choose(np.maximum(examples.masked_ids, first), examples.mask_offsets, np.True_)
     return MixedShards(dataclasses.replace(examples, input_ids=ids, masked_ids=labels), shards.manifest)
+
+
+@pytest.fixture(scope="module")
+def mixed(module_toys) -> tuple[MixedShards, MixedShards]:
+    """Training and validation rows."""
+    return mix(module_toys.make_shards(4000)), mix(module_toys.make_shards(50, seed=1))
 
 
 # ---- frequencies ----
 
 
-def test_frequencies_are_those_of_rows_of_the_same_script(toys):
-    train, validation = (mix(toys.make_shards(rows, seed=seed)) for rows, seed in ((4000, 0), (50, 1)))
-    baseline = measure_baseline(train, validation, num_rows=50)
+def test_frequencies_are_those_of_rows_of_the_same_script(toys, mixed):
+    baseline = measure_baseline(*mixed, num_rows=50)
     assert baseline.unigram_scripts == 2
-    plain = measure_baseline(train, toys.make_shards(50, seed=1), num_rows=50)
+    plain = measure_baseline(mixed[0], toys.make_shards(50, seed=1), num_rows=50)
     assert plain.unigram_scripts == 1
     # Half of the pieces occur in a row: knowing the script alone saves ln 2 of the ln 35 of even frequencies.
     assert baseline.unigram_loss == pytest.approx(math.log(35 / 2), abs=0.05)
@@ -76,9 +78,8 @@ def test_frequencies_are_those_of_rows_of_the_same_script(toys):
     assert baseline.unigram_entropy < baseline.unigram_loss
 
 
-def test_a_model_that_learnt_only_the_script_has_not_learnt_more_than_frequencies(toys):
-    train, validation = (mix(toys.make_shards(rows, seed=seed)) for rows, seed in ((4000, 0), (50, 1)))
-    baseline = measure_baseline(train, validation, num_rows=50)
+def test_a_model_that_learnt_only_the_script_has_not_learnt_more_than_frequencies(mixed):
+    baseline = measure_baseline(*mixed, num_rows=50)
     rng, labels = np.random.default_rng(0), baseline.labels
     counts_R = np.bincount(labels.rows_N, minlength=50)
     for gain, told in ((0.0, "It can't be told whether"), (0.5, "learnt more than"), (-0.5, "learnt less than")):
@@ -136,31 +137,26 @@ def test_a_loss_a_byte_needs_the_tokenizer(toys, monkeypatch):
         (6.511, 0.01, "It can't be told whether the model learnt more than frequencies: its MLM loss is 0.004 below"),
         (6.4, 0.01, "learnt more than frequencies: its MLM loss is 0.115 below the 6.515 that"),
         (6.7, 0.01, "learnt less than frequencies: its MLM loss is 0.185 above"),
-        (6.4, None, ""),
-        (None, 0.01, ""),
+        (6.4, None, None),
+        (None, 0.01, None),
     ],
 )
-def test_a_model_is_compared_with_frequencies_by_the_error(loss: float | None, error: float | None, told: str):
-    text = describe_learning({"mlm_loss": loss, "unigram_loss": 6.515, "unigram_error": error})
-    assert (told in text) if told else not text
-    assert "of the 3 scripts" in describe_learning(
-        {"mlm_loss": 6, "unigram_loss": 7, "unigram_error": 0.01, "unigram_scripts": 3.0}
-    )
+def test_a_model_is_compared_with_frequencies_by_the_error(loss: float | None, error: float | None, told: str | None):
+    known = {"mlm_loss": loss, "unigram_loss": 6.515, "unigram_error": error}
+    text, several = describe_learning(known), describe_learning(known | {"unigram_scripts": 3.0})
+    assert (told in text) if told else text == ""
+    assert ("of the 3 scripts" in several) == bool(told)
+    assert "scripts" not in text
 
 
 # ---- overfitting ----
 
 
 def make_run(folder: Path, validation: float, *, epochs: float = 5.0, train: float = 4.0, lowest: float = 9.0) -> Path:
-    return write_run(
-        folder,
-        [
-            *(line(step, epoch=epochs * step / 300, mlm_loss=train) for step in (100, 290)),
-            line(150, "validation", mlm_loss=lowest),
-            line(300, epoch=epochs, mlm_loss=train),
-            line(300, "validation", mlm_loss=validation, unigram_loss=6.5, unigram_error=0.01),
-        ],
-    )
+    lines = [line(step, epoch=epochs * step / 300, mlm_loss=train) for step in (100, 290, 300)]
+    lines.insert(2, line(150, "validation", mlm_loss=lowest))
+    lines.append(line(300, "validation", mlm_loss=validation, unigram_loss=6.5, unigram_error=0.01))
+    return write_run(folder, lines)
 
 
 @pytest.mark.parametrize(
@@ -180,15 +176,14 @@ def test_a_validation_far_above_training_is_named(settings: dict[str, float], to
     assert (found in write_run_page(run).read_text()) if told else True
 
 
+NOT_LEARNT = "51.0 % is not clearly more than the 50.2 % of the most frequent label."
+
+
 @pytest.mark.parametrize(
     ("accuracy", "task", "told"),
     [
-        (
-            0.51,
-            "sop",
-            "has not learnt SOP: 51.0 % is not clearly more than the 50.2 % of the most frequent label. In books",
-        ),
-        (0.51, "nsp", "has not learnt NSP: 51.0 % is not clearly more than the 50.2 % of the most frequent label."),
+        (0.51, "sop", f"has not learnt SOP: {NOT_LEARNT} In books"),
+        (0.51, "nsp", f"has not learnt NSP: {NOT_LEARNT}"),
         (0.48, "sop", "has not learnt SOP"),
         (0.54, "sop", ""),
         (None, "sop", ""),
@@ -196,14 +191,14 @@ def test_a_validation_far_above_training_is_named(settings: dict[str, float], to
 )
 def test_a_run_says_if_the_sentence_task_is_not_learnt(accuracy: float | None, task: str, told: str):
     line = {"sop_accuracy": accuracy, "sop_majority": 0.502, "sop_error": 0.01}
-    found = describe_order({key: value for key, value in line.items() if value is not None}, PAIR_TASKS[task])
+    found = describe_order(line, PAIR_TASKS[task])
     assert told in found if told else not found
     assert ("docs/guides/training.md" in found) == (task == "sop" and bool(told))
 
 
 def test_a_run_says_that_it_overfits_at_its_end_and_so_do_page_and_runs(toys, use_shards, tmp_path, capsys):
     use_shards(toys.make_shards(16, max_seq_len=16), toys.make_shards(16, max_seq_len=16, seed=1))
-    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=120, log_every=10, eval_every=60, lr=1e-2))
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=80, log_every=10, eval_every=40, lr=1e-2))
     said = " ".join(capsys.readouterr().err.split())
     texts = judge_run(read_run(tmp_path / "run"))
     assert any("The model overfits" in text for text in texts)
@@ -256,17 +251,15 @@ def test_losses_a_byte_are_named_where_all_runs_have_them(tmp_path):
     assert "1.250; 1.500 nats" in find_differences([read_run(run) for run in runs])[0].means
 
 
-def test_runs_names_the_differences_on_the_terminal_and_in_json(toys, use_shards, tmp_path, capsys):
-    use_shards(toys.make_shards(20), toys.make_shards(10, seed=1))
-    for name, seed in (("a", 0), ("b", 0)):
-        loop.train(tmp_path, tmp_path / name, dataclasses.replace(TINY, steps=1, seed=seed))
-    change(tmp_path / "b", config={"mask_prob": 0.45, "last_mask_prob": 0.15, "remask": True})
-    runs = [str(tmp_path / name) for name in "ab"]
-    capsys.readouterr()
-    assert run_command(["runs", *runs]) == 0
+def test_runs_names_the_differences_on_the_terminal_and_in_json(finished_run, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        shutil.copytree(finished_run, name)
+    change(Path("b"), config={"mask_prob": 0.45, "last_mask_prob": 0.15, "remask": True})
+    assert run_command(["runs", "a", "b"]) == 0
     shown = capsys.readouterr().out
     assert "Not measured alike\n  Masked in training: as built; 45 % to 15 %." in shown
-    assert max(len(text) for text in shown.splitlines() if not text.startswith("Run ")) <= 80
-    assert run_command(["runs", *runs, "--json"]) == 0
+    assert max(map(len, shown.splitlines())) <= 80
+    assert run_command(["runs", "a", "b", "--json"]) == 0
     [difference] = json.loads(capsys.readouterr().out)["differences"]
     assert difference["values"] == ["as built", "45 % to 15 %"]
