@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
-import build_fixtures as fixtures
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from toy_rows import SMALL
 
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.train.config import AlbertConfig
 from albert_data.train.data.batch import Batch
 from albert_data.train.model.model import Albert
 from albert_data.train.run.guesses import Guesser, Question, _show_gap, choose_questions, make_guesser, to_lines
@@ -42,17 +44,18 @@ def show(model: nn.Module, shards: Shards, count: int = 5) -> list[str]:
     return list(to_lines(Guesser(shards, count=count).ask(model)))
 
 
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Shards:
-    folder = tmp_path_factory.mktemp("guesses")
-    (folder / "corpus.txt").write_bytes(fixtures.to_txt(fixtures.make_documents(60, seed=8)))
-    with fixtures.small_tasks():
-        fixtures.run_build(folder / "corpus.txt", folder / "out", tokenizer)
-    return open_shards(folder / "out")
+@pytest.fixture
+def shards(finished: Path) -> Shards:
+    return open_shards(finished)
 
 
-def test_a_model_that_knows_all_guesses_every_word(shards: Shards):
-    lines = show(KnowsAll(shards.tokenizer.vocab_size), shards)
+@pytest.fixture
+def knows(shards: Shards) -> KnowsAll:
+    return KnowsAll(shards.tokenizer.vocab_size)
+
+
+def test_a_model_that_knows_all_guesses_every_word(knows: KnowsAll, shards: Shards):
+    lines = show(knows, shards)
     answers = [line for line in lines if "right: " in line]
     assert len(answers) == sum(line.count("____") for line in lines) == 5
     for line in answers:
@@ -60,12 +63,13 @@ def test_a_model_that_knows_all_guesses_every_word(shards: Shards):
         assert found
         assert found[1] == found[2]
         assert float(found[3]) > 90
+    assert show(knows, shards) == lines
+    assert show(knows, shards, 0) == []
 
 
-def test_one_word_of_each_row_is_masked_and_the_build_masked_it_too(shards: Shards):
-    model = KnowsAll(shards.tokenizer.vocab_size)
-    show(model, shards, 8)
-    [batch] = model.batches
+def test_one_word_of_each_row_is_masked_and_the_build_masked_it_too(knows: KnowsAll, shards: Shards):
+    show(knows, shards, 8)
+    [batch] = knows.batches
     questions = choose_questions(shards, shards.tokenizer, 8)
     mask_id = shards.tokenizer.mask_id
     rows = {example.original_ids.tobytes(): example for example in shards}
@@ -79,76 +83,42 @@ def test_one_word_of_each_row_is_masked_and_the_build_masked_it_too(shards: Shar
 
 
 @pytest.mark.parametrize("is_training", [True, False])
-def test_the_model_stays_in_its_mode_and_predicts_in_evaluation_mode(shards: Shards, is_training: bool):
-    model = KnowsAll(shards.tokenizer.vocab_size).train(is_training)
-    show(model, shards, 1)
-    assert (model.training, model.modes) == (is_training, [False])
-
-
-def test_equal_weights_give_equal_lines(shards: Shards):
-    model = KnowsAll(shards.tokenizer.vocab_size)
-    first, second = (show(model, shards) for _ in range(2))
-    assert first == second
-
-
-def test_no_question_gives_no_lines(shards: Shards):
-    assert show(KnowsAll(shards.tokenizer.vocab_size), shards, 0) == []
+def test_the_model_stays_in_its_mode_and_is_asked_in_evaluation_mode(
+    knows: KnowsAll, shards: Shards, is_training: bool
+):
+    show(knows.train(is_training), shards, 1)
+    assert (knows.training, knows.modes) == (is_training, [False])
 
 
 def test_the_sentence_has_the_gap_in_place_of_the_word(tokenizer: Tokenizer):
     ids, _ = tokenizer.encode(["people walked to the river"])
     starts = [at for at, i in enumerate(ids) if tokenizer.pieces[i].startswith("\u2581")] + [len(ids)]
-    question = Question(
-        ids=ids,
-        segment_a_len=len(ids),
-        begin=starts[1],
-        end=starts[2],
-        first=0,
-        last=len(ids),
-        is_cut_left=False,
-        is_cut_right=True,
-    )
+    context = {"first": 0, "last": len(ids), "is_cut_left": False, "is_cut_right": True}
+    question = Question(ids=ids, segment_a_len=len(ids), begin=starts[1], end=starts[2], **context)
     assert _show_gap(question, tokenizer) == "people ____ to the river ..."
 
 
-def test_control_characters_of_the_text_do_not_reach_the_terminal(shards: Shards, monkeypatch: pytest.MonkeyPatch):
+def test_control_characters_of_the_text_do_not_reach_the_terminal(knows: KnowsAll, shards: Shards, monkeypatch):
     monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: "a\x1b[2Jb\tc\nd")
-    answers = Guesser(shards).ask(KnowsAll(shards.tokenizer.vocab_size))
+    answers = Guesser(shards).ask(knows)
     lines = list(to_lines(answers))
-    assert lines
-    assert not any("\x1b" in line for line in lines)
     assert any("a\\x1b[2Jb" in line for line in lines)
+    assert not any("\x1b" in line for line in lines)
     assert not any(set("\t\n") & set("".join(answer)) for answer in answers), "they divide the parts in metrics.jsonl"
 
 
-@pytest.fixture
-def model(shards: Shards) -> Albert:
-    config = AlbertConfig(
-        vocab_size=shards.tokenizer.vocab_size,
-        embedding_size=8,
-        hidden_size=16,
-        num_layers=1,
-        num_heads=2,
-        ffn_size=32,
-        dropout=0.5,
-    )
-    return Albert(config)
-
-
-def test_asking_draws_no_random_number(shards: Shards, model: Albert):
-    state = torch.get_rng_state()
-    assert len(Guesser(shards).ask(model)) == 5
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_asking_a_compiled_model_compiles_nothing(shards: Shards, model: Albert):
+def test_asking_a_compiled_model_compiles_nothing_and_draws_no_random_number(shards: Shards):
     compiled = []
 
     def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> torch.fx.GraphModule:
         compiled.append(graph)
         return graph
 
+    model = Albert(dataclasses.replace(SMALL, vocab_size=shards.tokenizer.vocab_size, dropout=0.5))
+    state = torch.get_rng_state()
     expected = Guesser(shards).ask(model)
+    assert len(expected) == 5
+    assert torch.equal(torch.get_rng_state(), state)
     model.embeddings.compile(backend=backend, dynamic=False)
     assert Guesser(shards).ask(model) == expected
     assert compiled == []
@@ -175,11 +145,9 @@ def test_damaged_rows_are_not_followed(toys):
     assert "row 2: masked_positions[" in said[0]
 
 
-def test_a_gpu_without_memory_for_guesses_does_not_end_the_training(shards: Shards):
-    class Full(KnowsAll):
-        def forward(self, batch: Batch) -> SimpleNamespace:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+def test_a_gpu_without_memory_for_guesses_does_not_end_the_training(knows: KnowsAll, shards: Shards, monkeypatch):
+    monkeypatch.setattr(knows, "forward", Mock(side_effect=torch.cuda.OutOfMemoryError("CUDA out of memory")))
 
     said: list[str] = []
-    assert Guesser(shards, say=said.append).ask(Full(shards.tokenizer.vocab_size)) == []
+    assert Guesser(shards, say=said.append).ask(knows) == []
     assert said == ["no guesses are shown: the GPU has no memory left for them"]
