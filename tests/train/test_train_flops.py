@@ -43,14 +43,13 @@ def test_the_formula_is_what_pytorch_counts(toys, config):
 
 
 def test_layers_count_as_they_are_executed_not_as_they_are_stored():
-    shape = {"num_rows": 2, "row_len": 128, "num_masked": 40}
-    shared, apart = AlbertConfig(), AlbertConfig(share="none")
-    assert training_flops(shared, **shape) == training_flops(apart, **shape)
-    per_layer = training_flops(AlbertConfig(num_layers=2), **shape) - training_flops(
-        AlbertConfig(num_layers=1), **shape
-    )
+    def count(**config) -> float:
+        return training_flops(AlbertConfig(**config), num_rows=2, row_len=128, num_masked=40)
+
+    assert count() == count(share="none")
     tokens, hidden = 2 * 128, 768
-    assert per_layer == 3 * 2 * tokens * (4 * hidden**2 + 2 * hidden * 3072 + 2 * hidden * 128)
+    per_layer = 3 * 2 * tokens * (4 * hidden**2 + 2 * hidden * 3072 + 2 * hidden * 128)
+    assert count(num_layers=2) - count(num_layers=1) == per_layer
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from refusals import check_refused, refused
 
 from albert_data.errors import ConfigError
 from albert_data.train.distributed import Ranks
@@ -14,11 +15,18 @@ from albert_data.train.model.precision import check_gpus, choose_device, choose_
 
 
 @pytest.mark.parametrize(
-    ("capability", "expected", "reason"),
-    [((7, 5), "fp16", "7.5"), ((8, 0), "bf16", "8.0"), ((9, 0), "bf16", "9.0")],
+    ("asked", "capability", "expected", "reason"),
+    [
+        ("auto", (7, 5), "fp16", "7.5"),
+        ("auto", (8, 0), "bf16", "8.0"),
+        ("auto", (9, 0), "bf16", "9.0"),
+        ("fp32", (9, 0), "fp32", "as asked"),
+        ("fp16", (9, 0), "fp16", "as asked"),
+        ("bf16", None, "bf16", "as asked"),
+    ],
 )
-def test_auto_chooses_the_format_that_the_hardware_supports(capability, expected, reason):
-    name, why = choose_format("auto", capability)
+def test_auto_chooses_the_format_that_the_gpu_supports_and_another_is_used(asked, capability, expected, reason):
+    name, why = choose_format(asked, capability)
     assert name == expected
     assert reason in why
 
@@ -41,32 +49,6 @@ def test_a_cpu_trains_in_bf16_if_it_has_the_instructions(monkeypatch, tmp_path, 
     assert reason in why
 
 
-def test_a_given_precision_is_used():
-    assert choose_format("fp32", (9, 0))[0] == "fp32"
-    assert choose_format("bf16", None)[0] == "bf16"
-
-
-def test_fp16_on_a_cpu_is_refused():
-    with pytest.raises(ConfigError, match="needs a CUDA GPU"):
-        choose_format("fp16", None)
-
-
-def test_a_missing_gpu_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(ConfigError, match="finds 1 CUDA GPUs"):
-        choose_device("cuda:1")
-
-
-def test_without_a_gpu_auto_is_the_cpu_and_cuda_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    device, why = choose_device("auto")
-    assert device.type == "cpu"
-    assert "no CUDA GPU" in why
-    with pytest.raises(ConfigError, match="finds 0 CUDA GPUs"):
-        choose_device("cuda")
-
-
 def test_autocast_computes_in_the_format_except_for_fp32():
     x = torch.ones(2, 2)
     with choose_precision("bf16", "cpu").autocast():
@@ -80,7 +62,7 @@ def show_gpus(monkeypatch):
     """Make PyTorch find so many GPUs."""
 
     def show(num_gpus: int) -> None:
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: num_gpus > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: num_gpus)
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: f"GPU {index}")
 
@@ -103,33 +85,41 @@ def test_on_a_gpu_attention_never_uses_cudnn_whose_gradient_is_wrong_on_hopper(s
         torch.backends.cuda.enable_cudnn_sdp(True)
 
 
-@pytest.mark.parametrize("device", ["auto", "cuda"])
-def test_each_rank_uses_the_gpu_of_its_number(show_gpus, device):
+def test_each_rank_uses_the_gpu_of_its_number_or_the_only_one_it_is_shown(show_gpus):
     show_gpus(4)
     ranks = [Ranks(rank=8 + number, num_ranks=16, local_rank=number) for number in range(4)]
-    assert [choose_device(device, rank)[0].index for rank in ranks] == [0, 1, 2, 3]
-    with pytest.raises(ConfigError, match="finds 4 CUDA GPUs"):
-        choose_device(device, Ranks(rank=4, num_ranks=5, local_rank=4))
-
-
-def test_a_rank_that_is_shown_a_single_gpu_uses_it(show_gpus):
+    for device in ("auto", "cuda"):
+        assert [choose_device(device, rank)[0].index for rank in ranks] == [0, 1, 2, 3]
+    assert choose_device("cuda:1")[0].index == 1
     show_gpus(1)
     assert choose_device("auto", Ranks(rank=3, num_ranks=4, local_rank=3)) == (torch.device("cuda", 0), "GPU 0")
+    show_gpus(0)
+    assert choose_device("auto") == (torch.device("cpu"), "PyTorch finds no CUDA GPU")
 
 
-def test_one_gpu_for_all_ranks_is_refused(show_gpus):
-    show_gpus(2)
-    assert choose_device("cuda:1")[0].index == 1
-    with pytest.raises(ConfigError, match="device is 'cuda:1', one GPU for all of 2 processes; leave out --device"):
-        choose_device("cuda:1", Ranks(num_ranks=2))
+@refused(
+    (lambda: choose_format("fp16", None), ConfigError, "needs a CUDA GPU"),
+    (lambda: choose_device("cuda:4"), ConfigError, "finds 4 CUDA GPUs & --device cpu"),
+    (lambda: choose_device("cuda", Ranks(rank=4, num_ranks=5, local_rank=4)), ConfigError, "'cuda' & finds 4 CUDA"),
+    (lambda: choose_device("auto", Ranks(rank=4, num_ranks=5, local_rank=4)), ConfigError, "'auto' & finds 4 CUDA"),
+    (lambda: choose_device("cuda:1", Ranks(num_ranks=2)), ConfigError, "'cuda:1' & 2 processes & leave out --device"),
+)
+def test_a_gpu_that_is_not_there_or_for_all_is_refused(show_gpus, call, kind, named):
+    show_gpus(4)
+    check_refused(call, kind, named)
+
+
+def test_without_a_gpu_cuda_is_refused(show_gpus):
+    show_gpus(0)
+    check_refused(lambda: choose_device("cuda"), ConfigError, "finds 0 CUDA GPUs")
 
 
 def test_ranks_that_share_a_gpu_are_refused(monkeypatch):
     shown = SimpleNamespace(uuid="GPU-1")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: shown)
     monkeypatch.setattr(Ranks, "sum", lambda ranks, values: [max(values)] * len(values))
-    with pytest.raises(ConfigError, match="2 processes use 1 GPU; start one process for each GPU"):
-        check_gpus(torch.device("cuda", 0), Ranks(num_ranks=2))
+    named = "2 processes use 1 GPU & one process for each GPU"
+    check_refused(lambda: check_gpus(torch.device("cuda", 0), Ranks(num_ranks=2)), ConfigError, named)
     monkeypatch.setattr(Ranks, "sum", lambda ranks, values: [value + i for i, value in enumerate(values)])
     check_gpus(torch.device("cuda", 0), Ranks(num_ranks=2))
     check_gpus(torch.device("cpu"), Ranks(num_ranks=2))

@@ -1,15 +1,21 @@
-"""A run says once, after a few updates, how long it will take."""
+"""A run says once how long it will take; TensorBoard's events hold every figure that there is."""
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from datetime import datetime, timedelta
 
 import pytest
 import torch
+from refusals import check_refused
+from toy_rows import TINY
 
+from albert_data.errors import ConfigError
 from albert_data.train.config import TrainConfig
+from albert_data.train.run import loop, report
 from albert_data.train.run.budget import Budget
-from albert_data.train.run.report import MIN_UPDATES, Estimate
+from albert_data.train.run.report import MIN_UPDATES, Estimate, TensorBoardWriter
 
 CPU = torch.device("cpu")
 
@@ -32,13 +38,8 @@ class Run:
         return []
 
 
-@pytest.fixture
-def run():
-    return Run
-
-
-def test_the_time_that_is_left_is_told(run):
-    made = run(steps=10_000)
+def test_the_time_that_is_left_is_told():
+    made = Run(steps=10_000)
     assert made.update(60.0) == [], "the first update compiles"
     [text] = made.update(1.0, MIN_UPDATES)
     left = 10_000 - 1 - MIN_UPDATES
@@ -47,44 +48,72 @@ def test_the_time_that_is_left_is_told(run):
     assert text.rpartition(", until ")[2] in minutes
 
 
-def test_updates_that_compile_do_not_count(run):
-    made = run(steps=1000)
+def test_updates_that_compile_do_not_count():
+    made = Run(steps=1000)
     [text] = made.update(20.0, 4) + made.update(1.0, MIN_UPDATES)
     assert "(4,000 tokens/s)" in text
 
 
-def test_a_run_of_over_a_day_is_told_after_minutes_and_what_to_do(run):
-    made = run(steps=10_000)
+def test_a_run_of_over_a_day_is_told_after_minutes_and_what_to_do():
+    made = Run(steps=10_000)
     [text] = made.update(200.0, 3)
     assert made.now == 600
     assert text.startswith("about 23 d 3 h for 9,997 steps (20 tokens/s); ")
     assert text.endswith("start another one with a smaller --preset or with --minutes")
 
 
-def test_a_run_by_the_clock_tells_how_far_it_will_come(run):
-    made = run(minutes=10)
+def test_a_run_by_the_clock_tells_how_far_it_will_come():
+    made = Run(minutes=10)
     [text] = made.update(0.5, MIN_UPDATES + 1)
     assert text == "about 1,195 steps in all, 2.39 epochs (8,000 tokens/s)", "2.5 seconds are kept for the end"
 
 
-def test_a_short_run_needs_no_estimate(run):
-    assert run(steps=100).update(0.01, 100) == []
+def test_a_short_run_needs_no_estimate():
+    assert Run(steps=100).update(0.01, 100) == []
 
 
-def test_on_a_gpu_updates_are_timed_to_their_end(run, monkeypatch):
+def test_on_a_gpu_updates_are_timed_to_their_end(monkeypatch):
     waits = []
     monkeypatch.setattr(torch.cuda, "synchronize", waits.append)
-    made = run(steps=10_000, device=torch.device("cuda", 0))
+    made = Run(steps=10_000, device=torch.device("cuda", 0))
     assert len(made.update(1.0, MIN_UPDATES + 1)) == 1
     assert len(waits) == MIN_UPDATES + 1
 
 
 def test_a_run_tells_its_estimate_among_its_lines(toys, use_shards, tmp_path, monkeypatch, capsys):
-    from albert_data.train.run import loop, report
-
     use_shards(toys.make_shards(40))
     monkeypatch.setattr(report, "MAX_SECONDS", 1e-9)
-    loop.train(tmp_path, tmp_path / "run", TrainConfig(preset="tiny", steps=4, batch_tokens=256, device="cpu"))
+    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, batch_tokens=256))
     # Once, after two updates: later ones do not wait for the GPU.
     [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("about ")]
     assert line.startswith("about 0 min 0 s for 2 steps (")
+
+
+# ---- TensorBoard ----
+
+
+def test_without_tensorboard_one_line_says_how_to_install_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    check_refused(lambda: TensorBoardWriter(tmp_path), ConfigError, "pip install 'albert-data[tensorboard]'")
+    assert list(tmp_path.iterdir()) == []
+
+
+def read_events(folder):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(folder))
+    events.Reload()
+    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_each_figure_is_a_curve_of_its_split_and_a_resumed_run_hides_what_it_writes_again(tmp_path):
+    pytest.importorskip("tensorboard")
+    for begin, value in ((0, 1.0), (2, 2.0)):
+        writer = TensorBoardWriter(tmp_path, step=begin)
+        for step in range(begin + 1, begin + 4):
+            writer.write("train", step, {"mlm_loss": value, "sop_loss": None})
+        writer.write("validation", begin + 3, {"mlm_loss": 3.5, "guesses": "text"})
+        writer.close()
+    assert read_events(tmp_path / "tensorboard") == {
+        "mlm_loss/train": [(1, 1.0), (2, 1.0), (3, 2.0), (4, 2.0), (5, 2.0)],
+        "mlm_loss/validation": [(5, 3.5)],
+    }
