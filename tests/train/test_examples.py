@@ -115,6 +115,16 @@ def write_tsv(path: Path, rows) -> Path:
     return path
 
 
+@torch.no_grad()
+def disturb(module: torch.nn.Module, deviation: float) -> None:
+    for weight in module.parameters():
+        weight.add_(torch.randn_like(weight) * deviation)
+
+
+def praises(text: str) -> bool:
+    return bool({word.strip(".,") for word in text.split()} & set(toy_tasks.PRAISE.split()))
+
+
 # ---- the tasks ----
 
 
@@ -135,9 +145,8 @@ def test_the_words_of_a_test_are_not_in_its_training():
 
 
 def test_labels_and_answers_are_those_of_the_texts():
-    praise = set(toy_tasks.PRAISE.split())
     for label, *texts in toy_tasks.make_pairs(300):
-        first, second = (bool({word.strip(".,") for word in text.split()} & praise) for text in texts)
+        first, second = map(praises, texts)
         assert label == ("equal" if first == second else "first" if first else "second")
     for test in (False, True):
         assert all(text.count(right) == 1 for right, _, text in toy_tasks.make_questions(300, test=test))
@@ -350,9 +359,7 @@ def test_all_three_attentions_are_timed():
 
 
 def test_a_position_of_the_text_autoencoder_depends_on_all_tokens_but_its_own(masked, tokenizer):
-    with torch.no_grad():
-        for parameter in masked.parameters():  # with the weights of a new model, attention is nearly uniform
-            parameter.add_(torch.randn_like(parameter) * 0.2)
+    disturb(masked, 0.2)  # with the weights of a new model, attention is nearly uniform
     model = text_autoencoder.TextAutoencoder(masked, tokenizer.mask_token_id).double().eval()
     ids_BT = torch.randint(5, 200, (1, 8))
     zeros_BT, valid_BT = torch.zeros_like(ids_BT), torch.ones_like(ids_BT)
@@ -432,7 +439,7 @@ def test_the_probe_reads_words_that_it_has_seen(folder, tokenizer):
 # ---- cloze questions ----
 
 
-def test_the_scores_of_labels_are_the_logits_of_their_words_at_the_mask(masked, tokenizer):
+def test_the_scores_of_labels_are_the_logits_of_their_words_at_the_mask(masked, tokenizer, monkeypatch):
     texts = ["He is bad.", "The dinner was good, as always."]
     scores_BK = pet.score_words(masked, tokenizer, texts)
     for text, scores_K in zip(texts, scores_BK, strict=True):
@@ -441,9 +448,6 @@ def test_the_scores_of_labels_are_the_logits_of_their_words_at_the_mask(masked, 
         logits_V = masked(**ids).logits[0, place]
         expected = [logits_V[tokenizer.convert_tokens_to_ids(f"\u2581{word}")] for word in ("bad", "good")]
         torch.testing.assert_close(scores_K, torch.stack(expected))
-
-
-def test_a_label_needs_a_word_of_one_piece(tokenizer, monkeypatch):
     monkeypatch.setitem(pet.WORDS, "praise", "goodbadgood")
     with pytest.raises(SystemExit, match="'goodbadgood' is not one piece"):
         pet.find_ids(tokenizer)
@@ -469,11 +473,8 @@ def test_a_new_condition_changes_nothing(classifier, tokenizer):
 
 
 def test_the_labels_of_both_tasks_are_those_of_the_pair_and_independent():
-    praise = set(toy_tasks.PRAISE.split())
-
     def describe(text):
-        on_person = any(text.startswith(pattern.split("{}")[0]) for pattern in toy_tasks.ON_PEOPLE)
-        return bool({word.strip(".,") for word in text.split()} & praise), on_person
+        return praises(text), any(text.startswith(pattern.split("{}")[0]) for pattern in toy_tasks.ON_PEOPLE)
 
     first, second, tasks, labels = conditional_norm.make_rows(640)
     seen = collections.Counter()
@@ -507,9 +508,7 @@ def test_the_rate_decides_which_layers_are_run(masked, tokenizer):
     inputs = tokenizer("It was good. He is bad.", return_tensors="pt")
     whole = masked(**inputs).logits
     half = theseus.begin_half(masked)
-    with torch.no_grad():
-        for weight in half.albert.encoder.successor.parameters():
-            weight.add_(0.1 * torch.randn_like(weight))
+    disturb(half.albert.encoder.successor, 0.1)
     half.train().albert.encoder.rate = 0.0
     torch.testing.assert_close(half(**inputs).logits, whole)  # the model has no dropout
     short = half.eval()(**inputs).logits
@@ -517,31 +516,21 @@ def test_the_rate_decides_which_layers_are_run(masked, tokenizer):
     torch.testing.assert_close(theseus.finish_half(half)(**inputs).logits, short)
 
 
-def test_the_rate_of_replacing_rises_to_one_over_as_many_epochs_as_are_needed(folder, masked, monkeypatch):
-    rates = []
-    monkeypatch.setattr(theseus.torch.nn.utils, "clip_grad_norm_", lambda *_: rates.append(encoder.rate))
-    rows = ShardDataset(folder / "shards", masked)
-    steps = len(rows) // 16 + 10  # more than an epoch
-    half = theseus.begin_half(masked)
-    encoder = half.albert.encoder
-    theseus.train(half, rows, steps=steps, lr=1e-3, first_rate=0.9)
-    assert rates[0] == pytest.approx(0.9, abs=0.05)
-    assert rates == sorted(rates)
-    assert rates[-steps // 2 :] == [1.0] * (steps - steps // 2)
-
-
-def test_a_half_is_trained_while_the_whole_stays(folder, masked):
-    rows = ShardDataset(folder / "shards", masked)
-    validation = ShardDataset(folder / "shards", masked, split="validation")
+def test_a_half_is_trained_at_a_rising_rate_while_the_whole_stays(folder, masked, monkeypatch):
+    rows, validation = (ShardDataset(folder / "shards", masked, split=split) for split in ("train", "validation"))
     linear_attention.train(masked, rows, steps=60, lr=5e-3)  # with softmax
     half = theseus.begin_half(masked)
-    with torch.no_grad():
-        for weight in half.albert.encoder.successor.parameters():
-            weight.add_(torch.randn_like(weight))
+    encoder, rates, clip = half.albert.encoder, [], torch.nn.utils.clip_grad_norm_
+    disturb(encoder.successor, 1.0)
     before = theseus.measure_loss(half, validation)
-    theseus.train(half, rows, steps=60, lr=5e-3, first_rate=0.5)
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *given: rates.append(encoder.rate) or clip(*given))
+    steps = len(rows) // 16 + 10  # more than an epoch
+    theseus.train(half, rows, steps=steps, lr=5e-3, first_rate=0.8)
+    assert rates[0] == pytest.approx(0.8, abs=0.1)
+    assert rates == sorted(rates)
+    assert rates[-steps // 2 :] == [1.0] * (steps - steps // 2)
     assert theseus.measure_loss(half, validation) < before - 0.3
-    kept = half.albert.encoder.predecessor.state_dict()
+    kept = encoder.predecessor.state_dict()
     assert all(torch.equal(kept[name], value) for name, value in masked.albert.encoder.state_dict().items())
 
 

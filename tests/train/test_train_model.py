@@ -64,16 +64,6 @@ def test_each_layer_runs_the_parameters_of_its_group(batch, share, groups, inner
     assert ran == {"attentions": attentions, "ffns": ffns}
 
 
-def test_a_change_of_a_shared_layer_shows_in_every_layer(batch):
-    shared, apart = small_model(), small_model(share="none")
-    for module in (*apart.encoder.attentions, *apart.encoder.ffns):
-        source = shared.encoder.attentions[0] if hasattr(module, "qkv") else shared.encoder.ffns[0]
-        module.load_state_dict(source.state_dict())
-    for name in ("embeddings", "pooler", "sop_head", "mlm_head"):
-        getattr(apart, name).load_state_dict(getattr(shared, name).state_dict())
-    torch.testing.assert_close(shared.encode(batch), apart.encode(batch))
-
-
 def test_weights_start_from_a_normal_of_deviation_0_02_cut_at_two_deviations_and_biases_from_0():
     torch.manual_seed(0)
     density = math.exp(-2) / math.sqrt(2 * math.pi)

@@ -92,9 +92,6 @@ def test_every_plot_is_sound_xml_with_a_text_alternative(tmp_path):
         assert attributes["role"] == "img"
         title, says = (svg.find(f"{{http://www.w3.org/2000/svg}}{name}") for name in ("title", "desc"))
         assert attributes["aria-labelledby"] == f"{title.get('id')} {says.get('id')}"
-        assert title.text.endswith("over the steps")
-        assert re.search(r"(train|validation): .* to .*, lowest .*, highest", says.text)
-    assert "train: 8.000 to 6.000" in svgs[0][1].text
     assert {tag for tag, _ in outline.tags} >= {"figcaption", "caption", "th"}
 
 
