@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
+import toy_rows
 from toy_rows import mean_loss
 
 from albert_data.train.config import AlbertConfig
@@ -15,14 +16,8 @@ from albert_data.train.data.batch import Batch, collate
 from albert_data.train.model.model import Albert, LayerNorm, attend_by_products, sum_losses
 from albert_data.train.run.compiling import compile_model
 
-SMALL = AlbertConfig(
-    vocab_size=40,
-    max_positions=32,
-    embedding_size=6,
-    hidden_size=8,
-    num_layers=3,
-    num_heads=2,
-    ffn_size=16,
+SMALL = dataclasses.replace(
+    toy_rows.SMALL, vocab_size=40, max_positions=32, embedding_size=6, hidden_size=8, num_layers=3, ffn_size=16
 )
 
 
