@@ -152,18 +152,10 @@ def test_labels_and_answers_are_those_of_the_texts():
         assert all(text.count(right) == 1 for right, _, text in toy_tasks.make_questions(300, test=test))
 
 
-def test_a_file_of_labelled_lines_is_read_and_another_refused(tmp_path):
+def test_a_file_of_labelled_lines_is_read(tmp_path):
     path = tmp_path / "rows.tsv"
     path.write_text("\ufefffine\tA text.\n\nbad\tAnother.\n", encoding="utf-8")
     assert toy_tasks.read_tsv(path, 2) == [("fine", "A text."), ("bad", "Another.")]
-    with pytest.raises(SystemExit, match=r"line 1: has 2 fields, but 3 are needed"):
-        toy_tasks.read_tsv(path, 3)
-    for content, words in ((b"fine\t\xff\n", "can't be read as UTF-8 text"), (b"\n", "has no lines")):
-        path.write_bytes(content)
-        with pytest.raises(SystemExit, match=words):
-            toy_tasks.read_tsv(path, 2)
-    with pytest.raises(SystemExit, match="No such file"):
-        toy_tasks.read_tsv(tmp_path / "missing.tsv", 2)
 
 
 # ---- command lines ----
@@ -181,6 +173,10 @@ def test_a_model_that_is_not_there_is_refused_without_a_network(module, monkeypa
     ("module", "arguments", "words"),
     [
         (classify, "model --train train.tsv --test test.tsv", "test.tsv: the label 'bad' is not in train.tsv"),
+        (classify, "model --pairs --train train.tsv --test test.tsv", "line 1: has 2 fields, but 3 are needed"),
+        (classify, "model --train model/spiece.model --test test.tsv", "model: can't be read as UTF-8 text"),
+        (classify, "model --train empty.tsv --test test.tsv", "empty.tsv: has no lines"),
+        (classify, "model --train missing.tsv --test test.tsv", "No such file"),
         (classify, "model --train train.tsv", "give both --train and --test"),
         (answer, "model --train train.tsv", "give both --train and --test"),
         (classify, "model --save model", "model exists; give --save a new folder"),
@@ -195,6 +191,7 @@ def test_a_command_that_can_not_be_done_says_why(folder, monkeypatch, run, capsy
     monkeypatch.chdir(folder)
     write_tsv(Path("train.tsv"), [("good", "A text.")])
     write_tsv(Path("test.tsv"), [("bad", "A text.")])
+    write_tsv(Path("empty.tsv"), [()])
     if module == theseus:
         config = transformers.AlbertConfig.from_pretrained("model", num_hidden_layers=1)
         transformers.AlbertForMaskedLM(config).save_pretrained("odd")
@@ -344,15 +341,11 @@ def test_padding_does_not_change_a_row_of_a_model_with_linear_attention(masked, 
 
 
 def test_a_model_learns_with_linear_attention(folder, monkeypatch, run):
-    monkeypatch.setattr(linear_attention, "time_attentions", lambda _: {"linear": 1.0})
+    timed = linear_attention.time_attentions
+    monkeypatch.setattr(linear_attention, "time_attentions", lambda num_tokens: timed(num_tokens // 64, repeats=1))
     shown = run(linear_attention, folder / "model", folder / "shards", "--steps", "40", "--lr", "5e-3")
     assert last_number(shown, "after 40 updates: MLM loss ") < last_number(shown, "untrained: MLM loss ") - 1
-
-
-def test_all_three_attentions_are_timed():
-    times = linear_attention.time_attentions(32, repeats=1)
-    assert set(times) == {"matrix", "fused", "linear"}
-    assert min(times.values()) > 0
+    assert len(re.findall(r"^\d+( \d+\.\d){3}$", shown, re.MULTILINE)) == 5, "all three attentions are timed"
 
 
 # ---- the text autoencoder ----

@@ -45,12 +45,30 @@ SHAPES = {
 FILES = ("config.json", "model.safetensors", "spiece.model", "tokenizer.json", "tokenizer_config.json")
 
 
-def random_model(config: AlbertConfig, seed: int = 1) -> Albert:
-    torch.manual_seed(seed)
+@torch.no_grad()
+def disturb(model: torch.nn.Module) -> None:
+    """With weights from N(0, 0.02) attention is nearly uniform, and biases are 0."""
+    for parameter in model.parameters():
+        parameter.add_(torch.randn_like(parameter) * 0.2)
+
+
+def random_model(config: AlbertConfig) -> Albert:
+    torch.manual_seed(1)
     model = Albert(config).eval()
-    with torch.no_grad():  # with weights from N(0, 0.02) attention is nearly uniform, and biases are 0
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
+    disturb(model)
+    return model
+
+
+def write_with_transformers(folder: Path, kind: str = "AlbertForPreTraining", **settings: object):
+    """Save a random model as transformers does, and return it."""
+    torch.manual_seed(2)
+    sizes = {
+        **{"vocab_size": 40, "max_position_embeddings": 32, "embedding_size": 16, "hidden_size": 32},
+        **{"num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64},
+    }
+    model = getattr(transformers, kind)(transformers.AlbertConfig(**{**sizes, **settings})).eval()
+    disturb(model)
+    model.save_pretrained(folder)
     return model
 
 
@@ -80,20 +98,6 @@ def check_equal_logits(ours: Albert, theirs, batch) -> None:
         assert here.mlm_logits_NV.abs().max() > 1
         torch.testing.assert_close(here.mlm_logits_NV, masked, atol=tolerance, rtol=0)
         torch.testing.assert_close(here.sop_logits_BK, there.sop_logits, atol=tolerance, rtol=0)
-
-
-def write_with_transformers(folder: Path, **settings: object):
-    torch.manual_seed(2)
-    sizes = {
-        **{"vocab_size": 40, "max_position_embeddings": 32, "embedding_size": 16, "hidden_size": 32},
-        **{"num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64},
-    }
-    model = transformers.AlbertForPreTraining(transformers.AlbertConfig(**{**sizes, **settings})).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    model.save_pretrained(folder)
-    return model
 
 
 # ---- weights ----

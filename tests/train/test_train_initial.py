@@ -19,6 +19,7 @@ import torch
 from build_fixtures import run_build, write_corpus
 from refusals import check_refused
 from safetensors.torch import load_file, save_file
+from test_huggingface import write_with_transformers
 from toy_language import make_sentences, train_model
 from toy_rows import TINY
 from wordpiece_fixtures import make_pieces, write_vocab
@@ -34,10 +35,6 @@ from albert_data.train.run import loop
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
 
 STILL = dataclasses.replace(TINY, steps=2, lr=1e-12, weight_decay=0.0, seed=7)
-SIZES = {
-    **{"max_position_embeddings": 64, "embedding_size": 16, "hidden_size": 32},
-    **{"num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64},
-}
 NO_SOP = "the folder lacks the SOP head, which is drawn anew"
 NO_MLM = "the folder lacks the MLM head, which is drawn anew"
 NO_POOLER = "the folder lacks the pooler, which is drawn anew"
@@ -161,13 +158,8 @@ def publish(tmp_path, tokenizer):
     """Write a folder as transformers saves it, beside the tokenizer's model, and return the folder and the model."""
 
     def write(kind: str = "AlbertForPreTraining", spiece: bytes = tokenizer.model, **settings: object):
-        torch.manual_seed(3)
-        config = transformers.AlbertConfig(**{"vocab_size": tokenizer.vocab_size, **SIZES, **settings})
-        model = getattr(transformers, kind)(config).eval()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(torch.randn_like(parameter) * 0.2)
-        model.save_pretrained(tmp_path / "model")
+        sizes = {"vocab_size": tokenizer.vocab_size, "max_position_embeddings": 64, **settings}
+        model = write_with_transformers(tmp_path / "model", kind, **sizes)
         (tmp_path / "model" / "spiece.model").write_bytes(spiece)
         own = {"do_lower_case": False, "keep_accents": True}
         (tmp_path / "model" / "tokenizer_config.json").write_text(json.dumps(own))
@@ -238,13 +230,10 @@ def test_names_of_old_folders_are_understood(publish, shards):
     assert model.mlm_head.bias.equal(theirs.predictions.bias)
 
 
-def test_a_part_of_which_half_is_missing_is_damage(publish, shards):
+def test_a_part_of_which_half_is_missing_or_of_a_size_that_others_contradict_is_damage(publish, shards):
     folder, _ = publish()
     change_weights(folder, lambda weights: weights.pop("predictions.dense.weight"))
     check_refused(lambda: load(folder, shards), CheckpointError, "the weights lack predictions.dense.weight")
-
-
-def test_a_size_that_other_tensors_contradict_is_damage_and_allocates_nothing(publish, shards):
     folder, _ = publish("AlbertForMaskedLM")
     name = "albert.encoder.embedding_hidden_mapping_in.weight"
     change_weights(folder, lambda weights: weights.update({name: torch.zeros(1_000_000, 16)}))  # a pooler of 4 TB
@@ -380,9 +369,8 @@ def wordpieces(build, tmp_path_factory) -> Path:
 @pytest.fixture
 def chinese(tmp_path) -> Path:
     """An ALBERT as the Chinese ones are published: a masked language model with a vocab.txt."""
-    torch.manual_seed(3)
-    config = transformers.AlbertConfig(vocab_size=len(make_pieces()), **SIZES)
-    transformers.AlbertForMaskedLM(config).save_pretrained(tmp_path / "chinese")
+    sizes = {"vocab_size": len(make_pieces()), "max_position_embeddings": 64}
+    write_with_transformers(tmp_path / "chinese", "AlbertForMaskedLM", **sizes)
     write_vocab(tmp_path / "chinese")
     return tmp_path / "chinese"
 

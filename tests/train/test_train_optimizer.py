@@ -50,18 +50,6 @@ def test_vectors_do_not_decay_and_matrices_are_known_by_what_is_done_to_them(opt
         assert found[id(parameter)] == (blocks, 0.0 if is_vector else 0.01), name
 
 
-def test_a_vector_without_gradient_pull_keeps_its_length_where_a_matrix_shrinks():
-    model = torch.nn.Linear(3, 3)
-    torch.nn.init.ones_(model.bias)
-    before = model.weight.detach().clone()
-    optimizer = make_optimizer(model, TrainConfig(lr=0.1, weight_decay=0.5))
-    for parameter in model.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()
-    torch.testing.assert_close(model.weight.detach(), before * (1 - 0.1 * 0.5))
-    assert (model.bias == 1).all()
-
-
 def test_lamb_leaves_weights_without_a_gradient_alone():
     weight = torch.nn.Parameter(torch.ones(2, 2))
     Lamb([{"params": [weight]}], {"lr": 1.0}).step()
