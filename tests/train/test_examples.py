@@ -246,6 +246,7 @@ def test_a_classifier_of_files_reads_both_texts_of_a_pair_and_is_saved(folder, t
     found = [tuple(line.split("\t")) for line in run(classify, saved, "--predict", texts).splitlines()]
     assert [row[1:] for row in found] == [row[1:] for row in pairs]
     assert round(100 * share_right([row[0] for row in found], pairs), 1) == right
+    assert last_number(run(classify, saved, "--pairs", *files, "--steps", "1"), "right: ") > 90, "it begins with it"
     pipeline = transformers.pipeline("text-classification", str(saved))
     assert pipeline({"text": pairs[0][1], "text_pair": pairs[0][2]})["label"] == found[0][0]
 
