@@ -129,18 +129,14 @@ def praises(text: str) -> bool:
 
 
 def test_the_words_of_a_test_are_not_in_its_training():
-    for make, words in (
-        (toy_tasks.make_remarks, (toy_tasks.PRAISE, toy_tasks.BLAME)),
-        (toy_tasks.make_pairs, (toy_tasks.PRAISE, toy_tasks.BLAME)),
-        (toy_tasks.make_questions, (toy_tasks.NAMES, toy_tasks.THINGS, toy_tasks.PLACES)),
-    ):
-        vocabulary = set(" ".join(words).split())
+    lists = (toy_tasks.PRAISE, toy_tasks.BLAME, toy_tasks.NAMES, toy_tasks.THINGS, toy_tasks.PLACES)
+    vocabulary = set(" ".join(lists).split())
+    for make in (toy_tasks.make_remarks, toy_tasks.make_pairs, toy_tasks.make_questions):
         seen, unseen = (
             {word.strip(".,") for row in make(500, test=test) for word in " ".join(row[1:]).split()} & vocabulary
             for test in (False, True)
         )
-        assert seen
-        assert unseen
+        assert len(seen) > len(unseen) > 0
         assert not seen & unseen
 
 

@@ -18,19 +18,18 @@ from albert_data.train.model.model import Albert
 SMALL = AlbertConfig(vocab_size=40, embedding_size=24, hidden_size=32, num_layers=3, num_heads=4, ffn_size=80)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        SMALL,
-        dataclasses.replace(SMALL, num_layers=4, num_groups=2),
-        dataclasses.replace(SMALL, num_inner_groups=2),
-        dataclasses.replace(SMALL, share="none", num_heads=2),
-        dataclasses.replace(SMALL, vocab_size=5000, ffn_size=32),
-    ],
-    ids=["shared", "two groups", "two inner groups", "nothing shared", "large vocabulary"],
-)
-def test_the_formula_is_what_pytorch_counts(toys, config):
-    rows = toys.make_shards(9, vocab_size=40, max_seq_len=30)
+CONFIGS = {
+    "shared": {},
+    "two groups": {"num_layers": 4, "num_groups": 2},
+    "two inner groups": {"num_inner_groups": 2},
+    "nothing shared": {"share": "none", "num_heads": 2},
+    "large vocabulary": {"vocab_size": 5000, "ffn_size": 32},
+}
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_the_formula_is_what_pytorch_counts(toys, kind):
+    rows, config = toys.make_shards(9, vocab_size=40, max_seq_len=30), dataclasses.replace(SMALL, **CONFIGS[kind])
     (batch,) = fixed_batches(rows, num_rows=9, batch_tokens=9 * 64)
     model = Albert(config)
     # Fused attention counts its scores again in the backward pass; the plain one computes each product once.

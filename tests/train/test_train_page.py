@@ -49,11 +49,8 @@ class Outline(HTMLParser):
         if tag not in VOID:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
     def handle_endtag(self, tag):
-        assert self.open.pop() == tag
+        assert tag in VOID or self.open.pop() == tag
         self.text += "; " if tag in ("td", "th", "caption", "title", "desc", "text", "figcaption") else ""
 
     def handle_data(self, data):

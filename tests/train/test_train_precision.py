@@ -95,6 +95,7 @@ def test_each_rank_uses_the_gpu_of_its_number_or_the_only_one_it_is_shown(show_g
     assert choose_device("auto", Ranks(rank=3, num_ranks=4, local_rank=3)) == (torch.device("cuda", 0), "GPU 0")
     show_gpus(0)
     assert choose_device("auto") == (torch.device("cpu"), "PyTorch finds no CUDA GPU")
+    check_refused(lambda: choose_device("cuda"), ConfigError, "finds 0 CUDA GPUs")
 
 
 @refused(
@@ -107,11 +108,6 @@ def test_each_rank_uses_the_gpu_of_its_number_or_the_only_one_it_is_shown(show_g
 def test_a_gpu_that_is_not_there_or_for_all_is_refused(show_gpus, call, kind, named):
     show_gpus(4)
     check_refused(call, kind, named)
-
-
-def test_without_a_gpu_cuda_is_refused(show_gpus):
-    show_gpus(0)
-    check_refused(lambda: choose_device("cuda"), ConfigError, "finds 0 CUDA GPUs")
 
 
 def test_ranks_that_share_a_gpu_are_refused(monkeypatch):
