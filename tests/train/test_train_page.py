@@ -119,7 +119,8 @@ def test_text_of_the_run_can_not_become_markup(tmp_path):
     ("lines", "config", "told", "untold"),
     [
         ([line(100), line(100, "validation"), line(200)], {}, "Step 200 of 300: the run is not finished.", ""),
-        ([line(100, "validation")], {}, "Validation at step 100 & measured at the end of a run, and so not known", ""),
+        ([line(100, "validation")], {}, "Validation at step 100 & measured at the end of a run", "by step"),
+        ([line(step, "validation") for step in (100, 200)], {}, "Validation by step", "1 of 2"),
         ([line(100)], {"minutes": 10}, "Step 100 of a run of 10 minutes.", "not finished"),
         ([line(300)], {}, "There are no validation figures", "without context"),
         ([], {}, "No figures yet & hidden_size", ""),
