@@ -132,7 +132,7 @@ def test_settings_of_other_types_are_refused(call, kind, named: str):
 
 def test_a_folder_of_another_kind_is_not_mixed_up(folder: Path, corpus: Path):
     before = digest_folder(folder)
-    for model_type in ("unigram", *(["byte-bpe"] if folder.name != "byte-bpe" else [])):
+    for model_type in ("unigram", "wordpiece" if folder.name == "byte-bpe" else "byte-bpe"):
         config = VocabConfig(model_type=model_type, vocab_size=350)
         with pytest.raises(OutputError, match="is a vocabulary of another kind"):
             train_vocab([str(corpus)], folder, config=config, workers=1)

@@ -43,9 +43,10 @@ def claim_folder(folder: Path, settings: Mapping[str, Any], *, overwrite: bool =
     names, others = _FILES_OF.get(settings["model_type"], (FILES, (JSON_NAME,)))
     try:
         storage.make_folder(folder)
-        known = _read_hashes(folder)
-        if found := [folder / name for name in others if is_there(folder / name)]:
-            raise OutputError(f"{found[0]} is a vocabulary of another kind; name another folder")
+        known, there = _read_hashes(folder), _read_settings(folder).get("model_type", settings["model_type"])
+        found = [folder / name for name in others if is_there(folder / name)]
+        if found or _FILES_OF.get(str(there)) != _FILES_OF.get(settings["model_type"]):
+            raise OutputError(f"{[*found, folder][0]} is a vocabulary of another kind; name another folder")
         for name in names:
             path = folder / name
             if is_there(path) and not (is_regular(path) and known.get(name) == hash_file(path)):
