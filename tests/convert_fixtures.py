@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,59 +13,16 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import xxhash
-from row_fixtures import Row, make_examples, numbered_rows
-from shard_fixtures import describe_folder, seal
+from build_fixtures import InlineEngine
+from row_fixtures import Row, numbered_rows
 
 from albert_data.convert.conversion import convert_folder
-from albert_data.shards.manifest import MANIFEST_NAME
-from albert_data.shards.schema import shard_schema, write_shard
 
-MAX_SEQ_LEN = 16
 # Some rows have no masks, some no pair; the second shard of training is empty, the third has two record batches.
 ROWS: dict[str, list[list[list[Row]]]] = {
     "train": [[numbered_rows(20)], [[]], [numbered_rows(9, 20), numbered_rows(5, 40)]],
     "validation": [[numbered_rows(4, 70)]],
 }
-
-
-class Inline:
-    """An engine of this process."""
-
-    def run(self, job: Any, tasks: Any) -> Iterator[tuple[Any, Any]]:
-        for task in tasks:
-            yield task, job(task)
-
-
-def write_folder(
-    folder: Path,
-    splits: Mapping[str, Sequence[Sequence[list[Row]]]] = ROWS,
-    *,
-    dtype: type = np.uint16,
-    sources: Sequence[str] = (),
-    compression: str = "none",
-    max_seq_len: int = MAX_SEQ_LEN,
-) -> Path:
-    """A finished build of these rows: of each split the shards, of each shard the record batches. A row's source is its
-    number in the batch, modulo the number of sources.
-    """
-    schema = shard_schema(dtype, has_source=bool(sources))
-    names: dict[str, list[str]] = {}
-    for split, shards in splits.items():
-        (folder / split).mkdir(parents=True)
-        names[split] = [f"{split}/shard-{number:05d}.arrow" for number in range(len(shards))]
-        for name, batches in zip(names[split], shards, strict=True):
-            parts = [make_examples(rows, dtype, _number(rows, sources)) for rows in batches]
-            write_shard(folder / name, parts, schema, compression)
-    manifest = describe_folder(folder, names, vocab_size=1 << (16 if dtype is np.uint16 else 20))
-    manifest["config"]["max_seq_len"] = max_seq_len
-    if sources:
-        manifest["sources"] = list(sources)
-    (folder / MANIFEST_NAME).write_text(json.dumps(seal(manifest)))
-    return folder
-
-
-def _number(rows: list[Row], sources: Sequence[str]) -> list[int] | None:
-    return [number % len(sources) for number in range(len(rows))] if sources else None
 
 
 def rows_of(split: str) -> list[Row]:
@@ -74,7 +31,7 @@ def rows_of(split: str) -> list[Row]:
 
 def convert(shards: Path, out: Path, to: str, **settings: Any) -> dict[str, Any]:
     """The record of a conversion in this process."""
-    return dict(convert_folder(shards, out, to, settings.pop("engine", Inline()), **settings).record)
+    return dict(convert_folder(shards, out, to, settings.pop("engine", InlineEngine()), **settings).record)
 
 
 def read_mds(folder: Path) -> list[dict[str, Any]]:

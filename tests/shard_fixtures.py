@@ -7,7 +7,7 @@ import os
 import resource
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -67,14 +67,36 @@ def describe_folder(folder: Path, names: Mapping[str, Sequence[str]], vocab_size
     return seal(manifest)
 
 
-def write_shards(folder: Path, shards: Sequence[Sequence[list[Row]]], compression: str = "none") -> Path:
-    """A finished build's folder without a tokenizer: training shards of batches of rows."""
-    (folder / "train").mkdir(parents=True)
-    names = [f"train/{number}.arrow" for number in range(len(shards))]
-    for name, batches in zip(names, shards, strict=True):
-        write_shard(folder / name, map(make_examples, batches), shard_schema(np.uint16), compression)
-    (folder / MANIFEST_NAME).write_text(json.dumps(describe_folder(folder, {"train": names})))
+def write_rows(
+    folder: Path,
+    splits: Mapping[str, Sequence[Sequence[list[Row]]]],
+    *,
+    dtype: type = np.uint16,
+    sources: Sequence[str] = (),
+    compression: str = "none",
+) -> Path:
+    """A finished build of these rows: of each split the shards, of each shard the record batches. A row's source is its
+    number in the batch, modulo the number of sources.
+    """
+    schema = shard_schema(dtype, has_source=bool(sources))
+    names: dict[str, list[str]] = {}
+    for split, shards in splits.items():
+        (folder / split).mkdir(parents=True)
+        names[split] = [f"{split}/{number}.arrow" for number in range(len(shards))]
+        for name, batches in zip(names[split], shards, strict=True):
+            numbers = [[number % len(sources) for number in range(len(rows))] if sources else None for rows in batches]
+            parts = map(make_examples, batches, repeat(dtype), numbers)
+            write_shard(folder / name, parts, schema, compression)
+    manifest = describe_folder(folder, names, vocab_size=1 << (16 if dtype is np.uint16 else 20))
+    if sources:
+        manifest["sources"] = list(sources)
+    (folder / MANIFEST_NAME).write_text(json.dumps(seal(manifest)))
     return folder
+
+
+def write_shards(folder: Path, shards: Sequence[Sequence[list[Row]]], compression: str = "none") -> Path:
+    """The same of training shards."""
+    return write_rows(folder, {"train": shards}, compression=compression)
 
 
 def write_like(folder: Path, splits: Mapping[str, Sequence[Examples]], manifest: Manifest) -> Path:

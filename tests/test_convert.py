@@ -12,11 +12,19 @@ from typing import Any
 
 import convert_fixtures as fixtures
 import pytest
-from build_fixtures import InterruptedEngine, PicklingEngine, digest_folder
-from convert_fixtures import convert, write_folder
+from build_fixtures import (
+    InlineEngine,
+    InterruptedEngine,
+    PicklingEngine,
+    digest_folder,
+    fork,
+    kill_group,
+    wait_until,
+)
+from convert_fixtures import ROWS, convert
 from flat_store import Died, FlatStore
 from row_fixtures import numbered_rows
-from shard_fixtures import change_manifest
+from shard_fixtures import change_manifest, write_rows
 
 from albert_data import storage
 from albert_data.cli.main import run
@@ -30,7 +38,7 @@ NUM_SHARDS = 4  # of the fixture, in both splits
 
 @pytest.fixture
 def shards(tmp_path: Path) -> Path:
-    return write_folder(tmp_path / "shards")
+    return write_rows(tmp_path / "shards", ROWS)
 
 
 @pytest.fixture
@@ -62,20 +70,24 @@ def test_workers_and_engines_change_no_byte(to: str, engine: Any, shards: Path, 
     assert written == {**record, "record_sha256": written["record_sha256"]}
 
 
-class CountingEngine(fixtures.Inline):
-    """Counts the tasks that are left to do."""
+class Watched(InlineEngine):
+    """Does something when all tasks are done, before their files appear. count: of these tasks."""
 
     count = 0
+
+    def __init__(self, act: Callable[[], object] = lambda: None) -> None:
+        self.act = act
 
     def run(self, job: Any, tasks: Any) -> Iterator[tuple[Any, Any]]:
         for task, result in super().run(job, tasks):
             self.count += 1
             yield task, result
+        self.act()
 
 
 def count_left(shards: Path, out: Path, to: str = "mds") -> int:
     """Convert what is left; how many tasks that were."""
-    engine = CountingEngine()
+    engine = Watched()
     convert(shards, out, to, engine=engine)
     return engine.count
 
@@ -111,6 +123,19 @@ def test_a_conversion_into_a_store_that_dies_at_any_change_resumes(shards, out, 
         assert not is_finished or left == 0
         assert {name: sha256(data).hexdigest() for name, data in store.files(out).items()} == reference
     assert not out.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 6])
+def test_a_conversion_that_is_killed_with_its_workers_resumes_to_the_same_files(count, tmp_path, out):
+    """count: how many of eight files were there then."""
+    shards = write_rows(tmp_path / "large", {"train": [[numbered_rows(2000, at)] for at in range(0, 16_000, 2000)]})
+    convert(shards, tmp_path / "reference", "mds")
+    pid = fork(lambda: convert(shards, out, "mds", engine=MultiprocessEngine(2)))
+    wait_until(lambda: len([*out.rglob("*.mds")]) >= count)
+    kill_group(pid)
+    convert(shards, out, "mds", engine=MultiprocessEngine(2))
+    assert digest_folder(out) == digest_folder(tmp_path / "reference")
 
 
 def test_a_file_that_appears_between_a_kill_and_the_next_command_is_not_replaced(
@@ -173,7 +198,7 @@ def test_only_the_named_split_is_converted(split: str | None, shards: Path, out:
 
 def write_mine(name: str) -> Callable[[Path], object]:
     def make(out: Path) -> None:
-        (out / name).parent.mkdir(parents=True)
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_text("mine")
 
     return make
@@ -216,43 +241,20 @@ def test_hidden_files_such_as_those_of_git_may_be_there(shards: Path, out: Path,
 
 
 def test_a_file_that_appears_meanwhile_is_not_replaced(shards: Path, out: Path):
-    class Appearing(fixtures.Inline):
-        def run(self, job: Any, tasks: Any) -> Iterator[tuple[Any, Any]]:
-            yield from super().run(job, tasks)
-            (out / "validation").mkdir()
-            (out / "validation" / "mine").write_text("mine")
-
     with pytest.raises(OutputError, match="holds validation, which no conversion wrote"):
-        convert(shards, out, "mds", engine=Appearing())
+        convert(shards, out, "mds", engine=Watched(lambda: write_mine("validation/mine")(out)))
     assert (out / "validation" / "mine").read_text() == "mine"
 
 
 def test_two_conversions_do_not_write_to_one_folder(shards: Path, out: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(work_folder, "LOCK_SECONDS", 0)
 
-    class Twice(fixtures.Inline):
-        def run(self, job: Any, tasks: Any) -> Iterator[tuple[Any, Any]]:
-            with pytest.raises(OutputError, match="another conversion is writing to"):
-                convert(shards, out, "mds")
-            yield from super().run(job, tasks)
-
-    convert(shards, out, "mds", engine=Twice())
-    assert fixtures.read_mds(out / "train")
-
-
-def test_a_conversion_that_ends_while_it_cleans_up_keeps_no_lock(shards, out, reference, monkeypatch):
-    """The process lives on, as that of a notebook does."""
-
-    def interrupt(self: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(work_folder.WorkFolder, "remove", interrupt)
-        with pytest.raises(KeyboardInterrupt):
+    def convert_too() -> None:
+        with pytest.raises(OutputError, match="another conversion is writing to"):
             convert(shards, out, "mds")
-    monkeypatch.setattr(work_folder, "LOCK_SECONDS", 0)
-    convert(shards, out, "mds")
-    assert digest_folder(out) == reference
+
+    convert(shards, out, "mds", engine=Watched(convert_too))
+    assert fixtures.read_mds(out / "train")
 
 
 # ---- what is refused ----
@@ -305,51 +307,26 @@ def test_the_shard_folder_itself_is_no_place_for_the_result(place: str, shards: 
 
 
 def test_splits_without_rows_are_named(tmp_path: Path, out: Path):
-    shards = write_folder(tmp_path / "shards", {"train": [[numbered_rows(3)]], "validation": []})
+    shards = write_rows(tmp_path / "shards", {"train": [[numbered_rows(3)]], "validation": []})
     with pytest.raises(ShardError, match=r"split validation of .* holds no rows"):
         convert(shards, out, "mds", split="validation")
     with pytest.raises(ShardError, match="holds no rows to convert"):
-        convert(write_folder(tmp_path / "empty", {"train": []}), out, "mds")
+        convert(write_rows(tmp_path / "empty", {"train": []}), out, "mds")
     assert not out.exists()
-
-
-@pytest.mark.parametrize("to", FORMATS)
-def test_shards_without_rows_are_no_error(to: str, tmp_path: Path, out: Path):
-    """A build makes none, but another program may."""
-    record = convert(write_folder(tmp_path / "shards", {"train": [[[]]]}), out, to)
-    assert record["num_rows"] == {"train": 0}
 
 
 def test_a_row_that_leaves_its_bounds_is_named(shards: Path, out: Path):
     change_manifest(shards, lambda manifest: manifest["tokenizer"].update(vocab_size=25))
-    with pytest.raises(ShardError, match=r"train/shard-00002\.arrow, split train, row 5: masked_ids\[0\] is 25"):
+    with pytest.raises(ShardError, match=r"train/2\.arrow, split train, row 5: masked_ids\[0\] is 25"):
         convert(shards, out, "parquet")
     left = (out / ".convert").glob("*.receipt")
     assert sorted(path.name for path in left) == ["train-00000.receipt", "train-00001.receipt"]
 
 
 def test_shards_that_are_replaced_meanwhile_are_an_error(shards: Path, out: Path):
-    class Replacing(fixtures.Inline):
-        def run(self, job: Any, tasks: Any) -> Iterator[tuple[Any, Any]]:
-            yield from super().run(job, tasks)
-            change_manifest(shards, lambda manifest: None)
-
     with pytest.raises(ShardError, match="was replaced meanwhile"):
-        convert(shards, out, "mds", engine=Replacing())
+        convert(shards, out, "mds", engine=Watched(lambda: change_manifest(shards, lambda manifest: None)))
     assert visible(out) == []
-
-
-def test_a_full_disk_is_one_line_and_the_same_command_goes_on(shards, out, reference, monkeypatch):
-    def fail(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fail)
-        with pytest.raises(OSError, match="No space left on device"):
-            convert(shards, out, "mds")
-    assert not out.exists()
-    convert(shards, out, "mds")
-    assert digest_folder(out) == reference
 
 
 # ---- the command ----

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from build_fixtures import InterruptedEngine, PicklingEngine, digest_folder
-from convert_fixtures import MAX_SEQ_LEN, check_as_mdswriter, convert, mds_sample, rows_of, write_folder
+from convert_fixtures import ROWS, check_as_mdswriter, convert, mds_sample, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
 from inspect_fixtures import SMALL, draw_sentences, write_sentences
 from refusals import check_refused
 from row_fixtures import Row, make_examples
-from shard_fixtures import change_manifest
+from shard_fixtures import change_manifest, write_rows
 
 from albert_data.cli.main import run
 from albert_data.convert import mds
@@ -39,7 +39,7 @@ SOURCES = ("de", "en", "zh")
 
 @pytest.fixture
 def shards(tmp_path: Path) -> Path:
-    return write_folder(tmp_path / "shards")
+    return write_rows(tmp_path / "shards", ROWS)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def rows_of_kind(draw: st.DrawFn, dtype: Any) -> list[Row]:
     ids = st.integers(0, int(np.iinfo(dtype).max))
     rows: list[Row] = []
     for _ in range(draw(st.integers(0, 5))):
-        tokens = draw(st.lists(ids, min_size=2, max_size=MAX_SEQ_LEN))
+        tokens = draw(st.lists(ids, min_size=2, max_size=16))
         positions = sorted(draw(st.sets(st.integers(0, len(tokens) - 1), max_size=4)))
         masks = [(position, draw(ids)) for position in positions]
         a_len, label = draw(st.integers(0, len(tokens) - 2)), draw(st.integers(-1, 1))
@@ -68,7 +68,7 @@ def rows_of_kind(draw: st.DrawFn, dtype: Any) -> list[Row]:
 @pytest.mark.parametrize("dtype", KINDS)
 @given(data=st.data())
 def test_an_mds_sample_holds_the_row(dtype: Any, unmasked: bool, data: st.DataObject, tmp_path_factory):
-    folder = write_folder(tmp_path_factory.mktemp("mds") / "shards", {"train": []}, dtype=dtype)
+    folder = write_rows(tmp_path_factory.mktemp("mds") / "shards", {"train": []}, dtype=dtype)
     writer = MDSWriter(ShardFolder(folder, read_manifest(folder)), unmasked=unmasked)
     rows = data.draw(rows_of_kind(dtype))
     samples, ends = writer.encode(make_examples(rows, dtype))
@@ -80,7 +80,7 @@ def test_an_mds_sample_holds_the_row(dtype: Any, unmasked: bool, data: st.DataOb
 
 def test_a_long_array_has_its_length_in_two_bytes(tmp_path: Path, out: Path):
     rows: list[Row] = [([1] * size, 0, -1, [], 5) for size in (255, 256, 300)]
-    convert(write_folder(tmp_path / "shards", {"train": [[rows]]}, max_seq_len=512), out, "mds")
+    convert(write_rows(tmp_path / "shards", {"train": [[rows]]}), out, "mds")
     assert fixtures.read_mds(out / "train") == [mds_sample(row) for row in rows]
 
 
@@ -100,7 +100,7 @@ def test_a_shard_that_is_too_large_becomes_several_files(shards: Path, out: Path
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 @pytest.mark.parametrize("dtype", KINDS)
 def test_all_rows_of_both_splits_are_there_in_order(dtype: Any, compression: str, tmp_path: Path):
-    shards = write_folder(tmp_path / "shards", dtype=dtype, compression=compression)
+    shards = write_rows(tmp_path / "shards", ROWS, dtype=dtype, compression=compression)
     records = {to: convert(shards, tmp_path / to, to) for to in ("mds", "parquet")}
     for split in SPLITS:
         rows, name = rows_of(split), np.dtype(dtype).name
@@ -111,7 +111,7 @@ def test_all_rows_of_both_splits_are_there_in_order(dtype: Any, compression: str
 
 
 def test_a_language_goes_with_its_row(tmp_path: Path):
-    shards = write_folder(tmp_path / "shards", {"train": [[rows_of("train")]]}, sources=SOURCES)
+    shards = write_rows(tmp_path / "shards", {"train": [[rows_of("train")]]}, sources=SOURCES)
     for to in ("mds", "parquet"):
         convert(shards, tmp_path / to, to)
     numbers = [number % 3 for number in range(len(rows_of("train")))]
@@ -124,7 +124,7 @@ def test_a_language_goes_with_its_row(tmp_path: Path):
 
 def test_wider_ids_than_the_vocabulary_needs_are_narrowed(tmp_path: Path):
     """Another program may have written the shards. What it wrote is in range, which is checked."""
-    shards = write_folder(tmp_path / "shards", {"train": [[rows_of("train")]]}, dtype=np.uint32)
+    shards = write_rows(tmp_path / "shards", {"train": [[rows_of("train")]]}, dtype=np.uint32)
     change_manifest(shards, lambda manifest: manifest["tokenizer"].update(vocab_size=1 << 16))
     convert(shards, tmp_path / "out", "mds")
     assert fixtures.read_mds(tmp_path / "out" / "train") == [mds_sample(row) for row in rows_of("train")]
@@ -149,7 +149,7 @@ def test_parquet_files_have_typed_columns(shards: Path, out: Path):
 def test_the_card_names_what_is_there(tmp_path: Path, out: Path):
     yaml = pytest.importorskip("yaml", reason="PyYAML comes with transformers")
     names = ('a", license: "mit', "b: c # d", "- \U0001f600")
-    shards = write_folder(tmp_path / "shards", sources=names)
+    shards = write_rows(tmp_path / "shards", ROWS, sources=names)
     convert(shards, out, "parquet", card={"license": "cc0-1.0", "language": ["en", "no"]})
     _, metadata, text = (out / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     card = yaml.safe_load(metadata)
@@ -194,7 +194,7 @@ def test_datasets_gives_typed_columns(tmp_path: Path, dtype: Any):
     datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
     out = tmp_path / "out"
     card = {"license": "cc0-1.0", "language": ["en"]}
-    convert(write_folder(tmp_path / "shards", dtype=dtype), out, "parquet", card=card)
+    convert(write_rows(tmp_path / "shards", ROWS, dtype=dtype), out, "parquet", card=card)
     loaded = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))
     for split in SPLITS:
         features, name = loaded[split].features, np.dtype(dtype).name
@@ -209,7 +209,7 @@ def test_datasets_gives_typed_columns(tmp_path: Path, dtype: Any):
 @pytest.mark.parametrize("dtype", KINDS)
 def test_streaming_reads_every_sample(tmp_path: Path, dtype: Any):
     streaming = pytest.importorskip("streaming", reason="mosaicml-streaming is not installed")
-    convert(write_folder(tmp_path / "shards", dtype=dtype), tmp_path / "out", "mds")
+    convert(write_rows(tmp_path / "shards", ROWS, dtype=dtype), tmp_path / "out", "mds")
     for split in SPLITS:
         local = str(tmp_path / "out" / split)
         dataset = streaming.StreamingDataset(local=local, batch_size=1, validate_hash="xxh3_128")
@@ -232,7 +232,7 @@ def test_an_mds_folder_is_byte_for_byte_that_of_mdswriter(tmp_path: Path, dtype:
         ([9] * (2 + n), *((0, -1) if unmasked else (n % (n + 1), n % 3 - 1)), [(n % 2, 2 * n)], 2**63 + n)
         for n in range(12)
     ]
-    shards = write_folder(tmp_path / "shards", {"train": [[rows]]}, dtype=dtype)
+    shards = write_rows(tmp_path / "shards", {"train": [[rows]]}, dtype=dtype)
     convert(shards, tmp_path / "out", "mds", unmasked=unmasked)
     name = np.dtype(dtype).name
     if unmasked:
