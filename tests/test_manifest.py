@@ -5,31 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import socket
-import string
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from inspect_fixtures import write_small
 from refusals import check_refused, refused
 from shard_fixtures import VERSIONS, change_manifest, describe_folder
 
 from albert_data import files
-from albert_data.config import BuildConfig, ExampleConfig, TextConfig
+from albert_data.config import BuildConfig
 from albert_data.errors import ConfigError, OutputError, ShardError, StorageError
 from albert_data.files import read_json, write_json
 from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import verify
-from albert_data.languages import is_source_name
-from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.pipeline.ownership import read_our_manifest
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import (
@@ -39,7 +31,6 @@ from albert_data.shards.manifest import (
     FileEntry,
     InputEntry,
     Manifest,
-    MixedSource,
     Plan,
     ShardEntry,
     SplitEntry,
@@ -52,78 +43,38 @@ from albert_data.shards.typed_values import Count
 
 # ---- values ----
 
-counts = st.integers(0, 2**63 - 1)
-words = st.text(string.ascii_letters, max_size=9)
-source_names = words.filter(is_source_name)
-field_names = st.text(min_size=1).filter(lambda names: all(name.strip() for name in names.split(",")))
-examples = {"max_seq_len": st.integers(8, 99), "pairs": st.sampled_from(list(PAIR_TASKS)), "seed": counts}
-LEAVES: dict[Any, st.SearchStrategy[Any]] = {
-    **{int: st.integers(-9, 9), Count: counts, float: st.floats(0, 9), bool: st.booleans(), str: words},
-    Any: st.none() | counts | words,
-    BuildConfig: st.builds(
-        BuildConfig,
-        text=st.builds(TextConfig, text_field=field_names, strict=st.booleans()),
-        examples=st.builds(ExampleConfig, whole_word=st.booleans(), **examples),
-        num_shards=st.none() | st.integers(1, 9),
-        validation_fraction=st.floats(0, 0.5),
-    ),
-}
-BOUND = {
-    "rules_version": st.integers(1, RULES_VERSION),
-    "vocab_size": st.integers(10, 99),
-    **dict.fromkeys(("pad_id", "unk_id", "cls_id", "sep_id", "mask_id"), st.integers(0, 9)),
-    "splits": st.dictionaries(st.sampled_from(SPLITS), st.deferred(lambda: values_of(SplitEntry))),
-    "name": source_names,
-    "Manifest.mixture": st.none(),
-    "Manifest.sources": st.none() | st.lists(source_names).map(tuple),
+LEAVES: dict[Any, Any] = {
+    **{int: 1, Count: 1, float: 0.5, bool: True, str: "x", Any: {"a": [None, 2**63 - 1]}},
+    BuildConfig: BuildConfig.from_settings(text_field="é,b", strict=True, pairs="none", num_shards=3),
 }
 
 
-@cache
-def values_of(kind: Any) -> st.SearchStrategy[Any]:
-    """Any value of an annotation or class of manifest.py."""
+def fill(kind: Any, name: str = "") -> Any:
+    """A value of an annotation or class of manifest.py, of which no part is left out."""
     if kind in LEAVES:
-        return LEAVES[kind]
+        return 99 if name == "vocab_size" else LEAVES[kind]
     inner = get_args(kind)
-    if get_origin(kind) is UnionType or type(None) in inner:
-        return st.none() | values_of(inner[0])
+    if get_origin(kind) is Annotated or type(None) in inner:
+        return fill(inner[0])
     if get_origin(kind) is tuple:
-        return st.lists(values_of(inner[0]), max_size=2).map(tuple)
+        return (fill(inner[0]),)
     if get_origin(kind) is Mapping:
-        return st.dictionaries(words, values_of(inner[1]), max_size=2)
+        return {"train": fill(inner[1])}  # a name of a split
     hints = get_type_hints(kind, include_extras=True)
-    names = [field.name for field in dataclasses.fields(kind)]
-    bound = {name: BOUND.get(name, BOUND.get(f"{kind.__name__}.{name}")) for name in names}
-    return st.builds(kind, **{name: values_of(hints[name]) if bound[name] is None else bound[name] for name in names})
-
-
-@st.composite
-def manifests(draw: st.DrawFn) -> Manifest:
-    made: Manifest = draw(values_of(Manifest))
-    mixture = draw(values_of(tuple[MixedSource, ...] | None))
-    sources = made.sources if mixture is None else tuple(source.name for source in mixture)
-    return dataclasses.replace(made, mixture=mixture, sources=sources)
+    return kind(**{field.name: fill(hints[field.name], field.name) for field in dataclasses.fields(kind)})
 
 
 def values() -> dict[str, Any]:
     return describe_folder(Path(), {split: [] for split in SPLITS})
 
 
-@given(manifests())
+@pytest.mark.parametrize("manifest", [fill(Manifest), Manifest.from_values(values())], ids=["all keys", "needed keys"])
 def test_a_manifest_is_read_as_it_was_written_and_sealed_by_the_hash_of_all_other_values(manifest: Manifest):
     written = json.loads(json.dumps(manifest.to_values()))
     assert Manifest.from_values(written) == manifest
     assert manifest.to_values() == written
     sealed = manifest.seal()
     assert sealed.manifest_sha256 == hash_manifest(manifest.to_values()) == hash_manifest(sealed.to_values())
-
-
-def test_a_manifest_is_written_as_it_was_read():
-    manifest = Manifest.from_values(values())
-    assert manifest.to_values() == values()
-    assert manifest.config == BuildConfig()
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        manifest.digest = "0"  # type: ignore[misc]
 
 
 MIXED = {
@@ -306,15 +257,11 @@ def test_nothing_is_written_that_no_reader_takes(folder: Path, call: dict[str, A
     ("value", "what"),
     [
         ("[" * 100_000 + "]" * 100_000, "nested too deep"),
-        ("[" * 40 + "]" * 40, "nests its values deeper than 32 levels"),
         ('{"a":' * 40 + "1" + "}" * 40, "nests its values deeper than 32 levels"),
         ("9" * 5000, "manifest.json can't be read: Exceeds the limit"),
-        ("9" * 4000, "holds a whole number of 13,288 bits; allowed are -(2**63 - 1) to 2**63 - 1"),
         (str(2**63), "holds a whole number of 64 bits; allowed are -(2**63 - 1) to 2**63 - 1"),
         ("NaN", "holds NaN, which is not JSON"),
-        ("-Infinity", "holds -Infinity, which is not JSON"),
         ("1e999", "holds a number beyond the range of float64"),
-        (r'"a\ud800"', "holds half a surrogate pair"),
         (r'{"a\udfff": 1}', "holds half a surrogate pair"),
     ],
 )
@@ -343,11 +290,6 @@ def test_a_manifest_that_is_too_large_is_refused_unread_or_unparsed(folder: Path
 # ---- what stands in the place of a folder or a manifest ----
 
 
-def bind_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind(os.path.relpath(path))  # such a path may have 107 bytes
-
-
 @pytest.mark.parametrize(
     ("make", "what"),
     [
@@ -370,10 +312,8 @@ def test_only_a_regular_file_is_opened_as_a_manifest(folder: Path, make: Callabl
     [
         (lambda path: path.write_text("text"), "is no folder but a file"),
         (os.mkfifo, "is no folder but a FIFO"),
-        (bind_socket, "is no folder but a socket"),
         (lambda path: path.symlink_to("/dev/null"), "is no folder but a device"),
         (lambda path: path.symlink_to(path), "can't be read: Too many levels of symbolic links"),
-        (lambda path: path.symlink_to("nowhere"), "does not exist"),
         (lambda path: None, "out does not exist; make one with `albert-data build`"),
         (
             Path.mkdir,
@@ -399,11 +339,9 @@ def test_an_impossible_path_is_named(name: str, what: str):
 @pytest.mark.parametrize(
     ("given", "shown"),
     [
-        (["mix.toml"], "mix.toml"),
         (["a b", "@list.txt", "x/*.txt:de", "--validation", "v"], "'a b' @list.txt 'x/*.txt:de' --validation v"),
         (["a\nError: b", os.fsdecode(b"c'\xff")], r"$'a\x0aError: b' $'c\'\xff'"),
         (["a" * 700], "INPUT..."),
-        ([], "INPUT..."),
         ([["a"]], "INPUT..."),
         (None, "INPUT..."),
     ],
@@ -415,19 +353,3 @@ def test_an_unfinished_build_says_how_to_resume_it(tmp_path: Path, given: Any, s
     check_refused(lambda: read_manifest(tmp_path), ShardError, command)
     (tmp_path / ".build/plan.json").write_text("[")
     check_refused(lambda: read_manifest(tmp_path), ShardError, f"albert-data build INPUT... -o {tmp_path}")
-
-
-def test_a_folder_that_may_not_be_read_is_named(folder: Path):
-    folder.chmod(0)
-    child = os.fork()
-    if child == 0:
-        if os.geteuid() == 0:
-            os.setuid(65534)  # root may read everything
-        try:
-            open_shards(folder)
-        except ShardError as error:
-            os._exit("Permission denied" not in str(error))
-        os._exit(2)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    folder.chmod(0o755)
-    assert code == 0
