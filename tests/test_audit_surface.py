@@ -20,7 +20,7 @@ from toy_language import chinese_sentence, english_sentence, make_sentences, tra
 
 from albert_data.data import Examples
 from albert_data.inspect.audit import surface as audit_surface
-from albert_data.inspect.audit.guesses import MIN_PAIRS, check_surface, guess_from
+from albert_data.inspect.audit.guesses import MIN_PAIRS, check_surface
 from albert_data.inspect.audit.regression import FOLDS, RIDGE, NumberDesign, StateDesign, cross_validate
 from albert_data.inspect.audit.rules import BAD, LOOK, NOT_KNOWN, OK, Check
 from albert_data.inspect.audit.surface import (
@@ -261,16 +261,6 @@ def test_exchanging_the_segments_exchanges_their_states():
     assert np.array_equal(one.states_b, other.states_a)
 
 
-def test_chosen_groups_keep_the_names_of_their_states():
-    surface = gather_surface([as_shards(give_labels([("The river.", "Water.")] * 9, 0))])
-    features = make_features(surface, get_tokenizer())
-    chosen = features.choose(("stops", "lengths"))
-    groups = {features.names[state]: features.groups[state] for state in features.states_a[0]}
-    wanted = {name for name, group in groups.items() if group in ("stops", "lengths")}
-    assert {chosen.names[state] for state in chosen.states_a[0]} == wanted
-    assert set(chosen.groups) == {"stops", "lengths"}
-
-
 def plain_right(columns: np.ndarray, is_swapped: np.ndarray, fold: np.ndarray) -> np.ndarray:
     """Newton's method, a hundred steps."""
     guesses = np.zeros(len(fold), bool)
@@ -298,29 +288,6 @@ def test_both_designs_guess_like_newtons_method(strength: float):
     wanted = plain_right(columns, is_swapped, fold)
     for design in (NumberDesign(values=columns), StateDesign(states_a=a, states_b=b, num_states=8)):
         assert np.count_nonzero(cross_validate(design, is_swapped, fold) != wanted) <= 2
-
-
-def test_the_columns_of_states_are_what_they_say():
-    rng = np.random.default_rng(1)
-    a, b = (rng.integers(0, 4, (30, 1)).astype(np.int16) for _ in range(2))
-    columns = (a == np.arange(4)).astype(float) - (b == np.arange(4))
-    fold, weights = rng.integers(0, FOLDS, 30), rng.normal(size=4)
-    states, written = StateDesign(states_a=a, states_b=b, num_states=4), NumberDesign(values=columns)
-    assert np.allclose(states.gram(fold), written.gram(fold))
-    assert np.allclose(states.score(weights), written.score(weights))
-    assert np.allclose(states.project(np.arange(30.0)), written.project(np.arange(30.0)))
-
-
-def test_guesses_without_a_sign_are_as_good_as_chance():
-    """Over 100 labellings the deviations in standard errors have a mean square of 1, itself +- 0.14."""
-    rows = give_labels(list(make_pairs(600, 0, write_english(300, 0))), 0)
-    surface = gather_surface([as_shards(rows)])
-    features, rng, squares = make_features(surface, get_tokenizer()), np.random.default_rng(0), []
-    for _ in range(100):
-        labelled = replace(surface, is_swapped=rng.random(len(surface)) < 0.5)
-        accuracy, error = guess_from(labelled, features, ("marks", "words", "lengths"))
-        squares.append(((accuracy - 0.5) / error) ** 2)
-    assert 0.58 < np.mean(squares) < 1.42
 
 
 # ---- verdicts on pairs ----
@@ -386,13 +353,6 @@ def test_long_sentences_at_the_outer_edges_are_found(lines: list[str]):
     assert checks["order_from_fragments"].verdict == OK
 
 
-def test_the_guess_does_not_depend_on_which_label_means_swapped():
-    rows = give_labels(list(make_pairs(3000, 9, ENGLISH, cut_sentence, 0.3)), 9)
-    other = replace(rows, sop_label=1 - rows.sop_label)
-    one, inverted = audit_pairs(rows)["order_from_surface"], audit_pairs(other)["order_from_surface"]
-    assert one.details["accuracy"] == pytest.approx(inverted.details["accuracy"], abs=0.002)
-
-
 # ---- labels ----
 
 
@@ -406,12 +366,6 @@ def test_labels_that_agree_with_quotation_marks_are_ok():
     assert check.details == {"count": 0, "of": pytest.approx(150, abs=50)}
     assert check.finding.startswith("100.00 % of ")
     assert "half of them with random labels" in check.finding
-
-
-def test_inverted_labels_are_bad():
-    rows = quote_some(12)
-    check = audit_pairs(replace(rows, sop_label=1 - rows.sop_label))["labels_against_quotes"]
-    assert (check.verdict, check.figure) == (BAD, 1)
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(1.0, BAD), (0.65, BAD), (0.12, OK)])
@@ -432,14 +386,6 @@ def test_labels_drawn_at_random_are_found():
     assert check["labels_against_quotes"].verdict in (LOOK, BAD)
 
 
-def test_a_stray_quotation_mark_is_no_wrong_label():
-    pairs = list(make_pairs(3000, 15, ENGLISH, quote_across, 0.05))
-    odd = next(i for i, (earlier, _) in enumerate(pairs) if "“" in earlier)
-    pairs[odd] = pairs[odd][::-1]
-    check = audit_pairs(give_labels(pairs, 15))["labels_against_quotes"]
-    assert (check.verdict, check.figure, check.details["count"]) == (OK, 0, 1)
-
-
 # ---- what is not judged ----
 
 
@@ -453,18 +399,6 @@ def test_few_pairs_or_documents_are_not_judged(count: int, num_documents: int, i
     assert all((checks[name].verdict != NOT_KNOWN) == is_judged for name in GUESSES)
     if not is_judged:
         assert "too few; at least 200 of 20 are needed" in checks["order_from_surface"].finding
-
-
-def test_rows_without_a_pair_are_left_out():
-    rng = random.Random(17)
-    pairs = list(make_pairs(600, 17, ENGLISH))
-    rows = lay_out(pairs, [rng.choice((-1, 0, 1)) for _ in pairs], range(600))
-    num_pairs = int((rows.sop_label >= 0).sum())
-    keep = [i for i in range(600) if rows.sop_label[i] >= 0]
-    alone = lay_out([pairs[i] for i in keep], [int(rows.sop_label[i]) for i in keep], keep)
-    assert num_pairs > 300
-    for name, check in audit_pairs(rows).items():
-        assert check.to_dict() == audit_pairs(alone)[name].to_dict()
 
 
 def test_no_pair_at_all_is_not_judged():
