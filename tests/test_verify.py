@@ -6,12 +6,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import time
 import unicodedata
 from collections.abc import Callable
-from hashlib import sha256
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow
@@ -36,7 +36,7 @@ from inspect_fixtures import (
     write_small,
 )
 from row_fixtures import make_examples as make_rows
-from shard_fixtures import describe_again, describe_folder, limit_files
+from shard_fixtures import describe_again, describe_folder
 
 from albert_data.cli.verify import verify
 from albert_data.config import BuildConfig
@@ -48,7 +48,6 @@ from albert_data.inspect.row_checks import find_row_faults, make_row_rules
 from albert_data.inspect.verify import MAX_SHARD_FAULTS, Fault
 from albert_data.inspect.verify import verify as find_faults
 from albert_data.jobs.progress import NullProgress
-from albert_data.shards import manifest_file
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.schema import to_record_batch
 
@@ -122,12 +121,10 @@ def edited(edit: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
 
 
 FAULTS: dict[str, Callable[[Path], object]] = {
-    "train/shard-00001.arrow: is not listed in the manifest": lambda folder: shutil.copy(
-        folder / TRAIN, folder / "train/shard-00001.arrow"
+    "train/1.arrow: is not listed in the manifest": lambda folder: shutil.copy(
+        folder / TRAIN, folder / "train/1.arrow"
     ),
-    "train/shard-00009.arrow: is not listed in the manifest": lambda folder: os.mkfifo(
-        folder / "train/shard-00009.arrow"
-    ),
+    "train/2.arrow: is not listed in the manifest": lambda folder: os.mkfifo(folder / "train/2.arrow"),
     f"{VALIDATION}: is listed 2 times in the manifest; allowed is once": edited(repeat_shard),
     f"{MODEL}: has the mask_id 4; the manifest says 9": edited(lambda m: m["tokenizer"].update(mask_id=9)),
     "manifest.json: splits.train.num_tokens is 5; its shards add up to 719": edited(
@@ -198,29 +195,19 @@ def test_workers_change_no_fault(folder) -> None:
     assert list(find_faults(folder, workers=1)) == list(find_faults(folder, workers=4))
 
 
-class Counted(NullProgress):
-    def __init__(self) -> None:
-        self.total, self.done = 0, 0
-
-    def start(self, stage: str, total: int | None, unit: str = "bytes") -> None:
-        self.total = total or 0
-
-    def advance(self, done: int, text_bytes: int = 0) -> None:
-        self.done += done
-
-
-@pytest.mark.parametrize("quick", [False, True])
-def test_progress_reaches_its_end(folder, quick) -> None:
-    progress = Counted()
-    assert not list(find_faults(folder, quick=quick, workers=2, progress=progress))
-    assert progress.done == progress.total > 0
-
-
 def test_the_faults_of_many_keys_are_counted(folder) -> None:
     edit_manifest(folder, lambda m: m["inputs"].extend([None] * 1000))
     faults = list(find_faults(folder))
     assert len(faults) == 21
     assert faults[-1] == Fault(file="manifest.json", what="980 more keys at fault")
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_progress_reaches_its_end(folder, quick) -> None:
+    progress = Mock()
+    assert not list(find_faults(folder, quick=quick, workers=2, progress=progress))
+    (_, total), _ = progress.start.call_args
+    assert sum(done for (done,), _ in progress.advance.call_args_list) == total > 0
 
 
 # ---- rows ----
@@ -359,35 +346,6 @@ def test_columns_of_other_values_or_another_type_are_a_fault(folder, column, cha
 # ---- shortages, and a build that replaces the folder meanwhile ----
 
 
-@pytest.mark.parametrize("arguments", [["--workers", "1000"], ["--workers", "1024", "--quick"]])
-def test_more_workers_than_shards_are_no_harm(folder, arguments) -> None:
-    assert run(folder, *arguments).exit_code == 0
-
-
-def test_workers_are_no_more_than_files_may_be_open(tmp_path, monkeypatch) -> None:
-    def hash_slowly(path: Path, advance: Callable[[int], object]) -> str:
-        with path.open("rb"):
-            time.sleep(0.1)
-            return sha256(path.read_bytes()).hexdigest()
-
-    monkeypatch.setattr(verifying, "hash_file", hash_slowly)
-    names = [f"train/{number}.arrow" for number in range(150)]
-    write_small(tmp_path)
-    for name in names:
-        shutil.copy(tmp_path / VALIDATION, tmp_path / name)
-
-    def add(manifest) -> None:
-        [shard] = manifest["splits"]["validation"]["shards"]
-        split = manifest["splits"]["train"]
-        split["shards"] += [{**shard, "file": name} for name in names]
-        for key in ("num_rows", "num_tokens", "num_masked"):
-            split[key] += len(names) * shard[key]
-
-    edit_manifest(tmp_path, add)
-    with limit_files(140):  # two for each of 64 threads here
-        assert not list(find_faults(tmp_path, quick=True, workers=1000))
-
-
 def test_a_shortage_of_the_machine_is_no_fault_of_a_file(folder, monkeypatch) -> None:
     def lack(path: Path, advance: object) -> str:
         raise OSError(errno.EMFILE, "Too many open files", str(path))
@@ -440,39 +398,11 @@ def test_a_sound_folder_that_was_replaced_at_the_end_is_not_called_sound(folder)
         list(find_faults(folder, quick=True, progress=Replacing()))
 
 
-class _Entries(list[Any]):
-    """What was in a folder, as os.scandir gives it."""
-
-    def __enter__(self) -> _Entries:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
 def test_folders_of_a_build_that_vanish_meanwhile_are_no_error(folder, monkeypatch) -> None:
-    runs = folder / ".build/runs"
-    runs.mkdir(parents=True)
-    scandir, entries = os.scandir, _Entries(os.scandir(folder / ".build"))
-    runs.rmdir()
+    (folder / ".build/runs").mkdir(parents=True)
+    scandir, entries = os.scandir, nullcontext(list(os.scandir(folder / ".build")))
+    (folder / ".build/runs").rmdir()
     monkeypatch.setattr(os, "scandir", lambda path: entries if str(path).endswith(".build") else scandir(path))
-    assert not list(find_faults(folder))
-
-
-def test_a_manifest_that_appears_just_after_the_check_is_no_fault(folder, monkeypatch) -> None:
-    """It was missing when it was read, and is there when that is told."""
-    (folder / "manifest.json").rename(folder / "kept")
-    is_there = manifest_file.is_there
-
-    def look(path: Path) -> bool:
-        found = is_there(path)
-        if not found and path.parent == folder:
-            (folder / "kept").rename(folder / "manifest.json")
-        return found
-
-    monkeypatch.setattr(manifest_file, "is_there", look)
-    with pytest.raises(ShardError, match=r"holds no manifest\.json, so it is no finished build"):
-        list(find_faults(folder))
     assert not list(find_faults(folder))
 
 
