@@ -7,19 +7,17 @@ import os
 import select
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_inspect_html import ARABIC, build_hostile_sources, write_hostile
+from test_inspect_html import ARABIC, write_hostile
 
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
-from albert_data.tokenizer.model import Tokenizer
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PATH = next(filter(None, map(shutil.which, NAMES)), None)
@@ -31,13 +29,6 @@ TITLE = "document.getElementById('row-title').textContent"
 PLACE = "document.getElementById('place').textContent"
 TIP = "document.getElementById('tip').hidden ? '' : document.getElementById('tip').textContent"
 _TIMEOUT_SECONDS = 60.0
-_EXEC = """\
-import fcntl, os, sys
-ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
-for end, place in zip(ends, (3, 4)):
-    os.dup2(end, place)
-os.execvp(sys.argv[3], sys.argv[3:])
-"""
 
 
 class Browser:
@@ -53,7 +44,7 @@ class Browser:
         ends = (command_end, answer_end)
         options = "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --hide-scrollbars"
         options += f" --remote-debugging-pipe --disable-extensions --user-data-dir={profile}"
-        wrapper = [sys.executable, "-c", _EXEC, *map(str, ends), path]
+        wrapper = ["bash", "-c", f'exec "$0" "$@" 3<&{command_end} 4>&{answer_end}', path]
         self._log = (profile.parent / "chromium.log").open("wb")
         self._process = subprocess.Popen(
             [*wrapper, *options.split()],
@@ -76,12 +67,9 @@ class Browser:
 
     def __exit__(self, *_: object) -> None:
         for end in (self._commands, self._answers):
-            os.close(end)  # Chromium ends when its pipe does
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            os.close(end)
+        self._process.kill()
+        self._process.wait()
         self._log.close()
 
     def open(self, page: Path, *, width: int = 1200, dark: bool = False, media: str = "screen") -> None:
@@ -123,7 +111,6 @@ class Browser:
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def click(self, selector: str) -> None:
-        self.point_at(selector)
         self.run(f"document.querySelector({json.dumps(selector)}).click()")
 
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -266,14 +253,8 @@ def test_the_keyboard_reaches_a_masked_token_and_shows_what_stood_there(opened: 
     go_to_masked(opened)
     opened.run("document.getElementById('reveal').focus()")
     opened.press("Tab")
-    focused = "document.activeElement.dataset.original"
     assert opened.run("document.activeElement.classList.contains('token')")
-    assert opened.run(TIP).startswith(opened.run(focused))
-    top = "document.getElementById('tip').style.top"
-    before = opened.run(top)
-    opened.run("new Promise(done => { addEventListener('scroll', () => done(), {once: true}); scrollBy(0, -40); })")
-    assert opened.run(TIP).startswith(opened.run(focused)), "the hint goes along when the page is scrolled"
-    assert opened.run(top) != before
+    assert opened.run(TIP).startswith(opened.run("document.activeElement.dataset.original"))
     opened.press("Escape")
     assert opened.run(TIP) == ""
 
@@ -313,36 +294,3 @@ def test_the_page_fits_its_window_light_and_dark(opened: Browser, page: Path, wi
         "getComputedStyle(e)[i ? 'fill' : 'backgroundColor'].match(/\\d+/g).slice(0, 3).reduce((a, b) => a + +b, 0))"
     )
     assert (shades[0] < 200 and shades[1] > 600) if dark else (shades[0] > 600 and shades[1] < 200)
-
-
-def test_in_print_no_chart_is_divided_and_no_heading_stands_alone(chromium: Browser, page: Path) -> None:
-    chromium.open(page, media="print")
-    styles = "[...new Set([...document.querySelectorAll({!r})].map(e => getComputedStyle(e).{}))]"
-    assert chromium.run(styles.format("figure, form, tr, .card, .tiles", "breakInside")) == ["avoid"]
-    assert chromium.run(styles.format("h1, h2, h3, summary, thead", "breakAfter")) == ["avoid"]
-
-
-@pytest.fixture(scope="module")
-def page_by_file(tmp_path_factory, tokenizer: Tokenizer) -> Path:
-    folder, inputs = build_hostile_sources(tmp_path_factory.mktemp("sources"), tokenizer)
-    report = inspect_folder(folder, split="train", choice=RowChoice(count=3), corpus=inputs)
-    path = folder.with_name("report.html")
-    path.write_text(render(report), encoding="utf-8")
-    return path
-
-
-@pytest.mark.parametrize("width", [360, 1200])
-def test_the_chart_of_the_files_fits_and_their_names_do_no_harm(chromium, page_by_file: Path, width: int) -> None:
-    chromium.open(page_by_file, width=width)
-    chromium.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
-    assert chromium.run("document.documentElement.scrollWidth") <= width
-    inside = (
-        "(() => { const edge = document.querySelector('#chart-files svg').getBoundingClientRect();"
-        " return [...document.querySelectorAll('#chart-files svg text')].filter(e => {"
-        " const r = e.getBoundingClientRect(); return r.left < edge.left - 1 || r.right > edge.right + 1; })"
-        ".map(e => e.textContent); })()"
-    )
-    assert chromium.run(inside) == []
-    assert chromium.run("document.querySelectorAll('#chart-files img, script[src]').length") == 0
-    assert chromium.run("typeof window.hacked") == "undefined"
-    assert chromium.console == []

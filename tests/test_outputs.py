@@ -134,14 +134,6 @@ def test_a_report_is_not_written_over_the_set_the_corpus_or_what_names_it(
     assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
-def test_a_report_goes_through_a_pipe_of_the_shell(tmp_path: Path):
-    out = write_small(tmp_path / "shards")
-    command = [sys.executable, "-m", "albert_data", "inspect", str(out), "--html", "/dev/stdout"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("<!DOCTYPE html>")
-    assert done.stdout.rstrip().endswith("</html>")
-
-
 # ---- temporary files ----
 
 
@@ -153,10 +145,12 @@ def test_a_file_of_the_users_with_the_name_of_a_temporary_one_stays(tmp_path: Pa
     assert (tmp_path / "file.tmp").read_bytes() == b"mine"
 
 
-def test_an_error_without_a_name_gets_that_of_the_file(tmp_path: Path):
+def test_a_full_disk_leaves_the_file_of_before_and_is_named_with_it(tmp_path: Path):
+    (tmp_path / "file").write_bytes(b"old")
     with pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}/file'"), replace_file(tmp_path / "file"):
         raise OSError(28, "No space left on device")
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_bytes() == b"old"
 
 
 def test_what_is_appended_to_is_not_emptied(tmp_path: Path):

@@ -78,13 +78,6 @@ def test_the_legend_names_every_series_and_one_series_needs_none() -> None:
         assert [text.text for text in svg.iter(f"{SVG}text")] == [*shown, "step"]
 
 
-def test_a_long_legend_takes_several_lines() -> None:
-    series = [Series(f"a series with a long name {i}") for i in range(4)]
-    svg = read(Plot((0, 1), (0, 1), {}, {}, "step", series).to_svg("loss", "Loss", "says"))
-    swatches = list(svg.iter(f"{SVG}rect"))
-    assert len({swatch.get("y") for swatch in swatches}) == 4
-
-
 def test_bars_of_a_row_are_in_proportion_to_their_values() -> None:
     svg = read(draw_bar_rows("stages", "Stages", "says", ["a", "b"], [Panel("share", "first", [1.0, 4.0], ["1", "4"])]))
     short, long = (float(bar.attrib["width"]) for bar in svg.iter(f"{SVG}rect"))
