@@ -293,7 +293,6 @@ def test_a_text_that_no_row_has_is_reported(built) -> None:
         (["--row", "1", "--seed", "0"], "--row already says which rows; leave out --seed"),
         (["--random", "--seed", "0"], "--random draws other rows each time; leave out --seed"),
         (["--grep", "a", "--seed", "1"], "--grep shows the first rows that contain the text; leave out --seed"),
-        (["--grep", "a", "--random"], "--grep shows the first rows that contain the text; leave out --random"),
         (["--row", "-1"], "-1 is not in the range"),
     ],
 )
