@@ -110,13 +110,9 @@ def test_documents_that_no_file_has_are_counted(built, capsys):
 def test_another_corpus_is_refused(built, tmp_path, capsys):
     (tmp_path / "other.txt").write_text("Another text.\n")
     for html in ([], ["--html", str(tmp_path / "report.html")]):
-        for name, message in (
-            ("other.txt", "--corpus has none of the shards' documents;"),
-            ("nowhere.txt", "not exist"),
-        ):
-            assert run(["inspect", str(built / "out"), "--corpus", str(tmp_path / name), *html]) == 1
-            (line,) = capsys.readouterr().err.splitlines()
-            assert message in line
+        assert run(["inspect", str(built / "out"), "--corpus", str(tmp_path / "other.txt"), *html]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "--corpus has none of the shards' documents;" in line
     assert not (tmp_path / "report.html").exists()
 
 
@@ -152,12 +148,10 @@ def test_a_file_without_a_token_has_no_rate():
     ("names", "shown"),
     [
         (["/data/in/a.txt", "/data/in/b/c.txt"], ["a.txt", "b/c.txt"]),
-        (["/data/in/a.txt"], ["a.txt"]),
         (["/data/in/a.txt", "/data/inner/a.txt"], ["in/a.txt", "inner/a.txt"]),
         (["a.txt", "-", "/b.txt"], ["a.txt", "-", "/b.txt"]),
         (["in/\x1b[31m.txt", "in/bad\udcff.txt"], ["\\x1b[31m.txt", "bad\\udcff.txt"]),
         (["in/" + "a" * 30 + "z.txt", "in/b"], ["aaaaaaa...aaaaaz.txt", "b"]),
-        (["in/人人生而自由在尊严和权利上.txt", "in/b"], ["人人生...权利上.txt", "b"]),
     ],
 )
 def test_names_lose_their_common_folder_and_their_middle(names: list[str], shown: list[str]):

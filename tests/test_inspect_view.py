@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from albert_data.escaping import escape_controls, make_encodable
 from albert_data.inspect.terminal import StyledText, count_columns, paint, wrap
 from albert_data.inspect.view import PALETTE, show_example, show_legend, to_dict
 from albert_data.shards.reader import Example
+from albert_data.shards.rows import slice_rows
 
 TOKENIZER = get_tokenizer()
 SPACE = "▁"
@@ -92,23 +94,16 @@ def test_the_order_of_the_segments_is_shown() -> None:
     assert show_segments(alone) == ["A  the"]
 
 
-def split_rows(examples: Examples) -> list[Example]:
-    ids = np.split(examples.input_ids, examples.offsets[1:-1])
-    masks = examples.mask_offsets[1:-1]
-    positions, originals = np.split(examples.masked_positions, masks), np.split(examples.masked_ids, masks)
-    lists = zip(ids, positions, originals, strict=True)
-    return [
-        Example(
-            input_ids=shown,
-            segment_a_len=int(examples.segment_a_len[i]),
-            sop_label=int(examples.sop_label[i]),
-            masked_positions=at,
-            masked_ids=masked,
-            document_key=int(examples.document_keys[i]),
+def split_rows(examples: Examples) -> Iterator[Example]:
+    for one in (slice_rows(examples, row, row + 1) for row in range(len(examples))):
+        yield Example(
+            input_ids=one.input_ids,
+            segment_a_len=int(one.segment_a_len[0]),
+            sop_label=int(one.sop_label[0]),
+            masked_positions=one.masked_positions,
+            masked_ids=one.masked_ids,
+            document_key=int(one.document_keys[0]),
         )
-        for i, (shown, at, masked) in enumerate(lists)
-        if i < len(examples)
-    ]
 
 
 ESCAPE = r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[^xuU])"
