@@ -92,6 +92,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> tup
 
 def test_a_clean_corpus_passes_every_check(clean: tuple[Path, Audit]):
     assert verdicts(clean[1]) == {rule.name: NOT_KNOWN if rule.name in NOT_TOLD else OK for rule in RULES}
+    assert "There is nothing to do." in clean[1].to_html()
 
 
 def test_without_the_corpus_files_are_not_known(clean: tuple[Path, Audit]):
