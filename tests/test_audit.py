@@ -184,6 +184,13 @@ def test_a_footer_counts_by_its_share_of_the_text_in_a_sample(tmp_path: Path, to
     assert check.figure == pytest.approx(every.figure, rel=0.15)
 
 
+def test_of_long_documents_a_few_are_sampled_in_part(monkeypatch):
+    monkeypatch.setattr(audit_rows, "MAX_WINDOWS", 1000)
+    monkeypatch.setattr(audit_rows, "MIN_DOCUMENTS", 8)
+    is_chosen, share = audit_rows.choose_documents(np.arange(40, dtype=np.uint64), np.full(40, 1000.0))
+    assert (is_chosen.sum(), share) == (8, 1 / 8)
+
+
 @pytest.mark.parametrize("dupe_factor", [1, 2, 10])
 def test_passes_over_a_tiny_document_are_no_copies(dupe_factor: int, tmp_path: Path, tokenizer: Tokenizer):
     lines = make_sentences(600, seed=11)
