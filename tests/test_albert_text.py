@@ -34,7 +34,7 @@ ODD = "ΣΣΣσς.'’`aA \u0301\u00ad\u0345ʰİßﬁﷺ¨Å한각ǅ1²½\t\u300
 @example("``a''' '' `'`` ```")
 @example("  a\u00a0\u00a0 b \u00a8 \u00a8")
 @example("ΑΣ' ΑΣ.Α ΑΣ Σ Σ. .Σ ΑΣΣ")
-def test_text_is_what_plain_python_makes_of_it(text: str):
+def test_text_is_what_plain_python_makes_of_it(text):
     assert normalise_text(text) == normalise_slowly(text)
 
 
@@ -70,7 +70,7 @@ def test_lower_case_keeps_what_decides_about_a_sigma():
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_slices_change_nothing(size: int):
+def test_slices_change_nothing(size):
     texts = ["The Cat", "", "  ", "ﷺ" * 9, "A '' b", "Σ"]
     sentences = as_sentences(texts)
     shown = [text for chosen in sentences.slices(size) for text in as_texts(normalise(sentences.part(chosen)))]

@@ -74,7 +74,7 @@ def wanted(tmp_path: Path, tokenizer: Tokenizer) -> str:
     ids=["txt", "CR LF and BOM", "UTF-16", "gz", "gb18030"],
 )
 def test_files_that_are_documents_give_the_bytes_of_these_documents(
-    ending: str, encode: Callable[[str], bytes], encoding: str, wanted: str, tokenizer: Tokenizer, tmp_path: Path
+    ending, encode, encoding, wanted, tokenizer, tmp_path
 ):
     folder = write_files(tmp_path / "in", ending, encode)
     manifest = run([folder], tmp_path / "out", tokenizer, MultiprocessEngine(2), encoding=encoding, **FILE)
@@ -82,14 +82,12 @@ def test_files_that_are_documents_give_the_bytes_of_these_documents(
     assert manifest.digest == wanted
 
 
-def test_stdin_is_one_document(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_stdin_is_one_document(tokenizer, tmp_path, monkeypatch):
     fixtures.set_stdin(monkeypatch, "\n\n".join(DOCUMENTS).encode())
     assert run(["-"], tmp_path / "out", tokenizer, **FILE, validation_fraction=0.0).counts.documents == 1
 
 
-def test_a_giant_file_is_cut_at_the_same_places_in_every_format(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_giant_file_is_cut_at_the_same_places_in_every_format(tokenizer, tmp_path, monkeypatch):
     for name, size in (("MAX_DOCUMENT", 3000), ("MAX_LINE", 700)):
         for module in ("documents", "lines.long_documents", "lines.repetition", "lines.unwrapping"):
             monkeypatch.setattr(f"albert_data.corpus.{module}.{name}", size)
@@ -111,7 +109,7 @@ def test_a_giant_file_is_cut_at_the_same_places_in_every_format(
 
 
 @pytest.mark.parametrize("pairs", ["none", "sop"])
-def test_rows_of_up_to_32768_tokens_hold_all_of_long_documents(tokenizer: Tokenizer, tmp_path: Path, pairs: str):
+def test_rows_of_up_to_32768_tokens_hold_all_of_long_documents(tokenizer, tmp_path, pairs):
     rng = random.Random(1)
     texts = [fixtures.make_lines(rng, 3000), fixtures.make_lines(rng, 1), "x" * 400_000]
     (tmp_path / "in.jsonl").write_bytes(fixtures.to_jsonl(texts))
@@ -128,7 +126,7 @@ def test_rows_of_up_to_32768_tokens_hold_all_of_long_documents(tokenizer: Tokeni
         assert sum(len(row.input_ids) - (2 if row.sop_label < 0 else specials) for row in own) == len(ids)
 
 
-def test_the_manifest_names_the_language_of_each_input(tokenizer: Tokenizer, tmp_path: Path):
+def test_the_manifest_names_the_language_of_each_input(tokenizer, tmp_path):
     folder = write_files(tmp_path / "in")
     run([f"{folder}/1*.txt:de", folder], tmp_path / "out", tokenizer, **FILE)
     inputs = read_json(tmp_path / "out" / "manifest.json")["inputs"]
@@ -139,9 +137,7 @@ def test_the_manifest_names_the_language_of_each_input(tokenizer: Tokenizer, tmp
 
 
 @pytest.mark.parametrize("large_line", [1 << 20, 4])
-def test_a_corpus_without_the_language_field_is_refused(
-    large_line: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_corpus_without_the_language_field_is_refused(large_line, tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr("albert_data.corpus.formats.json_lines.LARGE_LINE", large_line)
     text = fixtures.make_config(language_field="nolang").text
 
@@ -165,7 +161,7 @@ def test_a_corpus_without_the_language_field_is_refused(
         assert read(paths)
 
 
-def test_each_setting_of_documents_changes_the_bytes(tokenizer: Tokenizer, tmp_path: Path):
+def test_each_setting_of_documents_changes_the_bytes(tokenizer, tmp_path):
     folder = write_files(tmp_path / "in")
     settings: list[dict[str, Any]] = [{}, {"documents": "file"}, {"unwrap": True}, FILE]
     digests = {run([folder], tmp_path / str(i), tokenizer, **some).digest for i, some in enumerate(settings)}
@@ -177,9 +173,7 @@ def test_each_setting_of_documents_changes_the_bytes(tokenizer: Tokenizer, tmp_p
     ["One sentence.", "One document. It has two sentences.", "CHAPTER I\n\nCHAPTER II\n\nTHE END", "word " * 3000],
 )
 @pytest.mark.parametrize("settings", [{}, FILE, {"language_field": "lang"}])
-def test_small_and_unusual_corpora_make_valid_rows(
-    text: str, settings: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path
-):
+def test_small_and_unusual_corpora_make_valid_rows(text, settings, tokenizer, tmp_path):
     name = "in.jsonl" if "language_field" in settings else "in.txt"
     (tmp_path / name).write_text(json.dumps({"text": text, "lang": "de"}) if name == "in.jsonl" else text)
     manifest = run([tmp_path / name], tmp_path / "out", tokenizer, validation_fraction=0.0, **settings)
@@ -187,7 +181,7 @@ def test_small_and_unusual_corpora_make_valid_rows(
     assert manifest.splits["train"].num_rows >= 1
 
 
-def test_inspect_reads_the_corpus_as_the_build_did(tokenizer: Tokenizer, tmp_path: Path):
+def test_inspect_reads_the_corpus_as_the_build_did(tokenizer, tmp_path):
     folder = write_files(tmp_path / "in", encode=lambda text: text.encode("cp1251", "ignore"))
     run([folder], tmp_path / "out", tokenizer, encoding="cp1251", **FILE)
     assert run_command(["inspect", str(tmp_path / "out"), "--json", "--corpus", str(folder)]) == 0
@@ -220,7 +214,7 @@ def mixed(tmp_path: Path) -> Path:
     return write_encoded(tmp_path / "mixed", in_utf8=False)
 
 
-def test_the_shards_are_those_of_utf8(tokenizer: Tokenizer, mixed: Path, tmp_path: Path):
+def test_the_shards_are_those_of_utf8(tokenizer, mixed, tmp_path):
     run_build(write_encoded(tmp_path / "plain", in_utf8=True), tmp_path / "expected", tokenizer)
     manifest = run_build(mixed, tmp_path / "out", tokenizer, MultiprocessEngine(2), encoding="auto").manifest
     assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "expected")
@@ -231,7 +225,7 @@ def test_the_shards_are_those_of_utf8(tokenizer: Tokenizer, mixed: Path, tmp_pat
     assert manifest.config.text.encoding == "auto"
 
 
-def test_a_file_that_became_another_encoding_is_another_build(tokenizer: Tokenizer, mixed: Path, tmp_path: Path):
+def test_a_file_that_became_another_encoding_is_another_build(tokenizer, mixed, tmp_path):
     """The choice belongs to the plan, whatever made it change."""
     config = fixtures.make_config(encoding="auto")
     inputs = find_inputs([str(mixed)], text=config.text)
@@ -244,16 +238,14 @@ def test_a_file_that_became_another_encoding_is_another_build(tokenizer: Tokeniz
             build_shards(others, tmp_path / "out", tokenizer, config, fixtures.InlineEngine())
 
 
-def test_inputs_that_were_found_otherwise_are_refused(tokenizer: Tokenizer, mixed: Path, tmp_path: Path):
+def test_inputs_that_were_found_otherwise_are_refused(tokenizer, mixed, tmp_path):
     inputs = find_inputs([str(mixed / "utf-8-0.txt")], text=TextConfig())
     config = fixtures.make_config(encoding="auto")
     with pytest.raises(InputError, match="were not found with the encoding of the settings, auto"):
         build_shards(inputs, tmp_path / "out", tokenizer, config, fixtures.InlineEngine())
 
 
-def test_inspect_lists_what_was_found(
-    tokenizer: Tokenizer, mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_inspect_lists_what_was_found(tokenizer, mixed, tmp_path, capsys):
     (mixed / "koi8-r-0.txt").rename(mixed / "\x1b[2J <b>.txt")
     run_build(mixed, tmp_path / "out", tokenizer, encoding="auto")
     assert run_command(["inspect", str(tmp_path / "out"), "-n", "0"]) == 0
@@ -268,7 +260,7 @@ def test_inspect_lists_what_was_found(
     assert "2J &lt;b&gt;.txt" in page
 
 
-def test_on_the_command_line(mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_on_the_command_line(mixed, tmp_path, capsys):
     for name in ("vocab", "build"):
         options = ["--vocab-size", "150"] if name == "vocab" else ["--tokenizer", str(tmp_path / "vocab")]
         words = [name, str(mixed), *options, "--encoding", "auto", "--workers", "1", "-o", str(tmp_path / name)]

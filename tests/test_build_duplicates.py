@@ -26,7 +26,7 @@ from albert_data.config import BuildConfig
 from albert_data.corpus.fields import hash_group
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import ConfigError
-from albert_data.jobs.engine import Engine, MultiprocessEngine
+from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.pipeline import steps
 from albert_data.pipeline.build import build_shards
 from albert_data.pipeline.reducing import ReduceJob
@@ -78,9 +78,7 @@ ENGINES = (InlineEngine(), MultiprocessEngine(1), MultiprocessEngine(2), Picklin
 
 
 @pytest.mark.parametrize(("layout", "engine"), [*zip(fixtures.LAYOUTS, ENGINES, strict=True)], ids=fixtures.LAYOUTS)
-def test_copies_spread_over_any_files_give_the_bytes_of_the_documents_alone(
-    layout: str, engine: Engine, build: Build, tmp_path: Path
-):
+def test_copies_spread_over_any_files_give_the_bytes_of_the_documents_alone(layout, engine, build, tmp_path):
     alone = build(DOCUMENTS, "alone").counts
     assert alone.duplicate_documents == alone.duplicate_tokens == 0
     build(COPIES, "out", engine, layout)
@@ -89,7 +87,7 @@ def test_copies_spread_over_any_files_give_the_bytes_of_the_documents_alone(
     assert counts.tokens - (counts.duplicate_tokens or 0) == alone.tokens
 
 
-def test_all_copies_are_kept_on_request(build: Build, tmp_path: Path):
+def test_all_copies_are_kept_on_request(build, tmp_path):
     build(DOCUMENTS, "once")
     build(COPIES, "out", keep_duplicates=True)
     build(COPIES, "again", MultiprocessEngine(2), "mixed", keep_duplicates=True)
@@ -103,7 +101,7 @@ def test_all_copies_are_kept_on_request(build: Build, tmp_path: Path):
         assert kept == Counter({(key, row): count * by_key[key] for (key, row), count in once.items()})
 
 
-def test_rows_of_different_passes_are_not_copies(build: Build, tmp_path: Path):
+def test_rows_of_different_passes_are_not_copies(build, tmp_path):
     build(["the\n\nwater"], "once", dupe_factor=4)
     build(["the\n\nwater"] * 2, "twice", dupe_factor=4)
     assert check_same(tmp_path / "twice", tmp_path / "once").duplicate_documents == 1
@@ -111,9 +109,7 @@ def test_rows_of_different_passes_are_not_copies(build: Build, tmp_path: Path):
 
 
 @pytest.mark.parametrize(("num_shards", "slices_read"), [(None, 1), (3, 6)])
-def test_many_copies_change_neither_shards_nor_record_batches(
-    num_shards: int | None, slices_read: int, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_many_copies_change_neither_shards_nor_record_batches(num_shards, slices_read, build, tmp_path, monkeypatch):
     """A slice holds more bytes than are read at once, so it is read in parts."""
     monkeypatch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 12)
     monkeypatch.setattr("albert_data.pipeline.shard_plan.SHARD_BYTES", 1 << 14)
@@ -124,9 +120,7 @@ def test_many_copies_change_neither_shards_nor_record_batches(
     assert len(list((tmp_path / "once/train").iterdir())) == (num_shards or 4)
 
 
-def test_different_documents_with_the_same_key_are_both_kept(
-    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_different_documents_with_the_same_key_are_both_kept(build, tmp_path, monkeypatch):
     """Each document has one of three keys, and occurs twice."""
     monkeypatch.setattr("albert_data.corpus.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
     build(DOCUMENTS[:60], "once", max_seq_len=512)
@@ -139,9 +133,7 @@ texts = st.text(st.sampled_from("the water a. \n"), min_size=1, max_size=30).fil
 
 
 @given(st.lists(texts, min_size=1, max_size=9), st.sampled_from(fixtures.LAYOUTS), st.integers(0, 2**63 - 1))
-def test_any_list_of_documents_gives_the_bytes_of_its_set(
-    tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory, documents: list[str], layout: str, seed: int
-):
+def test_any_list_of_documents_gives_the_bytes_of_its_set(tokenizer, tmp_path_factory, documents, layout, seed):
     folder = tmp_path_factory.mktemp("any")
     documents = [*documents, "One that surely holds a token."]
     alone = list({fixtures.canonical(document): document for document in documents}.values())
@@ -175,7 +167,7 @@ def test_the_documents_of_these_tests_are_similar():
 
 
 @pytest.mark.parametrize(("layout", "engine"), [*zip(fixtures.LAYOUTS, ENGINES, strict=True)], ids=fixtures.LAYOUTS)
-def test_a_build_is_that_of_the_documents_that_stay(layout: str, engine: Engine, build: Build, tmp_path: Path):
+def test_a_build_is_that_of_the_documents_that_stay(layout, engine, build, tmp_path):
     alone = build(STAYING, "alone").counts
     build([*SIMILAR, *SIMILAR[40:100]], "out", engine, layout, drop_near_duplicates=True)
     counts = check_same(tmp_path / "out", tmp_path / "alone")
@@ -183,7 +175,7 @@ def test_a_build_is_that_of_the_documents_that_stay(layout: str, engine: Engine,
     assert counts.tokens - (counts.duplicate_tokens or 0) - (counts.near_duplicate_tokens or 0) == alone.tokens
 
 
-def test_nothing_similar_changes_nothing(build: Build):
+def test_nothing_similar_changes_nothing(build):
     dropping, plain = build(STAYING, "dropping", drop_near_duplicates=True), build(STAYING, "plain")
     assert (dropping.digest, dropping.documents_digest) == (plain.digest, plain.documents_digest)
     assert plain.near_duplicates is None
@@ -201,9 +193,7 @@ class EngineThatEndsInReduce(InlineEngine):
                 raise KeyboardInterrupt
 
 
-def test_a_build_killed_while_it_writes_shards_compares_no_documents_again(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_build_killed_while_it_writes_shards_compares_no_documents_again(tokenizer, tmp_path, monkeypatch):
     settings = {"drop_near_duplicates": True, "num_shards": 6}
     whole = build_documents(SIMILAR, tmp_path / "whole", tokenizer, **settings).manifest
     with pytest.raises(KeyboardInterrupt):
@@ -212,9 +202,7 @@ def test_a_build_killed_while_it_writes_shards_compares_no_documents_again(
     assert run_build(tmp_path / "whole-in", tmp_path / "out", tokenizer, **settings).manifest == whole
 
 
-def test_an_earlier_source_of_a_mixture_keeps_its_documents_and_weights_come_later(
-    tokenizer: Tokenizer, tmp_path: Path
-):
+def test_an_earlier_source_of_a_mixture_keeps_its_documents_and_weights_come_later(tokenizer, tmp_path):
     longer = [f"{one}\nRead by me." for one in ORIGINALS[::3]]
     sources = [Mixed(documents=ORIGINALS, weight=0.5), Mixed(documents=longer)]
     path = mixtures.write_mixture(tmp_path / "all", sources)
@@ -228,7 +216,7 @@ def test_an_earlier_source_of_a_mixture_keeps_its_documents_and_weights_come_lat
     assert report.manifest.documents_digest == open_shards(tmp_path / "wanted").manifest.documents_digest
 
 
-def test_documents_for_validation_stay_and_training_lacks_what_is_similar(tokenizer: Tokenizer, tmp_path: Path):
+def test_documents_for_validation_stay_and_training_lacks_what_is_similar(tokenizer, tmp_path):
     longer = [f"{one}\nRead by me." for one in ORIGINALS[:20]]
     train = [*longer, *ORIGINALS[15:]]  # some are similar, some equal
     for name, some in (("train", train), ("held", ORIGINALS[:20])):
@@ -249,7 +237,7 @@ def write_languages(path: Path, documents: Sequence[tuple[str, str]]) -> Path:
     return path
 
 
-def test_one_text_of_two_languages_counts_for_each_when_it_is_dropped(tokenizer: Tokenizer, tmp_path: Path):
+def test_one_text_of_two_languages_counts_for_each_when_it_is_dropped(tokenizer, tmp_path):
     longer = [f"{one}\nRead by me." for one in ORIGINALS[:8]]
     assert all(map(is_similar, longer, ORIGINALS))
     english = [(one, "en") for one in [*ORIGINALS[:8], *ORIGINALS[3:6], *longer, *ORIGINALS[20:30]]]
@@ -268,9 +256,7 @@ def test_one_text_of_two_languages_counts_for_each_when_it_is_dropped(tokenizer:
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_copies_of_what_is_dropped_are_counted_where_one_document_stays(
-    grouped: bool, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_copies_of_what_is_dropped_are_counted_where_one_document_stays(grouped, tokenizer, tmp_path):
     longer, dropped = next((longer, one) for one in ORIGINALS if is_similar(one, longer := f"{one}\nRead by me."))
     keys = [hash_group(one) if grouped else document_key(one) for one in (longer, dropped)]
     seed = next(

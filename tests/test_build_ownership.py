@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,7 @@ def check_refused(corpus: Corpus, out: Path, message: str, **settings: Any) -> N
 
 
 @pytest.mark.parametrize("name", ["README.md", *OUR_NAMES, *OTHER_NAMES])
-def test_a_folder_with_other_files_is_refused(name: str, overwrite: bool, corpus: Corpus, out: Path):
+def test_a_folder_with_other_files_is_refused(name, overwrite, corpus, out):
     plant(out / name)
     first = name.split("/")[0].replace("+", r"\+")
     check_refused(corpus, out, f"out holds {first}, but no build; name a new or em", overwrite=overwrite)
@@ -59,13 +58,13 @@ def test_a_folder_with_other_files_is_refused(name: str, overwrite: bool, corpus
     assert not (out / ".build").exists()
 
 
-def test_files_of_a_build_without_its_manifest_are_not_ours(overwrite: bool, corpus: Corpus, built: Path):
+def test_files_of_a_build_without_its_manifest_are_not_ours(overwrite, corpus, built):
     (built / "manifest.json").unlink()
     check_refused(corpus, built, "holds README.md and 3 other names, but no build", overwrite=overwrite)
 
 
 @pytest.mark.parametrize("content", [MINE, b"{", b"{}", b'{"format": "other"}', None])
-def test_a_manifest_that_no_build_wrote_stays(content: bytes | None, overwrite: bool, corpus: Corpus, built: Path):
+def test_a_manifest_that_no_build_wrote_stays(content, overwrite, corpus, built):
     edited = (built / "manifest.json").read_bytes().replace(b'"documents"', b'"docs"', 1)
     (built / "manifest.json").write_bytes(edited if content is None else content)
     message = "manifest.json is not as a build wrote it, so nothing there is replaced; name a new or empty folder"
@@ -74,7 +73,7 @@ def test_a_manifest_that_no_build_wrote_stays(content: bytes | None, overwrite: 
 
 
 @pytest.mark.parametrize("name", [".DS_Store", ".git/config", ".build/lock"])
-def test_hidden_files_do_not_count(name: str, overwrite: bool, corpus: Corpus, out: Path):
+def test_hidden_files_do_not_count(name, overwrite, corpus, out):
     """An empty lock is what a build leaves that was killed at once."""
     is_lock = name == ".build/lock"
     plant(out / name, b"" if is_lock else MINE)
@@ -87,7 +86,7 @@ def test_hidden_files_do_not_count(name: str, overwrite: bool, corpus: Corpus, o
 
 
 @pytest.mark.parametrize("folder", [*FOLDERS, ".build", ".build/runs", ".build/shards/train", ".build/manifests"])
-def test_nothing_is_written_or_removed_through_a_link(folder: str, overwrite: bool, corpus: Corpus, out: Path):
+def test_nothing_is_written_or_removed_through_a_link(folder, overwrite, corpus, out):
     elsewhere = out.with_name("elsewhere")
     for name in ("shard-00000.arrow", "spiece.model", "plan.json", "1.run"):
         plant(elsewhere / name)
@@ -99,7 +98,7 @@ def test_nothing_is_written_or_removed_through_a_link(folder: str, overwrite: bo
 
 
 @pytest.mark.parametrize("folder", [*FOLDERS, ".build/runs", ".build/shards/train"])
-def test_nothing_is_removed_if_a_folder_of_ours_became_a_link(folder: str, corpus: Corpus, built: Path):
+def test_nothing_is_removed_if_a_folder_of_ours_became_a_link(folder, corpus, built):
     """What lies behind the link has the names and the bytes that our manifest gives."""
     elsewhere = built.with_name("elsewhere")
     interrupt(corpus, built, fixtures.CORPUS_TASKS + 2, overwrite=True, seed=8)
@@ -115,9 +114,7 @@ def test_nothing_is_removed_if_a_folder_of_ours_became_a_link(folder: str, corpu
 
 
 @pytest.mark.parametrize("name", OUR_NAMES)
-def test_a_users_file_under_one_of_our_names_stops_the_build_and_stays(
-    name: str, overwrite: bool, corpus: Corpus, built: Path, tmp_path: Path
-):
+def test_a_users_file_under_one_of_our_names_stops_the_build_and_stays(name, overwrite, corpus, built, tmp_path):
     message = rf"{name} was not written by a build, or was changed since.*move it away"
     interrupt(corpus, tmp_path / "unfinished", 3)
     plant(tmp_path / "unfinished" / name)
@@ -126,9 +123,7 @@ def test_a_users_file_under_one_of_our_names_stops_the_build_and_stays(
     check_refused(corpus, built, message, overwrite=True)
 
 
-def test_an_edited_card_and_foreign_shards_stay_and_are_named(
-    corpus: Corpus, built: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_edited_card_and_foreign_shards_stay_and_are_named(corpus, built, monkeypatch):
     lines = list[str]()
     monkeypatch.setattr(NullProgress, "say", lambda self, line: lines.append(line))
     name = "train/data-00000-of-00001.arrow"
@@ -147,7 +142,7 @@ def test_an_edited_card_and_foreign_shards_stay_and_are_named(
 
 
 @pytest.mark.parametrize("name", ["README.md", "train/shard-00000.arrow", "manifest.json", ".build/lock"])
-def test_a_link_under_one_of_our_names_stops_the_build(name: str, corpus: Corpus, out: Path):
+def test_a_link_under_one_of_our_names_stops_the_build(name, corpus, out):
     target = plant(out.with_name("target"))
     (out / name).parent.mkdir(parents=True)
     (out / name).symlink_to(target)
@@ -158,9 +153,7 @@ def test_a_link_under_one_of_our_names_stops_the_build(name: str, corpus: Corpus
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"config": {}, "inputs": [1], "version": "1"}', None])
-def test_a_foreign_build_folder_is_refused_and_left_alone(
-    content: bytes | None, overwrite: bool, corpus: Corpus, out: Path, finished: Path, tmp_path: Path
-):
+def test_a_foreign_build_folder_is_refused_and_left_alone(content, overwrite, corpus, out, finished, tmp_path):
     """Without our mark not even a plan of ours makes it ours."""
     if content is None:
         interrupt(corpus, tmp_path / "other", 3)
@@ -175,7 +168,7 @@ def test_a_foreign_build_folder_is_refused_and_left_alone(
     assert (out / ".build/object.o").read_bytes() == MINE
 
 
-def test_files_of_others_in_our_work_folder_stay(corpus: Corpus, out: Path):
+def test_files_of_others_in_our_work_folder_stay(corpus, out):
     interrupt(corpus, out, 3)
     names = [".build/notes.txt", ".build/runs/notes.txt", ".build/receipts/sub/a.json", ".build/shards/train/x.txt"]
     for name in names:
@@ -185,7 +178,7 @@ def test_files_of_others_in_our_work_folder_stay(corpus: Corpus, out: Path):
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"version": "0.3.0", "config": {}, "tokenizer": {}, "inputs": [1]}'])
-def test_a_damaged_plan_of_ours_counts_as_none(content: str, corpus: Corpus, out: Path):
+def test_a_damaged_plan_of_ours_counts_as_none(content, corpus, out):
     interrupt(corpus, out, 3)
     (out / ".build/plan.json").write_text(content)
     assert corpus.build(out).resumed_tasks == 0
@@ -195,7 +188,7 @@ def test_a_damaged_plan_of_ours_counts_as_none(content: str, corpus: Corpus, out
 # ---- odd folders, files and locks ----
 
 
-def test_a_tokenizer_in_out_itself_may_be_the_one_that_is_used(corpus: Corpus, out: Path):
+def test_a_tokenizer_in_out_itself_may_be_the_one_that_is_used(corpus, out):
     plant(out / "tokenizer/spiece.model", corpus.tokenizer.model)
     check_refused(corpus, out, "holds tokenizer, but no build")
     shutil.rmtree(out)
@@ -207,9 +200,7 @@ def test_a_tokenizer_in_out_itself_may_be_the_one_that_is_used(corpus: Corpus, o
 
 @pytest.mark.parametrize("name", ["README.md", "train", "train/shard-00001.arrow", "notes"])
 @pytest.mark.parametrize("act", [os.mkfifo, Path.mkdir], ids=["fifo", "folder"])
-def test_a_fifo_or_folder_under_the_name_of_a_file_stops_the_build(
-    act: Callable[[Path], None], name: str, corpus: Corpus, built: Path, tmp_path: Path
-):
+def test_a_fifo_or_folder_under_the_name_of_a_file_stops_the_build(act, name, corpus, built, tmp_path):
     (tmp_path / "new" / name).parent.mkdir(parents=True)
     act(tmp_path / "new" / name)
     check_refused(corpus, tmp_path / "new", "holds .*, but no build")
@@ -225,13 +216,13 @@ def test_a_fifo_or_folder_under_the_name_of_a_file_stops_the_build(
 
 
 @pytest.mark.parametrize("content", [b"notes of another tool", b"albert-data build\nand more"])
-def test_a_foreign_lock_is_not_ours(content: bytes, corpus: Corpus, out: Path):
+def test_a_foreign_lock_is_not_ours(content, corpus, out):
     plant(out / ".build/lock", content)
     check_refused(corpus, out, "holds lock, but no mark of a build")
 
 
 @pytest.mark.parametrize("content", [b"", b"albert-"])
-def test_a_lock_with_a_partial_mark_is_ours(content: bytes, corpus: Corpus, out: Path):
+def test_a_lock_with_a_partial_mark_is_ours(content, corpus, out):
     plant(out / ".build/lock", content)
     plant(out / "notes.txt")
     check_refused(corpus, out, "out holds notes.txt, but no build")

@@ -155,7 +155,7 @@ def is_of(little: Little, out: Path, name: str) -> bool:
 # ---- kills ----
 
 
-def test_the_same_command_finishes_it(little: Little, ready: Path):
+def test_the_same_command_finishes_it(little, ready):
     own = mine(ready)
     for changes, out in kill_everywhere(little, ready):
         assert mine(out) == own
@@ -169,7 +169,7 @@ def test_the_same_command_finishes_it(little: Little, ready: Path):
 
 
 @pytest.mark.slow
-def test_a_build_killed_before_any_change_is_finished_by_the_same_command(little: Little, tmp_path: Path):
+def test_a_build_killed_before_any_change_is_finished_by_the_same_command(little, tmp_path):
     """Before it publishes too, where test_build_resume kills processes at some moments."""
     for changes in count():
         out = tmp_path / str(changes)
@@ -180,9 +180,7 @@ def test_a_build_killed_before_any_change_is_finished_by_the_same_command(little
     assert changes > 50
 
 
-def test_the_same_command_finishes_what_a_cluster_began_to_publish(
-    little: Little, ready: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_same_command_finishes_what_a_cluster_began_to_publish(little, ready, monkeypatch):
     monkeypatch.setattr("albert_data.pipeline.publish._SHARDS_OF_TASK", 2)
     for changes, out in kill_everywhere(little, ready, every=2, engine=fixtures.SpanningEngine()):
         engine = fixtures.SpanningEngine() if changes % 4 else None
@@ -191,9 +189,7 @@ def test_the_same_command_finishes_what_a_cluster_began_to_publish(
         assert not (out / ".build").exists()
 
 
-def test_other_commands_are_refused_without_overwrite_and_lose_nothing_when_they_are_killed(
-    little: Little, ready: Path
-):
+def test_other_commands_are_refused_without_overwrite_and_lose_nothing_when_they_are_killed(little, ready):
     own, rng = mine(ready), random.Random(0)
     for changes, out in kill_everywhere(little, ready, every=2):
         before = digest_folder(out)
@@ -210,7 +206,7 @@ def test_other_commands_are_refused_without_overwrite_and_lose_nothing_when_they
 
 
 @pytest.mark.parametrize("name", ["c", "b"])
-def test_a_build_that_fails_after_a_kill_forgets_no_file_of_the_killed_one(name: str, little: Little, ready: Path):
+def test_a_build_that_fails_after_a_kill_forgets_no_file_of_the_killed_one(name, little, ready):
     empty = ready.with_name("empty.txt")
     empty.write_bytes(b"\n\n")
     for changes, out in kill_everywhere(little, ready, every=5):
@@ -226,7 +222,7 @@ def test_a_build_that_fails_after_a_kill_forgets_no_file_of_the_killed_one(name:
 # ---- what the user does between a kill and the next command ----
 
 
-def test_a_users_file_under_one_of_our_names_stops_the_next_command(little: Little, ready: Path):
+def test_a_users_file_under_one_of_our_names_stops_the_next_command(little, ready):
     for changes, out in kill_everywhere(little, ready, every=5):
         names = ("train/shard-00000.arrow", "train/shard-00007.arrow", "tokenizer/spiece.model")
         name = names[changes % 3]
@@ -241,7 +237,7 @@ def test_a_users_file_under_one_of_our_names_stops_the_next_command(little: Litt
         assert is_as_built(little, out, "b", mine(ready)), changes
 
 
-def test_shards_that_the_user_removed_are_made_again(little: Little, ready: Path):
+def test_shards_that_the_user_removed_are_made_again(little, ready):
     """Also if an older build has one of the same name."""
     for changes, out in kill_everywhere(little, ready, every=2):
         pattern = ("shard-*1.arrow", "shard-*0.arrow", "shard-*")[changes % 3]
@@ -253,7 +249,7 @@ def test_shards_that_the_user_removed_are_made_again(little: Little, ready: Path
         assert is_as_built(little, out, "b", mine(ready)), changes
 
 
-def test_a_worker_that_outlives_its_build_puts_nothing_into_the_next(little: Little, tmp_path: Path):
+def test_a_worker_that_outlives_its_build_puts_nothing_into_the_next(little, tmp_path):
     """It has lost its network for a while, and writes a shard of the older plan under the names of that one."""
     out, left = tmp_path / "out", list[Callable[[], object]]()
 
@@ -281,7 +277,7 @@ def test_a_worker_that_outlives_its_build_puts_nothing_into_the_next(little: Lit
 
 
 @pytest.mark.parametrize("is_published", [True, False])
-def test_a_manifest_removes_only_what_a_build_would_write(is_published: bool, little: Little, tmp_path: Path):
+def test_a_manifest_removes_only_what_a_build_would_write(is_published, little, tmp_path):
     """Anybody can compute a seal, so a manifest with one may name any file."""
     out = tmp_path / "out"
     little.build(out, "a")
@@ -337,7 +333,7 @@ def out(overwrite: bool, little: Little, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_files_that_are_added_while_a_build_runs_stay(overwrite: bool, out: Path, little: Little):
+def test_files_that_are_added_while_a_build_runs_stay(overwrite, out, little):
     names = {*ADDED, "README.md", "train/data-00000.arrow"}
 
     def add() -> None:
@@ -353,7 +349,7 @@ def test_files_that_are_added_while_a_build_runs_stay(overwrite: bool, out: Path
 
 @pytest.mark.parametrize("name", ["train/shard-00001.arrow", "train/shard-00007.arrow", "tokenizer/tokenizer.json"])
 def test_a_file_that_takes_a_name_of_ours_while_a_build_runs_stops_it_before_anything_is_moved(
-    name: str, overwrite: bool, out: Path, little: Little
+    name, overwrite, out, little
 ):
     kept = without_work(out)
     with pytest.raises(OutputError, match=rf"{name} was not written by a build.*move it away"):
@@ -366,7 +362,7 @@ def test_a_file_that_takes_a_name_of_ours_while_a_build_runs_stops_it_before_any
         assert is_as_built(little, out, "b", ())
 
 
-def test_a_folder_that_becomes_a_link_while_a_build_runs_stops_it(overwrite: bool, out: Path, little: Little):
+def test_a_folder_that_becomes_a_link_while_a_build_runs_stops_it(overwrite, out, little):
     def link() -> None:
         out.mkdir(exist_ok=True)
         plant(out.with_name("elsewhere") / "shard-00000.arrow")
@@ -380,9 +376,7 @@ def test_a_folder_that_becomes_a_link_while_a_build_runs_stops_it(overwrite: boo
     assert mine(out.with_name("elsewhere")) == {"shard-00000.arrow"}
 
 
-def test_a_build_that_the_user_puts_into_out_while_another_runs_is_not_replaced(
-    overwrite: bool, out: Path, little: Little, tmp_path: Path
-):
+def test_a_build_that_the_user_puts_into_out_while_another_runs_is_not_replaced(overwrite, out, little, tmp_path):
     """Its files are those of a manifest of ours, and it must stay all the same."""
     little.build(tmp_path / "c", "c")
 
@@ -396,7 +390,7 @@ def test_a_build_that_the_user_puts_into_out_while_another_runs_is_not_replaced(
     assert without_work(out) == little.files["c"]
 
 
-def test_a_build_that_waits_for_another_one_does_not_replace_it(little: Little, tmp_path: Path):
+def test_a_build_that_waits_for_another_one_does_not_replace_it(little, tmp_path):
     out, first = tmp_path / "out", BuildFolder(tmp_path / "out")
     for name in ("a", "b"):
         first.open()

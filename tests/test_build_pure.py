@@ -79,40 +79,34 @@ def check_same(out: Path, reference: Path) -> None:
     [MultiprocessEngine(1), MultiprocessEngine(3), PicklingEngine()],
     ids=["1 worker", "3 workers", "pickling"],
 )
-def test_engine_and_workers_change_no_byte(engine: Engine, rebuild: Callable[..., Path], reference: Path):
+def test_engine_and_workers_change_no_byte(engine, rebuild, reference):
     out = rebuild(engine)
     check_same(out, reference)
     assert (out / "manifest.json").read_bytes() == (reference / "manifest.json").read_bytes()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_order_files_format_and_compression_of_the_input_change_no_byte(
-    layout: str, reference: Path, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_order_files_format_and_compression_of_the_input_change_no_byte(layout, reference, tokenizer, tmp_path):
     build_documents(DOCUMENTS, tmp_path / "out", tokenizer, MultiprocessEngine(2), layout)
     check_same(tmp_path / "out", reference)
 
 
 @pytest.mark.parametrize("encode", [fixtures.to_txt, fixtures.to_jsonl])
-def test_stdin_changes_no_byte(
-    encode: Any, reference: Path, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_stdin_changes_no_byte(encode, reference, tokenizer, tmp_path, monkeypatch):
     fixtures.set_stdin(monkeypatch, encode(DOCUMENTS[::-1]))
     run_build("-", tmp_path / "out", tokenizer, MultiprocessEngine(2))
     check_same(tmp_path / "out", reference)
 
 
 @pytest.mark.parametrize("task_bytes", [1 << 10, 1 << 20])
-def test_sizes_of_tasks_and_blocks_change_no_byte(
-    task_bytes: int, rebuild: Callable[..., Path], reference: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_sizes_of_tasks_and_blocks_change_no_byte(task_bytes, rebuild, reference, monkeypatch):
     fixtures.make_tasks_small(monkeypatch, task_bytes)
     monkeypatch.setattr("albert_data.corpus.blocks.BLOCK_BYTES", task_bytes)
     monkeypatch.setattr("albert_data.pipeline.mapping.RUN_BYTES", task_bytes)
     check_same(rebuild(), reference)
 
 
-def test_the_last_tasks_of_a_file_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_last_tasks_of_a_file_are_small(tmp_path, monkeypatch):
     fixtures.make_tasks_small(monkeypatch, 1000)
     path = tmp_path / "text.txt"
     path.write_text("\n\n".join(f"Document number {number}." for number in range(50_000)))
@@ -124,7 +118,7 @@ def test_the_last_tasks_of_a_file_are_small(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_spawned_workers_change_no_byte(rebuild: Callable[..., Path], reference: Path):
+def test_spawned_workers_change_no_byte(rebuild, reference):
     import multiprocess
 
     engine = MultiprocessEngine(2)
@@ -132,7 +126,7 @@ def test_spawned_workers_change_no_byte(rebuild: Callable[..., Path], reference:
     check_same(rebuild(engine), reference)
 
 
-def test_every_setting_and_another_tokenizer_change_the_bytes(tokenizer: Tokenizer, tmp_path: Path):
+def test_every_setting_and_another_tokenizer_change_the_bytes(tokenizer, tmp_path):
     changes: list[dict[str, Any]] = [
         {},
         {"seed": 1},
@@ -159,9 +153,7 @@ def test_every_setting_and_another_tokenizer_change_the_bytes(tokenizer: Tokeniz
     [(InlineEngine(), 1 << 20), (MultiprocessEngine(2), 1 << 12)],
     ids=["a run a task", "many runs"],
 )
-def test_the_order_of_documents_with_the_same_key_changes_no_byte(
-    engine: Engine, run_bytes: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_order_of_documents_with_the_same_key_changes_no_byte(engine, run_bytes, tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr("albert_data.corpus.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
     documents = DOCUMENTS[:60] * 2
     build_documents(documents, tmp_path / "reference", tokenizer)
@@ -171,7 +163,7 @@ def test_the_order_of_documents_with_the_same_key_changes_no_byte(
     check_same(tmp_path / "out", tmp_path / "reference")
 
 
-def test_passes_of_dupe_factor_differ_and_depend_on_nothing_else(tokenizer: Tokenizer, tmp_path: Path):
+def test_passes_of_dupe_factor_differ_and_depend_on_nothing_else(tokenizer, tmp_path):
     build_documents(DOCUMENTS[:80], tmp_path / "out0", tokenizer, dupe_factor=3)
     build_documents(DOCUMENTS[:80], tmp_path / "out1", tokenizer, MultiprocessEngine(2), "jsonl.gz", dupe_factor=3)
     check_same(tmp_path / "out1", tmp_path / "out0")
@@ -182,7 +174,7 @@ def test_passes_of_dupe_factor_differ_and_depend_on_nothing_else(tokenizer: Toke
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
-def test_compressed_shards_hold_the_same_rows(compression: str, rebuild: Callable[..., Path], reference: Path):
+def test_compressed_shards_hold_the_same_rows(compression, rebuild, reference):
     out = rebuild(compression=compression)
     for split in ("train", "validation"):
         assert list_rows(open_shards(out, split)) == list_rows(open_shards(reference, split))
@@ -190,9 +182,7 @@ def test_compressed_shards_hold_the_same_rows(compression: str, rebuild: Callabl
 
 
 @pytest.mark.parametrize("slices_read", [1, 5])
-def test_slices_read_at_once_change_no_byte(
-    slices_read: int, rebuild: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_slices_read_at_once_change_no_byte(slices_read, rebuild, tmp_path, monkeypatch):
     """Those of validation too, whose rows are among those of training until they are moved."""
     monkeypatch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 12)
     wanted = rebuild(num_shards=2).rename(tmp_path / "wanted")
@@ -204,9 +194,7 @@ def test_slices_read_at_once_change_no_byte(
 
 
 @pytest.mark.parametrize("num_shards", [2, 40])
-def test_num_shards_changes_neither_rows_nor_their_order(
-    num_shards: int, rebuild: Callable[..., Path], reference: Path
-):
+def test_num_shards_changes_neither_rows_nor_their_order(num_shards, rebuild, reference):
     out = rebuild(num_shards=num_shards)
     assert len(list((out / "train").iterdir())) == num_shards
     assert list_rows(open_shards(out)) == list_rows(open_shards(reference))
@@ -216,7 +204,7 @@ def list_rows(shards: Shards) -> list[tuple[Any, ...]]:
     return [(row.document_key, describe(row)) for row in shards]
 
 
-def test_rows_are_shuffled_over_all_documents(reference: Path):
+def test_rows_are_shuffled_over_all_documents(reference):
     keys = [example.document_key for example in open_shards(reference)]
     neighbours = sum(one == other for one, other in pairwise(keys))
     counts = np.array(list(Counter(keys).values()))
@@ -224,7 +212,7 @@ def test_rows_are_shuffled_over_all_documents(reference: Path):
     assert neighbours < expected + 5 * expected**0.5
 
 
-def test_every_token_of_prose_is_in_one_row_a_pass(reference: Path, tokenizer: Tokenizer):
+def test_every_token_of_prose_is_in_one_row_a_pass(reference, tokenizer):
     check_tokens(reference, DOCUMENTS, tokenizer)
 
 
@@ -275,13 +263,7 @@ corpora = st.lists(texts.filter(fixtures.canonical), min_size=1, max_size=8)
 
 @given(corpora, st.sampled_from(LAYOUTS), st.integers(0, 2**63 - 1), st.integers(8, 40), st.integers(1, 3))
 def test_any_corpus_in_any_layout_gives_the_same_bytes_and_loses_no_token(
-    tokenizer: Tokenizer,
-    tmp_path_factory: pytest.TempPathFactory,
-    documents: list[str],
-    layout: str,
-    seed: int,
-    max_seq_len: int,
-    dupe_factor: int,
+    tokenizer, tmp_path_factory, documents, layout, seed, max_seq_len, dupe_factor
 ):
     folder = tmp_path_factory.mktemp("random")
     options: dict[str, Any] = {
@@ -300,7 +282,7 @@ def test_any_corpus_in_any_layout_gives_the_same_bytes_and_loses_no_token(
 
 @pytest.mark.parametrize(("what", "of_files", "of_shards"), [("BYTES", 700, 1_300), ("VALUES", 29, 34)])
 def test_more_files_or_shards_than_a_manifest_can_name_are_refused_before_they_are_written(
-    what: str, of_files: int, of_shards: int, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    what, of_files, of_shards, tokenizer, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     fixtures.write_corpus(Path("few"), fixtures.make_documents(3, 0), "jsonl", random.Random(0))
@@ -331,7 +313,7 @@ def test_a_manifest_of_many_shards_has_no_more_bytes_and_values_than_expected():
     assert values.count(b",") + values.count(b"{") < 1000 * identity._SHARD_VALUES + 10
 
 
-def test_what_was_skipped_is_named_in_the_manifest_and_decides_nothing(tokenizer: Tokenizer, tmp_path: Path):
+def test_what_was_skipped_is_named_in_the_manifest_and_decides_nothing(tokenizer, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.txt").write_bytes(fixtures.to_txt(fixtures.make_documents(9, seed=3)))
     pages = [str(tmp_path / f"in/{number}.pdf") for number in range(9)]

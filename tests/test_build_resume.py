@@ -72,7 +72,7 @@ WRITTEN = 8 + 2 * CORPUS_TASKS + 2 * (CORPUS_SHARDS + 1)
 @pytest.mark.parametrize(
     "moment", [*(n / 4 for n in range(4)), *(pytest.param(n / 40, marks=pytest.mark.slow) for n in range(40))]
 )
-def test_a_build_killed_at_any_moment_resumes_to_the_same_bytes(moment: float, corpus: Corpus, out: Path):
+def test_a_build_killed_at_any_moment_resumes_to_the_same_bytes(moment, corpus, out):
     """A moment is a share of the build's work, measured by the files that are written."""
     engine = MultiprocessEngine(2)
     kill_build(corpus, out, round(moment * WRITTEN), engine, fixtures.kill_group)
@@ -81,9 +81,7 @@ def test_a_build_killed_at_any_moment_resumes_to_the_same_bytes(moment: float, c
 
 
 @pytest.mark.parametrize("number", [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 30))])
-def test_a_build_killed_over_and_over_with_any_shuffle_finishes(
-    number: int, corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_build_killed_over_and_over_with_any_shuffle_finishes(number, corpus, out, monkeypatch):
     """On one machine and as on a cluster."""
     if number % 3:
         fixtures.shape_shuffle(monkeypatch, ("two stages", "two stages, windows")[number % 3 - 1])
@@ -95,7 +93,7 @@ def test_a_build_killed_over_and_over_with_any_shuffle_finishes(
     check_finished(corpus, out)
 
 
-def test_a_build_can_start_at_once_after_only_the_parent_of_another_was_killed(corpus: Corpus, out: Path):
+def test_a_build_can_start_at_once_after_only_the_parent_of_another_was_killed(corpus, out):
     def kill_parent(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -105,9 +103,7 @@ def test_a_build_can_start_at_once_after_only_the_parent_of_another_was_killed(c
     check_finished(corpus, out)
 
 
-def test_work_of_another_plan_is_removed_even_if_the_removal_is_killed(
-    corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_work_of_another_plan_is_removed_even_if_the_removal_is_killed(corpus, out, monkeypatch):
     drop = WorkFolder.drop
     interrupt(corpus, out, 5)
 
@@ -139,7 +135,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_kind_of_build_resumes_to_the_same_bytes_and_counts(kind: str, tokenizer: Tokenizer, tmp_path: Path):
+def test_any_kind_of_build_resumes_to_the_same_bytes_and_counts(kind, tokenizer, tmp_path):
     """The counts are of documents in finished shards too."""
     texts = CORPUS_DOCUMENTS[:50]
     texts = [*texts, *texts[:20], *texts[15:25], *(f"{text}\nRead by me." for text in texts[::3])]
@@ -161,13 +157,13 @@ def test_any_kind_of_build_resumes_to_the_same_bytes_and_counts(kind: str, token
     assert bool(counts.moved_documents) == (KINDS[kind].get("validation_fraction") is None)
 
 
-def test_finished_tasks_are_not_done_again(corpus: Corpus, out: Path):
+def test_finished_tasks_are_not_done_again(corpus, out):
     interrupt(corpus, out, 5)
     assert corpus.build(out).resumed_tasks == 5
     check_finished(corpus, out)
 
 
-def test_finished_shards_are_not_made_again(corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch):
+def test_finished_shards_are_not_made_again(corpus, out, monkeypatch):
     interrupt(corpus, out, CORPUS_TASKS + 2)
     made = []
     inner = steps.ReduceJob.__call__
@@ -185,9 +181,7 @@ def test_finished_shards_are_not_made_again(corpus: Corpus, out: Path, monkeypat
 # ---- what is not trusted ----
 
 
-def test_files_from_before_a_restart_of_the_machine_are_not_trusted(
-    corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_files_from_before_a_restart_of_the_machine_are_not_trusted(corpus, out, monkeypatch):
     """Sorted runs are not synced, so after a power loss they may be full of zeros."""
     interrupt(corpus, out, results=2)
     for run in (out / ".build" / "runs").iterdir():
@@ -197,7 +191,7 @@ def test_files_from_before_a_restart_of_the_machine_are_not_trusted(
     check_finished(corpus, out)
 
 
-def test_a_truncated_run_stops_the_build(corpus: Corpus, out: Path):
+def test_a_truncated_run_stops_the_build(corpus, out):
     interrupt(corpus, out, results=2)
     run = next((out / ".build" / "runs").glob("*.run"))
     run.write_bytes(run.read_bytes()[:-10])
@@ -205,7 +199,7 @@ def test_a_truncated_run_stops_the_build(corpus: Corpus, out: Path):
         corpus.build(out)
 
 
-def test_a_receipt_for_other_ranges_does_not_count(corpus: Corpus, out: Path):
+def test_a_receipt_for_other_ranges_does_not_count(corpus, out):
     """A version that splits files in another way would leave such receipts."""
     interrupt(corpus, out, 5)
     with fixtures.small_tasks(fixtures.CORPUS_TASK_BYTES // 2):
@@ -214,7 +208,7 @@ def test_a_receipt_for_other_ranges_does_not_count(corpus: Corpus, out: Path):
 
 
 @pytest.mark.parametrize("results", [5, CORPUS_TASKS + 2], ids=["tasks", "shards"])
-def test_a_damaged_receipt_counts_as_missing(results: int, corpus: Corpus, out: Path):
+def test_a_damaged_receipt_counts_as_missing(results, corpus, out):
     """test_receipts knows other damage."""
     interrupt(corpus, out, results)
     for path in (out / ".build").rglob("receipts/*.json"):
@@ -223,14 +217,14 @@ def test_a_damaged_receipt_counts_as_missing(results: int, corpus: Corpus, out: 
     check_finished(corpus, out)
 
 
-def test_a_task_whose_run_is_missing_is_done_again(corpus: Corpus, out: Path):
+def test_a_task_whose_run_is_missing_is_done_again(corpus, out):
     interrupt(corpus, out, 5)
     next((out / ".build/runs").iterdir()).unlink()
     assert corpus.build(out).resumed_tasks == 4
     check_finished(corpus, out)
 
 
-def test_changed_blocks_of_stdin_are_done_again(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_changed_blocks_of_stdin_are_done_again(tokenizer, tmp_path, monkeypatch):
     changed = [*CORPUS_DOCUMENTS[:25], "Something else altogether.", *CORPUS_DOCUMENTS[30:]]
 
     def build_stdin(documents: list[str], name: str, engine: Any = None) -> BuildReport:
@@ -246,7 +240,7 @@ def test_changed_blocks_of_stdin_are_done_again(tokenizer: Tokenizer, tmp_path: 
     assert digest_folder(tmp_path / "resumed") == digest_folder(tmp_path / "fresh")
 
 
-def test_a_vocabulary_that_was_trained_is_not_trained_again(corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_vocabulary_that_was_trained_is_not_trained_again(corpus, out, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run_build(corpus.path, out, None, InterruptedEngine(CORPUS_TASKS + 2))
     monkeypatch.setattr(steps, "learn_vocabulary", None)
@@ -257,7 +251,7 @@ def test_a_vocabulary_that_was_trained_is_not_trained_again(corpus: Corpus, out:
 # ---- the same command and others ----
 
 
-def test_a_finished_build_is_left_alone(corpus: Corpus, finished: Path):
+def test_a_finished_build_is_left_alone(corpus, finished):
     before = {path: path.stat().st_mtime_ns for path in [finished, *finished.rglob("*")]}
     report = corpus.build(finished, None)
     assert report.was_finished
@@ -265,7 +259,7 @@ def test_a_finished_build_is_left_alone(corpus: Corpus, finished: Path):
     assert {path: path.stat().st_mtime_ns for path in [finished, *finished.rglob("*")]} == before
 
 
-def test_another_setting_is_refused_and_named(corpus: Corpus, finished: Path, tmp_path: Path):
+def test_another_setting_is_refused_and_named(corpus, finished, tmp_path):
     interrupt(corpus, tmp_path / "unfinished", 3)
     changes: dict[str, dict[str, Any]] = {
         "seed is 0 there and 8 here": {"seed": 8},
@@ -282,7 +276,7 @@ def test_another_setting_is_refused_and_named(corpus: Corpus, finished: Path, tm
 
 
 @pytest.mark.parametrize("year", [1600, 2400])
-def test_a_file_of_any_year_gives_a_build_that_can_be_read(year: int, tokenizer: Tokenizer, out: Path, tmp_path: Path):
+def test_a_file_of_any_year_gives_a_build_that_can_be_read(year, tokenizer, out, tmp_path):
     (tmp_path / "a.txt").write_text("\n\n".join(CORPUS_DOCUMENTS))
     os.utime(tmp_path / "a.txt", ((year - 1970) * 31_556_952,) * 2)
     for _ in range(2):
@@ -292,9 +286,7 @@ def test_a_file_of_any_year_gives_a_build_that_can_be_read(year: int, tokenizer:
 
 
 @pytest.mark.parametrize("is_finished", [True, False], ids=["finished", "unfinished"])
-def test_another_tokenizer_and_other_inputs_are_refused_and_named(
-    is_finished: bool, tokenizer: Tokenizer, out: Path, tmp_path: Path
-):
+def test_another_tokenizer_and_other_inputs_are_refused_and_named(is_finished, tokenizer, out, tmp_path):
     fixtures.write_corpus(tmp_path / "in", CORPUS_DOCUMENTS, "jsonl", random.Random(0))
     other = Tokenizer(tokenizer.model.replace(b"would", b"dluow"), "another")
     with nullcontext() if is_finished else pytest.raises(KeyboardInterrupt):
@@ -328,7 +320,7 @@ def touch_all(folder: Path) -> Path:
     ids=["time", "name", "both"],
 )
 def test_inputs_of_another_time_or_name_are_named_and_trusted_if_the_user_says_so(
-    change: Callable[[Path], Path], named: str, results: int, tokenizer: Tokenizer, out: Path, tmp_path: Path
+    change, named, results, tokenizer, out, tmp_path
 ):
     made = build_documents(CORPUS_DOCUMENTS, tmp_path / "reference", tokenizer, layout="mixed")
     place = tmp_path / "reference-in"
@@ -351,9 +343,7 @@ def test_inputs_of_another_time_or_name_are_named_and_trusted_if_the_user_says_s
     ],
     ids=["name and time", "size", "one more"],
 )
-def test_other_inputs_are_not_trusted(
-    old: str, new: str, text: str, named: str, tokenizer: Tokenizer, out: Path, tmp_path: Path
-):
+def test_other_inputs_are_not_trusted(old, new, text, named, tokenizer, out, tmp_path):
     (tmp_path / "in").mkdir()
     for name in ("a.txt", "b.txt"):
         (tmp_path / "in" / name).write_text(f"We went to the river {name}.\n")
@@ -366,7 +356,7 @@ def test_other_inputs_are_not_trusted(
 
 
 @pytest.mark.parametrize("results", [3, 1000], ids=["unfinished", "finished"])
-def test_overwrite_replaces_another_build(results: int, corpus: Corpus, out: Path):
+def test_overwrite_replaces_another_build(results, corpus, out):
     with pytest.raises(KeyboardInterrupt) if results == 3 else nullcontext():
         run_build(corpus.path, out, None, InterruptedEngine(results), num_shards=9)
     corpus.build(out, overwrite=True)
@@ -374,9 +364,7 @@ def test_overwrite_replaces_another_build(results: int, corpus: Corpus, out: Pat
 
 
 @pytest.mark.parametrize("results", [0, CORPUS_TASKS + 1])
-def test_ctrl_c_before_publishing_leaves_the_finished_build_that_would_be_overwritten(
-    results: int, corpus: Corpus, out: Path
-):
+def test_ctrl_c_before_publishing_leaves_the_finished_build_that_would_be_overwritten(results, corpus, out):
     run_build(corpus.path, out, corpus.tokenizer, num_shards=9)
     before = digest_folder(out)
     interrupt(corpus, out, results, overwrite=True)
@@ -385,7 +373,7 @@ def test_ctrl_c_before_publishing_leaves_the_finished_build_that_would_be_overwr
     check_finished(corpus, out)
 
 
-def test_an_overwrite_that_fails_leaves_the_old_build_whole(corpus: Corpus, finished: Path, out: Path, tmp_path: Path):
+def test_an_overwrite_that_fails_leaves_the_old_build_whole(corpus, finished, out, tmp_path):
     (tmp_path / "bad.txt").write_bytes(b"One.\n\n\xff\n")
     (tmp_path / "empty.txt").write_bytes(b"\n\n")
     out = shutil.copytree(finished, out)
@@ -396,9 +384,7 @@ def test_an_overwrite_that_fails_leaves_the_old_build_whole(corpus: Corpus, fini
 
 
 @pytest.mark.parametrize("was_there", [False, True])
-def test_a_build_that_fails_at_its_start_leaves_the_folder_as_it_was(
-    was_there: bool, tokenizer: Tokenizer, out: Path, tmp_path: Path
-):
+def test_a_build_that_fails_at_its_start_leaves_the_folder_as_it_was(was_there, tokenizer, out, tmp_path):
     (tmp_path / "empty.txt").write_bytes(b"\n\n")
     if was_there:
         (out).mkdir()
@@ -408,9 +394,7 @@ def test_a_build_that_fails_at_its_start_leaves_the_folder_as_it_was(
     assert not list((out).glob("*"))
 
 
-def test_a_second_build_into_the_same_folder_is_refused_while_one_runs(
-    corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_second_build_into_the_same_folder_is_refused_while_one_runs(corpus, out, monkeypatch):
     monkeypatch.setattr(work_folder, "LOCK_SECONDS", 0.01)
 
     class Rival(InlineEngine):
@@ -424,7 +408,7 @@ def test_a_second_build_into_the_same_folder_is_refused_while_one_runs(
     check_finished(corpus, out)
 
 
-def test_a_lock_in_a_removed_folder_does_not_count(out: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_lock_in_a_removed_folder_does_not_count(out, monkeypatch):
     """The other build ends after this one has opened the lock file and before it locks it."""
     first, second = BuildFolder(out), BuildFolder(out)
     first.open()
@@ -445,14 +429,12 @@ def test_a_lock_in_a_removed_folder_does_not_count(out: Path, monkeypatch: pytes
     ("file", OutputError, "file is a file; name a folder"),
     ("file/below", OutputError, "file/below can't be written: Not a directory"),
 )
-def test_a_file_in_place_of_the_folder_is_refused(call, kind, named, corpus: Corpus, tmp_path: Path):
+def test_a_file_in_place_of_the_folder_is_refused(call, kind, named, corpus, tmp_path):
     (tmp_path / "file").write_text("a file")
     check_refused(lambda: corpus.build(tmp_path / call), kind, named)
 
 
-def test_all_files_that_stay_are_synced_before_the_manifest_is_written(
-    corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_all_files_that_stay_are_synced_before_the_manifest_is_written(corpus, out, monkeypatch):
     """This includes shards that a killed build left."""
     interrupt(corpus, out, results=fixtures.CORPUS_TASKS + 1)
     left = list((out / ".build" / "shards").rglob("*.arrow"))
@@ -474,7 +456,7 @@ def test_all_files_that_stay_are_synced_before_the_manifest_is_written(
     assert all(is_synced for _, is_synced in found)
 
 
-def test_a_shard_that_cannot_be_synced_is_an_error(corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_shard_that_cannot_be_synced_is_an_error(corpus, out, monkeypatch):
     def fail(descriptor: int) -> None:
         if os.readlink(f"/proc/self/fd/{descriptor}").endswith(".arrow"):
             raise OSError(errno.EIO, "Input/output error")

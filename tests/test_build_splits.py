@@ -75,13 +75,7 @@ some_documents = (
     options=st.sampled_from(({}, {"keep_duplicates": True}, {"pairs": "nsp"}, {"dupe_factor": 2, "num_shards": 3})),
 )
 def test_the_set_of_documents_alone_decides_who_is_validation(
-    documents: list[str],
-    fraction: float | None,
-    seed: int,
-    layout: str,
-    options: dict[str, Any],
-    tokenizer: Tokenizer,
-    tmp_path_factory: pytest.TempPathFactory,
+    documents, fraction, seed, layout, options, tokenizer, tmp_path_factory
 ):
     folder = tmp_path_factory.mktemp("split")
     fixtures.write_corpus(folder / "in", documents, layout, random.Random(seed))
@@ -101,7 +95,7 @@ def test_the_set_of_documents_alone_decides_who_is_validation(
 
 
 @pytest.mark.parametrize(("count", "wanted"), [(299, 29), (340, 30), (1100, 30)])  # 1100: more than a sample of sizes
-def test_validation_has_thirty_documents_and_at_most_a_tenth(count: int, wanted: int, tokenizer: Tokenizer, out: Path):
+def test_validation_has_thirty_documents_and_at_most_a_tenth(count, wanted, tokenizer, out):
     documents = number_documents(range(count))
     report = build_documents(documents, out, tokenizer, layout="mixed")
     check_split(out, documents, None)
@@ -111,9 +105,7 @@ def test_validation_has_thirty_documents_and_at_most_a_tenth(count: int, wanted:
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, []), (40, ["4 documents"]), (400, [])])
-def test_few_validation_documents_are_said(
-    count: int, said: list[str], tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_few_validation_documents_are_said(count, said, tokenizer, tmp_path, monkeypatch):
     lines: list[str] = []
     monkeypatch.setattr(NullProgress, "say", lambda self, line: lines.append(line))
     build_documents(number_documents(range(count)), tmp_path / "out", tokenizer)
@@ -123,7 +115,7 @@ def test_few_validation_documents_are_said(
     assert [line for line in lines if line.startswith("validation: ")] == few
 
 
-def test_training_is_not_empty_if_all_documents_are_drawn(tokenizer: Tokenizer, tmp_path: Path):
+def test_training_is_not_empty_if_all_documents_are_drawn(tokenizer, tmp_path):
     keys = list(map(document_key, DOCUMENTS[:2]))
     for seed in islice((seed for seed in count() if all(is_drawn(key, seed) for key in keys)), 2):
         build_documents(DOCUMENTS[:2], tmp_path / f"{seed}", tokenizer, seed=seed)
@@ -131,7 +123,7 @@ def test_training_is_not_empty_if_all_documents_are_drawn(tokenizer: Tokenizer, 
 
 
 @pytest.mark.parametrize("group", [None, "book"])
-def test_more_documents_move_none_from_one_split_to_the_other(group: str | None, tokenizer: Tokenizer, tmp_path: Path):
+def test_more_documents_move_none_from_one_split_to_the_other(group, tokenizer, tmp_path):
     documents, splits = fixtures.make_documents(550, seed=3), []
     for number in (50, 550):
         lines = [json.dumps({"text": text, "book": i % 60}) for i, text in enumerate(documents[:number])]
@@ -145,7 +137,7 @@ def test_more_documents_move_none_from_one_split_to_the_other(group: str | None,
 
 
 @pytest.mark.parametrize("group", [None, "book"])
-def test_a_share_that_draws_none_is_an_error_that_names_one(group: str | None, tokenizer: Tokenizer, out: Path):
+def test_a_share_that_draws_none_is_an_error_that_names_one(group, tokenizer, out):
     lines = [json.dumps({"text": text, "book": i % 20}) for i, text in enumerate(DOCUMENTS)]
     out.with_name("in.jsonl").write_text("\n".join(lines))
     build = partial(run_build, out.with_name("in.jsonl"), out, tokenizer, group_field=group)
@@ -156,7 +148,7 @@ def test_a_share_that_draws_none_is_an_error_that_names_one(group: str | None, t
     assert 4 <= len(keys_of(out)[1]) < 12
 
 
-def test_documents_whose_keys_collide_move_together(tokenizer: Tokenizer, out: Path, monkeypatch: pytest.MonkeyPatch):
+def test_documents_whose_keys_collide_move_together(tokenizer, out, monkeypatch):
     """All documents have one of three keys: one of these goes to validation."""
     monkeypatch.setattr("albert_data.corpus.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
     build_documents(DOCUMENTS, out, tokenizer, layout="mixed")
@@ -164,7 +156,7 @@ def test_documents_whose_keys_collide_move_together(tokenizer: Tokenizer, out: P
 
 
 @pytest.mark.parametrize(("seed", "copies"), [(0, 1), (1, 1), (2, 3), (3, 3)])
-def test_a_single_document_goes_to_training(seed: int, copies: int, tokenizer: Tokenizer, out: Path):
+def test_a_single_document_goes_to_training(seed, copies, tokenizer, out):
     documents = [*DOCUMENTS[:1] * copies, "\x01", "\x02"]  # the others have no row
     with pytest.raises(InputError, match=r"-fraction 0\.5 draws .*, so leave the option out, and give --overwrite"):
         build_documents(documents, out, tokenizer, seed=seed, validation_fraction=0.5)
@@ -172,7 +164,7 @@ def test_a_single_document_goes_to_training(seed: int, copies: int, tokenizer: T
     assert keys_of(out) == ({document_key(DOCUMENTS[0])}, set())
 
 
-def test_the_bytes_of_other_documents_are_those_of_a_build_without_a_move(tokenizer: Tokenizer, tmp_path: Path):
+def test_the_bytes_of_other_documents_are_those_of_a_build_without_a_move(tokenizer, tmp_path):
     """Each training shard has the same rows as without the move, minus those of the moved documents."""
     for name, fraction in (("moved", None), ("whole", 0.0)):
         build_documents(DOCUMENTS, tmp_path / name, tokenizer, validation_fraction=fraction, dupe_factor=2)
@@ -245,14 +237,7 @@ some_records = some_records.filter(lambda records: any(group for _, group in rec
     seed=st.integers(0, 2**63 - 1),
     options=st.sampled_from(({}, {"pairs": "nsp"}, {"dupe_factor": 2}, {"drop_near_duplicates": True})),
 )
-def test_the_groups_alone_decide_who_is_validation(
-    records: list[Record],
-    fraction: float | None,
-    seed: int,
-    options: dict[str, Any],
-    tokenizer: Tokenizer,
-    tmp_path_factory: pytest.TempPathFactory,
-):
+def test_the_groups_alone_decide_who_is_validation(records, fraction, seed, options, tokenizer, tmp_path_factory):
     folder = tmp_path_factory.mktemp("groups")
     names = write(folder / "in", records, seed)
     validation, keys = choose(records, fraction, seed), {document_key(text) for text, _ in records}
@@ -274,9 +259,7 @@ BOOKS += [(text, "book 20") for text, _ in BOOKS[:12]]
 
 
 @pytest.mark.parametrize(("seed", "fraction"), [(0, None), (1, None), (2, 0.3)])
-def test_copies_of_a_near_duplicate_in_several_groups_are_counted_as_copies(
-    seed: int, fraction: float | None, out: Path, tokenizer: Tokenizer
-):
+def test_copies_of_a_near_duplicate_in_several_groups_are_counted_as_copies(seed, fraction, out, tokenizer):
     similar = [(f"{text}\nRead by me.", group) for text, group in BOOKS[:30]]
     records = [*BOOKS, *similar, *((text, f"other {number % 3}") for number, (text, _) in enumerate(BOOKS[:30]))]
     names = write(out.with_name("in"), records, seed)
@@ -289,7 +272,7 @@ def test_copies_of_a_near_duplicate_in_several_groups_are_counted_as_copies(
 
 
 @pytest.mark.parametrize("fraction", [None, 0.3])
-def test_layout_order_and_workers_change_no_byte(fraction: float | None, tmp_path: Path, tokenizer: Tokenizer):
+def test_layout_order_and_workers_change_no_byte(fraction, tmp_path, tokenizer):
     for name, engine in (("a", InlineEngine()), ("b", MultiprocessEngine(2))):
         names = write(tmp_path / name, BOOKS, seed=ord(name))
         run(names, tmp_path / f"{name}-out", tokenizer, engine, validation_fraction=fraction)
@@ -297,7 +280,7 @@ def test_layout_order_and_workers_change_no_byte(fraction: float | None, tmp_pat
     assert keys_of(tmp_path / "a-out")[1] == choose(BOOKS, fraction, 0)
 
 
-def test_only_the_splits_differ_from_a_build_without_groups(tmp_path: Path, tokenizer: Tokenizer):
+def test_only_the_splits_differ_from_a_build_without_groups(tmp_path, tokenizer):
     names, rows = write(tmp_path / "in", BOOKS), []
     for field in ("book", None):
         run(names, tmp_path / str(field), tokenizer, group_field=field, validation_fraction=0.2)
@@ -307,9 +290,7 @@ def test_only_the_splits_differ_from_a_build_without_groups(tmp_path: Path, toke
 
 
 @pytest.mark.parametrize("fraction", [None, 0.3])
-def test_a_document_of_two_sources_has_the_groups_of_its_own(
-    fraction: float | None, tmp_path: Path, tokenizer: Tokenizer
-):
+def test_a_document_of_two_sources_has_the_groups_of_its_own(fraction, tmp_path, tokenizer):
     one, two = BOOKS[:40], [*BOOKS[45:], *((text, "book 30") for text, _ in BOOKS[:10])]
     write(tmp_path / "one", one)
     write(tmp_path / "two", two, seed=3)
@@ -337,9 +318,7 @@ GROUPS = {
 
 
 @pytest.mark.parametrize("column", GROUPS.values(), ids=list(GROUPS))
-def test_whole_numbers_of_any_type_are_the_groups_of_their_digits(
-    column: pyarrow.Array, tmp_path: Path, tokenizer: Tokenizer
-):
+def test_whole_numbers_of_any_type_are_the_groups_of_their_digits(column, tmp_path, tokenizer):
     texts = [text for text, _ in BOOKS[:60]]
     lines = [json.dumps({"text": text, "book": number}) for text, number in zip(texts, NUMBERS, strict=True)]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
@@ -353,7 +332,7 @@ def test_whole_numbers_of_any_type_are_the_groups_of_their_digits(
     ([0.5], InputError, "a.parquet, row group 0, row 0 & group field holds 0.5 & a string or a whole number"),
     ([["a"]], InputError, '"book" is of the type list< & text or whole numbers & --group-field'),
 )
-def test_groups_of_other_types_are_refused(call, kind, named, tmp_path: Path, tokenizer: Tokenizer):
+def test_groups_of_other_types_are_refused(call, kind, named, tmp_path, tokenizer):
     pyarrow.parquet.write_table(pyarrow.table({"text": [BOOKS[0][0]], "book": call}), tmp_path / "a.parquet")
     check_refused(lambda: run(tmp_path / "a.parquet", tmp_path / "out", tokenizer), kind, named)
 
@@ -363,7 +342,7 @@ def test_groups_of_other_types_are_refused(call, kind, named, tmp_path: Path, to
     (("in", "bok"), InputError, 'no record has the field "bok" with a group in it; pass --group-field'),
     (("in", "text.book"), InputError, 'no record has the field "text.book" with a group in it'),
 )
-def test_a_field_that_no_record_has_is_refused(call, kind, named, tmp_path: Path, tokenizer: Tokenizer):
+def test_a_field_that_no_record_has_is_refused(call, kind, named, tmp_path, tokenizer):
     write(tmp_path / "in", BOOKS[:9])
     (tmp_path / "in.txt").write_text(BOOKS[0][0])
     name, field = call
@@ -378,7 +357,7 @@ def test_settings_that_do_not_fit_are_refused(call, kind, named):
     check_refused(lambda: fixtures.make_config(**call), kind, named)
 
 
-def test_groups_decide_nothing_where_validation_is_named(tmp_path: Path):
+def test_groups_decide_nothing_where_validation_is_named(tmp_path):
     names = write(tmp_path / "in", BOOKS)
     arguments = ["build", str(names), "--validation", str(names / "a.jsonl"), "--group-field", "book"]
     result = CliRunner().invoke(cli, [*arguments, "-o", str(tmp_path / "out"), "--workers", "1"])

@@ -112,7 +112,7 @@ neighbours = st.sampled_from([b"", b" ", b"a", b".", b"\xe4", b"\xb8", b"\xcc\x8
 
 @pytest.mark.parametrize("kind", RULES)
 @given(sentence=st.lists(pieces, max_size=14).map("".join), before=neighbours, after=neighbours)
-def test_chunks_are_those_of_a_plain_walk(kind: str, sentence: str, before: bytes, after: bytes):
+def test_chunks_are_those_of_a_plain_walk(kind, sentence, before, after):
     assert find_chunks(before, sentence, after, RULES[kind]) == walk(sentence, RULES[kind])
 
 
@@ -149,7 +149,7 @@ def multiply(a: int, b: int) -> int:
 
 
 @given(st.integers(0, references.BITS_64), st.integers(0, references.BITS_64))
-def test_the_halves_of_a_product_are_folded(a: int, b: int):
+def test_the_halves_of_a_product_are_folded(a, b):
     assert int(multiply(np.uint64(a), np.uint64(b))) == a * b >> 64 ^ a * b & references.BITS_64
 
 
@@ -159,7 +159,7 @@ def match(data: np.ndarray, at: int, fold: int, low: int, span: int) -> int:
 
 
 @given(st.integers(0, 3), st.integers(0, 255), st.integers(0, 255), st.integers(0, 255), st.integers(0, 192))
-def test_bytes_are_matched_as_one_by_one(shift: int, fold: int, low: int, span: int, first: int):
+def test_bytes_are_matched_as_one_by_one(shift, fold, low, span, first):
     data = (np.arange(first, first + BLOCK + 3) % 256).astype(np.uint8)
     expected = sum(1 << i for i, byte in enumerate(data[shift:].tolist()[:BLOCK]) if ((byte | fold) - low) % 256 < span)
     assert int(match(data, shift, fold, low, span)) == expected

@@ -21,7 +21,7 @@ counts = st.integers(0, 2**32 - 1)
 
 
 @given(bits_64)
-def test_mix_equals_its_plain_twin(x: int):
+def test_mix_equals_its_plain_twin(x):
     assert mix(np.uint64(x)) == references.mix(x)
 
 
@@ -33,30 +33,30 @@ def test_mix_gives_the_published_numbers_of_splitmix64():
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(1, 4), bits_64, counts, counts)
-def test_stream_equals_its_plain_twin(seed: int, purpose: int, key: int, pass_index: int, index: int):
+def test_stream_equals_its_plain_twin(seed, purpose, key, pass_index, index):
     found = stream(np.uint64(seed), purpose, np.uint64(key), pass_index, index)
     assert found == references.stream(seed, purpose, key, pass_index, index)
 
 
 @given(bits_64, st.integers(0, 2**40))
-def test_draw_equals_its_plain_twin(state: int, counter: int):
+def test_draw_equals_its_plain_twin(state, counter):
     assert draw(np.uint64(state), counter) == references.draw(state, counter)
 
 
 @given(bits_64, st.integers(1, 2**32 - 1))
-def test_below_equals_its_plain_twin_and_stays_below(bits: int, limit: int):
+def test_below_equals_its_plain_twin_and_stays_below(bits, limit):
     found = below(np.uint64(bits), limit)
     assert found == references.below(bits, limit)
     assert 0 <= found < limit
 
 
 @given(st.floats(0.0, 1.0))
-def test_threshold_is_the_exact_share_of_64_bits(probability: float):
+def test_threshold_is_the_exact_share_of_64_bits(probability):
     assert int(threshold(probability)) == references.threshold(probability)
 
 
 @given(st.integers(0, 2**63 - 1), st.lists(bits_64, max_size=5), counts)
-def test_shuffle_and_split_keys_are_the_streams_of_their_purpose(seed: int, keys: list[int], pass_index: int):
+def test_shuffle_and_split_keys_are_the_streams_of_their_purpose(seed, keys, pass_index):
     array = np.array(keys, np.uint64)
     indices = np.arange(len(keys), dtype=np.uint32)
     shuffled = shuffle_keys(np.uint64(seed), array, pass_index, indices)
@@ -67,7 +67,7 @@ def test_shuffle_and_split_keys_are_the_streams_of_their_purpose(seed: int, keys
 
 @pytest.mark.parametrize("shift", [0, 28, 56])
 @pytest.mark.parametrize("seed", [0, 2**63 - 1])
-def test_keys_that_count_up_scatter_evenly(seed: int, shift: int):
+def test_keys_that_count_up_scatter_evenly(seed, shift):
     keys = np.arange(100_000, dtype=np.uint64)
     scattered = shuffle_keys(np.uint64(seed), keys, 0, np.zeros(len(keys), np.uint32))
     assert len(np.unique(scattered)) == len(keys)

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def leaves_no_process() -> Iterator[None]:
 
 @pytest.mark.parametrize("num_workers", [1, 2, 5])
 @pytest.mark.parametrize("count", [0, 1, 60])
-def test_every_task_comes_back_once_with_its_result(num_workers: int, count: int):
+def test_every_task_comes_back_once_with_its_result(num_workers, count):
     found = Counter(MultiprocessEngine(num_workers).run(square, tasks(count)))
     assert found == Counter((task, square(task)) for task in tasks(count))
 
@@ -67,7 +67,7 @@ def test_large_results_and_tasks_come_back_whole():
     assert result == task.content[::-1]
 
 
-def test_tasks_run_at_the_same_time(tmp_path: Path):
+def test_tasks_run_at_the_same_time(tmp_path):
     """Each task waits until all have begun."""
 
     def meet(task: Task) -> int:
@@ -113,16 +113,14 @@ GONE = Path("/nowhere/gone.txt")
     ],
     ids=["ours", "in making tasks", "of a file", "of the disk", "a bug", "a result that can't be sent"],
 )
-def test_an_error_names_the_file_or_the_task_and_a_bug_keeps_its_traceback(
-    job: Callable[[Task], object], made: Iterable[Task], kind: type[Exception], message: str
-):
+def test_an_error_names_the_file_or_the_task_and_a_bug_keeps_its_traceback(job, made, kind, message):
     with pytest.raises(kind, match=message) as caught:
         list(MultiprocessEngine(2).run(job, made))
     assert type(caught.value) is kind
 
 
 @pytest.mark.parametrize("num_workers", [1, 3])
-def test_a_run_ends_when_the_tasks_end_while_all_workers_are_idle(num_workers: int, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_ends_when_the_tasks_end_while_all_workers_are_idle(num_workers, monkeypatch):
     """The tasks end between the engine's check for their end and its request for the next one."""
     asked, take = threading.Event(), engine._Feed.take
 
@@ -165,7 +163,7 @@ def kill_self() -> None:
 
 
 @pytest.mark.parametrize("how", [kill_self, lambda: os._exit(0)], ids=["killed", "exited"])
-def test_a_task_whose_worker_died_once_is_done_again(how: Callable[[], None], tmp_path: Path):
+def test_a_task_whose_worker_died_once_is_done_again(how, tmp_path):
     found = Counter(MultiprocessEngine(2).run(die_first(tmp_path, how, times=1), tasks(10)))
     assert found == Counter((task, square(task)) for task in tasks(10))
 
@@ -175,14 +173,14 @@ def test_a_task_whose_worker_died_once_is_done_again(how: Callable[[], None], tm
     [(kill_self, "signal 9"), (lambda: os.kill(os.getpid(), 15), "signal 15"), (lambda: os._exit(3), "exit code 3")],
     ids=["killed", "terminated", "exited"],
 )
-def test_a_task_that_kills_two_workers_is_named_with_the_cause(how: Callable[[], None], cause: str, tmp_path: Path):
+def test_a_task_that_kills_two_workers_is_named_with_the_cause(how, cause, tmp_path):
     with pytest.raises(WorkerError, match=rf"died 2 times \({cause}\) on file.txt, bytes 3 to 4") as raised:
         list(MultiprocessEngine(2).run(die_first(tmp_path, how, times=2), tasks(10)))
     assert ("fewer --workers" in str(raised.value)) == (cause == "signal 9")
 
 
 @pytest.mark.parametrize("is_last", [True, False], ids=["nothing is left", "a task is left"])
-def test_a_worker_that_dies_while_idle_is_not_an_error(is_last: bool):
+def test_a_worker_that_dies_while_idle_is_not_an_error(is_last):
     """Its death is noticed when the engine tells it to end, or sends it a task."""
 
     def wait(task: Task) -> int:
@@ -203,7 +201,7 @@ def test_a_worker_that_dies_while_idle_is_not_an_error(is_last: bool):
     assert {task.number for task, _ in run} == ({2} if is_last else {1, 2})
 
 
-def test_workers_end_when_their_parent_is_killed(tmp_path: Path):
+def test_workers_end_when_their_parent_is_killed(tmp_path):
     def note(task: Task) -> None:
         (tmp_path / str(os.getpid())).touch()
         time.sleep(0.01)
@@ -247,7 +245,7 @@ def test_a_run_that_is_closed_early_ends_its_workers():
     assert time.monotonic() - started < 10
 
 
-def test_ctrl_c_while_a_worker_starts_leaves_no_worker(monkeypatch: pytest.MonkeyPatch):
+def test_ctrl_c_while_a_worker_starts_leaves_no_worker(monkeypatch):
     """A worker that is left keeps the lock on OUT, so that the next build in a notebook would be refused."""
     process = multiprocess.context.ForkProcess
     start = process.start

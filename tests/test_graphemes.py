@@ -74,7 +74,7 @@ SPECIALS = Specials(pad_id=9, unk_id=9, cls_id=9, sep_id=9, mask_id=9, is_specia
         ("<unk>", 0, 0),
     ],
 )
-def test_whether_words_begin_before_and_behind_a_piece(piece: str, starts: int, standalone: int):
+def test_whether_words_begin_before_and_behind_a_piece(piece, starts, standalone):
     assert judge_piece(piece) == (starts, standalone)
 
 
@@ -125,7 +125,7 @@ def has_mark_after_stacker(text: str) -> bool:
 @example(["្ិ", "ក"])
 @example(["ꦏ꧀", "ꦏ"])
 @example(["ᬓ᭄", "ᬓ"])
-def test_no_word_begins_inside_a_grapheme_cluster(pieces: list[str]):
+def test_no_word_begins_inside_a_grapheme_cluster(pieces):
     assume(not has_mark_after_stacker("".join(pieces)))
     begins = find_word_starts(np.arange(len(pieces)), WordRule.from_pieces(pieces)).tolist()
     ends = list(accumulate(map(len, pieces)))
@@ -154,7 +154,7 @@ ids_of_text = st.lists(st.integers(0, SPECIAL), max_size=9)
 
 
 @given(ids_of_text, ids_of_text)
-def test_all_readers_of_rows_find_the_words_of_the_slow_reference(first: list[int], second: list[int]):
+def test_all_readers_of_rows_find_the_words_of_the_slow_reference(first, second):
     row = [SPECIAL, *first, SPECIAL, *second, SPECIAL]
     vocabulary = references.Vocabulary(
         RULE.starts.tolist(), RULE.standalone.tolist(), IS_SPECIAL_ID.tolist(), SPECIAL, SPECIAL, SPECIAL

@@ -8,7 +8,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -86,31 +85,31 @@ slow = partial(pytest.param, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("name", ["numba", slow("click"), slow("sentencepiece")])
-def test_ctrl_c_in_an_import_ends_the_command(name: str, here: Path):
+def test_ctrl_c_in_an_import_ends_the_command(name, here):
     check_ended(*run_interrupted(IMPORTING.format(name=name) + "from albert_data import interrupts\n", *BUILD))
 
 
 @pytest.mark.parametrize("command", [BUILD, slow(VOCAB)], ids=lambda command: command[0])
-def test_ctrl_c_while_a_kernel_is_loaded_ends_the_command_and_it_can_be_given_again(command: list[str], here: Path):
+def test_ctrl_c_while_a_kernel_is_loaded_ends_the_command_and_it_can_be_given_again(command, here):
     check_ended(*run_interrupted(LOADING, *command))
     assert run(command) == 0
 
 
 @pytest.mark.parametrize("command", ["verify", slow("audit")])
-def test_ctrl_c_while_shards_are_read_ends_the_command(command: str, finished: Path, capfd: pytest.CaptureFixture[str]):
+def test_ctrl_c_while_shards_are_read_ends_the_command(command, finished, capfd):
     check_ended(*run_interrupted(LOADING, command, str(finished)))
     assert run([command, str(finished)]) == 0
     assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_ctrl_c_while_workers_are_forked_ends_the_build_and_all_workers(times: int, here: Path):
+def test_ctrl_c_while_workers_are_forked_ends_the_build_and_all_workers(times, here):
     check_ended(*run_interrupted(FORKING, *BUILD, times=times))  # it waits until no process holds stderr
     assert run(BUILD) == 0
 
 
 @pytest.mark.parametrize("name", [slow("manifests"), ".arrow", slow("manifest.json")])
-def test_ctrl_c_while_shards_are_published_loses_nothing_and_leaves_no_temporary(name: str, here: Path):
+def test_ctrl_c_while_shards_are_published_loses_nothing_and_leaves_no_temporary(name, here):
     check_ended(*run_interrupted(WRITING.format(name=name), *BUILD))
     assert not list(here.rglob(".albert-data-*.tmp"))
     assert run(BUILD) == 0
@@ -128,6 +127,6 @@ def test_ctrl_c_in_a_destructor_is_not_lost():
     check_ended(*run_interrupted(started + DESTROYING, "--version"))
 
 
-def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it(here: Path):
+def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it(here):
     ignoring = "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"  # as a shell's `command &` does
     assert run_interrupted(ignoring + FORKING, *BUILD)[0] == 0

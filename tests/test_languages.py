@@ -32,7 +32,7 @@ PRIMARY_CODES |= {"yue": "yue", "ak": "aka_akuapem"}
 
 
 @pytest.mark.parametrize("primary", PRIMARY_CODES)
-def test_a_language_has_one_primary_code(primary: str):
+def test_a_language_has_one_primary_code(primary):
     for code in PRIMARY_CODES[primary].split():
         assert is_language(code)
         assert normalise_language(code) == TextConfig(language=code).language == primary
@@ -47,7 +47,7 @@ SUGGESTIONS = {
 
 
 @pytest.mark.parametrize("code", SUGGESTIONS)
-def test_an_unknown_code_is_an_error_with_a_suggestion(code: str):
+def test_an_unknown_code_is_an_error_with_a_suggestion(code):
     assert not is_language(code)
     named = f"language is {code!r}, which is no known ISO 639 code{SUGGESTIONS[code]} & --language help lists codes"
     check_refused(lambda: normalise_language(code), ConfigError, named)
@@ -63,7 +63,7 @@ def test_all_languages_of_iso_639_are_known():
 
 
 @given(st.sampled_from(sorted(list_languages())) | st.text("abcxyz", min_size=2, max_size=3).filter(is_language))
-def test_a_code_is_packed_and_unpacked(code: str):
+def test_a_code_is_packed_and_unpacked(code):
     assert 0 < pack_source(normalise_language(code)) < 2**24
     assert unpack_language(pack_source(normalise_language(code))) == normalise_language(code)
 
@@ -80,12 +80,12 @@ NAMES = {
 
 
 @pytest.mark.parametrize("value", NAMES, ids=ascii)
-def test_a_field_names_a_language_or_another_source_or_none(value: str):
+def test_a_field_names_a_language_or_another_source_or_none(value):
     assert normalise_source(value) == NAMES[value]
 
 
 @given(st.text(min_size=1, max_size=70))
-def test_a_source_is_itself_and_without_a_code_it_has_the_rules_without_words(value: str):
+def test_a_source_is_itself_and_without_a_code_it_has_the_rules_without_words(value):
     name = normalise_source(value)
     if name is None:
         return
@@ -102,7 +102,7 @@ def test_sources_are_named_in_sorted_order_and_only_those_with_documents():
     assert list(found.items()) == [(name, pack_source(name)) for name in sorted(used)]
 
 
-def test_two_names_with_one_hash_are_an_error(monkeypatch: pytest.MonkeyPatch):
+def test_two_names_with_one_hash_are_an_error(monkeypatch):
     monkeypatch.setattr("albert_data.languages.sha256", lambda name: sha256())
     with pytest.raises(InputError, match="the names 'a1' and 'b1', which have the same hash; rename one"):
         name_sources([], ["b1", "a1"])
@@ -119,7 +119,7 @@ def test_so_many_names_are_one_error_line():
 
 
 @pytest.mark.parametrize("command", ["build", "vocab"])
-def test_language_help_lists_the_common_codes_in_80_columns(command: str, capsys: pytest.CaptureFixture[str]):
+def test_language_help_lists_the_common_codes_in_80_columns(command, capsys):
     assert run([command, "--language", "help"]) == 0
     listed = capsys.readouterr().out
     assert max(map(len, listed.splitlines())) <= 80

@@ -34,7 +34,7 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_build_has_the_tokens_of_the_plain_code_and_says_so(corpus: Path, tmp_path: Path, tokenizer_model: bytes):
+def test_a_build_has_the_tokens_of_the_plain_code_and_says_so(corpus, tmp_path, tokenizer_model):
     plain = run_build(corpus, tmp_path / "plain", Tokenizer(tokenizer_model, "model"), sentences="lines").manifest
     tokenizer = Tokenizer(tokenizer_model, "model", "albert-v2")
     manifest = run_build(corpus, tmp_path / "out", tokenizer, sentences="lines").manifest
@@ -52,9 +52,7 @@ def test_a_build_has_the_tokens_of_the_plain_code_and_says_so(corpus: Path, tmp_
         run_build(corpus, tmp_path / "out", Tokenizer(tokenizer_model, "model"), sentences="lines")
 
 
-def test_a_vocabulary_learns_normalised_text_and_is_used_with_it(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_vocabulary_learns_normalised_text_and_is_used_with_it(corpus, tmp_path, capsys):
     vocab, given = tmp_path / "vocab", ["--normalization", "albert-v2", "--workers", "1"]
     assert main(["vocab", str(corpus), "--vocab-size", "150", *given, "-o", str(vocab)]) == 0
     assert json.loads((vocab / "vocab.json").read_text())["normalization"] == "albert-v2"
@@ -69,7 +67,7 @@ def test_a_vocabulary_learns_normalised_text_and_is_used_with_it(
     assert open_shards(tmp_path / "out").tokenizer.normalization == "albert-v2"
 
 
-def test_a_build_that_trains_its_vocabulary_normalises_text_for_both(corpus: Path, tmp_path: Path):
+def test_a_build_that_trains_its_vocabulary_normalises_text_for_both(corpus, tmp_path):
     vocab, inputs = VocabConfig(vocab_size=150, normalization="albert-v2"), find_inputs([str(corpus)])
     config = fixtures.make_config()
     manifest = build_shards(inputs, tmp_path / "out", None, config, InlineEngine(), vocab=vocab).manifest

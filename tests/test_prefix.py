@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from build_fixtures import run_build
@@ -21,7 +20,7 @@ NO_SPACE = tuple(line.replace(" ", "") for line in LINES if "。" in line)
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-def test_without_a_prefix_a_word_has_other_ids_at_the_start_than_behind_a_space(model_type: str):
+def test_without_a_prefix_a_word_has_other_ids_at_the_start_than_behind_a_space(model_type):
     tokenizer = train(model_type=model_type, add_dummy_prefix=False)
     words = sorted({word for line in LINES for word in line.split()})[:2000]
     texts = [text for word in words for text in (word, f"{word} {word}", f" {word}", f"中{word}", f"中 {word}{word}")]
@@ -35,7 +34,7 @@ def test_without_a_prefix_a_word_has_other_ids_at_the_start_than_behind_a_space(
 @pytest.mark.parametrize("settings", [{}, {"model_type": "bpe"}, {"byte_fallback": True}], ids=["", "bpe", "bytes"])
 @given(texts=texts)
 @example(texts=["丂 丄", "丂丄 中国 丆", "a b", " ", "x 丂", "▁", "中▁国"])
-def test_a_model_without_a_piece_for_the_space(settings: dict[str, object], texts: list[str]):
+def test_a_model_without_a_piece_for_the_space(settings, texts):
     """Trained on text without spaces. A space is an unknown character then, and one with those beside it."""
     options = {"hard_vocab_limit": False, "add_dummy_prefix": False, "character_coverage": 1.0}
     tokenizer = train(lines=NO_SPACE, vocab_size=2000, **options, **settings)
@@ -44,7 +43,7 @@ def test_a_model_without_a_piece_for_the_space(settings: dict[str, object], text
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 
 
-def test_a_build_without_a_prefix_reads_as_its_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_build_without_a_prefix_reads_as_its_text(tmp_path, capsys):
     """No gap before a sentence; sentences stand in the rows as they stand in the text, one behind another."""
     tokenizer = train(add_dummy_prefix=False)
     documents = [NO_SPACE[i : i + 8] for i in range(0, 80, 8)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import sys
-from pathlib import Path
 
 import build_fixtures as fixtures
 import pytest
@@ -18,7 +17,7 @@ from albert_data.library.progress import Bar
 DOCUMENTS = fixtures.to_jsonl(fixtures.make_documents(4000, seed=3))
 
 
-def test_the_tasks_of_compressed_files_add_up_to_their_sizes(tmp_path: Path):
+def test_the_tasks_of_compressed_files_add_up_to_their_sizes(tmp_path):
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(DOCUMENTS))
     (tmp_path / "b.jsonl.zst").write_bytes(fixtures.to_zst(DOCUMENTS))
     (tmp_path / "c.jsonl").write_bytes(DOCUMENTS)
@@ -29,9 +28,7 @@ def test_the_tasks_of_compressed_files_add_up_to_their_sizes(tmp_path: Path):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_the_tasks_of_a_slow_tokenizer_are_small_so_that_its_progress_is_seen(
-    tmp_path: Path, pack: type[bytes], monkeypatch: pytest.MonkeyPatch
-):
+def test_the_tasks_of_a_slow_tokenizer_are_small_so_that_its_progress_is_seen(tmp_path, pack, monkeypatch):
     monkeypatch.setattr("albert_data.corpus.tasks._MIN_TASK_BYTES", len(DOCUMENTS) // 4)
     path = tmp_path / ("a.jsonl" if pack is bytes else "a.jsonl.gz")
     path.write_bytes(pack(DOCUMENTS))
@@ -41,7 +38,7 @@ def test_the_tasks_of_a_slow_tokenizer_are_small_so_that_its_progress_is_seen(
     assert sum(task.num_bytes for task in slow) == count_bytes(inputs)
 
 
-def test_a_pipe_has_no_total_and_its_text_is_counted(monkeypatch: pytest.MonkeyPatch):
+def test_a_pipe_has_no_total_and_its_text_is_counted(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(DOCUMENTS)))
     assert count_bytes(find_inputs(["-"])) is None
     terminal = io.StringIO()

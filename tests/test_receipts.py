@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,7 +50,7 @@ def make_receipt() -> TaskReceipt:
     return receipt
 
 
-def test_the_receipt_of_a_task_is_read_as_it_was_written(tmp_path: Path):
+def test_the_receipt_of_a_task_is_read_as_it_was_written(tmp_path):
     written, path = make_receipt(), tmp_path / "receipt.json"
     write_receipt(path, written, sync=False)
     read = read_receipt(path, TaskReceipt)
@@ -79,12 +78,12 @@ def test_the_receipt_of_a_task_is_read_as_it_was_written(tmp_path: Path):
         NearDuplicates(file="a.keys", digest=2**64 - 1, documents=Counter({2**32 - 1: 2}), pairs=[(2**64 - 1, 1, 0.9)]),
     ],
 )
-def test_other_receipts_are_read_as_they_were_written(tmp_path: Path, written: ReduceReceipt | NearDuplicates):
+def test_other_receipts_are_read_as_they_were_written(tmp_path, written):
     write_receipt(tmp_path / "receipt.json", written)
     assert read_receipt(tmp_path / "receipt.json", type(written)) == written
 
 
-def test_a_receipt_that_is_missing_changed_or_of_another_kind_counts_as_none(tmp_path: Path):
+def test_a_receipt_that_is_missing_changed_or_of_another_kind_counts_as_none(tmp_path):
     path = tmp_path / "receipt.json"
     assert read_receipt(path, TaskReceipt) is None
     write_receipt(path, SHARD)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from pathlib import Path
 
 import build_fixtures as fixtures
 import pytest
@@ -19,13 +18,12 @@ from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.jobs.receipts import from_values, to_values
-from albert_data.tokenizer.model import Tokenizer
 
 lines = st.lists(st.from_regex(r"[ab]{0,2}[0-9]{1,3}[c]?", fullmatch=True), min_size=1, max_size=12)
 
 
 @given(st.lists(lines, min_size=1, max_size=8))
-def test_parts_of_a_corpus_have_the_examples_and_counts_of_the_whole(parts: list[list[str]]):
+def test_parts_of_a_corpus_have_the_examples_and_counts_of_the_whole(parts):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(removed_lines, "_KEPT", 3)
         total = Damage()
@@ -44,7 +42,7 @@ def test_parts_of_a_corpus_have_the_examples_and_counts_of_the_whole(parts: list
             assert text == min(line for line in whole if re.sub("[0-9]+", "0", line) == form)
 
 
-def test_a_build_without_page_furniture_is_that_of_the_text_without_pages(tmp_path: Path, tokenizer: Tokenizer):
+def test_a_build_without_page_furniture_is_that_of_the_text_without_pages(tmp_path, tokenizer):
     text, furniture = paginate("number between lines", PARAGRAPHS[:6])
     (tmp_path / "paged.txt").write_text(text)
     (tmp_path / "plain.txt").write_text("\n\n".join(PARAGRAPHS[:6]))

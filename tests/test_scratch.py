@@ -30,7 +30,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_folder_is_removed_at_the_end_also_of_a_task_that_fails(scratch: Path):
+def test_a_folder_is_removed_at_the_end_also_of_a_task_that_fails(scratch):
     with pytest.raises(ValueError, match="no"), machine_scratch() as folder:  # noqa: PT012 - it has to fail inside
         assert folder.parent == scratch
         (folder / "rows").write_text("rows")
@@ -38,7 +38,7 @@ def test_a_folder_is_removed_at_the_end_also_of_a_task_that_fails(scratch: Path)
     assert list(scratch.iterdir()) == []
 
 
-def test_the_folder_of_a_killed_task_is_removed_by_the_next_and_one_in_use_is_not(scratch: Path):
+def test_the_folder_of_a_killed_task_is_removed_by_the_next_and_one_in_use_is_not(scratch):
     works = [
         subprocess.Popen([sys.executable, "-c", _WORK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
@@ -53,7 +53,7 @@ def test_the_folder_of_a_killed_task_is_removed_by_the_next_and_one_in_use_is_no
     assert list(scratch.iterdir()) == []
 
 
-def test_of_what_lies_there_only_an_old_empty_folder_of_a_killed_task_is_removed(scratch: Path):
+def test_of_what_lies_there_only_an_old_empty_folder_of_a_killed_task_is_removed(scratch):
     """It was killed before it had a lock. Others may have put the rest there."""
     old, new, full, locked = (scratch / f"albert-data-task-{name}" for name in ("old", "new", "full", "locked"))
     for folder in (old, new, full, locked, scratch / "elsewhere"):

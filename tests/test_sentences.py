@@ -91,7 +91,7 @@ def canonical(text: str) -> str:
 
 
 @pytest.mark.parametrize(("language", "case"), read_cases())
-def test_hard_cases(language: str, case: str):
+def test_hard_cases(language, case):
     text = join(case, language)
     assert split_sentences(text, language) == segment_line(text, language) == case.split("|")
 
@@ -117,7 +117,7 @@ def test_a_speech_of_more_than_256_bytes_falls_apart():
 @example("en", ["x" * 46 + "Co. The", "x" * 47 + ". The", "x" * 49 + ". the", "A" + "\u0301" * 30 + ". B. C"])
 @example("de", ["Am 5. Mai. Am 55. Mai. Am 555. Mai. Am 5. 5. 2000. Der XIV. Ludwig."])
 @example("en", ["1. A 2. B 4. C", "1.) A 2.) B", "1) A 2. B 2) C", "• A • B", "• 1. A • 2. B", "（1） A （2） B 2） C"])
-def test_sentences_are_those_of_the_reference(language: str, texts: list[str]):
+def test_sentences_are_those_of_the_reference(language, texts):
     found = find_sentences(read(texts), TextConfig(language=language))
     expected = [segment_line(text, language) for text in texts]
     assert segment(texts, language) == expected
@@ -126,7 +126,7 @@ def test_sentences_are_those_of_the_reference(language: str, texts: list[str]):
 
 @settings(max_examples=400)
 @given(st.sampled_from(LANGUAGES), st.lists((lines | anything | numbered).map(canonical), min_size=1, max_size=8))
-def test_the_kinds_of_lines_are_those_of_the_reference(language: str, texts: list[str]):
+def test_the_kinds_of_lines_are_those_of_the_reference(language, texts):
     source = read(texts)
     kinds = np.zeros(len(texts), np.uint8)
     found = Segmented(np.zeros(9999, np.int64), np.zeros(9999, np.int64), np.zeros(len(texts), np.int64), kinds)
@@ -138,12 +138,12 @@ def test_the_kinds_of_lines_are_those_of_the_reference(language: str, texts: lis
 
 
 @given(st.sampled_from(LANGUAGES), st.lists((lines | anything).map(canonical), min_size=1, max_size=5))
-def test_a_sentence_depends_on_its_line_alone(language: str, texts: list[str]):
+def test_a_sentence_depends_on_its_line_alone(language, texts):
     assert segment(texts, language) == [segment([text], language)[0] for text in texts]
 
 
 @given(st.sampled_from(LANGUAGES), (lines | anything).map(canonical))
-def test_only_white_space_is_lost(language: str, text: str):
+def test_only_white_space_is_lost(language, text):
     def strip_all(part: str) -> str:
         return "".join(c for c in part if c != " ")
 
@@ -161,12 +161,12 @@ def test_only_white_space_is_lost(language: str, text: str):
         ("\x01It is.\u00a0\x92Yes.\x01", ["\x01It is.", "\x92Yes.\x01"]),
     ],
 )
-def test_no_white_space_stands_around_a_sentence(text: str, sentences: list[str]):
+def test_no_white_space_stands_around_a_sentence(text, sentences):
     assert split_sentences(text) == sentences == segment_line(canonical(text), "en")
 
 
 @given(st.lists(st.tuples(lines.map(canonical), st.sampled_from(LANGUAGES)), min_size=1, max_size=8))
-def test_each_document_is_segmented_by_the_rule_of_its_language(documents: list[tuple[str, str]]):
+def test_each_document_is_segmented_by_the_rule_of_its_language(documents):
     texts, languages = map(list, zip(*documents, strict=True))
     assert segment(texts, "en", languages) == [segment([text], language)[0] for text, language in documents]
 
@@ -215,7 +215,7 @@ def test_each_document_is_segmented_by_the_rule_of_its_language(documents: list[
         (["ปฏิญญา", "สิทธิ", "มนุษยชน", "ทั้งหลาย"], [False] * 4),
     ],
 )
-def test_headings_belong_with_the_next_sentence(document: list[str], marked: list[bool]):
+def test_headings_belong_with_the_next_sentence(document, marked):
     text = "\n".join(document)
     assert find_headings(f"{text}\n\n{text}") == marked + marked, "and never with that of another document"
 

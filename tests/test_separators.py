@@ -41,7 +41,7 @@ def remove_slowly(text: str, separator: str) -> str:
     st.lists(st.text(st.sampled_from([*UNSPACED, *SPACED, " ", "|", "\u3000", "\u200b"]), max_size=12), max_size=4),
     st.sampled_from([" ", "|", "\u3000", "\u200b", " | ", "  "]),
 )
-def test_separators_go_as_in_the_slow_reference_and_documents_end_where_they_did(texts: list[str], separator: str):
+def test_separators_go_as_in_the_slow_reference_and_documents_end_where_they_did(texts, separator):
     documents = [text + "\n" for text in ("first", *texts)]
     ends = np.cumsum([len(document.encode()) for document in documents], dtype=np.int64)
     data, found = remove_separators("".join(documents).encode(), ends, separator)
@@ -55,7 +55,7 @@ def test_words_of_scripts_with_spaces_keep_theirs():
 
 
 @pytest.mark.parametrize("languages", [None, (1, 2, 3, 4)])
-def test_a_document_of_separators_alone_is_dropped_with_its_language(languages: tuple[int, ...] | None):
+def test_a_document_of_separators_alone_is_dropped_with_its_language(languages):
     data = b"one|\n||\nt|wo\nthree\n"
     block = Block(data=data, format=RECORDS, path="", start=0, ends=(5, 8, 13, 19), source_codes=languages)
     lines = clean_documents(block, TextConfig(word_separator="|"), Damage())
@@ -65,7 +65,7 @@ def test_a_document_of_separators_alone_is_dropped_with_its_language(languages: 
 
 
 @pytest.mark.parametrize("separator", ["", "\n", " \n", "a", "space", "2", "\u2028", "\ud800"])
-def test_a_separator_that_can_be_none_is_refused(separator: str):
+def test_a_separator_that_can_be_none_is_refused(separator):
     with pytest.raises(ConfigError, match="give what stands between words|is not valid UTF-8"):
         TextConfig(word_separator=separator)
 
@@ -88,7 +88,7 @@ def write(folder: Path, sentences: list[list[str]], separator: str) -> Path:
 
 
 @pytest.mark.parametrize("separator", [" ", "|"])
-def test_divided_text_makes_the_rows_of_undivided_text(tmp_path: Path, sentences: list[list[str]], separator: str):
+def test_divided_text_makes_the_rows_of_undivided_text(tmp_path, sentences, separator):
     write_vocab(tmp_path / "vocab")
     tokenizer = load_tokenizer(tmp_path / "vocab")
     run_build(write(tmp_path / "plain", sentences, ""), tmp_path / "expected", tokenizer, max_seq_len=64)
@@ -98,7 +98,7 @@ def test_divided_text_makes_the_rows_of_undivided_text(tmp_path: Path, sentences
     assert json.loads((tmp_path / "out/manifest.json").read_text())["config"]["word_separator"] == separator
 
 
-def test_the_command_line_shows_the_separator_in_quotes(tmp_path: Path, sentences: list[list[str]]):
+def test_the_command_line_shows_the_separator_in_quotes(tmp_path, sentences):
     corpus = str(write(tmp_path / "in", sentences, " "))
     plan = ["build", corpus, "-o", str(tmp_path / "out"), "--dry-run"]
     assert "word_separator=' '" in CliRunner().invoke(cli, [*plan, "--word-separator", " "]).stdout

@@ -32,11 +32,11 @@ def read(texts: list[str]) -> list[bytes]:
 @example(["a" * (SIZE - 1), "b"])
 @example(["a" * SIZE, "b"])
 @example(["a" * (SIZE + 1), "b", "", "c" * 1000, "中" * 1000])
-def test_strings_are_read_as_they_are_encoded(texts: list[str]):
+def test_strings_are_read_as_they_are_encoded(texts):
     assert read(texts) == [text.encode() for text in texts]
 
 
-def test_more_strings_are_read_than_one_slice_may_hold(monkeypatch: pytest.MonkeyPatch):
+def test_more_strings_are_read_than_one_slice_may_hold(monkeypatch):
     monkeypatch.setattr(strings, "_SLICE_STRINGS", 3)
     assert read(list("abcdefgh")) == [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h"]
 
@@ -66,7 +66,7 @@ def test_a_string_of_a_subclass_is_read_and_an_impostor_refused():
 
 
 @pytest.mark.parametrize("before", [0, 1, 30])
-def test_what_has_no_utf8_is_named(before: int):
+def test_what_has_no_utf8_is_named(before):
     for wrong in (None, b"bytes", 7, ["a list"], object()):
         with pytest.raises(TypeError, match="which is no string"):
             read(["text"] * before + [wrong, "text"])  # type: ignore[list-item]

@@ -6,9 +6,8 @@ import copy
 import pickle
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +36,7 @@ def make_texts(count: int, seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-def test_threads_that_share_a_tokenizer_get_the_ids_of_sentencepiece(model_type: str):
+def test_threads_that_share_a_tokenizer_get_the_ids_of_sentencepiece(model_type):
     tokenizer = Tokenizer(train(model_type=model_type).model, "model")
     texts = [make_texts(300, seed) for seed in range(NUM_THREADS)]
     expected = [tokenizer._kind.processor.encode(part) for part in texts]
@@ -57,7 +56,7 @@ def test_threads_that_share_a_tokenizer_get_the_ids_of_sentencepiece(model_type:
 
 
 @pytest.mark.parametrize("duplicate", [lambda t: pickle.loads(pickle.dumps(t)), copy.copy, copy.deepcopy])
-def test_a_tokenizer_pickles_and_copies_and_each_encodes_by_itself(duplicate: Callable[[Tokenizer], Tokenizer]):
+def test_a_tokenizer_pickles_and_copies_and_each_encodes_by_itself(duplicate):
     tokenizer, texts = Tokenizer(train().model, "model"), make_texts(50, 0)
     tokenizer.encode(texts)  # it has learnt
     other = duplicate(tokenizer)
@@ -68,7 +67,7 @@ def test_a_tokenizer_pickles_and_copies_and_each_encodes_by_itself(duplicate: Ca
 
 
 @pytest.mark.parametrize("text", ["a string", b"bytes"])
-def test_a_lone_string_is_refused_instead_of_encoded_letter_by_letter(text: Any):
+def test_a_lone_string_is_refused_instead_of_encoded_letter_by_letter(text):
     with pytest.raises(TypeError, match=r"sequence of str, not one (str|bytes); give it as \[text\]"):
         Tokenizer(train().model, "model").encode(text)
 

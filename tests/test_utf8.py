@@ -40,7 +40,7 @@ def write(codes: np.ndarray, utf8: np.ndarray) -> int:
 
 @given(st.text(st.sampled_from(EDGES) | st.characters(exclude_categories=("Cs",)), max_size=40))
 @example(EDGES)
-def test_characters_are_read_as_python_reads_them(text: str):
+def test_characters_are_read_as_python_reads_them(text):
     data = text.encode()
     codes, positions = np.zeros(len(data), np.int64), np.zeros(len(data), np.int64)
     count = walk(np.frombuffer(data + bytes(8), np.uint8), len(data), codes, positions)
@@ -50,7 +50,7 @@ def test_characters_are_read_as_python_reads_them(text: str):
 
 @given(st.text(st.sampled_from(EDGES[:8]) | st.characters(max_codepoint=0xFFFF, exclude_categories=("Cs",))))
 @example(EDGES[:8])
-def test_characters_of_the_basic_plane_are_written_as_python_writes_them(text: str):
+def test_characters_of_the_basic_plane_are_written_as_python_writes_them(text):
     utf8 = np.zeros(3 * len(text), np.uint8)
     size = write(np.array([ord(character) for character in text], np.int64), utf8)
     assert utf8[:size].tobytes() == text.encode()
@@ -59,7 +59,7 @@ def test_characters_of_the_basic_plane_are_written_as_python_writes_them(text: s
 @pytest.mark.parametrize(
     ("data", "expected"), [(b"", 0xCBF29CE484222325), (b"a", 0xAF63DC4C8601EC8C), (b"foobar", 0x85944171F73967E8)]
 )
-def test_hashes_are_those_of_fnv_1a(data: bytes, expected: int):
+def test_hashes_are_those_of_fnv_1a(data, expected):
     state, add = FNV_BASIS, around(add_byte)
     for byte in data:
         state = np.uint64(add(state, np.uint8(byte)))

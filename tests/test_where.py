@@ -36,7 +36,6 @@ from albert_data.corpus.formats import json_lines
 from albert_data.corpus.formats.tables import list_begins
 from albert_data.errors import AlbertDataError, ConfigError, InputError
 from albert_data.jobs.engine import MultiprocessEngine
-from albert_data.tokenizer.model import Tokenizer
 
 Record = dict[str, Any]
 METADATA = {
@@ -124,13 +123,7 @@ some_conditions = st.lists(
 
 
 @given(records=some_records, conditions=some_conditions, name=st.sampled_from(list(FORMATS)), large=st.booleans())
-def test_all_formats_give_the_records_for_which_the_conditions_hold(
-    records: list[Record],
-    conditions: list[tuple[str, str, Any]],
-    name: str,
-    large: bool,
-    tmp_path_factory: pytest.TempPathFactory,
-):
+def test_all_formats_give_the_records_for_which_the_conditions_hold(records, conditions, name, large, tmp_path_factory):
     path = tmp_path_factory.mktemp("where") / name
     FORMATS[name](path, records)
     where = " and ".join(f"{field} {symbol} {json.dumps(wanted)}" for field, symbol, wanted in conditions)
@@ -143,7 +136,7 @@ def test_all_formats_give_the_records_for_which_the_conditions_hold(
     assert counts == Counter(one for one in verdicts if one != "text")
 
 
-def test_strings_of_csv_are_compared_as_numbers_with_numbers(tmp_path: Path):
+def test_strings_of_csv_are_compared_as_numbers_with_numbers(tmp_path):
     with (tmp_path / "a.csv").open("w", newline="") as file:
         rows = [("One.", "0.7", "True", "2"), ("Two.", "", "true", "10"), ("Three.", ".5", "False", "x")]
         csv.writer(file).writerows([("text", "score", "kept", "n"), *rows])
@@ -159,7 +152,7 @@ def test_strings_of_csv_are_compared_as_numbers_with_numbers(tmp_path: Path):
     assert read("missing == 1") == []
 
 
-def test_records_are_selected_before_anything_else_of_them_is_judged(tmp_path: Path):
+def test_records_are_selected_before_anything_else_of_them_is_judged(tmp_path):
     write_lines(
         tmp_path / "a.jsonl", [{"kind": "index"}, {"kind": "page", "text": "A page."}, {"kind": "no", "text": 3}]
     )
@@ -171,7 +164,7 @@ def test_records_are_selected_before_anything_else_of_them_is_judged(tmp_path: P
     assert read_all(tmp_path / "b.parquet", TextConfig(where="kind == 'page'")) == ([], counts)
 
 
-def test_a_field_of_the_whole_name_comes_first_and_may_be_quoted(tmp_path: Path):
+def test_a_field_of_the_whole_name_comes_first_and_may_be_quoted(tmp_path):
     write_lines(
         tmp_path / "a.jsonl", [{"text": "One.", "a.b": 1, "a": {"b": 2}}, {"text": "Two.", "a": {"b": 1}, "a b": 3}]
     )
@@ -179,12 +172,12 @@ def test_a_field_of_the_whole_name_comes_first_and_may_be_quoted(tmp_path: Path)
     assert read_all(tmp_path / "a.jsonl", TextConfig(where="'a b' == 3"))[0] == [b"Two.\n"]
 
 
-def test_rows_of_a_saved_data_set_are_selected_after_its_indices(tmp_path: Path):
+def test_rows_of_a_saved_data_set_are_selected_after_its_indices(tmp_path):
     folder = save(tmp_path / "set", ["a", "b", "c", "d", "e"], indices=[4, 0, 4, 2])
     assert read_all(folder, TextConfig(where="id >= 2"))[0] == [b"c\n", b"e\n", b"e\n"]
 
 
-def test_a_text_of_many_megabytes_is_selected_like_others(tmp_path: Path):
+def test_a_text_of_many_megabytes_is_selected_like_others(tmp_path):
     texts = ["long words " * 20, "short", "long words " * 30]
     write_parquet(tmp_path / "a.parquet", pyarrow.table({"text": texts, "n": [1, 2, 3]}))
     with small_sizes(max_line=1 << 10, max_document=1 << 12):
@@ -214,9 +207,7 @@ TYPED: dict[str, tuple[pyarrow.Array, str, list[int]]] = {
 
 
 @pytest.mark.parametrize(("column", "where", "found"), TYPED.values(), ids=list(TYPED))
-def test_a_column_is_compared_by_its_type_and_exactly(
-    column: pyarrow.Array, where: str, found: list[int], tmp_path: Path
-):
+def test_a_column_is_compared_by_its_type_and_exactly(column, where, found, tmp_path):
     table = pyarrow.table({"text": [str(number) for number in range(len(column))], "n": column})
     wanted = [f"{number}\n".encode() for number in found]
     assert read_all(write_arrow(tmp_path / "a.arrow", table), TextConfig(where=where))[0] == wanted
@@ -240,7 +231,7 @@ TOKYO, MAP = pyarrow.timestamp("s", "Asia/Tokyo"), pyarrow.map_(pyarrow.string()
     (([2017], None, "n != '2017'"), InputError, "type int64, & give a number, without quotes"),
     (([True], None, "n != 1"), InputError, "type bool, & give true or false, without quotes"),
 )
-def test_what_can_not_be_compared_is_an_error_that_names_its_type(call, kind, named, tmp_path: Path):
+def test_what_can_not_be_compared_is_an_error_that_names_its_type(call, kind, named, tmp_path):
     values, type, where = call
     table = pyarrow.table({"text": ["One."] * len(values), "n": pyarrow.array(values, type)})
     origin = Origin(str(write_arrow(tmp_path / "a.arrow", table)), "arrow")
@@ -248,14 +239,14 @@ def test_what_can_not_be_compared_is_an_error_that_names_its_type(call, kind, na
 
 
 @pytest.mark.parametrize(("value", "kind"), [('["x"]', "list"), ('{"a": 1}', "dict")])
-def test_lists_and_objects_of_json_are_an_error_too(value: str, kind: str, tmp_path: Path):
+def test_lists_and_objects_of_json_are_an_error_too(value, kind, tmp_path):
     (tmp_path / "a.jsonl").write_text(f'{{"text": "One.", "n": "x"}}\n{{"text": "Two.", "n": {value}}}\n')
     with pytest.raises(InputError, match=f"a.jsonl, byte 27: the field 'n' holds a {kind}, which --where can't"):
         read_all(tmp_path / "a.jsonl", TextConfig(where="n != 'y'"))
 
 
 @pytest.mark.parametrize("more", ["", ', "x": NaN'])
-def test_whole_numbers_of_text_are_compared_exactly(more: str, tmp_path: Path):
+def test_whole_numbers_of_text_are_compared_exactly(more, tmp_path):
     lines = [f'{{"text": "{number}", "n": {number}{more}}}\n' for number in (BIG - 1, BIG)]
     (tmp_path / "a.jsonl").write_text("".join(lines))
     (tmp_path / "a.csv").write_text(f"text,n\n{BIG - 1},{BIG - 1}\n{BIG},{BIG}\nx,nan\n")
@@ -263,7 +254,7 @@ def test_whole_numbers_of_text_are_compared_exactly(more: str, tmp_path: Path):
         assert read_all(tmp_path / name, TextConfig(where=f"n >= {BIG}"))[0] == [f"{BIG}\n".encode()]
 
 
-def test_damage_in_a_compared_column_is_counted_as_in_any_other(tmp_path: Path):
+def test_damage_in_a_compared_column_is_counted_as_in_any_other(tmp_path):
     values, indices = pyarrow.array(["a", "b"]), pyarrow.array([0, 9], pyarrow.int32())
     column = pyarrow.DictionaryArray.from_arrays(indices, values, safe=False)
     write_arrow(tmp_path / "a.arrow", pyarrow.table({"text": ["One.", "Two."], "label": column}))
@@ -301,7 +292,7 @@ def small_tasks() -> Iterator[None]:
         yield
 
 
-def test_a_build_has_the_shards_of_the_selected_records_alone(tokenizer: Tokenizer, tmp_path: Path):
+def test_a_build_has_the_shards_of_the_selected_records_alone(tokenizer, tmp_path):
     conditions = [("metadata.score", ">=", 0.3), ("metadata.lang", "==", "en")]
     chosen = [record for record in RECORDS if judge(record, conditions) == "text"]
     run_build(write_all(tmp_path / "chosen", chosen, 0), tmp_path / "wanted", tokenizer)
@@ -316,7 +307,7 @@ def test_a_build_has_the_shards_of_the_selected_records_alone(tokenizer: Tokeniz
         run_build(names, tmp_path / "out", tokenizer)
 
 
-def test_a_source_of_a_mixture_selects_for_itself(tokenizer: Tokenizer, tmp_path: Path):
+def test_a_source_of_a_mixture_selects_for_itself(tokenizer, tmp_path):
     write_lines(tmp_path / "a.jsonl", RECORDS)
     table = '[[source]]\nname = "{0}"\npaths = "a.jsonl"\nlanguage = "{0}"\nwhere = "metadata.lang == \'{0}\'"\n'
     (tmp_path / "mix.toml").write_text(table.format("en") + table.format("de"))
@@ -337,7 +328,7 @@ id == 'x' 'y'; 1 < id; id == .5; id == 01; id == ٣; id = 'x'; id == 1 or id == 
 
 
 @pytest.mark.parametrize("where", re.split("[;\n] ?", NO_CONDITIONS))
-def test_what_is_no_condition_is_an_error_that_says_what_is_one(where: str):
+def test_what_is_no_condition_is_an_error_that_says_what_is_one(where):
     named = f"in which {where!r} is no condition; & FIELD OPERATOR VALUE & ==, !=, <, <=, > or >= & a number, true"
     check_refused(lambda: TextConfig(where=where), ConfigError, named)
 
@@ -351,7 +342,7 @@ def test_what_is_no_condition_is_an_error_that_says_what_is_one(where: str):
     ("a" + ".a" * 101 + " == 1", ConfigError, "has over 100 points"),
 )
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
-def test_each_mistake_is_one_clear_line(name: str, call, kind, named, tmp_path: Path, tokenizer: Tokenizer):
+def test_each_mistake_is_one_clear_line(name, call, kind, named, tmp_path, tokenizer):
     records = [{"text": "One.", "id": "x", "metadata": {"score": 1.0}, "null": None}] * 5
     schema = pyarrow.schema([*SCHEMA, ("null", pyarrow.string())])
     if name == "a.jsonl":
@@ -361,14 +352,14 @@ def test_each_mistake_is_one_clear_line(name: str, call, kind, named, tmp_path: 
     check_refused(lambda: run_build(tmp_path / name, tmp_path / "out", tokenizer, where=call), kind, named)
 
 
-def test_rows_that_no_bytes_stand_for_take_no_time(tmp_path: Path):
+def test_rows_that_no_bytes_stand_for_take_no_time(tmp_path):
     nulls = declare_nulls(MOST_ROWS)
     write_arrow(tmp_path / "nulls.arrow", pyarrow.table({"text": nulls, "x": nulls}), rows=MOST_ROWS)
     counts = Counter(excluded_without_field=MOST_ROWS)
     assert read_all(tmp_path / "nulls.arrow", TextConfig(where="x == 1")) == ([], counts)
 
 
-def test_text_without_fields_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_text_without_fields_is_refused(tmp_path, monkeypatch):
     write_lines(tmp_path / "a.jsonl", RECORDS[:5])
     (tmp_path / "b.txt").write_text("A text.\n")
     fixtures.set_stdin(monkeypatch, b"A text.\n")
@@ -378,7 +369,7 @@ def test_text_without_fields_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @given(st.text(st.sampled_from("ab.=!<>\"'[], \\1-e\n") | st.characters(), max_size=30) | st.text(max_size=20))
-def test_any_text_is_conditions_or_one_line(text: str):
+def test_any_text_is_conditions_or_one_line(text):
     try:
         found = bool(parse_conditions(text))
     except ConfigError as error:
@@ -386,7 +377,7 @@ def test_any_text_is_conditions_or_one_line(text: str):
     assert found
 
 
-def test_vocab_reads_the_selected_records_and_names_a_typo(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_vocab_reads_the_selected_records_and_names_a_typo(tmp_path, capsys):
     write_lines(tmp_path / "a.jsonl", RECORDS)
     arguments = ["vocab", str(tmp_path / "a.jsonl"), "-o", str(tmp_path / "vocab"), "--vocab-size", "150"]
     assert run([*arguments, "--where", "metadata.score >= 0.3", "--where", "metadata.lang == 'en'"]) == 0

@@ -56,12 +56,12 @@ def test_white_space_is_that_of_python():
 
 
 @given(pieces)
-def test_text_between_blank_lines_is_that_of_the_reference(text: str):
+def test_text_between_blank_lines_is_that_of_the_reference(text):
     assert strip(text, None)[0] == references.read_txt(text.encode())
 
 
 @given(st.lists(pieces, max_size=5))
-def test_documents_with_ends_are_those_of_the_reference(texts: list[str]):
+def test_documents_with_ends_are_those_of_the_reference(texts):
     ends = np.cumsum([len(text.encode()) + 1 for text in texts], dtype=np.int64).tolist()
     expected = [(references.canonical(text), number) for number, text in enumerate(texts)]
     kept = [(text, number) for text, number in expected if text]
@@ -74,7 +74,7 @@ def test_documents_with_ends_are_those_of_the_reference(texts: list[str]):
     ),
     st.data(),
 )
-def test_copies_that_differ_in_white_space_alone_have_one_key(lines: list[list[str]], data: st.DataObject):
+def test_copies_that_differ_in_white_space_alone_have_one_key(lines, data):
     lines[0][0] = "first" + lines[0][0]  # a byte order mark at the beginning of a file is no text
     edges = st.just("") | runs
     copy = "\n".join(
@@ -91,7 +91,7 @@ def test_copies_that_differ_in_white_space_alone_have_one_key(lines: list[list[s
 )
 @pytest.mark.parametrize("sizes", [{}, {"_CHUNK": 1}, {"GIANT_BYTES": 1 << 20}])
 @pytest.mark.parametrize("unwrap", [False, True])
-def test_a_line_of_invisible_characters_is_blank(blank: str, sizes: dict[str, int], unwrap: bool):
+def test_a_line_of_invisible_characters_is_blank(blank, sizes, unwrap):
     stories = [f"Story {number}.\n{blank}a{blank} b{blank}" for number in range(20)]
     text, lines = f"\n{blank}\n".join(stories), [references.canonical(story) for story in stories]
     config = TextConfig(unwrap=unwrap)

@@ -72,7 +72,7 @@ def count_joined(examples: Examples, shards: Shards) -> int:
     return sum(bool(is_masked[first]) for first, _ in pairs)
 
 
-def test_listed_words_are_masked_whole_and_also_in_later_epochs(built: Path):
+def test_listed_words_are_masked_whole_and_also_in_later_epochs(built):
     shards = open_shards(built)
     rows = np.arange(len(shards))
     examples = shards.rows(rows)
@@ -82,28 +82,28 @@ def test_listed_words_are_masked_whole_and_also_in_later_epochs(built: Path):
     assert count_joined(again, shards) > 40
 
 
-def test_shards_with_a_word_list_are_sound_and_their_spans_are_as_intended(built: Path):
+def test_shards_with_a_word_list_are_sound_and_their_spans_are_as_intended(built):
     assert list(verify(built)) == []
     found = measure(open_shards(built))
     assert found.num_broken_words == 0
     assert found.span_lens[3] == 0  # none is longer than three words
 
 
-def test_a_word_list_changes_masks_alone(inputs: Path, built: Path, tmp_path: Path):
+def test_a_word_list_changes_masks_alone(inputs, built, tmp_path):
     run_build(inputs / "in", tmp_path / "out", load_tokenizer(inputs / "vocab"), max_seq_len=64)
     listed, plain = (open_shards(folder).rows(range(len(open_shards(folder)))) for folder in (built, tmp_path / "out"))
     assert np.array_equal(restore_ids(listed), restore_ids(plain))
     assert not np.array_equal(listed.masked_positions, plain.masked_positions)
 
 
-def test_the_list_lies_beside_the_tokenizer_and_is_all_that_readers_need(inputs: Path, built: Path):
+def test_the_list_lies_beside_the_tokenizer_and_is_all_that_readers_need(inputs, built):
     assert (built / "tokenizer" / "words.txt").read_bytes() == (inputs / "words.txt").read_bytes()
     tokenizer = open_shards(built).tokenizer
     assert tokenizer.words_sha256 == open_shards(built).manifest.words.sha256
     assert pickle.loads(pickle.dumps(tokenizer)).words == tokenizer.words
 
 
-def test_a_changed_list_is_an_error_and_a_fault(built: Path, tmp_path: Path):
+def test_a_changed_list_is_an_error_and_a_fault(built, tmp_path):
     copied = shutil.copytree(built, tmp_path / "out")
     (copied / "tokenizer" / "words.txt").write_text("中国\n")
     with pytest.raises(ShardError, match="word list .* is another one than at the build"):
@@ -113,9 +113,7 @@ def test_a_changed_list_is_an_error_and_a_fault(built: Path, tmp_path: Path):
     assert "tokenizer/words.txt" in {fault.file for fault in verify(copied)}
 
 
-def test_another_list_is_another_build_and_a_build_without_one_leaves_none_behind(
-    inputs: Path, built: Path, tmp_path: Path
-):
+def test_another_list_is_another_build_and_a_build_without_one_leaves_none_behind(inputs, built, tmp_path):
     out, plain = shutil.copytree(built, tmp_path / "out"), load_tokenizer(inputs / "vocab")
     with pytest.raises(OutputError, match="the word list differs"):
         run_build(inputs / "in", out, plain, max_seq_len=64)
@@ -125,7 +123,7 @@ def test_another_list_is_another_build_and_a_build_without_one_leaves_none_behin
     assert digest_shards(out) == digest_shards(built)
 
 
-def test_the_command_takes_a_list(inputs: Path, tmp_path: Path):
+def test_the_command_takes_a_list(inputs, tmp_path):
     command = ["build", str(inputs / "in"), "--tokenizer", str(inputs / "vocab"), "--max-seq-len", "64"]
     command += ["--words", str(inputs / "words.txt"), "-o", str(tmp_path / "out")]
     shown = CliRunner().invoke(cli, [*command, "--dry-run"])
@@ -136,7 +134,7 @@ def test_the_command_takes_a_list(inputs: Path, tmp_path: Path):
     assert "whole words masked by a word list" in " ".join(page.split())
 
 
-def test_jieba_is_the_dictionary_of_the_installed_library(inputs: Path, tmp_path: Path, monkeypatch):
+def test_jieba_is_the_dictionary_of_the_installed_library(inputs, tmp_path, monkeypatch):
     (tmp_path / "jieba").mkdir()
     (tmp_path / "jieba" / "__init__.py").write_text("raise RuntimeError('nothing is imported')")
     (tmp_path / "jieba" / "dict.txt").write_text("中国 5 ns\n", encoding="utf-8")
@@ -145,7 +143,7 @@ def test_jieba_is_the_dictionary_of_the_installed_library(inputs: Path, tmp_path
     assert load_tokenizer(inputs / "vocab", words="jieba").words == "中国 5 ns\n".encode()
 
 
-def test_words_that_cannot_be_used_are_errors(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_words_that_cannot_be_used_are_errors(inputs, tmp_path, monkeypatch):
     def check(words: str, named: str) -> None:
         check_refused(lambda: load_tokenizer(inputs / "vocab", words=words), TokenizerError, named)
 
