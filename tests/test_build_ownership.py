@@ -113,16 +113,6 @@ def test_nothing_is_removed_if_a_folder_of_ours_became_a_link(folder, corpus, bu
 # ---- folders of ours; test_build_publishing has what happens at the end of a build ----
 
 
-@pytest.mark.parametrize("name", OUR_NAMES)
-def test_a_users_file_under_one_of_our_names_stops_the_build_and_stays(name, overwrite, corpus, built, tmp_path):
-    message = rf"{name} was not written by a build, or was changed since.*move it away"
-    interrupt(corpus, tmp_path / "unfinished", 3)
-    plant(tmp_path / "unfinished" / name)
-    check_refused(corpus, tmp_path / "unfinished", message, overwrite=overwrite)
-    plant(built / name)
-    check_refused(corpus, built, message, overwrite=True)
-
-
 def test_an_edited_card_and_foreign_shards_stay_and_are_named(corpus, built, monkeypatch):
     lines = list[str]()
     monkeypatch.setattr(NullProgress, "say", lambda self, line: lines.append(line))

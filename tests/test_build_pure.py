@@ -21,8 +21,6 @@ from hypothesis import strategies as st
 from mixture_fixtures import describe
 
 from albert_data import split_sentences
-from albert_data.corpus.inputs import find_inputs
-from albert_data.corpus.tasks import plan_tasks
 from albert_data.errors import InputError
 from albert_data.files import to_json
 from albert_data.jobs.engine import Engine, MultiprocessEngine
@@ -104,17 +102,6 @@ def test_sizes_of_tasks_and_blocks_change_no_byte(task_bytes, rebuild, reference
     monkeypatch.setattr("albert_data.corpus.blocks.BLOCK_BYTES", task_bytes)
     monkeypatch.setattr("albert_data.pipeline.mapping.RUN_BYTES", task_bytes)
     check_same(rebuild(), reference)
-
-
-def test_the_last_tasks_of_a_file_are_small(tmp_path, monkeypatch):
-    fixtures.make_tasks_small(monkeypatch, 1000)
-    path = tmp_path / "text.txt"
-    path.write_text("\n\n".join(f"Document number {number}." for number in range(50_000)))
-    sizes = [task.num_bytes for task in plan_tasks(find_inputs([str(path)]))]
-    assert sum(sizes) == path.stat().st_size
-    assert max(sizes) < sum(sizes) / 100
-    assert len(sizes) < 250
-    assert max(sizes[-30:]) < max(sizes) / 4
 
 
 @pytest.mark.slow

@@ -29,12 +29,10 @@ from build_fixtures import (
     digest_folder,
     interrupt,
     run_build,
-    without_work,
 )
 from refusals import check_refused, refused
 
 from albert_data.errors import InputError, OutputError
-from albert_data.inspect.verify import verify
 from albert_data.jobs import work_folder
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.jobs.work_folder import WorkFolder
@@ -275,16 +273,6 @@ def test_another_setting_is_refused_and_named(corpus, finished, tmp_path):
         assert digest_folder(out) == before
 
 
-@pytest.mark.parametrize("year", [1600, 2400])
-def test_a_file_of_any_year_gives_a_build_that_can_be_read(year, tokenizer, out, tmp_path):
-    (tmp_path / "a.txt").write_text("\n\n".join(CORPUS_DOCUMENTS))
-    os.utime(tmp_path / "a.txt", ((year - 1970) * 31_556_952,) * 2)
-    for _ in range(2):
-        report = run_build(tmp_path / "a.txt", out, tokenizer)
-        verify(out)
-    assert report.was_finished
-
-
 @pytest.mark.parametrize("is_finished", [True, False], ids=["finished", "unfinished"])
 def test_another_tokenizer_and_other_inputs_are_refused_and_named(is_finished, tokenizer, out, tmp_path):
     fixtures.write_corpus(tmp_path / "in", CORPUS_DOCUMENTS, "jsonl", random.Random(0))
@@ -353,24 +341,6 @@ def test_other_inputs_are_not_trusted(old, new, text, named, tokenizer, out, tmp
     (tmp_path / "in" / new).write_text(text)
     with pytest.raises(OutputError, match=rf"the inputs differ \(.*{named}\)"):
         run_build(tmp_path / "in", out, tokenizer, trust_inputs=True)
-
-
-@pytest.mark.parametrize("results", [3, 1000], ids=["unfinished", "finished"])
-def test_overwrite_replaces_another_build(results, corpus, out):
-    with pytest.raises(KeyboardInterrupt) if results == 3 else nullcontext():
-        run_build(corpus.path, out, None, InterruptedEngine(results), num_shards=9)
-    corpus.build(out, overwrite=True)
-    check_finished(corpus, out)
-
-
-@pytest.mark.parametrize("results", [0, CORPUS_TASKS + 1])
-def test_ctrl_c_before_publishing_leaves_the_finished_build_that_would_be_overwritten(results, corpus, out):
-    run_build(corpus.path, out, corpus.tokenizer, num_shards=9)
-    before = digest_folder(out)
-    interrupt(corpus, out, results, overwrite=True)
-    assert without_work(out) == before
-    corpus.build(out, overwrite=True)
-    check_finished(corpus, out)
 
 
 def test_an_overwrite_that_fails_leaves_the_old_build_whole(corpus, finished, out, tmp_path):

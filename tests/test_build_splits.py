@@ -28,7 +28,7 @@ from xxhash import xxh3_64_intdigest
 
 from albert_data.cli.main import cli
 from albert_data.corpus.mixtures import find_sources
-from albert_data.errors import ConfigError, InputError
+from albert_data.errors import InputError
 from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.jobs.progress import NullProgress
@@ -148,22 +148,6 @@ def test_a_share_that_draws_none_is_an_error_that_names_one(group, tokenizer, ou
     assert 4 <= len(keys_of(out)[1]) < 12
 
 
-def test_documents_whose_keys_collide_move_together(tokenizer, out, monkeypatch):
-    """All documents have one of three keys: one of these goes to validation."""
-    monkeypatch.setattr("albert_data.corpus.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
-    build_documents(DOCUMENTS, out, tokenizer, layout="mixed")
-    assert keys_of(out)[1] == choose_validation({0, 1, 2}, None)
-
-
-@pytest.mark.parametrize(("seed", "copies"), [(0, 1), (1, 1), (2, 3), (3, 3)])
-def test_a_single_document_goes_to_training(seed, copies, tokenizer, out):
-    documents = [*DOCUMENTS[:1] * copies, "\x01", "\x02"]  # the others have no row
-    with pytest.raises(InputError, match=r"-fraction 0\.5 draws .*, so leave the option out, and give --overwrite"):
-        build_documents(documents, out, tokenizer, seed=seed, validation_fraction=0.5)
-    build_documents(documents, out, tokenizer, seed=seed, overwrite=True)
-    assert keys_of(out) == ({document_key(DOCUMENTS[0])}, set())
-
-
 def test_the_bytes_of_other_documents_are_those_of_a_build_without_a_move(tokenizer, tmp_path):
     """Each training shard has the same rows as without the move, minus those of the moved documents."""
     for name, fraction in (("moved", None), ("whole", 0.0)):
@@ -258,19 +242,6 @@ BOOKS = [(text, f"book {number % 9}") for number, text in enumerate(fixtures.mak
 BOOKS += [(text, "book 20") for text, _ in BOOKS[:12]]
 
 
-@pytest.mark.parametrize(("seed", "fraction"), [(0, None), (1, None), (2, 0.3)])
-def test_copies_of_a_near_duplicate_in_several_groups_are_counted_as_copies(seed, fraction, out, tokenizer):
-    similar = [(f"{text}\nRead by me.", group) for text, group in BOOKS[:30]]
-    records = [*BOOKS, *similar, *((text, f"other {number % 3}") for number, (text, _) in enumerate(BOOKS[:30]))]
-    names = write(out.with_name("in"), records, seed)
-    manifest = run(names, out, tokenizer, validation_fraction=fraction, drop_near_duplicates=True, seed=seed).manifest
-    counts, kept = manifest.counts, set().union(*keys_of(out))
-    keys = {document_key(text) for text, _ in records}
-    assert counts.near_duplicate_documents == len(keys) - len(kept) > 20
-    assert counts.duplicate_documents == len(records) - len(keys)
-    assert manifest.documents_digest == f"{sum(kept) % 2**64:016x}"
-
-
 @pytest.mark.parametrize("fraction", [None, 0.3])
 def test_layout_order_and_workers_change_no_byte(fraction, tmp_path, tokenizer):
     for name, engine in (("a", InlineEngine()), ("b", MultiprocessEngine(2))):
@@ -347,14 +318,6 @@ def test_a_field_that_no_record_has_is_refused(call, kind, named, tmp_path, toke
     (tmp_path / "in.txt").write_text(BOOKS[0][0])
     name, field = call
     check_refused(lambda: run(tmp_path / name, tmp_path / "out", tokenizer, group_field=field), kind, named)
-
-
-@refused(
-    ({"group_field": "book", "keep_duplicates": True}, ConfigError, "leave out keep_duplicates"),
-    ({"group_field": ""}, ConfigError, "group_field is ''"),
-)
-def test_settings_that_do_not_fit_are_refused(call, kind, named):
-    check_refused(lambda: fixtures.make_config(**call), kind, named)
 
 
 def test_groups_decide_nothing_where_validation_is_named(tmp_path):

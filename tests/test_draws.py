@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-import pytest
 import references
 from callable_helpers import around
 from hypothesis import given
@@ -63,15 +60,3 @@ def test_shuffle_and_split_keys_are_the_streams_of_their_purpose(seed, keys, pas
     assert shuffled.tolist() == [references.stream(seed, SHUFFLING, key, pass_index, i) for i, key in enumerate(keys)]
     split = split_keys(np.uint64(seed), array)
     assert split.tolist() == [references.stream(seed, SPLITTING, key, 0, 0) for key in keys]
-
-
-@pytest.mark.parametrize("shift", [0, 28, 56])
-@pytest.mark.parametrize("seed", [0, 2**63 - 1])
-def test_keys_that_count_up_scatter_evenly(seed, shift):
-    keys = np.arange(100_000, dtype=np.uint64)
-    scattered = shuffle_keys(np.uint64(seed), keys, 0, np.zeros(len(keys), np.uint32))
-    assert len(np.unique(scattered)) == len(keys)
-    eight_bits = ((scattered >> np.uint64(shift)) & np.uint64(255)).astype(np.int64)
-    expected = len(keys) / 256
-    chi_square = ((np.bincount(eight_bits, minlength=256) - expected) ** 2 / expected).sum()
-    assert chi_square < 255 + 5 * math.sqrt(2 * 255)  # five standard deviations above the mean

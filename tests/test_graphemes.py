@@ -40,13 +40,8 @@ SPECIALS = Specials(pad_id=9, unk_id=9, cls_id=9, sep_id=9, mask_id=9, is_specia
         ("ั", NEVER, 1),  # Thai vowel sign
         ("ส\u0e4d", 1, NEVER),  # the first half of AM, after NFKC
         ("ำ", NEVER, 1),  # Thai AM, a letter to Unicode
-        ("ັ", NEVER, 1),
-        ("ា", NEVER, 1),  # Khmer
         ("្", NEVER, NEVER),  # Khmer coeng: the next consonant stands below
         ("က္", 1, NEVER),  # Myanmar virama
-        ("ျ", NEVER, 1),
-        ("ါ", NEVER, 1),
-        ("ྱ", NEVER, 1),  # Tibetan subjoined letter
         ("་", 1, 1),  # Tibetan tsheg
         ("नि", 0, 0),  # Hindi sets spaces
         ("ि", NEVER, 0),
@@ -54,8 +49,6 @@ SPECIALS = Specials(pad_id=9, unk_id=9, cls_id=9, sep_id=9, mask_id=9, is_specia
         ("ꦲ", 1, 1),  # Javanese
         ("ᬅ", 1, 1),  # Balinese
         ("か\u3099", 1, 1),
-        ("\u3099", NEVER, 1),
-        ("ﾞ", NEVER, 1),
         ("❤\ufe0f", 1, 1),
         ("\ufe0f", NEVER, 1),
         ("👩\u200d", 1, NEVER),
