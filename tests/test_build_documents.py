@@ -7,16 +7,18 @@ import json
 import random
 import textwrap
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import build_fixtures as fixtures
 import pytest
 from build_fixtures import digest_shards, run_build
+from refusals import check_refused
 
 from albert_data import split_sentences
 from albert_data.cli.main import run as run_command
-from albert_data.config import TextConfig, VocabConfig
+from albert_data.config import TextConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import InputError, OutputError
 from albert_data.files import read_json
@@ -28,12 +30,9 @@ from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.pipeline.build import build_shards
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.vocab.learning import learn_vocabulary
 
-DOCUMENTS = [
-    "\n\n".join(textwrap.fill(line, 60) for line in document.split("\n"))
-    for document in fixtures.make_documents(24, seed=5)
-]
+LINES = [document.split("\n") for document in fixtures.make_documents(24, seed=5)]
+DOCUMENTS = ["\n\n".join(textwrap.fill(line, 60) for line in lines) for lines in LINES]
 FILE = {"documents": "file", "unwrap": True}
 
 
@@ -97,9 +96,8 @@ def test_a_giant_file_is_cut_at_the_same_places_in_every_format(tokenizer, tmp_p
     (tmp_path / "in.jsonl").write_bytes(fixtures.to_jsonl([text]))
     (tmp_path / "in.txt").write_text(text)
     (tmp_path / "in.txt.gz").write_bytes(gzip.compress(text.encode()))
-    manifests = [
-        run([tmp_path / f"in.{name}"], tmp_path / name, tokenizer, **FILE) for name in ("jsonl", "txt", "txt.gz")
-    ]
+    names = ("jsonl", "txt", "txt.gz")
+    manifests = [run([tmp_path / f"in.{name}"], tmp_path / name, tokenizer, **FILE) for name in names]
     assert len({manifest.digest for manifest in manifests}) == 1
     assert [manifest.damage for manifest in manifests] == [manifests[0].damage] * 3
     assert manifests[0].damage["long_document_cut"] > 1
@@ -136,55 +134,28 @@ def test_the_manifest_names_the_language_of_each_input(tokenizer, tmp_path):
     assert "language" not in read_json(tmp_path / "other" / "manifest.json")["inputs"][0]
 
 
-@pytest.mark.parametrize("large_line", [1 << 20, 4])
-def test_a_corpus_without_the_language_field_is_refused(large_line, tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert_data.corpus.formats.json_lines.LARGE_LINE", large_line)
-    text = fixtures.make_config(language_field="nolang").text
-
-    def learn(paths: list[Path | str]) -> Any:
-        inputs = find_inputs([str(path) for path in paths], text=text)
-        return learn_vocabulary(inputs, text, VocabConfig(vocab_size=400), fixtures.InlineEngine(), shrink=True)
-
-    def build(paths: list[Path | str]) -> Any:
-        return run(paths, tmp_path / f"out-{len(paths)}", tokenizer, language_field="nolang")
-
+def test_a_corpus_without_the_language_field_is_refused(tokenizer, tmp_path):
     lines = [json.dumps({"id": number, "text": document}) for number, document in enumerate(DOCUMENTS)]
     (tmp_path / "in.txt").write_text(DOCUMENTS[0])
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     (tmp_path / "labelled.jsonl").write_text(json.dumps({"text": DOCUMENTS[0], "nolang": "de"}))
     paths: list[Path | str] = [tmp_path / name for name in ("in.txt", "in.jsonl", "labelled.jsonl")]
-    for read in (build, learn):
-        with pytest.raises(InputError, match=r'no line has the field "nolang"; the fields are "id" \(24\).*'):
-            read(paths[:2])
-        with pytest.raises(InputError, match="all inputs are .txt files or articles, which have no fields such"):
-            read(paths[:1])
-        assert read(paths)
+
+    def build(paths: list[Path | str]) -> Any:
+        return run(paths, tmp_path / f"out-{len(paths)}", tokenizer, language_field="nolang")
+
+    for some, named in ((paths[:2], 'no line has the field "nolang" & "id" (24)'), (paths[:1], "all inputs are .txt")):
+        check_refused(partial(build, some), InputError, named)
+    assert build(paths)
 
 
-def test_each_setting_of_documents_changes_the_bytes(tokenizer, tmp_path):
-    folder = write_files(tmp_path / "in")
-    settings: list[dict[str, Any]] = [{}, {"documents": "file"}, {"unwrap": True}, FILE]
-    digests = {run([folder], tmp_path / str(i), tokenizer, **some).digest for i, some in enumerate(settings)}
-    assert len(digests) == len(settings)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["One sentence.", "One document. It has two sentences.", "CHAPTER I\n\nCHAPTER II\n\nTHE END", "word " * 3000],
-)
-@pytest.mark.parametrize("settings", [{}, FILE, {"language_field": "lang"}])
+@pytest.mark.parametrize("text", ["One sentence.", "CHAPTER I\n\nCHAPTER II\n\nTHE END", "word " * 3000])
+@pytest.mark.parametrize("settings", [{}, FILE])
 def test_small_and_unusual_corpora_make_valid_rows(text, settings, tokenizer, tmp_path):
-    name = "in.jsonl" if "language_field" in settings else "in.txt"
-    (tmp_path / name).write_text(json.dumps({"text": text, "lang": "de"}) if name == "in.jsonl" else text)
-    manifest = run([tmp_path / name], tmp_path / "out", tokenizer, validation_fraction=0.0, **settings)
+    (tmp_path / "in.txt").write_text(text)
+    manifest = run([tmp_path / "in.txt"], tmp_path / "out", tokenizer, validation_fraction=0.0, **settings)
     assert manifest.counts.documents >= 1
     assert manifest.splits["train"].num_rows >= 1
-
-
-def test_inspect_reads_the_corpus_as_the_build_did(tokenizer, tmp_path):
-    folder = write_files(tmp_path / "in", encode=lambda text: text.encode("cp1251", "ignore"))
-    run([folder], tmp_path / "out", tokenizer, encoding="cp1251", **FILE)
-    assert run_command(["inspect", str(tmp_path / "out"), "--json", "--corpus", str(folder)]) == 0
 
 
 # ---- `--encoding auto`: each file decides its encoding ----
@@ -225,17 +196,13 @@ def test_the_shards_are_those_of_utf8(tokenizer, mixed, tmp_path):
     assert manifest.config.text.encoding == "auto"
 
 
-def test_a_file_that_became_another_encoding_is_another_build(tokenizer, mixed, tmp_path):
+def test_a_file_that_became_another_encoding_is_another_build(tokenizer, mixed, tmp_path, monkeypatch):
     """The choice belongs to the plan, whatever made it change."""
-    config = fixtures.make_config(encoding="auto")
-    inputs = find_inputs([str(mixed)], text=config.text)
     with pytest.raises(KeyboardInterrupt):
-        build_shards(inputs, tmp_path / "out", tokenizer, config, fixtures.InterruptedEngine(1))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("chardet.detect_all", lambda *_, **__: [{"encoding": "cp1251", "confidence": 1.0}])
-        others = find_inputs([str(mixed)], text=config.text)
-        with pytest.raises(OutputError, match="unfinished build of another kind: the inputs differ"):
-            build_shards(others, tmp_path / "out", tokenizer, config, fixtures.InlineEngine())
+        run_build(mixed, tmp_path / "out", tokenizer, fixtures.InterruptedEngine(1), encoding="auto")
+    monkeypatch.setattr("chardet.detect_all", lambda *_, **__: [{"encoding": "cp1251", "confidence": 1.0}])
+    with pytest.raises(OutputError, match="unfinished build of another kind: the inputs differ"):
+        run_build(mixed, tmp_path / "out", tokenizer, encoding="auto")
 
 
 def test_inputs_that_were_found_otherwise_are_refused(tokenizer, mixed, tmp_path):
@@ -268,8 +235,3 @@ def test_on_the_command_line(mixed, tmp_path, capsys):
         told = capsys.readouterr().err
         assert "encodings found: cp1252 4 inputs: " in told
         assert "; koi8-r 5 inputs: " in told
-    assert (
-        run_command(["build", str(mixed), "--tokenizer", str(tmp_path / "vocab"), "-o", str(tmp_path / "other")]) == 1
-    )
-    told = capsys.readouterr().err
-    assert told.startswith("Error: 12 inputs can't be read: 4 are not UTF-8: it looks like UTF-16LE without a byte or")

@@ -68,8 +68,7 @@ def rebuild(corpus: Path, tokenizer: Tokenizer, tmp_path: Path) -> Callable[...,
 def check_same(out: Path, reference: Path) -> None:
     assert digest_shards(out) == digest_shards(reference)
     found, wanted = (open_shards(folder).manifest.to_values() for folder in (out, reference))
-    for name in RESULT:
-        assert found[name] == wanted[name]
+    assert [found[name] for name in RESULT] == [wanted[name] for name in RESULT]
 
 
 @pytest.mark.parametrize(
@@ -114,22 +113,13 @@ def test_spawned_workers_change_no_byte(rebuild, reference):
 
 
 def test_every_setting_and_another_tokenizer_change_the_bytes(tokenizer, tmp_path):
-    changes: list[dict[str, Any]] = [
-        {},
-        {"seed": 1},
-        {"max_seq_len": 47},
-        {"ngram": 2},
-        {"mask_prob": 0.2},
-        {"short_seq_prob": 0.3},
-        {"whole_word": False},
-        {"dupe_factor": 2},
-        {"sentences": "lines"},
-        {"validation_fraction": 0.3},
-    ]
-    builds = [(tokenizer, changed) for changed in changes]
-    builds.append((Tokenizer(tokenizer.model.replace(b"would", b"dluow"), "another"), {}))
+    changes = {"seed": 1, "max_seq_len": 47, "ngram": 2, "mask_prob": 0.2, "short_seq_prob": 0.3, "whole_word": False}
+    changes |= {"dupe_factor": 2, "sentences": "lines", "validation_fraction": 0.3, "documents": "file"}
+    builds = [(tokenizer, {name: value}) for name, value in changes.items()]
+    builds += [(tokenizer, {}), (Tokenizer(tokenizer.model.replace(b"would", b"dluow"), "another"), {})]
+    fixtures.write_corpus(tmp_path / "in", DOCUMENTS[:60], "txt", random.Random(0))
     digests = {
-        build_documents(DOCUMENTS[:60], tmp_path / str(number), one, **changed).manifest.digest
+        run_build(tmp_path / "in", tmp_path / str(number), one, **changed).manifest.digest
         for number, (one, changed) in enumerate(builds)
     }
     assert len(digests) == len(builds)
@@ -199,10 +189,6 @@ def test_rows_are_shuffled_over_all_documents(reference):
     assert neighbours < expected + 5 * expected**0.5
 
 
-def test_every_token_of_prose_is_in_one_row_a_pass(reference, tokenizer):
-    check_tokens(reference, DOCUMENTS, tokenizer)
-
-
 def check_tokens(
     out: Path, documents: list[str], tokenizer: Tokenizer, passes: int = 1, sentences: str = "prose"
 ) -> None:
@@ -238,13 +224,8 @@ def listed(ids: list[int]) -> str:
     return "," + "".join(f"{i}," for i in ids)
 
 
-texts = st.text(
-    st.one_of(
-        st.sampled_from("abc the of  \n\n.?!,\"'(…。\uff01中国语 \t\r\x0b\x00\u00a0\u2581\u0301\ufb01"),
-        st.characters(exclude_categories=["Cs"]),
-    ),
-    max_size=120,
-)
+odd = st.sampled_from("abc the of  \n\n.?!,\"'(…。\uff01中国语 \t\r\x0b\x00\u00a0\u2581\u0301\ufb01")
+texts = st.text(odd | st.characters(exclude_categories=["Cs"]), max_size=120)
 corpora = st.lists(texts.filter(fixtures.canonical), min_size=1, max_size=8)
 
 
@@ -253,12 +234,7 @@ def test_any_corpus_in_any_layout_gives_the_same_bytes_and_loses_no_token(
     tokenizer, tmp_path_factory, documents, layout, seed, max_seq_len, dupe_factor
 ):
     folder = tmp_path_factory.mktemp("random")
-    options: dict[str, Any] = {
-        "seed": seed,
-        "max_seq_len": max_seq_len,
-        "dupe_factor": dupe_factor,
-        "sentences": "lines",
-    }
+    options = {"seed": seed, "max_seq_len": max_seq_len, "dupe_factor": dupe_factor, "sentences": "lines"}
     documents = [*documents, "One that surely holds a token."]
     for number, name in enumerate(("txt", layout)):
         order = random.Random(seed + number).sample(documents, len(documents))
@@ -288,13 +264,8 @@ def test_more_files_or_shards_than_a_manifest_can_name_are_refused_before_they_a
 
 
 def test_a_manifest_of_many_shards_has_no_more_bytes_and_values_than_expected():
-    shard = ShardEntry(
-        file="validation/shard-99999.arrow",
-        sha256="0" * 64,
-        **dict.fromkeys(
-            ("num_rows", "num_tokens", "num_masked", "num_unpaired", "num_random", "num_bytes"), 10**10 - 1
-        ),
-    )
+    numbers = ("num_rows", "num_tokens", "num_masked", "num_unpaired", "num_random", "num_bytes")
+    shard = ShardEntry(file="validation/shard-99999.arrow", sha256="0" * 64, **dict.fromkeys(numbers, 10**10 - 1))
     values = to_json({"splits": {"validation": {"shards": [to_value(shard)] * 1000}}})
     assert 0.9 * identity._SHARD_BYTES < len(values) / 1000 <= identity._SHARD_BYTES
     assert values.count(b",") + values.count(b"{") < 1000 * identity._SHARD_VALUES + 10
