@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from mixture_fixtures import Mixed
 from refusals import check_refused, refused
 
-from albert_data.config import BuildConfig
 from albert_data.corpus.fields import hash_group
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import ConfigError
@@ -162,16 +161,12 @@ SIMILAR = [*ORIGINALS, *(f"{one}\nRead by {number}." for number, one in enumerat
 STAYING = [one for one, similar in dedup_reference.find_staying(rank(SIMILAR), 0.8).items() if similar is None]
 
 
-def test_the_documents_of_these_tests_are_similar():
-    assert 20 <= len(SIMILAR) - len(STAYING) <= 30
-
-
 @pytest.mark.parametrize(("layout", "engine"), [*zip(fixtures.LAYOUTS, ENGINES, strict=True)], ids=fixtures.LAYOUTS)
 def test_a_build_is_that_of_the_documents_that_stay(layout, engine, build, tmp_path):
     alone = build(STAYING, "alone").counts
     build([*SIMILAR, *SIMILAR[40:100]], "out", engine, layout, drop_near_duplicates=True)
     counts = check_same(tmp_path / "out", tmp_path / "alone")
-    assert counts.near_duplicate_documents == len(SIMILAR) - len(STAYING)
+    assert counts.near_duplicate_documents == len(SIMILAR) - len(STAYING) >= 20
     assert counts.tokens - (counts.duplicate_tokens or 0) - (counts.near_duplicate_tokens or 0) == alone.tokens
 
 
@@ -185,15 +180,14 @@ def is_similar(one: str, other: str) -> bool:
     return dedup_reference.measure_similarity(one, other) >= 0.8
 
 
-class EngineThatEndsInReduce(InlineEngine):
-    def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        for found in super().run(job, tasks):
-            yield found
-            if isinstance(job, ReduceJob):
-                raise KeyboardInterrupt
-
-
 def test_a_build_killed_while_it_writes_shards_compares_no_documents_again(tokenizer, tmp_path, monkeypatch):
+    class EngineThatEndsInReduce(InlineEngine):
+        def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+            for found in super().run(job, tasks):
+                yield found
+                if isinstance(job, ReduceJob):
+                    raise KeyboardInterrupt
+
     settings = {"drop_near_duplicates": True, "num_shards": 6}
     whole = build_documents(SIMILAR, tmp_path / "whole", tokenizer, **settings).manifest
     with pytest.raises(KeyboardInterrupt):
@@ -282,6 +276,8 @@ def test_copies_of_what_is_dropped_are_counted_where_one_document_stays(grouped,
     ({"drop_near_duplicates": True, "similarity": 1.01}, ConfigError, "similarity is 1.01"),
     ({"similarity": 0.7}, ConfigError, "which only drop_near_duplicates uses"),
     ({"drop_near_duplicates": True, "keep_duplicates": True}, ConfigError, "leave out keep_duplicates"),
+    ({"group_field": "book", "keep_duplicates": True}, ConfigError, "leave out keep_duplicates"),
+    ({"group_field": ""}, ConfigError, "group_field is ''"),
 )
 def test_settings_that_do_not_fit_are_refused(call, kind, named):
-    check_refused(lambda: BuildConfig(**call), kind, named)
+    check_refused(lambda: fixtures.make_config(**call), kind, named)
