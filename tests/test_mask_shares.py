@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
-from math import comb
 
-import numba
 import numpy as np
 import pytest
 from toy_documents import (
@@ -29,11 +27,8 @@ from toy_documents import (
 
 from albert_data.config import ExampleConfig
 from albert_data.data import Pairs
-from albert_data.examples import masks
-from albert_data.examples.masks import MaskScratch, Pieces, arrange, choose_items, make_scratch, point_to
 from albert_data.examples.spans import span_shares
-from albert_data.kernels import pointer
-from albert_data.tokenizer.words import WordRule, find_word_starts
+from albert_data.tokenizer.words import WordRule
 
 ROW_LENGTHS = pytest.mark.parametrize(("max_seq_len", "num_rows"), [(32, 40_000), (128, 12_000), (512, 2_000)])
 WORDS_OF_ONE_TOKEN = (5, 9)  # the ids of the pieces that begin with a space and are not that alone, from .. below
@@ -201,73 +196,6 @@ def assert_distribution(found: Counter[int], expected: dict[int, float]) -> None
     assert abs(squares - freedom) <= 5 * np.sqrt(2 * freedom)
 
 
-@numba.njit  # kept on disk, it would keep the masks.py of its day
-def choose_often(num_trials: int, num_items: int, num_chosen: int, is_chosen: np.ndarray) -> np.ndarray:
-    """The set of each trial, a bit for each item: uint64."""
-    found = np.empty(num_trials, np.uint64)
-    for trial in range(num_trials):
-        choose_items(pointer(is_chosen), np.uint64(trial), num_items, num_chosen)
-        found[trial] = is_chosen[0]
-    return found
-
-
-@pytest.mark.parametrize(("num_items", "num_chosen"), [(5, 1), (6, 3), (7, 2), (7, 5), (8, 8), (3, 0)])
-def test_every_choice_of_items_is_equally_likely(num_items: int, num_chosen: int):
-    found = choose_often(40_000, num_items, num_chosen, np.empty(1, np.uint64))
-    choices = [sum(1 << item for item in chosen) for chosen in combinations(range(num_items), num_chosen)]
-    share = 1 / comb(num_items, num_chosen)
-    assert_distribution(Counter(found.tolist()), dict.fromkeys(choices, share))
-
-
-@numba.njit
-def arrange_often(
-    num_trials: int, num_words: int, num_spans: int, scratch: MaskScratch, pieces: Pieces, empty: masks.Masks
-) -> np.ndarray:
-    """The masked words of each trial, from the lowest on: int64 [trials, masked words]."""
-    at, total = point_to(empty.ids, pieces, scratch, empty), scratch.lengths[:num_spans].sum()
-    found = np.full((num_trials, total), -1)
-    for trial in range(num_trials):
-        num_masked, lowest = arrange(at, np.uint64(trial), num_words, num_spans, total, pieces.gap)
-        for i in range(num_masked):
-            found[trial, i] = scratch.tokens[(lowest + i) % num_masked]
-    return found
-
-
-def every_arrangement(num_words: int, lengths: list[int], gap: int) -> dict[int, float]:
-    """The share of each set of masked words where each turn of each choice of items is equally likely."""
-    num_items = max(len(lengths), num_words - sum(lengths) + (0 if gap else len(lengths)))
-    found: Counter[int] = Counter()
-    for turn in range(num_words):
-        for chosen in combinations(range(num_items), len(lengths)):
-            at, spans, masked = turn, list(lengths), 0
-            for item in range(num_items):
-                length = spans.pop(0) if item in chosen else 0
-                masked |= sum(1 << (at + step) % num_words for step in range(length))
-                at += length + gap if item in chosen else 1
-            found[masked] += 1
-    return {masked: count / found.total() for masked, count in found.items()}
-
-
-NO_PIECES = Pieces(np.empty(0, np.uint8), np.empty(0, np.uint32), 0, np.uint64(0), np.uint64(0), 1)
-NO_MASKS = masks.Masks(np.empty(0, np.int64), np.empty(0, np.uint16), np.empty(0, np.uint16))
-
-
-@pytest.mark.parametrize(
-    ("num_words", "lengths", "gap"),
-    [
-        *[(9, [1, 1, 1], 1), (7, [2, 1], 1), (8, [1, 3], 1), (10, [1, 2, 2], 1), (6, [3], 1), (6, [1, 1, 1], 1)],
-        *[(4, [4], 1), (1, [1], 1), (7, [1, 1, 1], 0), (6, [2, 1], 0), (5, [1, 1, 1, 1], 0), (1, [1], 0)],
-    ],
-)
-def test_every_turn_of_every_arrangement_is_equally_likely(num_words: int, lengths: list[int], gap: int):
-    scratch = make_scratch(num_words + 1, 4)
-    scratch.word_begins[: num_words + 1] = range(num_words + 1)
-    scratch.lengths[: len(lengths)] = lengths
-    found = arrange_often(40_000, num_words, len(lengths), scratch, NO_PIECES._replace(gap=gap), NO_MASKS)
-    assert (np.diff(found, axis=1) > 0).all()
-    assert_distribution(Counter((1 << found).sum(axis=1).tolist()), every_arrangement(num_words, lengths, gap))
-
-
 @pytest.mark.parametrize(
     ("row_len", "num_rows"), [(8, 40_000), (16, 40_000), (32, 40_000), (128, 12_000), (512, 2_000)]
 )
@@ -280,17 +208,6 @@ def test_every_word_is_equally_likely_to_be_masked_also_the_first_and_the_last(r
         grid, sep = masked_grid(pairs, masks), pairs.segment_a_len + 1
         for offset in (-3, -2, -1, 1, 2, 3):
             assert_share(grid[np.arange(num_rows), sep + offset].mean(), 0.15, num_rows)
-
-
-def test_pieces_inside_a_word_are_masked_separately_only_on_request():
-    pairs = make_rows(2_000, 64, ids=(FIRST_ORDINARY, VOCAB_SIZE))
-    is_special = SPECIALS.is_special[pairs.ids].reshape(len(pairs), -1)
-    inside = np.array([~find_word_starts(row, RULE) for row in pairs.ids.reshape(len(pairs), -1)])
-    inside[:, 1:] &= ~is_special[:, :-1]
-    for rule, is_whole in ((RULE, True), (EVERY_PIECE, False)):
-        grid = masked_grid(pairs, draw(pairs, rule))
-        parted = inside[:, 1:] & ~is_special[:, 1:] & (grid[:, 1:] != grid[:, :-1])
-        assert parted.any() != is_whole
 
 
 # ---- what stands there instead ----

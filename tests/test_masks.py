@@ -111,32 +111,6 @@ def test_masks_equal_the_plain_reference(rule, dtype, config, keyed, seed, pass_
 # ---- what is true of all masks ----
 
 
-@every_setting
-@given(keyed=toy_documents.documents)
-def test_spans_are_whole_words_with_an_unmasked_word_between(config: ExampleConfig, keyed: list[KeyedDocument]):
-    pairs, masks = draw_for(keyed, config)
-    for (ids, a_len, *_), (positions, _) in zip(plain_rows(pairs), plain_masks(masks), strict=True):
-        assert positions == sorted(set(positions))
-        left = set(positions)
-        for words in references.find_words(ids, a_len, plain_vocabulary()):
-            run = 0
-            for word in words:
-                is_masked = word[0] in left
-                assert all((at in left) == is_masked for at in word)
-                left -= set(word)
-                run = run + 1 if is_masked else 0
-                assert run <= config.longest_span or config.masking in ("word", "token")
-        assert not left  # nothing but words is masked: no [CLS], no [SEP], no special token in the text
-
-
-@given(keyed=toy_documents.documents, pass_index=st.integers(0, 5))
-def test_masks_of_a_row_do_not_depend_on_the_other_rows(keyed: list[KeyedDocument], pass_index: int):
-    config = ExampleConfig(max_seq_len=64)
-    together = plain_masks(draw_for(keyed, config, pass_index=pass_index)[1])
-    alone = [masks for one in keyed for masks in plain_masks(draw_for([one], config, pass_index=pass_index)[1])]
-    assert together == alone
-
-
 @given(keyed=toy_documents.documents)
 def test_masking_rows_keeps_the_originals(keyed: list[KeyedDocument]):
     config = ExampleConfig(max_seq_len=64)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 
@@ -78,19 +76,6 @@ def test_the_shares_after_splitting_are_exactly_the_papers(ngram: int, words_a: 
             assert found == pytest.approx(span_shares(ngram, masking).tolist(), abs=1e-12)
 
 
-@pytest.mark.parametrize("ends", [1, 2])
-def test_the_distribution_for_ten_words_by_hand(ends: int):
-    """With c = k / 10: q(3) ~ p(3) / (1 - 2c), q(2) ~ (p(2) - 2c q(3)) / (1 - c), q(1) ~ the rest of p(1)."""
-    cut = Fraction(ends, 10)
-    q3 = Fraction(2, 11) / (1 - 2 * cut)
-    q2 = (Fraction(3, 11) - 2 * cut * q3) / (1 - cut)
-    q1 = Fraction(6, 11) - 2 * cut * (q2 + q3)
-    distributions, feasible = correct_distribution(np.array([10]), ends, 3)
-    assert feasible.tolist() == [q1 >= 0]
-    expected = [float(q / (q1 + q2 + q3)) for q in (q1, q2, q3)]
-    assert distributions[0].tolist() == pytest.approx(expected, abs=1e-14)
-
-
 @pytest.mark.parametrize("ngram", [1, 2, 3, 10])
 def test_in_small_rows_the_longest_span_is_shortened_until_the_shares_are_exact(ngram: int):
     tables = span_tables(60, ngram, 0.15)
@@ -107,14 +92,6 @@ def test_in_small_rows_the_longest_span_is_shortened_until_the_shares_are_exact(
             assert used >= before  # a row of more words never has shorter spans
             before = used
         assert used == ngram
-
-
-def test_the_tables_cover_rows_of_every_number_of_words():
-    tables = span_tables(20, 3, 0.15)
-    assert tables.cumulative.shape == (2, 3, 21, 3)
-    assert tables.bounds.shape == tables.extra.shape == (2, 3, 21)
-    assert (tables.cumulative[..., -1] >= np.uint64(2**64 - 2**13)).all()
-    assert (np.diff(tables.cumulative.astype(np.float64), axis=-1) >= 0).all()
 
 
 # ---- the budget ----
