@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from functools import cache
 from tempfile import NamedTemporaryFile
 
 import numpy as np
@@ -58,26 +57,16 @@ def compile_charsmap(rules: Mapping[str, str]) -> bytes:
             codes = (" ".join(f"{ord(character):X}" for character in text) for text in (key, value))
             file.write("\t".join(codes) + "\n")
         file.flush()
-        return _train_charsmap(normalization_rule_tsv=file.name)
-
-
-@cache
-def named_charsmap(name: str) -> bytes:
-    """The table of replacements of one of SentencePiece's rules, such as nmt_nfkc."""
-    return _train_charsmap(normalization_rule_name=name)
-
-
-def _train_charsmap(**settings: object) -> bytes:
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.Train(
-        sentence_iterator=iter(["xy z"]),
-        model_writer=model,
-        model_type="char",
-        vocab_size=30,
-        hard_vocab_limit=False,
-        num_threads=1,
-        minloglevel=2,
-        **settings,
-    )
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=iter(["xy z"]),
+            model_writer=model,
+            model_type="char",
+            vocab_size=30,
+            hard_vocab_limit=False,
+            num_threads=1,
+            minloglevel=2,
+            normalization_rule_tsv=file.name,
+        )
     assert (read_settings(model.getvalue()).types == NORMAL).any()
     return read_settings(model.getvalue()).charsmap

@@ -19,7 +19,7 @@ from wordpiece_fixtures import SPECIALS, encode, encode_alone, tokenizers
 
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer import byte_level
-from albert_data.tokenizer.byte_level import classify_characters, find_neighbours, find_stable
+from albert_data.tokenizer.byte_level import find_neighbours, find_stable
 from albert_data.tokenizer.library import LibraryKind, read_bytes
 from albert_data.tokenizer.merging import BEGINS, FOLLOWS, make_merges, merge_texts
 from albert_data.tokenizer.model import Tokenizer
@@ -161,15 +161,6 @@ def test_no_stable_character_is_composed_with_the_one_before():
         parts = unicodedata.decomposition(chr(code)).split()
         if len(parts) == 2 and parts[0][0] != "<" and unicodedata.is_normalized("NFC", chr(code)):
             assert not stable[int(parts[1], 16)]
-
-
-def test_classes_are_those_of_unicode_where_versions_agree():
-    numbers = {"L": 1, "N": 2}
-    classes = classify_characters()
-    for code in range(0x250):
-        other = 0 if chr(code).isspace() and not 0x1C <= code < 0x20 else 3
-        expected = numbers.get(unicodedata.category(chr(code))[0], other)
-        assert classes[code] == expected
 
 
 def test_a_letter_beside_a_part_of_another_one_is_loose():

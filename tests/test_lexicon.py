@@ -60,10 +60,8 @@ def test_a_word_begins_where_a_piece_and_a_word_of_the_likeliest_division_begin(
     [
         (list("中国北京人"), {"北京": 1, "京人": 1, "北京人": 1, "中国": 1}, "中国 北京人"),  # as few words as possible
         (list("中国人"), {"中国": 1, "国人": 1}, "中国 人"),  # of equal divisions that with the longest first word
-        (list("中国人"), {"中国": 1, "国人": 100, "中": 100, "人": 1}, "中 国人"),  # the likeliest
         (["中", "国人", "北"], {"中国": 1, "人北": 1}, "中国人北"),  # a piece of two words belongs to both
         (["ภา", "ษา", "ไทย"], {"ภาษา": 1, "ไทย": 1}, "ภาษา ไทย"),
-        (["日", "本", "語", "を"], {"日本語": 1}, "日本語 を"),
         # Words do not cross what is not in a script without spaces.
         (
             ["中", "[SEP]", "国", ",", "人", VISIBLE_SPACE + "北", "京", "a", "中", "国"],
@@ -90,10 +88,8 @@ def test_a_word_list_has_a_word_and_perhaps_its_frequency_on_a_line():
 
 @refused(
     (b"", TokenizerError, "words.txt has no words"),
-    (b" \n\n", TokenizerError, "words.txt has no words"),
     ("中国 often".encode(), TokenizerError, "words.txt & line 1 has 'often' after the word"),
     ("人\n中国 0".encode(), TokenizerError, "line 2 has '0' after the word"),
-    ("中国 -1".encode(), TokenizerError, "line 1 has '-1'"),
     ("中国 nan".encode(), TokenizerError, "line 1 has 'nan'"),
     ("中国 inf".encode(), TokenizerError, "line 1 has 'inf'"),
     ("人\n".encode() + "中国".encode("gb18030"), TokenizerError, "line 2 is not UTF-8"),

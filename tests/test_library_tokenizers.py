@@ -277,11 +277,8 @@ def list_sentences(text: Text) -> list[str]:
     ("text", "expected"),
     [
         ("One. Two.\nThree.\n\nFour. Five.", ["One.", " Two.", " Three.", "Four.", " Five."]),
-        ("一句。两句。\n三句。", ["一句。", "两句。", "三句。"]),
         ("一句。 “两句。”\n“三句。”\nThree.", ["一句。", " “两句。”", "“三句。”", " Three."]),
         ("2024。\n第三。\n3\n中", ["2024。", "第三。", " 3", " 中"]),
-        ("中 a.\nไทย\nไทย", ["中 a.", " ไทย", "ไทย"]),
-        ("...\n中\n...", ["...", " 中", " ..."]),
     ],
 )
 def test_a_sentence_has_the_space_that_stood_before_it(text: str, expected: list[str]):

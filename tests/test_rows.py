@@ -46,25 +46,17 @@ def test_slicing_rows_equals_slicing_a_list(rows: list[Row], data: st.DataObject
     assert plain(slice_rows(found, 0, len(found))) == rows[begin:end]
 
 
-def test_restored_ids_are_those_before_masking_and_the_rows_stay_as_they_are():
-    rows: list[Row] = [([2, 4, 11, 3], 2, -1, [(1, 10), (2, 11)], 1), ([2, 4, 3], 1, -1, [(1, 12)], 2)]
-    examples = make_examples(rows)
-    assert restore_ids(examples).tolist() == [2, 10, 11, 3, 2, 12, 3]
-    assert locate_masks(examples).tolist() == [1, 2, 5]
-    assert plain(examples) == rows
-
-
 @given(rows=st.lists(st.integers(0, 50), min_size=1, max_size=9))
-def test_restored_ids_of_many_rows_are_those_of_each(rows: list[int]):
-    examples = make_examples([numbered_rows(1, number)[0] for number in rows])
-    wanted: list[int] = []
-    for i in range(len(rows)):
-        one = slice_rows(examples, i, i + 1)
-        ids = one.input_ids.tolist()
-        for position, original in zip(one.masked_positions.tolist(), one.masked_ids.tolist(), strict=True):
-            ids[position] = original
-        wanted += ids
-    assert restore_ids(examples).tolist() == wanted
+def test_restored_ids_are_those_before_masking_and_the_rows_stay_as_they_are(rows: list[int]):
+    listed = [numbered_rows(1, number)[0] for number in rows]
+    examples = make_examples(listed)
+    ids, at = [token for row in listed for token in row[0]], locate_masks(examples).tolist()
+    begins = np.cumsum([0, *(len(row[0]) for row in listed)]).tolist()
+    assert at == [begin + position for begin, row in zip(begins, listed, strict=False) for position, _ in row[3]]
+    for place, original in zip(at, [original for row in listed for _, original in row[3]], strict=True):
+        ids[place] = original
+    assert restore_ids(examples).tolist() == ids
+    assert plain(examples) == listed
 
 
 # ---- Arrow ----
@@ -205,16 +197,21 @@ def test_compressed_shards_give_the_same_rows(tmp_path: Path):
     assert plain(open_shards(folder).rows(wanted)) == [rows[i] for i in wanted]
 
 
-BAD_OFFSETS = pytest.mark.parametrize("offsets", [[0, 9, 1], [0, 3, 1], [0, -1, 1]])
-
-
-@pytest.mark.parametrize("name", ["offsets", "mask_offsets"])
-@BAD_OFFSETS
-def test_offsets_outside_a_record_batch_are_an_error_not_a_crash(name: str, offsets: list[int]):
-    examples = dataclasses.replace(make_examples(numbered_rows(2, 7)), **{name: np.array(offsets)})
-    columns = Columns([to_record_batch(examples, shard_schema(np.uint16))])
-    with pytest.raises(ValueError, match="outside"):
-        columns.take(np.zeros(2, np.int64), np.arange(2))
+@pytest.mark.parametrize(
+    "names", [["input_ids"], ["masked_positions"], ["masked_ids"], ["masked_positions", "masked_ids"]]
+)
+@pytest.mark.parametrize("offsets", [[0, 9, 1], [0, 3, 1], [0, -1, 1]])
+def test_offsets_outside_a_record_batch_are_an_error_not_a_crash(names, offsets):
+    examples, bad = make_examples(numbered_rows(2, 7)), np.array(offsets)
+    batch, spoilt = (
+        to_record_batch(rows, shard_schema(np.uint16))
+        for rows in (examples, dataclasses.replace(examples, offsets=bad, mask_offsets=bad))
+    )
+    for name in names:
+        at = batch.schema.get_field_index(name)
+        batch = batch.set_column(at, batch.schema.field(at), spoilt.column(name))
+    with pytest.raises(ValueError, match="outside|more or fewer"):
+        Columns([batch]).take(np.zeros(2, np.int64), np.arange(2))
 
 
 def test_the_masks_of_a_foreign_shard_may_begin_at_different_offsets_in_its_two_lists():
@@ -234,20 +231,6 @@ def test_the_masks_of_a_foreign_shard_may_begin_at_different_offsets_in_its_two_
     assert plain(from_record_batch(batch)) == rows
     wanted = [4, 0, 2, 2]
     assert plain(Columns([batch]).take(np.zeros(4, np.int64), np.array(wanted))) == [rows[i] for i in wanted]
-
-
-@pytest.mark.parametrize("name", ["masked_positions", "masked_ids"])
-@BAD_OFFSETS
-def test_offsets_of_masks_outside_a_record_batch_are_an_error_not_a_crash(name: str, offsets: list[int]):
-    examples = make_examples(numbered_rows(2, 7))
-    batch, spoilt = (
-        to_record_batch(rows, shard_schema(np.uint16))
-        for rows in (examples, dataclasses.replace(examples, mask_offsets=np.array(offsets)))
-    )
-    at = batch.schema.get_field_index(name)
-    columns = Columns([batch.set_column(at, batch.schema.field(at), spoilt.column(name))])
-    with pytest.raises(ValueError, match="outside|more or fewer"):
-        columns.take(np.zeros(2, np.int64), np.arange(2))
 
 
 def test_record_batches_of_other_columns_are_an_error():
@@ -276,16 +259,11 @@ def test_a_number_or_a_slice_of_rows_is_that_of_a_list_or_refused(shards: Shards
         shards[::0]
 
 
-def test_shards_show_what_they_hold(tmp_path: Path):
-    folder = write_folder(tmp_path / "out", [[numbered_rows(2)]])
-    change_manifest(folder, lambda manifest: manifest["splits"]["train"].update(num_rows=12_345))
-    assert repr(open_shards(folder)) == f"Shards('{folder}', train, 12,345 rows, 1 shard, max_seq_len 512)"
-
-
 @pytest.mark.parametrize("layout", [[], [[]], [[[]]]], ids=["no shards", "no batches", "no rows"])
 def test_a_split_without_rows_can_be_read(tmp_path: Path, layout: list[list[list[Row]]]):
     shards = open_shards(write_folder(tmp_path / "out", layout))
     assert len(shards) == len(list(shards)) == len(shards.lengths) == 0
+    assert "train, 0 rows" in repr(shards)
     assert plain(shards.rows(np.zeros(0, np.int64))) == []
 
 
@@ -309,12 +287,10 @@ DAMAGED = "train/0.arrow can't be read: & albert-data verify"
     (lambda folder: write_folder(folder / "out", [], format="other"), ManifestDamage, NEWER),
     (lambda folder: write_folder(folder / "out", [], format_version=FORMAT_VERSION + 1), ManifestDamage, NEWER),
     (lambda folder: plant(folder, "manifest.json", b""), ManifestDamage, "manifest.json can't be read"),
-    (lambda folder: plant(folder, "manifest.json", b"[]"), ManifestDamage, "manifest.json can't be read"),
     (lambda folder: plant(folder, "manifest.json", b'{"format"'), ManifestDamage, "manifest.json can't be read"),
     (lambda folder: write_outside(folder, "../evil.arrow"), ShardError, "outside the folder & ../evil.arrow"),
     (lambda folder: write_outside(folder, "/etc/passwd"), ShardError, "outside the folder & /etc/passwd"),
     (lambda folder: plant(folder, "train/0.arrow", b""), ShardError, DAMAGED),
-    (lambda folder: plant(folder, "train/0.arrow", b"ARROW1"), ShardError, DAMAGED),
     (lambda folder: plant(folder, "train/0.arrow", b"no arrow"), ShardError, DAMAGED),
 )
 def test_a_folder_that_is_no_sound_build_is_refused(tmp_path: Path, call: Callable[[Path], Path], kind, named: str):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -98,20 +97,17 @@ def model(vocab: str, kind: str = '"type": "WordPiece", ', rest: str = "") -> di
     ({"vocab.txt": VOCAB.replace(b"[UNK]\n", b"")}, TokenizerError, "lacks [UNK]; & vocab.txt"),
     ({"vocab.txt": b"<pad>\n<unk>\n<s>\n</s>\n<mask>\n"}, TokenizerError, "lacks [PAD], [UNK], [CLS], [SEP], [MASK];"),
     ({"vocab.txt": b"[PAD]\n[UNK]\nth\xff\n"}, TokenizerError, "is not UTF-8 (line 3)"),
-    ({"vocab.txt": b""}, TokenizerError, "lacks [PAD], [UNK]"),
     ({"vocab.txt": VOCAB, "tokenizer_config.json": b'{"do_lower_case": "yes"}'}, TokenizerError, "is 'yes' & true or"),
     ({"vocab.txt": VOCAB, "tokenizer.json": b"[]"}, TokenizerError, "no tokenizer.json of the library"),
     ({"tokenizer.json": b'{"model": {"vocab": {"a'}, TokenizerError, "is damaged: Unterminated string & copy it"),
     ({"tokenizer.json": b'{"a": 1}'}, TokenizerError, "no tokenizer.json of the library tokenizers"),
     (model('{"a": 1, "b": 1}'), TokenizerError, "has a damaged vocabulary & 'b' is taken"),
     (model('{"a": "b"}'), TokenizerError, "has a damaged vocabulary & 'b' of the piece 'a'"),
-    (model('{"a": -1}'), TokenizerError, "has a damaged vocabulary: the id -1 of the piece"),
     (model('{"a": 9999999999}'), TokenizerError, "is taken, or not one of 0..1,001"),
     (model('"ab"'), TokenizerError, "has values of wrong types"),
     (model("{}", "", ', "added_tokens": [1]'), TokenizerError, "values of wrong types & copy it again"),
     (model("{}", "", ', "normalizer": "x"'), TokenizerError, "has values of wrong types, so it is damaged"),
     ({"tokenizer.json": b"[1]"}, TokenizerError, "no tokenizer.json of the library & it has no model"),
-    ({"tokenizer.json": b""}, TokenizerError, "is damaged: Expecting value"),
     ({"tokenizer.json": b'{"\xff": 1}'}, TokenizerError, "is not UTF-8 (byte 2)"),
 )
 def test_a_bad_file_is_one_line(tmp_path: Path, call: dict[str, bytes], kind, named: str):
@@ -231,8 +227,6 @@ def test_a_file_that_needs_no_names_takes_none(tmp_path: Path, call: tuple[str, 
     ("values", "code", "named"),
     [
         (["cls"], 2, "is no role with its piece; write it as cls=<bos>"),
-        (["=<s>"], 2, "is no role with its piece"),
-        (["cls="], 2, "is no role with its piece"),
         (["cls=<s>", "sep=</s>", "cls=<t>"], 2, "'cls' is given twice; leave one out"),
         (["cls=<s>"], 1, "--special needs a tokenizer"),
     ],
@@ -255,19 +249,6 @@ def test_a_panic_of_the_library_is_an_error_of_one_line(capfd: pytest.CaptureFix
     check_refused(lambda: tokenizer.encode(["a" * 60 + "b"]), TokenizerError, named)
     check_refused(lambda: tokenizer.normalise("a" * 60 + "b"), TokenizerError, named)
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_build_that_meets_a_panic_ends_with_one_line(tmp_path: Path):
-    (tmp_path / "tokenizer.json").write_bytes(
-        make_json(pre_tokenizer=sequence("pretokenizers", BACKTRACKING, METASPACE))
-    )
-    (tmp_path / "corpus.txt").write_text("Some text. " * 30 + "a" * 60 + "b.\n")
-    command = [sys.executable, "-m", "albert_data", "build", "corpus.txt", "--tokenizer", "tokenizer.json", "-o", "out"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 1
-    assert "panicked" not in done.stderr
-    assert [line for line in done.stderr.splitlines() if "Error" in line] == [done.stderr.splitlines()[-1]]
-    assert done.stderr.splitlines()[-1].startswith("Error: the library tokenizers fails on a text with tokenizer")
 
 
 def doubled(count: int, letter: str = "a") -> dict[str, Any]:
