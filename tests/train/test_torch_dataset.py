@@ -34,7 +34,6 @@ from albert_data.train.data.batch import collate
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
 huggingface = pytest.importorskip("albert_data.interop.huggingface")
-tokenizers = pytest.importorskip("tokenizers", reason="the huggingface extra is not installed")
 
 IGNORED = -100
 SIZES = {
@@ -134,10 +133,9 @@ def test_every_kind_of_model_gets_the_rows_of_the_shards_and_a_loss(folder, name
     assert model(**batch).loss.isfinite()
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_a_data_loader_gives_each_row_once_with_workers_too(folder, num_workers):
+def test_a_data_loader_with_workers_gives_each_row_once(folder):
     rows, shards = ShardDataset(folder), open_shards(folder)
-    loader = DataLoader(rows, batch_size=16, num_workers=num_workers, collate_fn=rows.collate)
+    loader = DataLoader(rows, batch_size=16, num_workers=2, collate_fn=rows.collate)
     wanted = [describe_row(row, True, "sentence_order_label") for row in shards]
     batches = [wanted[at : at + 16] for at in range(0, len(wanted), 16)]
     assert [to_lists(batch) for batch in loader] == [pad(batch) for batch in batches]
@@ -179,19 +177,11 @@ def test_the_loss_in_transformers_is_that_of_our_own_model(folder, tmp_path):
 # ---- batches that lack a label ----
 
 
-def numbers_with(rows: ShardDataset, *, pair: bool, masks: bool) -> list[int]:
-    return [
-        number
-        for number, row in enumerate(rows)
-        if (row["sentence_order_label"] >= 0) == pair and bool((row["labels"] >= 0).any()) == masks
-    ]
-
-
 @torch.no_grad()
 def test_a_batch_without_a_pair_gets_one_row_with_a_pair_so_that_its_loss_is_a_number(folder):
     model = make("AlbertForPreTraining").eval()
     rows = ShardDataset(folder, model)
-    singles = numbers_with(rows, pair=False, masks=True)
+    singles = [at for at, row in enumerate(rows) if row["sentence_order_label"] < 0 and (row["labels"] >= 0).any()]
     seen = set()
     for number in singles[:8]:
         batch = rows.collate([rows[number]])
@@ -209,19 +199,12 @@ def test_a_batch_without_a_pair_gets_one_row_with_a_pair_so_that_its_loss_is_a_n
 
 @torch.no_grad()
 def test_a_batch_without_masks_gets_one_row_with_masks(folder):
-    for model in (make("AlbertForPreTraining").eval(), make("DistilBertForMaskedLM").eval()):
-        rows = ShardDataset(folder, model)
-        bare = {**rows[0], "labels": torch.full_like(rows[0]["labels"], IGNORED)}
-        batch = rows.collate([bare])
-        assert len(batch["input_ids"]) == 2
-        assert (batch["labels"][1] != IGNORED).any()
-        assert model(**batch).loss.isfinite()
-
-
-def test_a_batch_with_all_labels_gets_no_row(folder):
-    rows = ShardDataset(folder)
-    mixed = [numbers_with(rows, pair=True, masks=True)[0], numbers_with(rows, pair=False, masks=True)[0]]
-    assert len(rows.collate(rows.__getitems__(mixed))["input_ids"]) == 2
+    model = make("DistilBertForMaskedLM").eval()
+    rows = ShardDataset(folder, model)
+    batch = rows.collate([{**rows[0], "labels": torch.full_like(rows[0]["labels"], IGNORED)}])
+    assert len(batch["input_ids"]) == 2
+    assert (batch["labels"][1] != IGNORED).any()
+    assert model(**batch).loss.isfinite()
 
 
 def test_shards_without_any_pair_are_refused_for_a_model_that_learns_from_pairs(tmp_path):
@@ -253,15 +236,11 @@ def test_the_masks_of_an_epoch_are_those_of_our_own_training(folder, epoch):
     assert read_masks(rows) == read_loader_epoch(folder, epoch, seed=7)
 
 
-def take_first(rows: list[dict[str, torch.Tensor]]) -> list[dict[str, torch.Tensor]]:
-    return [{name: values.clone() for name, values in row.items()} for row in rows]
-
-
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])  # it loads torch
 def test_an_epoch_reaches_persistent_workers(folder, method):
     rows = ShardDataset(folder)
     kind = {"num_workers": 1, "persistent_workers": True, "multiprocessing_context": method}
-    loader = DataLoader(rows, batch_size=16, collate_fn=take_first, **kind)
+    loader = DataLoader(rows, batch_size=16, collate_fn=list, **kind)
     for epoch in (0, 1, 2):
         rows.set_epoch(epoch)
         assert read_masks([row for batch in loader for row in batch]) == read_loader_epoch(folder, epoch, seed=0)
@@ -277,20 +256,15 @@ def test_evaluation_has_the_stored_masks_in_every_epoch(folder):
 
 def test_the_share_of_masks_changes_from_the_first_epoch_to_the_last(folder):
     rows = ShardDataset(folder, mask_prob=[0.4, 0.1], epochs=4)
-    num_masks = []
     for epoch, mask_prob in enumerate((0.4, 0.3, 0.2, 0.1, 0.1)):
         rows.set_epoch(epoch)
         same = ShardDataset(folder, mask_prob=mask_prob)
         same.set_epoch(epoch)
-        masks = read_masks(rows)
-        assert masks == read_masks(same)
-        num_masks.append(sum(len(labels) for _, labels in masks.values()))
-    assert num_masks[0] > num_masks[1] > num_masks[2] > num_masks[3]
+        assert read_masks(rows) == read_masks(same)
 
 
 @refused(
     ({"mask_prob": 0.9}, ConfigError, "mask_prob is 0.9 & 0.01 to 0.5"),
-    ({"mask_prob": (0.3, 0.05)}, ConfigError, "epochs is None & 2 or more"),
     ({"mask_prob": (0.3, 0.05), "epochs": 1}, ConfigError, "epochs is 1 & 2 or more"),
     ({"mask_prob": 0.3, "remask": False}, ConfigError, "keeps the stored masks"),
     ({"mask_prob": [0.3, 0.2, 0.1], "epochs": 3}, ConfigError, "give one share & the first and the last epoch"),
@@ -320,23 +294,6 @@ def test_converted_rows_go_through_collate(folder, name, unmasked, tmp_path):
         assert to_lists(found) == to_lists(wanted)
 
 
-def test_unmasked_rows_go_through_the_collator_of_transformers_that_draws_masks(folder, tmp_path):
-    convert(folder, tmp_path / "out", "parquet", unmasked=True, split="train")
-    columns, files = ["input_ids", "attention_mask"], sorted((tmp_path / "out" / "data").iterdir())
-    rows = [row for file in files for row in pyarrow.parquet.read_table(file, columns=columns).to_pylist()]
-    vocab = {piece: number for number, piece in enumerate(get_tokenizer().pieces)}
-    theirs = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>")),
-        **{"pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "[CLS]", "sep_token": "[SEP]"},
-        mask_token="[MASK]",
-    )
-    batch = transformers.DataCollatorForLanguageModeling(theirs, mlm_probability=0.3)(rows[:16])
-    originals = torch.where(batch["labels"] == IGNORED, batch["input_ids"], batch["labels"])
-    for row, ids in zip(rows[:16], originals.tolist(), strict=True):
-        assert ids[: len(row["input_ids"])] == row["input_ids"]
-    assert make("ModernBertForMaskedLM")(**batch).loss.isfinite()
-
-
 @pytest.mark.parametrize("copy_it", [copy.deepcopy, lambda rows: pickle.loads(pickle.dumps(rows))])
 def test_a_copy_has_the_rows_and_an_epoch_of_its_own(folder, copy_it):
     rows = ShardDataset(folder, make("RobertaForMaskedLM"), seed=2)
@@ -363,7 +320,6 @@ def test_several_processes_without_set_epoch_are_told_what_to_do(folder, monkeyp
 
 @refused(
     (lambda: make("AlbertForSequenceClassification"), ConfigError, "does not learn from masked rows"),
-    (lambda: make("AlbertModel"), ConfigError, "AlbertModel does not learn from masked rows"),
     (lambda: transformers.ElectraForPreTraining(transformers.ElectraConfig(**SIZES)), ConfigError, "does not learn"),
     (
         lambda: make("BertForPreTraining", vocab_size=100),
@@ -457,16 +413,6 @@ def test_packs_have_every_token_once_with_the_masks_of_the_epoch(singles, epoch,
     assert found == wanted
     assert max(used) <= PACK
     assert sum(used) > 0.93 * PACK * len(rows), "words of three tokens fill packs of 50 no better"
-
-
-def test_a_copy_has_the_same_packs(singles):
-    rows = ShardDataset(singles, pack=PACK)
-    copied = pickle.loads(pickle.dumps(rows))
-    assert len(copied) == len(rows)
-    assert repr(copied) == repr(rows)
-    assert f", {len(rows)} packs of {PACK} tokens)" in repr(rows)
-    for name, values in rows[3].items():
-        assert torch.equal(copied[3][name], values)
 
 
 @pytest.mark.parametrize("kind", ["ModernBert", "Roberta"])

@@ -6,7 +6,6 @@ What settings leave open follows the length of a run: a short one has curves, an
 from __future__ import annotations
 
 import dataclasses
-import re
 
 import pytest
 import torch
@@ -24,11 +23,9 @@ from albert_data.train.run.budget import (
     MOST_ROWS,
     POINTS,
     SAFETY_FACTOR,
-    TOKENS_PER_PIECE,
     Budget,
     Intervals,
     choose_intervals,
-    explain_shortness,
 )
 
 
@@ -74,11 +71,6 @@ def test_minutes_count_from_the_first_update_and_leave_time_for_the_end(clock):
     assert budget.share_done(18) == 1
 
 
-def test_an_update_is_the_last_if_another_would_end_too_late(clock):
-    budget = make(clock, minutes=1.0)
-    assert [step for step, share in enumerate((0.3, 0.5, 0.7, 0.9)) if budget.is_last(step, share, 0.2)] == [3]
-
-
 def test_an_update_takes_the_mean_of_those_before_without_the_evaluations_between_them(clock):
     budget = make(clock, minutes=1.0)
     budget.begin(5)
@@ -117,12 +109,6 @@ def test_a_resumed_run_continues_its_schedule(clock):
     assert budget.share_done(5) == pytest.approx(20 / (50 - SAFETY_FACTOR * 2))
 
 
-def test_a_budget_too_short_for_the_end_is_over_at_once(clock):
-    budget = make(clock, minutes=0.01)
-    assert budget.share_done(0) == 1
-    assert budget.rate(0, 1.0, FIRST_SHARE) == 0
-
-
 @pytest.mark.parametrize(
     ("first", "end", "row_len", "expected"),
     [
@@ -153,7 +139,7 @@ OPEN = TrainConfig(preset="tiny", steps=40, batch_tokens=512, device="cpu", prec
 
 
 @given(steps=st.integers(1, 100_000), tokens=st.integers(1, 1 << 21), row_len=st.integers(8, 512))
-def test_a_run_of_any_number_of_steps_has_enough_points_and_cheap_evaluations(steps: int, tokens: int, row_len: int):
+def test_a_run_of_any_number_of_steps_has_enough_points_and_cheap_evaluations(steps, tokens, row_len):
     chosen = choose_intervals(TrainConfig(steps=steps, batch_tokens=tokens), steps, row_len)
     for work, field in FIELDS.items():
         assert steps // getattr(chosen, field) >= min(steps, POINTS[work])
@@ -170,7 +156,7 @@ def test_what_is_given_stays():
 
 
 @pytest.mark.parametrize(("num_steps", "logs", "evaluations"), [(20, 20, 10), (1000, 50, 10), (30_000, 600, 30)])
-def test_a_run_by_the_clock_has_as_many_points_however_fast_it_is(num_steps: int, logs: int, evaluations: int):
+def test_a_run_by_the_clock_has_as_many_points_however_fast_it_is(num_steps, logs, evaluations):
     intervals, counts = Intervals(TrainConfig(steps=None, minutes=1), 0, 0.0), dict.fromkeys(FIELDS, 0)
     for step in range(1, num_steps + 1):
         for work in FIELDS:
@@ -208,18 +194,6 @@ def test_a_run_that_is_too_short_to_learn_from_says_so_first(toys, use_shards, t
     said = capsys.readouterr().err
     assert ("too short   the run reads about 256 tokens, 6 for each of the 40 pieces;" in said) == is_told
     assert said.find("too short") < said.find("step 1 of 4")
-    assert max(map(len, said[said.find("too short") :].splitlines()[:3])) <= 80
-
-
-@given(num_tokens=st.integers(1, 10**6), num_pieces=st.integers(8, 50_000))
-def test_a_run_as_many_times_as_long_as_it_is_told_is_long_enough(num_tokens: int, num_pieces: int):
-    advice = explain_shortness(num_tokens, num_pieces)
-    if advice is None:
-        return
-    times = float(re.search(r"Train ([\d,.]+) times as long", advice)[1].replace(",", ""))
-    needed = TOKENS_PER_PIECE * num_pieces / num_tokens
-    assert times > 1
-    assert min(needed, 100_000) <= times * (1 + 1e-5) <= (needed + 0.1) * (1 + 2e-5)
 
 
 def test_by_the_clock_the_first_evaluation_tells_that_a_run_is_too_short(
@@ -251,8 +225,7 @@ def test_threads_are_set_for_the_run_alone_and_are_recorded(toys, use_shards, tm
     [
         ([], (2048, 5e-5), True),
         (["--lr", "1e-3"], (2048, 1e-3), True),
-        (["--batch-tokens", "4096"], (4096, 3e-4), False),
-        (["--preset", "mini"], (2048, RECIPES["quick"]["mini"].lr), False),
+        (["--preset", "mini", "--batch-tokens", "4096"], (4096, RECIPES["quick"]["mini"].lr), False),
         (["--recipe", "paper"], (4096 * 512, 0.00176), False),
     ],
 )

@@ -11,7 +11,6 @@ import itertools
 import json
 import math
 import shutil
-import time
 from collections import Counter
 
 import numpy as np
@@ -24,9 +23,7 @@ from hypothesis import strategies as st
 from shard_fixtures import write_like
 
 from albert_data.errors import AlbertDataError, ConfigError
-from albert_data.pair_tasks import PAIR_TASKS
 from albert_data.shards import reader
-from albert_data.train.config import MODEL_PRESETS
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.distributed import ALONE
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
@@ -35,7 +32,6 @@ from albert_data.train.model.precision import Precision, choose_precision
 from albert_data.train.run import loop
 from albert_data.train.run.evaluation import evaluate, judge_accuracy, measure_baseline
 from albert_data.train.run.optimizer import make_optimizer
-from albert_data.train.run.report import describe
 from albert_data.train.run.session import choose_shape, start_session, update
 
 TINY = dataclasses.replace(toy_rows.TINY, precision="fp32", remask=False)
@@ -155,9 +151,6 @@ def test_a_model_that_always_says_the_frequent_label_is_right_as_often_as_that(t
     values = evaluate(model, shards, FP32, num_rows=30, batch_tokens=5 * 64)
     assert values["sop_accuracy"] == pytest.approx(0.6)
     assert values["sop_majority"] == pytest.approx(0.6)
-    assert "60.0 % right, standard error " in describe(values, PAIR_TASKS["sop"])
-    assert "the most frequent label alone: 60.0 %" in describe(values, PAIR_TASKS["sop"])
-    assert "% right; 1.500 nats a byte)" in describe({**values, "mlm_nats_per_byte": 1.5}, PAIR_TASKS["sop"])
 
 
 def test_without_validation_rows_nothing_is_evaluated_and_that_is_said_once(toys, train, tmp_path, capsys):
@@ -170,21 +163,9 @@ def test_the_first_lines_describe_the_run_and_the_last_its_result(toys, train, t
     train(num_validation=10)
     said = capsys.readouterr()
     assert said.out == ""
-    for words in (
-        f"run         {tmp_path / 'run'}\n",
-        *("as asked", "fp32 (as asked)", "parameters", "3 steps an epoch", "10 of 10 rows", "step 4 of 4"),
-        f"{toys.make_shards(40).lengths.sum():,} tokens an epoch",
-    ):
+    for words in (f"run         {tmp_path / 'run'}\n", "fp32 (as asked)", "3 steps an epoch", "step 4 of 4"):
         assert words in said.err
-    assert "frequencies of pieces alone give" in " ".join(said.err.split())
-
-
-@pytest.mark.parametrize(("preset", "told"), [("tiny", "tiny"), ("mini", "mini, the default on a CPU")])
-def test_the_preset_is_told_and_why_it_was_chosen(train, monkeypatch, capsys, preset, told):
-    monkeypatch.setitem(MODEL_PRESETS, "mini", toy_rows.SMALL)
-    train(preset=preset)
-    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("preset ")]
-    assert line.split(None, 1)[1].split(", where")[0] == told
+    assert f"{toys.make_shards(40).lengths.sum():,} tokens an epoch" in said.err
 
 
 def test_the_baseline_is_the_loss_of_the_frequencies_of_training_labels(toys):
@@ -259,24 +240,6 @@ def test_only_the_last_checkpoints_are_kept(train, tmp_path, keep):
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_a_checkpoint_is_the_model_that_was_trained(finished_run):
-    path = list_checkpoints(finished_run)[-1]
-    weights, _, state = load_checkpoint(path)
-    assert state["step"] == 4
-    model = load_model(path).state_dict()
-    assert weights.keys() == model.keys()
-    assert all(torch.equal(weights[name], model[name]) for name in weights)
-
-
-def test_micro_batches_make_the_same_step(toys, train, tmp_path):
-    for name, micro_tokens in (("whole", None), ("parts", 128)):
-        train(name=name, log_every=1, micro_tokens=micro_tokens)
-    whole, parts = (toys.read_metrics(tmp_path / name) for name in ("whole", "parts"))
-    for one, other in zip(whole, parts, strict=True):
-        assert one["mlm_loss"] == pytest.approx(other["mlm_loss"], abs=1e-5)
-        assert one["sop_loss"] == pytest.approx(other["sop_loss"], abs=1e-5)
-
-
 def test_minutes_too_short_for_an_update_are_refused(train):
     with pytest.raises(ConfigError, match=r"minutes is 0\.01.*no time is left for training; start another run"):
         train(num_validation=10, steps=None, minutes=0.01)
@@ -294,18 +257,6 @@ def test_evaluating_lost_weights_is_an_error_of_one_line(train, monkeypatch):
         train(num_validation=10, eval_every=1, log_every=4)
 
 
-@pytest.mark.slow  # it trains for a fixed time
-def test_a_run_by_the_clock_ends_on_time_evaluation_included(toys, train, tmp_path):
-    began = time.monotonic()
-    train(num_validation=10, steps=None, minutes=0.25, log_every=50, save_every=10_000, eval_every=10_000)
-    assert 8 < time.monotonic() - began < 16
-    lines = toys.read_metrics(tmp_path / "run")
-    assert [line["split"] for line in lines if line["step"] == 0] == ["validation"]
-    assert lines[-1]["split"] == "validation"
-    rates = [line["lr"] for line in lines if line["split"] == "train"]
-    assert rates[-1] < 0.2 * max(rates)
-
-
 def test_shards_on_disk_train_like_shards_in_memory(toys, use_shards, tmp_path, monkeypatch):
     splits = {"train": toys.make_shards(40), "validation": toys.make_shards(10, seed=1)}
     parts = {
@@ -320,11 +271,6 @@ def test_shards_on_disk_train_like_shards_in_memory(toys, use_shards, tmp_path, 
     in_memory = loop.train(tmp_path / "out", tmp_path / "memory", TINY)
     models = [load_model(path).state_dict() for path in (on_disk, in_memory)]
     assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
-
-
-def test_bf16_trains_too(toys, train, tmp_path):
-    train(precision="bf16")
-    assert toys.read_metrics(tmp_path / "run")[-1]["mlm_loss"] < 5
 
 
 def test_fp16_scales_its_loss_and_a_scale_that_collapses_stops_the_run(toys, train, tmp_path, monkeypatch):
@@ -392,22 +338,6 @@ def start(toys, use_shards):
     return start
 
 
-def make_update(session, batches):
-    counts = [sum(getattr(batch, name) for batch in batches) for name in ("num_masked", "num_pairs")]
-    update(session, batches, lr=1e-2, num_masked=counts[0], num_pairs=counts[1])
-
-
-def state_of(session):
-    moments = {
-        f"{i}.{name}": t for i, state in enumerate(session.optimizer.state.values()) for name, t in state.items()
-    }
-    return {name: t.clone() for name, t in (*session.model.state_dict().items(), *moments.items())}
-
-
-def are_equal(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
 def spoil_gradients(monkeypatch, bad_steps, value=math.nan):
     """Give one gradient this value in each of these steps, counted from 0. The loss stays finite."""
     make = loop.update
@@ -435,6 +365,20 @@ def overflow_in(patch, calls, spoil=lambda nats: nats + math.inf):
 
 def train_long(tmp_path, name="run", *, resume=False, **settings):
     return loop.train(tmp_path / "out", tmp_path / name, dataclasses.replace(LONG, **settings), resume=resume)
+
+
+def make_update(session, batches):
+    (batch,) = batches
+    update(session, batches, lr=1e-2, num_masked=batch.num_masked, num_pairs=batch.num_pairs)
+
+
+def state_of(session):
+    moments = [t for state in session.optimizer.state.values() for t in state.values()]
+    return [t.clone() for t in (*session.model.state_dict().values(), *moments)]
+
+
+def are_equal(one, other):
+    return len(one) == len(other) and all(map(torch.equal, one, other))
 
 
 @EACH
@@ -470,7 +414,7 @@ def test_other_updates_are_bit_for_bit_those_without_a_scaler(start, optimizer):
         for group in plain.param_groups:
             group["lr"] = 1e-2
         plain.step()
-        assert are_equal(model.state_dict(), session.model.state_dict())
+        assert are_equal(model.state_dict().values(), session.model.state_dict().values())
 
 
 def test_a_loss_that_is_not_finite_is_left_out_of_the_figures(start, monkeypatch):

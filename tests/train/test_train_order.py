@@ -27,12 +27,6 @@ seeds = st.integers(0, 2**63 - 1)
 row_lengths = st.lists(st.integers(2, 512), min_size=1, max_size=400)
 
 
-@pytest.fixture
-def small_windows(monkeypatch):
-    """Use windows of about three batches, so that an epoch has many."""
-    monkeypatch.setattr(order, "WINDOW_BATCHES", 3)
-
-
 def epoch_of(batch_order: BatchOrder, epoch: int) -> list[RowBatch]:
     found = takewhile(lambda one: one[1].epoch == epoch, batch_order.batches_from(Position(epoch, 0, 0)))
     return [batch for batch, _, _ in found]
@@ -88,10 +82,6 @@ def count_stretches(rows: list[int]) -> int:
     return sum(row - 1 not in found for row in found)
 
 
-def rows_of_window(batch_order: BatchOrder, epoch: int, window: int) -> list[int]:
-    return [int(row) for batch in batch_order.window(epoch, window) for row in batch.rows]
-
-
 @given(
     lengths=row_lengths,
     block_rows=st.integers(1, 90),
@@ -104,8 +94,12 @@ def test_the_windows_of_an_epoch_cut_its_shuffled_blocks(lengths, block_rows, ba
         patch.setattr(order, "WINDOW_BATCHES", 3)
         patch.setattr(order, "BLOCK_ROWS", block_rows)
         batch_order = BatchOrder(np.array(lengths), batch_tokens=batch_tokens, seed=seed)
-        windows = [rows_of_window(batch_order, epoch, window) for window in range(batch_order.num_windows)]
+        windows = [
+            [int(row) for batch in batch_order.window(epoch, window) for row in batch.rows]
+            for window in range(batch_order.num_windows)
+        ]
         expected = plain_epoch(len(lengths), seed, epoch)
+    assert max(map(len, windows)) - min(map(len, windows)) <= 1
     at = 0
     for window in windows:
         assert sorted(window) == sorted(expected[at : at + len(window)])
@@ -113,26 +107,6 @@ def test_the_windows_of_an_epoch_cut_its_shuffled_blocks(lengths, block_rows, ba
         assert count_stretches(window) <= len(window) // block_rows + 3
         at += len(window)
     assert at == len(lengths)
-
-
-def test_a_window_of_a_large_split_reads_few_stretches():
-    batch_order = BatchOrder(np.full(300_000, 500), batch_tokens=16_384, seed=0)
-    assert batch_order.num_windows == 9
-    for window in range(9):
-        assert count_stretches(rows_of_window(batch_order, 0, window)) <= 11
-
-
-def test_epochs_read_the_blocks_in_another_order_and_mix_a_window_in_another_order(small_windows):
-    batch_order = BatchOrder(np.full(200, 64), batch_tokens=640, seed=0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "BLOCK_ROWS", 10)
-        first, second = (set(rows_of_window(batch_order, epoch, 0)) for epoch in (0, 1))
-    assert len(first) == len(second)
-    assert first != second
-    alone = BatchOrder(np.full(20, 64), batch_tokens=640, seed=0)  # one window: of the same rows in each epoch
-    batches = [[set(batch.rows.tolist()) for batch in alone.window(epoch, 0)] for epoch in (0, 1)]
-    assert alone.num_windows == 1
-    assert batches[0] != batches[1]
 
 
 # ---- the batches ----
@@ -186,43 +160,11 @@ def test_the_shares_of_ranks_make_up_the_batch_and_differ_by_at_most_a_row(num_r
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_windows_divide_the_epoch_evenly(small_windows):
-    batch_order = BatchOrder(np.full(1000, 64), batch_tokens=640, seed=0)
-    sizes = [sum(len(batch.rows) for batch in batch_order.window(0, i)) for i in range(batch_order.num_windows)]
-    assert len(sizes) == round(1000 / 30)
-    assert max(sizes) - min(sizes) <= 1
-
-
-def test_rows_of_many_lengths_have_little_padding():
-    lengths = np.random.default_rng(0).integers(3, 513, 50_000)
-    batch_order = BatchOrder(lengths, batch_tokens=16_384, seed=0)
-    batches = epoch_of(batch_order, 0)
-    cells = sum(rows_per_batch(batch.row_len, 16_384) * batch.row_len for batch in batches)
-    whole_buckets = (-(-lengths // 64) * 64).sum()
-    assert cells < 1.02 * whole_buckets
-
-
-def test_batches_do_not_come_sorted_by_length():
-    lengths = np.random.default_rng(0).integers(3, 512, 6_000)
-    row_lens = [batch.row_len for batch in epoch_of(BatchOrder(lengths, batch_tokens=8192, seed=0), 0)]
-    assert abs(np.corrcoef(np.arange(len(row_lens)), row_lens)[0, 1]) < 5 / np.sqrt(len(row_lens))
-
-
 @pytest.mark.parametrize("place", [(0, 0, 999), (0, 1, 0), (-1, 0, 0), (0, 0, -1)])
 def test_holds_tells_which_positions_exist(place):
     batch_order = BatchOrder(np.full(20, 10), batch_tokens=64 * 5, seed=0)
     assert batch_order.holds(Position(7, 0, 3))
     assert not batch_order.holds(Position(*place))
-
-
-def test_two_readers_of_neighbouring_windows_cut_each_window_once(monkeypatch, small_windows):
-    cuts = []
-    monkeypatch.setattr(order, "cut_batches", lambda *given: cuts.append(given) or cut_batches(*given))
-    batch_order = BatchOrder(np.full(200, 10), batch_tokens=64 * 5, seed=0)
-    for window in range(5):
-        for _ in range(2):
-            batch_order.window(0, window), batch_order.window(0, window + 1)
-    assert len(cuts) == 6
 
 
 def test_the_batch_list_is_frozen():

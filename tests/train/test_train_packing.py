@@ -172,17 +172,6 @@ def shapes_of(batch: Batch) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in vars(batch).items() if isinstance(value, torch.Tensor)}
 
 
-@pytest.mark.parametrize("packed", [True, False])
-def test_an_empty_batch_has_the_shapes_of_the_batches_to_come(toys, packed):
-    loader = ShardLoader(toys.make_shards(145, max_seq_len=64), batch_tokens=1024, packed=packed)
-    ((batch,),) = steps_of(loader, 1)
-    num_rows, row_len = batch.input_ids_BT.shape
-    empty = empty_batch(BatchShape(num_rows, row_len, len(batch.masked_indices_N), loader.order.pack))
-    assert shapes_of(empty) == shapes_of(batch)
-    assert (len(empty.rows), empty.num_tokens, empty.num_masked, empty.num_pairs) == (0, 0, 0, 0)
-    assert empty.longest == batch.longest
-
-
 def test_the_loader_knows_the_one_shape_of_its_packs_and_how_many_fit_at_once(toys):
     loader = ShardLoader(toys.make_shards(300, max_seq_len=64), batch_tokens=4096, packed=True)
     assert loader.order.pack.pack_len == loader.longest == 512
@@ -194,13 +183,6 @@ def test_the_loader_knows_the_one_shape_of_its_packs_and_how_many_fit_at_once(to
         assert len(batches) == 2 * num_batches
         assert {batch.input_ids_BT.shape for batch in batches} == {(shape.num_rows, shape.row_len)}
         assert shapes_of(empty_batch(shape)) == shapes_of(batches[0])
-
-
-def test_packs_are_nearly_full(toys):
-    loader = ShardLoader(toys.make_shards(1450, max_seq_len=64), batch_tokens=1024, packed=True)
-    assert loader.padding_share() < 0.02
-    most_rows = max(np.diff(batch.offsets).max() for batch in loader.order.window(0, 0))
-    assert most_rows < loader.order.pack.max_rows, "rows are not what ends a pack"
 
 
 @pytest.mark.parametrize("num_steps", [0, 3, 40])
@@ -269,15 +251,6 @@ def test_every_token_of_cut_rows_comes_once_an_epoch(cut_rows, num_ranks, micro_
         batches += epochs[-1]
     assert texts_of(batches) == stored_texts(cut_rows, epoch, seed=5)
     assert max(Counter(row for batch in batches for row in batch.rows.tolist()).values()) > 1, "some row is cut"
-
-
-def test_packs_of_cut_rows_are_nearly_full_though_words_have_three_tokens(cut_rows, monkeypatch):
-    monkeypatch.setattr(order, "WINDOW_BATCHES", 1000)
-    loader = ShardLoader(cut_rows, batch_tokens=64, seed=5, packed=True)
-    tokens = [batch.num_tokens for batch in loader]
-    assert sum(sorted(tokens)[1:]) >= 0.95 * 64 * (len(tokens) - 1)
-    whole = BatchOrder(cut_rows.lengths, batch_tokens=64, seed=5, packed=True).window(0, 0)
-    assert sum(cut_rows.lengths) < 0.75 * 64 * len(whole)
 
 
 def test_a_loader_of_cut_rows_resumes_exactly_and_can_be_pickled(cut_rows):

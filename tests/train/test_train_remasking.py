@@ -18,7 +18,6 @@ from albert_data.examples.spans import span_shares
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.tokenizer.words import WordRule, find_word_starts
 from albert_data.train import ShardLoader
-from albert_data.train.data.batch import Batch
 
 CPU = torch.device("cpu")
 
@@ -177,29 +176,12 @@ def test_another_tokenizer_than_the_builds_is_refused(shards):
     assert next(iter(ShardLoader(Path(shards.folder), batch_tokens=1000))).num_tokens > 0, "it opens a folder itself"
 
 
-def masked_share(batches: list[Batch]) -> float:
-    """The share of masked tokens, special tokens included."""
-    return sum(batch.num_masked for batch in batches) / sum(batch.num_tokens for batch in batches)
-
-
 def test_a_schedule_decides_the_share_of_masked_tokens_of_each_step_from_the_first_epoch_on(shards):
     loader = ShardLoader(shards, batch_tokens=8192)
     loader.reserve_masks(0.45)
     shares = []
     for batches in loader.stream(CPU, 8, mask_prob=lambda number: 0.45 if number < 4 else 0.15):
-        shares.append(masked_share(batches))
+        shares.append(sum(batch.num_masked for batch in batches) / sum(batch.num_tokens for batch in batches))
         assert len(batches[0].masked_labels_N) in {shape.mask_capacity for shape in loader.shapes()}
     assert all(0.4 < share < 0.46 for share in shares[:4])
     assert all(0.12 < share < 0.16 for share in shares[4:])
-
-
-def test_masks_of_a_schedule_are_new_ones_over_the_same_text(shards):
-    stored = {row: shards[row] for row in range(len(shards))}
-    loader = ShardLoader(shards, batch_tokens=4096)
-    num_equal = num_rows = 0
-    for (batch,) in loader.stream(CPU, 5, mask_prob=lambda number: 0.15):
-        for at, row in enumerate(batch.rows.tolist()):
-            ids = batch.input_ids_BT[at, : int(batch.valid_BT[at].sum())].numpy()
-            num_equal += bool((ids == stored[row].input_ids).all())
-            num_rows += 1
-    assert num_equal < num_rows / 4
