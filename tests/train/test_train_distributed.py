@@ -14,6 +14,7 @@ import weakref
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from albert_data.train.model.checkpoint import list_checkpoints
 from albert_data.train.model.precision import Precision, choose_precision
 from albert_data.train.run import loop, session
 
+TRAIN = (sys.executable, "-m", "albert_data", "train")
 OPTIONS = (
     *("--preset", "tiny", "--device", "cpu", "--precision", "fp32"),
     *("--static-masks", "--log-every", "1", "--batch-tokens", "512"),
@@ -45,22 +47,15 @@ def out(toys, tmp_path) -> Path:
     return write_like(tmp_path / "out", parts, splits["train"].manifest)
 
 
-def start(num_ranks: int, *arguments: str | Path, last: tuple[str | Path, ...] = ()) -> list[subprocess.Popen[str]]:
-    """Start the processes as torchrun does. last: further arguments of the last one."""
+def start(num_ranks: int, *arguments: str | Path) -> list[subprocess.Popen[str]]:
+    """Start the processes as torchrun does."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     base = {**os.environ, "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
-    more: list[tuple[str | Path, ...]] = [(), last]
-    return [
-        subprocess.Popen(
-            [sys.executable, "-m", "albert_data", "train", *map(str, (*arguments, *more[rank == num_ranks - 1]))],
-            env={**base, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(num_ranks)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(num_ranks)
-    ]
+    command, how = [*TRAIN, *map(str, arguments)], {"stderr": subprocess.PIPE, "text": True}
+    numbers = ({"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(num_ranks)} for rank in range(num_ranks))
+    return [subprocess.Popen(command, env={**base, **own}, **how) for own in numbers]
 
 
 def finish(processes: list[subprocess.Popen[str]], code: int = 0) -> list[str]:
@@ -77,14 +72,11 @@ def read_losses(run: Path) -> list[tuple[int, str, float, float]]:
     return [(line["step"], line["split"], line["mlm_loss"], line["sop_loss"]) for line in read_metrics(run)]
 
 
-def start_and_wait(out: Path, run: Path) -> list[subprocess.Popen[str]]:
-    """Two processes that have trained for three steps, and would for long."""
-    processes = start(2, out, "-o", run, *OPTIONS, "--steps", "3000")
-    deadline = time.monotonic() + 60
-    while not (run / "metrics.jsonl").exists() or len((run / "metrics.jsonl").read_text().splitlines()) < 3:
+def wait_for_steps(run: Path, processes: list[subprocess.Popen[str]], num_steps: int = 3) -> None:
+    deadline = time.monotonic() + 90
+    while not (run / "metrics.jsonl").exists() or len(read_metrics(run)) < num_steps:
         assert time.monotonic() < deadline, [process.poll() for process in processes]
         time.sleep(0.05)
-    return processes
 
 
 @pytest.mark.slow  # four processes, each of which loads torch
@@ -151,7 +143,8 @@ def test_processes_that_cannot_connect_are_an_error_of_one_line(monkeypatch):
 @pytest.mark.slow  # two processes that train until they are stopped
 def test_a_signal_to_one_process_saves_and_stops_all(out, tmp_path):
     run = tmp_path / "run"
-    processes = start_and_wait(out, run)
+    processes = start(2, out, "-o", run, *OPTIONS, "--steps", "3000")
+    wait_for_steps(run, processes)
     processes[1].send_signal(signal.SIGTERM)
     said = finish(processes, code=128 + signal.SIGTERM)
     assert "--resume" in said[0]
@@ -163,7 +156,8 @@ def test_a_signal_to_one_process_saves_and_stops_all(out, tmp_path):
 @pytest.mark.slow  # two processes that train until one is killed
 def test_a_process_whose_neighbour_is_killed_ends_with_one_line(out, tmp_path):
     run = tmp_path / "run"
-    processes = start_and_wait(out, run)
+    processes = start(2, out, "-o", run, *OPTIONS, "--steps", "3000")
+    wait_for_steps(run, processes)
     processes[1].kill()
     processes[1].communicate(timeout=60)
     said = processes[0].communicate(timeout=60)[1]
@@ -187,27 +181,18 @@ def test_two_processes_that_stop_inside_a_line_resume_with_the_figures_of_the_wh
     assert whole == resumed
 
 
-class FakeNetwork:
-    """Records how DistributedDataParallel is made."""
-
-    def __init__(self, model, **options) -> None:
-        self.options, self.hooks = options, []
-
-    def register_comm_hook(self, state, hook) -> None:
-        self.hooks.append(hook)
-
-
 @pytest.mark.parametrize(
     ("device", "format", "hooks"),
     [("cuda", "bf16", [bf16_compress_hook]), ("cuda", "fp16", [bf16_compress_hook]), ("cuda", "fp32", [])]
     + [("cpu", "fp32", []), ("cpu", "bf16", [])],
 )
 def test_gradients_are_sent_in_half_the_bytes_only_on_gpus_under_autocast(monkeypatch, device, format, hooks):
-    monkeypatch.setattr(session, "DistributedDataParallel", FakeNetwork)
+    make = Mock()
+    monkeypatch.setattr(session, "DistributedDataParallel", make)
     precision = Precision(device=torch.device(device), device_info="", format=format, format_reason="")
     network = session.exchange_gradients(torch.nn.Linear(2, 2), precision, Ranks(num_ranks=2))
-    assert network.hooks == hooks
-    assert network.options == {"gradient_as_bucket_view": True}
+    assert [call.args[1] for call in network.register_comm_hook.call_args_list] == hooks
+    assert make.call_args.kwargs == {"gradient_as_bucket_view": True}
 
 
 GPU = pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")])
@@ -266,16 +251,41 @@ def test_ranks_agree_on_the_step_and_on_all_settings(monkeypatch, step, identity
             session.check_agreement(one, Path("run"))
 
 
-@pytest.mark.slow  # five processes, each of which loads torch
-def test_processes_that_would_train_different_models_stop(out, tmp_path):
-    run, old = tmp_path / "run", tmp_path / "old"
-    options = (*OPTIONS, "--steps", "4", "--save-every", "2")
-    finish(start(1, out, "-o", run, *options))
-    shutil.copytree(run, old)
-    shutil.rmtree(old / "checkpoints" / "step-00000004")
-    (run / "report.html").unlink()
-    for said in finish(start(2, out, "-o", run, "--resume", last=("-o", old)), code=1):
-        assert "different newest checkpoints, of steps 2 (process 1), 4 (process 0)" in said
-    assert not (run / "report.html").exists(), "nothing was done"
-    for said in finish(start(2, out, "-o", tmp_path / "new", *options, last=("--lr", "0.1")), code=1):
-        assert "the processes differ in settings" in said
+# ---- one process, and torchrun itself ----
+
+
+@pytest.mark.slow  # processes that load torch
+@pytest.mark.parametrize("seconds", [0.0, 0.3, 1.0, 2.0])
+def test_sigterm_while_torch_is_loaded_ends_with_143_and_leaves_nothing_broken(out, tmp_path, seconds):
+    run, options = tmp_path / "run", (*OPTIONS, "--steps", "3000")
+    (process,) = start(1, out, "-o", run, *options)
+    time.sleep(seconds)
+    process.send_signal(signal.SIGTERM)
+    shown = process.communicate(timeout=60)[1]
+    assert process.returncode in (143, -signal.SIGTERM), "for a shell, both are 143"
+    assert "Traceback" not in shown
+    again = start(1, out, "-o", run, *options, *(["--resume"] if (run / "run.json").exists() else []))
+    wait_for_steps(run, again)
+    again[0].send_signal(signal.SIGTERM)
+    finish(again, code=143)
+
+
+@pytest.mark.slow  # processes that load torch
+@pytest.mark.parametrize("where", ["2>&-", "2>/dev/full"])
+def test_a_stderr_that_takes_nothing_ends_no_run(out, tmp_path, where):
+    command = [*TRAIN, str(out), "-o", str(tmp_path / "run"), *OPTIONS, "--steps", "3"]
+    done = subprocess.run(["sh", "-c", f'"$@" {where}', "sh", *command], stdout=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert list_checkpoints(tmp_path / "run")
+
+
+@pytest.mark.slow  # processes that load torch
+def test_torchrun_that_is_stopped_saves_and_ends(out, tmp_path):
+    run, launcher = tmp_path / "run", ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    command = [sys.executable, *launcher, *TRAIN[1:], str(out), "-o", str(run), *OPTIONS, "--steps", "3000"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    wait_for_steps(run, [process])
+    process.send_signal(signal.SIGINT)
+    assert "is saved. Resume with" in process.communicate(timeout=60)[1]
+    assert process.returncode != 0
+    assert len(list_checkpoints(run)) == 1

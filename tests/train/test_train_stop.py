@@ -8,10 +8,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import signal
-import subprocess
-import sys
 import threading
-import time
 from contextlib import nullcontext
 from itertools import cycle
 from pathlib import Path
@@ -20,7 +17,6 @@ import pytest
 import torch
 from build_fixtures import digest_folder
 from refusals import check_refused, refused
-from shard_fixtures import write_like
 from toy_rows import TINY
 
 from albert_data.cli.main import run as run_command
@@ -191,7 +187,6 @@ LONGER = "or train its weights further with --init-from & and a new --output: th
 @refused(
     ({"lr": 0.5}, CheckpointError, "can't resume: lr is 0.5"),
     ({"seed": 9}, CheckpointError, "can't resume: seed is 9"),
-    ({"batch_tokens": 4}, CheckpointError, "can't resume: batch_tokens is 4"),
     ({"preset": "base"}, CheckpointError, "can't resume: preset is 'base'"),
     ({"steps": 20}, CheckpointError, f"can't resume: steps is 20 & {LONGER}"),
     ({"steps": None, "minutes": 9}, CheckpointError, f"steps is None & has 4 & {LONGER}"),
@@ -361,67 +356,3 @@ def test_the_command_ends_with_the_code_of_the_signal_and_resumed_with_0(
         assert run_command([*command, *options]) == code
     assert run_command([*command, "--resume"]) == 0
     assert run_command([*command, "--resume"]) == 0
-
-
-@pytest.fixture
-def out(toys, tmp_path) -> Path:
-    """A shard folder of toys."""
-    shards = toys.make_shards(50)
-    return write_like(tmp_path / "out", {"train": [shards.examples]}, shards.manifest)
-
-
-OPTIONS = ("--preset", "tiny", "--device", "cpu", "--static-masks", "--log-every", "1", "--batch-tokens", "512")
-
-
-def start(*arguments: object, **how) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "albert_data", "train", *map(str, arguments)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **how)
-
-
-@pytest.mark.slow  # processes that load torch
-@pytest.mark.parametrize("seconds", [0.0, 0.3, 1.0, 2.0])
-def test_sigterm_while_torch_is_loaded_ends_with_143_and_leaves_nothing_broken(out, tmp_path, seconds):
-    process = start(out, "-o", tmp_path / "run", *OPTIONS, "--steps", "3000")
-    time.sleep(seconds)
-    process.send_signal(signal.SIGTERM)
-    shown = process.communicate(timeout=60)[1]
-    assert process.returncode in (143, -signal.SIGTERM), "for a shell, both are 143"
-    assert "Traceback" not in shown
-    begun = (tmp_path / "run" / "run.json").exists()
-    again = start(out, "-o", tmp_path / "run", *OPTIONS, "--steps", "3000", *(["--resume"] if begun else []))
-    while not (tmp_path / "run" / "metrics.jsonl").exists():
-        assert again.poll() is None
-        time.sleep(0.05)
-    again.send_signal(signal.SIGTERM)
-    again.communicate(timeout=60)
-    assert again.returncode == 143
-
-
-@pytest.mark.slow  # processes that load torch
-@pytest.mark.parametrize("stderr", ["closed", "full"])
-def test_a_stderr_that_takes_nothing_ends_no_run(out, tmp_path, stderr):
-    command = [sys.executable, "-m", "albert_data", "train", out, "-o", tmp_path / "run", *OPTIONS, "--steps", "3"]
-    where = "2>&-" if stderr == "closed" else "2>/dev/full"
-    done = subprocess.run(["sh", "-c", f'"$@" {where}', "sh", *map(str, command)], stdout=subprocess.PIPE, check=False)
-    assert (done.returncode, done.stdout) == (0, b"")
-    assert list_checkpoints(tmp_path / "run")
-
-
-@pytest.mark.slow  # processes that load torch
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_torchrun_that_is_stopped_saves_and_ends(out, tmp_path, number):
-    run = tmp_path / "run"
-    command = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "albert_data", "train"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", *command, str(out), "-o", str(run), *OPTIONS, "--steps", "3000"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 90
-    while not (run / "metrics.jsonl").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(number)
-    shown = process.communicate(timeout=60)[1]
-    assert process.returncode != 0
-    assert "is saved. Resume with" in shown
-    assert len(list_checkpoints(run)) == 1
