@@ -10,7 +10,6 @@ import itertools
 import shutil
 import time
 from collections import Counter
-from functools import partial
 from unittest.mock import Mock
 
 import numpy as np
@@ -36,39 +35,25 @@ TINY = dataclasses.replace(toy_rows.TINY, steps=2, eval_rows=40, dropout=0.1, re
 TIMED = dataclasses.replace(TINY, steps=None, minutes=10.0, warmup_share=0.05, log_every=10, save_every=10_000)
 
 
-def use_backend(monkeypatch, backend):
-    """Compile by this backend instead of Inductor, which takes seconds."""
-    torch.compiler.reset()
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
-
-
-def test_where_compiling_works_there_is_no_obstacle(monkeypatch):
-    programs = []
+def keep_programs(monkeypatch) -> list:
+    """Only keep the graphs to compile, instead of by Inductor, which takes seconds; returns the list of them."""
+    programs, compile_any = [], torch.compile  # Module.compile calls it too
 
     def keep(program, inputs):
         programs.append(program)
         return program.forward
 
-    use_backend(monkeypatch, keep)
+    torch.compiler.reset()
+    monkeypatch.setattr(torch, "compile", lambda function, **options: compile_any(function, backend=keep, **options))
+    return programs
+
+
+def test_where_compiling_works_there_is_no_obstacle(monkeypatch):
+    programs = keep_programs(monkeypatch)
     before = torch.get_rng_state()
     assert find_obstacle(CPU) is None
     assert len(programs) == 1
     assert torch.equal(before, torch.get_rng_state())
-
-
-@pytest.mark.parametrize(
-    ("message", "reason"),
-    [
-        ("\nNo \x1b working C++ compiler\n\nSet TORCHDYNAMO_VERBOSE=1", "RuntimeError: No \x1b working C++ compiler"),
-        ("too old " * 99, f"RuntimeError: {'too old ' * 22}too old..."),
-    ],
-)
-def test_an_obstacle_is_the_first_line_of_its_reason(monkeypatch, message, reason):
-    def fail(program, inputs):
-        raise RuntimeError(message.strip("\n"))
-
-    use_backend(monkeypatch, fail)
-    assert find_obstacle(CPU) == reason
 
 
 class Broken(torch.autograd.Function):
@@ -84,12 +69,22 @@ class Broken(torch.autograd.Function):
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
+        (
+            Mock(side_effect=RuntimeError("backend='x' raised:\nNo \x1b C++ compiler\n\nSet DEBUG=1")),
+            "No \x1b C++ compiler",
+        ),
+        (Mock(side_effect=RuntimeError("too old " * 99)), f"{'too old ' * 24}too..."),
         (Mock(side_effect=NotImplementedError), "NotImplementedError"),
         (lambda function: Broken.apply, "no kernel image is available"),
     ],
-    ids=["an error without a message", "a function that does not run backward"],
+    ids=[
+        "only the first line",
+        "only its begin",
+        "an error without a message",
+        "a function that does not run backward",
+    ],
 )
-def test_an_obstacle_without_a_message_or_only_backward_is_one_too(monkeypatch, make, reason):
+def test_an_obstacle_is_told_in_one_line(monkeypatch, make, reason):
     monkeypatch.setattr(torch, "compile", make)
     assert find_obstacle(CPU) == reason
 
@@ -130,7 +125,6 @@ def test_inductor_works_where_there_is_a_compiler():
         (CPU, {"compile": True}, True),
         (CPU, {"steps": None, "minutes": 9.0}, False),
         (CPU, {"steps": None, "minutes": 10.0}, True),
-        (CPU, {"steps": None, "minutes": 60.0, "compile": False}, False),
     ],
 )
 def test_a_gpu_compiles_and_a_cpu_where_the_run_is_long_enough_and_no_other_is_probed(
@@ -172,15 +166,7 @@ def compiled(request, toys, use_shards, monkeypatch):
     monkeypatch.setattr(compiling, "is_for_all_shapes", lambda device: request.param.endswith("all shapes"))
     shards, validation = toys.make_shards(200, max_seq_len=180), toys.make_shards(50, max_seq_len=120, seed=1)
     use_shards(shards, validation)
-    programs = []
-
-    def keep(program, inputs):
-        programs.append(program)
-        return program.forward
-
-    torch.compiler.reset()
-    compile_any = torch.compile  # Module.compile calls it too
-    monkeypatch.setattr(torch, "compile", lambda function, **options: compile_any(function, backend=keep, **options))
+    programs = keep_programs(monkeypatch)
     monkeypatch.setattr(session, "choose_compiling", lambda config, device: (request.param != "no program", None))
     shape = choose_shape(TINY, shards.manifest)
     made = start_session(TINY, shape, choose_precision("fp32", "cpu"), ALONE, {}, None)
@@ -255,28 +241,22 @@ class World:
     """A clock, and what takes time by it: compiling each shape, updates, evaluations and checkpoints."""
 
     def __init__(self, monkeypatch, *, is_compiled: bool = True) -> None:
-        self.now, self.is_compiled = 1000.0, is_compiled
-        self.compiled: set[object] = set()
+        self.began = self.now = 1000.0
+        self.is_compiled, self.compiled, self.warmed = is_compiled, set(), 0
         self.rates: list[float] = []
-        self.warmed = 0
-        save = loop.save_session
-        self.began = self.now
-
-        def make_budget(*given, began, **named):
-            return Budget(*given, began=self.began, clock=lambda: self.now, **named)
-
-        def keep_checkpoint(*given):
-            self.now += 2.0
-            return save(*given)
-
-        monkeypatch.setattr(loop, "Budget", make_budget)
-        monkeypatch.setattr(loop, "warm_up", self.warm_up)
-        monkeypatch.setattr(loop, "update", self.update)
-        monkeypatch.setattr(loop, "evaluate", self.evaluate)
-        monkeypatch.setattr(loop, "save_session", keep_checkpoint)
+        self.save = loop.save_session
+        for name in ("make_budget", "warm_up", "update", "evaluate", "save_session"):
+            monkeypatch.setattr(loop, {"make_budget": "Budget"}.get(name, name), getattr(self, name))
         monkeypatch.setattr(session, "choose_compiling", lambda config, device: (is_compiled, None))
         monkeypatch.setattr(session, "compile_model", lambda model: None)
         monkeypatch.setattr(session, "CPU_BUCKET", BUCKET)  # `compiled` has few shapes, as on a GPU
+
+    def make_budget(self, *given, began, **named):
+        return Budget(*given, began=self.began, clock=lambda: self.now, **named)
+
+    def save_session(self, *given):
+        self.now += 2.0
+        return self.save(*given)
 
     def _compile(self, *key) -> None:
         if self.is_compiled and key not in self.compiled:
@@ -314,9 +294,7 @@ def splits(toys, use_shards):
     use_shards(train, validation)
 
 
-@pytest.mark.parametrize(
-    ("is_compiled", "eval_every"), [(True, 40), (False, 97), (True, 151), (True, 466), (False, 10_000), (False, None)]
-)
+@pytest.mark.parametrize(("is_compiled", "eval_every"), [(True, 40), (True, 466), (False, 10_000), (False, None)])
 def test_a_run_by_the_clock_warms_up_gradually_and_ends_on_time_with_curves(
     toys, splits, tmp_path, monkeypatch, is_compiled, eval_every
 ):

@@ -193,30 +193,21 @@ def test_runs_says_in_one_line_what_is_wrong_with_a_file(copy, capsys, name, con
 
 def test_a_number_too_large_for_a_float_is_left_out_of_a_curve(copy):
     run = copy("finished")
-    lines = [
-        {"step": step, "split": "train", "mlm_loss": value} for step, value in ((1, 10**400), (2, 1e308), (3, 2.5))
-    ]
+    lines = [{"step": step, "split": "train", "mlm_loss": loss} for step, loss in enumerate((10**400, 1e308, 2.5), 1)]
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert read_run(run).points("mlm_loss", "train") == [(3, 2.5)]
     assert write_run_page(run) is not None
 
 
-def test_a_run_whose_name_is_not_utf_8_has_a_page_and_a_view(copy, capsys):
-    run = copy("finished", os.fsdecode(b"run-\xff"))
-    assert b"run-\\udcff" in write_run_page(run).read_bytes()
-    assert run_command(["runs", str(run)]) == 0
-    assert run_command(["runs", str(run), "--json"]) == 0
-
-
 # ---- tensors ----
 
 
-@pytest.mark.parametrize(("source", "reader"), [("stopped", "resume"), *((s, "init") for s in ("stopped", "theirs"))])
-def test_a_run_checkpoint_or_model_is_read_under_a_name_that_is_not_utf_8(copy, trained, readers, source, reader):
-    run = copy(source, os.fsdecode(b"run-\xff"))
-    readers[reader](run)
-    if source == "theirs":
-        assert import_model(run).config == import_model(trained / source).config
+@pytest.mark.parametrize(
+    ("source", "reader"),
+    [("stopped", "resume"), ("stopped", "init"), ("theirs", "init"), ("finished", "page"), ("finished", "inspect")],
+)
+def test_a_run_or_a_model_is_read_under_a_name_that_is_not_utf_8(copy, readers, source, reader):
+    readers[reader](copy(source, os.fsdecode(b"run-\xff")))
 
 
 @pytest.mark.parametrize(("source", "reader"), [("stopped", "resume"), ("theirs", "init")])
@@ -231,7 +222,7 @@ def test_a_file_that_cannot_be_opened_is_not_called_damaged(trained, readers, mo
     assert "delete" not in str(error.value)
 
 
-@pytest.mark.parametrize("dtype", [torch.int32, torch.float16, torch.float64, torch.bool])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float16])
 def test_weights_of_another_type_are_refused(copy, dtype):
     path = list_checkpoints(copy("stopped"))[-1]
     weights = load_file(path / "model.safetensors")
