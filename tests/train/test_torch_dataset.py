@@ -412,6 +412,7 @@ def test_packs_have_every_token_once_with_the_masks_of_the_epoch(singles, epoch,
         wanted[token, IGNORED if original == -1 else original] += count
     assert found == wanted
     assert max(used) <= PACK
+    assert f", {len(rows)} packs of {PACK} tokens)" in repr(rows)
     assert sum(used) > 0.93 * PACK * len(rows), "words of three tokens fill packs of 50 no better"
 
 
