@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import build_fixtures as fixtures
 import numpy as np
@@ -24,7 +22,6 @@ from albert_data.errors import InputError
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.pipeline import benchmarks
 from albert_data.shards.manifest_file import read_manifest
-from albert_data.tokenizer.model import Tokenizer
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -65,7 +62,7 @@ some_texts = st.lists(
 
 
 @given(benchmark=some_texts, texts=some_texts)
-def test_documents_are_found_as_in_plain_python(benchmark: list[str], texts: list[str]):
+def test_documents_are_found_as_in_plain_python(benchmark, texts):
     wanted = set[tuple[str, ...]]().union(*map(list_grams, benchmark))
     hashes, offsets = hash_grams(*flatten(benchmark))
     assert len(offsets) == len(benchmark) + 1
@@ -98,7 +95,7 @@ def make_sources(order: int) -> tuple[list[Mixed], list[str], list[str]]:
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
-def test_only_documents_without_text_of_the_benchmark_stay(order: int, tmp_path: Path, tokenizer: Tokenizer):
+def test_only_documents_without_text_of_the_benchmark_stay(order, tmp_path, tokenizer):
     sources, clean, dirty = make_sources(order)
     build_mixture(write_mixture(tmp_path, sources), tmp_path / "out", tokenizer)
     train, validation = keys_of(tmp_path / "out")
@@ -110,7 +107,7 @@ def test_only_documents_without_text_of_the_benchmark_stay(order: int, tmp_path:
 
 
 def test_layout_workers_and_kills_change_no_byte_and_a_resumed_build_reads_no_benchmark_again(
-    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+    tmp_path, tokenizer, monkeypatch
 ):
     sources, *_ = make_sources(1)
     build_mixture(write_mixture(tmp_path / "a", sources), tmp_path / "out", tokenizer)
@@ -125,7 +122,7 @@ def test_layout_workers_and_kills_change_no_byte_and_a_resumed_build_reads_no_be
 
 
 @pytest.mark.parametrize("settings", [{"drop_near_duplicates": True}, {"keep_duplicates": True}, {"pairs": "nsp"}])
-def test_the_rest_is_a_build_without_the_documents(settings: dict[str, Any], tmp_path: Path, tokenizer: Tokenizer):
+def test_the_rest_is_a_build_without_the_documents(settings, tmp_path, tokenizer):
     sources, clean, _ = make_sources(2)
     build_mixture(write_mixture(tmp_path / "a", sources), tmp_path / "out", tokenizer, **settings)
     kept = [
@@ -137,9 +134,7 @@ def test_the_rest_is_a_build_without_the_documents(settings: dict[str, Any], tmp
     assert read_manifest(tmp_path / "other").counts.contaminated_documents == 0
 
 
-def test_without_a_benchmark_nothing_is_counted_and_one_without_text_is_refused(
-    finished: Path, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_without_a_benchmark_nothing_is_counted_and_one_without_text_is_refused(finished, tokenizer, tmp_path):
     assert read_manifest(finished).counts.contaminated_documents is None
     path = write_mixture(tmp_path, [Mixed(documents=POOL[:9]), Mixed(documents=[" \n "], weight=0.0)])
     named = "source 'source 1' has the weight 0 & holds no text; check its paths"

@@ -45,7 +45,7 @@ def encode(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(st.lists(LINES.map("\n".join), min_size=1, max_size=4))
-def test_shingles_are_those_of_plain_python(texts: list[str]):
+def test_shingles_are_those_of_plain_python(texts):
     shingles, offsets = hash_shingles(*encode(texts))
     wanted = [list(reference.find_shingles(text)) for text in texts]
     assert np.diff(offsets).tolist() == [len(some) for some in wanted]
@@ -68,7 +68,7 @@ def test_shingles_depend_on_the_text_alone_and_not_on_where_it_stands():
 
 
 @given(st.lists(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=11), min_size=1, max_size=5), st.randoms())
-def test_a_signature_depends_on_the_set_of_shingles_alone(sets: list[list[int]], rng: random.Random):
+def test_a_signature_depends_on_the_set_of_shingles_alone(sets, rng):
     def sign(lists: list[list[int]]) -> list[list[int]]:
         values = np.array([value for some in lists for value in some], np.uint32)
         return make_signatures(values, np.cumsum([0, *map(len, lists)]), Bands(3, 2)).tolist()
@@ -77,7 +77,7 @@ def test_a_signature_depends_on_the_set_of_shingles_alone(sets: list[list[int]],
 
 
 @pytest.mark.parametrize("similarity", [0.5, 0.65, 0.8, 0.9])
-def test_bands_find_as_many_pairs_as_the_formula_says(similarity: float):
+def test_bands_find_as_many_pairs_as_the_formula_says(similarity):
     rng, num_pairs, size = np.random.default_rng(7), 3000, 400
     common = round(2 * size * similarity / (1 + similarity))
     own = size - common
@@ -112,7 +112,7 @@ def test_merged_files_give_all_rows_sorted_and_divide_no_equal_ones(files, rows_
     assert sum(map(len, firsts)) == len(set().union(*firsts))
 
 
-def test_a_merge_holds_about_as_many_rows_as_is_asked_and_tells_of_a_file_that_is_cut_short(tmp_path: Path):
+def test_a_merge_holds_about_as_many_rows_as_is_asked_and_tells_of_a_file_that_is_cut_short(tmp_path):
     rng = np.random.default_rng(1)
     files = [write_columns(tmp_path, str(i), rng.integers(0, 2**64, (2, 50), dtype=np.uint64)) for i in range(40)]
     assert max(block.shape[1] for block in merge_columns(tmp_path, files, 200)) < 500
@@ -265,13 +265,13 @@ def test_of_similar_documents_the_longest_stays_in_any_layout(seed, num_tasks, s
         assert similarity == reference.measure_similarity(by_key[one], by_key[kept]) >= 0.8
 
 
-def test_the_first_source_keeps_its_documents_though_they_are_shorter(tmp_path: Path):
+def test_the_first_source_keeps_its_documents_though_they_are_shorter(tmp_path):
     text = " ".join(f"w{i}" for i in range(80))
     found = find(tmp_path, [[f"{text} and more of it"], [text]], 0.8, places=[1, 0])
     assert read_dropped(tmp_path, found) == {xxh3_64_intdigest(f"{text} and more of it\n".encode())}
 
 
-def test_similar_to_a_dropped_document_is_no_reason_to_go(tmp_path: Path):
+def test_similar_to_a_dropped_document_is_no_reason_to_go(tmp_path):
     words = [f"w{i}" for i in range(104)]  # 100 shingles
     first, second, third = (" ".join(words[at : at + 104 - 15]) for at in (0, 7, 15))
     assert reference.measure_similarity(first, third) < 0.8 <= reference.measure_similarity(second, third)
@@ -295,7 +295,7 @@ def make_words(rng: random.Random, count: int) -> list[str]:
 
 @pytest.mark.parametrize("similarity", [0.8, 0.85, 0.9])
 @pytest.mark.parametrize("num_template", [20, 40, 80])
-def test_similar_pages_of_a_template_that_many_share_are_found(num_template: int, similarity: float, tmp_path: Path):
+def test_similar_pages_of_a_template_that_many_share_are_found(num_template, similarity, tmp_path):
     rng, most = random.Random(num_template), round(100 * (1 - similarity))
     texts = make_pages(rng, num_template, 100 - num_template, 1000, range(most - 5, most))
     found = find(tmp_path, [texts[::2], texts[1::2]], similarity)
@@ -339,9 +339,7 @@ def test_pages_of_a_template_that_are_not_named_as_partly_compared_are_all_found
 
 
 @pytest.mark.parametrize("num_texts", [1, 3000], ids=["copies", "of one template"])
-def test_very_many_documents_of_one_bucket_take_no_more_memory(
-    num_texts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_very_many_documents_of_one_bucket_take_no_more_memory(num_texts, tmp_path, monkeypatch):
     for module, name in ((parts, "PART_DOCUMENTS"), (near_duplicates, "ROWS_AT_ONCE")):
         monkeypatch.setattr(module, name, 100)
     held, sort = list[int](), sorted_columns.sort_columns
@@ -356,7 +354,7 @@ def test_very_many_documents_of_one_bucket_take_no_more_memory(
 
 
 @pytest.mark.parametrize("similar", [True, False], ids=["copies", "0.6 similar"])
-def test_many_documents_of_one_template_take_linear_time(similar: bool, tmp_path: Path):
+def test_many_documents_of_one_template_take_linear_time(similar, tmp_path):
     """Each is compared with few, although all share a bucket."""
     rng, num_documents = random.Random(3), 3000
     template = [f"w{i}" for i in range(84)]

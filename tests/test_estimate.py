@@ -72,7 +72,7 @@ NAMES = ("a.txt", "a.jsonl", "a.txt.gz", "a.jsonl.gz", "a.json", "a.parquet")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_corpus_within_the_sample_is_counted(name: str, tokenizer: Tokenizer, tmp_path: Path):
+def test_a_corpus_within_the_sample_is_counted(name, tokenizer, tmp_path):
     path = write(tmp_path / "in", name, SMALL)
     found = foretell(path, tokenizer)
     check(found, build(path, tokenizer), 1e-9)
@@ -87,7 +87,7 @@ def test_a_corpus_within_the_sample_is_counted(name: str, tokenizer: Tokenizer, 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in ("a.txt.gz", "a.jsonl") else ()) for name in NAMES]
 )
-def test_a_larger_corpus_is_estimated_from_a_part_of_it(name: str, tokenizer: Tokenizer, tmp_path: Path):
+def test_a_larger_corpus_is_estimated_from_a_part_of_it(name, tokenizer, tmp_path):
     path = write(tmp_path / "in", name, LARGE)
     found = foretell(path, tokenizer)
     check(found, build(path, tokenizer), 0.05)
@@ -98,13 +98,13 @@ def test_a_larger_corpus_is_estimated_from_a_part_of_it(name: str, tokenizer: To
     assert {**vars(found), "seconds": 0} == {**vars(again), "seconds": 0}
 
 
-def test_files_of_every_kind_count_by_their_size(tokenizer: Tokenizer, tmp_path: Path):
+def test_files_of_every_kind_count_by_their_size(tokenizer, tmp_path):
     for number, name in enumerate(NAMES):
         write(tmp_path / "in", name.replace("a.", f"{number}."), LARGE[number::6])
     check(foretell(tmp_path / "in", tokenizer), build(tmp_path / "in", tokenizer), 0.08)
 
 
-def test_sources_count_with_their_passes_and_budgets(tokenizer: Tokenizer, tmp_path: Path):
+def test_sources_count_with_their_passes_and_budgets(tokenizer, tmp_path):
     sources = [
         Mixed(documents=LARGE[:300], weight=8.0),  # few bytes, most rows
         Mixed(documents=LARGE[300:6000], weight=0.25),
@@ -120,9 +120,7 @@ def test_sources_count_with_their_passes_and_budgets(tokenizer: Tokenizer, tmp_p
     assert found.work_bytes > 1.05 * found.shard_bytes  # a source with a budget is masked as a whole
 
 
-def test_when_the_time_is_up_the_places_so_far_stand_for_all(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_when_the_time_is_up_the_places_so_far_stand_for_all(tokenizer, tmp_path, monkeypatch):
     path = write(tmp_path / "in", "a.jsonl.gz", LARGE)
     monkeypatch.setattr(estimating, "_MOST_SECONDS", 0.0)
     found = foretell(path, tokenizer)
@@ -131,13 +129,13 @@ def test_when_the_time_is_up_the_places_so_far_stand_for_all(
     assert found.sample_bytes < 0.05 * found.text_bytes
 
 
-def test_a_damaged_file_is_estimated_by_what_comes_before_the_damage(tokenizer: Tokenizer, tmp_path: Path):
+def test_a_damaged_file_is_estimated_by_what_comes_before_the_damage(tokenizer, tmp_path):
     path = write(tmp_path / "in", "a.jsonl.gz", LARGE)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     check(foretell(path, tokenizer), build(path, tokenizer), 0.05)
 
 
-def test_a_corpus_without_text_has_no_estimate_and_no_stream_is_opened(tokenizer: Tokenizer, tmp_path: Path):
+def test_a_corpus_without_text_has_no_estimate_and_no_stream_is_opened(tokenizer, tmp_path):
     for number, data in enumerate((b"", b"\n \n")):
         (tmp_path / f"{number}.txt").write_bytes(data)
         assert foretell(tmp_path / f"{number}.txt", tokenizer) is None
@@ -146,7 +144,7 @@ def test_a_corpus_without_text_has_no_estimate_and_no_stream_is_opened(tokenizer
 
 
 @given(st.lists(st.integers(1, 1 << 40), min_size=1, max_size=100))
-def test_every_file_has_places_in_proportion_to_its_size(sizes: list[int]):
+def test_every_file_has_places_in_proportion_to_its_size(sizes):
     files = [Input(path=str(number), format="txt", compression=None, size=size) for number, size in enumerate(sizes)]
     found = list(samples._choose_places(files, sum(sizes)))
     places = {item.path: inside for item, inside, _ in found}
@@ -160,9 +158,7 @@ def test_every_file_has_places_in_proportion_to_its_size(sizes: list[int]):
 # ---- the command ----
 
 
-def test_a_dry_run_says_tokens_disk_and_time(
-    tokenizer_model: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_dry_run_says_tokens_disk_and_time(tokenizer_model, tmp_path, capsys, monkeypatch):
     (tmp_path / "model.model").write_bytes(tokenizer_model)
     path, began = write(tmp_path / "in", "a.jsonl", LARGE), time.monotonic()
     arguments = ["build", str(path), "-o", str(tmp_path / "out"), "--dry-run", "--workers", "2"]

@@ -89,13 +89,7 @@ some_texts = st.lists(st.sampled_from([form for text in POOL for form in forms_o
     options=st.sampled_from(({}, {"drop_near_duplicates": True}, {"dupe_factor": 2, "pairs": "nsp"})),
     seed=st.integers(0, 1),
 )
-def test_a_build_of_all_forms_is_one_of_those_that_stay(
-    sources: list[list[str]],
-    kind: str,
-    options: dict[str, Any],
-    seed: int,
-    tmp_path_factory: pytest.TempPathFactory,
-):
+def test_a_build_of_all_forms_is_one_of_those_that_stay(sources, kind, options, seed, tmp_path_factory):
     sources = [[*POOL[:4], *sources[0]], [*sources[1], *POOL[-4:]]][-1 if kind == "plain" else -2 :]
     made, wanted = tmp_path_factory.mktemp("made"), tmp_path_factory.mktemp("wanted")
     report = run(made, sources, kind, seed, **options)
@@ -111,7 +105,7 @@ def test_a_build_of_all_forms_is_one_of_those_that_stay(
     assert counts.near_duplicate_documents == fewer.near_duplicate_documents
 
 
-def test_copies_that_are_kept_are_kept_in_all_forms(tmp_path: Path):
+def test_copies_that_are_kept_are_kept_in_all_forms(tmp_path):
     texts = [form for text in POOL for form in forms_of(text)]
     run(tmp_path, [texts], "plain", keep_duplicates=True)
     keys = [row.document_key for split in ("train", "validation") for row in open_shards(tmp_path / "out", split)]
@@ -119,7 +113,7 @@ def test_copies_that_are_kept_are_kept_in_all_forms(tmp_path: Path):
     assert len(keys) > len(texts)
 
 
-def test_with_alpha_one_form_of_all_languages_stays(tmp_path: Path):
+def test_with_alpha_one_form_of_all_languages_stays(tmp_path):
     composed, decomposed = zip(*(forms_of(text)[:2] for text in POOL), strict=True)
     texts = {"en": [*decomposed, *composed[:3]], "de": composed}
     lines = [json.dumps({"text": text, "lang": code}) for code, some in texts.items() for text in some]
@@ -135,7 +129,7 @@ def test_with_alpha_one_form_of_all_languages_stays(tmp_path: Path):
 
 
 @pytest.mark.parametrize("layout", ["txt", "jsonl", "one file"])
-def test_nfc_makes_the_same_build_of_every_form(layout: str, tmp_path: Path):
+def test_nfc_makes_the_same_build_of_every_form(layout, tmp_path):
     digests = []
     for number in (0, 1):
         path = tmp_path / str(number)

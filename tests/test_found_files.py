@@ -75,7 +75,7 @@ PLACES: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
 
 @pytest.mark.parametrize("name", PLACES)
 @pytest.mark.parametrize("kind", ODD)
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, name: str, kind: str):
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path, name, kind):
     make, read = PLACES[name]
     path = tmp_path / "folder" / name
     make(path.parent)
@@ -86,7 +86,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, name: str, k
 
 
 @pytest.mark.parametrize("name", [name for name in PLACES if name.endswith(".json")])
-def test_a_file_of_a_terabyte_is_refused_unread(tmp_path: Path, name: str):
+def test_a_file_of_a_terabyte_is_refused_unread(tmp_path, name):
     make, read = PLACES[name]
     path = tmp_path / "folder" / name
     make(path.parent)
@@ -96,14 +96,14 @@ def test_a_file_of_a_terabyte_is_refused_unread(tmp_path: Path, name: str):
         read(path.parent)
 
 
-def test_a_tokenizer_may_be_named_by_a_link_and_may_lie_behind_one(tmp_path: Path, tokenizer_model: bytes):
+def test_a_tokenizer_may_be_named_by_a_link_and_may_lie_behind_one(tmp_path, tokenizer_model):
     (tmp_path / "real").write_bytes(tokenizer_model)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "spiece.model").symlink_to("../real")
     assert load_tokenizer(tmp_path / "folder").model == load_tokenizer(tmp_path / "folder/spiece.model").model
 
 
-def test_a_lone_surrogate_in_a_file_that_is_found_is_no_crash(tmp_path: Path, tokenizer_model: bytes):
+def test_a_lone_surrogate_in_a_file_that_is_found_is_no_crash(tmp_path, tokenizer_model):
     (tmp_path / "spiece.model").write_bytes(tokenizer_model)
     (tmp_path / "vocab.json").write_text(json.dumps({"files": {}, "vocab_size": 9, "settings_sha256": "\ud800"}))
     assert not is_saved(tmp_path)

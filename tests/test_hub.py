@@ -70,7 +70,7 @@ def go_offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.quick
-def test_a_build_by_names_has_the_rows_of_one_by_paths_and_names_the_commits(hub: Hub, tokenizer_model: bytes):
+def test_a_build_by_names_has_the_rows_of_one_by_paths_and_names_the_commits(hub, tokenizer_model):
     build(TEXTS, "by-name", tokenizer=TINY)
     Path("text").mkdir()
     for name, data in (("a.parquet", OLD), ("b.parquet", NEW), ("spiece.model", tokenizer_model)):
@@ -100,9 +100,7 @@ def test_a_build_by_names_has_the_rows_of_one_by_paths_and_names_the_commits(hub
         ("@list.txt:de", ["data/a.parquet"], "de"),
     ],
 )
-def test_a_name_may_have_a_folder_a_revision_and_a_language(
-    hub: Hub, name: str, paths: list[str], language: str | None
-):
+def test_a_name_may_have_a_folder_a_revision_and_a_language(hub, name, paths, language):
     hub.branches += ["refs/convert/parquet", "refs/pr/3", "new/texts"]
     Path("list.txt").write_text(f"{TEXTS}/data\n")
     found = find_inputs([name])
@@ -131,9 +129,7 @@ SPLITS = [
         ("/plain/*.parquet", sorted(SPLITS[:3]), None),
     ],
 )
-def test_of_several_splits_only_train_is_read_unless_files_are_named(
-    hub: Hub, path: str, chosen: list[str], line: str | None
-):
+def test_of_several_splits_only_train_is_read_unless_files_are_named(hub, path, chosen, line):
     hub.push("datasets", "me/texts", dict.fromkeys(SPLITS, OLD))
     said: list[str] = []
     found = find_files(f"{TEXTS}{path}", said.append)
@@ -141,18 +137,18 @@ def test_of_several_splits_only_train_is_read_unless_files_are_named(
     assert said == ([f"{TEXTS}{path}: {line}"] if line else [])
 
 
-def test_files_of_the_same_commit_that_another_program_downloaded_are_not_read(hub: Hub):
+def test_files_of_the_same_commit_that_another_program_downloaded_are_not_read(hub):
     huggingface_hub.snapshot_download("me/texts", repo_type="dataset")
     assert len(find_inputs([TEXTS])) == 2
 
 
-def test_a_mixture_may_name_data_sets(hub: Hub):
+def test_a_mixture_may_name_data_sets(hub):
     Path("mixture.toml").write_text(f'[[source]]\nname = "one"\npaths = "{TEXTS}/data"\n')
     report = build("mixture.toml", "out", tokenizer=TINY)
     assert report.manifest.plan.hub.keys() == {TEXTS, TINY}
 
 
-def test_a_path_comes_first_and_the_hub_is_not_asked(hub: Hub, tokenizer_model: bytes):
+def test_a_path_comes_first_and_the_hub_is_not_asked(hub, tokenizer_model):
     Path(TINY).mkdir(parents=True)
     Path(TINY, "spiece.model").write_bytes(tokenizer_model)
     assert not is_model(TINY)
@@ -162,7 +158,7 @@ def test_a_path_comes_first_and_the_hub_is_not_asked(hub: Hub, tokenizer_model: 
     assert not hub.requests
 
 
-def test_weights_are_those_of_one_file_with_its_settings(hub: Hub):
+def test_weights_are_those_of_one_file_with_its_settings(hub):
     hub.push("models", TINY, {"config.json": b"{}", "model.safetensors": b"", "tf_model.h5": b"", "spiece.model": b""})
     folder = Path(find_model(TINY, MODEL_FILES))
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors", "spiece.model"]
@@ -171,7 +167,7 @@ def test_weights_are_those_of_one_file_with_its_settings(hub: Hub):
 # ---- commits ----
 
 
-def test_the_same_command_uses_the_commit_of_the_build_that_is_there(hub: Hub):
+def test_the_same_command_uses_the_commit_of_the_build_that_is_there(hub):
     build(TEXTS, "out", tokenizer=TINY)
     before = digest_shards(Path("out"))
     commit = hub.push("datasets", "me/texts", {"b.parquet": NEW})
@@ -182,7 +178,7 @@ def test_the_same_command_uses_the_commit_of_the_build_that_is_there(hub: Hub):
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_resumed_build_uses_the_commits_that_it_began_with(hub: Hub, overwrite: bool):
+def test_a_resumed_build_uses_the_commits_that_it_began_with(hub, overwrite):
     build(TEXTS, "undisturbed", tokenizer=TINY)
     with pytest.raises(KeyboardInterrupt):
         build(TEXTS, "out", tokenizer=TINY, engine=InterruptedEngine(1), overwrite=overwrite)
@@ -192,7 +188,7 @@ def test_a_resumed_build_uses_the_commits_that_it_began_with(hub: Hub, overwrite
     assert digest_shards(Path("out")) == digest_shards(Path("undisturbed"))
 
 
-def test_without_a_network_the_cache_is_enough_if_it_has_each_file(hub: Hub, monkeypatch: pytest.MonkeyPatch):
+def test_without_a_network_the_cache_is_enough_if_it_has_each_file(hub, monkeypatch):
     find_inputs([TEXTS + "/data"])
     with monkeypatch.context() as offline:
         go_offline(offline)
@@ -204,7 +200,7 @@ def test_without_a_network_the_cache_is_enough_if_it_has_each_file(hub: Hub, mon
     assert read_manifest(Path("one")).plan == read_manifest(Path("two")).plan
 
 
-def test_a_hub_that_never_answers_leaves_the_cache_or_is_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch):
+def test_a_hub_that_never_answers_leaves_the_cache_or_is_given_up(hub, monkeypatch):
     before = find_inputs([TEXTS])
     monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 0.2)
     unknown, lack = "hf://datasets/me/t", "is not, or not whole, in the cache, and the Hugging Face Hub could not"
@@ -225,9 +221,7 @@ def test_a_hub_that_never_answers_leaves_the_cache_or_is_given_up(hub: Hub, monk
         *(("vocab/spiece.modell", "vocab/spiece.model"), ("vocab/spiece", "vocab/spiece.model"), ("vocab/x", None)),
     ],
 )
-def test_a_mistyped_path_is_told_before_what_the_hub_says(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch, name: str, meant: str | None
-):
+def test_a_mistyped_path_is_told_before_what_the_hub_says(hub, monkeypatch, name, meant):
     Path("vocab").mkdir()
     Path("vocab/spiece.model").touch()
     go_offline(monkeypatch)
@@ -250,9 +244,7 @@ def test_a_mistyped_path_is_told_before_what_the_hub_says(
         ("TEXTS --tokenizer my--vocab", "my--vocab is no path here, and can be no name on the Hugging Face Hub"),
     ],
 )
-def test_a_wrong_name_is_one_line_without_the_token(
-    hub: Hub, capfd: pytest.CaptureFixture[str], names: str, message: str
-):
+def test_a_wrong_name_is_one_line_without_the_token(hub, capfd, names, message):
     hub.push("datasets", "me/gated", {})
     hub.gated.add("me/gated")
     assert run(["build", *names.replace("TEXTS", TEXTS).split(), "-o", "out"]) == 1
@@ -264,7 +256,7 @@ def test_a_wrong_name_is_one_line_without_the_token(
     assert not Path("out").exists()
 
 
-def test_a_token_that_expired_is_named_as_the_cause(hub: Hub):
+def test_a_token_that_expired_is_named_as_the_cause(hub):
     hub.accepts_token = False
     with pytest.raises(AlbertDataError, match="the Hugging Face Hub answers 401; check the token with"):
         load_tokenizer(TINY)
@@ -279,9 +271,7 @@ def test_a_token_that_expired_is_named_as_the_cause(hub: Hub):
     ],
 )
 @pytest.mark.parametrize("command", [f"build {TEXTS} --tokenizer {TINY} -o out", f"train shards --init-from {TINY}"])
-def test_what_is_lacking_is_one_line(
-    hub: Hub, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, lack: str, message: str, command: str
-):
+def test_what_is_lacking_is_one_line(hub, capfd, monkeypatch, lack, message, command):
     if lack == "network":
         use_endpoint("http://127.0.0.1:9", monkeypatch)
     elif lack == "cache":

@@ -9,7 +9,7 @@ import json
 import random
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import build_fixtures as fixtures
 import pytest
@@ -31,7 +31,6 @@ from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.jobs.receipts import from_values, to_values
 from albert_data.shards.advice import advise_inputs, list_damaged
 from albert_data.shards.manifest import DamagedInputs
-from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.learning import learn_vocabulary
 
 DOCUMENTS = fixtures.make_documents(60, seed=11)
@@ -72,9 +71,7 @@ def list_worst(found: list[Part]) -> tuple[list[tuple[str, int, dict[str, int]]]
 
 
 @given(st.lists(parts, max_size=20), st.randoms(use_true_random=False), st.integers(1, 9), st.integers(1, 4))
-def test_the_sums_do_not_depend_on_tasks_receipts_or_order(
-    found: list[Part], rng: random.Random, kept: int, num_tasks: int
-):
+def test_the_sums_do_not_depend_on_tasks_receipts_or_order(found, rng, kept, num_tasks):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("albert_data.corpus.damage._KEPT", kept)
         is_part = {name: count > 1 for name, count in Counter(part.name for part in found).items()}
@@ -114,7 +111,7 @@ def test_of_a_million_inputs_the_worst_are_held_and_fewer_listed():
 
 
 @given(st.lists(st.dictionaries(st.text("ab", min_size=1), st.text(max_size=3)), max_size=9), st.integers(0, 9))
-def test_the_fields_that_are_kept_do_not_depend_on_the_order(records: list[dict[str, Any]], split: int):
+def test_the_fields_that_are_kept_do_not_depend_on_the_order(records, split):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("albert_data.corpus.fields.MAX_NAMES", 3)
         first, second = Fields(), Fields()
@@ -153,9 +150,7 @@ WORST = {
 
 
 @pytest.mark.parametrize("task_bytes", [1 << 11, 1 << 20])
-def test_each_input_without_documents_is_named_however_the_work_is_split(
-    tokenizer: Tokenizer, tmp_path: Path, task_bytes: int
-):
+def test_each_input_without_documents_is_named_however_the_work_is_split(tokenizer, tmp_path, task_bytes):
     write_inputs(tmp_path / "in")
     wanted: DamagedInputs | None = None
     with fixtures.small_tasks(task_bytes):
@@ -177,7 +172,7 @@ def test_each_input_without_documents_is_named_however_the_work_is_split(
     assert line.endswith("\\x1b[2J.txt (it holds no text), " + f"{tmp_path}/in/empty.txt (it holds no text) and 2 more")
 
 
-def test_what_gave_nothing_changes_no_byte_and_is_read_by_the_field_that_is_named(tokenizer: Tokenizer, tmp_path: Path):
+def test_what_gave_nothing_changes_no_byte_and_is_read_by_the_field_that_is_named(tokenizer, tmp_path):
     (tmp_path / "in.jsonl").write_bytes(fixtures.to_jsonl(DOCUMENTS))
     write_inputs(tmp_path / "more")
     manifest = run_build(tmp_path / "in.jsonl", tmp_path / "one", tokenizer).manifest
@@ -196,7 +191,7 @@ def test_what_gave_nothing_changes_no_byte_and_is_read_by_the_field_that_is_name
     assert manifest.counts.documents == 140
 
 
-def test_in_a_mixture_an_input_gives_nothing_if_no_source_reads_a_document_of_it(tokenizer: Tokenizer, tmp_path: Path):
+def test_in_a_mixture_an_input_gives_nothing_if_no_source_reads_a_document_of_it(tokenizer, tmp_path):
     write_inputs(tmp_path / "in")
     (tmp_path / "mix.toml").write_text(
         '[[source]]\nname = "a"\npaths = ["in/good.jsonl", "in/bad.jsonl"]\n'
@@ -218,7 +213,7 @@ def test_in_a_mixture_an_input_gives_nothing_if_no_source_reads_a_document_of_it
     ]
 
 
-def test_inspect_lists_the_worst(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_inspect_lists_the_worst(tokenizer, tmp_path, capsys):
     write_inputs(tmp_path / "in")
     run_build(tmp_path / "in", tmp_path / "out", tokenizer)
     capsys.readouterr()
@@ -256,9 +251,8 @@ CYRILLIC = "Слово за словом.\n"
     ],
 )
 def test_an_input_that_loses_much_is_named_and_stops_a_build_that_names_it(
-    here: Path, capfd: pytest.CaptureFixture[str], name: str, data: bytes, cause: str | None, is_most: bool,
-    monkeypatch: pytest.MonkeyPatch,
-):  # fmt: skip
+    here, capfd, name, data, cause, is_most, monkeypatch
+):
     fixtures.load_tokenizers_once(monkeypatch)
     (here / "in").mkdir()
     (here / "in" / name).write_bytes(data)
@@ -278,7 +272,7 @@ def test_an_input_that_loses_much_is_named_and_stops_a_build_that_names_it(
     assert digest_shards(here / "folder") == digest_shards(here / "out")
 
 
-def test_a_corpus_of_which_most_is_lost_is_not_published(here: Path, capfd: pytest.CaptureFixture[str]):
+def test_a_corpus_of_which_most_is_lost_is_not_published(here, capfd):
     (here / "in").mkdir()
     for number in range(40):
         (here / f"in/{number}.jsonl").write_text("\n".join([*RECORDS[:1], *["{}"] * 9]))
@@ -297,9 +291,7 @@ def test_a_corpus_of_which_most_is_lost_is_not_published(here: Path, capfd: pyte
         *(("[", None), ("\x1e", None)),
     ],
 )
-def test_json_that_has_no_object_a_line_is_read_whatever_its_name(
-    here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, begin: str, ending: str | None
-):
+def test_json_that_has_no_object_a_line_is_read_whatever_its_name(here, capfd, monkeypatch, begin, ending):
     fixtures.load_tokenizers_once(monkeypatch)
     indent = 1 if begin == "\n " else None
     ends = {"[": (",\n", "]"), "\x1e": ("\n\x1e", "\n")}.get(begin, ("\n", ""))

@@ -84,7 +84,7 @@ def call_again() -> Any:
     return made
 
 
-def test_a_kernel_whose_file_is_cut_short_is_compiled_again_and_kept(cache: Path):
+def test_a_kernel_whose_file_is_cut_short_is_compiled_again_and_kept(cache):
     def count_hits() -> int:
         return sum(call_again().compiled.stats.cache_hits.values())
 
@@ -97,7 +97,7 @@ def test_a_kernel_whose_file_is_cut_short_is_compiled_again_and_kept(cache: Path
     assert count_hits() == 1
 
 
-def test_of_two_processes_that_compile_a_kernel_at_once_none_gets_the_code_for_the_types_of_the_other(cache: Path):
+def test_of_two_processes_that_compile_a_kernel_at_once_none_gets_the_code_for_the_types_of_the_other(cache):
     """The second one begins before the first has noted its file, and ends before it has written it."""
 
     def fill(made: Any, dtype: Any) -> list[float]:
@@ -120,7 +120,7 @@ def test_of_two_processes_that_compile_a_kernel_at_once_none_gets_the_code_for_t
         assert fill(third, dtype) == [*np.array([0.5], dtype), *np.array([0.5, 9], dtype)]
 
 
-def test_a_kernel_for_which_the_disk_has_no_room_runs(cache: Path):
+def test_a_kernel_for_which_the_disk_has_no_room_runs(cache):
     made = decorate_again()
 
     def fail(path: str) -> None:
@@ -131,7 +131,7 @@ def test_a_kernel_for_which_the_disk_has_no_room_runs(cache: Path):
     assert not list(cache.rglob("*.nb*"))
 
 
-def test_kernels_are_kept_anew_where_a_file_changes_that_their_module_imports(monkeypatch: pytest.MonkeyPatch):
+def test_kernels_are_kept_anew_where_a_file_changes_that_their_module_imports(monkeypatch):
     modules = ("albert_data.examples.masks", "albert_data.corpus.lines.valid_utf8")
     before = [kernel_cache.hash_sources(module) for module in modules]
     read = kernel_cache._read_module
@@ -146,7 +146,7 @@ def test_kernels_are_kept_anew_where_a_file_changes_that_their_module_imports(mo
     assert utf8 == before[1], "it does not"
 
 
-def test_equal_sources_share_their_kernels_and_an_edited_helper_of_another_file_changes_them(tmp_path: Path):
+def test_equal_sources_share_their_kernels_and_an_edited_helper_of_another_file_changes_them(tmp_path):
     """Numba alone would compile again in another checkout, and load the kernel of the older helper in the same one."""
     env, package = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}, tmp_path / "first" / "albert_data"
     shutil.copytree(Path(kernels.__file__).with_name("storage"), package / "storage")
@@ -170,7 +170,7 @@ def test_equal_sources_share_their_kernels_and_an_edited_helper_of_another_file_
     assert found == [["6"], ["6", "1"], ["9"]]
 
 
-def test_only_the_newest_folders_of_a_module_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_only_the_newest_folders_of_a_module_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path))
     module, other = "albert_data.draws", tmp_path / "albert_data.draws.more-0123456789abcdef"
     old = [tmp_path / f"{module}-{number:016x}" for number in range(kernel_cache.MAX_FOLDERS + 2)]
@@ -182,9 +182,7 @@ def test_only_the_newest_folders_of_a_module_are_kept(tmp_path: Path, monkeypatc
     assert kernel_cache.find_folder(module) == new
 
 
-def test_without_a_folder_that_can_be_written_kernels_are_compiled_and_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_without_a_folder_that_can_be_written_kernels_are_compiled_and_not_kept(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path / "file"))
     assert kernel_cache.find_folder("albert_data.draws") is None
@@ -204,7 +202,7 @@ def test_a_helper_is_the_same_in_python_and_in_a_kernel():
             call(3)
 
 
-def test_a_worker_comes_to_no_kernel_that_its_parent_has_not_compiled(tmp_path: Path, tokenizer_model: bytes):
+def test_a_worker_comes_to_no_kernel_that_its_parent_has_not_compiled(tmp_path, tokenizer_model):
     """Not even where its table of chunks grows, SentencePiece normalises some, and a document comes twice."""
     model, text = tmp_path / "spiece.model", tmp_path / "text.txt"
     model.write_bytes(tokenizer_model)
@@ -227,7 +225,7 @@ def test_a_worker_comes_to_no_kernel_that_its_parent_has_not_compiled(tmp_path: 
         ("", "darwin", "/home/me/Library/Caches"),
     ],
 )
-def test_the_cache_folder_is_the_platforms(monkeypatch: pytest.MonkeyPatch, asked: str, platform: str, place: str):
+def test_the_cache_folder_is_the_platforms(monkeypatch, asked, platform, place):
     monkeypatch.setenv("XDG_CACHE_HOME", asked)
     monkeypatch.setattr("sys.platform", platform)
     monkeypatch.setattr(Path, "home", lambda: Path("/home/me"))

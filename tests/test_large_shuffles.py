@@ -60,9 +60,7 @@ def plan_build(kind: str, folder: Path, tokenizer: Tokenizer) -> Build:
 
 
 @pytest.mark.parametrize("kind", [*SETTINGS, "mixture"])
-def test_rows_that_go_another_way_make_the_same_bytes(
-    kind: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_rows_that_go_another_way_make_the_same_bytes(kind, tokenizer, tmp_path, monkeypatch):
     build = plan_build(kind, tmp_path, tokenizer)
     build(tmp_path / "direct", None)
     files = digest_folder(tmp_path / "direct")
@@ -89,9 +87,7 @@ class Watching(fixtures.SpanningEngine):
 
 
 @pytest.mark.parametrize("name", fixtures.SHUFFLES)
-def test_each_row_is_in_one_merged_run_and_each_group_reads_a_window_at_a_time(
-    name: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_each_row_is_in_one_merged_run_and_each_group_reads_a_window_at_a_time(name, tokenizer, tmp_path, monkeypatch):
     build = plan_build("plain", tmp_path, tokenizer)
     fixtures.shape_shuffle(monkeypatch, name)
     engine = Watching(tmp_path / "out/.build")
@@ -116,9 +112,7 @@ def test_each_row_is_in_one_merged_run_and_each_group_reads_a_window_at_a_time(
 
 
 @pytest.mark.parametrize("name", ["one stage", "two stages", "two stages, windows"])
-def test_an_interrupted_shuffle_resumes_where_it_was(
-    name: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_interrupted_shuffle_resumes_where_it_was(name, tokenizer, tmp_path, monkeypatch):
     build = plan_build("moved", tmp_path, tokenizer)
     build(tmp_path / "direct", None)
     fixtures.shape_shuffle(monkeypatch, name)
@@ -137,7 +131,7 @@ def test_an_interrupted_shuffle_resumes_where_it_was(
         assert sum(map(len, resumed.tasks.values())) <= sum(counts.values()) - results + 1
 
 
-def test_merged_runs_of_other_runs_are_not_taken(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_merged_runs_of_other_runs_are_not_taken(tokenizer, tmp_path, monkeypatch):
     """As a build of another config leaves them, or of inputs that changed."""
     fixtures.shape_shuffle(monkeypatch, "two stages")
     names = list[set[str]]()
@@ -167,9 +161,7 @@ TEXT_TO_ROWS = 0.65
         (1e-6, 1, 0, 4, 0),
     ],
 )
-def test_reads_and_local_disks_are_bounded_at_any_size(
-    terabytes: float, num_runs: int, num_stages: int, most_reads: float, most_disk: float
-):
+def test_reads_and_local_disks_are_bounded_at_any_size(terabytes, num_runs, num_stages, most_reads, most_disk):
     num_bytes = int(terabytes * 1e12 * TEXT_TO_ROWS)
     tasks = shard_plan.plan_shards("validation", num_bytes // 200, None, num_bytes // 200)
     tasks += shard_plan.plan_shards("train", num_bytes, min(num_bytes // 2**25 + 1, 50_000), num_bytes)
@@ -189,7 +181,7 @@ def test_reads_and_local_disks_are_bounded_at_any_size(
     assert len(groups) <= (30_000 if num_stages else len(tasks))
 
 
-def test_more_shards_than_rows_can_be_planned(monkeypatch: pytest.MonkeyPatch):
+def test_more_shards_than_rows_can_be_planned(monkeypatch):
     monkeypatch.setattr(shuffle, "MOST_READS", 10)
     tasks = shard_plan.plan_shards("train", 1, 20, 1)
     assert [group.tasks for group in group_tasks(tasks, Shuffle.plan(tasks, 3))] == [(task,) for task in tasks]
@@ -220,7 +212,7 @@ def test_shards_grow_where_a_split_would_have_more_than_forty_thousand():
     assert sizes(400_000 << 25, num_shards=100_000) == (100_000, 16)
 
 
-def test_tasks_grow_so_that_they_stay_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_tasks_grow_so_that_they_stay_few(tmp_path, monkeypatch):
     (tmp_path / "a.txt").touch()
     monkeypatch.setattr(tasks, "find_document", lambda file, format, at, stop, size: at)
     monkeypatch.setattr(tasks, "_MIN_TASK_BYTES", 4 << 20)

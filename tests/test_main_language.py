@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,7 +18,7 @@ CHINESE, JAPANESE = "人人生而自由，在尊严和权利上一律平等。",
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_letters_are_counted_by_script(text: str) -> None:
+def test_letters_are_counted_by_script(text):
     assert count_scripts_of(text) == Counter(script(letter) for letter in text if category(letter)[0] == "L")
 
 
@@ -41,12 +40,12 @@ def test_letters_are_counted_by_script(text: str) -> None:
         ("1, 2, 3.", None),
     ],
 )
-def test_a_language_is_named_only_where_the_script_decides(text: str, language: str | None) -> None:
+def test_a_language_is_named_only_where_the_script_decides(text, language):
     assert name_language(count_scripts_of(text)) == language
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
-def test_only_the_text_counts(name: str, tmp_path: Path) -> None:
+def test_only_the_text_counts(name, tmp_path):
     record = {"address": "https://example.org/all-human-beings-are-born-free" * 9, "text": CHINESE}
     (tmp_path / name).write_text(CHINESE if name == "a.txt" else json.dumps(record))
     assert find_main_language(find_inputs([str(tmp_path / name)]), TextConfig()) == "zh"

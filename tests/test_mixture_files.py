@@ -47,9 +47,7 @@ def find(folder: Path, text: str | bytes, config: TextConfig = DEFAULT_TEXT) -> 
     return find_sources([str(folder / "mixture.toml")], text=config)
 
 
-def test_a_source_names_files_beside_the_mixture_wherever_it_is_read_from(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_source_names_files_beside_the_mixture_wherever_it_is_read_from(folder, monkeypatch):
     found = find_sources([str(folder / "mixture.toml")])
     names = [(item.source.name if item.source else "", os.path.relpath(item.path, folder)) for item in found]
     assert names == [
@@ -62,14 +60,14 @@ def test_a_source_names_files_beside_the_mixture_wherever_it_is_read_from(
     assert [item.path for item in find_sources(["mixture.toml"])] == [name for _, name in names]
 
 
-def test_a_source_has_the_settings_that_it_names_and_those_of_the_command(folder: Path):
+def test_a_source_has_the_settings_that_it_names_and_those_of_the_command(folder):
     books, law = read_mixture(str(folder / "mixture.toml"), TextConfig(unwrap=True, language="de"))
     assert (books.weight, books.tokens, law.weight, law.tokens) == (2.0, None, None, 1_000_000)
     assert books.text == TextConfig(unwrap=True, language="de")
     assert law.text == TextConfig(unwrap=True, language="pt", documents="file")
 
 
-def test_only_a_file_is_a_mixture_and_it_must_be_alone(folder: Path):
+def test_only_a_file_is_a_mixture_and_it_must_be_alone(folder):
     (folder / "folder.toml").mkdir()
     assert not is_mixture(str(folder / "folder.toml"))
     assert not is_mixture(str(folder / "missing.toml"))
@@ -138,19 +136,19 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_each_mistake_is_one_clear_line(text: str, folder: Path):
+def test_each_mistake_is_one_clear_line(text, folder):
     with pytest.raises(InputError, match=MISTAKES[text]) as raised:
         find(folder, text)
     assert "\n" not in str(raised.value)
     assert str(raised.value).startswith((str(folder / "mixture.toml"), f"mixture {folder / 'mixture.toml'}"))
 
 
-def test_points_in_strings_and_comments_are_no_parts_of_keys(folder: Path):
+def test_points_in_strings_and_comments_are_no_parts_of_keys(folder):
     text = source("# " + "." * 100).replace('"alone.txt"', '["./alone.txt", ' + "'./alone.txt', " * 40 + "]")
     assert len(find(folder, text)) == 1
 
 
-def test_strings_without_an_end_are_each_read_once(folder: Path):
+def test_strings_without_an_end_are_each_read_once(folder):
     for quotes in ('"\\' * 300_000, "'\"" * 300_000, '\\"' * 300_000):
         started = time.process_time()
         with pytest.raises(InputError, match="is no TOML"):
@@ -158,7 +156,7 @@ def test_strings_without_an_end_are_each_read_once(folder: Path):
         assert time.process_time() - started < 20
 
 
-def test_bytes_that_are_no_utf_8_huge_files_and_a_language_field_are_refused(folder: Path):
+def test_bytes_that_are_no_utf_8_huge_files_and_a_language_field_are_refused(folder):
     check_refused(lambda: find(folder, b"# \xff"), InputError, "is not UTF-8 (byte 2) & save it as UTF-8")
     check_refused(lambda: find(folder, b"#" * (1 << 20 | 1)), InputError, "over 1 MiB & name folders, globs or lists")
     config = TextConfig(language_field="lang")

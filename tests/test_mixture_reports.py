@@ -50,7 +50,7 @@ def rows_of(out: Path, split: str, source: int) -> Iterator[Example]:
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])
-def test_statistics_by_source_are_those_of_the_rows(split: str, out: Path, tokenizer: Tokenizer):
+def test_statistics_by_source_are_those_of_the_rows(split, out, tokenizer):
     shards = open_shards(out, split)
     found = measure(shards).by_source
     assert [one.name for one in found] == ["source 0", "source 1", "source 2"]
@@ -67,7 +67,7 @@ def test_statistics_by_source_are_those_of_the_rows(split: str, out: Path, token
         assert found[1].num_unk > 0
 
 
-def test_the_row_that_the_report_explains_is_in_the_language_of_most_tokens(out: Path):
+def test_the_row_that_the_report_explains_is_in_the_language_of_most_tokens(out):
     shards = open_shards(out)
     statistics = measure(shards)
     languages = [one.language for one in shards.manifest.mixture or ()]
@@ -81,7 +81,7 @@ def test_the_row_that_the_report_explains_is_in_the_language_of_most_tokens(out:
     assert languages[shards[row].source or 0] == "de"
 
 
-def test_the_pages_of_inspect_show_the_mixture_and_its_rows(out: Path):
+def test_the_pages_of_inspect_show_the_mixture_and_its_rows(out):
     report = inspect_folder(out, split="train", choice=RowChoice(count=1))
     page, values, html = report.to_text(), report.to_dict(), render(report)
     assert all(len(line) <= 80 for line in page.split("Examples of")[0].splitlines())
@@ -101,7 +101,7 @@ def find_check(audit: Audit, name: str) -> Check:
     return next(check for check in audit.checks if check.rule.name == name)
 
 
-def test_the_audit_names_the_worst_and_the_largest_source_without_the_corpus(out: Path, tokenizer: Tokenizer):
+def test_the_audit_names_the_worst_and_the_largest_source_without_the_corpus(out, tokenizer):
     tokens: Counter[int | None] = Counter()
     for split in ("train", "validation"):
         for row in open_shards(out, split):
@@ -113,7 +113,7 @@ def test_the_audit_names_the_worst_and_the_largest_source_without_the_corpus(out
     assert "source source 1" in find_check(audit, "unknown_by_source").finding
 
 
-def test_passes_of_a_weight_are_no_copies(tokenizer: Tokenizer, tmp_path: Path):
+def test_passes_of_a_weight_are_no_copies(tokenizer, tmp_path):
     short = [f"The river {number}." for number in range(30)]
     for keep, wanted in ((False, 0), (True, 10)):
         sources = [Mixed(documents=[*short, *POOL[:10], *POOL[:10]], weight=6.0), Mixed(documents=POOL[10:20])]
@@ -122,7 +122,7 @@ def test_passes_of_a_weight_are_no_copies(tokenizer: Tokenizer, tmp_path: Path):
         assert find_check(audit_folder(folder / "out"), "duplicate_documents").details["count"] == wanted
 
 
-def test_rows_of_several_languages_are_counted_too(tokenizer: Tokenizer, tmp_path: Path):
+def test_rows_of_several_languages_are_counted_too(tokenizer, tmp_path):
     lines = [json.dumps({"text": text, "lang": "de" if number % 3 else "zh"}) for number, text in enumerate(POOL)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     run_build(tmp_path / "in.jsonl", tmp_path / "out", tokenizer, language_field="lang")
@@ -131,22 +131,20 @@ def test_rows_of_several_languages_are_counted_too(tokenizer: Tokenizer, tmp_pat
     assert "mixture" not in inspect_folder(tmp_path / "out", split="train", choice=RowChoice(count=0)).to_dict()
 
 
-def test_a_build_without_sources_shows_none(finished: Path):
+def test_a_build_without_sources_shows_none(finished):
     values = inspect_folder(finished, split="train", choice=RowChoice(count=0)).to_dict()
     assert "mixture" not in values
     assert "by_source" not in values["statistics"]["train"]
     assert "mixture" not in json.loads((finished / "manifest.json").read_text())
 
 
-def test_the_corpus_of_a_report_may_be_the_mixture(mixture: Path, out: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_corpus_of_a_report_may_be_the_mixture(mixture, out, capsys):
     assert run(["inspect", str(out), "--corpus", str(mixture), "-n", "0", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["sources"]
     assert found["num_documents"] == found["num_documents_found"] > 0
 
 
-def test_the_commands_list_the_sources(
-    mixture: Path, tokenizer_model: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_the_commands_list_the_sources(mixture, tokenizer_model, tmp_path, capsys):
     (tmp_path / "model.model").write_bytes(tokenizer_model)
     arguments = ["build", str(mixture), "-o", str(tmp_path / "out"), "--tokenizer", str(tmp_path / "model.model")]
     assert run([*arguments, "--dry-run"]) == 0
@@ -158,7 +156,7 @@ def test_the_commands_list_the_sources(
     assert "sources    source 0: 2 passes, 20 of 20 documents, " in shown
 
 
-def test_vocab_reads_each_source_as_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_vocab_reads_each_source_as_it_says(tmp_path, capsys):
     sources = [Mixed(documents=POOL[:20], weight=0.0), Mixed(documents=POOL[20:], keys={"text_field": '"text"'})]
     path = write_mixture(tmp_path, sources, "jsonl")
     arguments = ["vocab", str(path), "-o", str(tmp_path / "vocab"), "--vocab-size", "120", "--workers", "1"]
@@ -168,7 +166,7 @@ def test_vocab_reads_each_source_as_it_says(tmp_path: Path, capsys: pytest.Captu
     assert "of 40 documents" in capsys.readouterr().out
 
 
-def test_settings_are_those_that_the_sources_have(mixture: Path, tokenizer: Tokenizer, tmp_path: Path):
+def test_settings_are_those_that_the_sources_have(mixture, tokenizer, tmp_path):
     (tmp_path / "s").symlink_to(mixture.parent, target_is_directory=True)
     tables = (f'[[source]]\nname = "{one}"\npaths = "s/s{one}"\nlanguage = "de"\n' for one in "01")
     (tmp_path / "m.toml").write_text("\n".join(["alpha = 0.5", *tables, "unwrap = true"]))

@@ -21,7 +21,7 @@ from test_contamination import list_grams
 
 from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.inspect.verify import verify
-from albert_data.jobs.engine import Engine, MultiprocessEngine
+from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.jobs.progress import NullProgress
 from albert_data.pipeline import document_lists
 from albert_data.shards.manifest import MixedSource
@@ -76,12 +76,7 @@ some_sources = st.lists(
 
 @given(sources=some_sources, dupe_factor=st.sampled_from((1, 2)), layout=st.sampled_from(("txt", "jsonl.gz")))
 def test_each_document_has_the_rows_of_its_first_source_as_often_as_that_says(
-    sources: list[Mixed],
-    dupe_factor: int,
-    layout: str,
-    plain: PlainBuilds,
-    tokenizer: Tokenizer,
-    tmp_path_factory: pytest.TempPathFactory,
+    sources, dupe_factor, layout, plain, tokenizer, tmp_path_factory
 ):
     """A document of n passes has the rows that it has in a plain build with dupe factor n, read as its source says."""
     folder = tmp_path_factory.mktemp("mixture")
@@ -160,9 +155,7 @@ def check_same(out: Path, reference: Path) -> None:
         ("mixed", MultiprocessEngine(2)),
     ],
 )
-def test_layout_order_copies_and_workers_change_no_byte(
-    layout: str, engine: Engine | None, reference: Path, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_layout_order_copies_and_workers_change_no_byte(layout, engine, reference, tokenizer, tmp_path):
     copied = [Mixed(**{**vars(one), "documents": [*one.documents, *one.documents[::2]]}) for one in MIXTURE]
     copied[2] = Mixed(documents=[*MIXTURE[2].documents, *MIXTURE[0].documents], tokens=60)  # which are the first's
     sources = MIXTURE if engine else copied
@@ -171,9 +164,7 @@ def test_layout_order_copies_and_workers_change_no_byte(
 
 
 @pytest.mark.parametrize("results", [2, 6, 8])
-def test_an_interrupted_build_resumes_to_the_same_bytes(
-    results: int, reference: Path, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_an_interrupted_build_resumes_to_the_same_bytes(results, reference, tokenizer, tmp_path):
     path, out = write_mixture(tmp_path, MIXTURE, "mixed"), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         build_mixture(path, out, tokenizer, InterruptedEngine(results), num_shards=3)
@@ -183,7 +174,7 @@ def test_an_interrupted_build_resumes_to_the_same_bytes(
     assert not (out / ".build").exists()
 
 
-def test_another_weight_is_another_build(tokenizer: Tokenizer, tmp_path: Path):
+def test_another_weight_is_another_build(tokenizer, tmp_path):
     out = tmp_path / "out"
     path = write_mixture(tmp_path, [Mixed(documents=POOL[:4], weight=1.0), Mixed(documents=POOL[4:8])])
     written = path.read_text()
@@ -205,9 +196,7 @@ def test_another_weight_is_another_build(tokenizer: Tokenizer, tmp_path: Path):
 
 @pytest.mark.parametrize("dupe_factor", [1, 3])
 @pytest.mark.parametrize("budget", [1, 40, 123, 400])
-def test_a_budget_takes_the_tokens_that_come_nearest(
-    budget: int, dupe_factor: int, plain: PlainBuilds, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_a_budget_takes_the_tokens_that_come_nearest(budget, dupe_factor, plain, tokenizer, tmp_path):
     sources = [Mixed(documents=POOL[:6]), Mixed(documents=POOL[3:], tokens=budget)]
     path = write_mixture(tmp_path, sources)
     report = build_mixture(path, tmp_path / "out", tokenizer, dupe_factor=dupe_factor)
@@ -227,9 +216,7 @@ def count_tokens(sourced: tuple[int | None, mixtures.Row]) -> int:
     return len(ids) - (2 if label < 0 else 3)
 
 
-def test_a_source_with_less_than_its_budget_is_used_as_a_whole_and_the_build_says_so(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_source_with_less_than_its_budget_is_used_as_a_whole_and_the_build_says_so(tokenizer, tmp_path, monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(NullProgress, "say", lambda self, line: said.append(line))
     path = write_mixture(tmp_path, [Mixed(documents=POOL, tokens=10**9)])
@@ -242,7 +229,7 @@ def test_a_source_with_less_than_its_budget_is_used_as_a_whole_and_the_build_say
 # ---- settings that meet a mixture ----
 
 
-def test_copies_that_are_kept_stay_in_their_sources(tokenizer: Tokenizer, plain: PlainBuilds, tmp_path: Path):
+def test_copies_that_are_kept_stay_in_their_sources(tokenizer, plain, tmp_path):
     sources = [Mixed(documents=[*POOL[:5], POOL[0]]), Mixed(documents=POOL[:7], weight=2.0)]
     report = build_mixture(write_mixture(tmp_path, sources), tmp_path / "out", tokenizer, keep_duplicates=True)
     assert [entry.num_used_documents for entry in report.manifest.mixture or ()] == [6, 7]
@@ -254,7 +241,7 @@ def test_copies_that_are_kept_stay_in_their_sources(tokenizer: Tokenizer, plain:
         assert [source for source, _ in found[key]].count(0) == of_first
 
 
-def test_a_build_that_uses_one_document_puts_it_into_training(tokenizer: Tokenizer, tmp_path: Path):
+def test_a_build_that_uses_one_document_puts_it_into_training(tokenizer, tmp_path):
     path = write_mixture(tmp_path, [Mixed(documents=POOL[:9], weight=0.0), Mixed(documents=POOL[8:10], weight=2.0)])
     report = build_mixture(path, tmp_path / "out", tokenizer)
     assert [split.num_rows > 0 for split in report.manifest.splits.values()] == [True, False]
@@ -264,8 +251,6 @@ def test_a_build_that_uses_one_document_puts_it_into_training(tokenizer: Tokeniz
     ({"weight": 500.5}, ConfigError, "source 0 & the weight 500.5, times dupe_factor 2; at most 1,000"),
     ({"keys": {"text_field": '"body"'}}, InputError, "source 'source 0' of the mixture holds no document & \"text\""),
 )
-def test_a_source_of_too_many_passes_or_without_text_is_refused(
-    call: dict[str, Any], kind: type[Exception], named: str, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_a_source_of_too_many_passes_or_without_text_is_refused(call, kind, named, tokenizer, tmp_path):
     path = write_mixture(tmp_path, [Mixed(documents=POOL, **call), Mixed(documents=POOL)], "jsonl")
     check_refused(lambda: build_mixture(path, tmp_path / "out", tokenizer, dupe_factor=2), kind, named)

@@ -33,13 +33,13 @@ def test_every_character_alone_and_after_others_is_as_python_has_it():
 
 
 @given(st.lists(st.sampled_from(MOVING) | st.sampled_from("aeo\n가") | st.just("x" * 63), max_size=40).map("".join))
-def test_text_is_as_python_has_it(text: str):
+def test_text_is_as_python_has_it(text):
     assert nfc(text) == unicodedata.normalize("NFC", text)
     assert nfc(unicodedata.normalize("NFD", text)) == unicodedata.normalize("NFC", text)
 
 
 @pytest.mark.parametrize("text", ["", "a", "é 漢字 한국어 ไทย नमस्ते " * 9, "ẹ́"])
-def test_text_in_nfc_is_the_same_array(text: str):
+def test_text_in_nfc_is_the_same_array(text):
     data = np.frombuffer(text.encode(), np.uint8)
     assert compose(data) is data
 

@@ -66,7 +66,7 @@ def block_of(documents: list[str]) -> Block:
 
 
 @given(st.lists(st.lists(any_document, min_size=1, max_size=6), min_size=1, max_size=4), st.integers(2, 4))
-def test_lines_of_enough_distinct_documents_are_removed_however_these_are_read(tasks: list[list[str]], least: int):
+def test_lines_of_enough_distinct_documents_are_removed_however_these_are_read(tasks, least):
     documents = [text for task in tasks for text in task]
     with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(repeated_lines, "ROWS_AT_ONCE", 3)
@@ -80,9 +80,7 @@ def test_lines_of_enough_distinct_documents_are_removed_however_these_are_read(t
     assert clean(documents[::-1], repeated) == clean(drop(documents, least)[::-1])
 
 
-def test_a_line_of_very_many_documents_in_very_many_files_takes_no_more_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_line_of_very_many_documents_in_very_many_files_takes_no_more_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(repeated_lines, "ROWS_AT_ONCE", 100)
     monkeypatch.setattr(sorted_columns, "_ROWS_OF_FILE", 1)
     held, sort = list[int](), sorted_columns.sort_columns
@@ -97,7 +95,7 @@ def test_a_line_of_very_many_documents_in_very_many_files_takes_no_more_memory(
 
 
 @given(st.lists(any_document, min_size=1, max_size=5), st.sets(any_line))
-def test_only_whole_lines_of_a_document_are_removed(documents: list[str], lines: set[str]):
+def test_only_whole_lines_of_a_document_are_removed(documents, lines):
     data = "".join(f"{text}\n" for text in documents).encode()
     ends = np.cumsum([len(text.encode()) + 1 for text in documents])
     _, hashes = hash_lines(np.frombuffer("\n".join(sorted(lines)).encode(), np.uint8))
@@ -124,7 +122,7 @@ LONG_TEXT = st.lists(st.sampled_from(LONG_LINES), min_size=1, max_size=60)
 @given(texts=st.lists(LONG_TEXT.map("\n".join), min_size=1, max_size=4), least=st.integers(2, 3))
 @example(texts=["\n".join(["again", "x" * 15] * 30), "again"], least=2)  # what is removed moves the cuts of the rest
 @example(texts=["    " + "w" * 40, "again"], least=2)  # a part of a line has the indentation besides
-def test_a_long_document_counts_once_and_is_cut_alike_wherever_it_lies(texts: list[str], least: int, unwraps: bool):
+def test_a_long_document_counts_once_and_is_cut_alike_wherever_it_lies(texts, least, unwraps):
     settings = TextConfig(documents="file", drop_repeated_lines=least, unwrap=unwraps)
     with TemporaryDirectory() as name, small_sizes(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(long_documents, "_BEGINNING", 4)
@@ -184,9 +182,7 @@ def plain(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("layout", "workers"), [("mixed", 2), ("jsonl", 0), ("txt", 0)])
-def test_a_build_is_that_of_the_text_without_the_lines(
-    layout: str, workers: int, plain: str, tmp_path: Path, tokenizer: Tokenizer
-):
+def test_a_build_is_that_of_the_text_without_the_lines(layout, workers, plain, tmp_path, tokenizer):
     engine = MultiprocessEngine(workers) if workers else fixtures.InlineEngine()
     fixtures.write_corpus(tmp_path / "in", FULL, layout, random.Random(1))
     report = fixtures.run_build(tmp_path / "in", tmp_path / "out", tokenizer, engine, drop_repeated_lines=10)
@@ -221,9 +217,7 @@ class KilledEngine(fixtures.InlineEngine):
 
 
 @pytest.mark.parametrize("results", [1, 12])
-def test_a_killed_build_resumes_and_counts_no_lines_again(
-    results: int, plain: str, tmp_path: Path, tokenizer: Tokenizer
-):
+def test_a_killed_build_resumes_and_counts_no_lines_again(results, plain, tmp_path, tokenizer):
     fixtures.write_corpus(tmp_path / "in", FULL, "jsonl", random.Random(1))
     with pytest.raises(KeyboardInterrupt):
         fixtures.run_build(tmp_path / "in", tmp_path / "out", tokenizer, KilledEngine(results), drop_repeated_lines=10)
@@ -235,7 +229,7 @@ def test_a_killed_build_resumes_and_counts_no_lines_again(
     assert has_counted == (results > 1)
 
 
-def test_a_vocabulary_and_what_inspect_reads_are_those_of_the_text_without_the_lines(tmp_path: Path):
+def test_a_vocabulary_and_what_inspect_reads_are_those_of_the_text_without_the_lines(tmp_path):
     keys = []
     for name, documents, least in (("plain", DOCUMENTS, None), ("full", FULL, 10)):
         path, text = tmp_path / f"{name}.jsonl", TextConfig(drop_repeated_lines=least)
@@ -247,7 +241,7 @@ def test_a_vocabulary_and_what_inspect_reads_are_those_of_the_text_without_the_l
     assert '"repeated_lines"' in (tmp_path / "full/vocab.json").read_text()
 
 
-def test_a_benchmark_is_compared_without_the_lines(tmp_path: Path):
+def test_a_benchmark_is_compared_without_the_lines(tmp_path):
     footer, text = " ".join(f"word{i}" for i in range(20)), " ".join(f"other{i}" for i in range(20))
     (tmp_path / "mix.toml").write_text('[[source]]\nname = "b"\npaths = "b.txt"\nweight = 0\n')
     repeated = np.unique(np.append(np.zeros(1, np.uint64), hash_lines(np.frombuffer(footer.encode(), np.uint8))[1]))
@@ -263,9 +257,7 @@ def test_a_benchmark_is_compared_without_the_lines(tmp_path: Path):
 
 
 @pytest.mark.parametrize("command", ["build", "vocab"])
-def test_stdin_and_a_line_of_one_document_are_refused(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_stdin_and_a_line_of_one_document_are_refused(command, tmp_path, monkeypatch, capsys):
     fixtures.set_stdin(monkeypatch, b"Some text.\n")
     assert run_command([command, "-", "--drop-repeated-lines", "5", "-o", str(tmp_path / "out")]) == 1
     told = capsys.readouterr().err.splitlines()[-1]

@@ -20,7 +20,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
     return open_shards(write_shards(tmp_path_factory.mktemp("shards") / "out", [[ROWS[:60], ROWS[60:]]]))
 
 
-def test_an_integer_of_any_type_names_a_row_or_rows_and_may_count_from_the_end(shards: Shards):
+def test_an_integer_of_any_type_names_a_row_or_rows_and_may_count_from_the_end(shards):
     for kind in (int, *SIGNED, *UNSIGNED, np.array, lambda value: np.uint8(value % 256)):
         for row in (0, 3, 99):
             assert shards[kind(row)].document_key == ROWS[row][4], kind
@@ -36,7 +36,7 @@ def test_an_integer_of_any_type_names_a_row_or_rows_and_may_count_from_the_end(s
         assert len(shards.rows(none)) == 0
 
 
-def test_a_number_without_a_row_is_an_index_error_that_names_the_range(shards: Shards):
+def test_a_number_without_a_row_is_an_index_error_that_names_the_range(shards):
     for index in (np.uint64(2**64 - 1), np.uint8(100), np.int8(-101), 2**70, -(2**70)):
         with pytest.raises(IndexError, match=rf"row {int(index)} of a split of 100 rows; allowed are -100 to 99"):
             shards[index]
@@ -51,7 +51,7 @@ def test_a_number_without_a_row_is_an_index_error_that_names_the_range(shards: S
     [True, np.True_, 1.0, np.float32(1), None, "1", b"1", [1], (1,), np.array([1]), np.array([[1]]), ..., {}],
     ids=repr,
 )
-def test_another_type_than_an_integer_is_a_type_error_that_names_it(shards: Shards, index: Any):
+def test_another_type_than_an_integer_is_a_type_error_that_names_it(shards, index):
     with pytest.raises(TypeError, match=r"row index .* is of type .*; an integer is needed"):
         shards[index]
 
@@ -63,6 +63,6 @@ NO_LISTS = [np.array([1.5]), np.zeros((2, 2), np.int64), np.zeros((0, 2), np.int
 @pytest.mark.parametrize(
     "indices", [*NO_INTEGERS, *NO_LISTS, np.ones(100, bool), np.zeros(0, bool)], ids=lambda indices: repr(indices)[:30]
 )
-def test_anything_but_integers_in_one_dimension_is_a_type_error(shards: Shards, indices: Any):
+def test_anything_but_integers_in_one_dimension_is_a_type_error(shards, indices):
     with pytest.raises(TypeError, match=r"row ind(ex|ices) .*(integers in one dimension are|an integer is) needed"):
         shards.rows(indices)

@@ -130,9 +130,7 @@ def find_shares(sizes: Sequence[int], alpha: float, max_passes: float) -> list[f
     alpha=st.floats(0, 1),
     max_passes=st.floats(1, MAX_PASSES),
 )
-def test_shares_are_as_the_sizes_to_a_power_and_what_a_source_can_not_give_the_others_do(
-    sizes: list[int], alpha: float, max_passes: float
-):
+def test_shares_are_as_the_sizes_to_a_power_and_what_a_source_can_not_give_the_others_do(sizes, alpha, max_passes):
     settings: dict[str, Any] = {"paths": ("x",), "text": TextConfig(), "alpha": alpha, "max_passes": max_passes}
     sources = [MixtureSource(number=number, name=f"s{number}", **settings) for number in range(len(sizes))]
     found = list(share_tokens(dict(reversed(list(zip(sources, sizes, strict=True))))).values())
@@ -169,9 +167,7 @@ def find_largest(documents: Sequence[str], tokenizer: Tokenizer) -> int:
     ("alpha", "max_passes", "dupe_factor"),
     [(0.0, 1.0, 3), (0.0, 20.0, 1), (0.3, 2.5, 1), (0.3, 20.0, 3), (0.7, 2.0, 1), (1.0, 1.0, 3)],
 )
-def test_the_rows_have_the_shares(
-    kind: str, alpha: float, max_passes: float, dupe_factor: int, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_the_rows_have_the_shares(kind, alpha, max_passes, dupe_factor, tokenizer, tmp_path):
     build = prepare(kind, tmp_path, tokenizer, alpha=alpha, max_passes=max_passes)
     mixture = build(tmp_path / "out", dupe_factor=dupe_factor).manifest.mixture or ()
     names = LANGUAGES if kind == "languages" else ["source 0", "source 1", "source 2"]
@@ -181,9 +177,7 @@ def test_the_rows_have_the_shares(
     assert not list(verify(tmp_path / "out"))
 
 
-def test_very_many_sources_are_counted_in_fewer_ranges_of_keys(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_very_many_sources_are_counted_in_fewer_ranges_of_keys(tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr(choosing, "_CELL_BITS", 7)
     assert choosing.choose_bucket_bits(3) == 5
     mixture = prepare("mixture", tmp_path, tokenizer)(tmp_path / "out").manifest.mixture or ()
@@ -191,7 +185,7 @@ def test_very_many_sources_are_counted_in_fewer_ranges_of_keys(
     check_shares(mixture, tmp_path / "out", 2 * (find_largest(POOL, tokenizer) + tokens // 32))
 
 
-def test_a_build_by_alpha_is_one_by_the_weights_that_it_gives(tokenizer: Tokenizer, tmp_path: Path):
+def test_a_build_by_alpha_is_one_by_the_weights_that_it_gives(tokenizer, tmp_path):
     report = prepare("mixture", tmp_path / "alpha", tokenizer)(tmp_path / "out", dupe_factor=2)
     weights = [float(Fraction(one.passes) / 2) for one in report.manifest.mixture or ()]
     sources = [Mixed(**{**vars(one), "weight": weight}) for one, weight in zip(SOURCES, weights, strict=True)]
@@ -200,9 +194,7 @@ def test_a_build_by_alpha_is_one_by_the_weights_that_it_gives(tokenizer: Tokeniz
 
 
 @pytest.mark.parametrize("settings", [{}, {"group_field": "group"}, {"keep_duplicates": True}, {"dupe_factor": 2}])
-def test_a_build_of_languages_is_that_of_a_mixture_with_a_source_for_each(
-    settings: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path
-):
+def test_a_build_of_languages_is_that_of_a_mixture_with_a_source_for_each(settings, tokenizer, tmp_path):
     lines = ["alpha = 0.3"]
     for name in LANGUAGES:
         language = "und" if name == "web cc" else name
@@ -217,7 +209,7 @@ def test_a_build_of_languages_is_that_of_a_mixture_with_a_source_for_each(
 @pytest.mark.parametrize(
     "settings", [{}, {"group_field": "group"}, {"keep_duplicates": True}, {"drop_near_duplicates": True}]
 )
-def test_an_alpha_of_1_leaves_the_text_as_it_is(settings: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path):
+def test_an_alpha_of_1_leaves_the_text_as_it_is(settings, tokenizer, tmp_path):
     longer = [(name, group, f"{text}\nRead by me.") for name, group, text in RECORDS[10:14]]
     folder = write_records(tmp_path / "in", [*RECORDS, *longer], "copies.csv")
     made = build_languages(folder, tmp_path / "out", tokenizer, alpha=1.0, **settings).manifest
@@ -229,9 +221,7 @@ def test_an_alpha_of_1_leaves_the_text_as_it_is(settings: dict[str, Any], tokeni
 
 
 @pytest.mark.parametrize(("fraction", "seed"), [(None, 0), (None, 3), (0.3, 1), (0.3, 2)])
-def test_documents_of_a_group_and_a_text_of_two_languages_lie_in_one_split(
-    fraction: float | None, seed: int, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_documents_of_a_group_and_a_text_of_two_languages_lie_in_one_split(fraction, seed, tokenizer, tmp_path):
     build = prepare("languages", tmp_path, tokenizer, max_passes=1.5)
     build(tmp_path / "out", group_field="group", validation_fraction=fraction, seed=seed)
     train, validation = fixtures.keys_of(tmp_path / "out")
@@ -262,9 +252,7 @@ def reference(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) ->
         *(("languages", "parts.csv", 0), ("languages", "copies.csv", 1)),
     ],
 )
-def test_layout_copies_and_workers_change_no_byte(
-    kind: str, layout: str, workers: int, reference: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path
-):
+def test_layout_copies_and_workers_change_no_byte(kind, layout, workers, reference, tokenizer, tmp_path):
     build = prepare(kind, tmp_path, tokenizer, layout)
     build(tmp_path / "out", engine=MultiprocessEngine(2) if workers else PicklingEngine(), num_shards=3)
     assert digest_shards(tmp_path / "out") == reference[kind]
@@ -272,9 +260,7 @@ def test_layout_copies_and_workers_change_no_byte(
 
 @both
 @pytest.mark.parametrize("results", [1, 6, 11, 16])
-def test_an_interrupted_build_resumes_to_the_same_bytes(
-    kind: str, results: int, reference: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path
-):
+def test_an_interrupted_build_resumes_to_the_same_bytes(kind, results, reference, tokenizer, tmp_path):
     build, out = prepare(kind, tmp_path, tokenizer, "mixed" if kind == "mixture" else "parts.jsonl"), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         build(out, engine=InterruptedEngine(results), num_shards=3)
@@ -283,7 +269,7 @@ def test_an_interrupted_build_resumes_to_the_same_bytes(
     assert not (out / ".build").exists()
 
 
-def test_inputs_may_name_the_languages(tokenizer: Tokenizer, tmp_path: Path):
+def test_inputs_may_name_the_languages(tokenizer, tmp_path):
     records = [record for record in RECORDS if record[0] in ("de", "kea")]
     for name in ("de", "kea"):
         write_records(tmp_path / name, [record for record in records if record[0] == name])
@@ -300,7 +286,7 @@ WORDS = [" ".join(random.Random(number).choices(fixtures.WORDS, k=80)) for numbe
 SIMILAR = [f"{text} by me." for text in WORDS[:10]]
 
 
-def test_sizes_of_sources_are_those_of_the_documents_that_stay(tokenizer: Tokenizer, tmp_path: Path):
+def test_sizes_of_sources_are_those_of_the_documents_that_stay(tokenizer, tmp_path):
     """Near-duplicates, copies and documents with text of a benchmark count in no size."""
     sources = [
         Mixed(documents=[*WORDS[:14], *SIMILAR, *WORDS[:3]]),
@@ -316,7 +302,7 @@ def test_sizes_of_sources_are_those_of_the_documents_that_stay(tokenizer: Tokeni
     assert (mixture[2].alpha, mixture[2].num_used_tokens) == (None, 0)
 
 
-def test_sizes_of_languages_are_those_of_the_documents_that_stay(tokenizer: Tokenizer, tmp_path: Path):
+def test_sizes_of_languages_are_those_of_the_documents_that_stay(tokenizer, tmp_path):
     """A document that is similar to a longer one counts in no size, whatever their languages."""
     records = [("kea" if number % 8 == 0 else "de", "", text) for number, text in enumerate(WORDS)]
     folder = write_records(tmp_path / "in", [*(("kea", "", text) for text in SIMILAR), *records])
@@ -330,7 +316,7 @@ def test_sizes_of_languages_are_those_of_the_documents_that_stay(tokenizer: Toke
 
 
 @both
-def test_an_estimate_is_near_the_rows_that_shares_give(kind: str, tokenizer: Tokenizer, tmp_path: Path):
+def test_an_estimate_is_near_the_rows_that_shares_give(kind, tokenizer, tmp_path):
     settings: dict[str, Any] = {"pairs": "none", "short_seq_prob": 0.0}
     if kind == "mixture":
         sources = [Mixed(documents=POOL[:40]), Mixed(documents=POOL[40:57]), Mixed(documents=POOL[57:])]
@@ -360,9 +346,7 @@ class Saying(NullProgress):
         self.said.append(line)
 
 
-def test_the_largest_shares_are_said_before_rows_are_made(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_largest_shares_are_said_before_rows_are_made(tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr(mixed_sources, "_SHOWN", 2)
     config, progress = fixtures.make_config(language_field="lang", alpha=0.3), Saying()
     inputs = find_sources([str(write_records(tmp_path / "in", ONCE))], text=config.text)
@@ -389,7 +373,7 @@ def test_the_largest_shares_are_said_before_rows_are_made(
     assert check.details["count"] == 0  # passes are no copies
 
 
-def test_another_alpha_is_another_build(tokenizer: Tokenizer, tmp_path: Path):
+def test_another_alpha_is_another_build(tokenizer, tmp_path):
     build = prepare("languages", tmp_path / "l", tokenizer)
     build(tmp_path / "languages")
     assert build(tmp_path / "languages").was_finished
@@ -419,14 +403,12 @@ def test_a_language_that_was_not_there_when_tokens_were_counted_stops_the_build(
     ({"max_passes": 501.0, "dupe_factor": 2}, ConfigError, "max_passes is 501.0 & 1 to 500"),
     ({"language_field": None}, ConfigError, "alpha is 0.3 & neither --language-field nor an INPUT:LANGUAGE"),
 )
-def test_settings_that_do_not_fit_are_refused(
-    call: dict[str, Any], kind: type[Exception], named: str, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_settings_that_do_not_fit_are_refused(call, kind, named, tokenizer, tmp_path):
     folder = write_records(tmp_path / "in")
     check_refused(lambda: build_languages(folder, tmp_path / "out", tokenizer, **call), kind, named)
 
 
-def test_inputs_that_do_not_fit_are_refused(tokenizer: Tokenizer, tmp_path: Path):
+def test_inputs_that_do_not_fit_are_refused(tokenizer, tmp_path):
     folder = str(write_records(tmp_path / "in"))
     (tmp_path / "mixture.toml").write_text('[[source]]\nname = "all"\npaths = "in"\nweight = 2\n')
     config = fixtures.make_config(language_field="lang", alpha=0.3, validation_fraction=BuildConfig.validation_fraction)

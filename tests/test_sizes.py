@@ -29,9 +29,7 @@ def list_sample(sample: SizeSample) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("capacity", [1, 5, SAMPLE])
 @given(documents=documents, data=st.data())
-def test_a_sample_holds_the_least_hashes_of_a_set_in_whatever_order_it_grows(
-    capacity: int, documents: list[tuple[int, int]], data: st.DataObject
-):
+def test_a_sample_holds_the_least_hashes_of_a_set_in_whatever_order_it_grows(capacity, documents, data):
     shuffled = data.draw(st.permutations(documents))
     at = data.draw(st.integers(0, len(documents)))
     joined = make_sample(shuffled[at:], limit=capacity)
@@ -45,13 +43,13 @@ def test_a_sample_holds_the_least_hashes_of_a_set_in_whatever_order_it_grows(
 
 
 @given(documents)
-def test_a_sample_survives_a_round_trip_through_json(documents: list[tuple[int, int]]):
+def test_a_sample_survives_a_round_trip_through_json(documents):
     sample = make_sample(documents)
     assert list_sample(from_values(json.loads(json.dumps(to_values(sample))), SizeSample)) == list_sample(sample)
 
 
 @pytest.mark.parametrize("copies", [1, 3])
-def test_the_sizes_of_many_documents_are_estimated_within_four_standard_errors(copies: int):
+def test_the_sizes_of_many_documents_are_estimated_within_four_standard_errors(copies):
     """30,000 sizes that vary as much as their mean; four standard errors of sqrt(2 / SAMPLE)."""
     rng = np.random.default_rng(0)
     hashes, found = rng.integers(0, 2**64, 30_000, np.uint64), rng.exponential(5000, 30_000).astype(np.int64) + 1

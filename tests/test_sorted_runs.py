@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
@@ -69,7 +68,7 @@ def list_keyed(part: KeyedRows, dtype: type = np.uint16) -> list[tuple[tuple[int
 
 
 @given(st.lists(st.tuples(*(st.integers(0, 2) for _ in range(5)))))
-def test_rows_sort_like_tuples_of_their_keys(rows: list[tuple[int, ...]]):
+def test_rows_sort_like_tuples_of_their_keys(rows):
     columns = zip(RowKeys.empty(len(rows)), np.array(rows, np.int64).reshape(-1, 5).T, strict=True)
     keys = RowKeys(*(column.astype(empty.dtype) for empty, column in columns))
     assert keys.order().tolist() == sorted(range(len(rows)), key=lambda row: rows[row])
@@ -114,7 +113,7 @@ def sort_by_keys(row: KeyedRow) -> tuple[int, ...]:
 
 
 @given(st.lists(keyed_rows, max_size=30), st.randoms(use_true_random=False))
-def test_the_order_of_rows_does_not_depend_on_their_order_in_the_buffer(rows: list[KeyedRow], rng: random.Random):
+def test_the_order_of_rows_does_not_depend_on_their_order_in_the_buffer(rows, rng):
     """Keys and contents have few values each, so many rows agree in some or all of them."""
 
     def sort(rows: list[KeyedRow]) -> tuple[list[KeyedRow], list[bool]]:
@@ -132,7 +131,7 @@ def test_the_order_of_rows_does_not_depend_on_their_order_in_the_buffer(rows: li
 
 
 @given(st.lists(keyed_rows, max_size=30))
-def test_dropped_rows_are_counted_as_a_plain_loop_counts_them(rows: list[KeyedRow]):
+def test_dropped_rows_are_counted_as_a_plain_loop_counts_them(rows):
     records, found = lay_out(rows)
     order, is_copy = order_rows(records, found)
     assert count_dropped(records, found.starts[order[is_copy]]) == count_slowly(rows)
@@ -153,9 +152,7 @@ def count_slowly(rows: list[KeyedRow]) -> Dropped:
 
 
 @given(st.lists(st.lists(keyed_rows, max_size=12), min_size=1, max_size=3), st.sampled_from([0, 1, 2]))
-def test_runs_and_merge_together_drop_every_copy_once(
-    tmp_path_factory: pytest.TempPathFactory, runs: list[list[KeyedRow]], modulus: int
-):
+def test_runs_and_merge_together_drop_every_copy_once(tmp_path_factory, runs, modulus):
     """All rows of a document are in one split, as in a build."""
     folder, paths, dropped = tmp_path_factory.mktemp("runs"), list[Path](), Dropped()
     for number, rows in enumerate(runs):
@@ -180,7 +177,7 @@ def test_runs_and_merge_together_drop_every_copy_once(
 
 
 @given(rows_16, st.data(), st.sampled_from([np.uint16, np.uint32]))
-def test_rows_survive_a_round_trip_through_records(rows: list[Row], data: st.DataObject, dtype: type):
+def test_rows_survive_a_round_trip_through_records(rows, data, dtype):
     """They are written in any order, and read in any other."""
     part = make_part(rows, list(range(5, 5 + len(rows))), dtype=dtype)
     num_u64 = measure_rows_u64(part.examples)
@@ -229,9 +226,7 @@ keys_64 = st.one_of(st.integers(0, 3), st.integers(0, LAST), st.integers(LAST - 
 
 
 @given(st.lists(st.lists(keys_64, max_size=60), min_size=1, max_size=5), st.integers(0, 4), st.data())
-def test_reading_a_range_of_runs_equals_sorting_a_list(
-    tmp_path_factory: pytest.TempPathFactory, runs: list[list[int]], every: int, data: st.DataObject
-):
+def test_reading_a_range_of_runs_equals_sorting_a_list(tmp_path_factory, runs, every, data):
     """Each run has two parts; every n-th row, or none, is in validation."""
     folder = tmp_path_factory.mktemp("runs")
     wanted: dict[str, list[tuple[tuple[int, ...], Row]]] = {"train": [], "validation": []}
@@ -266,7 +261,7 @@ def read_split(paths: list[Path], split: str = "train", low: int = 0, high: int 
 
 
 @pytest.mark.parametrize("most_entries", [1, 7, 500, 4000])
-def test_any_range_of_a_run_is_found(tmp_path: Path, most_entries: int, monkeypatch: pytest.MonkeyPatch):
+def test_any_range_of_a_run_is_found(tmp_path, most_entries, monkeypatch):
     monkeypatch.setattr("albert_data.pipeline.sorted_runs._MOST_ENTRIES", most_entries)
     shuffle_keys = [3 * number // 2 * 2 for number in range(2000)]  # in steps of 2 and 4
     part = make_part(numbered_rows(2000), shuffle_keys)
@@ -294,7 +289,7 @@ def find_in_head(folder: Path, keys: np.ndarray, bounds: list[tuple[int, int]]) 
 
 
 @pytest.mark.parametrize("num_rows", [0, 1, 4091, 4092, 100_000, 930_000])
-def test_head_and_index_are_one_read_and_give_the_fewest_rows_too_many(num_rows: int, tmp_path: Path):
+def test_head_and_index_are_one_read_and_give_the_fewest_rows_too_many(num_rows, tmp_path):
     keys = np.sort(np.random.default_rng(0).integers(0, LAST, num_rows, np.uint64, endpoint=True))
     bounds = [(number << 54, (number + 1 << 54) - 1) for number in range(0, 1024, 93)]
     for wanted, part in find_in_head(tmp_path, keys, bounds):
@@ -305,7 +300,7 @@ def test_head_and_index_are_one_read_and_give_the_fewest_rows_too_many(num_rows:
 
 
 @pytest.mark.parametrize(("num_rows", "num_groups"), [(12_000, 970), (47_000, 970), (233_000, 980), (934_000, 980)])
-def test_what_is_read_of_a_run_is_little_more_than_the_rows_of_a_group(num_rows: int, num_groups: int, tmp_path: Path):
+def test_what_is_read_of_a_run_is_little_more_than_the_rows_of_a_group(num_rows, num_groups, tmp_path):
     """Ten thousand runs of 0.25, 1, 5 and 20 TB of text, which as many groups read as 20 million reads allow."""
     keys = np.sort(np.random.default_rng(0).integers(0, LAST, num_rows, np.uint64, endpoint=True))
     cuts = [number * 2**64 // num_groups for number in range(num_groups + 1)]
@@ -314,7 +309,7 @@ def test_what_is_read_of_a_run_is_little_more_than_the_rows_of_a_group(num_rows:
     assert sum(part.end - part.begin for _, part in found) < 1.3 * num_rows * RECORD_U64
 
 
-def test_a_damaged_run_is_an_error(tmp_path: Path):
+def test_a_damaged_run_is_an_error(tmp_path):
     part, path = make_part(numbered_rows(20), list(range(20))), tmp_path / "run"
     rows = sort_rows([part], part.keys, np.zeros(20, bool), RowScratch(np.uint16))
     write_sorted_run(path, rows)
@@ -335,9 +330,7 @@ def test_a_damaged_run_is_an_error(tmp_path: Path):
 
 
 @given(st.lists(st.lists(keyed_rows, max_size=30), min_size=1, max_size=4), st.booleans(), st.integers(1, 4))
-def test_merged_and_fetched_runs_hold_the_rows_of_all(
-    tmp_path_factory: pytest.TempPathFactory, runs: list[list[KeyedRow]], keep_copies: bool, num_ranges: int
-):
+def test_merged_and_fetched_runs_hold_the_rows_of_all(tmp_path_factory, runs, keep_copies, num_ranges):
     """Few keys have many rows, so copies lie in several runs, and ranges are empty or crowded."""
     folder, paths, scratch = tmp_path_factory.mktemp("runs"), [], RowScratch(np.uint16)
     for number, rows in enumerate(runs):
@@ -375,7 +368,7 @@ def count_rows(path: Path) -> int:
     return sum(len(sort_range([path], split, 0, LAST)) for split in ("train", "validation"))
 
 
-def test_a_merged_run_of_few_keys_drops_each_copy(tmp_path: Path):
+def test_a_merged_run_of_few_keys_drops_each_copy(tmp_path):
     part = make_part(numbered_rows(50), list(range(50)))
     for number in range(3):
         run = sort_rows([part], part.keys, np.arange(50) % 5 == 0, RowScratch(np.uint16))
@@ -388,7 +381,7 @@ def test_a_merged_run_of_few_keys_drops_each_copy(tmp_path: Path):
     assert sorted(np.concatenate(kept).tolist()) == list(range(50))
 
 
-def test_to_fetch_a_range_takes_two_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_to_fetch_a_range_takes_two_reads(tmp_path, monkeypatch):
     part = make_part(numbered_rows(5000), [number * 2**51 for number in range(5000)])
     run = sort_rows([part], part.keys, np.zeros(5000, bool), RowScratch(np.uint16))
     write_sorted_run(tmp_path / "run", run)

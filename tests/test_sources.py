@@ -19,7 +19,7 @@ from build_fixtures import digest_shards, run_build
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import check_refused
-from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
+from row_fixtures import make_examples, numbered_rows, plain, rows_16
 from shard_fixtures import change_manifest, describe_again, write_shards
 
 from albert_data.corpus.blocks import Block
@@ -34,7 +34,6 @@ from albert_data.shards.columns import Columns
 from albert_data.shards.reader import open_shards
 from albert_data.shards.rows import join_rows, no_rows, slice_rows
 from albert_data.shards.schema import from_record_batch, shard_schema, to_record_batch, write_shard
-from albert_data.tokenizer.model import Tokenizer
 
 NAMES = ("de", "en", "zh")
 LANGUAGES = ("zh", "en", "de")  # by a document's key modulo 3
@@ -45,7 +44,7 @@ DOCUMENTS = fixtures.make_documents(60, seed=9)
 
 
 @given(rows_16, st.data())
-def test_sources_go_through_a_record_batch_and_stay_with_their_rows(rows: list[Row], data: st.DataObject):
+def test_sources_go_through_a_record_batch_and_stay_with_their_rows(rows, data):
     sources = [row[4] % 2**16 for row in rows]
     examples, schema = make_examples(rows, sources=sources), shard_schema(np.uint16, has_source=True)
     batch = to_record_batch(examples, schema)
@@ -65,7 +64,7 @@ def list_sources(examples: Any) -> list[int]:
 
 
 @given(rows_16, st.data(), st.booleans())
-def test_parts_of_rows_are_joined_as_lists_are(rows: list[Row], data: st.DataObject, has_source: bool):
+def test_parts_of_rows_are_joined_as_lists_are(rows, data, has_source):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=4)))
     examples = make_examples(rows, sources=[row[4] % 2**16 for row in rows] if has_source else None)
     bounds = [0, *cuts, len(rows)]
@@ -77,7 +76,7 @@ def test_parts_of_rows_are_joined_as_lists_are(rows: list[Row], data: st.DataObj
         assert list_sources(joined) == list_sources(examples)
 
 
-def test_there_is_a_column_only_where_it_is_asked_for(finished: Path):
+def test_there_is_a_column_only_where_it_is_asked_for(finished):
     assert "source" not in shard_schema(np.uint16).names
     assert shard_schema(np.uint16, has_source=True).names == [*shard_schema(np.uint16).names, "source"]
     assert no_rows().sources is None
@@ -105,7 +104,7 @@ def write_rows(folder: Path, sources: list[int], *, has_source: bool = True) -> 
     describe_again(folder)
 
 
-def test_a_row_tells_its_source_in_every_way_of_asking(folder: Path):
+def test_a_row_tells_its_source_in_every_way_of_asking(folder):
     shards = open_shards(folder)
     wanted = [number % 3 for number in range(50)]
     assert [example.source for example in shards] == wanted
@@ -115,7 +114,7 @@ def test_a_row_tells_its_source_in_every_way_of_asking(folder: Path):
     assert list_sources(shards.rows([])) == []
 
 
-def test_a_source_beyond_the_manifests_or_a_column_of_which_it_does_not_tell_is_an_error(folder: Path):
+def test_a_source_beyond_the_manifests_or_a_column_of_which_it_does_not_tell_is_an_error(folder):
     write_rows(folder, [0] * 30 + [3] + [0] * 19)
     shards, named = open_shards(folder), "row 30: source is 3; the manifest lists 3 under `sources` & verify"
     for read in (lambda: list(shards), lambda: list(shards.batches()), lambda: shards.rows(np.arange(50))):
@@ -150,7 +149,7 @@ def with_languages(monkeypatch: pytest.MonkeyPatch) -> None:
     tell_languages(monkeypatch, lambda block, keys: choose_languages(keys))
 
 
-def test_a_build_writes_the_sources_whatever_the_layout(with_languages: None, tokenizer: Tokenizer, tmp_path: Path):
+def test_a_build_writes_the_sources_whatever_the_layout(with_languages, tokenizer, tmp_path):
     with fixtures.small_tasks(1 << 12):
         for name, layout, documents in (("a", "txt", DOCUMENTS), ("b", "mixed", DOCUMENTS * 2)):
             fixtures.write_corpus(tmp_path / name, documents, layout, random.Random(name))
@@ -164,9 +163,7 @@ def test_a_build_writes_the_sources_whatever_the_layout(with_languages: None, to
             assert NAMES[row.source] == LANGUAGES[row.document_key % 3]
 
 
-def test_equal_texts_of_two_languages_are_two_documents(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_equal_texts_of_two_languages_are_two_documents(tokenizer, tmp_path, monkeypatch):
     """b.txt holds the documents of a.txt, most of them in another language."""
     tell_languages(
         monkeypatch, lambda block, keys: choose_languages(keys if "a.txt" in block.path else keys // np.uint64(7))
@@ -181,9 +178,7 @@ def test_equal_texts_of_two_languages_are_two_documents(
     assert report.manifest.counts.duplicate_documents == num_equal
 
 
-def test_verify_names_the_row_of_a_source_beyond_the_manifests(
-    with_languages: None, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_verify_names_the_row_of_a_source_beyond_the_manifests(with_languages, tokenizer, tmp_path):
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(0))
     out = tmp_path / "out"
     run_build(tmp_path / "in", out, tokenizer)
@@ -210,9 +205,7 @@ def write_named(path: Path, documents: Sequence[str], names: Sequence[str] = OTH
             file.writelines(json.dumps({"lang": name, "text": text}) + "\n" for name, text in rows)
 
 
-def test_a_name_without_a_code_is_a_source_of_its_own_whatever_the_layout(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_name_without_a_code_is_a_source_of_its_own_whatever_the_layout(tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr("albert_data.corpus.blocks.GIANT_BYTES", 600)  # the longest are read as text files
     (tmp_path / "parts").mkdir()
     for part in range(3):
@@ -242,16 +235,14 @@ def test_a_name_without_a_code_is_a_source_of_its_own_whatever_the_layout(
     assert not list(verify(out))
 
 
-def test_a_build_with_so_many_names_stops_before_the_reduce(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_build_with_so_many_names_stops_before_the_reduce(tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr("albert_data.corpus.damage.MAX_NAMES", 3)
     write_named(tmp_path / "in.jsonl", DOCUMENTS)
     with pytest.raises(InputError, match="over 3 names that are no ISO 639 codes"):
         run_build(tmp_path / "in.jsonl", tmp_path / "out", tokenizer, language_field="lang")
 
 
-def test_a_manifest_with_a_name_that_no_source_has_is_refused(folder: Path):
+def test_a_manifest_with_a_name_that_no_source_has_is_refused(folder):
     change_manifest(folder, lambda manifest: manifest["sources"].__setitem__(0, "\u202etxt"))
     with pytest.raises(ShardError, match=r"sources holds '\\u202etxt', which is no name of a source"):
         open_shards(folder)

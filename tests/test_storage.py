@@ -8,10 +8,9 @@ import os
 import pickle
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import build_fixtures as fixtures
@@ -58,9 +57,7 @@ def digest(store: FlatStore, folder: Path) -> dict[str, str]:
     return {name: sha256(data).hexdigest() for name, data in store.files(folder).items()}
 
 
-def test_a_build_from_and_into_a_store_without_folders_and_renames_makes_the_same_bytes(
-    corpus: Corpus, out: Path, flat: FlatStore
-):
+def test_a_build_from_and_into_a_store_without_folders_and_renames_makes_the_same_bytes(corpus, out, flat):
     with pytest.raises(KeyboardInterrupt):
         corpus.build(out, InterruptedEngine(fixtures.CORPUS_TASKS + 1))
     assert corpus.build(out).resumed_tasks == fixtures.CORPUS_TASKS
@@ -75,9 +72,7 @@ def test_a_build_from_and_into_a_store_without_folders_and_renames_makes_the_sam
 @pytest.mark.parametrize(
     "from_end", [pytest.param(at, marks=() if at % 12 == 1 else pytest.mark.slow) for at in range(1, 75, 4)]
 )
-def test_a_build_into_a_store_that_dies_at_a_change_is_resumed_or_replaced(
-    from_end: int, corpus: Corpus, out: Path, flat: FlatStore
-):
+def test_a_build_into_a_store_that_dies_at_a_change_is_resumed_or_replaced(from_end, corpus, out, flat):
     before = flat.changes_left
     corpus.build(out, seed=5)
     changes = before - flat.changes_left
@@ -97,7 +92,7 @@ def test_a_build_into_a_store_that_dies_at_a_change_is_resumed_or_replaced(
 # ---- the disk ----
 
 
-def test_a_path_is_described_by_what_lies_there(tmp_path: Path):
+def test_a_path_is_described_by_what_lies_there(tmp_path):
     (tmp_path / "file").write_bytes(b"four")
     (tmp_path / "link").symlink_to("file")
     (tmp_path / "lost").symlink_to("nothing")
@@ -111,7 +106,7 @@ def test_a_path_is_described_by_what_lies_there(tmp_path: Path):
     assert DISK.status(tmp_path / "file").num_bytes == 4
 
 
-def test_a_file_that_is_replaced_has_another_status(tmp_path: Path):
+def test_a_file_that_is_replaced_has_another_status(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"one")
     before = DISK.status(path)
@@ -121,7 +116,7 @@ def test_a_file_that_is_replaced_has_another_status(tmp_path: Path):
     assert DISK.status(path) != before
 
 
-def test_no_more_of_a_file_is_read_than_asked_for(tmp_path: Path):
+def test_no_more_of_a_file_is_read_than_asked_for(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"0123456789")
     with pytest.raises(ValueError, match="it has 10 bytes; at most 9 are allowed"):
@@ -132,7 +127,7 @@ def test_no_more_of_a_file_is_read_than_asked_for(tmp_path: Path):
         assert bytes(buffer) == wanted.ljust(size, b"\0")
 
 
-def test_only_a_regular_file_is_read_as_a_whole_and_others_are_refused_without_waiting(tmp_path: Path):
+def test_only_a_regular_file_is_read_as_a_whole_and_others_are_refused_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "a FIFO")
     (tmp_path / "a device").symlink_to("/dev/zero")
     (tmp_path / "a folder").mkdir()
@@ -144,7 +139,7 @@ def test_only_a_regular_file_is_read_as_a_whole_and_others_are_refused_without_w
     assert DISK.read(tmp_path / "link", most=4) == b"four"
 
 
-def test_what_is_missing_is_no_error_where_it_is_to_be_gone(tmp_path: Path):
+def test_what_is_missing_is_no_error_where_it_is_to_be_gone(tmp_path):
     assert DISK.list_names(tmp_path / "missing") == []
     DISK.remove(tmp_path / "missing")
     DISK.remove_leftovers(tmp_path / "missing")
@@ -154,7 +149,7 @@ def test_what_is_missing_is_no_error_where_it_is_to_be_gone(tmp_path: Path):
     assert DISK.list_names(tmp_path) == ["file"]
 
 
-def test_only_our_own_temporary_files_are_left_over(tmp_path: Path):
+def test_only_our_own_temporary_files_are_left_over(tmp_path):
     ours, others = ".albert-data-0123456789abcdef.tmp", {"x.tmp", ".albert-data-0123.tmp", "y.json"}
     for name in (ours, *others):
         (tmp_path / name).touch()
@@ -165,9 +160,8 @@ def test_only_our_own_temporary_files_are_left_over(tmp_path: Path):
 
 @pytest.mark.parametrize(("function", "number"), [("flock", errno.ENOLCK), ("fsync", errno.EINVAL)])
 def test_a_file_system_without_locks_or_fsync_of_folders_is_written_to(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
-    function: str, number: int,
-):  # fmt: skip
+    corpus, tmp_path, monkeypatch, caplog, function, number
+):
     sync = os.fsync
 
     def refuse(descriptor: int, operation: int = 0) -> None:
@@ -192,7 +186,7 @@ def test_a_file_system_without_locks_or_fsync_of_folders_is_written_to(
     assert not [path for folder in ("out", "out2", "out3") for path in (tmp_path / folder).glob(".*")]
 
 
-def test_the_last_file_is_published_when_the_others_are_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_last_file_is_published_when_the_others_are_safe(tmp_path, monkeypatch):
     out, events, made = tmp_path / "out", [], [tmp_path / name for name in ("1", "2", "3")]
     for path in (*made, out / "a/moved before"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -210,7 +204,7 @@ def test_the_last_file_is_published_when_the_others_are_safe(tmp_path: Path, mon
         DISK.publish(out, {"lost": gone, "last": made[2]})
 
 
-def test_a_lock_excludes_others_until_it_is_freed(tmp_path: Path):
+def test_a_lock_excludes_others_until_it_is_freed(tmp_path):
     path = tmp_path / "lock"
     free = DISK.lock(path, b"mark", 0)
     with pytest.raises(BlockingIOError):
@@ -221,7 +215,7 @@ def test_a_lock_excludes_others_until_it_is_freed(tmp_path: Path):
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_where_there_are_no_locks_two_have_one(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_where_there_are_no_locks_two_have_one(number, tmp_path, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(number, os.strerror(number))))
     take_lock(tmp_path / "lock", b"mark", "taken")
     take_lock(tmp_path / "lock", b"mark", "taken")()
@@ -260,9 +254,7 @@ SECRETS = "holds a user name, a password or a query, which would end up in files
         ("build s3://b//x -o out", "s3://b//x has a part that is empty, . or .., which no path can have"),
     ],
 )
-def test_a_url_is_refused_in_one_line_and_nothing_is_made(
-    arguments: str, message: str, here: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_url_is_refused_in_one_line_and_nothing_is_made(arguments, message, here, capsys):
     assert run(arguments.split()) == 1
     told = capsys.readouterr().err
     assert told.startswith(f"Error: {message}")
@@ -272,7 +264,7 @@ def test_a_url_is_refused_in_one_line_and_nothing_is_made(
 
 
 @pytest.mark.parametrize("make", [str, Path], ids=["str", "Path"])
-def test_the_library_refuses_urls_too_even_if_pathlib_dropped_a_slash(make: Callable[[str], Any], here: Path):
+def test_the_library_refuses_urls_too_even_if_pathlib_dropped_a_slash(make, here):
     url = make("az://bucket/x")
     for call in (
         lambda: albert_data.build(url, "out"),
@@ -286,7 +278,7 @@ def test_the_library_refuses_urls_too_even_if_pathlib_dropped_a_slash(make: Call
     assert os.listdir(here) == ["in.txt"]
 
 
-def test_a_colon_in_a_name_makes_no_url(here: Path):
+def test_a_colon_in_a_name_makes_no_url(here):
     (here / "corpus:").mkdir()
     (here / "s3:").mkdir()
     paths = "corpus:/a.txt", Path("corpus:/a.txt"), "c:/a", Path("c:/a"), "a:b", "/s3://b", "./s3://b", "://b"
@@ -294,7 +286,7 @@ def test_a_colon_in_a_name_makes_no_url(here: Path):
         assert find_storage(path) is find_storage(".")
 
 
-def test_a_file_url_is_the_path_on_the_disk(here: Path):
+def test_a_file_url_is_the_path_on_the_disk(here):
     for name in (f"file://{here}/in.txt", Path(f"file://{here}/in.txt"), str(here / "in.txt")):
         assert make_path(name) == here / "in.txt"
     [found] = find_inputs([f"file://{here}/in.txt"])
@@ -321,5 +313,5 @@ def test_the_path_of_an_object_has_the_operations_on_names_and_no_other():
     ("url", "resolved"),
     [("s3://b/a/./b/../c", "s3://b/a/c"), ("s3://b/../../x", "s3://b/x"), ("s3://b/", "s3://b"), ("s3://b", "s3://b")],
 )
-def test_the_dots_of_a_url_lead_out_of_no_bucket(url: str, resolved: str):
+def test_the_dots_of_a_url_lead_out_of_no_bucket(url, resolved):
     assert resolve_url(url) == resolved

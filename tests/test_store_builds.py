@@ -18,7 +18,7 @@ import pytest
 from build_fixtures import Corpus, InterruptedEngine, PicklingEngine
 from flat_store import Died
 from refusals import check_refused
-from store_fixtures import SECRET, Bucket, Server, times
+from store_fixtures import SECRET, Bucket, times
 
 from albert_data.cli.main import run
 from albert_data.errors import OutputError, ShardError, StorageError
@@ -55,14 +55,14 @@ def check(stored: Bucket, corpus: Corpus) -> None:
 
 
 @both
-def test_a_build_from_and_into_a_store_makes_the_same_bytes_with_many_workers(stored: Bucket, corpus: Corpus):
+def test_a_build_from_and_into_a_store_makes_the_same_bytes_with_many_workers(stored, corpus):
     build(stored, corpus, MultiprocessEngine(2))
     check(stored, corpus)
     assert build(stored, corpus).was_finished
 
 
 @both
-def test_a_finished_build_in_a_store_takes_another_licence(stored: Bucket, corpus: Corpus):
+def test_a_finished_build_in_a_store_takes_another_licence(stored, corpus):
     build(stored, corpus, license="cc0-1.0")
     before = stored.files("out/")
     assert build(stored, corpus, license="mit").manifest.license == "mit"
@@ -76,9 +76,7 @@ def test_a_finished_build_in_a_store_takes_another_licence(stored: Bucket, corpu
 
 
 @pytest.mark.quick
-def test_an_interrupted_build_resumes_even_on_another_machine(
-    stored: Bucket, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_interrupted_build_resumes_even_on_another_machine(stored, corpus, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         build(stored, corpus, InterruptedEngine(fixtures.CORPUS_TASKS + 1))
     monkeypatch.setattr("albert_data.pipeline.build_folder._boot_id", lambda: "another machine")
@@ -86,7 +84,7 @@ def test_an_interrupted_build_resumes_even_on_another_machine(
     check(stored, corpus)
 
 
-def test_to_resume_and_to_publish_listings_are_read_instead_of_each_file(stored: Bucket, corpus: Corpus):
+def test_to_resume_and_to_publish_listings_are_read_instead_of_each_file(stored, corpus):
     class Spanning(InterruptedEngine):
         spans_machines = True
 
@@ -106,7 +104,7 @@ def test_to_resume_and_to_publish_listings_are_read_instead_of_each_file(stored:
     assert deleted[1].startswith(".build/manifests/")
 
 
-def test_near_duplicates_are_dropped_in_a_store_as_on_a_disk(bucket: Bucket, corpus: Corpus, tmp_path: Path):
+def test_near_duplicates_are_dropped_in_a_store_as_on_a_disk(bucket, corpus, tmp_path):
     class Spanning(PicklingEngine):
         spans_machines = True
 
@@ -154,9 +152,7 @@ class DyingRequests:
         return (1 << 30) - self.left
 
 
-def test_a_build_that_dies_at_a_request_resumes_to_the_same_bytes(
-    stored: Bucket, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_build_that_dies_at_a_request_resumes_to_the_same_bytes(stored, corpus, monkeypatch):
     requests = DyingRequests(monkeypatch)
     changes, older = requests.count(lambda: build(stored, corpus, seed=5)), stored.files("out/")
     for from_end in (1, 10, 24):  # cleaning up, publishing, shards
@@ -173,7 +169,7 @@ def test_a_build_that_dies_at_a_request_resumes_to_the_same_bytes(
 
 @pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, 12))])
 def test_a_shuffle_in_two_stages_that_dies_at_any_request_resumes_to_the_same_bytes(
-    number: int, stored: Bucket, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+    number, stored, corpus, monkeypatch
 ):
     fixtures.shape_shuffle(monkeypatch, "two stages")
     requests, rng, engine = DyingRequests(monkeypatch), random.Random(number), fixtures.SpanningEngine()
@@ -191,7 +187,7 @@ def test_a_shuffle_in_two_stages_that_dies_at_any_request_resumes_to_the_same_by
 
 
 @both
-def test_faults_change_no_byte_of_a_build(stored: Bucket, corpus: Corpus, store_server: Server):
+def test_faults_change_no_byte_of_a_build(stored, corpus, store_server):
     number = iter(range(1 << 30))
 
     def fail(environ: dict[str, Any]) -> str | None:
@@ -202,7 +198,7 @@ def test_faults_change_no_byte_of_a_build(stored: Bucket, corpus: Corpus, store_
     check(stored, corpus)
 
 
-def test_what_no_build_wrote_stays(stored: Bucket, corpus: Corpus):
+def test_what_no_build_wrote_stays(stored, corpus):
     mine = {"train/shard-00000.arrow": b"mine", "notes.txt": b"mine too"}
     for name, data in mine.items():
         stored.put(f"out/{name}", data)
@@ -242,9 +238,7 @@ def shards(stored: Bucket, corpus: Corpus) -> str:
 
 
 @both
-def test_commands_read_and_write_a_store(
-    shards: str, stored: Bucket, corpus: Corpus, vocab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_commands_read_and_write_a_store(shards, stored, corpus, vocab, tmp_path, capsys):
     reference = corpus.path.parent / "reference"
     for command in (["verify"], ["inspect", "--json"], ["audit", "--json"]):
         outputs = []
@@ -264,9 +258,7 @@ def test_commands_read_and_write_a_store(
 
 
 @both
-def test_verify_names_a_flipped_bit_in_a_store_as_on_a_disk(
-    shards: str, stored: Bucket, corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_verify_names_a_flipped_bit_in_a_store_as_on_a_disk(shards, stored, corpus, tmp_path, capsys):
     here = Path(shutil.copytree(corpus.path.parent / "reference", tmp_path / "here"))
     shard = here / "train/shard-00000.arrow"
     for place in ("an id", "the padding of Arrow"):
@@ -285,9 +277,7 @@ def test_verify_names_a_flipped_bit_in_a_store_as_on_a_disk(
         assert "not on a disk" not in outputs[0].err
 
 
-def test_a_list_and_a_mixture_may_name_objects_and_lie_in_a_store(
-    stored: Bucket, corpus: Corpus, vocab: Path, tmp_path: Path
-):
+def test_a_list_and_a_mixture_may_name_objects_and_lie_in_a_store(stored, corpus, vocab, tmp_path):
     stored.put("lists/files.txt", f"{stored.url}/in/a.txt\n".encode())
     (tmp_path / "files.txt").write_text(f"{stored.url}/in/a.txt\n")
     stored.put("mix/mix.toml", f'[[source]]\nname = "one"\npaths = ["more.txt", "{stored.url}/in/a.txt"]\n'.encode())
@@ -301,9 +291,7 @@ def test_a_list_and_a_mixture_may_name_objects_and_lie_in_a_store(
     assert digests[0] == digests[1]
 
 
-def test_no_secret_is_written_or_told(
-    stored: Bucket, corpus: Corpus, vocab: Path, capfd: pytest.CaptureFixture[str], store_server: Server
-):
+def test_no_secret_is_written_or_told(stored, corpus, vocab, capfd, store_server):
     arguments = ["build", f"{stored.url}/in", "-o", f"{stored.url}/out", "--tokenizer", str(vocab)]
     assert run(arguments) == 0
     with store_server.failing(times(1 << 20, "403 SignatureDoesNotMatch")):
@@ -325,9 +313,8 @@ def test_no_secret_is_written_or_told(
     ],
 )
 def test_a_bucket_that_can_not_be_used_is_told_in_one_line_before_any_work(
-    where: str, fault: str | None, method: str, message: str,
-    stored: Bucket, vocab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-):  # fmt: skip
+    where, fault, method, message, stored, vocab, tmp_path, capsys, monkeypatch
+):
     (tmp_path / "in.txt").write_text("One sentence. Another one.\n")
     name = f"{stored.url}/x" if fault else "s3://none/x"
     names = {"input": str(tmp_path / "in.txt"), "output": str(tmp_path / "out"), where: name}
@@ -344,9 +331,7 @@ def test_a_bucket_that_can_not_be_used_is_told_in_one_line_before_any_work(
 # ---- training ----
 
 
-def test_the_batches_from_a_store_are_those_from_the_disk_even_with_an_outage(
-    shards: str, corpus: Corpus, store_server: Server
-):
+def test_the_batches_from_a_store_are_those_from_the_disk_even_with_an_outage(shards, corpus, store_server):
     loader = pytest.importorskip("albert_data.train.data.loader")
     reference = corpus.path.parent / "reference"
     with store_server.failing(times(5, "503"), times(4, "cut"), times(3, "reset")):
@@ -360,9 +345,7 @@ def test_the_batches_from_a_store_are_those_from_the_disk_even_with_an_outage(
 
 
 @pytest.mark.parametrize("most_bytes", [0, 30_000, 1 << 30])
-def test_rows_are_the_same_however_few_shards_fit_on_this_machine(
-    most_bytes: int, shards: str, corpus: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_rows_are_the_same_however_few_shards_fit_on_this_machine(most_bytes, shards, corpus, monkeypatch, tmp_path):
     monkeypatch.setattr("albert_data.storage.cache.MOST_BYTES", max(2 * most_bytes, 60_000))
     monkeypatch.setattr("albert_data.shards.reader.measure_limit", lambda: 2 * most_bytes)
     there, here = open_shards(shards), open_shards(corpus.path.parent / "reference")
@@ -380,9 +363,7 @@ def test_rows_are_the_same_however_few_shards_fit_on_this_machine(
     assert copies <= max(2 * most_bytes, 60_000)
 
 
-def test_damaged_shards_and_places_for_copies_or_runs_are_told(
-    shards: str, stored: Bucket, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_damaged_shards_and_places_for_copies_or_runs_are_told(shards, stored, monkeypatch, capsys):
     assert run(["train", shards]) == 2
     told = capsys.readouterr().err
     assert f"{shards} is in a store, and a run has to be on a disk; name a folder with --output" in told

@@ -52,7 +52,7 @@ def dead_locks(monkeypatch: pytest.MonkeyPatch, brief_locks: None) -> None:
 
 @pytest.mark.quick
 @pytest.mark.usefixtures("brief_locks")
-def test_a_lock_excludes_others_until_it_is_freed(bucket: Bucket, store: Storage):
+def test_a_lock_excludes_others_until_it_is_freed(bucket, store):
     path = make_path(f"{bucket.url}/lock")
     free = store.lock(path, b"mark\n", 0)
     with pytest.raises(BlockingIOError):
@@ -65,7 +65,7 @@ def test_a_lock_excludes_others_until_it_is_freed(bucket: Bucket, store: Storage
 
 @pytest.mark.usefixtures("dead_locks")
 def test_the_lock_of_a_dead_process_is_waited_for_and_taken_and_its_owner_publishes_nothing_more(
-    bucket: Bucket, store: Storage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bucket, store, monkeypatch, caplog
 ):
     monkeypatch.setattr("albert_data.storage.locks._SAID_AFTER_SECONDS", 0.0)
     out = make_path(f"{bucket.url}/out")
@@ -82,7 +82,7 @@ def test_the_lock_of_a_dead_process_is_waited_for_and_taken_and_its_owner_publis
 
 
 @pytest.mark.usefixtures("dead_locks")
-def test_a_build_whose_lock_was_taken_changes_nothing_of_the_other(bucket: Bucket):
+def test_a_build_whose_lock_was_taken_changes_nothing_of_the_other(bucket):
     work = BuildFolder(make_path(f"{bucket.url}/out"))
     work.open()
     free_other = other_process(bucket).lock(work.plan_path.parent / "lock", b"", 0)
@@ -101,9 +101,7 @@ def test_a_build_whose_lock_was_taken_changes_nothing_of_the_other(bucket: Bucke
 
 
 @pytest.mark.parametrize("ignores", [lambda version: True, lambda version: version != NEW], ids=["all", "If-Match"])
-def test_a_store_that_ignores_conditions_gives_no_lock(
-    ignores: Callable[[str], bool], bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_store_that_ignores_conditions_gives_no_lock(ignores, bucket, monkeypatch):
     store = other_process(bucket)
     put = store._lock_requests.put
 
@@ -116,7 +114,7 @@ def test_a_store_that_ignores_conditions_gives_no_lock(
 
 
 @pytest.mark.usefixtures("brief_locks")
-def test_of_many_processes_that_want_a_lock_one_gets_it(bucket: Bucket):
+def test_of_many_processes_that_want_a_lock_one_gets_it(bucket):
     path, got, refused = make_path(f"{bucket.url}/lock"), [], []
 
     def try_it() -> None:
@@ -157,9 +155,7 @@ def count_reads(server: Server) -> Iterator[list[str]]:
         yield queries
 
 
-def test_an_object_is_copied_once_however_many_want_it(
-    bucket: Bucket, store: Storage, store_server: Server, copies: Callable[[], int]
-):
+def test_an_object_is_copied_once_however_many_want_it(bucket, store, store_server, copies):
     bucket.put("file", b"0123456789")
     url, found = make_path(f"{bucket.url}/file"), []
     digest = "84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882"
@@ -185,7 +181,7 @@ def test_an_object_is_copied_once_however_many_want_it(
     ],
 )
 def test_a_copy_has_the_hash_that_is_asked_for_and_names_no_other_file(
-    digest: str, message: str, bucket: Bucket, store: Storage, copies: Callable[[], int], tmp_path: Path
+    digest, message, bucket, store, copies, tmp_path
 ):
     bucket.put("file", b"text")
     (tmp_path / "notes.part").write_text("mine")
@@ -194,9 +190,7 @@ def test_a_copy_has_the_hash_that_is_asked_for_and_names_no_other_file(
     assert copies() == 4
 
 
-def test_copies_take_no_more_than_their_bound(
-    bucket: Bucket, store: Storage, copies: Callable[[], int], monkeypatch: pytest.MonkeyPatch
-):
+def test_copies_take_no_more_than_their_bound(bucket, store, copies, monkeypatch):
     monkeypatch.setattr(cache, "MOST_BYTES", 2500)
     mapped = []
     for number in range(4):

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import check_refused
-from store_fixtures import SECRET, Bucket, Server, make_bucket, other_process, times
+from store_fixtures import SECRET, Bucket, make_bucket, other_process, times
 
 from albert_data.errors import StorageError
 from albert_data.storage import (
@@ -78,7 +78,7 @@ PATTERNS = (
 )
 
 
-def test_a_glob_finds_what_it_finds_on_the_disk(bucket: Bucket, store: Storage, tmp_path: Path):
+def test_a_glob_finds_what_it_finds_on_the_disk(bucket, store, tmp_path):
     fill(bucket, tmp_path)
     for pattern in PATTERNS.split():
         on_disk = [os.path.relpath(path, tmp_path) for path in Disk().glob(f"{tmp_path}/{pattern}")]
@@ -88,7 +88,7 @@ def test_a_glob_finds_what_it_finds_on_the_disk(bucket: Bucket, store: Storage, 
         assert len(set(found)) == len(found), pattern
 
 
-def test_a_store_is_walked_and_described_as_the_disk_is(bucket: Bucket, store: Storage, tmp_path: Path):
+def test_a_store_is_walked_and_described_as_the_disk_is(bucket, store, tmp_path):
     fill(bucket, tmp_path)
 
     def walk(storage: Storage, root: str) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -105,7 +105,7 @@ def test_a_store_is_walked_and_described_as_the_disk_is(bucket: Bucket, store: S
     assert store.list_names(make_path(f"{bucket.url}/none")) == []
 
 
-def test_the_objects_by_which_programs_mark_folders_are_no_files(bucket: Bucket, store: Storage):
+def test_the_objects_by_which_programs_mark_folders_are_no_files(bucket, store):
     for key in ("in/", "in/a.txt", "in/empty/", "in/a.txt/both"):
         bucket.put(key, b"")
     assert find_kind(f"{bucket.url}/in") == find_kind(f"{bucket.url}/in/empty/") == FOLDER
@@ -118,9 +118,7 @@ def test_the_objects_by_which_programs_mark_folders_are_no_files(bucket: Bucket,
         store.list_names(make_path(f"{bucket.url}/in"))
 
 
-def test_listings_come_in_pages_and_tell_of_each_object(
-    bucket: Bucket, store: Storage, store_server: Server, monkeypatch: pytest.MonkeyPatch
-):
+def test_listings_come_in_pages_and_tell_of_each_object(bucket, store, store_server, monkeypatch):
     names = {f"{number:03}.txt" for number in range(35)}
     for name in names:
         bucket.put(f"many/{name}", name.encode())
@@ -135,9 +133,7 @@ def test_listings_come_in_pages_and_tell_of_each_object(
     assert store.status(folder / "000.txt") == store.read_with_status(folder / "000.txt", 7)[1]
 
 
-def test_calls_at_once_give_results_in_order_and_know_what_was_listed(
-    bucket: Bucket, store: Storage, store_server: Server
-):
+def test_calls_at_once_give_results_in_order_and_know_what_was_listed(bucket, store, store_server):
     names = [f"{number}.txt" for number in range(40)]
     for name in names:
         bucket.put(name, name.encode())
@@ -158,7 +154,7 @@ def test_calls_at_once_give_results_in_order_and_know_what_was_listed(
 
 @pytest.mark.quick
 @given(data=st.data())
-def test_any_reads_and_seeks_give_the_bytes_of_the_object(data: st.DataObject):
+def test_any_reads_and_seeks_give_the_bytes_of_the_object(data):
     content = os.urandom(data.draw(st.integers(0, 400_000)))
     file, wanted = io.BufferedReader(objects._ObjectFile(_Memory(content), None), 1000), io.BytesIO(content)
     for _ in range(data.draw(st.integers(1, 8))):
@@ -185,7 +181,7 @@ class _Memory:
 
 
 @pytest.mark.quick
-def test_no_more_of_an_object_is_read_than_asked_for(bucket: Bucket, store: Storage):
+def test_no_more_of_an_object_is_read_than_asked_for(bucket, store):
     path = make_path(f"{bucket.url}/file")
     bucket.put("file", b"0123456789")
     bucket.put("empty", b"")
@@ -202,7 +198,7 @@ def test_no_more_of_an_object_is_read_than_asked_for(bucket: Bucket, store: Stor
     assert store.open(f"{bucket.url}/empty").read() == store.read(make_path(f"{bucket.url}/empty"), 5) == b""
 
 
-def test_what_is_missing_is_an_error_to_read_and_none_to_remove(bucket: Bucket, store: Storage):
+def test_what_is_missing_is_an_error_to_read_and_none_to_remove(bucket, store):
     path = make_path(f"{bucket.url}/none")
     for call in (store.status, store.open, store.map, lambda path: store.read(path, 9)):
         with pytest.raises(FileNotFoundError) as caught:
@@ -212,7 +208,7 @@ def test_what_is_missing_is_an_error_to_read_and_none_to_remove(bucket: Bucket, 
     store.remove_leftovers(path / ".x")
 
 
-def test_an_object_that_is_replaced_while_it_is_read_is_an_error(bucket: Bucket, store: Storage):
+def test_an_object_that_is_replaced_while_it_is_read_is_an_error(bucket, store):
     bucket.put("file", b"1" * 100_000)
     before = store.status(f"{bucket.url}/file")
     with store.open(f"{bucket.url}/file") as file:
@@ -236,7 +232,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 5 * MIB - 1, 5 * MIB, 5 * MIB + 1, 11 * MIB])
 @pytest.mark.usefixtures("small_parts")
-def test_an_object_has_its_key_when_it_is_complete(size: int, bucket: Bucket, store: Storage):
+def test_an_object_has_its_key_when_it_is_complete(size, bucket, store):
     content, made = os.urandom(size), bucket.server.requests
     before = made["PUT"] + made["POST"]
     with store.create(make_path(f"{bucket.url}/file")) as file:
@@ -251,7 +247,7 @@ def test_an_object_has_its_key_when_it_is_complete(size: int, bucket: Bucket, st
 
 @pytest.mark.parametrize("size", [1, 6 * MIB])
 @pytest.mark.usefixtures("small_parts")
-def test_a_write_that_fails_leaves_nothing(size: int, bucket: Bucket, store: Storage):
+def test_a_write_that_fails_leaves_nothing(size, bucket, store):
     def fail() -> None:
         with store.create(make_path(f"{bucket.url}/file")) as file:
             file.write(bytes(size))
@@ -264,7 +260,7 @@ def test_a_write_that_fails_leaves_nothing(size: int, bucket: Bucket, store: Sto
 
 
 @only_s3
-def test_uploads_that_a_kill_left_are_aborted_in_hidden_folders_alone(bucket: Bucket, store: Storage):
+def test_uploads_that_a_kill_left_are_aborted_in_hidden_folders_alone(bucket, store):
     client = bucket.server.client
     for key in ("out/.build/runs/a.run", "out/.build/plan", "out/train/b.arrow", "out/.buildings/c"):
         client.create_multipart_upload(Bucket=bucket.name, Key=key)
@@ -273,7 +269,7 @@ def test_uploads_that_a_kill_left_are_aborted_in_hidden_folders_alone(bucket: Bu
     assert sorted(bucket.uploads()) == ["out/.buildings/c", "out/train/b.arrow"]
 
 
-def test_published_files_are_moved_and_the_last_is_never_replaced(bucket: Bucket, store: Storage):
+def test_published_files_are_moved_and_the_last_is_never_replaced(bucket, store):
     out = make_path(f"{bucket.url}/out")
     made = {name: make_path(f"{bucket.url}/{name}") for name in ("1", "2", "gone")}
     shard = os.urandom(3 * MIB)  # which Google's store copies in several requests
@@ -297,9 +293,7 @@ def test_published_files_are_moved_and_the_last_is_never_replaced(bucket: Bucket
 
 @only_s3  # Google's store has no such request
 @pytest.mark.parametrize("fault", [None, "501 NotImplemented"])
-def test_many_files_are_removed_by_few_requests_where_the_store_knows_how(
-    fault: str | None, bucket: Bucket, store: Storage
-):
+def test_many_files_are_removed_by_few_requests_where_the_store_knows_how(fault, bucket, store):
     for number in range(30):
         bucket.put(f"in/{number} ü", b"text")
     paths = [make_path(f"{bucket.url}/in/{number} ü") for number in range(5, 31)]  # the last is not there
@@ -312,7 +306,7 @@ def test_many_files_are_removed_by_few_requests_where_the_store_knows_how(
 
 
 @pytest.mark.parametrize("key", ["a b.txt", "50%25.txt", "%2F/ü/漢.txt", "q?x#y&z=+.txt", "b/o/c/rewriteTo/b/x/o/y"])
-def test_any_name_can_be_written_found_read_copied_and_removed(key: str, bucket: Bucket, store: Storage):
+def test_any_name_can_be_written_found_read_copied_and_removed(key, bucket, store):
     path = make_path(f"{bucket.url}/in/{key}")
     write(store, str(path), b"text")
     write(store, str(path.parent / "large"), bytes(MIB))
@@ -333,7 +327,7 @@ def test_any_name_can_be_written_found_read_copied_and_removed(key: str, bucket:
     "what",
     ["503", "500 InternalError", "503 SlowDown", "reset", "cut", "slow", "409 OperationAborted", "429 rateLimit"],
 )
-def test_faults_are_waited_out(what: str, bucket: Bucket, store: Storage, store_server: Server, small_parts: None):
+def test_faults_are_waited_out(what, bucket, store, store_server, small_parts):
     path, content = make_path(f"{bucket.url}/.build/file"), os.urandom(6 * MIB)
     with store_server.failing(*(times(3, what, method=method) for method in ("GET", "PUT", "POST", "HEAD"))):
         with store.create(path) as file:
@@ -344,7 +338,7 @@ def test_faults_are_waited_out(what: str, bucket: Bucket, store: Storage, store_
     assert bucket.uploads() == []
 
 
-def test_answers_that_are_lost_do_no_harm(bucket: Bucket, store: Storage, store_server: Server, small_parts: None):
+def test_answers_that_are_lost_do_no_harm(bucket, store, store_server, small_parts):
     out, made = make_path(f"{bucket.url}/out"), make_path(f"{bucket.url}/made")
     bucket.put("made", b"manifest")
     with store_server.failing(*(times(1, "late reset", method=method) for method in ("GET", "PUT", "POST", "DELETE"))):
@@ -360,11 +354,7 @@ def test_answers_that_are_lost_do_no_harm(bucket: Bucket, store: Storage, store_
 
 
 def test_a_store_that_does_not_answer_is_told_once_while_it_is_waited_for(
-    bucket: Bucket,
-    store: Storage,
-    store_server: Server,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    bucket, store, store_server, monkeypatch, caplog
 ):
     monkeypatch.setattr(retries, "_SAID_AFTER_SECONDS", 0.05)
     store.list_names(make_path(bucket.url))  # it answers, so its address is right
@@ -374,9 +364,7 @@ def test_a_store_that_does_not_answer_is_told_once_while_it_is_waited_for(
     assert line == f"{bucket.url} gives no answer (ServiceUnavailable); trying again for up to 300 s"
 
 
-def test_a_store_that_stayed_away_is_not_waited_for_as_long_again(
-    bucket: Bucket, store: Storage, store_server: Server, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_store_that_stayed_away_is_not_waited_for_as_long_again(bucket, store, store_server, monkeypatch):
     monkeypatch.setattr(retries, "RETRY_SECONDS", 1.0)
     monkeypatch.setattr(retries, "LOST_RETRY_SECONDS", 0.0)
 
@@ -409,9 +397,7 @@ def test_a_store_that_stayed_away_is_not_waited_for_as_long_again(
     ],
     indirect=["bucket"],
 )
-def test_what_the_store_refuses_is_never_repeated(
-    what: str, message: str, bucket: Bucket, store: Storage, store_server: Server
-):
+def test_what_the_store_refuses_is_never_repeated(what, message, bucket, store, store_server):
     before = store_server.requests.total()
     with store_server.failing(times(1000, what)), pytest.raises(StorageError, match=message) as caught:
         store.read(make_path(f"{bucket.url}/x"), 10)
@@ -422,9 +408,7 @@ def test_what_the_store_refuses_is_never_repeated(
 
 
 @only_s3
-def test_a_store_without_credentials_says_what_to_do_and_uses_those_that_are_set_then(
-    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_store_without_credentials_says_what_to_do_and_uses_those_that_are_set_then(bucket, monkeypatch):
     bucket.put("x", b"text")
     store, url = other_process(bucket), f"{bucket.url}/x"
     with monkeypatch.context() as without:
@@ -441,9 +425,7 @@ def test_a_store_without_credentials_says_what_to_do_and_uses_those_that_are_set
     [("s3", "AWS_ENDPOINT_URL", "s3", "needs s3fs"), ("gs", "STORAGE_EMULATOR_HOST", "gcs", "needs google-auth")],
     indirect=["bucket"],
 )
-def test_a_wrong_address_or_a_missing_package_says_what_to_do(
-    variable: str, module: str, package: str, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_wrong_address_or_a_missing_package_says_what_to_do(variable, module, package, bucket, monkeypatch):
     monkeypatch.setenv(variable, "no address")
     check_refused(
         lambda: other_process(bucket).status(f"{bucket.url}/x"), StorageError, f"not valid; check & {variable}"
@@ -471,9 +453,7 @@ def gs(google: Bucket) -> ObjectStore:
 
 @pytest.mark.parametrize("size", [2 * MIB, 2 * MIB + 1, 3 * MIB - 1])
 @pytest.mark.parametrize("most_bytes", [256 << 10, 768 << 10, 1 << 30])
-def test_a_part_of_which_the_store_keeps_only_some_is_sent_further(
-    size: int, most_bytes: int, google: Bucket, gs: ObjectStore, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_part_of_which_the_store_keeps_only_some_is_sent_further(size, most_bytes, google, gs, monkeypatch):
     monkeypatch.setattr(google.server.store, "most_bytes", most_bytes)
     content = os.urandom(size)
     with google.server.failing(times(1, "late reset", method="PUT"), times(2, "503", method="PUT")):
@@ -482,7 +462,7 @@ def test_a_part_of_which_the_store_keeps_only_some_is_sent_further(
     assert google.uploads() == []
 
 
-def test_an_upload_that_the_store_has_forgotten_is_an_error(google: Bucket, gs: ObjectStore):
+def test_an_upload_that_the_store_has_forgotten_is_an_error(google, gs):
     def forget() -> None:
         with gs.create(make_path(f"{google.url}/file")) as file:
             file.write(bytes(MIB))
@@ -494,14 +474,14 @@ def test_an_upload_that_the_store_has_forgotten_is_an_error(google: Bucket, gs: 
     assert google.files() == {}
 
 
-def test_objects_that_were_put_as_gzip_are_read_as_they_are_stored(google: Bucket, gs: ObjectStore):
+def test_objects_that_were_put_as_gzip_are_read_as_they_are_stored(google, gs):
     content = gzip.compress(b"text " * 50_000 + os.urandom(100_000))
     google.put("file.gz", content, encoding="gzip")
     assert gs.open(f"{google.url}/file.gz").read() == content
     assert gs.status(f"{google.url}/file.gz").num_bytes == len(content)
 
 
-def test_an_upload_that_is_refused_does_not_tell_its_address(google: Bucket, gs: ObjectStore):
+def test_an_upload_that_is_refused_does_not_tell_its_address(google, gs):
     fault = times(1000, "403 forbidden", method="PUT")
     with google.server.failing(fault), pytest.raises(StorageError) as caught:
         write(gs, f"{google.url}/file", bytes(2 * MIB))
@@ -509,7 +489,7 @@ def test_an_upload_that_is_refused_does_not_tell_its_address(google: Bucket, gs:
     assert google.uploads() == []
 
 
-def test_a_redirect_to_another_server_is_no_answer(google: Bucket, gs: ObjectStore):
+def test_a_redirect_to_another_server_is_no_answer(google, gs):
     """A redirect must not be taken for a missing object either."""
     url = make_path(f"{google.url}/file")
     google.put("file", b"text")
@@ -519,7 +499,7 @@ def test_a_redirect_to_another_server_is_no_answer(google: Bucket, gs: ObjectSto
     assert gs.read(url, 9) == b"text"
 
 
-def test_a_bucket_that_does_not_exist_is_told_whatever_is_asked(google: Bucket, gs: ObjectStore):
+def test_a_bucket_that_does_not_exist_is_told_whatever_is_asked(google, gs):
     path = make_path("gs://none/in/x")
     writes = [lambda path, size=size: write(gs, path, bytes(size)) for size in (0, 2 * MIB)]
     for call in (gs.status, gs.open, gs.list_names, find_kind, *writes):
@@ -558,9 +538,7 @@ def key_file(google: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return path
 
 
-def test_credentials_are_found_used_and_renewed(
-    key_file: Path, google: Bucket, gs: ObjectStore, monkeypatch: pytest.MonkeyPatch
-):
+def test_credentials_are_found_used_and_renewed(key_file, google, gs, monkeypatch):
     path = make_path(f"{google.url}/file")
     check_refused(lambda: gs.status(path), StorageError, NO_CREDENTIALS)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
@@ -578,9 +556,7 @@ def test_credentials_are_found_used_and_renewed(
         ("400 invalid_grant", "/token", "its credentials are not accepted; renew or correct them"),
     ],
 )
-def test_a_refusal_does_not_tell_the_credentials(
-    what: str, key: str, message: str, key_file: Path, google: Bucket, gs: ObjectStore, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_refusal_does_not_tell_the_credentials(what, key, message, key_file, google, gs, monkeypatch):
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
     with google.server.failing(times(1000, what, key=key)):
         told = check_refused(lambda: gs.status(f"{google.url}/file"), StorageError, message)
@@ -588,9 +564,7 @@ def test_a_refusal_does_not_tell_the_credentials(
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"type": "service_account"}'])
-def test_a_file_that_is_no_key_is_told(
-    text: str, key_file: Path, gs: ObjectStore, google: Bucket, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_file_that_is_no_key_is_told(text, key_file, gs, google, monkeypatch):
     key_file.write_text(text)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
     check_refused(lambda: gs.status(f"{google.url}/file"), StorageError, NO_CREDENTIALS)

@@ -70,12 +70,7 @@ def keys(documents: list[str]) -> set[int]:
     options=st.sampled_from(({}, {"keep_duplicates": True}, {"pairs": "nsp"}, {"dupe_factor": 2, "num_shards": 3})),
 )
 def test_training_has_all_documents_that_validation_does_not_have(
-    training: list[str],
-    validation: list[str],
-    layout: str,
-    options: dict[str, Any],
-    tokenizer: Tokenizer,
-    tmp_path_factory: pytest.TempPathFactory,
+    training, validation, layout, options, tokenizer, tmp_path_factory
 ):
     folder = tmp_path_factory.mktemp("validation")
     training = [*training, POOL[0]]  # which is never in validation
@@ -105,9 +100,7 @@ def reference(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.mark.parametrize("layout", fixtures.LAYOUTS)
-def test_layout_order_workers_copies_and_kills_change_no_byte(
-    layout: str, reference: Path, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_layout_order_workers_copies_and_kills_change_no_byte(layout, reference, tokenizer, tmp_path):
     names = write(tmp_path, [*TRAINING, *TRAINING[20:]], VALIDATION * 2, layout, seed=7)
     for results in (3, 8) if layout == "mixed" else ():
         with pytest.raises(KeyboardInterrupt):
@@ -118,7 +111,7 @@ def test_layout_order_workers_copies_and_kills_change_no_byte(
     assert not (tmp_path / "out/.build").exists()
 
 
-def test_the_rows_are_those_of_builds_of_one_split_each(reference: Path, tokenizer: Tokenizer, tmp_path: Path):
+def test_the_rows_are_those_of_builds_of_one_split_each(reference, tokenizer, tmp_path):
     for name, documents in (("train", TRAINING), ("validation", VALIDATION)):
         fixtures.write_corpus(tmp_path / name, documents, "jsonl", random.Random(1))
         fixtures.run_build(tmp_path / name, tmp_path / f"{name}-out", tokenizer, validation_fraction=0.0)
@@ -128,7 +121,7 @@ def test_the_rows_are_those_of_builds_of_one_split_each(reference: Path, tokeniz
         assert all(found[key] == alone[key] for key in some)
 
 
-def test_the_manifest_and_the_card_tell_of_both(reference: Path):
+def test_the_manifest_and_the_card_tell_of_both(reference):
     manifest = read_manifest(reference)
     found = [(Path(item.path).parent.name, item.split) for item in manifest.inputs]
     assert found == [("training", None), ("validation", "validation")]
@@ -137,9 +130,7 @@ def test_the_manifest_and_the_card_tell_of_both(reference: Path):
     assert left_out in (reference / "README.md").read_text()
 
 
-def test_rows_that_are_merged_and_written_in_groups_make_the_same_bytes(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_rows_that_are_merged_and_written_in_groups_make_the_same_bytes(tokenizer, tmp_path, monkeypatch):
     names = write(tmp_path, TRAINING, VALIDATION, "mixed")
     run(*names, tmp_path / "plain", tokenizer, num_shards=7)
     fixtures.shape_shuffle(monkeypatch, "two stages")
@@ -149,7 +140,7 @@ def test_rows_that_are_merged_and_written_in_groups_make_the_same_bytes(
     assert counts[0] == counts[1]
 
 
-def test_other_validation_inputs_are_another_build(tokenizer: Tokenizer, tmp_path: Path):
+def test_other_validation_inputs_are_another_build(tokenizer, tmp_path):
     training, validation = write(tmp_path, TRAINING, VALIDATION)
     run(training, validation, tmp_path / "out", tokenizer)
     assert run(training, validation, tmp_path / "out", tokenizer).was_finished
@@ -162,7 +153,7 @@ def test_other_validation_inputs_are_another_build(tokenizer: Tokenizer, tmp_pat
         fixtures.run_build(training, tmp_path / "out", tokenizer, validation_fraction=0.0)
 
 
-def test_an_input_named_for_both_is_validation_alone(tokenizer: Tokenizer, tmp_path: Path):
+def test_an_input_named_for_both_is_validation_alone(tokenizer, tmp_path):
     training, validation = write(tmp_path, TRAINING[:8], VALIDATION)
     inputs = find_sources([str(training), str(validation)], validation=[str(validation)])
     build_shards(inputs, tmp_path / "out", tokenizer, fixtures.make_config(validation_fraction=0.0), InlineEngine())
@@ -171,9 +162,7 @@ def test_an_input_named_for_both_is_validation_alone(tokenizer: Tokenizer, tmp_p
         run(validation, validation, tmp_path / "none", tokenizer)
 
 
-def test_streams_are_read_for_one_of_both(
-    reference: Path, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_streams_are_read_for_one_of_both(reference, tokenizer, tmp_path, monkeypatch):
     training, validation = write(tmp_path, TRAINING, VALIDATION)
     fixtures.set_stdin(monkeypatch, fixtures.to_txt(VALIDATION))
     run(training, "-", tmp_path / "a", tokenizer)
@@ -185,7 +174,7 @@ def test_streams_are_read_for_one_of_both(
         run("-", "-", tmp_path / "c", tokenizer)
 
 
-def test_a_language_of_either_gives_all_a_language(tokenizer: Tokenizer, tmp_path: Path):
+def test_a_language_of_either_gives_all_a_language(tokenizer, tmp_path):
     training, validation = write(tmp_path, TRAINING, VALIDATION)
     manifest = run(training, f"{validation}:de", tmp_path / "out", tokenizer).manifest
     assert manifest.sources == ("de", "en")
@@ -194,7 +183,7 @@ def test_a_language_of_either_gives_all_a_language(tokenizer: Tokenizer, tmp_pat
     assert {source for key in keys(VALIDATION) for source, _ in rows[key]} == {0}
 
 
-def test_the_vocabulary_is_learnt_from_the_training_inputs_alone(tmp_path: Path):
+def test_the_vocabulary_is_learnt_from_the_training_inputs_alone(tmp_path):
     training, validation = write(tmp_path, TRAINING, ["Zygote quux zephyr."])
     run(training, validation, tmp_path / "out", None)
     fixtures.run_build(training, tmp_path / "alone", None, validation_fraction=0.0)
@@ -202,7 +191,7 @@ def test_the_vocabulary_is_learnt_from_the_training_inputs_alone(tmp_path: Path)
     assert model == alone
 
 
-def test_inputs_without_a_token_and_mixtures_are_refused(tokenizer: Tokenizer, tmp_path: Path):
+def test_inputs_without_a_token_and_mixtures_are_refused(tokenizer, tmp_path):
     training, empty = write(tmp_path, TRAINING, ["\x01"])
     mixture = mixtures.write_mixture(tmp_path, [mixtures.Mixed(documents=POOL)])
     no_mixture = "is a mixture, which has no validation inputs & leave out --validation"
@@ -217,7 +206,7 @@ def test_inputs_without_a_token_and_mixtures_are_refused(tokenizer: Tokenizer, t
         check_refused(make, InputError, named)
 
 
-def test_a_fraction_beside_validation_inputs_is_refused(tokenizer: Tokenizer, tmp_path: Path):
+def test_a_fraction_beside_validation_inputs_is_refused(tokenizer, tmp_path):
     training, validation = write(tmp_path, TRAINING, VALIDATION)
     with pytest.raises(ConfigError, match=r"validation_fraction is 0\.1, but inputs for validation are given"):
         build(training, tmp_path / "out", validation=validation, config=BuildConfig(validation_fraction=0.1))
@@ -232,7 +221,7 @@ def test_a_fraction_beside_validation_inputs_is_refused(tokenizer: Tokenizer, tm
     assert "validation_fraction=0.0" in shown.output
 
 
-def test_encodings_of_tables_do_not_matter_if_other_inputs_are_text(tmp_path: Path):
+def test_encodings_of_tables_do_not_matter_if_other_inputs_are_text(tmp_path):
     """--encoding is for text; a table beside it needs none, whichever of both is for validation."""
     import pyarrow
     import pyarrow.parquet

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import build_fixtures as fixtures
 import pytest
-from build_fixtures import Corpus, CountingEngine, InlineEngine, check_finished, digest_folder, interrupt
+from build_fixtures import CountingEngine, InlineEngine, check_finished, digest_folder, interrupt
 from shard_fixtures import seal
 
 from albert_data.errors import OutputError
@@ -22,14 +21,14 @@ NUMBER, UNICODE, LIBRARIES = current_versions()
 NEWER_LIBRARY = (NUMBER, UNICODE, {**LIBRARIES, "sentencepiece": "99.0"})
 
 
-def test_manifest_and_plan_say_what_made_the_build(finished: Path):
+def test_manifest_and_plan_say_what_made_the_build(finished):
     manifest = read_manifest(finished)
     for recorded in (manifest, manifest.plan):
         assert (recorded.rules_version, recorded.unicode_version, recorded.libraries) == current_versions()
     assert {"sentencepiece", "pyarrow"} <= LIBRARIES.keys()
 
 
-def test_rows_without_a_pair_are_counted(finished: Path):
+def test_rows_without_a_pair_are_counted(finished):
     for name, split in read_manifest(finished).splits.items():
         rows = [row.sop_label for row in open_shards(finished, name)]
         assert split.num_unpaired == sum(shard.num_unpaired or 0 for shard in split.shards) == rows.count(-1)
@@ -38,7 +37,7 @@ def test_rows_without_a_pair_are_counted(finished: Path):
 # ---- what other rules built ----
 
 
-def test_a_build_of_another_format_is_kept(corpus: Corpus, tmp_path: Path):
+def test_a_build_of_another_format_is_kept(corpus, tmp_path):
     out = tmp_path / "out"
     corpus.build(out)
     path = out / MANIFEST_NAME
@@ -62,7 +61,7 @@ def test_a_build_of_another_format_is_kept(corpus: Corpus, tmp_path: Path):
 )
 @pytest.mark.parametrize("is_finished", [True, False], ids=["finished", "unfinished"])
 def test_a_build_by_other_versions_is_named_and_kept_until_overwritten(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_finished: bool, there: tuple, what: str
+    corpus, tmp_path, monkeypatch, is_finished, there, what
 ):
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
@@ -84,7 +83,7 @@ def test_a_build_by_other_versions_is_named_and_kept_until_overwritten(
     check_finished(corpus, out)
 
 
-def test_work_by_newer_rules_is_kept(corpus: Corpus, tmp_path: Path):
+def test_work_by_newer_rules_is_kept(corpus, tmp_path):
     out = tmp_path / "out"
     interrupt(corpus, out, 3)
     path = out / ".build" / "plan.json"
