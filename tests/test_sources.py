@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import gzip
 import json
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +20,18 @@ from refusals import check_refused
 from row_fixtures import make_examples, numbered_rows, plain, rows_16
 from shard_fixtures import change_manifest, describe_again, write_shards
 
-from albert_data.corpus.blocks import Block
-from albert_data.corpus.documents import clean_documents
-from albert_data.data import Lines
 from albert_data.errors import InputError, ShardError
 from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import MultiprocessEngine
-from albert_data.languages import pack_source
 from albert_data.shards.advice import advise_on_parts
 from albert_data.shards.columns import Columns
 from albert_data.shards.reader import open_shards
-from albert_data.shards.rows import join_rows, no_rows, slice_rows
+from albert_data.shards.rows import join_rows, slice_rows
 from albert_data.shards.schema import from_record_batch, shard_schema, to_record_batch, write_shard
 
 NAMES = ("de", "en", "zh")
-LANGUAGES = ("zh", "en", "de")  # by a document's key modulo 3
+
+
 DOCUMENTS = fixtures.make_documents(60, seed=9)
 
 
@@ -74,15 +69,6 @@ def test_parts_of_rows_are_joined_as_lists_are(rows, data, has_source):
     assert (joined.sources is not None) == has_source
     if has_source:
         assert list_sources(joined) == list_sources(examples)
-
-
-def test_there_is_a_column_only_where_it_is_asked_for(finished):
-    assert "source" not in shard_schema(np.uint16).names
-    assert shard_schema(np.uint16, has_source=True).names == [*shard_schema(np.uint16).names, "source"]
-    assert no_rows().sources is None
-    assert list_sources(no_rows(has_source=True)) == []
-    shards = open_shards(finished)
-    assert (shards[0].source, shards.rows([0]).sources) == (None, None)
 
 
 # ---- reading ----
@@ -128,81 +114,31 @@ def test_a_source_beyond_the_manifests_or_a_column_of_which_it_does_not_tell_is_
 
 # ---- building ----
 
-
-def tell_languages(monkeypatch: pytest.MonkeyPatch, tell: Callable[[Block, np.ndarray], np.ndarray | None]) -> None:
-    """Give the documents of a block the codes that `tell` makes of their keys, as if their lines had said so."""
-
-    def read_with_languages(block: Block, *arguments: Any) -> Lines:
-        lines = clean_documents(block, *arguments)
-        return dataclasses.replace(lines, source_codes=tell(block, lines.document_keys))
-
-    monkeypatch.setattr("albert_data.pipeline.mapping.clean_documents", read_with_languages)
-
-
-def choose_languages(keys: np.ndarray) -> np.ndarray:
-    codes: np.ndarray = np.array([pack_source(name) for name in LANGUAGES], np.uint32)[keys % np.uint64(3)]
-    return codes
-
-
-@pytest.fixture
-def with_languages(monkeypatch: pytest.MonkeyPatch) -> None:
-    tell_languages(monkeypatch, lambda block, keys: choose_languages(keys))
-
-
-def test_a_build_writes_the_sources_whatever_the_layout(with_languages, tokenizer, tmp_path):
-    with fixtures.small_tasks(1 << 12):
-        for name, layout, documents in (("a", "txt", DOCUMENTS), ("b", "mixed", DOCUMENTS * 2)):
-            fixtures.write_corpus(tmp_path / name, documents, layout, random.Random(name))
-            run_build(tmp_path / name, tmp_path / f"{name}-out", tokenizer, MultiprocessEngine(2))
-    assert digest_shards(tmp_path / "a-out") == digest_shards(tmp_path / "b-out")
-    for split in ("train", "validation"):
-        shards = open_shards(tmp_path / "b-out", split)
-        assert shards.manifest.sources == NAMES
-        for row in shards:
-            assert row.source is not None
-            assert NAMES[row.source] == LANGUAGES[row.document_key % 3]
-
-
-def test_equal_texts_of_two_languages_are_two_documents(tokenizer, tmp_path, monkeypatch):
-    """b.txt holds the documents of a.txt, most of them in another language."""
-    tell_languages(
-        monkeypatch, lambda block, keys: choose_languages(keys if "a.txt" in block.path else keys // np.uint64(7))
-    )
-    (tmp_path / "in").mkdir()
-    for name in ("a", "b"):
-        (tmp_path / f"in/{name}.txt").write_bytes(fixtures.to_txt(DOCUMENTS))
-    report = run_build(tmp_path / "in", tmp_path / "out", tokenizer)
-    keys = np.array(list(map(fixtures.document_key, DOCUMENTS)), np.uint64)
-    num_equal = np.count_nonzero(choose_languages(keys) == choose_languages(keys // np.uint64(7)))
-    assert 0 < num_equal < len(DOCUMENTS)
-    assert report.manifest.counts.duplicate_documents == num_equal
-
-
-def test_verify_names_the_row_of_a_source_beyond_the_manifests(with_languages, tokenizer, tmp_path):
-    fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "txt", random.Random(0))
-    out = tmp_path / "out"
-    run_build(tmp_path / "in", out, tokenizer)
-    assert not list(verify(out))
-    change_manifest(out, lambda manifest: manifest["sources"].pop())
-    table = pyarrow.ipc.open_file(out / "train/shard-00000.arrow").read_all()
-    row = table.column("source").to_pylist().index(2)
-    what = "source is 2; the manifest lists 2 under `sources`"
-    assert f"train/shard-00000.arrow, row {row}: {what}" in list(map(str, verify(out)))
-
-
-# ---- names ----
-
 OTHERS = ("<b>|*", "de", "kea", "klingon", "web/cc", "Ärzte")  # sorted; two of them are languages
 
 
-def write_named(path: Path, documents: Sequence[str], names: Sequence[str] = OTHERS) -> None:
+def choose_name(text: str, divisor: int = 1) -> str:
+    return OTHERS[fixtures.document_key(text) // divisor % len(OTHERS)]
+
+
+def write_named(path: Path, documents: Sequence[str], divisor: int = 1) -> None:
     """Each document is of the source that its key chooses."""
-    rows = [(names[fixtures.document_key(text) % len(names)], text) for text in documents]
+    rows = [(choose_name(text, divisor), text) for text in documents]
     with gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w") as file:
         if ".csv" in path.name:
             csv.writer(file).writerows([("lang", "text"), *rows])
         else:
             file.writelines(json.dumps({"lang": name, "text": text}) + "\n" for name, text in rows)
+
+
+def test_equal_texts_of_two_languages_are_two_documents(tokenizer, tmp_path):
+    """The second file holds the documents of the first, most of them in another language."""
+    for name, divisor in (("a.jsonl", 1), ("b.jsonl", 7)):
+        write_named(tmp_path / name, DOCUMENTS, divisor)
+    report = run_build(tmp_path / "*.jsonl", tmp_path / "out", tokenizer, language_field="lang")
+    num_equal = sum(choose_name(text) == choose_name(text, 7) for text in DOCUMENTS)
+    assert 0 < num_equal < len(DOCUMENTS)
+    assert report.manifest.counts.duplicate_documents == num_equal
 
 
 def test_a_name_without_a_code_is_a_source_of_its_own_whatever_the_layout(tokenizer, tmp_path, monkeypatch):
@@ -233,6 +169,10 @@ def test_a_name_without_a_code_is_a_source_of_its_own_whatever_the_layout(tokeni
     assert line.startswith('the language field names 4 sources without an ISO 639 code: "<b>|*", "klingon", ')
     assert "| &#60;b&#62;&#124;&#42; |" in (out / "README.md").read_text()
     assert not list(verify(out))
+    change_manifest(out, lambda manifest: manifest["sources"].pop())
+    row = shards.rows(range(len(shards))).sources.tolist().index(5)
+    what = f"train/shard-00000.arrow, row {row}: source is 5; the manifest lists 5 under `sources`"
+    assert what in list(map(str, verify(out)))
 
 
 def test_a_build_with_so_many_names_stops_before_the_reduce(tokenizer, tmp_path, monkeypatch):
