@@ -23,17 +23,13 @@ BUILD = """
 import sys
 from pathlib import Path
 
-from albert_data.pipeline.mapping import MapJob
-from albert_data.corpus.tasks import plan_tasks
-from albert_data.jobs.progress import NullProgress
-from albert_data.pipeline.receipts import TaskReceipt
-from albert_data.pipeline.reducing import ReduceJob
-from albert_data.pipeline.shard_plan import ReduceRules, plan_reduce
-from albert_data.pipeline.shuffle import Shuffle, group_tasks, list_held, plan_merges
-from albert_data.pipeline.warming import Warming
 from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import find_inputs
+from albert_data.pipeline.build import build_shards
+from albert_data.pipeline.mapping import MapJob
+from albert_data.pipeline.warming import Warming
 from albert_data.tokenizer.model import load_tokenizer
+from build_fixtures import InlineEngine
 
 
 def list_compiled():
@@ -42,22 +38,12 @@ def list_compiled():
     return {(kernel.__name__, str(types)) for kernel in kernels for types in kernel.compiled.signatures}
 
 
-model, text, folder = map(Path, sys.argv[1:])
+model, text, out = map(Path, sys.argv[1:])
 tokenizer = load_tokenizer(model)
-job = MapJob(BuildConfig(), tokenizer, folder, folder)
-Warming(job, tokenizer)()
+Warming(MapJob(BuildConfig(), tokenizer, out, out), tokenizer)()
 before = list_compiled()
 assert len(before) > 20
-total = TaskReceipt()
-for task in plan_tasks(find_inputs([str(text), str(text.with_suffix(".jsonl"))])):
-    total.add(job(task))
-for name in ("train", "validation", "receipts"):
-    (folder / name).mkdir()
-rules = ReduceRules(
-    id_dtype=tokenizer.id_dtype, compression="none", keep_duplicates=False, move=None, sources=()
-)
-held = list_held(folder, plan_merges(Shuffle(), total.runs, {}, ""), None)
-ReduceJob(held, folder, rules)(group_tasks(plan_reduce(total, BuildConfig(), rules), Shuffle())[0])
+build_shards(find_inputs([str(text), str(text.with_suffix(".jsonl"))]), out, tokenizer, BuildConfig(), InlineEngine())
 assert len(tokenizer._encoder.chunks._table.slots) > 1 << 20, "the table did not grow"
 print({name for name, _ in list_compiled() - before})
 """
@@ -211,8 +197,9 @@ def test_a_worker_comes_to_no_kernel_that_its_parent_has_not_compiled(tmp_path, 
     text.write_text("\n".join(lines))
     text.with_suffix(".jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines[-20:] * 2))
     done = subprocess.run(
-        [sys.executable, "-c", BUILD, str(model), str(text), str(tmp_path)], capture_output=True, text=True, check=True
-    )
+        [sys.executable, "-c", BUILD, str(model), str(text), str(tmp_path / "out")],
+        cwd=Path(__file__).parent, capture_output=True, text=True, check=True,
+    )  # fmt: skip
     assert done.stdout == "set()\n"
 
 
