@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
@@ -30,7 +29,6 @@ from albert_data.pipeline.row_buffer import (
 from albert_data.pipeline.sorted_runs import (
     Held,
     KeyedRows,
-    RowRange,
     Section,
     find_range,
     join_keys,
@@ -39,7 +37,6 @@ from albert_data.pipeline.sorted_runs import (
     sort_rows,
     write_sorted_run,
 )
-from albert_data.storage import Disk
 
 LAST = 2**64 - 1
 
@@ -107,6 +104,17 @@ def read_back(records: RowBuffer, found: FoundRows) -> list[KeyedRow]:
     return list(zip(columns, plain(examples), sources[examples.sources].tolist(), strict=True))
 
 
+def write_run(path: Path, rows: list[KeyedRow], modulus: int, *, keep_copies: bool = True) -> Dropped:
+    """All rows of a document are in one split, as in a build."""
+    records, found = lay_out(rows)
+    languages = np.array([language for _, _, language in rows], np.uint32)
+    part = KeyedRows(examples=take_examples(records, found.starts), keys=found.keys, source_codes=languages)
+    is_validation = found.keys.document_keys % np.uint64(2) < np.uint64(modulus)
+    run = sort_rows([part], found.keys, is_validation, RowScratch(np.uint16), keep_copies=keep_copies)
+    write_sorted_run(path, run)
+    return run.dropped
+
+
 def sort_by_keys(row: KeyedRow) -> tuple[int, ...]:
     (shuffle_key, *others), content, _ = row
     return shuffle_key, content[4], *others
@@ -153,17 +161,10 @@ def count_slowly(rows: list[KeyedRow]) -> Dropped:
 
 @given(st.lists(st.lists(keyed_rows, max_size=12), min_size=1, max_size=3), st.sampled_from([0, 1, 2]))
 def test_runs_and_merge_together_drop_every_copy_once(tmp_path_factory, runs, modulus):
-    """All rows of a document are in one split, as in a build."""
-    folder, paths, dropped = tmp_path_factory.mktemp("runs"), list[Path](), Dropped()
-    for number, rows in enumerate(runs):
-        records, found = lay_out(rows)
-        languages = np.array([language for _, _, language in rows], np.uint32)
-        part = KeyedRows(examples=take_examples(records, found.starts), keys=found.keys, source_codes=languages)
-        is_validation = found.keys.document_keys % np.uint64(2) < np.uint64(modulus)
-        run = sort_rows([part], found.keys, is_validation, RowScratch(np.uint16), keep_copies=False)
-        dropped = dropped.add(run.dropped)
-        paths.append(folder / str(number))
-        write_sorted_run(paths[-1], run)
+    folder, dropped = tmp_path_factory.mktemp("runs"), Dropped()
+    paths = [folder / str(number) for number in range(len(runs))]
+    for path, rows in zip(paths, runs, strict=True):
+        dropped = dropped.add(write_run(path, rows, modulus, keep_copies=False))
     kept: list[KeyedRow] = []
     for split in ("train", "validation"):
         records, found = read_split(paths, split)
@@ -227,23 +228,22 @@ keys_64 = st.one_of(st.integers(0, 3), st.integers(0, LAST), st.integers(LAST - 
 
 @given(st.lists(st.lists(keys_64, max_size=60), min_size=1, max_size=5), st.integers(0, 4), st.data())
 def test_reading_a_range_of_runs_equals_sorting_a_list(tmp_path_factory, runs, every, data):
-    """Each run has two parts; every n-th row, or none, is in validation."""
+    """Each run has two parts, and entries of all rows or of some; every n-th row, or none, is in validation."""
     folder = tmp_path_factory.mktemp("runs")
     wanted: dict[str, list[tuple[tuple[int, ...], Row]]] = {"train": [], "validation": []}
     paths = []
     for number, shuffle_keys in enumerate(runs):
-        half = len(shuffle_keys) // 3
+        half, first = len(shuffle_keys) // 3, number * 100
         parts = [
-            make_part(numbered_rows(half, start=number * 100), shuffle_keys[:half], passes=number),
-            make_part(
-                numbered_rows(len(shuffle_keys) - half, start=number * 100 + half), shuffle_keys[half:], passes=number
-            ),
+            make_part(numbered_rows(half, start=first), shuffle_keys[:half], passes=number),
+            make_part(numbered_rows(len(shuffle_keys) - half, start=first + half), shuffle_keys[half:], passes=number),
         ]
         is_validation = np.array([every > 0 and row % every == 0 for row in range(len(shuffle_keys))], bool)
         for is_there, row in zip(is_validation, [row for part in parts for row in list_keyed(part)], strict=True):
             wanted["validation" if is_there else "train"].append(row)
         paths.append(folder / str(number))
-        write_sorted_run(paths[-1], sort_rows(parts, join_keys(parts), is_validation, RowScratch(np.uint16)))
+        with patch.object(sorted_runs, "_MOST_ENTRIES", data.draw(st.sampled_from([1, 7, 4091]))):
+            write_sorted_run(paths[-1], sort_rows(parts, join_keys(parts), is_validation, RowScratch(np.uint16)))
     low, high = sorted(data.draw(st.tuples(keys_64, keys_64)))
     for split, rows in wanted.items():
         with patch.object(sorted_runs, "_RUNS_AT_ONCE", data.draw(st.sampled_from([1, 2, 64]))):
@@ -260,53 +260,21 @@ def read_split(paths: list[Path], split: str = "train", low: int = 0, high: int 
     return read_range([Held(path, split) for path in paths], low, high, RowScratch(np.uint16))
 
 
-@pytest.mark.parametrize("most_entries", [1, 7, 500, 4000])
-def test_any_range_of_a_run_is_found(tmp_path, most_entries, monkeypatch):
-    monkeypatch.setattr("albert_data.pipeline.sorted_runs._MOST_ENTRIES", most_entries)
-    shuffle_keys = [3 * number // 2 * 2 for number in range(2000)]  # in steps of 2 and 4
-    part = make_part(numbered_rows(2000), shuffle_keys)
-    is_validation = np.arange(2000) % 10 == 0
-    write_sorted_run(tmp_path / "run", sort_rows([part], part.keys, is_validation, RowScratch(np.uint16)))
-    for low in range(0, 6100, 61):
-        for high in (low, low + 5, low + 400, LAST):
-            for split, is_there in (("train", ~is_validation), ("validation", is_validation)):
-                _, found = read_split([tmp_path / "run"], split, low, high)
-                wanted = [key for key, here in zip(shuffle_keys, is_there, strict=True) if here and low <= key <= high]
-                assert sorted(found.keys.shuffle_keys.tolist()) == wanted
-
-
 RECORD_U64 = 171  # of a row of 512 tokens in uint16, of which 77 are masked
-
-
-def find_in_head(folder: Path, keys: np.ndarray, bounds: list[tuple[int, int]]) -> Iterator[tuple[int, RowRange]]:
-    """For each range of keys how many rows have them, and what is read of a run that has these sorted keys."""
-    positions = np.arange(len(keys), dtype=np.uint64) * np.uint64(RECORD_U64)
-    sections = (Section(np.stack([keys, positions]), len(keys) * RECORD_U64), Section(np.empty((2, 0), np.uint64), 0))
-    (folder / "run").write_bytes(make_head(sections).tobytes())
-    for low, high in bounds:
-        wanted = int(np.count_nonzero((keys >= np.uint64(low)) & (keys <= np.uint64(high))))
-        yield wanted, find_range(Held(folder / "run", "train"), low, high)
 
 
 @pytest.mark.parametrize("num_rows", [0, 1, 4091, 4092, 100_000, 930_000])
 def test_head_and_index_are_one_read_and_give_the_fewest_rows_too_many(num_rows, tmp_path):
     keys = np.sort(np.random.default_rng(0).integers(0, LAST, num_rows, np.uint64, endpoint=True))
-    bounds = [(number << 54, (number + 1 << 54) - 1) for number in range(0, 1024, 93)]
-    for wanted, part in find_in_head(tmp_path, keys, bounds):
-        step = max(1, -(-num_rows // 4091))
-        assert wanted <= part.max_rows <= wanted + 2 * step
-        assert (part.end - part.begin) <= part.max_rows * RECORD_U64
+    positions = np.arange(num_rows, dtype=np.uint64) * np.uint64(RECORD_U64)
+    sections = (Section(np.stack([keys, positions]), num_rows * RECORD_U64), Section(np.empty((2, 0), np.uint64), 0))
+    (tmp_path / "run").write_bytes(make_head(sections).tobytes())
     assert (tmp_path / "run").stat().st_size <= 64 << 10
-
-
-@pytest.mark.parametrize(("num_rows", "num_groups"), [(12_000, 970), (47_000, 970), (233_000, 980), (934_000, 980)])
-def test_what_is_read_of_a_run_is_little_more_than_the_rows_of_a_group(num_rows, num_groups, tmp_path):
-    """Ten thousand runs of 0.25, 1, 5 and 20 TB of text, which as many groups read as 20 million reads allow."""
-    keys = np.sort(np.random.default_rng(0).integers(0, LAST, num_rows, np.uint64, endpoint=True))
-    cuts = [number * 2**64 // num_groups for number in range(num_groups + 1)]
-    found = list(find_in_head(tmp_path, keys, [(low, high - 1) for low, high in zip(cuts, cuts[1:], strict=False)]))
-    assert sum(wanted for wanted, _ in found) == num_rows
-    assert sum(part.end - part.begin for _, part in found) < 1.3 * num_rows * RECORD_U64
+    for low, high in ((number << 54, (number + 1 << 54) - 1) for number in range(0, 1024, 93)):
+        wanted = int(np.count_nonzero((keys >= np.uint64(low)) & (keys <= np.uint64(high))))
+        part = find_range(Held(tmp_path / "run", "train"), low, high)
+        assert wanted <= part.max_rows <= wanted + 2 * max(1, -(-num_rows // 4091))
+        assert (part.end - part.begin) <= part.max_rows * RECORD_U64
 
 
 def test_a_damaged_run_is_an_error(tmp_path):
@@ -329,17 +297,18 @@ def test_a_damaged_run_is_an_error(tmp_path):
 # ---- merging ----
 
 
+def sort_range(paths: list[Path], split: str, low: int = 0, high: int = LAST) -> list[KeyedRow]:
+    records, found = read_split(paths, split, low, high)
+    return read_back(records, found.take(order_rows(records, found)[0]))
+
+
 @given(st.lists(st.lists(keyed_rows, max_size=30), min_size=1, max_size=4), st.booleans(), st.integers(1, 4))
 def test_merged_and_fetched_runs_hold_the_rows_of_all(tmp_path_factory, runs, keep_copies, num_ranges):
     """Few keys have many rows, so copies lie in several runs, and ranges are empty or crowded."""
-    folder, paths, scratch = tmp_path_factory.mktemp("runs"), [], RowScratch(np.uint16)
-    for number, rows in enumerate(runs):
-        records, found = lay_out(rows)
-        languages = np.array([language for _, _, language in rows], np.uint32)
-        part = KeyedRows(examples=take_examples(records, found.starts), keys=found.keys, source_codes=languages)
-        is_validation = found.keys.document_keys == 0
-        paths.append(folder / str(number))
-        write_sorted_run(paths[-1], sort_rows([part], found.keys, is_validation, scratch))
+    folder, scratch = tmp_path_factory.mktemp("runs"), RowScratch(np.uint16)
+    paths = [folder / str(number) for number in range(len(runs))]
+    for path, rows in zip(paths, runs, strict=True):
+        write_run(path, rows, 1)
     num_bytes = sum(path.stat().st_size for path in paths)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(sorted_runs, "MERGE_BYTES", -(-num_bytes // num_ranges))
@@ -355,38 +324,6 @@ def test_merged_and_fetched_runs_hold_the_rows_of_all(tmp_path_factory, runs, ke
                 if keep_copies:
                     assert merged == rows
                 assert sorted(set(map(repr, merged))) == sorted(set(map(repr, rows)))
-    assert dropped.rows == sum(map(len, runs)) - count_rows(folder / "merged")
-    assert dropped.rows == 0 or not keep_copies
-
-
-def sort_range(paths: list[Path], split: str, low: int, high: int) -> list[KeyedRow]:
-    records, found = read_split(paths, split, low, high)
-    return read_back(records, found.take(order_rows(records, found)[0]))
-
-
-def count_rows(path: Path) -> int:
-    return sum(len(sort_range([path], split, 0, LAST)) for split in ("train", "validation"))
-
-
-def test_a_merged_run_of_few_keys_drops_each_copy(tmp_path):
-    part = make_part(numbered_rows(50), list(range(50)))
-    for number in range(3):
-        run = sort_rows([part], part.keys, np.arange(50) % 5 == 0, RowScratch(np.uint16))
-        write_sorted_run(tmp_path / str(number), run)
-    paths, scratch = [tmp_path / str(number) for number in range(3)], RowScratch(np.uint16)
-    dropped = sorted_runs.merge_runs(paths, tmp_path / "merged", scratch, keep_copies=False)
-    assert dropped.rows == 100
-    kept = [read_split([tmp_path / "merged"], split)[1].keys.shuffle_keys for split in ("train", "validation")]
-    assert [len(keys) for keys in kept] == [40, 10]
-    assert sorted(np.concatenate(kept).tolist()) == list(range(50))
-
-
-def test_to_fetch_a_range_takes_two_reads(tmp_path, monkeypatch):
-    part = make_part(numbered_rows(5000), [number * 2**51 for number in range(5000)])
-    run = sort_rows([part], part.keys, np.zeros(5000, bool), RowScratch(np.uint16))
-    write_sorted_run(tmp_path / "run", run)
-    reads: list[int] = []
-    inner = Disk.read_into
-    monkeypatch.setattr(Disk, "read_into", lambda *given: (reads.append(given[2]), inner(*given))[1])
-    sorted_runs.fetch_range([Held(tmp_path / "run", "train")], "train", (2**60, 2**61), RowScratch(np.uint16), tmp_path)
-    assert len(reads) == 2
+    merged = [row for split in ("train", "validation") for row in sort_range([folder / "merged"], split)]
+    assert dropped.rows == sum(map(len, runs)) - len(merged)
+    assert keep_copies or len(merged) == len(set(map(repr, merged)))
