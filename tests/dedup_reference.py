@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 _SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 _PUNCTUATION = ((0x3001, 0x3040), (0x30FB, 0x3100), (0xFE30, 0xFE50), (0xFF00, 0xFF66))
@@ -39,8 +40,13 @@ def find_shingles(text: str) -> Iterator[tuple[str, ...]]:
         yield tuple(words)
 
 
+@cache
+def find_set(text: str) -> frozenset[tuple[str, ...]]:
+    return frozenset(find_shingles(text))
+
+
 def measure_similarity(first: str, second: str) -> float:
-    mine, its = set(find_shingles(first)), set(find_shingles(second))
+    mine, its = find_set(first), find_set(second)
     return len(mine & its) / len(mine | its)
 
 

@@ -44,6 +44,10 @@ def encode(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(b"".join(data), np.uint8), np.cumsum([0, *map(len, data)])
 
 
+def key_of(text: str) -> int:
+    return xxh3_64_intdigest(f"{text}\n".encode())
+
+
 @given(st.lists(LINES.map("\n".join), min_size=1, max_size=4))
 def test_shingles_are_those_of_plain_python(texts):
     shingles, offsets = hash_shingles(*encode(texts))
@@ -52,16 +56,6 @@ def test_shingles_are_those_of_plain_python(texts):
     # Two are equal if and only if their words are.
     pairs = set(zip(shingles.tolist(), (shingle for some in wanted for shingle in some), strict=True))
     assert len(pairs) == len({value for value, _ in pairs}) == len({shingle for _, shingle in pairs})
-
-
-def test_shingles_depend_on_the_text_alone_and_not_on_where_it_stands():
-    text = "A “long” line with 我们学习中文 and enough words to fill more than one block of sixty-four bytes"
-    alone, _ = hash_shingles(*encode([text]))
-    for before in range(70):
-        shingles, offsets = hash_shingles(*encode(["x" * (before + 1), text]))
-        assert shingles[offsets[1] :].tolist() == alone.tolist()
-    lines, _ = hash_shingles(*encode([text.replace(" ", "\n")]))
-    assert lines.tolist() == alone.tolist(), "layout does not matter"
 
 
 # ---- signatures ----
@@ -76,7 +70,7 @@ def test_a_signature_depends_on_the_set_of_shingles_alone(sets, rng):
     assert sign([rng.sample(some + some, 2 * len(some)) for some in sets]) == sign(sets)
 
 
-@pytest.mark.parametrize("similarity", [0.5, 0.65, 0.8, 0.9])
+@pytest.mark.parametrize("similarity", [0.5, 0.8])
 def test_bands_find_as_many_pairs_as_the_formula_says(similarity):
     rng, num_pairs, size = np.random.default_rng(7), 3000, 400
     common = round(2 * size * similarity / (1 + similarity))
@@ -193,7 +187,7 @@ def find(
     signed = []
     for number, texts in enumerate(tasks):
         utf8, bounds = encode(texts)
-        keys = np.array([xxh3_64_intdigest(f"{text}\n".encode()) for text in texts], np.uint64)
+        keys = np.array(list(map(key_of, texts)), np.uint64)
         at = np.arange(len(texts) + 1)
         lines = Lines(utf8=utf8, line_offsets=bounds, document_offsets=at, document_keys=keys)
         with ExitStack() as files:
@@ -237,7 +231,7 @@ def read_dropped(folder: Path, found: NearDuplicates) -> set[int]:
 
 
 def rank(texts: set[str]) -> list[str]:
-    return sorted(texts, key=lambda text: (-len(text.encode()), xxh3_64_intdigest(f"{text}\n".encode())))
+    return sorted(texts, key=lambda text: (-len(text.encode()), key_of(text)))
 
 
 @given(seed=st.integers(0, 2**32), num_tasks=st.integers(1, 4), small=st.booleans())
@@ -254,11 +248,11 @@ def test_of_similar_documents_the_longest_stays_in_any_layout(seed, num_tasks, s
         folder = tmp_path_factory.mktemp("near")
         found = find(folder, tasks, 0.8)
     staying = reference.find_staying(rank(set(texts)), 0.8)
-    dropped = {xxh3_64_intdigest(f"{text}\n".encode()) for text, other in staying.items() if other is not None}
+    dropped = {key_of(text) for text, other in staying.items() if other is not None}
     assert read_dropped(folder, found) == dropped
     assert found.documents.total() == len(dropped)
     assert found.digest == sum(dropped) % 2**64
-    by_key = {xxh3_64_intdigest(f"{text}\n".encode()): text for text in texts}
+    by_key = {key_of(text): text for text in texts}
     assert [one for one, _, _ in found.pairs] == sorted(dropped)[:20]
     for one, kept, similarity in found.pairs:
         assert kept not in dropped
@@ -268,16 +262,7 @@ def test_of_similar_documents_the_longest_stays_in_any_layout(seed, num_tasks, s
 def test_the_first_source_keeps_its_documents_though_they_are_shorter(tmp_path):
     text = " ".join(f"w{i}" for i in range(80))
     found = find(tmp_path, [[f"{text} and more of it"], [text]], 0.8, places=[1, 0])
-    assert read_dropped(tmp_path, found) == {xxh3_64_intdigest(f"{text} and more of it\n".encode())}
-
-
-def test_similar_to_a_dropped_document_is_no_reason_to_go(tmp_path):
-    words = [f"w{i}" for i in range(104)]  # 100 shingles
-    first, second, third = (" ".join(words[at : at + 104 - 15]) for at in (0, 7, 15))
-    assert reference.measure_similarity(first, third) < 0.8 <= reference.measure_similarity(second, third)
-    found = find(tmp_path, [[f"{first} a b c d e f", f"{second} a b c", third]], 0.7)
-    wanted = reference.find_staying(rank({f"{first} a b c d e f", f"{second} a b c", third}), 0.7)
-    assert len(read_dropped(tmp_path, found)) == sum(other is not None for other in wanted.values()) == 1
+    assert read_dropped(tmp_path, found) == {key_of(f"{text} and more of it")}
 
 
 def make_pages(rng: random.Random, num_template: int, num_own: int, num_pages: int, cuts: Sequence[int]) -> list[str]:
@@ -293,29 +278,13 @@ def make_words(rng: random.Random, count: int) -> list[str]:
     return [f"{rng.getrandbits(40):x}" for _ in range(count)]
 
 
-@pytest.mark.parametrize("similarity", [0.8, 0.85, 0.9])
-@pytest.mark.parametrize("num_template", [20, 40, 80])
+@pytest.mark.parametrize(("num_template", "similarity"), [(20, 0.8), (40, 0.85), (80, 0.9)])
 def test_similar_pages_of_a_template_that_many_share_are_found(num_template, similarity, tmp_path):
     rng, most = random.Random(num_template), round(100 * (1 - similarity))
     texts = make_pages(rng, num_template, 100 - num_template, 1000, range(most - 5, most))
     found = find(tmp_path, [texts[::2], texts[1::2]], similarity)
     assert found.documents.total() >= 985  # 99.5 %, and five times in a hundred thousand fewer by chance
     assert read_dropped(tmp_path, found) <= {key_of(text) for text in texts if len(text.split()) < 104}
-
-
-def find_staying(texts: list[str], similarity: float) -> dict[str, bool]:
-    """A plain double loop: whether each is similar to one that stays."""
-    found: dict[str, bool] = {}
-    kept: list[set[tuple[str, ...]]] = []
-    for text in rank(set(texts)):
-        mine = set(reference.find_shingles(text))
-        found[text] = any(len(mine & its) / len(mine | its) >= similarity for its in kept)
-        kept += [] if found[text] else [mine]
-    return found
-
-
-def key_of(text: str) -> int:
-    return xxh3_64_intdigest(f"{text}\n".encode())
 
 
 @given(seed=st.integers(0, 2**32), num_tasks=st.integers(1, 3), similarity=st.sampled_from([0.5, 0.7, 0.8, 0.9, 1.0]))
@@ -331,7 +300,8 @@ def test_pages_of_a_template_that_are_not_named_as_partly_compared_are_all_found
         tasks = [[*texts[i::num_tasks], *rng.sample(texts, 3)] for i in range(num_tasks)]
         found = find(folder, tasks, similarity, bands=Bands(60, 1))  # all pairs share a bucket, mostly a full one
         again = find(folder, [texts[::-1]], similarity, bands=Bands(60, 1))
-    wanted = {key_of(text) for text, is_similar in find_staying(texts, similarity).items() if is_similar}
+    staying = reference.find_staying(rank(set(texts)), similarity)
+    wanted = {key_of(text) for text, other in staying.items() if other is not None}
     assert len(wanted - read_dropped(folder, found)) <= found.num_partly_compared
     assert found.num_partly_compared or read_dropped(folder, found) == wanted
     for name in ("digest", "pairs", "num_partly_compared"):
@@ -339,35 +309,19 @@ def test_pages_of_a_template_that_are_not_named_as_partly_compared_are_all_found
 
 
 @pytest.mark.parametrize("num_texts", [1, 3000], ids=["copies", "of one template"])
-def test_very_many_documents_of_one_bucket_take_no_more_memory(num_texts, tmp_path, monkeypatch):
+def test_very_many_documents_of_one_bucket_take_no_more_memory_or_comparisons(num_texts, tmp_path, monkeypatch):
     for module, name in ((parts, "PART_DOCUMENTS"), (near_duplicates, "ROWS_AT_ONCE")):
         monkeypatch.setattr(module, name, 100)
-    held, sort = list[int](), sorted_columns.sort_columns
+    held, sort, compared = list[int](), sorted_columns.sort_columns, list[Buckets]()
     monkeypatch.setattr(
         sorted_columns, "sort_columns", lambda rows, **how: held.append(rows.shape[1]) or sort(rows, **how)
+    )
+    monkeypatch.setattr(
+        near_duplicates, "choose_staying", lambda *some: compared.append(some[1]) or choose_staying(*some)
     )
     monkeypatch.setattr(merge_columns, "__defaults__", (100, None))
     template = " ".join(f"w{i}" for i in range(10))
     tasks = [[f"{template} {i % num_texts}" for i in range(3000)], [f"{template} and more"]]
     find(tmp_path, tasks, 0.8, bands=Bands(2, 1))
     assert max(held) <= 500
-
-
-@pytest.mark.parametrize("similar", [True, False], ids=["copies", "0.6 similar"])
-def test_many_documents_of_one_template_take_linear_time(similar, tmp_path):
-    """Each is compared with few, although all share a bucket."""
-    rng, num_documents = random.Random(3), 3000
-    template = [f"w{i}" for i in range(84)]
-    texts = []
-    for number in range(num_documents):
-        own = [f"d{number}-{i}" for i in range(5 if similar else 20)]
-        texts.append(" ".join([*template, *own]))
-    compared = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            near_duplicates, "choose_staying", lambda *some: compared.append(some[1]) or choose_staying(*some)
-        )
-        found = find(tmp_path, [rng.sample(texts, num_documents)], 0.8)
-    assert found.documents.total() == (num_documents - 1 if similar else 0)
-    # No document has more entries than the bands, and no bucket more than it may hold.
-    assert max(buckets.sizes.max() for buckets in compared) <= MOST_STAYING
+    assert max((buckets.sizes.max() for buckets in compared), default=0) <= MOST_STAYING
