@@ -23,20 +23,18 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     ("arguments", "message"),
     [
         (["mini"], "usage: "),
-        (["huge", "OUT"], "unknown phase huge; allowed are tests, speed, xxlarge, base, windows, mini"),
         (["mini", "OUT", "--corpus", "/missing"], "--corpus needs a path that exists, not '/missing'"),
-        (["mini", "OUT", "--pairs"], "--pairs needs a path that exists, not ''"),
         (["mini", "OUT", "--fast"], "unknown option --fast; allowed are"),
     ],
 )
-def test_a_wrong_argument_is_named(tmp_path: Path, arguments: list[str], message: str):
+def test_a_wrong_argument_is_named(tmp_path, arguments, message):
     done = run(*(str(tmp_path) if one == "OUT" else one for one in arguments))
     assert done.returncode == 2
     assert message in done.stdout + done.stderr
 
 
 @pytest.mark.slow  # it trains twice, and measures for a minute
-def test_phases_run_at_toy_sizes_and_leave_their_figures(tmp_path: Path):
+def test_phases_run_at_toy_sizes_and_leave_their_figures(tmp_path):
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"good": "She has gone.", "bad": "She has went."}\n')
     for phase, files in {
