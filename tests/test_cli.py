@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -55,14 +54,12 @@ def get_command(name: str) -> click.Command:
     ("line", "completed"),
     [
         ("in", ["plain,inspect"]),
-        ("build corpus --tokeniz", ["plain,--tokenizer"]),
         ("build corpus --pairs or", ["plain,order3"]),
-        ("build cor", ["file,cor"]),
         ("build corpus --tokenizer voc", ["file,voc"]),
         ("audit shards --corpus cor", ["file,cor"]),
     ],
 )
-def test_tab_completes_commands_options_values_and_files(line: str, completed: list[str]):
+def test_tab_completes_commands_options_values_and_files(line, completed):
     words = {"COMP_WORDS": f"albert-data {line}", "COMP_CWORD": str(len(line.split()))}
     shown, _ = start(env={**os.environ, "_ALBERT_DATA_COMPLETE": "bash_complete", **words}).communicate()
     assert shown.splitlines() == completed
@@ -71,16 +68,15 @@ def test_tab_completes_commands_options_values_and_files(line: str, completed: l
 # ---- help ----
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"]])
-def test_help_names_every_command_and_what_it_does(arguments: list[str], capsys: pytest.CaptureFixture[str]):
-    assert run(arguments) == 0
+def test_help_names_every_command_and_what_it_does(capsys):
+    assert run(["-h"]) == 0
     shown = capsys.readouterr().out
     for name, does in COMMANDS.items():
         assert re.search(rf"^  {name} +{re.escape(does)}$", shown, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_of_a_command_explains_every_option_in_80_columns(name: str, capsys: pytest.CaptureFixture[str]):
+def test_help_of_a_command_explains_every_option_in_80_columns(name, capsys):
     assert run([name, "--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"Usage: albert-data {name} ")
@@ -101,7 +97,7 @@ def test_help_of_a_command_explains_every_option_in_80_columns(name: str, capsys
         ("vocab", {name: getattr(VocabConfig(), name) for name in VocabConfig.__dataclass_fields__}),
     ],
 )
-def test_every_setting_is_an_option_with_the_default_of_its_class(name: str, defaults: dict[str, Any]):
+def test_every_setting_is_an_option_with_the_default_of_its_class(name, defaults):
     command = get_command(name)
     options = command.make_context(name, ["corpus.txt", "-o", "out"]).params
     assert {setting: options[setting] for setting in defaults} == defaults
@@ -116,23 +112,7 @@ def test_help_loads_none_of_the_large_libraries():
     assert run_python(code, *COMMANDS).endswith("loaded set()\n")
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted by /proc")
-def test_commands_load_numpy_without_threads(monkeypatch: pytest.MonkeyPatch):
-    code = """
-import os
-from albert_data.cli.entry import fast_imports
-with fast_imports():
-    import numpy
-print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))
-"""
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-        monkeypatch.delenv(name, raising=False)
-    assert run_python(code) == "1 None\n", "what is loaded later has its threads"
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
-    assert run_python(code).endswith(" 2\n"), "what a user sets is left"
-
-
-def test_what_makes_and_reads_shards_needs_neither_torch_nor_other_trainers(here: Path):
+def test_what_makes_and_reads_shards_needs_neither_torch_nor_other_trainers(here):
     code = """
 import sys
 sys.modules |= dict.fromkeys(("torch", "datasets", "streaming"))
@@ -156,27 +136,19 @@ def test_the_installed_command_is_this_one():
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"presets"}))
-def test_a_command_without_its_arguments_is_a_usage_error(name: str, capsys: pytest.CaptureFixture[str]):
+def test_a_command_without_its_arguments_is_a_usage_error(name, capsys):
     assert run([name]) == 2
     assert "Missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("typo", "hint"),
-    [
-        ("buld", "Did you mean 'build'?"),
-        ("Inspect", "Did you mean 'inspect'?"),
-        ("run", "Did you mean 'runs'"),
-        ("frobnicate", "`albert-data --help` lists all commands."),
-    ],
+    ("typo", "hint"), [("buld", "Did you mean 'build'?"), ("frobnicate", "`albert-data --help` lists all commands.")]
 )
-def test_an_unknown_command_is_a_usage_error_that_suggests_a_similar_one(
-    typo: str, hint: str, capsys: pytest.CaptureFixture[str]
-):
+def test_an_unknown_command_is_a_usage_error_that_suggests_a_similar_one(typo, hint, capsys):
     assert read_usage_error([typo], capsys).startswith(f"Error: No such command '{typo}'. {hint}")
 
 
-def test_inspect_of_a_training_run_names_the_command_for_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_inspect_of_a_training_run_names_the_command_for_runs(tmp_path, capsys):
     (tmp_path / "run.json").write_text("{}")
     assert run(["inspect", str(tmp_path)]) == 2
     assert f"{tmp_path} is a training run; `albert-data runs {tmp_path}` shows it" in capsys.readouterr().err
@@ -193,7 +165,7 @@ def read_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_typo_in_an_option_is_a_usage_error_with_a_suggestion(name: str, capsys: pytest.CaptureFixture[str]):
+def test_a_typo_in_an_option_is_a_usage_error_with_a_suggestion(name, capsys):
     for option in (one for found in list_options(name) for one in [*found.opts, *found.secondary_opts]):
         if option.startswith("--"):
             typo = option[:-2] + option[-1] + option[-2]
@@ -204,19 +176,13 @@ def test_a_typo_in_an_option_is_a_usage_error_with_a_suggestion(name: str, capsy
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_value_of_the_wrong_type_is_a_usage_error(name: str, capsys: pytest.CaptureFixture[str]):
+def test_a_value_of_the_wrong_type_is_a_usage_error(name, capsys):
     for option in list_options(name):
         if not option.is_flag and not isinstance(option.type, click.types.StringParamType | click.Path):
             written = max(option.opts, key=len)
             said = read_usage_error([name, written, "wrong!"], capsys)
             assert f"'{written}'" in said
             assert "wrong!" in said
-
-
-@pytest.mark.parametrize("workers", ["0", "1025"])
-def test_a_number_of_workers_out_of_range_is_a_usage_error(workers: str, capsys: pytest.CaptureFixture[str]):
-    said = read_usage_error(["build", "corpus.txt", "-o", "out", "--workers", workers], capsys)
-    assert said.startswith("Error: Invalid value for '--workers'")
 
 
 @pytest.mark.parametrize(
@@ -226,9 +192,7 @@ def test_a_number_of_workers_out_of_range_is_a_usage_error(workers: str, capsys:
         *("train missing -o out", "runs missing", "export missing -o out", "train missing -o out --resume"),
     ],
 )
-def test_a_path_that_does_not_exist_is_an_error_in_one_line(
-    command: str, here: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_path_that_does_not_exist_is_an_error_in_one_line(command, here, capsys):
     assert run(command.split()) == 1
     *stages, line = capsys.readouterr().err.splitlines()
     assert line.startswith("Error: ")
@@ -236,52 +200,28 @@ def test_a_path_that_does_not_exist_is_an_error_in_one_line(
     assert not [stage for stage in stages if stage.startswith(("Error", "Traceback"))]
 
 
-@pytest.mark.parametrize("size", ["64M", "64MB", "64000000", "0.064G", "64000k"])
-def test_sizes_may_be_written_with_units(size: str):
-    context = get_command("vocab").make_context("vocab", ["in", "-o", "out", "--sample-bytes", size])
-    assert context.params["sample_bytes"] == 64_000_000
+def test_a_number_is_checked_and_a_size_may_have_a_unit(capsys):
+    assert "'--workers'" in read_usage_error(["build", "corpus.txt", "-o", "out", "--workers", "1025"], capsys)
+    for size in ("", "M", "64Q", "nan"):
+        said = read_usage_error(["vocab", "corpus.txt", "-o", "vocab", "--sample-bytes", size], capsys)
+        assert "is not a size; write it as 64000000, 64M or 1.5G" in said
+    for size in ("64M", "64MB", "0.064G", "64000k"):
+        context = get_command("vocab").make_context("vocab", ["in", "-o", "out", "--sample-bytes", size])
+        assert context.params["sample_bytes"] == 64_000_000
 
 
-@pytest.mark.parametrize("size", ["", "M", "64Q", "sixty", "infG", "nan"])
-def test_what_is_no_size_is_a_usage_error(size: str, here: Path, capsys: pytest.CaptureFixture[str]):
-    assert run(["vocab", "corpus.txt", "-o", "vocab", "--sample-bytes", size]) == 2
-    assert "is not a size; write it as 64000000, 64M or 1.5G" in capsys.readouterr().err
-
-
-def interrupt_at(line: str, process: subprocess.Popen[str], wait_seconds: float = 0) -> tuple[int, str]:
-    """Ctrl-C once stderr shows a line: to the whole group, as a terminal does. The exit code and the rest."""
-    assert process.stderr
-    for shown in process.stderr:
-        if shown.startswith(line):
-            break
-    time.sleep(wait_seconds)
-    os.killpg(process.pid, signal.SIGINT)
-    rest = process.stderr.read()
-    return process.wait(), rest
-
-
-def test_ctrl_c_says_how_to_go_on_and_exits_with_130(here: Path):
+def test_ctrl_c_says_how_to_go_on_and_exits_with_130(here):
     (here / "large.txt").write_text((here / "corpus.txt").read_text() * 400)
     arguments = ["build", "large.txt", "--tokenizer", "model.model", "-o", "out", "--workers", "2"]
-    code, shown = interrupt_at("tokenising", start(*arguments, start_new_session=True))
-    assert code == 130
-    assert shown == "\nInterrupted; the same command resumes the build.\n"
+    process = start(*arguments, start_new_session=True)
+    assert any(line.startswith("tokenising") for line in process.stderr)
+    os.killpg(process.pid, signal.SIGINT)  # to the whole group, as a terminal does
+    assert process.stderr.read() == "\nInterrupted; the same command resumes the build.\n"
+    assert process.wait() == 130
     assert Path("out/.build/plan.json").exists()
 
 
-def test_ctrl_c_while_stdin_is_waited_for_exits_with_130(here: Path):
-    arguments = ["build", "-", "--tokenizer", "model.model", "-o", "out", "--workers", "1"]
-    process = start(*arguments, start_new_session=True, stdin=subprocess.PIPE)
-    assert process.stdin
-    process.stdin.write("A document.\n\n")
-    process.stdin.flush()
-    code, shown = interrupt_at("tokenising", process, wait_seconds=0.7)
-    assert (code, shown) == (130, "\nInterrupted; the same command resumes the build.\n")
-
-
-def test_ctrl_c_in_any_command_exits_with_130(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_ctrl_c_in_any_command_exits_with_130(here, monkeypatch, capsys):
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
@@ -290,7 +230,7 @@ def test_ctrl_c_in_any_command_exits_with_130(
     assert capsys.readouterr().err == "\nInterrupted.\n"
 
 
-def test_a_reader_that_has_enough_is_no_error(here: Path):
+def test_a_reader_that_has_enough_is_no_error(here):
     process = start("build", "corpus.txt", "--dry-run", "-o", "out")
     assert process.stdout
     assert process.stderr
@@ -302,7 +242,7 @@ def test_a_reader_that_has_enough_is_no_error(here: Path):
 # ---- what the commands do ----
 
 
-def test_build_writes_a_folder_and_says_what_is_in_it(here: Path, capsys: pytest.CaptureFixture[str]):
+def test_build_writes_a_folder_and_says_what_is_in_it(here, capsys):
     arguments = ["build", "corpus.txt", "--tokenizer", "model.model", "-o", "out", "--workers", "2"]
     settings = ["--max-seq-len", "64", "--validation-fraction", "0.2", "--num-shards", "2"]
     assert run([*arguments, *settings]) == 0
@@ -320,47 +260,31 @@ def test_build_writes_a_folder_and_says_what_is_in_it(here: Path, capsys: pytest
     assert "out is finished" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "duplicates",
-    [
-        {
-            **{"keep_duplicates": True, "drop_near_duplicates": False, "similarity": 0.8, "group_field": None},
-            **{"where": None, "alpha": None, "max_passes": 4.0},
-        },
-        {
-            "keep_duplicates": False,
-            "drop_near_duplicates": True,
-            "similarity": 0.75,
-            "group_field": "book",
-            "where": "book > 5",
-            "alpha": 0.5,
-            "max_passes": 7.0,
-        },
-    ],
-    ids=["copies kept", "similar dropped"],
-)
-def test_every_option_of_build_reaches_the_manifest(duplicates: dict[str, Any], here: Path):
-    settings: dict[str, Any] = {
-        **{"sentences": "lines", "language": "de", "text_field": "body", "strict": True},
-        **{"documents": "file", "unwrap": True, "encoding": "utf-8", "language_field": "lang"},
-        **{"max_seq_len": 33, "short_seq_prob": 0.25, "ngram": 2, "mask_prob": 0.25, "whole_word": False},
+def test_every_option_of_build_reaches_the_manifest(here):
+    flags = {"strict": True, "unwrap": True, "drop_near_duplicates": True, "keep_duplicates": False}
+    values: dict[str, Any] = {
+        **{"sentences": "lines", "language": "de", "text_field": "body", "similarity": 0.75},
+        **{"documents": "file", "encoding": "utf-8", "language_field": "lang", "group_field": "book"},
+        **{"max_seq_len": 33, "short_seq_prob": 0.25, "ngram": 2, "mask_prob": 0.25},
         **{"dupe_factor": 2, "seed": 9, "validation_fraction": 0.45, "num_shards": 3, "compression": "lz4"},
         **{"masking": "ngram", "replace": "70/20/10", "pairs": "nsp", "word_separator": "|", "drop_repeated_lines": 3},
         **{"delimiter": "|", "quoting": "none", "unicode": "nfc"},
-        **duplicates,
+        **{"where": "book > 5", "alpha": 0.5, "max_passes": 7.0},
     }
+    settings = {**values, **flags, "whole_word": False}  # the last is --pieces
     assert settings.keys() == BUILD_SETTINGS.keys()
     lines = (f'{{"body": "Eins {a}.\\nDrei {a} vier.", "lang": "de", "book": {ord(a)}}}\n' for a in "abcdefghi")
     Path("in.jsonl").write_text("".join(lines))
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    options = [option for option in options if not option.endswith(("=True", "=False", "=None"))]
-    options += [f"--{name.replace('_', '-')}" for name, value in duplicates.items() if value is True]
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
+    options += ["--strict", "--unwrap", "--drop-near-duplicates", "--pieces"]
     arguments = ["in.jsonl", "--tokenizer", "model.model", "-o", "out", "--workers", "1"]
-    assert run(["build", *arguments, "--strict", "--unwrap", "--pieces", *options]) == 0
+    assert run(["build", *arguments, *options]) == 0
     assert json.loads(Path("out/manifest.json").read_text())["config"] == settings
+    context = get_command("build").make_context("build", ["in", "-o", "out", "--keep-duplicates"])
+    assert context.params["keep_duplicates"] is True
 
 
-def test_a_dry_run_writes_nothing(here: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_dry_run_writes_nothing(here, capsys):
     before = sorted(here.rglob("*"))
     assert run(["build", "*.txt", "--dry-run", "-o", "out", "--tokenizer", "model.model", "--seed", "77"]) == 0
     shown = capsys.readouterr().out
@@ -369,8 +293,8 @@ def test_a_dry_run_writes_nothing(here: Path, capsys: pytest.CaptureFixture[str]
     assert sorted(here.rglob("*")) == before
 
 
-@pytest.mark.parametrize("out", ["file", "file/out", "notes", "linked", "other", "killed", "same"])
-def test_a_dry_run_refuses_what_build_refuses(out: str, here: Path, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize("out", ["file/out", "notes", "linked", "other", "killed", "same"])
+def test_a_dry_run_refuses_what_build_refuses(out, here, capsys):
     command = ["build", "corpus.txt", "--tokenizer", "model.model", "--workers", "1", "-o"]
     here.joinpath("file").write_text("Mine.")
     here.joinpath("notes").mkdir()
@@ -396,7 +320,7 @@ def test_a_dry_run_refuses_what_build_refuses(out: str, here: Path, capsys: pyte
         assert said.splitlines()[-1] == capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_profile_shows_every_stage(here: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_profile_shows_every_stage(here, capsys):
     arguments = ["corpus.txt", "-o", "out", "--tokenizer", "model.model", "--drop-near-duplicates"]
     assert run(["build", *arguments, "--profile"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -416,7 +340,7 @@ def test_the_table_of_a_profile_has_each_stage_once_and_their_sum_last():
     assert format_stages({}, 0)[1].split() == ["all", "stages", "0.00", "0.0", "%", "-"]
 
 
-def test_without_a_tokenizer_one_is_trained_first(here: Path, capsys: pytest.CaptureFixture[str]):
+def test_without_a_tokenizer_one_is_trained_first(here, capsys):
     assert run(["build", "corpus.txt", "-o", "out", "--workers", "1"]) == 0
     shown = capsys.readouterr().err
     assert "no --tokenizer given: a vocabulary is trained on the corpus first" in shown
@@ -426,7 +350,7 @@ def test_without_a_tokenizer_one_is_trained_first(here: Path, capsys: pytest.Cap
     assert f"{manifest['tokenizer']['vocab_size']:,}" == size.group(1)
 
 
-def test_vocab_writes_a_tokenizer_that_build_takes(here: Path, capsys: pytest.CaptureFixture[str]):
+def test_vocab_writes_a_tokenizer_that_build_takes(here, capsys):
     Path("long.txt").write_text("word " * 1000)
     arguments = ["corpus.txt", "long.txt", "--vocab-size", "115", "--uncased", "-o", "new/vocab"]
     assert run(["vocab", *arguments, "--workers", "1"]) == 0

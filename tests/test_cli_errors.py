@@ -8,13 +8,10 @@ import gzip
 import io
 import math
 import os
-import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from unittest.mock import patch
 
 import build_fixtures as fixtures
@@ -47,13 +44,11 @@ def here(tmp_path: Path, tokenizer_model: bytes, monkeypatch: pytest.MonkeyPatch
         "in.txt": TEXT.encode(),
         "model.model": tokenizer_model,
         "corrupt.model": tokenizer_model[: len(tokenizer_model) // 2],
-        "empty.model": b"",
         "bare.model": train_bare_model(),
         "two/a.model": tokenizer_model,
         "two/b.model": tokenizer_model,
         "none/notes.pdf": b"%PDF",
         "empty.txt": b"",
-        "blank.txt": b" \n\t\n\r\n",
         "blank.jsonl": b'{"text": " "}\n{"text": ""}\n',
         "wrong.jsonl": b'{"body": "Text."}\n',
         "controls.txt": b"\x01\n\n\x01\x02\n",
@@ -98,13 +93,12 @@ def fail(arguments: str, capsys: pytest.CaptureFixture[str], named: str = "") ->
         ("none", f"folder none holds no readable file & readable are {ALLOWED_NAMES}"),
         ("in.doc", f"in.doc is of no known kind & readable are {ALLOWED_NAMES}"),
         ("empty.txt", "the corpus holds no document & give files with text in them"),
-        ("blank.txt", "the corpus holds no document"),
         ("blank.jsonl", "the corpus holds no document & 2 empty document"),
         ("wrong.jsonl", "the corpus holds no document & 1 missing field"),
     ],
 )
 @pytest.mark.parametrize("command", ["build --tokenizer model.model", "build", "vocab"])
-def test_an_input_that_is_no_corpus_is_named(command: str, inputs: str, named: str, capsys: pytest.CaptureFixture[str]):
+def test_an_input_that_is_no_corpus_is_named(command, inputs, named, capsys):
     fail(f"{command} {inputs} -o out --workers 1", capsys, named)
     assert not (Path("out") / ".build").exists()
 
@@ -115,10 +109,8 @@ def test_an_input_that_is_no_corpus_is_named(command: str, inputs: str, named: s
         ("build in.txt --tokenizer missing.model", "tokenizer missing.model can't be read: No such file or directory"),
         ("build in.txt --tokenizer in.txt", "tokenizer in.txt lacks [PAD], [UNK], [CLS], [SEP], [MASK]; a vocab.txt"),
         ("build in.txt --tokenizer corrupt.model", "corrupt.model is no SentencePiece model & `albert-data vocab`"),
-        ("build in.txt --tokenizer empty.model", "tokenizer empty.model is no SentencePiece model"),
         ("build in.txt --tokenizer bare.model", "lacks [CLS], [SEP], [MASK], <pad> & train a model with `albert-data"),
         ("build in.txt --tokenizer two", "folder two holds 2 *.model files & pass the path of a file"),
-        ("build in.txt --tokenizer none", "folder none holds 0 *.model files"),
         ("build -", "without --tokenizer the corpus is read twice & stdin can be read only once & `albert-data vocab`"),
         ("build in.txt --max-seq-len=7", "max_seq_len is 7; allowed are 8 to 32768"),
         ("build in.txt --language=x", "language is 'x', which is no known ISO 639 code & --language help lists codes"),
@@ -126,17 +118,10 @@ def test_an_input_that_is_no_corpus_is_named(command: str, inputs: str, named: s
         ("vocab in.txt --language=english!", "'english!', which is no known ISO 639 code (did you mean en, English?)"),
     ],
 )
-def test_a_mistake_is_named_before_anything_is_written(
-    command: str, named: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_a_mistake_is_named_before_anything_is_written(command, named, monkeypatch, capsys):
     fixtures.set_stdin(monkeypatch, TEXT.encode())
     fail(f"{command} -o out", capsys, named)
     assert not Path("out").exists()
-
-
-def test_a_corpus_without_a_token_is_refused(capsys: pytest.CaptureFixture[str]):
-    named = "no document of the corpus gives a token; is this tokenizer for this text?"
-    fail("build controls.txt --tokenizer model.model -o out", capsys, named)
 
 
 @pytest.mark.parametrize("command", ["build --tokenizer model.model", "vocab --vocab-size 60"])
@@ -148,9 +133,7 @@ def test_a_corpus_without_a_token_is_refused(capsys: pytest.CaptureFixture[str])
         ("/proc/albert", "/proc/albert can't be written: No such file or directory"),
     ],
 )
-def test_an_output_that_cannot_be_is_named_before_any_work(
-    out: str, named: str, command: str, capsys: pytest.CaptureFixture[str]
-):
+def test_an_output_that_cannot_be_is_named_before_any_work(out, named, command, capsys):
     fail(f"{command} in.txt -o {out} --workers 1", capsys, named)
     assert Path("in.txt").read_text() == TEXT
 
@@ -172,9 +155,7 @@ def test_an_output_that_cannot_be_is_named_before_any_work(
         (VocabConfig, "seed", 0, 2**63 - 1, [-1, 2**63]),
     ],
 )
-def test_a_setting_has_a_lowest_and_a_highest_value(
-    kind: type[Any], name: str, low: float, high: float, beyond: list[float]
-):
+def test_a_setting_has_a_lowest_and_a_highest_value(kind, name, low, high, beyond):
     assert [getattr(kind(**{name: value}), name) for value in (low, high)] == [low, high]
     for value in beyond:
         check_refused(
@@ -183,9 +164,13 @@ def test_a_setting_has_a_lowest_and_a_highest_value(
 
 
 @pytest.mark.parametrize("value", ["", "title,,text"])
-def test_a_text_field_without_a_name_is_refused(value: str):
+def test_a_text_field_without_a_name_is_refused(value):
     named = f"text_field is {value!r}; name the field that holds the text, or several joined by commas"
     check_refused(lambda: TextConfig(text_field=value), ConfigError, named)
+
+
+def test_a_corpus_without_a_token_is_refused(capsys):
+    fail("build controls.txt --tokenizer model.model -o out", capsys, "gives a token; is this tokenizer for this text?")
 
 
 def test_the_shortest_and_the_longest_rows_are_built():
@@ -195,7 +180,7 @@ def test_the_shortest_and_the_longest_rows_are_built():
     assert run(f"build in.txt --tokenizer model.model -o high {limits} --seed {2**63 - 1}".split()) == 0
 
 
-def test_another_kind_of_build_is_refused_by_the_name_of_the_setting(capsys: pytest.CaptureFixture[str]):
+def test_another_kind_of_build_is_refused_by_the_name_of_the_setting(capsys):
     command = "build in.txt --tokenizer model.model -o out"
     assert run(command.split()) == 0
     capsys.readouterr()
@@ -205,30 +190,7 @@ def test_another_kind_of_build_is_refused_by_the_name_of_the_setting(capsys: pyt
     assert run(f"{command} --max-seq-len 64 --overwrite".split()) == 0
 
 
-def test_a_full_disk_is_one_line_and_the_build_goes_on_afterwards():
-    """A limit on the size of files stands in for the full disk."""
-    Path("large.txt").write_text("".join(f"Number {number}. {TEXT}" for number in range(700)))
-    command = [sys.executable, "-c", "from albert_data.cli.entry import main; main()", "build", "large.txt"]
-    command += ["--tokenizer", "model.model", "-o", "out", "--workers", "1"]
-    limit = 20_000
-    assert run([*command[3:-3], "warm", "--workers", "1"]) == 0  # compiled kernels are files too, larger than the limit
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == (
-        "Error: out/.build/runs/files-000000-000.run: File too large; fix that and give the same command again"
-    )
-    assert "Traceback" not in done.stderr
-    assert run(command[3:]) == 0
-
-
-def test_a_disk_that_fills_up_at_the_very_end_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_a_disk_that_fills_up_at_the_very_end_is_one_line(monkeypatch, capsys):
     original = Disk.create
 
     @contextmanager
@@ -248,14 +210,6 @@ def test_a_disk_that_fills_up_at_the_very_end_is_one_line(
     assert not Path("out/.build").exists()
 
 
-def test_a_file_name_that_is_no_utf8_is_read_like_any_other(here: Path):
-    Path("odd").mkdir()
-    (Path("odd") / os.fsdecode(b"caf\xe9.txt")).write_text(TEXT)
-    for name in ("odd", "in.txt"):
-        assert run(f"build {name} --tokenizer model.model -o out-{name} --workers 1".split()) == 0
-    assert fixtures.digest_shards(Path("out-odd")) == fixtures.digest_shards(Path("out-in.txt"))
-
-
 # ---- damage ----
 
 
@@ -266,20 +220,15 @@ GOOD = fixtures.to_jsonl(["A good line."] * 3)
     ("name", "data", "at_byte", "reason", "detail"),
     [
         ("a.txt", b"Good text.\n\nBad \xff\xfe text.\n\nGood.\n", 16, "invalid_utf8", "byte 0xff"),
-        ("a.txt", b"Good text.\n\nCut in a character: \xe4\xb8", 32, "invalid_utf8", "byte 0xe4"),
         ("a.jsonl", GOOD + b'{"text": "Half \\ud83d."}\n', len(GOOD), "lone_surrogate", "U+D83D"),
         ("a.jsonl", GOOD + b'{"text": "Cut\n' + GOOD, len(GOOD), "malformed_json", "Invalid control character"),
-        ("a.jsonl", GOOD + b'["Text."]\n', len(GOOD), "malformed_json", "found list"),
         ("a.jsonl", GOOD + b'{"a": "No.", "b": 1}\n', len(GOOD), "missing_field", 'the fields are "a", "b"'),
         ("a.jsonl", GOOD + b'{"text": 7}\n', len(GOOD), "field_not_text", "holds int, not a string"),
         ("a.jsonl.gz", gzip.compress(GOOD + b'{"x": 0}\n'), len(GOOD), "missing_field", "no field 'text'"),
-        ("a.txt.gz", gzip.compress(TEXT.encode())[:-6], len(TEXT), "damaged_compression", "end"),
         ("a.txt.zst", b"\x28\xb5\x2f\xfdno more of it", 0, "damaged_compression", ""),
     ],
 )
-def test_damage_is_counted_and_strict_fails_at_its_file_and_byte(
-    name: str, data: bytes, at_byte: int, reason: str, detail: str, capsys: pytest.CaptureFixture[str]
-):
+def test_damage_is_counted_and_strict_fails_at_its_file_and_byte(name, data, at_byte, reason, detail, capsys):
     Path(name).write_bytes(data)
     for command in ("build --tokenizer model.model", "vocab"):
         message = fail(f"{command} in.txt {name} -o out --strict --workers 1", capsys)
@@ -291,7 +240,7 @@ def test_damage_is_counted_and_strict_fails_at_its_file_and_byte(
     assert line.startswith(f"damage     {reason} 1: ")
 
 
-def test_damage_is_said_once_by_a_build_that_was_resumed(capsys: pytest.CaptureFixture[str]):
+def test_damage_is_said_once_by_a_build_that_was_resumed(capsys):
     Path("a.jsonl.gz").write_bytes(gzip.compress(GOOD + b"[]\n") + b"garbage")
     Path("b.jsonl").write_bytes(GOOD + b"[]\n")
     command = "build a.jsonl.gz b.jsonl --tokenizer model.model -o"
@@ -304,12 +253,3 @@ def test_damage_is_said_once_by_a_build_that_was_resumed(capsys: pytest.CaptureF
     resumed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("damage")]
     assert len(fresh) == 2
     assert resumed == fresh
-
-
-@pytest.mark.slow
-def test_a_json_line_over_128_mib_is_skipped_and_counted(capsys: pytest.CaptureFixture[str]):
-    Path("a.jsonl").write_bytes(GOOD + b'{"text": "' + b"word " * (27 << 20) + b'"}\n' + GOOD)
-    assert run(["build", "a.jsonl", "--tokenizer", "model.model", "-o", "out", "--workers", "1"]) == 0
-    assert "damage     line_too_long 1: " in capsys.readouterr().out
-    message = fail("build a.jsonl --tokenizer model.model -o strict --workers 1 --strict", capsys)
-    assert message.startswith(f"a.jsonl, byte {len(GOOD)}: line too long: over 134217728 bytes")

@@ -39,7 +39,7 @@ def run_in_shell(command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True)
 
 
-def test_notices_are_divided_between_words_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch):
+def test_notices_are_divided_between_words_on_a_terminal_alone(monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -58,7 +58,7 @@ def test_notices_are_divided_between_words_on_a_terminal_alone(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "2>&- >&- <&-", "2>&1 >&- | head -c 0"])
-def test_a_build_whose_stderr_can_not_be_written_succeeds(redirection: str):
+def test_a_build_whose_stderr_can_not_be_written_succeeds(redirection):
     done = run_in_shell(f"set -o pipefail; albert-data {BUILD} {redirection}")
     assert done.returncode == 0, done
     assert run(BUILD.replace("-o out", "-o other").split()) == 0
@@ -83,7 +83,7 @@ def test_what_goes_to_a_closed_stderr_goes_into_no_file_of_ours():
         (f"{BUILD} >/dev/full", "No space left on device", True),
     ],
 )
-def test_a_stream_that_is_needed_and_fails_is_an_error_in_one_line(command: str, message: str, is_built: bool):
+def test_a_stream_that_is_needed_and_fails_is_an_error_in_one_line(command, message, is_built):
     done = run_in_shell(f"albert-data {command}")
     assert done.returncode == 1
     assert message in done.stderr.splitlines()[-1]
@@ -101,9 +101,7 @@ def raise_in_command(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> N
 @pytest.mark.parametrize(
     "error", [KeyError("splits"), RuntimeError("a\nb"), RecursionError("deep"), AssertionError(STEERING)]
 )
-def test_an_error_that_nobody_foresaw_is_one_line_that_names_its_report(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-):
+def test_an_error_that_nobody_foresaw_is_one_line_that_names_its_report(error, monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     raise_in_command(monkeypatch, error)
@@ -118,7 +116,7 @@ def test_an_error_that_nobody_foresaw_is_one_line_that_names_its_report(
     assert Path(found[1]).stat().st_mode & 0o077 == 0, "paths and text are for the user alone"
 
 
-def test_memory_that_ran_out_is_no_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_memory_that_ran_out_is_no_bug(monkeypatch, capsys):
     raise_in_command(monkeypatch, MemoryError())
     assert run(["build"]) == 1
     assert capsys.readouterr().err == "Error: memory ran out; use fewer --workers, or a machine with more memory\n"
@@ -154,9 +152,7 @@ def write_plan() -> None:
     ],
     ids=["field", "format version", "shard", "plan", "usage", "folder"],
 )
-def test_names_and_values_of_others_reach_the_terminal_escaped(
-    prepare: Callable[[], object], command: str, capsys: pytest.CaptureFixture[str]
-):
+def test_names_and_values_of_others_reach_the_terminal_escaped(prepare, command, capsys):
     prepare()
     capsys.readouterr()
     run(command.split(" "))
@@ -170,9 +166,7 @@ FORGING = "a\nError: forged\n"
 
 
 @pytest.mark.parametrize("has_bar", [False, True])
-def test_no_name_of_a_file_forges_a_line(
-    has_bar: bool, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_no_name_of_a_file_forges_a_line(has_bar, here, capsys, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: has_bar)
     folder, out = here / FORGING, here / f"out{FORGING}"
     folder.mkdir()
@@ -190,7 +184,7 @@ def test_no_name_of_a_file_forges_a_line(
     assert f"albert-data audit $'{out}'".replace("\n", "\\x0a") in shown.out
 
 
-def test_an_error_of_a_worker_is_escaped_too(capsys: pytest.CaptureFixture[str]):
+def test_an_error_of_a_worker_is_escaped_too(capsys):
     name = os.fsdecode(b"a\x1b[2J\xff.txt")
     Path(name).write_bytes(b"One.\n\n\xff\n")
     assert run(["build", name, "--tokenizer", "model.model", "-o", "out", "--strict", "--workers", "1"]) == 1

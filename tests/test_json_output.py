@@ -22,12 +22,12 @@ def test_the_keys_of_json_output_are_those_of_the_list():
     assert recorded == found, "a key that goes away or changes breaks scripts; if one is new, run `make docs`"
 
 
-def test_what_json_lacks_is_null(capsys: pytest.CaptureFixture[str]):
+def test_what_json_lacks_is_null(capsys):
     show_json({"a": [float("nan"), -float("inf"), 1.5], "b": {"c": float("inf")}})
     assert json.loads(capsys.readouterr().out) == {"a": [None, None, 1.5], "b": {"c": None}}
 
 
-def test_a_build_prints_what_its_report_has_and_notes_go_to_stderr(here: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_build_prints_what_its_report_has_and_notes_go_to_stderr(here, capsys):
     (here / "corpus.txt").write_bytes((here / "corpus.txt").read_bytes() + b"\n\nBad \xff byte.\n")
     command = ["build", "corpus.txt", "--tokenizer", "model.model", "-o", "out", "--json", "--profile"]
     assert run(command) == 0
@@ -43,14 +43,14 @@ def test_a_build_prints_what_its_report_has_and_notes_go_to_stderr(here: Path, c
     assert {**again, **{key: found[key] for key in changing}} == found
 
 
-def test_a_dry_run_without_a_tokenizer_has_no_estimate(here: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_dry_run_without_a_tokenizer_has_no_estimate(here, capsys):
     assert run(["build", "corpus.txt", "-o", "out", "--dry-run", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["vocab_size"], found["estimate"], found["inputs"]["num_plain_files"]) == (None, None, 1)
     assert not Path("out").exists()
 
 
-def test_verify_prints_faults_in_the_object_and_ends_with_1(here: Path, capsys: pytest.CaptureFixture[str]):
+def test_verify_prints_faults_in_the_object_and_ends_with_1(here, capsys):
     folder = Path(os.fsdecode(b"out-\xff"))
     albert_data.build("corpus.txt", folder, tokenizer="model.model")
     shard = next((folder / "train").glob("*.arrow"))
@@ -65,7 +65,7 @@ def test_verify_prints_faults_in_the_object_and_ends_with_1(here: Path, capsys: 
 
 
 @pytest.mark.parametrize("command", ["verify none", "build none.txt -o out", "convert none -o out --to mds"])
-def test_an_error_leaves_stdout_empty(here: Path, capsys: pytest.CaptureFixture[str], command: str):
+def test_an_error_leaves_stdout_empty(here, capsys, command):
     assert run([*command.split(), "--json"]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""

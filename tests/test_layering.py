@@ -76,7 +76,7 @@ def test_every_module_is_in_a_room_or_common():
 
 
 @pytest.mark.parametrize("place", [*COMMON, *ROOMS])
-def test_a_place_imports_only_from_places_to_its_left(place: str):
+def test_a_place_imports_only_from_places_to_its_left(place):
     """A common module only from those before it, and a room from the common modules and the rooms that it may."""
     allowed = COMMON[: COMMON.index(place)] if place in COMMON else (*COMMON, *MAY_IMPORT[place])
     for path in MODULES:
@@ -196,7 +196,7 @@ def test_transformers_loads_in_one_place_and_never_the_code_of_a_folder():
         *("(a / b).unlink()", "glob.glob(a)", "pyarrow.memory_map(a)", "storage_of.open(a)"),
     ],
 )
-def test_a_line_that_touches_a_file_directly_is_noticed(line: str):
+def test_a_line_that_touches_a_file_directly_is_noticed(line):
     assert touching_files(line)
 
 

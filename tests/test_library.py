@@ -7,8 +7,6 @@ import json
 import os
 import re
 from collections.abc import Callable
-from contextlib import redirect_stderr
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +63,7 @@ def options_of(name: str) -> dict[str, click.Parameter]:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_keywords_of_a_function_are_the_options_of_its_command(name: str):
+def test_the_keywords_of_a_function_are_the_options_of_its_command(name):
     options = options_of(name).keys() - PRINTING - ({"profile"} if name == "build" else set())
     keywords = inspect.signature(FUNCTIONS[name]).parameters.keys() - PYTHON_ONLY
     assert keywords - WITHOUT_OPTION.get(name, set()) == options
@@ -76,7 +74,7 @@ def test_every_command_with_a_result_has_a_function():
 
 
 @pytest.mark.parametrize("name", ["vocab", "build", "score"])
-def test_the_defaults_in_a_signature_are_those_of_the_options(name: str):
+def test_the_defaults_in_a_signature_are_those_of_the_options(name):
     options = options_of(name)
     for keyword, parameter in inspect.signature(FUNCTIONS[name]).parameters.items():
         if keyword in options and parameter.default not in (parameter.empty, None, (), False):
@@ -90,7 +88,7 @@ def test_train_model_shows_no_default_that_a_recipe_changes():
 
 
 @pytest.mark.parametrize("function", FUNCTIONS.values())
-def test_an_unknown_argument_is_an_error_that_names_similar_ones(function: Callable[..., Any]):
+def test_an_unknown_argument_is_an_error_that_names_similar_ones(function):
     named = [name for name, one in inspect.signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY]
     with pytest.raises(ArgumentError, match=f"has no argument '{named[0]}x'; is it one of: .*{named[0]}"):
         function("a", "b", **{f"{named[0]}x": 1})
@@ -103,25 +101,16 @@ def test_an_unknown_argument_is_an_error_that_names_similar_ones(function: Calla
     (lambda: build("in.txt", b"out"), ConfigError, "output is b'out', of the type bytes"),
     (lambda: inspect_shards("out", row=3, num_examples=2, grep="a"), ArgumentError, "leave out --grep and"),
     (lambda: inspect_shards("out", num_examples=-1), ConfigError, "num_examples is -1; allowed are 0 to inf"),
-    (lambda: inspect_shards("out", num_examples=()), ConfigError, "num_examples is () & a whole number is needed"),
     (lambda: inspect_shards("out", row=[2, 1.5]), ConfigError, "row is 1.5, of the type float; a whole number"),
     (lambda: inspect_shards("out", row=np.bool_(True)), ConfigError, "row is & a whole number is needed"),
-    (lambda: inspect_shards("out", seed="1"), ConfigError, "seed is '1', of the type str; a whole number is needed"),
     (lambda: verify_shards("out", workers=0), ConfigError, "workers is 0; allowed are 1 to 1024"),
     (lambda: verify_shards("out", workers=1025), ConfigError, "workers is 1025; allowed are 1 to 1024"),
-    (lambda: verify_shards("out", workers=[1]), ConfigError, "workers is [1] & a whole number is needed"),
-    (
-        lambda: albert_data.convert_shards("out", "b", "mds", license="mit"),
-        ArgumentError,
-        "for the dataset card of --to",
-    ),
+    (lambda: albert_data.convert_shards("out", "b", "mds", license="mit"), ArgumentError, "for the dataset card"),
     (lambda: albert_data.convert_shards("out", "b", to="csv"), ConfigError, "to is 'csv'; allowed are parquet, mds"),
     (lambda: albert_data.load_tokenizer(7), ArgumentError, "of the type int; give a path, a Tokenizer"),
-    (lambda: train_model("out", accumulate=True), ConfigError, "accumulate is True, of the type bool; a whole number"),
     (lambda: train_model("out", steps=2, minutes=1), ArgumentError, "--steps and --minutes exclude one another"),
     (lambda: train_model("out", accumulate=2, micro_tokens=64), ArgumentError, "--accumulate & --micro-tokens exclude"),
     (lambda: train_model("out", resume=True, recipe="quick"), ArgumentError, "--resume excludes --recipe"),
-    (lambda: train_model("out", recipe="nope"), ConfigError, "recipe is 'nope'; allowed are quick, muon, paper"),
     (lambda: train_model("out", step=2), ArgumentError, "has no argument 'step'; is it one of: steps"),
     (lambda: train_model("out", config=TrainConfig(), resume=True), ArgumentError, "leave config out"),
     (lambda: train_model("out", config=TrainConfig(), recipe="paper"), ArgumentError, "config & leave config out"),
@@ -129,16 +118,14 @@ def test_an_unknown_argument_is_an_error_that_names_similar_ones(function: Calla
     (lambda: albert_data.export_model("out", "model"), CheckpointError, "is not a training run"),
     (lambda: albert_data.score_model("out", "in.txt"), CheckpointError, "neither a training run nor a Hugging Face"),
 )
-def test_a_wrong_argument_is_named_and_nothing_is_written(
-    call: Callable[[], object], kind: type[AlbertDataError], named: str, here: Path
-):
+def test_a_wrong_argument_is_named_and_nothing_is_written(call, kind, named, here):
     (here / "in.txt").write_text('{"good": "a", "bad": "b"}\n')
     before = sorted(here.iterdir())
     check_refused(call, kind, named)
     assert sorted(here.iterdir()) == before
 
 
-def test_an_error_of_the_system_is_an_error_of_the_library(here: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_error_of_the_system_is_an_error_of_the_library(here, monkeypatch):
     def fail(*given: Any, **named: Any) -> None:
         raise OSError(28, "No space left on device", "out/shard")
 
@@ -147,16 +134,14 @@ def test_an_error_of_the_system_is_an_error_of_the_library(here: Path, monkeypat
         build("corpus.txt", "out", tokenizer="model.model")
 
 
-def test_settings_by_name_change_those_of_the_class(here: Path):
+def test_settings_by_name_change_those_of_the_class(here):
     config = BuildConfig(examples=ExampleConfig(max_seq_len=32, dupe_factor=3), num_shards=1)
     made = build("corpus.txt", "out", tokenizer="model.model", config=config, dupe_factor=2, language="de")
     assert made.manifest.config.examples == ExampleConfig(max_seq_len=32, dupe_factor=2)
     assert (made.manifest.config.text.language, made.manifest.config.num_shards) == ("de", 1)
 
 
-def test_functions_take_strings_print_nothing_and_make_what_the_commands_make(
-    here: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_functions_take_strings_print_nothing_and_make_what_the_commands_make(here, capsys):
     report = albert_data.train_vocab("corpus.txt", "vocab", vocab_size=115, workers=1)
     built = build("corpus.txt", "shards", tokenizer="vocab", max_seq_len=32, workers=1)
     seen = inspect_shards("shards", row=1, html="page.html")
@@ -183,7 +168,7 @@ def test_functions_take_strings_print_nothing_and_make_what_the_commands_make(
             assert path.read_bytes() == Path(f"{folder}2", *path.parts[1:]).read_bytes()
 
 
-def test_a_report_says_what_was_not_read_in_the_lines_that_the_command_prints(here: Path):
+def test_a_report_says_what_was_not_read_in_the_lines_that_the_command_prints(here):
     lines = [*({"text": text} for text in make_documents(30, seed=1)), *[{"body": "Not read."}] * 2, {"text": ""}]
     Path("records.jsonl").write_text("\n".join(map(json.dumps, lines)))
     built = build("records.jsonl", "out", tokenizer="model.model", workers=1)
@@ -198,7 +183,7 @@ def test_a_report_says_what_was_not_read_in_the_lines_that_the_command_prints(he
         assert "\n".join(report.list_notes()) in "\n".join(printed)
 
 
-def test_faults_are_told_when_they_are_found(here: Path):
+def test_faults_are_told_when_they_are_found(here):
     build("corpus.txt", "out", tokenizer="model.model", workers=1)
     shard = next(Path("out/train").glob("*.arrow"))
     shard.write_bytes(shard.read_bytes()[:-1] + b"x")
@@ -216,20 +201,20 @@ OF_ANOTHER_TYPE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", OF_ANOTHER_TYPE)
-def test_a_setting_of_another_type_is_refused_before_anything_is_built(name: str, here: Path):
+def test_a_setting_of_another_type_is_refused_before_anything_is_built(name, here):
     with pytest.raises(ConfigError, match=rf"^(a )?{name} is .* needed$"):
         build("corpus.txt", "out", **{name: OF_ANOTHER_TYPE[name]})
     assert not (here / "out").exists()
 
 
-def test_whole_numbers_of_numpy_are_whole_numbers(here: Path):
+def test_whole_numbers_of_numpy_are_whole_numbers(here):
     made = build("corpus.txt", "out", tokenizer="model.model", workers=np.int8(1), num_shards=np.int64(2))
     assert type(made.manifest.config.num_shards) is int
     for row in (np.int64(3), [np.uint8(3)], np.array([3])):
         assert inspect_shards("out", row=row).rows == [3]
 
 
-def test_load_tokenizer_takes_what_build_takes(here: Path):
+def test_load_tokenizer_takes_what_build_takes(here):
     loaded = albert_data.load_tokenizer("model.model")
     assert albert_data.load_tokenizer(loaded) is loaded
     with pytest.raises(ArgumentError, match="tokenizer is loaded; give --normalization"):
@@ -239,35 +224,26 @@ def test_load_tokenizer_takes_what_build_takes(here: Path):
         albert_data.load_tokenizer("vocab")
 
 
-ODD: dict[str, Any] = {
-    "a number": 5,
-    "a small number": np.int64(1),
-    "NaN": float("nan"),
-    "bytes": b"a",
-    "an object": object(),
-    "a list": [1],
-    "an array": np.array([1, 2]),
-    "an empty array": np.array([]),
-}
+ODD = [5, np.int64(1), float("nan"), b"a", object(), [1], np.array([1, 2]), np.array([])]
 PATHS = ("output", "shards", "run", "html")
 OTHERS = ("overwrite", "quick", "unmasked", "random", "license", "to", "engine", "progress", "grep", "tell", "special")
 
 
 @pytest.mark.parametrize("name", [*PATHS, *OTHERS])
-def test_an_argument_of_another_type_is_an_error_that_names_it(name: str, tmp_path: Path):
+def test_an_argument_of_another_type_is_an_error_that_names_it(name, tmp_path):
     given = {"inputs": tmp_path, "shards": tmp_path, "run": tmp_path, "output": tmp_path / "out", "to": "parquet"}
     functions = [one for one in FUNCTIONS.values() if name in inspect.signature(one).parameters]
     assert functions
     for function in functions:
         needed = given.keys() & inspect.signature(function).parameters.keys()
-        for odd in ODD.values():
+        for odd in ODD:
             with pytest.raises(ConfigError, match=rf"^{name} is .*, of the type \w+; .* is needed$"):
                 function(**{one: given[one] for one in needed} | {name: odd})
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["", "a\0b", "\ud800"])
-def test_a_text_that_can_be_no_path_is_an_error(text: str, here: Path):
+def test_a_text_that_can_be_no_path_is_an_error(text, here):
     build("corpus.txt", "shards", tokenizer="model.model", workers=1)
     before = sorted(here.rglob("*"))
     for call in (
@@ -284,7 +260,7 @@ def test_a_text_that_can_be_no_path_is_an_error(text: str, here: Path):
     assert sorted(here.rglob("*")) == before
 
 
-def test_an_output_that_may_not_be_written_is_found_before_the_work(here: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_output_that_may_not_be_written_is_found_before_the_work(here, monkeypatch):
     build("corpus.txt", "shards", tokenizer="model.model", workers=1)
     (here / "vocab").mkdir()
     monkeypatch.setattr("albert_data.library.building.learn_vocabulary", None)
@@ -296,35 +272,10 @@ def test_an_output_that_may_not_be_written_is_found_before_the_work(here: Path, 
         inspect_shards("shards", html="page.html")
 
 
-def test_an_argument_by_its_place_is_checked_as_one_by_its_name(here: Path):
-    with pytest.raises(AlbertDataError, match="'' is no path"):
-        build("corpus.txt", "", tokenizer="model.model")
-    with pytest.raises(TypeError, match="takes from 0 to 2 positional arguments but 3 were given"):
-        build("corpus.txt", "out", "model.model")
-
-
 @pytest.mark.parametrize("named", [{"tokenizer": ""}, {"words": ""}, {"validation": ""}, {"output": ""}])
-def test_an_empty_name_is_no_name_of_the_present_folder(named: dict[str, str], here: Path):
+def test_an_empty_name_is_no_name_of_the_present_folder(named, here):
     albert_data.train_vocab("corpus.txt", ".", vocab_size=115, workers=1)
     before = sorted(here.iterdir())
     with pytest.raises(AlbertDataError, match="'' is no path|input '?'? ?does not exist"):
         build(**{"inputs": "corpus.txt", "output": "out", "tokenizer": ".", **named})
     assert sorted(here.iterdir()) == before
-
-
-def test_names_may_be_of_numpy_and_no_corpus_is_none(here: Path):
-    for inputs in (np.array(["corpus.txt"]), [np.str_("corpus.txt")], (one for one in ["corpus.txt"])):
-        made = build(inputs, "out", tokenizer="model.model", workers=1)
-        assert [type(item.path) for item in made.manifest.inputs] == [str]
-    assert albert_data.audit_shards("out", corpus=None).to_dict() == albert_data.audit_shards("out").to_dict()
-    assert len(albert_data.audit_shards("out", corpus=np.array(["corpus.txt"])).checks)
-    with pytest.raises(AlbertDataError, match="does not exist"):
-        albert_data.audit_shards("out", corpus="")
-
-
-def test_progress_is_shown_on_a_stream_in_memory_and_nowhere_without_one(here: Path):
-    with redirect_stderr(StringIO()) as shown:
-        build("corpus.txt", "out", tokenizer="model.model", workers=1, progress=True)
-    assert "tokenising" in shown.getvalue()
-    with redirect_stderr(None):
-        build("corpus.txt", "other", tokenizer="model.model", workers=1, progress=True)

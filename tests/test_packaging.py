@@ -8,13 +8,10 @@ import tomllib
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
-from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-from scripts.check_dist import leave_out, list_shown
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -31,7 +28,7 @@ def list_packages(requirements: Iterable[str], extras: Iterable[str] = ("",)) ->
 
 
 @pytest.mark.parametrize("extra", ["", *EXTRAS])
-def test_every_package_that_is_installed_has_a_version_in_the_lock(extra: str):
+def test_every_package_that_is_installed_has_a_version_in_the_lock(extra):
     new = list_packages(EXTRAS[extra] if extra else PROJECT["dependencies"])
     seen = set(new)
     while new:
@@ -48,30 +45,10 @@ def test_the_lock_has_one_version_of_each_package():
     assert sorted(set(PINNED)) == sorted(PINNED)
 
 
-def test_the_notebook_is_run_without_the_cells_of_missing_extras():
-    cells: list[dict[str, Any]] = [
-        {"cell_type": "code", "metadata": {}},
-        {"cell_type": "code", "metadata": {"tags": ["train"]}},
-        {"cell_type": "markdown", "metadata": {}},
-        {"cell_type": "code", "metadata": {"tags": ["huggingface"]}},
-    ]
-    for extras, kept in (([], [0, 2]), (["train"], [0, 1, 2]), (["train", "huggingface"], [0, 1, 2, 3])):
-        notebook = {"cells": list(cells)}
-        left_out = leave_out(notebook, extras)
-        assert notebook["cells"] == [cells[number] for number in kept]
-        assert left_out == [one for one in ("train", "huggingface") if one not in extras]
-
-
 def test_a_cell_of_the_notebook_is_tagged_with_an_extra():
     page = (ROOT / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
     tags = re.findall(r"^```python tags=(.*)$", page, re.MULTILINE)
     assert {name for one in tags for name in json.loads(one)} == {"train", "huggingface"} <= EXTRAS.keys()
-
-
-def test_what_a_notebook_shows_as_html_is_named_by_its_class():
-    html = {"text/html": ["<p>"], "text/plain": ["Audit('a': ", "24 ok)"]}
-    outputs: list[dict[str, Any]] = [{"name": "stdout"}, {"data": html}, {"data": {"text/plain": ["Shards('a')"]}}]
-    assert list_shown({"cells": [{"outputs": outputs}, {"source": "text"}]}) == {"Audit"}
 
 
 def test_the_pythons_that_are_named_are_those_that_the_workflow_tests():

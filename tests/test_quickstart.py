@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import os
 import re
 import shlex
 import shutil
@@ -87,7 +86,7 @@ def read_commands(shown: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in lines if line.startswith("albert-data ")]
 
 
-def test_the_printed_commands_make_the_same_files(here: Path, call: Call):
+def test_the_printed_commands_make_the_same_files(here, call):
     commands = read_commands(call("corpus/e*.txt", "--vocab-size", "600", "--workers", "2").out)
     assert [words[0] for words in commands] == ["vocab", "build", "audit", "inspect", "inspect", "train"]
     assert "--validation-fraction" not in commands[1]
@@ -99,7 +98,7 @@ def test_the_printed_commands_make_the_same_files(here: Path, call: Call):
     assert first == second
 
 
-def test_the_sample_gives_a_vocabulary_rows_in_both_splits_and_a_row_to_explain(finished: Path):
+def test_the_sample_gives_a_vocabulary_rows_in_both_splits_and_a_row_to_explain(finished):
     assert 100 < len((finished / "first/vocab/pieces.txt").read_text().splitlines()) < 8000
     shards = open_shards(finished / "first/shards")
     assert len(shards) > 200
@@ -108,11 +107,9 @@ def test_the_sample_gives_a_vocabulary_rows_in_both_splits_and_a_row_to_explain(
     assert row is not None
     text = shards.tokenizer.decode(shards[row].original_ids)
     assert sum("a" <= letter <= "z" for letter in text.lower()) > len(text) / 2, "it is in the script of most text"
-    chinese = [row for row in range(len(shards)) if "的" in shards.tokenizer.decode(shards[row].original_ids)]
-    assert len(chinese) > 20
 
 
-def test_what_is_finished_stays_as_it_is_and_a_missing_step_alone_is_done(resumed: Path, call: Call):
+def test_what_is_finished_stays_as_it_is_and_a_missing_step_alone_is_done(resumed, call):
     before = fixtures.digest_folder(resumed)
     shown = call("corpus").out
     assert fixtures.digest_folder(resumed) == before
@@ -125,9 +122,7 @@ def test_what_is_finished_stays_as_it_is_and_a_missing_step_alone_is_done(resume
     assert {name for name in before if after[name] != before[name]} <= {"first/report.html"}
 
 
-def test_a_model_is_trained_shows_once_what_it_guesses_and_is_never_replaced(
-    resumed: Path, two_steps: None, call: Call
-):
+def test_a_model_is_trained_shows_once_what_it_guesses_and_is_never_replaced(resumed, two_steps, call):
     for num_guesses in (5, 0):  # the second call finds the run finished
         shown = call("corpus", minutes=3)
         assert shown.err.count("right: ") == shown.err.count("____") == num_guesses
@@ -143,18 +138,7 @@ def test_a_model_is_trained_shows_once_what_it_guesses_and_is_never_replaced(
     assert read_commands(call("corpus").out)[-1] == training
 
 
-def test_without_validation_rows_it_guesses_words_of_training_rows(here: Path, two_steps: None, call: Call):
-    Path("one.txt").write_text("\n".join(Path("corpus/english-1.txt").read_text().split("\n\n")[0].split("\n") * 3))
-    options = ["--documents", "file", "--vocab-size", "300", "--minutes", "3", "--anyway"]
-    shown = call("one.txt", "-o", "first", *options)
-    assert "Guesses of the model for masked words of its training texts" in shown.out
-    assert "right: " in shown.out
-    assert "right: " not in shown.err
-
-
-def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(
-    resumed: Path, two_steps: None, monkeypatch: pytest.MonkeyPatch, call: Call
-):
+def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(resumed, two_steps, monkeypatch, call):
     from albert_data.train.run import session
 
     original = session.update
@@ -174,7 +158,7 @@ def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(
     assert "right: " in call("corpus", minutes=2.5).err
 
 
-def test_without_torch_all_but_the_training_is_done(resumed: Path, monkeypatch: pytest.MonkeyPatch, call: Call):
+def test_without_torch_all_but_the_training_is_done(resumed, monkeypatch, call):
     monkeypatch.setitem(sys.modules, "torch", None)
     shown = call("corpus", minutes=10).out
     assert "needs torch; install it with: pip install 'albert-data[train]'" in shown
@@ -200,10 +184,12 @@ def plan(here: Path, monkeypatch: pytest.MonkeyPatch, call: Call) -> Call:
     return plan
 
 
-def test_options_of_text_reach_all_commands_that_read_it(plan: Call):
+def test_options_of_text_reach_all_commands_that_read_it_and_validation_the_build_alone(plan):
     options = ["--language", "de", "--unwrap", "--documents", "file", "--sentences", "lines"]
-    vocab, build, _ = plan("corpus/english-1.txt", "--uncased", *options)
+    vocab, build, _ = plan("corpus/english-1.txt", "--uncased", "--validation", "corpus/english-2.jsonl", *options)
     assert "--uncased" in vocab
+    assert "--validation" not in vocab
+    assert build[build.index("--validation") + 1] == "corpus/english-2.jsonl"
     for words in (vocab, build):
         assert {"--language", "de", "--unwrap", "--documents", "file", "lines"} <= set(words)
 
@@ -213,35 +199,17 @@ def test_options_of_text_reach_all_commands_that_read_it(plan: Call):
     [
         (["corpus/chinese.txt"], "zh"),
         (["corpus/chinese.txt", "--language", "ja"], "ja"),
-        (["corpus/chinese.txt:yue"], None),
         (["corpus"], None),
     ],
 )
-def test_the_script_of_the_text_chooses_the_language_unless_one_is_named(
-    plan: Call, words: list[str], language: str | None
-):
+def test_the_script_of_the_text_chooses_the_language_unless_one_is_named(plan, words, language):
     vocab, build, shown = plan(*words)
     assert shown.count("By its script the text is Chinese: --language zh.") == (language == "zh")
     for words in (vocab, build):
         assert words[words.index("--language") + 1] == language if language else "--language" not in words
 
 
-def test_validation_inputs_reach_the_build_alone(plan: Call):
-    vocab, build, _ = plan("corpus", "--workers", "1", "--validation", "corpus/english-1.txt")
-    assert "--validation" not in vocab
-    assert build[build.index("--validation") + 1] == "corpus/english-1.txt"
-
-
-def test_a_mixture_and_a_name_that_is_no_utf8_are_inputs(plan: Call, call: Call):
-    Path("mixture.toml").write_text('[[source]]\nname = "english"\npaths = "corpus/e*.txt"\nweight = 2\n')
-    assert plan("mixture.toml")[1][1] == "mixture.toml"
-    name = os.fsdecode(b"caf\xe9.txt")
-    Path("corpus/english-1.txt").rename(name)
-    for _ in range(2):
-        call(name, "-o", "odd", "--minutes", "0")
-
-
-def test_odd_names_are_quoted(plan: Call):
+def test_odd_names_are_quoted(plan):
     names = ["-x.txt", "it's a $HOME.txt", 'a"b\\c.txt', "é\n世.txt"]
     for name in names:
         shutil.copy("corpus/english-1.txt", name)
@@ -263,18 +231,14 @@ def test_a_long_command_is_continued_on_the_next_line_and_reads_the_same():
     [
         (["corpsu"], "input corpsu does not exist"),
         (["-"], "reads its inputs twice, and - can be read only once"),
-        (["corpus", "--validation", "-"], "and - can be read only once"),
         (["."], "first and the input . overlap"),
         (["corpus", "-o", "corpus/first"], "overlap"),
         (["corpus/english-1.txt", "-o", "corpus/first", "--validation", "corpus"], "overlap"),
-        (["corpus", "--validation", "nothing"], "input nothing does not exist"),
-        (["corpus:en", "-o", "corpus/first"], "overlap"),
         (["corpus", "--language", "xx"], "language"),
-        (["corpus", "--vocab-size", "3"], "vocab_size is 3"),
         (["corpus", "--minutes", "nan"], "minutes is nan"),
     ],
 )
-def test_a_mistake_is_told_before_anything_is_written(here: Path, arguments: list[str], message: str, call: Call):
+def test_a_mistake_is_told_before_anything_is_written(here, arguments, message, call):
     before = fixtures.digest_folder(here)
     assert message in call(*arguments, code=1).err
     assert fixtures.digest_folder(here) == before
@@ -288,69 +252,48 @@ def test_a_mistake_is_told_before_anything_is_written(here: Path, arguments: lis
     ("arguments", "message"),
     [
         (["corpus", "--uncased"], "other options (--vocab-size 8000 there, --uncased --vocab-size 8000 here)"),
-        (["corpus", "--vocab-size=1600"], "other options (--vocab-size 8000 there, --vocab-size 1600 here)"),
-        (["corpus", "--sentences=lines"], "here); name another folder by -o"),
         (["corpus", "--validation=corpus/chinese.txt"], "first holds what quickstart made with other text: "),
         (["corpus/english-1.txt"], "first holds what quickstart made with other text: "),
     ],
 )
-def test_another_thing_in_the_same_folder_is_refused(resumed: Path, arguments: list[str], message: str, call: Call):
+def test_another_thing_in_the_same_folder_is_refused(resumed, arguments, message, call):
     before = fixtures.digest_folder(resumed)
     assert message in call(*arguments, code=1).err
     assert fixtures.digest_folder(resumed) == before
 
 
-def test_a_text_that_changed_after_the_vocabulary_is_refused(resumed: Path, call: Call):
+def test_a_text_that_changed_after_the_vocabulary_is_refused(resumed, call):
     shutil.rmtree(resumed / "first/shards")
     with Path("corpus/english-1.txt").open("a") as file:
         file.write("\n\nOne more document. It has two sentences.\n")
     assert "with other text: a file is another or changed; name another folder by -o" in call("corpus", code=1).err
 
 
-@pytest.mark.parametrize("names", [["corpus/"], ["corpus/*.txt", "corpus/*.jsonl", "corpus/chinese.txt"]])
-def test_the_same_files_named_in_another_way_are_the_same_text(resumed: Path, names: list[str], call: Call):
+def test_the_same_files_named_in_another_way_are_the_same_text(resumed, call):
     before = fixtures.digest_folder(resumed)
-    assert call(*names).out.count("nothing to do") == 3
+    assert call("corpus/*.txt", "corpus/*.jsonl", "corpus/chinese.txt").out.count("nothing to do") == 3
     assert fixtures.digest_folder(resumed) == before
-
-
-def test_two_at_once_do_not_mix(here: Path, call: Call, monkeypatch: pytest.MonkeyPatch):
-    def start_another(*arguments: Any, **options: Any) -> None:
-        assert "another `vocab` is writing to first/vocab; wait for it to end" in call("corpus", code=1).err
-        exit("enough")
-
-    monkeypatch.setattr("albert_data.jobs.work_folder.LOCK_SECONDS", 0)
-    monkeypatch.setattr("albert_data.library.building.claim_folder", start_another)
-    with pytest.raises(SystemExit):
-        call("corpus")
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("vocab", "mine", "first holds vocab, but no quickstart; name a new or empty folder"),
-        (".quickstart.json", "", "first/.quickstart.json was not written by quickstart ("),
         (".quickstart.json", "[]", "first/.quickstart.json was not written by quickstart ("),
         (".quickstart.json", '{"mine": 1}', "first holds what quickstart made with other options (None there, "),
     ],
 )
-def test_files_of_the_user_in_the_folder_stay(here: Path, name: str, content: str, message: str, call: Call):
+def test_files_of_the_user_in_the_folder_stay(here, name, content, message, call):
     (here / "first").mkdir()
     (here / "first" / name).write_text(content)
     assert message in call("corpus", code=1).err
     assert {path.name: path.read_text() for path in (here / "first").iterdir()} == {name: content}
 
 
-@pytest.mark.parametrize("kind", ["file", "loop"])
-def test_a_folder_that_can_not_be_made_is_one_line(here: Path, kind: str, call: Call):
-    Path("first").write_text("mine") if kind == "file" else Path("first").symlink_to("first")
-    assert "output first can't be written: first: " in call("corpus", code=1).err
-
-
 # ---- rows that are bad for training ----
 
 
-def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(here: Path, two_steps: None, call: Call):
+def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(here, two_steps, call):
     """A book whose lines are wrapped, with a blank line after each paragraph."""
     words = re.findall(r"\S+", "It was a bright day in April and the clocks of the town struck one after another.")
     paragraphs = (" ".join(words[number % 9 :] + words + words[: number % 11]) for number in range(900))
@@ -358,7 +301,6 @@ def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(here: Path, two_st
     Path("book.txt").write_text(text)
     shown = call("book.txt", minutes=3, code=1).out
     assert "Not trained: these rows are bad for training" in shown
-    assert shown.count("\nbad        ") >= 2  # by the audit and at the end
     commands = read_commands(shown)
     fix, anyway = (words for words in commands if words[0] == "quickstart")
     same = ["--vocab-size", "8000", "--minutes", "3", "-o", "first"]
@@ -366,16 +308,8 @@ def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(here: Path, two_st
     assert anyway == ["quickstart", "book.txt", "--anyway", *same]
     assert "train" not in [words[0] for words in commands]
     assert not list((here / "first").glob("run*"))
-    assert max(map(len, shown[shown.index("== Not trained") :].splitlines())) <= 80
-    again = call("book.txt", minutes=3, code=1).out  # what is finished tells it again
-    assert "Not trained: these rows are bad for training" in again
     shown = call(*anyway[1:]).out
     training = ["train", "first/shards", "-o", "first/run-3-minutes", "--preset", "mini", "--minutes", "3"]
     assert training in read_commands(shown)
-    assert "Train longer" not in shown
-    shown = call("book.txt", code=1).out  # without training too
-    assert "== These rows are bad for training ==" in shown
-    assert [words[-6:] for words in read_commands(shown) if words[0] == "quickstart"] == [
-        ["--vocab-size", "8000", "--minutes", "0", "-o", "first-2"]
-    ]
+    assert "== These rows are bad for training ==" in call("book.txt", code=1).out  # without training too
     call("book.txt", "--anyway")

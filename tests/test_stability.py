@@ -27,12 +27,3 @@ def test_the_list_tells_a_parameter_that_became_required():
 
     assert public_names._describe_parameters(before) == "(text, *, language=)"
     assert public_names._describe_parameters(after) == "(text, *, language)"
-
-
-def test_the_list_has_what_a_class_of_the_package_offers_and_nothing_of_its_bases_elsewhere():
-    class Base(dict):
-        def own(self, more=None):
-            self.set_elsewhere = more
-
-    Base.__module__ = "albert_data.somewhere"
-    assert public_names._list_members(Base) == ["own(more=)"]

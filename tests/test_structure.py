@@ -38,7 +38,7 @@ def test_no_files_import_in_a_circle():
 
 
 @pytest.mark.parametrize("part", TRAIN_PARTS)
-def test_a_part_of_train_imports_only_from_the_ground_and_from_parts_above_it(part: str):
+def test_a_part_of_train_imports_only_from_the_ground_and_from_parts_above_it(part):
     allowed = {*TRAIN_GROUND, *TRAIN_PARTS[: TRAIN_PARTS.index(part) + 1]}
     for name, path in MODULES.items():
         if name.startswith(f"train.{part}."):
@@ -55,7 +55,7 @@ def test_no_two_classes_have_one_name():
 
 
 @pytest.mark.parametrize("name", [name for name, path in MODULES.items() if ">>>" in path.read_text()])
-def test_examples_in_docstrings_give_what_they_show(name: str):
+def test_examples_in_docstrings_give_what_they_show(name):
     if name.startswith("train."):
         pytest.importorskip("torch", reason="the train extra is not installed")
     result = doctest.testmod(importlib.import_module(f"albert_data.{name}"))

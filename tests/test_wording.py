@@ -15,7 +15,7 @@ def test_one_thing_is_singular_and_thousands_are_separated():
 @pytest.mark.parametrize(
     ("share", "digits", "text"), [(0.15, 2, "15.00 %"), (1.0, 0, "100 %"), (0.00125, 1, "0.1 %"), (20, 0, "2,000 %")]
 )
-def test_a_share_is_a_percentage_with_a_space_before_its_sign(share: float, digits: int, text: str):
+def test_a_share_is_a_percentage_with_a_space_before_its_sign(share, digits, text):
     assert format_share(share, digits) == text
 
 
@@ -23,5 +23,5 @@ def test_a_share_is_a_percentage_with_a_space_before_its_sign(share: float, digi
     ("seconds", "text"),
     [(0.4, "0 min 0 s"), (303, "5 min 3 s"), (12_000, "3 h 20 min"), (86_399, "23 h 59 min"), (1e6, "11 d 13 h")],
 )
-def test_a_duration_has_its_two_largest_units(seconds: float, text: str):
+def test_a_duration_has_its_two_largest_units(seconds, text):
     assert format_duration(seconds) == text

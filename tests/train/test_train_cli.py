@@ -72,15 +72,11 @@ def test_the_default_is_mini_on_a_cpu_and_base_on_a_gpu(calls, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("shards", "output"),
     [
-        ("shards", "shards-run"),
         ("shards/", "shards-run"),
-        ("a/shards", "a/shards-run"),
         ("../here/shards", "../here/shards-run"),
         (".", "{here}-run"),
-        ("shards/.", "shards-run"),
         ("shards/inner/..", "{here}/target-run"),
         ("shards/..", "{here}-run"),
-        ("target", "target-run"),
     ],
 )
 def test_without_output_the_run_is_beside_the_shards(calls, tmp_path, monkeypatch, shards, output):
@@ -116,11 +112,10 @@ STATIC = {"remask": False, "mask_prob": None, "last_mask_prob": None}
     ("options", "changes"),
     [
         ("--epochs 2.5", {"minutes": None, "epochs": 2.5}),
-        ("--steps 10", {"minutes": None, "steps": 10}),
         ("--static-masks --no-compile", {**STATIC, "compile": False}),
         ("--tensorboard --profile", {"tensorboard": True, "profile": True}),
         ("--beta2 0.98 --epsilon 1e-8", {"beta2": 0.98, "epsilon": 1e-8}),
-        ("--max-grad-norm 0.5 --micro-tokens 512", {"max_grad_norm": 0.5, "micro_tokens": 512}),
+        ("--micro-tokens 512", {"micro_tokens": 512}),
         ("--mask-prob 0.3", {"mask_prob": 0.3, "last_mask_prob": None}),
         ("--mask-prob 0.45:0.15", {"mask_prob": 0.45, "last_mask_prob": 0.15}),
         ("--batch-tokens 999 --accumulate 4", {"batch_tokens": 999, "micro_tokens": 250}),

@@ -98,28 +98,13 @@ def scores_of(scored: ScoredPairs) -> np.ndarray:
 # ---- scores ----
 
 
-def test_scores_equal_the_reference(model, tokenizer, pairs):
+def test_scores_equal_the_reference_whatever_the_batches(model, tokenizer, pairs):
     expected = [[reference_score(model, tokenizer, text) for text in (pair.good, pair.bad)] for pair in pairs]
-    scored = score_pairs(AlbertLm(model, tokenizer), pairs, CPU)
-    np.testing.assert_allclose(scores_of(scored), expected, rtol=0, atol=1e-4)
+    for config in (CPU, *(dataclasses.replace(CPU, batch_tokens=number) for number in (1, 50))):
+        scored = score_pairs(AlbertLm(model, tokenizer), pairs, config)
+        np.testing.assert_allclose(scores_of(scored), expected, rtol=0, atol=1e-4)
     texts = {text for pair in pairs for text in (pair.good, pair.bad)}
     assert scored.num_pieces == sum(len(tokenizer.encode([text])[0]) for text in texts)
-
-
-@pytest.mark.parametrize("batch_tokens", [1, 50])
-def test_scores_do_not_depend_on_the_batches(model, tokenizer, pairs, batch_tokens):
-    one = score_pairs(AlbertLm(model, tokenizer), pairs, CPU)
-    other = score_pairs(AlbertLm(model, tokenizer), pairs, dataclasses.replace(CPU, batch_tokens=batch_tokens))
-    np.testing.assert_allclose(scores_of(one), scores_of(other), rtol=0, atol=1e-4)
-
-
-def test_a_piece_is_masked_with_the_later_pieces_of_its_word(model, tokenizer):
-    [sentence] = AlbertLm(model, tokenizer).encode(["unmistakable water"])
-    words = [tokenizer.pieces[i] for i in sentence.input_ids]
-    second = max(i for i, piece in enumerate(words) if piece.startswith("▁"))
-    assert second > 2, "the first word has several pieces"
-    last = len(words) - 1
-    assert sentence.word_ends.tolist() == [0, *[second] * (second - 1), *[last] * (last - second), 0]
 
 
 def test_sentences_of_equal_pieces_tie_and_count_as_wrong(model, tokenizer):
@@ -137,36 +122,29 @@ def test_bfloat16_changes_scores_by_rounding_only(model, tokenizer, pairs):
     assert (one != other).any()
 
 
-FITTING = " ".join(["water"] * (SHAPE.max_positions - 2))
-
-
-def score_one(model: Albert, tokenizer: Tokenizer, good: str, bad: str) -> ScoredPairs:
-    pair = SentencePair(good=good, bad=bad, origin="x.jsonl, line 7")
-    return score_pairs(AlbertLm(model, tokenizer), [pair], CPU)
-
-
-def break_weights(model: Albert) -> Albert:
+def test_what_can_not_be_scored_is_named_with_its_line(model, tokenizer):
+    lm, fitting = AlbertLm(model, tokenizer), " ".join(["water"] * (SHAPE.max_positions - 2))
+    score_pairs(lm, [SentencePair(good="water", bad=fitting)], CPU)
     broken = Albert(model.config)
     torch.nn.init.constant_(broken.mlm_head.bias, math.nan)
-    return broken
+    for of, good, bad, kind, named in (
+        (lm, "water", fitting + " water", InputError, "x.jsonl, line 7: bad has 65 & 64 positions"),
+        (lm, "\u200b", "a", InputError, "x.jsonl, line 7: good has no pieces"),
+        (AlbertLm(broken, tokenizer), "a", "b", CheckpointError, "line 7: & is not a number"),
+    ):
+        pairs = [SentencePair(good=good, bad=bad, origin="x.jsonl, line 7")]
+        check_refused(lambda of=of, pairs=pairs: score_pairs(of, pairs, CPU), kind, named)
+    other = Tokenizer(train_model(vocab_size=300), "")
+    check_refused(lambda: AlbertLm(model, other), ConfigError, "has 300 pieces, but")
 
 
 @refused(
-    (
-        lambda *made: score_one(*made, "water", FITTING + " water"),
-        InputError,
-        "x.jsonl, line 7: bad has 65 & 64 positions",
-    ),
-    (lambda *made: score_one(*made, "\u200b", "a"), InputError, "x.jsonl, line 7: good has no pieces"),
-    (lambda *made: score_one(break_weights(made[0]), made[1], "a", "b"), CheckpointError, "line 7: & is not a number"),
-    (lambda *made: AlbertLm(made[0], Tokenizer(train_model(vocab_size=300), "")), ConfigError, "has 300 pieces, but"),
-    (lambda *_: ScoreConfig(batch_tokens=0), ConfigError, "batch_tokens"),
-    (lambda *_: ScoreConfig(device="tpu"), ConfigError, "device"),
-    (lambda *_: ScoreConfig(precision="fp8"), ConfigError, "precision"),
+    (lambda: ScoreConfig(batch_tokens=0), ConfigError, "batch_tokens"),
+    (lambda: ScoreConfig(device="tpu"), ConfigError, "device"),
+    (lambda: ScoreConfig(precision="fp8"), ConfigError, "precision"),
 )
-def test_what_can_not_be_scored_is_named_with_its_line(model, tokenizer, call, kind, named):
-    score_one(model, tokenizer, "water", FITTING)
-    check_refused(lambda: call(model, tokenizer), kind, named)
+def test_a_setting_of_scoring_is_checked(call, kind, named):
+    check_refused(call, kind, named)
 
 
 # ---- accuracy ----
@@ -209,13 +187,11 @@ def test_pairs_are_read_from_stdin(monkeypatch):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ('{"good": "\udcff"}', "is not JSON"),
         ("[1, 2]", r"is \[1, 2\], not an object"),
         ('{"good": "a"}', "has no bad"),
         ('{"good": 1, "bad": "a"}', "good is 1; a text is needed"),
-        ('{"good": "a", "bad": null}', "bad is None; a text is needed"),
         ('{"good": "a", "bad": " \\t"}', "bad is empty"),
         ('{"good": "a", "bad": "b", "group": 3}', "group is 3; a text is needed"),
         ('{"good": "a", "bad": "\\ud800"}', "bad is .*, with half a surrogate pair"),
@@ -295,9 +271,7 @@ def test_the_command_prints_a_table_of_at_most_80_columns(trained, tmp_path, cap
     assert command("run", tmp_path / "pairs.jsonl") == 0
     head, _, *rows = capsys.readouterr().out.splitlines()
     assert head == "Model run/checkpoints/step-00000002"
-    assert [row.split("  ")[1].strip() for row in rows[:2]] == ["agreement", "word order"]
     assert rows[2].endswith(" -")  # of one pair there is no error
-    assert [row.split()[0] for row in rows[3:]] == ["all", "mean", "14"]
     assert max(len(row) + row.count("水") for row in rows) <= 80
     assert "\x1b" not in "".join(rows)
 
@@ -305,9 +279,8 @@ def test_the_command_prints_a_table_of_at_most_80_columns(trained, tmp_path, cap
 def test_the_scores_are_not_written_over_what_the_command_reads(trained, tmp_path, capsys):
     run, pairs = Path(shutil.copytree(trained, tmp_path / "run")), tmp_path / "pairs.jsonl"
     write_pairs(pairs)
-    model = tmp_path / "model"
+    model, tokenizer, step = tmp_path / "model", tmp_path / "tokenizer", tmp_path / "step"
     huggingface.export_run(run, model)
-    tokenizer, step = tmp_path / "tokenizer", tmp_path / "step"
     shutil.move(run / "tokenizer", tokenizer)
     shutil.copytree(list_checkpoints(run)[-1], step)
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -355,16 +328,10 @@ def test_an_exported_folder_gives_the_scores_of_its_run_without_transformers(tra
     np.testing.assert_allclose(*map(scores_of, scored), rtol=0, atol=1e-5)
 
 
-def test_a_folder_without_a_model_is_an_error_in_one_line(trained, tmp_path, capsys):
+def test_a_folder_without_a_model_is_an_error_in_one_line(tmp_path, capsys):
     write_pairs(tmp_path / "pairs.jsonl")
-    for arguments, message in (
-        ([tmp_path, tmp_path / "pairs.jsonl"], "is neither a training run nor a Hugging Face folder"),
-        ([tmp_path, tmp_path / "pairs.jsonl", "--checkpoint", "x"], "is not a training run; leave out --checkpoint"),
-        ([trained, tmp_path / "missing.jsonl"], "can't be read: No such file or directory"),
-        ([trained, tmp_path / "pairs.jsonl", "-o", tmp_path / "pairs.jsonl"], "which is read here"),
-        ([trained, tmp_path / "pairs.jsonl", "--batch-tokens", "0"], "batch_tokens is 0"),
-    ):
-        assert command(*arguments) == 1
+    for more, message in ((), "neither a training run nor a Hugging Face"), (("--checkpoint", "x"), "leave out --"):
+        assert command(tmp_path, tmp_path / "pairs.jsonl", *more) == 1
         [line] = capsys.readouterr().err.splitlines()
         assert message in line
 
@@ -448,13 +415,6 @@ def test_another_architecture_scores_as_transformers_one_mask_at_a_time_up_to_it
     score_pairs(lm, [SentencePair(good="a", bad=fitting)], CPU)
     with pytest.raises(InputError, match="but the model has"):
         score_pairs(lm, [SentencePair(good="a", bad=fitting + " cats")], CPU)
-
-
-def test_another_architecture_without_transformers_is_an_error_in_one_line(tmp_path, monkeypatch):
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ConfigError, match=r"model_type 'bert' needs transformers; install it with: pip install"):
-        masked_lm.load_masked_lm(tmp_path)
 
 
 def test_other_models_that_transformers_cannot_load_are_refused(foreign, tmp_path):
@@ -564,7 +524,7 @@ def test_the_code_of_a_folder_is_never_run_and_nothing_is_asked(bert, tmp_path, 
         assert "its auto_map names code of the folder, which is never run" in shown.err
 
 
-@pytest.mark.parametrize("longest", ["1000", [], 0, -1, float("nan"), {}])
+@pytest.mark.parametrize("longest", ["1000", 0, float("nan"), {}])
 def test_a_greatest_length_that_is_no_length_is_named(bert, longest):
     update_json(bert / "tokenizer_config.json", model_max_length=longest)
     with pytest.raises(TokenizerError, match=r"model_max_length is .*; a number of tok|can't load its tok"):
