@@ -195,7 +195,7 @@ def corpus(built_corpus: Corpus) -> Iterator[Corpus]:
 
 @pytest.fixture(scope="session")
 def finished(built_corpus: Corpus) -> Iterator[Path]:
-    """The folder of a finished build, to be read only: 120 documents, three shards, no validation."""
+    """The folder of a finished build, to be read only: 120 documents, three shards, and validation."""
     folder = built_corpus.path.with_name("reference")
     yield folder
     assert digest_folder(folder) == built_corpus.files, "a test changed the build that all share"

@@ -7,7 +7,6 @@ import random
 import shutil
 import textwrap
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -90,12 +89,12 @@ def clean(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> tup
     return folder, build_and_audit(folder, tokenizer, files, with_corpus=True)
 
 
-def test_a_clean_corpus_passes_every_check(clean: tuple[Path, Audit]):
+def test_a_clean_corpus_passes_every_check(clean):
     assert verdicts(clean[1]) == {rule.name: NOT_KNOWN if rule.name in NOT_TOLD else OK for rule in RULES}
     assert "There is nothing to do." in clean[1].to_html()
 
 
-def test_without_the_corpus_files_are_not_known(clean: tuple[Path, Audit]):
+def test_without_the_corpus_files_are_not_known(clean):
     found = verdicts(audit_folder(clean[0] / "out"))
     assert found == {rule.name: NOT_KNOWN if rule.name in NEED_CORPUS | NOT_TOLD else OK for rule in RULES}
 
@@ -128,7 +127,7 @@ FAULTS: dict[str, Documents] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_of_the_corpus_is_found(name: str, tmp_path: Path, tokenizer: Tokenizer):
+def test_a_fault_of_the_corpus_is_found(name, tmp_path, tokenizer):
     settings = {"keep_duplicates": name == "duplicate_documents"}
     files = {"a.txt": FAULTS[name]}
     audit = build_and_audit(tmp_path, tokenizer, files, with_corpus=name in NEED_CORPUS, **settings)
@@ -136,7 +135,7 @@ def test_a_fault_of_the_corpus_is_found(name: str, tmp_path: Path, tokenizer: To
     assert "To do: " in audit.to_text()
 
 
-def test_similar_documents_are_named_with_their_files(tmp_path: Path, tokenizer: Tokenizer):
+def test_similar_documents_are_named_with_their_files(tmp_path, tokenizer):
     files = {"a.txt": CLEAN, "copies.txt": [f"{document}\nRead by me." for document in CLEAN[:20]]}
     check = get_check(build_and_audit(tmp_path, tokenizer, files, with_corpus=True), "near_duplicates")
     assert (check.details["count"], check.details["of"]) == (20, 170)
@@ -146,13 +145,13 @@ def test_similar_documents_are_named_with_their_files(tmp_path: Path, tokenizer:
     assert dropped in check.finding
 
 
-def test_a_build_without_similar_documents_has_none_though_its_corpus_has(tmp_path: Path, tokenizer: Tokenizer):
+def test_a_build_without_similar_documents_has_none_though_its_corpus_has(tmp_path, tokenizer):
     files = {"a.txt": [*CLEAN, *(f"{document}\nRead by me." for document in CLEAN[:20])]}
     audit = build_and_audit(tmp_path, tokenizer, files, with_corpus=True, drop_near_duplicates=True)
     assert get_check(audit, "near_duplicates").figure == 0
 
 
-def test_a_file_of_another_script_and_one_with_nearly_all_text_are_named(tmp_path: Path, tokenizer: Tokenizer):
+def test_a_file_of_another_script_and_one_with_nearly_all_text_are_named(tmp_path, tokenizer):
     files = {"big.txt": CLEAN, "odd.txt": write_scripts(2)}
     audit = build_and_audit(tmp_path, tokenizer, files, with_corpus=True)
     worst, largest = get_check(audit, "unknown_by_source"), get_check(audit, "largest_source")
@@ -162,7 +161,7 @@ def test_a_file_of_another_script_and_one_with_nearly_all_text_are_named(tmp_pat
     assert sum(largest.details["shares"].values()) == pytest.approx(1)
 
 
-def test_boilerplate_is_found_and_shown(tmp_path: Path, tokenizer: Tokenizer):
+def test_boilerplate_is_found_and_shown(tmp_path, tokenizer):
     audit = build_and_audit(tmp_path, tokenizer, {"a.txt": LICENSED}, with_corpus=False)
     found, details = get_check(audit, "boilerplate"), get_check(audit, "boilerplate").details
     assert found.verdict in (LOOK, BAD), audit.to_text()
@@ -170,7 +169,7 @@ def test_boilerplate_is_found_and_shown(tmp_path: Path, tokenizer: Tokenizer):
     assert details["example"].split()[1] in CLEAN[0]
 
 
-def test_a_footer_counts_by_its_share_of_the_text_in_a_sample(tmp_path: Path, tokenizer: Tokenizer, monkeypatch):
+def test_a_footer_counts_by_its_share_of_the_text_in_a_sample(tmp_path, tokenizer, monkeypatch):
     """Documents of one row: each sampled run is then a footer's or not, with nothing between, for all footers."""
     footer = " ".join(" ".join(make_sentences(9, seed=20)).split()[:20])
     documents = [f"{line}\n{footer}" for line in make_sentences(1500, seed=9)]
@@ -192,7 +191,7 @@ def test_of_long_documents_a_few_are_sampled_in_part(monkeypatch):
 
 
 @pytest.mark.parametrize("dupe_factor", [1, 2, 10])
-def test_passes_over_a_tiny_document_are_no_copies(dupe_factor: int, tmp_path: Path, tokenizer: Tokenizer):
+def test_passes_over_a_tiny_document_are_no_copies(dupe_factor, tmp_path, tokenizer):
     lines = make_sentences(600, seed=11)
     tiny = list(dict.fromkeys(" ".join(line.split()[: 2 + i % 8]) for i, line in enumerate(lines)))
     documents = [*tiny, *tiny[:8], *CLEAN[:8], *CLEAN[:4]]
@@ -227,14 +226,14 @@ def is_first_longer(rows: Examples) -> np.ndarray:
         ("order_from_lengths", put("sop_label", lambda rows: rows.sop_label == 1, 0), lambda check: True),
     ],
 )
-def test_a_fault_of_the_rows_is_bad(name, edit, is_so, built: Path):
+def test_a_fault_of_the_rows_is_bad(name, edit, is_so, built):
     edit_rows(built, edit)
     check = get_check(audit_folder(built), name)
     assert check.verdict == BAD
     assert is_so(check), check
 
 
-def test_a_document_in_both_splits_is_bad(built: Path):
+def test_a_document_in_both_splits_is_bad(built):
     key = int(next(open_shards(built, "validation").batches()).document_keys[0])
     edit_rows(built, put("document_keys", 3, key))
     check = get_check(audit_folder(built), "shared_documents")
@@ -254,11 +253,11 @@ def test_random_guesses_are_as_good_as_chance():
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("num_pairs", [0, 20])
-def test_few_pairs_are_not_judged(num_pairs: int):
+def test_few_pairs_are_not_judged(num_pairs):
     assert guess_order(np.arange(num_pairs), np.arange(num_pairs), np.zeros(num_pairs, bool)) is None
 
 
-def test_stripped_accents_are_lost_characters(tmp_path: Path):
+def test_stripped_accents_are_lost_characters(tmp_path):
     pairs = [("é", "e"), ("ß", ""), ("Ａ", "a")]
     rules = "".join(f"{ord(before):X}\t{' '.join(f'{ord(c):X}' for c in after)}\n" for before, after in pairs)
     (tmp_path / "rules.tsv").write_text(rules)
@@ -277,7 +276,7 @@ def load_byte_level() -> Tokenizer:
 
 
 @pytest.mark.parametrize("make", [get_tokenizer, load_byte_level], ids=["byte fallback", "byte-level BPE"])
-def test_a_byte_piece_is_no_lost_text_but_many_are_a_bad_fit(make: Callable[[], Tokenizer], tmp_path: Path):
+def test_a_byte_piece_is_no_lost_text_but_many_are_a_bad_fit(make, tmp_path):
     files = {"a.txt": CLEAN[:40], "odd.txt": write_scripts(40)}
     audit = build_and_audit(tmp_path, make(), files, with_corpus=True, validation_fraction=0.0)
     assert get_check(audit, "unknown_rate").figure == get_check(audit, "unknown_by_source").figure == 0
@@ -348,7 +347,7 @@ def check_windows(parts: list[tuple[list[int], list[int]]], ids: np.ndarray, exa
 # ---- the command ----
 
 
-def test_wrapped_lines_are_named_as_the_cause(tmp_path: Path, tokenizer: Tokenizer):
+def test_wrapped_lines_are_named_as_the_cause(tmp_path, tokenizer):
     """Each paragraph is a document here, and each line of it a sentence or less."""
     lines = [line for document in CLEAN for line in textwrap.wrap(document, 72)]
     documents = ["\n".join(lines[begin : begin + 3]) for begin in range(0, len(lines), 3)]
@@ -358,7 +357,7 @@ def test_wrapped_lines_are_named_as_the_cause(tmp_path: Path, tokenizer: Tokeniz
     assert {check.verdict for check in (named, *others)} <= {LOOK, BAD}
 
 
-def test_the_page_fits_80_columns_and_json_has_every_check_by_name(clean: tuple[Path, Audit]):
+def test_the_page_fits_80_columns_and_json_has_every_check_by_name(clean):
     folder = clean[0]
     shown = CliRunner().invoke(cli, ["audit", str(folder / "out")])
     assert shown.exit_code == 0
@@ -371,7 +370,7 @@ def test_the_page_fits_80_columns_and_json_has_every_check_by_name(clean: tuple[
     assert found["checks"]["equal_segments"].keys() >= keys
 
 
-def test_advice_names_no_option_that_is_on(tmp_path: Path, tokenizer: Tokenizer):
+def test_advice_names_no_option_that_is_on(tmp_path, tokenizer):
     switches = ("drop-near-duplicates", "drop-repeated-lines", "group-field", "language-field", "unwrap")
     for rule in ALL_RULES:
         assert not any(f"--{name}" in rule.fit(switches).advice for name in switches)
@@ -389,7 +388,7 @@ def test_advice_names_no_option_that_is_on(tmp_path: Path, tokenizer: Tokenizer)
     ("verdict", "fail_on", "code"),
     [(OK, "look", 0), (NOT_KNOWN, "look", 0), (LOOK, "bad", 0), (LOOK, "look", 3), (BAD, "bad", 3), (BAD, "look", 3)],
 )
-def test_fail_on_makes_a_verdict_an_exit_code(verdict: str, fail_on: str, code: int, tmp_path, monkeypatch, capsys):
+def test_fail_on_makes_a_verdict_an_exit_code(verdict, fail_on, code, tmp_path, monkeypatch, capsys):
     figures = dict(zip((OK, NOT_KNOWN, LOOK, BAD), (0.0, None, *UNPAIRED_ROWS.limits), strict=True))
     check = Check(UNPAIRED_ROWS, figures[verdict], "so many")
     monkeypatch.setattr(
@@ -452,12 +451,12 @@ def check_headed_are_found(folder: Path, tokenizer: Tokenizer, training: list[st
 
 
 @pytest.mark.parametrize("pairs", ["sop", "nsp", "order3", "none"])
-def test_texts_with_another_header_are_found(pairs: str, tmp_path: Path, tokenizer: Tokenizer):
+def test_texts_with_another_header_are_found(pairs, tmp_path, tokenizer):
     check_headed_are_found(tmp_path, tokenizer, CLEAN, "NFC", pairs)
 
 
 @pytest.mark.parametrize("kind", ["sop", "none", "byte-level"])
-def test_texts_in_another_form_of_unicode_are_found(kind: str, tmp_path: Path):
+def test_texts_in_another_form_of_unicode_are_found(kind, tmp_path):
     composed = [text.translate(str.maketrans("eoa", "éộå")) for text in CLEAN]
     lines = iter([line for text in composed for form in ("NFC", "NFD") for line in normalize(form, text).split("\n")])
     pairs = "sop" if kind == "byte-level" else kind
@@ -470,7 +469,7 @@ def test_texts_in_another_form_of_unicode_are_found(kind: str, tmp_path: Path):
     check_headed_are_found(tmp_path, Tokenizer(model, "tests'"), composed, "NFD", pairs)
 
 
-def test_texts_with_a_tenth_of_their_words_changed_are_found(tmp_path: Path, tokenizer: Tokenizer):
+def test_texts_with_a_tenth_of_their_words_changed_are_found(tmp_path, tokenizer):
     found = audit_validation(tmp_path, tokenizer, [change_words(text, 0.1) for text in CLEAN[:8]])
     assert found.verdict == BAD
     assert found.details["num_altered"] > 0
@@ -485,7 +484,7 @@ def write_chinese_texts(count: int, seed: int) -> list[str]:
     return ["\n".join(chinese_sentence(rng) for _ in range(60)) for _ in range(count)]
 
 
-def test_chinese_with_a_tenth_of_its_characters_changed_is_found(tmp_path: Path, tokenizer: Tokenizer):
+def test_chinese_with_a_tenth_of_its_characters_changed_is_found(tmp_path, tokenizer):
     texts, rng, letters = write_chinese_texts(30, seed=1), random.Random(2), "".join(CHINESE.split())
     altered = [
         "".join(rng.choice(letters) if rng.random() < 0.1 and one != "\n" else one for one in text)
@@ -499,7 +498,7 @@ def test_chinese_with_a_tenth_of_its_characters_changed_is_found(tmp_path: Path,
     assert (found.verdict, found.figure) == (OK, 0.0)
 
 
-def test_other_texts_are_not(tmp_path: Path, tokenizer: Tokenizer):
+def test_other_texts_are_not(tmp_path, tokenizer):
     found = audit_validation(tmp_path, tokenizer, OTHERS)
     assert (found.verdict, found.figure, found.details["examples"]) == (OK, 0.0, [])
 
@@ -547,7 +546,7 @@ def to_grams(rows: GramRows) -> RowGrams:
 
 
 @given(training=some_rows, validation=some_rows, num_documents=st.integers(1, 4))
-def test_seen_grams_are_counted_as_in_plain_python(training: GramRows, validation: GramRows, num_documents: int):
+def test_seen_grams_are_counted_as_in_plain_python(training, validation, num_documents):
     owners = np.arange(len(training)) % num_documents
     index = index_grams(sort_grams(to_grams(validation).hashes))
     last_seen = np.full(len(index.hashes), -1)

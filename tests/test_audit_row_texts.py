@@ -38,7 +38,7 @@ from albert_data.library.building import build, train_vocab
         ("pages 3 - 4 of it, the years 1914-1918 and so on", False),
     ],
 )
-def test_pages_inside_a_sentence_are_found_but_no_numbers_and_capitals_of_prose(text: str, is_page: bool):
+def test_pages_inside_a_sentence_are_found_but_no_numbers_and_capitals_of_prose(text, is_page):
     assert find_furniture(text) == (text if is_page else None)
 
 
@@ -108,7 +108,7 @@ _SOME = st.sampled_from(["a b 1 d", "x a b 23 d", "a b c 4 d e", "a b 5 d a b 6 
 
 
 @given(st.lists(st.tuples(_SOME, st.integers(0, 25)), min_size=30, max_size=90))
-def test_repeated_lines_are_those_of_a_plain_count(rows: list[tuple[str, int]]):
+def test_repeated_lines_are_those_of_a_plain_count(rows):
     texts, owners = [text for text, _ in rows], [owner for _, owner in rows]
     words = [re.sub("[0-9]+", "0", text).split() for text in texts]
 
@@ -169,7 +169,7 @@ def find_in_many(text: str) -> str | None:
         ("w^as so m■ch", "w^as, m■ch"),
     ],
 )
-def test_a_text_with_several_suspicious_words_shows_them(text: str, expected: str):
+def test_a_text_with_several_suspicious_words_shows_them(text, expected):
     assert find_in_many(text) == expected
 
 
@@ -191,7 +191,7 @@ def test_one_misread_word_is_not_enough():
 
 
 @pytest.mark.parametrize(("count", "is_misread"), [(5, True), (25, False)])
-def test_a_word_that_is_not_much_rarer_is_one_of_its_own(count: int, is_misread: bool):
+def test_a_word_that_is_not_much_rarer_is_one_of_its_own(count, is_misread):
     found = find_misread([*write_misread(), *["notliing anotber"] * count])  # some 100 texts have the right words
     assert found is not None
     assert (found[-1] is not None) == is_misread
@@ -206,7 +206,7 @@ def test_nothing_is_known_of_texts_that_share_few_words():
     st.text("abli1", max_size=6),
     st.dictionaries(st.text("abli1", min_size=1, max_size=3), st.lists(st.text("abli1", max_size=2), max_size=3)),
 )
-def test_look_alikes_are_all_texts_with_one_place_replaced(word: str, alike: dict[str, list[str]]):
+def test_look_alikes_are_all_texts_with_one_place_replaced(word, alike):
     expected = sorted(
         word[:at] + other + word[at + len(one) :]
         for one, others in alike.items()
@@ -218,7 +218,7 @@ def test_look_alikes_are_all_texts_with_one_place_replaced(word: str, alike: dic
 
 
 @given(st.lists(st.text(max_size=60), max_size=5))
-def test_any_text_can_be_searched(texts: list[str]):
+def test_any_text_can_be_searched(texts):
     found = find_misread([*write_misread(100), *texts])
     assert found is not None
     assert len(found) == 100 + len(texts)
@@ -235,7 +235,7 @@ def audit(folder: Path, text: str, **settings: object) -> dict[str, Check]:
     return {check.rule.name: check for check in audit_folder(folder / "out").checks}
 
 
-def test_a_book_with_its_pages_is_bad_until_it_is_unwrapped(tmp_path: Path):
+def test_a_book_with_its_pages_is_bad_until_it_is_unwrapped(tmp_path):
     text, _ = paginate("dashes and a head")
     for name, settings, verdict in (("as it is", {}, BAD), ("unwrapped", {"unwrap": True}, OK)):
         (tmp_path / name).mkdir()
@@ -243,7 +243,7 @@ def test_a_book_with_its_pages_is_bad_until_it_is_unwrapped(tmp_path: Path):
         assert check.verdict == verdict, check.finding
 
 
-def test_tables_are_bad(tmp_path: Path):
+def test_tables_are_bad(tmp_path):
     rng = random.Random(0)
     lines = [" ".join(str(rng.randrange(100)) for _ in range(25)) for _ in range(60)]
     check = audit(tmp_path, "\n".join([*PARAGRAPHS, *lines]))["number_tables"]
@@ -252,13 +252,13 @@ def test_tables_are_bad(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("added", "verdict"), [([], OK), ([CHINESE * 9], LOOK)])
-def test_a_chinese_paragraph_among_english_ones_is_to_be_looked_at(tmp_path: Path, added: list[str], verdict: str):
+def test_a_chinese_paragraph_among_english_ones_is_to_be_looked_at(tmp_path, added, verdict):
     check = audit(tmp_path, "\n".join([*PARAGRAPHS, *added]))["other_scripts"]
     assert check.verdict == verdict, check.finding
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0, OK), (0.1, LOOK)])
-def test_a_scan_is_to_be_looked_at_and_the_same_text_without_errors_is_not(tmp_path: Path, share: float, verdict: str):
+def test_a_scan_is_to_be_looked_at_and_the_same_text_without_errors_is_not(tmp_path, share, verdict):
     rng = random.Random(0)
 
     def scan(word: str) -> str:

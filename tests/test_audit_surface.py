@@ -194,7 +194,7 @@ def plain_measures(pieces: list[str]) -> dict[str, object]:
 
 
 @given(st.lists(st.tuples(texts, texts), min_size=1, max_size=4))
-def test_a_surface_is_measured_as_in_plain_python(pairs: list[tuple[str, str]]):
+def test_a_surface_is_measured_as_in_plain_python(pairs):
     pairs = [("A " + a, "B " + b) for a, b in pairs]
     examples = lay_out(pairs, [0] * len(pairs), range(len(pairs)))
     surface = gather_surface([as_shards(examples)])
@@ -228,7 +228,7 @@ def test_original_ids_are_measured_and_rows_without_a_pair_left_out():
     assert found.first_pieces.tolist() == whole.first_pieces.tolist()
 
 
-def test_no_more_than_the_given_number_of_pairs_is_measured(monkeypatch: pytest.MonkeyPatch):
+def test_no_more_than_the_given_number_of_pairs_is_measured(monkeypatch):
     monkeypatch.setattr(audit_surface, "MAX_PAIRS", 5)
     examples = lay_out([("The river.", "Water.")] * 3, [0, 1, 0], [1, 2, 3])
     assert gather_surface([as_shards(examples, examples)] * 2).keys.tolist() == [1, 2, 3, 1, 2]
@@ -276,7 +276,7 @@ def plain_right(columns: np.ndarray, is_swapped: np.ndarray, fold: np.ndarray) -
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
-def test_both_designs_guess_like_newtons_method(strength: float):
+def test_both_designs_guess_like_newtons_method(strength):
     rng = np.random.default_rng(0)
     a, b = (np.stack([rng.integers(0, 3, 2000), rng.integers(3, 8, 2000)], axis=1).astype(np.int16) for _ in range(2))
     logits = strength * (a[:, 0] - b[:, 0] + (a[:, 1] == 5) - (b[:, 1] == 5))
@@ -303,19 +303,19 @@ def verdicts(rows):
 
 @pytest.mark.parametrize("lines", [ENGLISH, CHINESE, ENGLISH + CHINESE], ids=["English", "Chinese", "both"])
 @pytest.mark.parametrize("seed", range(2))
-def test_sound_pairs_are_ok(seed: int, lines: list[str]):
+def test_sound_pairs_are_ok(seed, lines):
     found = verdicts(give_labels(list(make_pairs(NUM_PAIRS, seed, lines)), seed))
     assert found == dict.fromkeys(GUESSES, OK) | {"labels_against_quotes": NOT_KNOWN}
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_thousand_sound_pairs_are_ok(seed: int):
+def test_a_thousand_sound_pairs_are_ok(seed):
     found = verdicts(give_labels(list(make_pairs(1000, seed, ENGLISH)), seed))
     assert {found[name] for name in GUESSES} == {OK}
 
 
 @pytest.mark.parametrize(("share", "of_all"), [(0.25, BAD), (0.05, OK)])
-def test_sentences_cut_at_their_middle_are_found(share: float, of_all: str):
+def test_sentences_cut_at_their_middle_are_found(share, of_all):
     checks = audit_pairs(give_labels(list(make_pairs(NUM_PAIRS, 5, ENGLISH, cut_sentence, share)), 5))
     assert checks["order_from_surface"].verdict == of_all
     assert checks["order_from_surface"].figure > 0.4 * share
@@ -347,7 +347,7 @@ def test_headings_as_segments_are_found():
 
 
 @pytest.mark.parametrize("lines", [ENGLISH, CHINESE], ids=["English", "Chinese"])
-def test_long_sentences_at_the_outer_edges_are_found(lines: list[str]):
+def test_long_sentences_at_the_outer_edges_are_found(lines):
     checks = audit_pairs(give_labels(list(make_pairs(NUM_PAIRS, 8, lines, put_longest_outside, 0.3)), 8))
     assert checks["order_from_outer_sentences"].verdict in (LOOK, BAD)
     assert checks["order_from_fragments"].verdict == OK
@@ -369,7 +369,7 @@ def test_labels_that_agree_with_quotation_marks_are_ok():
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(1.0, BAD), (0.65, BAD), (0.12, OK)])
-def test_inverted_labels_of_most_documents_are_found(share: float, verdict: str):
+def test_inverted_labels_of_most_documents_are_found(share, verdict):
     """Of a few they are not: sound dialogue contradicts its labels as often."""
     rows = quote_some(13)
     keys = np.unique(rows.document_keys)
@@ -393,7 +393,7 @@ def test_labels_drawn_at_random_are_found():
     ("count", "num_documents", "is_judged"),
     [(MIN_PAIRS, 100, True), (MIN_PAIRS - 1, 100, False), (1000, 19, False), (1, 1, False)],
 )
-def test_few_pairs_or_documents_are_not_judged(count: int, num_documents: int, is_judged: bool):
+def test_few_pairs_or_documents_are_not_judged(count, num_documents, is_judged):
     rows = give_labels(list(make_pairs(count, 16, ENGLISH)), 16, num_documents)
     checks = audit_pairs(rows)
     assert all((checks[name].verdict != NOT_KNOWN) == is_judged for name in GUESSES)

@@ -6,7 +6,6 @@ import json
 import unicodedata
 from collections.abc import Callable
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -105,7 +104,7 @@ def load(values: dict[str, Any]) -> tuple[Tokenizer, Any]:
 
 @given(st.lists(TEXT, max_size=6))
 @example(["don't '' 's's ''s a'tis 'tis", " 123456 1234.5a6", "的，的中国人b中", "  a  b ", " ", "", "ab zq xzq"])
-def test_the_ids_are_those_of_the_library(pair, texts: list[str]):
+def test_the_ids_are_those_of_the_library(pair, texts):
     tokenizer, backend = pair
     assert tokenizer.slow_reason is None
     tokenizer._encoder._num_compared = 0  # what is compared here
@@ -113,7 +112,7 @@ def test_the_ids_are_those_of_the_library(pair, texts: list[str]):
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "qwen"])
-def test_each_character_of_the_basic_plane_has_the_ids_of_the_library(trained, family: str):
+def test_each_character_of_the_basic_plane_has_the_ids_of_the_library(trained, family):
     """For each expression; the other families differ in what stands before and behind it."""
     tokenizer, backend = load(FAMILIES[family](trained))
     texts = [f"a{chr(code)}1 {chr(code)}中{chr(code)}e" for code in range(0x10000) if not 0xD800 <= code < 0xE000]
@@ -136,7 +135,7 @@ def merge_slowly(word: list[str], merges: list[list[str]]) -> list[str]:
 
 
 @given(words=st.lists(st.text("abc", min_size=1, max_size=12), min_size=1), merges=st.data())
-def test_words_are_merged_as_by_the_slow_reference(words: list[str], merges: st.DataObject):
+def test_words_are_merged_as_by_the_slow_reference(words, merges):
     made, pieces = [], ["a", "b", "c"]
     for _ in range(merges.draw(st.integers(0, 12))):
         pair = [merges.draw(st.sampled_from(pieces)), merges.draw(st.sampled_from(pieces))]
@@ -183,7 +182,7 @@ def test_a_letter_beside_a_part_of_another_one_is_loose():
         (lambda values: add_tokens(values | {"pre_tokenizer": gpt(prefix=True)}, ["x]"]), "a space after each added"),
     ],
 )
-def test_what_is_not_provably_equal_goes_through_the_library(trained, change, reason: str):
+def test_what_is_not_provably_equal_goes_through_the_library(trained, change, reason):
     tokenizer, backend = load(change(trained))
     assert reason in str(tokenizer.slow_reason)
     texts = ["the river a b x] the", *make_sentences(20, seed=3)]
@@ -209,7 +208,7 @@ def test_other_ids_than_the_librarys_stop_a_build(trained, monkeypatch):
 
 
 @pytest.mark.parametrize("family", ["gpt2", "roberta"])
-def test_a_build_has_the_bytes_of_one_through_the_library(here: Path, trained, family: str, monkeypatch):
+def test_a_build_has_the_bytes_of_one_through_the_library(here, trained, family, monkeypatch):
     values = FAMILIES[family](trained)
     run_build(here / "corpus.txt", here / "fast", load(values)[0])
     monkeypatch.setattr("albert_data.tokenizer.model.explain_slow", lambda values: "this is a test")

@@ -65,7 +65,7 @@ def read(folder: Path) -> dict[str, bytes]:
 
 
 @given(st.dictionaries(st.binary(), HASHES))
-def test_what_is_written_is_read_once(tmp_path_factory: pytest.TempPathFactory, sentences: dict[bytes, int]):
+def test_what_is_written_is_read_once(tmp_path_factory, sentences):
     folder = tmp_path_factory.mktemp("files")
     path = write_candidates(folder, "task", sentences)
     assert take_candidates(path) == sentences
@@ -83,7 +83,7 @@ def test_the_vocabulary_is_the_same_and_no_sentence_is_sent():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bucket", ["s3", "gs"], indirect=True)
-def test_a_store_gets_the_same_vocabulary_and_keeps_nothing_else(bucket: Any):
+def test_a_store_gets_the_same_vocabulary_and_keeps_nothing_else(bucket):
     near = learn("near", fixtures.InlineEngine())
     train_vocab("in.txt", f"{bucket.url}/far", config=CONFIG, engine=Cluster())
     assert bucket.files() == {f"far/{name}": data for name, data in near.items()}
@@ -108,7 +108,7 @@ def test_an_interrupted_command_leaves_nothing():
 
 
 @pytest.mark.parametrize("make", [Cluster, fixtures.InlineEngine])
-def test_what_a_kill_left_is_removed_and_files_of_the_user_stay(make: Any):
+def test_what_a_kill_left_is_removed_and_files_of_the_user_stay(make):
     """Also by a command that works on this machine alone."""
     work = Path("far/.vocab")
     work.mkdir(parents=True)
@@ -124,7 +124,7 @@ def test_what_a_kill_left_is_removed_and_files_of_the_user_stay(make: Any):
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "lock"])
-def test_a_folder_of_somebody_else_is_refused(kind: str):
+def test_a_folder_of_somebody_else_is_refused(kind):
     work, other = Path("far/.vocab"), Path("other")
     other.mkdir()
     work.parent.mkdir()
@@ -141,7 +141,7 @@ def test_a_folder_of_somebody_else_is_refused(kind: str):
 
 
 @pytest.mark.parametrize("make", [Cluster, fixtures.InlineEngine])
-def test_of_two_commands_the_second_is_refused(make: Any, monkeypatch: pytest.MonkeyPatch):
+def test_of_two_commands_the_second_is_refused(make, monkeypatch):
     monkeypatch.setattr(work_folder, "LOCK_SECONDS", 0.0)
     Path("far").mkdir()
     with lock_folder(Path("far")) as folder:
@@ -154,7 +154,7 @@ def test_of_two_commands_the_second_is_refused(make: Any, monkeypatch: pytest.Mo
         assert take_candidates(path) == {b"a": 1}
 
 
-def test_who_lost_the_lock_of_a_store_removes_nothing(bucket: Any):
+def test_who_lost_the_lock_of_a_store_removes_nothing(bucket):
     parent = make_path(f"{bucket.url}/far")
     with lock_folder(parent) as folder:
         bucket.put("far/.vocab/lock", b"of another")
@@ -163,7 +163,7 @@ def test_who_lost_the_lock_of_a_store_removes_nothing(bucket: Any):
     assert bucket.files() == before
 
 
-def test_what_can_not_be_removed_keeps_neither_the_vocabulary_nor_the_lock(monkeypatch: pytest.MonkeyPatch):
+def test_what_can_not_be_removed_keeps_neither_the_vocabulary_nor_the_lock(monkeypatch):
     def fail(folder: Path, is_ours: Any) -> None:
         if (Path("far") / FILES[0]).exists():
             raise OSError(errno.EIO, "Input/output error", str(folder))
@@ -176,7 +176,7 @@ def test_what_can_not_be_removed_keeps_neither_the_vocabulary_nor_the_lock(monke
     assert sorted(os.listdir("far")) == sorted(FILES)
 
 
-def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_is_named(monkeypatch):
     def fail(*arguments: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -6,7 +6,6 @@ import dataclasses
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import DEFAULT, Mock
@@ -27,7 +26,6 @@ from albert_data.shards.card import DROPPED, check_license, make_card
 from albert_data.shards.manifest import SPLITS, Counts, Manifest, SplitEntry
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
-from albert_data.tokenizer.model import Tokenizer
 
 yaml = pytest.importorskip("yaml", reason="PyYAML comes with transformers")
 POOL = fixtures.make_documents(40, seed=12)
@@ -48,7 +46,7 @@ def write(folder: Path, documents: list[str]) -> Path:
 # ---- what it says ----
 
 
-def test_the_whole_card(golden: Callable[[str, str], None]):
+def test_the_whole_card(golden):
     splits = {"train": SplitEntry(num_rows=1000, num_tokens=128_000, num_masked=19_200, num_unpaired=25, shards=())}
     sources = {"sources": ("de", "web|cc"), "source_tokens": (96_000, 32_000)}
     counts = dataclasses.replace(BARE.counts, duplicate_documents=1234)
@@ -63,7 +61,7 @@ def test_the_whole_card(golden: Callable[[str, str], None]):
     assert make_card(BARE).endswith(b"repaired:\n\nNothing.\n")
 
 
-def test_the_tokens_of_sources_are_those_of_the_rows(tokenizer: Tokenizer, tmp_path: Path):
+def test_the_tokens_of_sources_are_those_of_the_rows(tokenizer, tmp_path):
     sources = [
         Mixed(documents=POOL[:20], weight=2.0, keys={"language": '"no"'}),
         Mixed(documents=POOL[15:30], keys={"language": '"und"'}),
@@ -92,9 +90,7 @@ def test_the_tokens_of_sources_are_those_of_the_rows(tokenizer: Tokenizer, tmp_p
         (["en", "de"], {}, ""),  # nobody says that it is English
     ],
 )
-def test_metadata_name_a_language_that_somebody_named(
-    names: list[str], settings: dict[str, str], language: str, tokenizer: Tokenizer, tmp_path: Path
-):
+def test_metadata_name_a_language_that_somebody_named(names, settings, language, tokenizer, tmp_path):
     documents = [{"text": text, "lang": names[number % len(names)]} for number, text in enumerate(POOL)]
     built = {"tokenizer": tokenizer, "license": "Free for all", "max_seq_len": 64, **settings}
     albert_data.build(documents=documents, output=tmp_path / "out", engine=fixtures.InlineEngine(), **built)
@@ -117,7 +113,7 @@ licenses = st.text(min_size=1, max_size=200).filter(lambda text: text.isprintabl
 
 @example("mit", ["de-DE"])
 @given(licenses, st.lists(names, min_size=1, max_size=4, unique=True))
-def test_no_licence_and_no_name_can_leave_its_place(license: str, sources: list[str]):
+def test_no_licence_and_no_name_can_leave_its_place(license, sources):
     check_license(license)
     manifest = dataclasses.replace(BARE, license=license, sources=tuple(sources), source_tokens=(1,) * len(sources))
     card = make_card(manifest)
@@ -131,7 +127,7 @@ def test_no_licence_and_no_name_can_leave_its_place(license: str, sources: list[
 
 
 @pytest.mark.parametrize("license", ["", " ", "two\nlines", "a\x1b[31m", "x" * 201, "\u2028"])
-def test_a_licence_is_one_line_of_text(license: str):
+def test_a_licence_is_one_line_of_text(license):
     with pytest.raises(ConfigError, match="in one line, such as"):
         check_license(license)
 
@@ -139,7 +135,7 @@ def test_a_licence_is_one_line_of_text(license: str):
 # ---- the licence is no part of the plan ----
 
 
-def test_another_licence_replaces_card_and_manifest_alone(tokenizer: Tokenizer, tmp_path: Path):
+def test_another_licence_replaces_card_and_manifest_alone(tokenizer, tmp_path):
     inputs, out = write(tmp_path, POOL), tmp_path / "out"
     run_build(inputs, out, tokenizer)
     bare, shards = digest_folder(out), {path: path.stat().st_ino for path in out.rglob("*.arrow")}
@@ -156,7 +152,7 @@ def test_another_licence_replaces_card_and_manifest_alone(tokenizer: Tokenizer, 
     assert digest_folder(out) == bare
 
 
-def test_an_unfinished_build_is_resumed_with_another_licence(tokenizer: Tokenizer, tmp_path: Path):
+def test_an_unfinished_build_is_resumed_with_another_licence(tokenizer, tmp_path):
     inputs = write(tmp_path, POOL)
     run_build(inputs, tmp_path / "whole", tokenizer, license="mit", num_shards=3)
     with pytest.raises(KeyboardInterrupt):
@@ -166,7 +162,7 @@ def test_an_unfinished_build_is_resumed_with_another_licence(tokenizer: Tokenize
 
 
 @pytest.mark.parametrize("left", range(4))
-def test_a_licence_is_changed_whenever_the_change_before_was_killed(left: int, tokenizer, tmp_path, monkeypatch):
+def test_a_licence_is_changed_whenever_the_change_before_was_killed(left, tokenizer, tmp_path, monkeypatch):
     inputs, out = write(tmp_path, POOL[:12]), tmp_path / "out"
     run_build(inputs, tmp_path / "wanted", tokenizer, license="mit")
     run_build(inputs, out, tokenizer, license="cc0-1.0")

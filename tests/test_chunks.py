@@ -113,7 +113,7 @@ texts = st.lists(
 
 @pytest.mark.parametrize("name", FAST)
 @given(texts=texts)
-def test_ids_are_those_of_sentencepiece(name: str, texts: list[str]):
+def test_ids_are_those_of_sentencepiece(name, texts):
     tokenizer = train(**FAST[name])
     assert tokenizer.slow_reason is None
     texts = [*texts, *(re.sub("[,;]", "-", text) for text in texts)]
@@ -121,7 +121,7 @@ def test_ids_are_those_of_sentencepiece(name: str, texts: list[str]):
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_spaces_may_stand_anywhere(name: str):
+def test_spaces_may_stand_anywhere(name):
     tokenizer, word = train(**FAST[name]), LINES[0][:1]
     parts = (("", " ", "  "), range(58, 68), (" ", "  ", "   "), ("", " "))
     texts = [before + length * word + gap + word + behind for before, length, gap, behind in product(*parts)]
@@ -136,21 +136,21 @@ def test_a_user_defined_piece_with_a_space_goes_through_sentencepiece():
 
 
 @pytest.mark.parametrize("reason", SLOW)
-def test_a_model_whose_text_cannot_be_cut_goes_through_sentencepiece(reason: str):
+def test_a_model_whose_text_cannot_be_cut_goes_through_sentencepiece(reason):
     tokenizer = train(**SLOW[reason])
     assert reason in str(tokenizer.slow_reason)
     for lines in (LINES[:20], ["", *LINES[:62]], ["", *LINES[:63]], [""]):  # fewer than 64 go one by one
         assert encode(tokenizer, lines) == encode_by_sentencepiece(tokenizer, lines)
 
 
-def test_a_model_of_more_text_than_the_trie_holds_goes_through_sentencepiece(monkeypatch: pytest.MonkeyPatch):
+def test_a_model_of_more_text_than_the_trie_holds_goes_through_sentencepiece(monkeypatch):
     monkeypatch.setattr("albert_data.tokenizer.sentencepiece.cuts.MAX_CHARACTERS", 3000)
     tokenizer = Tokenizer(train().model, "model")
     assert tokenizer.slow_reason == "its pieces hold 3,000 characters or more"
     assert encode(tokenizer, LINES[:20]) == encode_by_sentencepiece(tokenizer, LINES[:20])
 
 
-def test_a_full_table_changes_no_id(monkeypatch: pytest.MonkeyPatch):
+def test_a_full_table_changes_no_id(monkeypatch):
     tokenizer = train()
     expected = encode_by_sentencepiece(tokenizer, LINES)
     limits = [{"MAX_KEY_BYTES": 300}, {"MAX_IDS": 50}, {"SLICE_BYTES": 100}, {"FIRST_SLOTS": 64}]
@@ -165,7 +165,7 @@ def test_a_full_table_changes_no_id(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-def test_marks_that_normalisation_joins_to_letters_change_no_id(model_type: str):
+def test_marks_that_normalisation_joins_to_letters_change_no_id(model_type):
     """The pieces hold é and が; the text holds e, か and marks behind them, next to which a cut seems safe."""
     lines = ["l'été-là déjà fêté, -évidé-", "彼が私がこれがそれが", "東京が好きです。ばびぶべぼ"] * 20
     tokenizer = train(lines=tuple(lines), vocab_size=60, hard_vocab_limit=False, model_type=model_type)
@@ -175,7 +175,7 @@ def test_marks_that_normalisation_joins_to_letters_change_no_id(model_type: str)
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_characters_that_become_many_pieces_fit_the_buffer_of_ids(kind: str):
+def test_characters_that_become_many_pieces_fit_the_buffer_of_ids(kind):
     """U+FDFA, of three bytes, is normalised to 18 characters: there may be more ids than bytes."""
     for count in range(0, 400, 9):
         texts = ["\ufdfa" * count + " a" * 60, "b" * count]
@@ -183,7 +183,7 @@ def test_characters_that_become_many_pieces_fit_the_buffer_of_ids(kind: str):
         assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 
 
-def test_what_normalisation_changes_character_by_character_is_learnt_without_it(monkeypatch: pytest.MonkeyPatch):
+def test_what_normalisation_changes_character_by_character_is_learnt_without_it(monkeypatch):
     tokenizer = Tokenizer(train(normalization_rule_name="nmt_nfkc_cf").model, "model")
     growing = ["Ⱥ" * count for count in (100, 169, 170, 171, 300)]  # each of two bytes becomes one of three
     texts = ["THE Ａrticle，中国！（ＡＢＣ）", *growing]
@@ -195,7 +195,7 @@ def test_what_normalisation_changes_character_by_character_is_learnt_without_it(
 
 
 @pytest.mark.parametrize("cut", [1, 2])
-def test_a_replacement_that_ends_within_a_character_is_damage(cut: int):
+def test_a_replacement_that_ends_within_a_character_is_damage(cut):
     model, whole = train().model, "キロ".encode() + b"\0"
     assert model.count(whole) == 1
     tokenizer = Tokenizer(model.replace(whole, whole[: -1 - cut] + bytes(1 + cut)), "model")
@@ -278,9 +278,7 @@ SOME = {piece: (-5.0 + len(piece) - 0.01 * i, NORMAL) for i, piece in enumerate(
 @example(SOME, ["c d"], UNIGRAM, {" ": ""}, True)
 @example(SOME, ["c d", " c", "  c d"], UNIGRAM, {" ": "1"}, False)
 @example(SOME | {"dA": (0.0, USER_DEFINED)}, ["dA", "x dAx", "cdAdA c"], UNIGRAM, {"A": "a"}, True)
-def test_any_pieces_and_replacements_give_the_ids_of_sentencepiece(
-    pieces: dict[str, tuple[float, int]], texts: list[str], model_type: int, rules: dict[str, str], has_prefix: bool
-):
+def test_any_pieces_and_replacements_give_the_ids_of_sentencepiece(pieces, texts, model_type, rules, has_prefix):
     assume(all(key != value for key, value in rules.items()))
     listed: list[Piece] = [(text, *rest) for text, rest in {VISIBLE_SPACE: (-3.0, NORMAL), **pieces}.items()]
     table = compile_charsmap(rules) if rules else b""
@@ -294,7 +292,7 @@ def test_any_pieces_and_replacements_give_the_ids_of_sentencepiece(
 @given(texts=st.lists(st.lists(st.sampled_from([*NAMES, *"[]<>SEP▁ "])).map("".join), max_size=9))
 @pytest.mark.parametrize("model_type", [UNIGRAM, BPE])
 @pytest.mark.parametrize("special_type", [USER_DEFINED, NORMAL])
-def test_text_never_gives_special_pieces_whatever_their_type(model_type: int, special_type: int, texts: list[str]):
+def test_text_never_gives_special_pieces_whatever_their_type(model_type, special_type, texts):
     listed: list[Piece] = [(text, -2.0, NORMAL) for text in [*"[]<>SEPadMK▁", "[S", "EP", "▁[", "P]"]]
     tokenizer = Tokenizer(make_model(listed, model_type=model_type, special_type=special_type), "made")
     expected = Tokenizer(make_model(listed, model_type=model_type), "made")
@@ -305,7 +303,7 @@ def test_text_never_gives_special_pieces_whatever_their_type(model_type: int, sp
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 30])
-def test_the_score_of_a_user_defined_piece_is_that_of_sentencepiece(length: int):
+def test_the_score_of_a_user_defined_piece_is_that_of_sentencepiece(length):
     """It competes with a piece of nearly the same score."""
     symbol, score = "q" * length, length * 0.1 - 0.1
     for competing in (score + sign * 2.0**power for sign in (-1, 1) for power in range(-24, -2)):
@@ -320,7 +318,7 @@ def test_the_score_of_a_user_defined_piece_is_that_of_sentencepiece(length: int)
 
 
 @pytest.mark.parametrize("settings", [{}, {"byte_fallback": True}, {"user_defined_symbols": "foo,中国"}])
-def test_scores_and_types_of_pieces_are_those_of_sentencepiece(settings: dict[str, object]):
+def test_scores_and_types_of_pieces_are_those_of_sentencepiece(settings):
     model = train(**settings).model
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     unmatched = (processor.is_control, processor.is_unknown, processor.is_unused, processor.is_byte)
@@ -340,7 +338,7 @@ def test_a_piece_may_be_written_in_any_order_and_with_fields_unknown():
 
 
 @pytest.mark.parametrize("data", [b"\x0a\x03\x0a", b"\x0a", b"\x0b", b"\x0a\x02\x15\x00", b"\x08" + b"\xff" * 12])
-def test_what_is_no_protocol_buffer_is_refused(data: bytes):
+def test_what_is_no_protocol_buffer_is_refused(data):
     with pytest.raises(ValueError, match="protocol buffer"):
         read_settings(data)
 
@@ -355,7 +353,7 @@ def load_normalizer(model: bytes) -> sentencepiece.SentencePieceProcessor:
 
 
 @pytest.mark.parametrize("name", ["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"])
-def test_each_character_becomes_what_sentencepiece_makes_of_it(name: str):
+def test_each_character_becomes_what_sentencepiece_makes_of_it(name):
     tokenizer = train(normalization_rule_name=name)
     rule = make_cut_rule(read_settings(tokenizer.model), tokenizer.pieces)
     first, last, flags = (
@@ -452,7 +450,7 @@ def segment_slowly(text: str, pieces: dict[str, float]) -> list[tuple[float, lis
 
 
 @given(st.text(characters, max_size=7), pieces_with_scores)
-def test_the_lattice_finds_the_best_way_and_where_rounding_could_decide(text: str, pieces: dict[str, float]):
+def test_the_lattice_finds_the_best_way_and_where_rounding_could_decide(text, pieces):
     """For characters of all widths: a piece of the trie may be the beginning of another one."""
     numbers, scores = list(range(len(pieces))), list(pieces.values())
     lowest_score = min(scores, default=0.0)
@@ -504,13 +502,13 @@ def test_choices_that_rounding_could_decide_are_those_of_sentencepiece(powers, s
 
 
 @pytest.mark.parametrize("units", [[], [0x1FFFFF << 10 | 512, *[0] * 255], [0x3FFF << 10, *[0] * 255]])
-def test_a_table_of_replacements_whose_root_leads_outside_is_damaged(units: list[int]):
+def test_a_table_of_replacements_whose_root_leads_outside_is_damaged(units):
     with pytest.raises(ValueError, match="damaged"):
         read_charsmap(np.array([4 * len(units), *units], "<u4").tobytes() + b"a\0")
 
 
 @given(st.lists(st.tuples(st.integers(0, 9) | st.integers(0), st.integers(0, 255)), min_size=1, max_size=20))
-def test_a_damaged_table_of_replacements_is_an_error_or_harmless(damages: list[tuple[int, int]]):
+def test_a_damaged_table_of_replacements_is_an_error_or_harmless(damages):
     charsmap = bytearray(read_settings(train().model).charsmap)
     for at, byte in damages:
         charsmap[at % len(charsmap)] = byte

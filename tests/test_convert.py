@@ -62,7 +62,7 @@ def visible(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("to", FORMATS)
 @pytest.mark.parametrize("engine", [MultiprocessEngine(1), MultiprocessEngine(2), PicklingEngine()])
-def test_workers_and_engines_change_no_byte(to: str, engine: Any, shards: Path, tmp_path: Path):
+def test_workers_and_engines_change_no_byte(to, engine, shards, tmp_path):
     convert(shards, tmp_path / "one", to)
     record = convert(shards, tmp_path / "two", to, engine=engine)
     assert digest_folder(tmp_path / "one") == digest_folder(tmp_path / "two")
@@ -93,7 +93,7 @@ def count_left(shards: Path, out: Path, to: str = "mds") -> int:
 
 
 @pytest.mark.parametrize("done", range(NUM_SHARDS))
-def test_an_interrupted_conversion_shows_nothing_and_resumes(done: int, shards, out, reference):
+def test_an_interrupted_conversion_shows_nothing_and_resumes(done, shards, out, reference):
     with pytest.raises(KeyboardInterrupt):
         convert(shards, out, "mds", engine=InterruptedEngine(done))
     assert not out.exists() if done == 0 else visible(out) == []
@@ -138,9 +138,7 @@ def test_a_conversion_that_is_killed_with_its_workers_resumes_to_the_same_files(
     assert digest_folder(out) == digest_folder(tmp_path / "reference")
 
 
-def test_a_file_that_appears_between_a_kill_and_the_next_command_is_not_replaced(
-    shards: Path, out: Path, reference: dict[str, str], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_file_that_appears_between_a_kill_and_the_next_command_is_not_replaced(shards, out, reference, monkeypatch):
     def die(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
@@ -164,7 +162,7 @@ def test_a_file_that_appears_between_a_kill_and_the_next_command_is_not_replaced
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "removed"])
-def test_a_file_that_a_crash_damaged_is_written_again(damage: str, shards: Path, out: Path, reference: dict[str, str]):
+def test_a_file_that_a_crash_damaged_is_written_again(damage, shards, out, reference):
     with pytest.raises(KeyboardInterrupt):
         convert(shards, out, "mds", engine=InterruptedEngine(2))
     file = out / ".convert" / "train_shard.00000.mds"
@@ -177,7 +175,7 @@ def test_a_file_that_a_crash_damaged_is_written_again(damage: str, shards: Path,
     assert digest_folder(out) == reference
 
 
-def test_a_finished_conversion_is_left_as_it_is(shards: Path, out: Path):
+def test_a_finished_conversion_is_left_as_it_is(shards, out):
     convert(shards, out, "parquet")
     (out / "README.md").write_text("My own card.")
     before = digest_folder(out)
@@ -186,7 +184,7 @@ def test_a_finished_conversion_is_left_as_it_is(shards: Path, out: Path):
 
 
 @pytest.mark.parametrize("split", ["train", "validation", None])
-def test_only_the_named_split_is_converted(split: str | None, shards: Path, out: Path):
+def test_only_the_named_split_is_converted(split, shards, out):
     record = convert(shards, out, "mds", split=split)
     splits = ["train", "validation"] if split is None else [split]
     assert visible(out) == ["conversion.json", *splits]
@@ -223,7 +221,7 @@ def link_work_folder(out: Path) -> None:
         (lambda out: out.symlink_to(out.name), "is no folder"),
     ],
 )
-def test_what_stands_in_the_way_is_refused_and_kept(make: Callable[[Path], object], what: str, shards: Path, out: Path):
+def test_what_stands_in_the_way_is_refused_and_kept(make, what, shards, out):
     make(out)
     before = sorted(out.parent.rglob("*")), digest_folder(out.parent)
     with pytest.raises(OutputError, match=what):
@@ -231,7 +229,7 @@ def test_what_stands_in_the_way_is_refused_and_kept(make: Callable[[Path], objec
     assert (sorted(out.parent.rglob("*")), digest_folder(out.parent)) == before
 
 
-def test_hidden_files_such_as_those_of_git_may_be_there(shards: Path, out: Path, reference: dict[str, str]):
+def test_hidden_files_such_as_those_of_git_may_be_there(shards, out, reference):
     (out / ".git").mkdir(parents=True)
     (out / ".gitattributes").write_text("*.mds binary")
     convert(shards, out, "mds")
@@ -240,13 +238,13 @@ def test_hidden_files_such_as_those_of_git_may_be_there(shards: Path, out: Path,
     assert found == reference
 
 
-def test_a_file_that_appears_meanwhile_is_not_replaced(shards: Path, out: Path):
+def test_a_file_that_appears_meanwhile_is_not_replaced(shards, out):
     with pytest.raises(OutputError, match="holds validation, which no conversion wrote"):
         convert(shards, out, "mds", engine=Watched(lambda: write_mine("validation/mine")(out)))
     assert (out / "validation" / "mine").read_text() == "mine"
 
 
-def test_two_conversions_do_not_write_to_one_folder(shards: Path, out: Path, monkeypatch: pytest.MonkeyPatch):
+def test_two_conversions_do_not_write_to_one_folder(shards, out, monkeypatch):
     monkeypatch.setattr(work_folder, "LOCK_SECONDS", 0)
 
     def convert_too() -> None:
@@ -260,7 +258,7 @@ def test_two_conversions_do_not_write_to_one_folder(shards: Path, out: Path, mon
 # ---- what is refused ----
 
 
-def test_an_unfinished_conversion_of_another_kind_stays(shards: Path, out: Path, reference: dict[str, str]):
+def test_an_unfinished_conversion_of_another_kind_stays(shards, out, reference):
     with pytest.raises(KeyboardInterrupt):
         convert(shards, out, "mds", engine=InterruptedEngine(2))
     with pytest.raises(OutputError, match=r"unfinished conversion of another kind: to is mds there and parquet here"):
@@ -278,7 +276,7 @@ def test_a_conversion_that_was_killed_before_its_first_file_binds_to_nothing(sha
     assert digest_folder(out) == reference
 
 
-def test_a_finished_conversion_of_another_kind_or_with_changed_files_is_refused(shards: Path, out: Path):
+def test_a_finished_conversion_of_another_kind_or_with_changed_files_is_refused(shards, out):
     convert(shards, out, "mds")
     with pytest.raises(OutputError, match="finished conversion of another kind: to is mds there and parquet here"):
         convert(shards, out, "parquet")
@@ -290,7 +288,7 @@ def test_a_finished_conversion_of_another_kind_or_with_changed_files_is_refused(
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"[1]", b'{"files": 1}', None])
-def test_a_record_that_was_changed_is_refused(damage: bytes | None, shards: Path, out: Path):
+def test_a_record_that_was_changed_is_refused(damage, shards, out):
     convert(shards, out, "mds")
     path = out / "conversion.json"
     path.write_bytes(path.read_bytes().replace(b'"train": 34', b'"train": 35') if damage is None else damage)
@@ -299,14 +297,14 @@ def test_a_record_that_was_changed_is_refused(damage: bytes | None, shards: Path
 
 
 @pytest.mark.parametrize("place", ["", "inside", "train"])
-def test_the_shard_folder_itself_is_no_place_for_the_result(place: str, shards: Path):
+def test_the_shard_folder_itself_is_no_place_for_the_result(place, shards):
     before = digest_folder(shards)
     with pytest.raises(OutputError, match="lies inside the shard folder"):
         convert(shards, shards / place, "mds")
     assert digest_folder(shards) == before
 
 
-def test_splits_without_rows_are_named(tmp_path: Path, out: Path):
+def test_splits_without_rows_are_named(tmp_path, out):
     shards = write_rows(tmp_path / "shards", {"train": [[numbered_rows(3)]], "validation": []})
     with pytest.raises(ShardError, match=r"split validation of .* holds no rows"):
         convert(shards, out, "mds", split="validation")
@@ -315,7 +313,7 @@ def test_splits_without_rows_are_named(tmp_path: Path, out: Path):
     assert not out.exists()
 
 
-def test_a_row_that_leaves_its_bounds_is_named(shards: Path, out: Path):
+def test_a_row_that_leaves_its_bounds_is_named(shards, out):
     change_manifest(shards, lambda manifest: manifest["tokenizer"].update(vocab_size=25))
     with pytest.raises(ShardError, match=r"train/2\.arrow, split train, row 5: masked_ids\[0\] is 25"):
         convert(shards, out, "parquet")
@@ -323,7 +321,7 @@ def test_a_row_that_leaves_its_bounds_is_named(shards: Path, out: Path):
     assert sorted(path.name for path in left) == ["train-00000.receipt", "train-00001.receipt"]
 
 
-def test_shards_that_are_replaced_meanwhile_are_an_error(shards: Path, out: Path):
+def test_shards_that_are_replaced_meanwhile_are_an_error(shards, out):
     with pytest.raises(ShardError, match="was replaced meanwhile"):
         convert(shards, out, "mds", engine=Watched(lambda: change_manifest(shards, lambda manifest: None)))
     assert visible(out) == []
@@ -359,7 +357,7 @@ def test_the_command_says_what_it_wrote_how_to_read_it_and_what_to_add(shards, t
         ("--to parquet --language en:no", "is no code of the Hugging Face Hub"),
     ],
 )
-def test_wrong_options_are_usage_errors(options: str, message: str, shards, out, capsys):
+def test_wrong_options_are_usage_errors(options, message, shards, out, capsys):
     assert run(["convert", str(shards), "-o", str(out), *options.split()]) == 2
     assert message in capsys.readouterr().err
     assert not out.exists()

@@ -67,7 +67,7 @@ def rows_of_kind(draw: st.DrawFn, dtype: Any) -> list[Row]:
 @pytest.mark.parametrize("unmasked", [False, True])
 @pytest.mark.parametrize("dtype", KINDS)
 @given(data=st.data())
-def test_an_mds_sample_holds_the_row(dtype: Any, unmasked: bool, data: st.DataObject, tmp_path_factory):
+def test_an_mds_sample_holds_the_row(dtype, unmasked, data, tmp_path_factory):
     folder = write_rows(tmp_path_factory.mktemp("mds") / "shards", {"train": []}, dtype=dtype)
     writer = MDSWriter(ShardFolder(folder, read_manifest(folder)), unmasked=unmasked)
     rows = data.draw(rows_of_kind(dtype))
@@ -78,13 +78,13 @@ def test_an_mds_sample_holds_the_row(dtype: Any, unmasked: bool, data: st.DataOb
     assert found == expected
 
 
-def test_a_long_array_has_its_length_in_two_bytes(tmp_path: Path, out: Path):
+def test_a_long_array_has_its_length_in_two_bytes(tmp_path, out):
     rows: list[Row] = [([1] * size, 0, -1, [], 5) for size in (255, 256, 300)]
     convert(write_rows(tmp_path / "shards", {"train": [[rows]]}), out, "mds")
     assert fixtures.read_mds(out / "train") == [mds_sample(row) for row in rows]
 
 
-def test_a_shard_that_is_too_large_becomes_several_files(shards: Path, out: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_shard_that_is_too_large_becomes_several_files(shards, out, monkeypatch):
     monkeypatch.setattr(mds, "SIZE_LIMIT", 1000)
     monkeypatch.setattr(mds, "_PART_BYTES", 400)
     convert(shards, out, "mds")
@@ -99,7 +99,7 @@ def test_a_shard_that_is_too_large_becomes_several_files(shards: Path, out: Path
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 @pytest.mark.parametrize("dtype", KINDS)
-def test_all_rows_of_both_splits_are_there_in_order(dtype: Any, compression: str, tmp_path: Path):
+def test_all_rows_of_both_splits_are_there_in_order(dtype, compression, tmp_path):
     shards = write_rows(tmp_path / "shards", ROWS, dtype=dtype, compression=compression)
     records = {to: convert(shards, tmp_path / to, to) for to in ("mds", "parquet")}
     for split in SPLITS:
@@ -110,7 +110,7 @@ def test_all_rows_of_both_splits_are_there_in_order(dtype: Any, compression: str
         assert record["num_rows"] == {split: len(rows_of(split)) for split in SPLITS}
 
 
-def test_a_language_goes_with_its_row(tmp_path: Path):
+def test_a_language_goes_with_its_row(tmp_path):
     shards = write_rows(tmp_path / "shards", {"train": [[rows_of("train")]]}, sources=SOURCES)
     for to in ("mds", "parquet"):
         convert(shards, tmp_path / to, to)
@@ -122,7 +122,7 @@ def test_a_language_goes_with_its_row(tmp_path: Path):
     assert features["source"] == {"names": list(SOURCES), "_type": "ClassLabel"}
 
 
-def test_wider_ids_than_the_vocabulary_needs_are_narrowed(tmp_path: Path):
+def test_wider_ids_than_the_vocabulary_needs_are_narrowed(tmp_path):
     """Another program may have written the shards. What it wrote is in range, which is checked."""
     shards = write_rows(tmp_path / "shards", {"train": [[rows_of("train")]]}, dtype=np.uint32)
     change_manifest(shards, lambda manifest: manifest["tokenizer"].update(vocab_size=1 << 16))
@@ -133,7 +133,7 @@ def test_wider_ids_than_the_vocabulary_needs_are_narrowed(tmp_path: Path):
 # ---- Parquet ----
 
 
-def test_parquet_files_have_typed_columns(shards: Path, out: Path):
+def test_parquet_files_have_typed_columns(shards, out):
     convert(shards, out, "parquet")
     names = [*(f"train-0000{number}-of-00003.parquet" for number in range(3)), "validation-00000-of-00001.parquet"]
     assert sorted(path.name for path in (out / "data").iterdir()) == names
@@ -146,7 +146,7 @@ def test_parquet_files_have_typed_columns(shards: Path, out: Path):
     assert features["masked_ids"] == {"feature": {"dtype": "uint16", "_type": "Value"}, "_type": "Sequence"}
 
 
-def test_the_card_names_what_is_there(tmp_path: Path, out: Path):
+def test_the_card_names_what_is_there(tmp_path, out):
     yaml = pytest.importorskip("yaml", reason="PyYAML comes with transformers")
     names = ('a", license: "mit', "b: c # d", "- \U0001f600")
     shards = write_rows(tmp_path / "shards", ROWS, sources=names)
@@ -167,7 +167,7 @@ def test_the_card_names_what_is_there(tmp_path: Path, out: Path):
     assert 'datasets.load_dataset(".", split="train")' in text
 
 
-def test_unmasked_parquet_has_the_columns_of_a_tokenizer_and_the_original_ids(shards: Path, out: Path):
+def test_unmasked_parquet_has_the_columns_of_a_tokenizer_and_the_original_ids(shards, out):
     convert(shards, out, "parquet", unmasked=True)
     tables = [pyarrow.parquet.read_table(path) for path in sorted((out / "data").glob("train-*"))]
     types = ["list<element: int32>", "list<element: int8>", "list<element: int8>", "int64"]
@@ -190,7 +190,7 @@ def test_unmasked_parquet_has_the_columns_of_a_tokenizer_and_the_original_ids(sh
 
 
 @pytest.mark.parametrize("dtype", KINDS)
-def test_datasets_gives_typed_columns(tmp_path: Path, dtype: Any):
+def test_datasets_gives_typed_columns(tmp_path, dtype):
     datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
     out = tmp_path / "out"
     card = {"license": "cc0-1.0", "language": ["en"]}
@@ -207,7 +207,7 @@ def test_datasets_gives_typed_columns(tmp_path: Path, dtype: Any):
 
 
 @pytest.mark.parametrize("dtype", KINDS)
-def test_streaming_reads_every_sample(tmp_path: Path, dtype: Any):
+def test_streaming_reads_every_sample(tmp_path, dtype):
     streaming = pytest.importorskip("streaming", reason="mosaicml-streaming is not installed")
     convert(write_rows(tmp_path / "shards", ROWS, dtype=dtype), tmp_path / "out", "mds")
     for split in SPLITS:
@@ -227,7 +227,7 @@ def _to_plain(sample: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("unmasked", [False, True])
 @pytest.mark.parametrize("dtype", KINDS)
-def test_an_mds_folder_is_byte_for_byte_that_of_mdswriter(tmp_path: Path, dtype: Any, unmasked: bool):
+def test_an_mds_folder_is_byte_for_byte_that_of_mdswriter(tmp_path, dtype, unmasked):
     rows: list[Row] = [
         ([9] * (2 + n), *((0, -1) if unmasked else (n % (n + 1), n % 3 - 1)), [(n % 2, 2 * n)], 2**63 + n)
         for n in range(12)

@@ -25,17 +25,17 @@ from albert_data.sentences.text import find_sentences
 
 
 @given(any_bytes)
-def test_text_of_any_bytes_reads_as_the_reference_does(data: bytes):
+def test_text_of_any_bytes_reads_as_the_reference_does(data):
     assert read(data)[0] == references.read_txt(data)
 
 
 @given(any_json_lines)
-def test_json_lines_of_any_kind_read_as_the_reference_does(data: bytes):
+def test_json_lines_of_any_kind_read_as_the_reference_does(data):
     assert read(data, "jsonl")[0] == references.read_jsonl(data)
 
 
 @given(any_bytes, block_sizes)
-def test_text_reads_alike_however_it_is_cut_into_blocks(data: bytes, block_bytes: int):
+def test_text_reads_alike_however_it_is_cut_into_blocks(data, block_bytes):
     with small_sizes():
         found, counts = read(data, block_bytes=block_bytes)
     assert found == cut_all(references.read_txt(data))
@@ -43,7 +43,7 @@ def test_text_reads_alike_however_it_is_cut_into_blocks(data: bytes, block_bytes
 
 
 @given(any_json_lines, block_sizes)
-def test_json_lines_read_alike_however_they_are_cut_into_blocks(data: bytes, block_bytes: int):
+def test_json_lines_read_alike_however_they_are_cut_into_blocks(data, block_bytes):
     with small_sizes():
         found, counts = read(data, "jsonl", block_bytes=block_bytes)
     assert found == cut_all(references.read_jsonl(data))
@@ -56,7 +56,7 @@ giant_text = st.lists(st.sampled_from(["word ", "x" * 20, "\n", "中文字"]), m
 
 
 @given(any_text | giant_text, st.booleans())
-def test_one_document_is_cut_alike_in_text_and_in_json_lines(text: str, ensure_ascii: bool):
+def test_one_document_is_cut_alike_in_text_and_in_json_lines(text, ensure_ascii):
     joined = "\n".join(line for line in text.split("\n") if not references.is_blank(line)).lstrip("\ufeff")
     with small_sizes():
         from_jsonl = read(as_jsonl([joined], ensure_ascii=ensure_ascii), "jsonl")[0]
@@ -76,7 +76,7 @@ class Trickle(io.BytesIO):
 @pytest.mark.parametrize(
     "data", ["\ufeffein W\u00f6rt\n\nzwei\n", '\ufeff\n {"text": "a"}\n\n{"text": "b"}', '\n{"text": "a"}', "\n\n", ""]
 )
-def test_a_stream_that_gives_a_byte_at_a_time_reads_alike(data: str):
+def test_a_stream_that_gives_a_byte_at_a_time_reads_alike(data):
     encoded = data.encode()
     for format in ("txt", "jsonl", "auto"):
         assert read(Trickle(encoded), format) == read(encoded, format)
@@ -112,19 +112,19 @@ def test_a_stream_that_gives_a_byte_at_a_time_reads_alike(data: str):
         ),
     ],
 )
-def test_the_corners_of_text(data: bytes, expected: list[bytes]):
+def test_the_corners_of_text(data, expected):
     assert read(data)[0] == expected
 
 
 @pytest.mark.parametrize(
     ("data", "format"), [(b' \n {"text": "a"}', "jsonl"), (b"\xef\xbb\xbf{}", "jsonl"), (b"a {", "txt"), (b"", "txt")]
 )
-def test_the_format_of_stdin_is_told_by_its_first_character(data: bytes, format: str):
+def test_the_format_of_stdin_is_told_by_its_first_character(data, format):
     assert read(data, "auto") == read(data, format)
 
 
 @given(any_bytes.filter(lambda data: not data.startswith(b"\xef\xbb\xbf")), st.integers(0, 60), block_sizes)
-def test_ranges_that_begin_after_blank_lines_read_as_the_whole(data: bytes, cut: int, block_bytes: int):
+def test_ranges_that_begin_after_blank_lines_read_as_the_whole(data, cut, block_bytes):
     separator = data.find(b"\n\n", cut) + 2
     if separator < 2:
         return
@@ -158,7 +158,7 @@ def test_an_empty_block_has_no_lines():
 
 @given(st.binary(max_size=3), st.sampled_from([b"", b"\n", b"\n\n", b"\n\nnext"]))
 @example(b"\xe4", b"")
-def test_a_giant_document_may_end_inside_a_character(ending: bytes, after: bytes):
+def test_a_giant_document_may_end_inside_a_character(ending, after):
     data = b"words " * 40 + ending + after
     with small_sizes():
         assert read(data)[0] == cut_all(references.read_txt(data))
@@ -171,7 +171,7 @@ def test_a_line_is_cut_at_white_space_or_between_characters():
 
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b" \n", b""])
-def test_white_space_at_its_end_makes_no_line_long(ending: bytes):
+def test_white_space_at_its_end_makes_no_line_long(ending):
     line = b"0123456 89abcdef"
     assert len(line) == MAX_LINE
     with small_sizes():
@@ -190,7 +190,7 @@ def test_each_cut_of_a_long_document_is_counted_alike_in_every_format_and_size()
 @pytest.mark.parametrize("block_bytes", [8, 65, 200])
 @pytest.mark.parametrize("after", [[], [b""], [b'{"text": "b"}']])
 @pytest.mark.parametrize("line_bytes", [62, 70, 300])
-def test_a_json_line_is_too_long_or_not_whatever_the_blocks(line_bytes: int, after: list[bytes], block_bytes: int):
+def test_a_json_line_is_too_long_or_not_whatever_the_blocks(line_bytes, after, block_bytes):
     line = b'{"text": "' + b"y" * (line_bytes - 12) + b'"}'
     is_kept = line_bytes <= 64
     with small_sizes(MAX_JSON_LINE=64):
@@ -219,7 +219,7 @@ def test_a_json_line_is_too_long_or_not_whatever_the_blocks(line_bytes: int, aft
         ("field_not_text", "jsonl", b'{"text": null}', 0),
     ],
 )
-def test_each_damage_is_counted_once_or_named_with_its_byte(reason: str, format: str, data: bytes, at_byte: int):
+def test_each_damage_is_counted_once_or_named_with_its_byte(reason, format, data, at_byte):
     assert read(data, format)[1] == {reason: 1}
     with pytest.raises(InputError, match=rf"^p, byte {at_byte}: {reason.replace('_', ' ')}"):
         read(data, format, strict=True)
@@ -234,7 +234,7 @@ def test_a_json_line_that_is_too_long_is_counted_or_named():
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\r\n"])
-def test_documents_without_text_are_counted_but_no_damage_under_strict(text: str):
+def test_documents_without_text_are_counted_but_no_damage_under_strict(text):
     assert read(as_jsonl([text]), "jsonl", strict=True) == ([], {"empty_document": 1})
 
 
@@ -247,7 +247,7 @@ def test_long_documents_are_no_damage_under_strict():
 @given(
     any_bytes.map(lambda data: data.decode(errors="ignore").encode()), st.sampled_from([b"\xff", b"\xe4 "]), block_sizes
 )
-def test_strict_names_the_exact_byte_whatever_comes_before(before: bytes, bad: bytes, block_bytes: int):
+def test_strict_names_the_exact_byte_whatever_comes_before(before, bad, block_bytes):
     with small_sizes(), pytest.raises(InputError, match=f"^p, byte {len(before)}: invalid utf8: byte 0x{bad[0]:x}"):
         read(before + bad + b"\nmore", block_bytes=block_bytes, strict=True)
 
@@ -301,7 +301,7 @@ def strip_all(text: str) -> str:
 
 @given(texts, st.sampled_from(LANGUAGES))
 @example("Vitamin C\u3000. Vitamin D is another.", "en")
-def test_sentences_lose_nothing_but_white_space_and_never_cross_a_line(text: str, language: str):
+def test_sentences_lose_nothing_but_white_space_and_never_cross_a_line(text, language):
     for document, canonical in zip(segment(text, language), references.read_txt(text.encode()), strict=True):
         assert all(sentence == " ".join(sentence.split()) for sentence in document)
         left = list(document)
@@ -325,7 +325,7 @@ def test_a_long_line_is_not_parted_before_what_closes_a_quotation():
 
 
 @given(texts)
-def test_lines_gives_the_lines(text: str):
+def test_lines_gives_the_lines(text):
     expected = [document.decode().split("\n")[:-1] for document in references.read_txt(text.encode())]
     assert segment(text, sentences="lines") == expected
 

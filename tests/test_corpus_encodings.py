@@ -59,7 +59,7 @@ def find_iconv(data: bytes) -> str | None:
 @pytest.mark.parametrize("repeats", [1, 2000])
 @pytest.mark.parametrize("mark", [True, False])
 @pytest.mark.parametrize("name", ["UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE"])
-def test_unicode_of_two_or_four_bytes_is_named(name: str, mark: bool, repeats: int, text: str):
+def test_unicode_of_two_or_four_bytes_is_named(name, mark, repeats, text):
     data = ("\ufeff" * mark + text * repeats).encode(name)[:SAMPLE_BYTES]
     codec = find_marked_encoding(data)
     if mark:
@@ -85,7 +85,7 @@ def test_unicode_of_two_or_four_bytes_is_named(name: str, mark: bool, repeats: i
 )
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 @pytest.mark.parametrize("name", ["UTF-16LE", "UTF-16BE"])
-def test_the_byte_order_is_right_with_and_without_line_ends(name: str, end: str, text: str):
+def test_the_byte_order_is_right_with_and_without_line_ends(name, end, text):
     data = ((text + end) * 3).encode(name)
     assert find_iconv(data) == find_iconv(data[:401]) == name
 
@@ -98,7 +98,7 @@ def test_the_byte_order_is_right_with_and_without_line_ends(name: str, end: str,
     ],
 )
 @pytest.mark.parametrize("cut", [0, 1, 2, 555])
-def test_older_encodings_are_noticed_and_guessed(language: str, encoding: str, cut: int):
+def test_older_encodings_are_noticed_and_guessed(language, encoding, cut):
     text = TEXTS[language].replace("\n", "" if cut > 9 else "\n") * 9
     encoded = text.encode(encoding, "ignore")
     found = find_wrong_encoding(encoded[: len(encoded) - cut % 9])
@@ -108,13 +108,13 @@ def test_older_encodings_are_noticed_and_guessed(language: str, encoding: str, c
 
 
 @pytest.mark.parametrize("data", [bytes(5000), bytes(range(256)) * 20, random.Random(0).randbytes(5000)])
-def test_what_is_no_text_is_noticed(data: bytes):
+def test_what_is_no_text_is_noticed(data):
     assert find_wrong_encoding(data) is not None
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=4), st.integers(0, 99))
-def test_sound_text_with_some_damaged_bytes_is_utf8(text: str, damage: list[tuple[int, int]], cut: int):
+def test_sound_text_with_some_damaged_bytes_is_utf8(text, damage, cut):
     data = bytearray(("\ufeff" + text * 20).encode())
     for at, byte in damage:
         data[at % len(data)] = byte
@@ -130,12 +130,12 @@ def test_sound_text_with_some_damaged_bytes_is_utf8(text: str, damage: list[tupl
         b"name,abcdefghij\0" * 40,  # records that end in zero
     ],
 )
-def test_little_or_one_damaged_place_is_no_proof(data: bytes):
+def test_little_or_one_damaged_place_is_no_proof(data):
     assert find_wrong_encoding(data) is None
 
 
 @given(any_bytes.map(lambda data: data.decode(errors="ignore").replace("\0", "").encode()))
-def test_sound_text_is_utf8_wherever_the_sample_ends(data: bytes):
+def test_sound_text_is_utf8_wherever_the_sample_ends(data):
     for cut in range(4):
         assert find_wrong_encoding(data[: len(data) - cut]) is None
 
@@ -162,7 +162,7 @@ WIDE = TEXTS["English"].encode("utf-16-le")
     (("a.txt", FRENCH.encode("cp1252")), WrongEncodings, "FOLDER/a.txt & is not UTF-8: it looks like cp1252"),
     (("a.txt", bytes(100)), WrongEncodings, "FOLDER/a.txt & is no text: it is a binary file: 100 % of its first bytes"),
 )
-def test_each_kind_of_file_is_looked_at(call: tuple[str, bytes], kind: type[Exception], named: str, tmp_path: Path):
+def test_each_kind_of_file_is_looked_at(call, kind, named, tmp_path):
     (tmp_path / call[0]).write_bytes(call[1])
     check_refused(lambda: open_all(tmp_path), kind, named.replace("FOLDER", str(tmp_path)))
 
@@ -172,7 +172,7 @@ def open_all(path: Path) -> list[bytes]:
     return [open_input(item)[0].read() for item in find_inputs([str(path)])]
 
 
-def test_stdin_is_looked_at(monkeypatch: pytest.MonkeyPatch):
+def test_stdin_is_looked_at(monkeypatch):
     set_stdin(monkeypatch, TEXTS["Russian"].encode("koi8-r"))
     named = "it looks like koi8-r; if all inputs are in it, pass --encoding koi8-r & `... | iconv -f KOI8-R"
     check_refused(lambda: open_input(*find_inputs(["-"])), WrongEncoding, named)
@@ -190,7 +190,7 @@ IN_EACH = {
 }
 
 
-def test_all_files_that_are_refused_are_in_one_message(tmp_path: Path):
+def test_all_files_that_are_refused_are_in_one_message(tmp_path):
     for encoding, text in IN_EACH.items():
         for number in range(30):
             (tmp_path / f"{encoding}-{number:02d}.txt").write_bytes(text.encode(encoding))
@@ -209,7 +209,7 @@ def test_all_files_that_are_refused_are_in_one_message(tmp_path: Path):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_each_file_decides_its_encoding(tmp_path: Path, pack: type[bytes]):
+def test_each_file_decides_its_encoding(tmp_path, pack):
     ending = "txt" if pack is bytes else "txt.gz"
     said: list[str] = []
     for encoding, text in IN_EACH.items():
@@ -225,7 +225,7 @@ def test_each_file_decides_its_encoding(tmp_path: Path, pack: type[bytes]):
             assert stream.read().decode() == IN_EACH[item.encoding or ""]
 
 
-def test_the_whole_file_decides(tmp_path: Path):
+def test_the_whole_file_decides(tmp_path):
     """What comes after the first 64 KB decides here: bytes that are no UTF-8, or not in the first guess."""
     ascii = "Plain text without an accent, a line of it.\n" * 50_000
     (tmp_path / "late.txt").write_bytes((ascii + FRENCH).encode("cp1252"))
@@ -250,7 +250,7 @@ def cut(data: bytes, size: int) -> list[bytes]:
 @given(
     st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40), st.integers(1, 50), st.booleans()
 )
-def test_any_utf8_is_utf8_in_whatever_blocks_it_comes(text: str, size: int, is_late: bool):
+def test_any_utf8_is_utf8_in_whatever_blocks_it_comes(text, size, is_late):
     data = (b"Plain words.\n" * 5100 if is_late else b"Words ") + text.encode()
     assert find_encoding(cut(data, size)).codec == "utf-8"
 
@@ -258,9 +258,7 @@ def test_any_utf8_is_utf8_in_whatever_blocks_it_comes(text: str, size: int, is_l
 @pytest.mark.parametrize("end", ["\n", "\r", " "])
 @pytest.mark.parametrize("encoding", ["cp1252", "gb18030", "cp932"])
 @pytest.mark.parametrize("size", [1 << 10, 1 << 16, 1 << 20])
-def test_lines_without_an_end_and_late_places_are_found_in_whatever_blocks_they_come(
-    size: int, encoding: str, end: str
-):
+def test_lines_without_an_end_and_late_places_are_found_in_whatever_blocks_they_come(size, encoding, end):
     rare = "𠮷㐂、㐅㐆。\n"  # four bytes in gb18030, two of them digits
     texts = {"cp1252": FRENCH, "gb18030": TEXTS["Chinese"] + rare, "cp932": TEXTS["Japanese"]}
     data = ("Plain words. " * 90_000 + texts[encoding].replace("\n", end) * 99).encode(encoding)
@@ -281,12 +279,12 @@ ONE_PLACE = ("It’s late.", "He said “no”.", "a café in town", "20 °C tod
         ("Le cœur de la sœur bat très fort, et l'œuvre coûte 20 € à l'été.\n" * 50, "iso8859-15"),
     ],
 )
-def test_of_encodings_that_are_as_likely_the_usual_one_is_chosen(text: str, encoding: str):
+def test_of_encodings_that_are_as_likely_the_usual_one_is_chosen(text, encoding):
     assert find_encoding([text.encode(encoding)]).codec == encoding
 
 
 @pytest.mark.parametrize("ending", ["gz", "bz2"])
-def test_of_a_cut_file_what_is_there_decides(tmp_path: Path, ending: str):
+def test_of_a_cut_file_what_is_there_decides(tmp_path, ending):
     pack = {"gz": gzip.compress, "bz2": bz2.compress}[ending]
     data = pack("".join(f"{number} {FRENCH}" for number in range(20_000)).encode("cp1252"))
     path = tmp_path / f"a.txt.{ending}"
@@ -296,7 +294,7 @@ def test_of_a_cut_file_what_is_there_decides(tmp_path: Path, ending: str):
 
 
 @pytest.mark.parametrize("named", ["cp1252", "auto", None])
-def test_what_is_no_text_is_refused_whatever_is_named(tmp_path: Path, named: str | None):
+def test_what_is_no_text_is_refused_whatever_is_named(tmp_path, named):
     (tmp_path / "a.txt").write_bytes(rb"{\rtf1\ansi A letter.}" * 9)
     (tmp_path / "b.txt").write_bytes(b"%PDF-1.7\n" * 9)
     with pytest.raises(InputError) as caught:
@@ -305,7 +303,7 @@ def test_what_is_no_text_is_refused_whatever_is_named(tmp_path: Path, named: str
     assert str(caught.value).endswith("a.txt; leave out what is no text")
 
 
-def test_files_of_all_sources_of_a_mixture_are_in_one_message(tmp_path: Path):
+def test_files_of_all_sources_of_a_mixture_are_in_one_message(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.txt").write_bytes(FRENCH.encode("cp1252"))
     sources = (f'[[source]]\nname = "{name}"\npaths = "{name}.txt"\n' for name in "ab")
@@ -318,7 +316,7 @@ def test_files_of_all_sources_of_a_mixture_are_in_one_message(tmp_path: Path):
     assert [item.encoding for item in found] == ["cp1252", "cp1252"]
 
 
-def test_a_stream_does_not_decide(monkeypatch: pytest.MonkeyPatch):
+def test_a_stream_does_not_decide(monkeypatch):
     set_stdin(monkeypatch, b"text")
     with pytest.raises(InputError, match="can be read only once, so its encoding can't be found first; name it by"):
         find_inputs(["-"], text=AUTO_TEXT)
@@ -344,7 +342,7 @@ AGREEING = ("utf-8", "utf-16", "utf-16-le")
     block_sizes,
     st.integers(1, 9),
 )
-def test_any_text_is_read_as_its_utf8_would_be(text: str, encoding: str, block_bytes: int, chunk: int):
+def test_any_text_is_read_as_its_utf8_would_be(text, encoding, block_bytes, chunk):
     text = text.lstrip("\ufeff")
     with pytest.MonkeyPatch.context() as patch, small_sizes():
         patch.setattr(encodings, "_CHUNK", chunk)
@@ -357,9 +355,7 @@ def test_any_text_is_read_as_its_utf8_would_be(text: str, encoding: str, block_b
     ("encoding", "named"), [*((encoding, None) for encoding in MARKS), *(("utf-16-le", name) for name in AGREEING)]
 )
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_a_byte_order_mark_names_the_encoding_and_a_setting_may_agree(
-    tmp_path: Path, encoding: str, named: str | None, pack: type[bytes]
-):
+def test_a_byte_order_mark_names_the_encoding_and_a_setting_may_agree(tmp_path, encoding, named, pack):
     path = tmp_path / ("a.txt" if pack is bytes else "a.txt.gz")
     path.write_bytes(pack(MARKS[encoding] + (TEXT * 99).encode(encoding)))
     (item,) = find_inputs([str(path)], text=TextConfig(encoding=named))
@@ -375,7 +371,7 @@ def read_utf8(folder: Path, data: bytes) -> tuple[list[bytes], Counter[str]]:
 @given(
     st.binary(max_size=40), st.sampled_from(["ascii", "cp1253", "shift_jis", "gb18030", "utf-16-le"]), st.integers(1, 9)
 )
-def test_damage_is_marked_alike_however_the_bytes_come(data: bytes, encoding: str, chunk: int):
+def test_damage_is_marked_alike_however_the_bytes_come(data, encoding, chunk):
     found = []
     for size in (chunk, 1 << 20):
         with pytest.MonkeyPatch.context() as patch:
@@ -385,7 +381,7 @@ def test_damage_is_marked_alike_however_the_bytes_come(data: bytes, encoding: st
     assert found[0] == found[1]
 
 
-def test_the_settings_name_any_other_encoding(tmp_path: Path):
+def test_the_settings_name_any_other_encoding(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(FRENCH.encode("cp1252"))
     assert read_all(path, TextConfig(encoding="windows-1252")) == read_utf8(tmp_path, FRENCH.encode())
@@ -411,9 +407,7 @@ def test_the_settings_name_any_other_encoding(tmp_path: Path):
         ("cp1252", b"a\0" * 20, "in cp1252: 20 of the first 40 characters are controls or unassigned; give inputs"),
     ],
 )
-def test_a_file_in_another_encoding_than_was_named_is_refused(
-    tmp_path: Path, ending: str, named: str, data: bytes, problem: str
-):
+def test_a_file_in_another_encoding_than_was_named_is_refused(tmp_path, ending, named, data, problem):
     (tmp_path / f"a{ending}").write_bytes(gzip.compress(data) if ending == ".txt.gz" else data)
     with pytest.raises(InputError, match=problem):
         read_all(tmp_path / f"a{ending}", TextConfig(encoding=named))
@@ -428,9 +422,7 @@ def test_a_file_in_another_encoding_than_was_named_is_refused(
         ("ascii", b"a\xe9\xc3\xa9", 1, ["a\ufffd\ufffd\ufffd\n".encode()]),
     ],
 )
-def test_what_can_not_be_decoded_counts_or_is_named(
-    tmp_path: Path, encoding: str, data: bytes, at_byte: int, expected: list[bytes]
-):
+def test_what_can_not_be_decoded_counts_or_is_named(tmp_path, encoding, data, at_byte, expected):
     path = tmp_path / "a.txt"
     path.write_bytes(data)
     assert read_all(path, TextConfig(encoding=encoding)) == (expected, {"invalid_utf8": 1})
@@ -446,7 +438,7 @@ def test_what_can_not_be_decoded_counts_or_is_named(
         *("punycode", "idna", "unicode_escape", "raw_unicode_escape", "charmap"),
     ],
 )
-def test_what_is_no_encoding_of_text_is_refused(name: str):
+def test_what_is_no_encoding_of_text_is_refused(name):
     with pytest.raises(ConfigError, match="is no encoding of text that Python knows; allowed are auto and names"):
         TextConfig(encoding=name)
 
@@ -471,14 +463,14 @@ def check_validity(data: bytes) -> None:
 
 
 @given(valid_texts, st.integers(0, 70))
-def test_text_is_valid(text: str, shift: int):
+def test_text_is_valid(text, shift):
     data = b"x" * shift + text.encode()
     check_validity(data)
     assert is_utf8(np.frombuffer(data, np.uint8))
 
 
 @given(valid_texts, st.integers(0, 70), st.data())
-def test_a_changed_lost_or_added_byte_is_noticed(text: str, shift: int, data: st.DataObject):
+def test_a_changed_lost_or_added_byte_is_noticed(text, shift, data):
     valid = b"x" * shift + text.encode()
     at = data.draw(st.integers(0, len(valid)))
     check_validity(valid[:at])

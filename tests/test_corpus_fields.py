@@ -7,7 +7,6 @@ import json
 import textwrap
 from collections import Counter
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,14 +69,12 @@ RECORDS = [
         ),
     ],
 )
-def test_points_lead_into_objects_and_commas_join_fields(
-    field: str, expected: list[bytes], counts: Counter[str], large: bool
-):
+def test_points_lead_into_objects_and_commas_join_fields(field, expected, counts, large):
     assert read_lines(RECORDS, field, large=large) == (expected, counts)
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_a_field_of_the_whole_name_comes_first(large: bool):
+def test_a_field_of_the_whole_name_comes_first(large):
     assert read_lines(RECORDS[6:7], "title,text", large=large) == ([b"comma"], Counter())
     assert read_lines([{"a.b": None, "a": {"b": "c"}}], "a.b", large=large) == ([], Counter(field_not_text=1))
 
@@ -93,7 +90,7 @@ values = st.recursive(
 @given(
     st.lists(st.dictionaries(names, values, max_size=4), max_size=4), st.sampled_from(["a", "a.b", "b,a.b", "a.a.b"])
 )
-def test_large_lines_give_what_small_ones_give(records: list[dict[str, Any]], field: str):
+def test_large_lines_give_what_small_ones_give(records, field):
     small = read_lines(records, field, large=False)
     if "\\ud800" not in json.dumps(records):
         assert read_lines(records, field, large=True) == small
@@ -104,7 +101,7 @@ def test_large_lines_give_what_small_ones_give(records: list[dict[str, Any]], fi
 
 
 @pytest.mark.parametrize("write", [write_parquet, write_arrow, write_stream])
-def test_structs_of_tables_are_read_in_the_same_way(tmp_path: Path, write: Any):
+def test_structs_of_tables_are_read_in_the_same_way(tmp_path, write):
     article = [{"text": "a", "n": 1}, {"text": None, "n": 2}, None, {"text": "b", "n": 3}]
     kind = pyarrow.struct([("text", pyarrow.string()), ("n", pyarrow.int64())])
     table = pyarrow.table(
@@ -168,7 +165,7 @@ def test_without_a_field_the_input_names_it_and_without_that_nothing_does():
     assert read_languages(b"a\n\nb\n", BY_FIELD, format="txt", language="fr")[0][1] == (b"b", "fr")
 
 
-def test_a_large_line_has_its_language_too(monkeypatch: pytest.MonkeyPatch):
+def test_a_large_line_has_its_language_too(monkeypatch):
     values = ["de-AT", 7, "x" * 64, "x" * 65, " klingon ", "\U0001f600" * 64, "\U0001f600" * 65, "a\n", "\\"]
     values += ["de-" + "x" * 2000, "de" + " " * 2000, " " * 2000 + "de", "é" * 130]
     lines = [record("b"), *(record("a", lang=value) for value in values)]
@@ -182,7 +179,7 @@ def test_a_large_line_has_its_language_too(monkeypatch: pytest.MonkeyPatch):
     ("fields", "problem"),
     [({}, "is missing"), ({"lang": ""}, "holds '', no ISO 639 code or other name"), ({"lang": 3}, "holds 3")],
 )
-def test_strict_names_the_line(fields: dict[str, Any], problem: str):
+def test_strict_names_the_line(fields, problem):
     with pytest.raises(InputError, match=f"p, byte 28: unknown language: field 'lang' {problem}"):
         read_languages(record("a", lang="de") + record("b", **fields), BY_FIELD, strict=True)
 
@@ -194,9 +191,7 @@ cut_documents = st.tuples(
 
 @pytest.mark.parametrize("unwrap", [False, True])
 @given(st.lists(cut_documents, max_size=6))
-def test_every_part_of_a_cut_document_has_its_language_and_group(
-    unwrap: bool, documents: list[tuple[str, str, str | int]]
-):
+def test_every_part_of_a_cut_document_has_its_language_and_group(unwrap, documents):
     data = b"".join(record(text, lang=language, book=group) for text, language, group in documents)
     config = TextConfig(language_field="lang", group_field="book", unwrap=unwrap)
     parts = list[tuple[str, str, int]]()
@@ -215,7 +210,7 @@ def test_every_part_of_a_cut_document_has_its_language_and_group(
 
 
 @pytest.mark.parametrize("name", ["", "text"])
-def test_a_language_field_that_can_be_none_is_refused(name: str):
+def test_a_language_field_that_can_be_none_is_refused(name):
     with pytest.raises(ConfigError, match="name the field that holds the language"):
         TextConfig(language_field=name)
 
@@ -233,7 +228,7 @@ def count(data: bytes, format: str = "txt", block_bytes: int = 4096) -> Damage:
 
 
 @given(st.one_of(any_bytes, st.integers(0, 99).map(lambda number: b"line\n" * number)), block_sizes)
-def test_lines_and_documents_are_counted_as_the_reference_counts_them(data: bytes, block_bytes: int):
+def test_lines_and_documents_are_counted_as_the_reference_counts_them(data, block_bytes):
     documents = [document.split(b"\n")[:-1] for document in read(data)[0]]
     inner = [line for lines in documents for at, line in enumerate(lines[:-1]) if at < 32 or at % 16 == 0]
     layout = count(data, block_bytes=block_bytes).layout
@@ -253,7 +248,7 @@ def test_lines_and_documents_are_counted_as_the_reference_counts_them(data: byte
         ("й" * 60 + "ё", True),
     ],
 )
-def test_a_line_looks_wrapped_by_its_width_and_its_end(line: str, is_wrapped: bool):
+def test_a_line_looks_wrapped_by_its_width_and_its_end(line, is_wrapped):
     layout = count(f"{line}\nlast\n".encode()).layout
     assert (layout["inner_lines"], layout["wrapped_lines"]) == (1, is_wrapped)
 
@@ -296,7 +291,7 @@ def test_paragraphs_that_are_read_as_documents_are_noticed():
     ],
     ids=["paragraphs a line", "verse", "too little to judge by", "log", "log with levels"],
 )
-def test_sound_text_gets_no_advice(text: str):
+def test_sound_text_gets_no_advice(text):
     assert advise_on(text) == []
 
 
@@ -335,7 +330,7 @@ def test_names_of_fields_are_harmless_and_bounded():
     assert len(message) < 500
 
 
-def test_a_large_line_shows_its_first_field(monkeypatch: pytest.MonkeyPatch):
+def test_a_large_line_shows_its_first_field(monkeypatch):
     monkeypatch.setattr(json_lines, "LARGE_LINE", 4)
     assert '"content" (2)' in explain([{"content": "Some text.", "n": 3}] * 2)
 

@@ -68,7 +68,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> 
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_every_format_gives_the_same_shards(tmp_path: Path, name: str, expected: dict[str, str], tokenizer: Tokenizer):
+def test_every_format_gives_the_same_shards(tmp_path, name, expected, tokenizer):
     LAYOUTS[name](tmp_path / name, DOCUMENTS)
     with fixtures.small_tasks(1 << 12):
         fixtures.run_build(tmp_path / name, tmp_path / "out", tokenizer)
@@ -76,7 +76,7 @@ def test_every_format_gives_the_same_shards(tmp_path: Path, name: str, expected:
 
 
 @given(odd_texts)
-def test_odd_texts_are_the_same_in_every_format(texts: list[str]):
+def test_odd_texts_are_the_same_in_every_format(texts):
     with TemporaryDirectory() as name, small_sizes():
         folder = Path(name)
         found = []
@@ -128,9 +128,7 @@ def read_text(tmp_path: Path, name: str, text: str, **settings: Any) -> tuple[li
         ("id,text\n" + '1,"a, b",x\n' * 20 + '2,"c, d"\n', ["c, d"], {"malformed_row": 20}),
     ],
 )
-def test_rows_and_marks_are_read_as_they_are_meant(
-    tmp_path: Path, text: str, documents: list[str], counts: dict[str, int]
-):
+def test_rows_and_marks_are_read_as_they_are_meant(tmp_path, text, documents, counts):
     text, documents = text.replace("@", "\n"), [document.replace("@", "\n") for document in documents]
     expected = sorted(f"{document}\n".encode() for document in documents)
     assert read_text(tmp_path, f"a.{'tsv' if chr(9) in text else 'csv'}", text) == (expected, Counter(counts))
@@ -198,7 +196,7 @@ def read_slowly(lines: list[str], delimiter: str) -> list[list[str]]:
 
 
 @given(st.text(st.sampled_from('aü ,"\n\r'), max_size=60), st.sampled_from(["", "a,b\n", "a\n"]), st.integers(0, 4))
-def test_rows_are_those_of_the_definition(text: str, header: str, max_stray: int):
+def test_rows_are_those_of_the_definition(text, header, max_stray):
     lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", header + text)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"MAX_STRAY": max_stray, "MAX_LINE_ENDS": 2, "MAX_QUOTED": 24, "SHORT": 6}.items():
@@ -207,7 +205,7 @@ def test_rows_are_those_of_the_definition(text: str, header: str, max_stray: int
         assert list(table.read()) == read_slowly(lines, ",")
 
 
-def test_a_row_that_is_too_long_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_row_that_is_too_long_is_skipped(tmp_path, monkeypatch):
     monkeypatch.setattr(csv_files, "MAX_ROW", 100)
     monkeypatch.setattr(csv_files, "_MAX_FIELDS", 10)
     monkeypatch.setattr(csv_files, "_CHUNK", 7)
@@ -230,7 +228,7 @@ DELIMITERS = [
 
 @pytest.mark.parametrize(("name", "text", "delimiter"), DELIMITERS)
 @pytest.mark.parametrize("ending", ["", ".gz", "utf-16"])
-def test_the_delimiter_is_found_and_said(tmp_path: Path, name: str, text: str, delimiter: str, ending: str):
+def test_the_delimiter_is_found_and_said(tmp_path, name, text, delimiter, ending):
     data = text.encode("utf-16" if ending == "utf-16" else "utf-8")
     path = tmp_path / (name + ending.replace("utf-16", ""))
     path.write_bytes(gzip.compress(data) if ending == ".gz" else data)
@@ -248,12 +246,12 @@ def test_the_delimiter_is_found_and_said(tmp_path: Path, name: str, text: str, d
     *(({"delimiter": delimiter}, ConfigError, "delimiter is") for delimiter in ('"', "\n", "\udcff")),
     ({"quoting": "all"}, ConfigError, "quoting is 'all'; allowed are auto, none, long"),
 )
-def test_settings_of_tables_are_checked(call: dict[str, Any], kind: type[Exception], named: str):
+def test_settings_of_tables_are_checked(call, kind, named):
     check_refused(lambda: TextConfig(**call), kind, named)
     assert TextConfig(delimiter="tab").delimiter == TextConfig(delimiter="\\t").delimiter == "\t"
 
 
-def test_rows_are_handed_on_as_they_are_read(monkeypatch: pytest.MonkeyPatch):
+def test_rows_are_handed_on_as_they_are_read(monkeypatch):
     rows = [f"{letter * size},{'x' * (100_000 - size)}\n" for letter in "abcd" for size in (10, 90_000)] * 10
     stream, handed_on, held = io.BytesIO("".join(["text,lang\n", *rows]).encode()), list[int](), list[int]()
 
@@ -288,7 +286,7 @@ TWO_FIELDS = 'a.csv has 2 fields "a"; give & they are the columns 1, 3'
     (("id,text\n1,a\n2\n", {"strict": True}), InputError, "a.csv, row 2: malformed row: 1 fields, but & has 2; fix"),
     (('text\n"a\n', {"strict": True}), InputError, "a.csv, row 1: stray quote: & ; see --quoting; fix the file, or le"),
 )
-def test_a_wrong_table_is_named(call: tuple[str, dict[str, Any]], kind: type[Exception], named: str, tmp_path: Path):
+def test_a_wrong_table_is_named(call, kind, named, tmp_path):
     check_refused(lambda: read_text(tmp_path, "a.csv", call[0], **call[1]), kind, named)
 
 
@@ -305,13 +303,11 @@ def test_a_wrong_table_is_named(call: tuple[str, dict[str, Any]], kind: type[Exc
         ('text\n"' + "a\n" * 1000 + 'b"\n', {"quoting": "long"}, [b"a\n" * 1000 + b"b\n"]),
     ],
 )
-def test_a_sound_table_is_read_as_the_settings_say(
-    text: str, settings: dict[str, Any], documents: list[bytes], tmp_path: Path
-):
+def test_a_sound_table_is_read_as_the_settings_say(text, settings, documents, tmp_path):
     assert read_text(tmp_path, "a.csv", text, **settings) == (documents, Counter())
 
 
-def test_all_inputs_without_a_text_field_are_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_all_inputs_without_a_text_field_are_one_error(tmp_path, monkeypatch):
     for name, header in {"a.csv": "x,y", "b.tsv": "z", "c.csv": "text,x"}.items():
         (tmp_path / name).write_text(f"{header}\n")
     (tmp_path / "d.csv.gz").write_bytes(gzip.compress(("w" * 50_000 + ",v\n").encode()))
@@ -334,7 +330,7 @@ def test_all_inputs_without_a_text_field_are_one_error(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
-def test_a_part_that_is_missing_is_left_out_and_counted_for_each_row(tmp_path: Path, name: str):
+def test_a_part_that_is_missing_is_left_out_and_counted_for_each_row(tmp_path, name):
     rows = {"b": ["B.", " ", "C."], "id": ["1", "2", "3"]}
     if name == "a.csv":
         pyarrow.csv.write_csv(pyarrow.table(rows), tmp_path / name)
@@ -350,14 +346,14 @@ def test_a_part_that_is_missing_is_left_out_and_counted_for_each_row(tmp_path: P
     )
 
 
-def test_columns_are_joined_and_name_languages(tmp_path: Path):
+def test_columns_are_joined_and_name_languages(tmp_path):
     (tmp_path / "a.csv").write_text("title,text,lang\nT,a,de\n,b,\nA,,en\n")
     assert read_all(tmp_path / "a.csv", TextConfig(text_field="title,text"))[0] == [b"A\n", b"T\na\n", b"b\n"]
     found, damage = read_languages(tmp_path / "a.csv", TextConfig(language="fr", language_field="lang"))
     assert (found, damage.counts) == ({"a": "de", "b": "fr"}, Counter(unknown_language=1, empty_document=1))
 
 
-def test_damage_and_other_encodings_are_as_in_text(tmp_path: Path):
+def test_damage_and_other_encodings_are_as_in_text(tmp_path):
     assert read_text(tmp_path, "a.csv", "text\nbad \udcff\n") == (["bad \ufffd\n".encode()], Counter(invalid_utf8=1))
     (tmp_path / "b.csv").write_bytes("text\nzwölf\n".encode("utf-16"))
     assert read_all(tmp_path / "b.csv")[0] == ["zwölf\n".encode()]
@@ -369,7 +365,7 @@ cells = st.text(st.sampled_from('ab"\n\r, \t\0ü'), max_size=8)
 
 
 @given(st.lists(cells, min_size=1, max_size=8))
-def test_rows_are_those_of_the_csv_module(texts: list[str]):
+def test_rows_are_those_of_the_csv_module(texts):
     file = io.StringIO(newline="")
     csv.writer(file).writerows([["text", "id"], *([text, "1"] for text in texts)])
     data = file.getvalue()
@@ -393,7 +389,7 @@ def test_rows_are_those_of_the_csv_module(texts: list[str]):
     ],
 )
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
-def test_elements_may_lie_in_any_layout(tmp_path: Path, text: str, chunk: int, monkeypatch: pytest.MonkeyPatch):
+def test_elements_may_lie_in_any_layout(tmp_path, text, chunk, monkeypatch):
     monkeypatch.setattr(json_arrays, "_CHUNK", chunk)
     assert read_text(tmp_path, "a.json", text, strict=True) == ([b"a\n", b"b\n[c\n", b'd " }\n'], Counter())
 
@@ -411,9 +407,7 @@ def test_elements_may_lie_in_any_layout(tmp_path: Path, text: str, chunk: int, m
         ('[{"text": "a"}, {"text": "line\nfeed"}, \n {"text": "b"}]', {}, [b"a\n", b"b\n"], {"malformed_json": 2}),
     ],
 )
-def test_elements_that_are_no_records_are_counted(
-    text: str, settings: dict[str, Any], documents: list[bytes], counts: dict[str, int], tmp_path: Path
-):
+def test_elements_that_are_no_records_are_counted(text, settings, documents, counts, tmp_path):
     assert read_text(tmp_path, "a.json", text, **settings) == (documents, counts)
 
 
@@ -423,7 +417,7 @@ values = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["text", "b"]), values)), st.sampled_from([None, 0, 2]), st.booleans())
-def test_an_array_is_read_like_lines(records: list[dict[str, Any]], indent: int | None, is_ascii: bool):
+def test_an_array_is_read_like_lines(records, indent, is_ascii):
     array = json.dumps(records, indent=indent, ensure_ascii=is_ascii).encode(errors="replace")
     lines = "".join(json.dumps(record, ensure_ascii=is_ascii) + "\n" for record in records).encode(errors="replace")
     stream: Any = as_json_lines(io.BytesIO(array), "text")
@@ -433,9 +427,7 @@ def test_an_array_is_read_like_lines(records: list[dict[str, Any]], indent: int 
 # ---- sharing ----
 
 
-def test_labels_are_missed_where_the_parent_reads_the_rows_too(
-    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-):
+def test_labels_are_missed_where_the_parent_reads_the_rows_too(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(inputs, "_SMALL_BYTES", 1)
     path = tmp_path / "a.csv"
     path.write_text("id,text\n1,Some words.\n")
@@ -447,9 +439,7 @@ def test_labels_are_missed_where_the_parent_reads_the_rows_too(
         check_refused(call, InputError, 'no line has the field "lang"; the fields are "id" (1), "text" (1)')
 
 
-def test_small_files_share_tasks_and_large_ones_are_read_by_one_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_small_files_share_tasks_and_large_ones_are_read_by_one_process(tmp_path, monkeypatch):
     for number in range(5):
         (tmp_path / f"{number}.json").write_text('{"text": "a"}')
         (tmp_path / f"{number}.csv").write_text("text\nb\n")
@@ -470,12 +460,12 @@ ARTICLES = [b"Anarchism\nText of it.\nMore.\n", b"B\nIt has no </doc> inside.\n"
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 1 << 20])
-def test_an_article_is_one_document_and_its_title_a_line(chunk: int, monkeypatch: pytest.MonkeyPatch):
+def test_an_article_is_one_document_and_its_title_a_line(chunk, monkeypatch):
     monkeypatch.setattr(wiki, "_CHUNK", chunk)
     assert read((ARTICLE + "\n" + OTHER).encode(), "wiki", strict=True) == (ARTICLES, Counter())
 
 
-def test_names_without_an_ending_are_recognised_by_the_first_bytes(tmp_path: Path):
+def test_names_without_an_ending_are_recognised_by_the_first_bytes(tmp_path):
     (tmp_path / "AA").mkdir()
     (tmp_path / "AA/wiki_00").write_text(ARTICLE)
     (tmp_path / "AA/wiki_01.bz2").write_bytes(bz2.compress(OTHER.encode()))
@@ -491,7 +481,7 @@ def test_names_without_an_ending_are_recognised_by_the_first_bytes(tmp_path: Pat
     assert read_all(tmp_path / "AA/wiki_00")[0] == ARTICLES[:1]
 
 
-def test_articles_without_an_end_and_text_outside_are_counted(monkeypatch: pytest.MonkeyPatch):
+def test_articles_without_an_end_and_text_outside_are_counted(monkeypatch):
     data = f"before\n{ARTICLE}<doc id=1>\nno end\n{OTHER}<doc id=2>\ncut".encode()
     assert read(data, "wiki") == (ARTICLES, Counter(malformed_article=3))
     with pytest.raises(InputError, match="p, article 0: malformed article: text outside of <doc> and </doc>"):
@@ -511,9 +501,7 @@ def test_beginnings_without_an_end_are_each_read_once():
     assert time.process_time() - started < 20
 
 
-def test_an_article_that_comes_in_small_parts_is_searched_as_often_as_one_that_comes_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_an_article_that_comes_in_small_parts_is_searched_as_often_as_one_that_comes_at_once(monkeypatch):
     class Trickle(io.BytesIO):
         def read1(self, size: int | None = -1) -> bytes:
             return super().read1(min(size or 0, 100))
@@ -534,7 +522,7 @@ def test_an_article_that_comes_in_small_parts_is_searched_as_often_as_one_that_c
     assert sum(searches) < 5 * len(text)
 
 
-def test_a_language_field_needs_fields(tmp_path: Path):
+def test_a_language_field_needs_fields(tmp_path):
     (tmp_path / "wiki_00").write_text(ARTICLE)
     config = TextConfig(language_field="lang")
     with pytest.raises(InputError, match="which have no fields such as 'lang'"):

@@ -62,7 +62,7 @@ def names_of(*names: str | Path) -> list[str]:
 )
 @pytest.mark.parametrize("is_validation", [False, True])
 def test_an_output_inside_an_input_or_around_one_is_refused(
-    named: str, out: str, overlapping: str | None, is_validation: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    named, out, overlapping, is_validation, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     Path("in/.deep").mkdir(parents=True)
@@ -94,9 +94,7 @@ def test_an_output_inside_an_input_or_around_one_is_refused(
         ("a.b.jsonl.ZST", "jsonl", "zst", False),
     ],
 )
-def test_a_file_is_known_by_its_endings(
-    tmp_path: Path, name: str, format: str, compression: str | None, is_splittable: bool
-):
+def test_a_file_is_known_by_its_endings(tmp_path, name, format, compression, is_splittable):
     path = tmp_path / name
     path.write_bytes(TEXT)
     (item,) = find_inputs([str(path)])
@@ -135,12 +133,12 @@ def odd(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("@glob.list", InputError, "*.gone matches no file"),
     ("@none.list", InputError, "list none.list can't be read: No such file or directory & give a file"),
 )
-def test_a_name_that_gives_no_input_is_refused(call: str, kind: type[Exception], named: str, odd: None):
+def test_a_name_that_gives_no_input_is_refused(call, kind, named, odd):
     check_refused(lambda: find_inputs([call]), kind, named)
 
 
 @pytest.mark.parametrize("name", [".e.txt", "a[1].txt", "@a.txt"])
-def test_a_file_of_that_very_name_is_meant(name: str, corpus: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_file_of_that_very_name_is_meant(name, corpus, monkeypatch):
     monkeypatch.chdir(corpus)
     for other in (name, "a.txt", "a1.txt"):
         Path(other).write_bytes(b"b.txt")
@@ -150,12 +148,12 @@ def test_a_file_of_that_very_name_is_meant(name: str, corpus: Path, monkeypatch:
 # ---- folders ----
 
 
-def test_a_folder_gives_its_readable_files_to_the_bottom_and_sorted(corpus: Path):
+def test_a_folder_gives_its_readable_files_to_the_bottom_and_sorted(corpus):
     expected = ["a.jsonl", "b.txt", "deep/c.txt", "deep/er/d.TXT", "deep/h.jsonl.zst", "g.txt.gz"]
     assert names_of(corpus) == [str(corpus / name) for name in expected]
 
 
-def test_what_a_folder_holds_beside_is_named_with_the_reason(corpus: Path):
+def test_what_a_folder_holds_beside_is_named_with_the_reason(corpus):
     for number in range(5):
         (corpus / f"table{number}.pdf").write_bytes(TEXT)
     said: list[str] = []
@@ -171,7 +169,7 @@ def test_what_a_folder_holds_beside_is_named_with_the_reason(corpus: Path):
 # ---- languages ----
 
 
-def test_a_name_may_end_in_a_language_and_all_inputs_have_one_then(corpus: Path):
+def test_a_name_may_end_in_a_language_and_all_inputs_have_one_then(corpus):
     text = TextConfig(language="pt")
     items = find_inputs([f"{corpus}/b.txt:DE", f"{corpus}/deep:zh_Hant", str(corpus / "a.jsonl")], text=text)
     assert {item.path.removeprefix(f"{corpus}/"): item.language for item in items} == {
@@ -185,7 +183,7 @@ def test_a_name_may_end_in_a_language_and_all_inputs_have_one_then(corpus: Path)
     assert find_inputs([f"{corpus}/*.txt:de", "-:fr"])[0].language == "fr"
 
 
-def test_a_folder_whose_name_looks_like_one_with_a_language_is_meant(corpus: Path):
+def test_a_folder_whose_name_looks_like_one_with_a_language_is_meant(corpus):
     (corpus / "b.txt:de").mkdir()
     (corpus / "b.txt:de" / "x.txt").write_bytes(TEXT)
     (item,) = find_inputs([f"{corpus}/b.txt:de"])
@@ -193,7 +191,7 @@ def test_a_folder_whose_name_looks_like_one_with_a_language_is_meant(corpus: Pat
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_name_of_a_file_overrides_its_folder_and_two_languages_are_refused(corpus: Path, order: int):
+def test_a_name_of_a_file_overrides_its_folder_and_two_languages_are_refused(corpus, order):
     items = find_inputs([str(corpus), f"{corpus}/b.txt:de"][::order])
     assert [item.language for item in items if item.path.endswith("b.txt")] == ["de"]
     with pytest.raises(InputError, match=r"b\.txt is given two languages, (de and fr|fr and de)"):
@@ -212,14 +210,14 @@ def test_a_name_of_a_file_overrides_its_folder_and_two_languages_are_refused(cor
         (".*.txt", [".e.txt"]),
     ],
 )
-def test_a_glob_gives_the_files_that_match(corpus: Path, pattern: str, expected: list[str]):
+def test_a_glob_gives_the_files_that_match(corpus, pattern, expected):
     assert names_of(corpus / pattern) == [str(corpus / name) for name in expected]
 
 
 # ---- lists ----
 
 
-def test_a_list_names_paths_and_globs_relative_to_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_list_names_paths_and_globs_relative_to_its_folder(tmp_path, monkeypatch):
     folder = tmp_path / "corpus"
     folder.mkdir()
     for name in ("a.txt", "b.txt", "c.jsonl", "#d.txt", "e f.txt"):
@@ -243,7 +241,7 @@ def test_a_list_names_paths_and_globs_relative_to_its_folder(tmp_path: Path, mon
 # ---- together ----
 
 
-def test_a_file_named_twice_is_read_once_in_an_order_of_its_own(corpus: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_file_named_twice_is_read_once_in_an_order_of_its_own(corpus, monkeypatch):
     monkeypatch.chdir(corpus)
     Path("link.txt").symlink_to("b.txt")
     given = ["b.txt", "./b.txt", str(corpus / "b.txt"), "deep/../b.txt", "b.*", "link.txt", "a.jsonl", "deep"]
@@ -251,7 +249,7 @@ def test_a_file_named_twice_is_read_once_in_an_order_of_its_own(corpus: Path, mo
     assert names_of(*given) == names_of("deep", "b.txt", "a.jsonl") == found
 
 
-def test_stdin_is_one_input_of_unknown_size(corpus: Path):
+def test_stdin_is_one_input_of_unknown_size(corpus):
     item, other = find_inputs(["-", "-", str(corpus / "b.txt")])
     assert (item.path, item.format, item.size, item.modified_ns) == ("-", "auto", 0, 0)
     assert not item.is_splittable
@@ -261,7 +259,7 @@ def test_stdin_is_one_input_of_unknown_size(corpus: Path):
 # ---- opening ----
 
 
-def test_of_a_pipe_nothing_is_counted(monkeypatch: pytest.MonkeyPatch):
+def test_of_a_pipe_nothing_is_counted(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
     stream, count_read = open_input(*find_inputs(["-"]))
     assert stream.read() == TEXT
@@ -269,7 +267,7 @@ def test_of_a_pipe_nothing_is_counted(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_refused_by_name(corpus: Path):
+def test_a_file_that_may_not_be_read_is_refused_by_name(corpus):
     (corpus / "b.txt").chmod(0)
     with pytest.raises(InputError, match=r"b\.txt can't be read: Permission denied"):
         find_inputs([str(corpus)])

@@ -92,7 +92,7 @@ def read_large(data: bytes, config: TextConfig | None = None) -> tuple[list[byte
 @example('{"text": "a"')
 @example('[{"text": "a"}]')
 @example('"text"')
-def test_a_line_is_read_as_json_loads_reads_it(line: str):
+def test_a_line_is_read_as_json_loads_reads_it(line):
     data = line.encode(errors="replace").replace(b"\n", b" ")
     found = read(data, "jsonl")
     assert found[0] == references.read_jsonl(data)
@@ -103,7 +103,7 @@ def test_a_line_is_read_as_json_loads_reads_it(line: str):
 @example('"\\\n', False)
 @example("текст", True)
 @example("文.a", False)
-def test_a_field_of_any_name_is_found(field: str, is_ascii: bool):
+def test_a_field_of_any_name_is_found(field, is_ascii):
     line = json.dumps({"a": 1, field: "found", field + "x": 2}, ensure_ascii=is_ascii).encode()
     config = TextConfig(text_field=field)
     assert read(line, "jsonl", config=config) == read_large(line, config) == ([b"found\n"], {})
@@ -119,7 +119,7 @@ def test_a_name_may_lead_through_100_objects():
 
 @given(values, st.integers(1, 4))
 @example({"a": ["]]", [1], {"b": [2, '"[[']}]}, 2)
-def test_what_lies_deep_becomes_null(value: Any, deepest: int):
+def test_what_lies_deep_becomes_null(value, deepest):
     def shorten(value: Any, depth: int) -> Any:
         if isinstance(value, (dict, list)) and depth == deepest:
             return None
@@ -136,12 +136,12 @@ def test_what_lies_deep_becomes_null(value: Any, deepest: int):
 @pytest.mark.parametrize(
     "line", ["[" * 9999, '{"text": ' + "[" * 9999 + "]" * 9998, "[" * 9999 + "]" * 9999, '{"a":' * 9999]
 )
-def test_a_deep_line_that_is_no_object_is_damage(line: str):
+def test_a_deep_line_that_is_no_object_is_damage(line):
     assert read(line.encode(), "jsonl") == read_large(line.encode()) == ([], {"malformed_json": 1})
 
 
 @pytest.mark.parametrize("inside", ["1", "1,", "x", "NaN", '"', "}"])
-def test_the_stack_does_not_decide_whether_a_line_is_read(inside: str):
+def test_the_stack_does_not_decide_whether_a_line_is_read(inside):
     """Where it ends depends on Python's version and on the caller."""
     line = '{"text": "sound", "more": ' + "[" * 300 + inside + "]" * 300 + "}"
     found, limit = [], sys.getrecursionlimit()
@@ -161,7 +161,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", [*OTHERS.values(), "NaN", "-Infinity"], ids=[*OTHERS, "NaN", "Infinity"])
-def test_what_another_field_holds_does_not_matter(other: str):
+def test_what_another_field_holds_does_not_matter(other):
     data = f'{{"id": {other}, "text": "sound", "more": {other}}}\n'.encode()
     assert read(data, "jsonl", strict=True) == ([b"sound\n"], {})
 
@@ -186,7 +186,7 @@ def test_a_byte_order_mark_may_begin_any_line():
         (b'{"text": 1%s}', "malformed_json"),
     ],
 )
-def test_damage_of_large_lines_is_counted_as_that_of_small_ones(line: bytes, reason: str):
+def test_damage_of_large_lines_is_counted_as_that_of_small_ones(line, reason):
     small, large = line % b"words ", line % (b"words " * 200_000)
     assert read(small, "jsonl")[1] == read(large, "jsonl")[1] - Counter(long_document_cut=9) == {reason: 1}
     assert read_large(large)[1] - Counter(long_document_cut=9) == {
@@ -194,7 +194,7 @@ def test_damage_of_large_lines_is_counted_as_that_of_small_ones(line: bytes, rea
     }
 
 
-def test_the_text_of_a_large_line_is_whole(monkeypatch: pytest.MonkeyPatch):
+def test_the_text_of_a_large_line_is_whole(monkeypatch):
     text = "some words, \n 中文 😀 \u2028" * 30_000
     monkeypatch.setattr(json_lines, "LARGE_LINE", 1 << 19)
     for is_ascii in (False, True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,7 +26,7 @@ any_bytes = st.lists(pieces, max_size=30).map(b"".join)
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
-def test_every_line_end_parts_lines_and_documents(end: str):
+def test_every_line_end_parts_lines_and_documents(end):
     text = f"one{end}two{end}{end}three{end} {end}four"
     assert read(text.encode())[0] == [b"one\ntwo\n", b"three\n", b"four\n"]
     assert read(as_jsonl([text]), "jsonl")[0] == [b"one\ntwo\nthree\nfour\n"]
@@ -44,7 +43,7 @@ def test_a_text_of_line_ends_alone_is_counted_as_empty():
 
 
 @given(st.integers(0, 140), any_bytes, st.integers(0, 140))
-def test_line_ends_become_line_feeds_in_place(before: int, data: bytes, after: int):
+def test_line_ends_become_line_feeds_in_place(before, data, after):
     data = b"x" * before + data + b"y" * after
     found = break_lines(data)
     feed = re.compile(rb"\r(?!\r?\n)|\xc2\x85|\xe2\x80[\xa8\xa9]")
@@ -54,7 +53,7 @@ def test_line_ends_become_line_feeds_in_place(before: int, data: bytes, after: i
 
 
 @given(any_bytes, st.integers(0, 60))
-def test_what_may_be_part_of_a_line_end_waits_for_the_rest(data: bytes, cut: int):
+def test_what_may_be_part_of_a_line_end_waits_for_the_rest(data, cut):
     cut = min(cut, len(data))
     kept = cut - count_unfinished(data[:cut])
     assert break_lines(data[:kept]) + break_lines(data[kept:]) == break_lines(data)
@@ -62,7 +61,7 @@ def test_what_may_be_part_of_a_line_end_waits_for_the_rest(data: bytes, cut: int
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
 @given(block_bytes=block_sizes, lines=st.lists(st.sampled_from(["a", "word", "中文", ""]), min_size=30, max_size=99))
-def test_long_text_of_such_lines_reads_alike_in_any_blocks(end: str, block_bytes: int, lines: list[str]):
+def test_long_text_of_such_lines_reads_alike_in_any_blocks(end, block_bytes, lines):
     data = end.join(lines).encode()
     with small_sizes():
         assert read(data, block_bytes=block_bytes)[0] == cut_all(references.read_txt(data))
@@ -91,7 +90,7 @@ def test_a_blank_line_over_several_reads_ends_a_giant_document():
 
 
 @pytest.mark.parametrize("end", ["\r", "\n", "\u2028"])
-def test_ranges_of_a_file_hold_whole_documents(tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch):
+def test_ranges_of_a_file_hold_whole_documents(tmp_path, end, monkeypatch):
     documents = [f"document {number}{end}of two lines" for number in range(200)]
     path = tmp_path / "a.txt"
     path.write_bytes((end * 2).join(documents).encode() + b"\n\n" + "\n\n".join(documents).encode())

@@ -71,7 +71,7 @@ class Trickle(io.BytesIO):
 
 @pytest.mark.parametrize("format", ["txt", "jsonl", "auto"])
 @pytest.mark.parametrize("unit", UNITS)
-def test_reading_calls_as_many_functions_as_there_is_text(unit: str, format: str):
+def test_reading_calls_as_many_functions_as_there_is_text(unit, format):
     config = TextConfig()
 
     def run(data: bytes) -> None:
@@ -88,7 +88,7 @@ def test_reading_calls_as_many_functions_as_there_is_text(unit: str, format: str
 
 
 @pytest.mark.parametrize("part", [b"x", b" ", b"a ", b"\n", b"\r"])
-def test_lines_in_parts_of_a_byte_are_joined_first(part: bytes, monkeypatch: pytest.MonkeyPatch):
+def test_lines_in_parts_of_a_byte_are_joined_first(part, monkeypatch):
     """Each part made a copy of the line so far."""
     copied: list[int] = []
 
@@ -134,7 +134,7 @@ def test_the_white_space_before_stdin_is_not_held():
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_kernels_read_as_many_bytes_as_there_are(unit: str):
+def test_kernels_read_as_many_bytes_as_there_are(unit):
     """Loads and stores of the kernels, run as plain Python."""
     costs = []
     with counted_kernels() as (counter, modules):
@@ -147,7 +147,7 @@ def test_kernels_read_as_many_bytes_as_there_are(unit: str):
 
 
 @pytest.mark.parametrize("white", ["\n", "\t", "\x1f", "  ", "\u3000", "\n\u00a0", "\0"])
-def test_a_run_of_white_space_between_words_is_read_once(white: str):
+def test_a_run_of_white_space_between_words_is_read_once(white):
     costs = []
     with counted_kernels() as (counter, modules):
         for size in (1_000, 2_000, 4_000):

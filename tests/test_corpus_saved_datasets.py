@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pyarrow
 import pytest
@@ -41,7 +40,7 @@ def read(folder: Path) -> list[str]:
     return [document.decode().strip() for document in read_all(folder)[0]]
 
 
-def test_the_files_that_the_state_names_are_read_and_no_others(tmp_path: Path):
+def test_the_files_that_the_state_names_are_read_and_no_others(tmp_path):
     folder = save(tmp_path / "set", ["a", "b", "c"], num_files=2)
     said: list[str] = []
     assert len(find_inputs([str(folder)], said.append)) == 2
@@ -52,7 +51,7 @@ def test_the_files_that_the_state_names_are_read_and_no_others(tmp_path: Path):
     assert read(folder) == ["a", "b", "c"]
 
 
-def test_of_splits_train_is_read_or_the_one_that_is_named(tmp_path: Path):
+def test_of_splits_train_is_read_or_the_one_that_is_named(tmp_path):
     save_splits(tmp_path / "set")
     said: list[str] = []
     find_inputs([str(tmp_path / "set")], said.append)
@@ -66,7 +65,7 @@ def test_of_splits_train_is_read_or_the_one_that_is_named(tmp_path: Path):
         find_inputs([str(tmp_path / "set")])
 
 
-def test_a_split_behind_a_link_is_named_if_nothing_is_left_to_read(tmp_path: Path):
+def test_a_split_behind_a_link_is_named_if_nothing_is_left_to_read(tmp_path):
     save(tmp_path / "set/test", ["c"])
     save(tmp_path / "elsewhere", ["a"])
     (tmp_path / "set/train").symlink_to(tmp_path / "elsewhere")
@@ -76,7 +75,7 @@ def test_a_split_behind_a_link_is_named_if_nothing_is_left_to_read(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_store_is_asked_for_the_descriptions_of_data_sets_that_are_there_alone(bucket: Any, tmp_path: Path):
+def test_a_store_is_asked_for_the_descriptions_of_data_sets_that_are_there_alone(bucket, tmp_path):
     def count_answers(folder: str) -> int:
         before = bucket.server.requests["GET"]
         find_inputs([f"{bucket.url}/{folder}"])
@@ -96,7 +95,7 @@ def test_a_store_is_asked_for_the_descriptions_of_data_sets_that_are_there_alone
     ]
 
 
-def test_indices_select_rows_in_any_order_as_often_as_they_name_them(tmp_path: Path):
+def test_indices_select_rows_in_any_order_as_often_as_they_name_them(tmp_path):
     folder = save(tmp_path / "set", ["a", "b", "c", "d", "e"], indices=[4, 0, 4, 2])
     assert read(folder) == ["a", "c", "e", "e"]
     (item,) = find_inputs([str(folder)])
@@ -113,7 +112,7 @@ def test_indices_select_rows_in_any_order_as_often_as_they_name_them(tmp_path: P
     ],
     ids=str,
 )
-def test_indices_that_are_wrong_or_no_table_are_named(tmp_path: Path, indices: list[Any] | pyarrow.Array | None):
+def test_indices_that_are_wrong_or_no_table_are_named(tmp_path, indices):
     folder = save(tmp_path / "set", ["a", "b"], indices=[0])
     if indices is None:
         (folder / "indices.arrow").write_bytes(b"no table")
@@ -123,7 +122,7 @@ def test_indices_that_are_wrong_or_no_table_are_named(tmp_path: Path, indices: l
         read(folder)
 
 
-def test_indices_select_rows_of_large_batches_and_count_those_without_text(tmp_path: Path):
+def test_indices_select_rows_of_large_batches_and_count_those_without_text(tmp_path):
     texts = [f"text {number}" for number in range(10_000)]
     folder = save(tmp_path / "set", texts, indices=[9999, 0, 4096, 4095, 4096])
     write_stream(folder / "data-00000-of-00001.arrow", make_table(texts), rows=10_000)
@@ -132,7 +131,7 @@ def test_indices_select_rows_of_large_batches_and_count_those_without_text(tmp_p
     assert read_all(folder) == ([], Counter(field_not_text=5))
 
 
-def test_damaged_data_with_indices_is_an_error_because_later_rows_would_have_other_numbers(tmp_path: Path):
+def test_damaged_data_with_indices_is_an_error_because_later_rows_would_have_other_numbers(tmp_path):
     folder = save(tmp_path / "set", ["a", "b", "c", "d"], indices=[3])
     path = folder / "data-00000-of-00001.arrow"
     path.write_bytes(path.read_bytes()[:-100])
@@ -141,14 +140,14 @@ def test_damaged_data_with_indices_is_an_error_because_later_rows_would_have_oth
 
 
 @pytest.mark.parametrize("name", ["missing.arrow", "../data-00000-of-00001.arrow"])
-def test_a_file_that_is_missing_or_elsewhere_is_an_error(tmp_path: Path, name: str):
+def test_a_file_that_is_missing_or_elsewhere_is_an_error(tmp_path, name):
     folder = save(tmp_path / "set", ["a"])
     (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": name}]}))
     with pytest.raises(InputError, match=rf"data set .*set has no file {name}, which state\.json names"):
         find_inputs([str(folder)])
 
 
-def test_a_state_of_another_program_changes_nothing(tmp_path: Path):
+def test_a_state_of_another_program_changes_nothing(tmp_path):
     (tmp_path / "a.txt").write_text("text")
     for state in ("{}", "[1]", "no JSON"):
         (tmp_path / "state.json").write_text(state)

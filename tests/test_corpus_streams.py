@@ -30,7 +30,6 @@ from refusals import check_refused
 from albert_data.corpus.inputs import find_inputs, open_input
 from albert_data.errors import InputError
 from albert_data.files import read_json
-from albert_data.tokenizer.model import Tokenizer
 
 TEXT = "ein Wört\n\nzwei\n".encode()
 JSON = b'{"text": "one"}\n{"text": "two"}\n'
@@ -47,7 +46,7 @@ def make_pipe(path: Path, data: bytes | None = None) -> Path:
 # ---- in folders ----
 
 
-def test_what_is_no_file_is_passed_over_in_a_folder(tmp_path: Path):
+def test_what_is_no_file_is_passed_over_in_a_folder(tmp_path):
     """And no pipe is opened: that would wait for a writer."""
     (tmp_path / "a.txt").write_bytes(TEXT)
     make_pipe(tmp_path / "pipe.jsonl")
@@ -66,7 +65,7 @@ def test_what_is_no_file_is_passed_over_in_a_folder(tmp_path: Path):
     assert len(said) == 2
 
 
-def test_a_link_to_a_folder_is_named_and_not_followed(tmp_path: Path):
+def test_a_link_to_a_folder_is_named_and_not_followed(tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "a.txt").write_bytes(TEXT)
     (tmp_path / "deep" / "up").symlink_to(tmp_path)
@@ -75,7 +74,7 @@ def test_a_link_to_a_folder_is_named_and_not_followed(tmp_path: Path):
     assert said == [f"skipped a link to a folder: {tmp_path}/deep/up; name it as an input to read it"]
 
 
-def test_a_link_that_leads_to_itself_or_nowhere_is_refused_by_name(tmp_path: Path):
+def test_a_link_that_leads_to_itself_or_nowhere_is_refused_by_name(tmp_path):
     (tmp_path / "loop.txt").symlink_to("loop.txt")
     for name in (tmp_path, tmp_path / "loop.txt", tmp_path / "*.txt"):
         with pytest.raises(InputError, match=r"loop\.txt can't be read: Too many levels of symbolic links; .* or name"):
@@ -87,7 +86,7 @@ def test_a_link_that_leads_to_itself_or_nowhere_is_refused_by_name(tmp_path: Pat
             find_inputs([str(name)])
 
 
-def test_a_folder_that_can_not_be_read_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_folder_that_can_not_be_read_is_no_empty_one(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_bytes(TEXT)
     (tmp_path / "deep").mkdir()
     scan = os.scandir
@@ -116,9 +115,7 @@ def test_a_folder_that_can_not_be_read_is_no_empty_one(tmp_path: Path, monkeypat
         ("pipe.jsonl.zst", lambda data: pyarrow.compress(data, "zstd", asbytes=True), JSON, "jsonl"),
     ],
 )
-def test_a_named_pipe_is_read_once_like_stdin(
-    tmp_path: Path, name: str, pack: Callable[[bytes], bytes], data: bytes, format: str
-):
+def test_a_named_pipe_is_read_once_like_stdin(tmp_path, name, pack, data, format):
     path = make_pipe(tmp_path / name, pack(data))
     (item,) = find_inputs([str(path), str(path)])
     assert (item.format, item.size, item.modified_ns, item.is_stream, item.is_splittable) == (format, 0, 0, True, False)
@@ -126,7 +123,7 @@ def test_a_named_pipe_is_read_once_like_stdin(
         assert read(stream, item.format) == read(data, "jsonl" if data == JSON else "txt")
 
 
-def test_an_open_descriptor_is_read_like_stdin(tmp_path: Path):
+def test_an_open_descriptor_is_read_like_stdin(tmp_path):
     reading, writing = os.pipe()
     os.write(writing, TEXT)
     os.close(writing)
@@ -150,7 +147,7 @@ def test_stdin_by_several_names_is_read_once():
     assert done.stdout == b"1\n"
 
 
-def test_what_is_no_stream_of_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_no_stream_of_text_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(InputError, match="input - is closed"):
         find_inputs(["-"])
@@ -164,7 +161,7 @@ def test_what_is_no_stream_of_text_is_refused(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="<(...) is written for bash")
-def test_a_build_reads_process_substitutions(tmp_path: Path, tokenizer: Tokenizer):
+def test_a_build_reads_process_substitutions(tmp_path, tokenizer):
     documents = fixtures.make_documents(30, seed=3)
     (tmp_path / "in.txt.gz").write_bytes(gzip.compress(fixtures.to_txt(documents)))
     (tmp_path / "model.model").write_bytes(tokenizer.model)
@@ -223,7 +220,7 @@ def noise(size: int) -> bytes:
 
 
 @pytest.mark.parametrize("ending", ["", *PACK])
-def test_joined_files_are_read_and_their_bytes_counted_as_they_lie_on_the_disk(tmp_path: Path, ending: str):
+def test_joined_files_are_read_and_their_bytes_counted_as_they_lie_on_the_disk(tmp_path, ending):
     text = noise(1_500_000)
     packed = PACK[ending](text) if ending else text
     path = tmp_path / f"a.txt.{ending}".removesuffix(".")
@@ -248,7 +245,7 @@ def test_joined_files_are_read_and_their_bytes_counted_as_they_lie_on_the_disk(t
         *((ending, "") for ending in ("gz", "zst")),
     ],
 )
-def test_empty_parts_and_those_to_skip_are_no_damage(tmp_path: Path, ending: str, layout: str):
+def test_empty_parts_and_those_to_skip_are_no_damage(tmp_path, ending, layout):
     parts = {"one": PACK[ending](MANY), "nothing": PACK[ending](b""), "skip": SKIPPABLE, "zeros": bytes(8), "": b""}
     found = read_packed(tmp_path, ending, b"".join(parts[name] for name in layout.split(", ")), strict=True)
     assert found == read(MANY * layout.count("one"))
@@ -256,7 +253,7 @@ def test_empty_parts_and_those_to_skip_are_no_damage(tmp_path: Path, ending: str
 
 @pytest.mark.parametrize("ending", PACK)
 @pytest.mark.parametrize("damage", ["cut", "changed", "no such format", "more"])
-def test_damage_is_counted_and_what_precedes_it_is_kept(tmp_path: Path, ending: str, damage: str):
+def test_damage_is_counted_and_what_precedes_it_is_kept(tmp_path, ending, damage):
     parts = [PACK[ending](part) for part in (MANY, b"the last\n\n" * 100_000)]
     whole = b"".join(parts)
     middle = len(parts[0]) + len(parts[1]) // 2
@@ -272,16 +269,14 @@ def test_damage_is_counted_and_what_precedes_it_is_kept(tmp_path: Path, ending: 
     assert found[: len(expected)] == expected  # pyarrow (lz4) loses up to 64 KiB before the damage
 
 
-def test_a_wrong_sum_of_gzip_is_damage(tmp_path: Path):
+def test_a_wrong_sum_of_gzip_is_damage(tmp_path):
     assert read_packed(tmp_path, "gz", gzip.compress(b"a\n")[:-1] + b"?")[1] == {"damaged_compression": 1}
 
 
 @pytest.mark.parametrize(
     ("size", "ending"), [(2_000, "gz"), (200_000, "gz"), (600_000, "gz"), (2_000, "zst"), (600_000, "zst")]
 )
-def test_what_precedes_the_break_of_a_compressed_file_is_kept_or_the_break_named(
-    tmp_path: Path, size: int, ending: str
-):
+def test_what_precedes_the_break_of_a_compressed_file_is_kept_or_the_break_named(tmp_path, size, ending):
     text = noise(size)
     packed = PACK[ending](text)
     packed = packed[: len(packed) * 3 // 4]
@@ -298,12 +293,12 @@ def test_what_precedes_the_break_of_a_compressed_file_is_kept_or_the_break_named
 
 
 @pytest.mark.parametrize("before", [b"", PACK["zst"](MANY)], ids=["at once", "later"])
-def test_a_window_that_is_too_large_is_no_damage(tmp_path: Path, before: bytes):
+def test_a_window_that_is_too_large_is_no_damage(tmp_path, before):
     named = f"window over 128 MiB & `zstd -dc --long=31 '{tmp_path}/a b.txt.zst' | albert-data build - ...`"
     check_refused(lambda: read_packed(tmp_path, "zst", before + LONG_WINDOW), InputError, named)
 
 
-def test_a_dictionary_of_xz_that_is_too_large_is_refused(tmp_path: Path):
+def test_a_dictionary_of_xz_that_is_too_large_is_refused(tmp_path):
     filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 256 << 20}]
     data = lzma.compress(b"a", format=lzma.FORMAT_XZ, filters=filters)
     named = "dictionary over 128 MiB (xz --lzma2=dict & `xz -dc & | albert-data build"

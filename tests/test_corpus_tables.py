@@ -50,7 +50,7 @@ KINDS = [
 
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_text_may_be_any_kind_of_string_and_null_is_no_text(tmp_path: Path, name: str, kind: pyarrow.DataType):
+def test_text_may_be_any_kind_of_string_and_null_is_no_text(tmp_path, name, kind):
     WRITERS[name](tmp_path / name, make_table(TEXTS, kind))
     found, counts = read_all(tmp_path / name)
     assert found == [b"one\n", b"one\n", b"three\n", b"zwei\nlines\n"]
@@ -58,7 +58,7 @@ def test_text_may_be_any_kind_of_string_and_null_is_no_text(tmp_path: Path, name
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_table_names_the_language_of_each_row(tmp_path: Path, name: str):
+def test_a_table_names_the_language_of_each_row(tmp_path, name):
     labels = ["de", "en-GB", None, "klingon", "de"]
     table = pyarrow.table({"lang": labels, "text": ["eins", "two", "three", "four", "fünf"]})
     WRITERS[name](tmp_path / name, table)
@@ -68,7 +68,7 @@ def test_a_table_names_the_language_of_each_row(tmp_path: Path, name: str):
     assert damage.names == {"klingon"}
 
 
-def test_a_table_without_the_language_field_is_counted_with_its_fields(tmp_path: Path):
+def test_a_table_without_the_language_field_is_counted_with_its_fields(tmp_path):
     write_parquet(tmp_path / "a.parquet", make_table(["a", "b"]))
     found, damage = read_languages(tmp_path / "a.parquet", TextConfig(language="fr", language_field="lang"))
     assert (set(found.values()), damage.num_labelled, damage.unlabelled.num_records) == ({"fr"}, 0, 2)
@@ -76,7 +76,7 @@ def test_a_table_without_the_language_field_is_counted_with_its_fields(tmp_path:
 
 
 @pytest.mark.parametrize("name", ["groups.parquet", "a.arrow", "b.arrow"])
-def test_workers_share_the_row_groups_and_record_batches_of_a_file(tmp_path: Path, name: str):
+def test_workers_share_the_row_groups_and_record_batches_of_a_file(tmp_path, name):
     table = make_table(fixtures.make_documents(200, seed=1))
     if name == "groups.parquet":
         write_parquet(tmp_path / name, table, row_group_size=9)
@@ -91,7 +91,7 @@ def test_workers_share_the_row_groups_and_record_batches_of_a_file(tmp_path: Pat
     assert max(parts) < 100
 
 
-def test_a_long_text_is_cut_in_the_same_places_as_in_json(tmp_path: Path):
+def test_a_long_text_is_cut_in_the_same_places_as_in_json(tmp_path):
     text = "\ufeff" + "Words and words.\r\n\r\n" * 3_000
     (tmp_path / "a.jsonl").write_bytes(fixtures.to_jsonl([text, "short"]))
     write_parquet(tmp_path / "a.parquet", make_table([text, "short"]))
@@ -102,7 +102,7 @@ def test_a_long_text_is_cut_in_the_same_places_as_in_json(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_bytes_that_are_no_utf8_are_repaired_and_counted(tmp_path: Path, name: str):
+def test_bytes_that_are_no_utf8_are_repaired_and_counted(tmp_path, name):
     column = pyarrow.array([b"good", b"\xff bad", b"cut \xe2\x80"]).view(pyarrow.string())
     WRITERS[name](tmp_path / name, pyarrow.table({"text": column}))
     assert read_all(tmp_path / name) == (
@@ -120,15 +120,13 @@ def test_bytes_that_are_no_utf8_are_repaired_and_counted(tmp_path: Path, name: s
     ({}, WrongEncodings, 'no field "text"; the fields are "id" (int64), "content" (string); pass --text-field content'),
     ({"text_field": "id"}, InputError, 'the field "id" is of the type int64, no text; the fields are'),
 )
-def test_a_missing_field_is_an_error_that_lists_the_fields(
-    call: dict[str, str], kind: type[Exception], named: str, tmp_path: Path
-):
+def test_a_missing_field_is_an_error_that_lists_the_fields(call, kind, named, tmp_path):
     write_parquet(tmp_path / "a.parquet", pyarrow.table({"id": [1], "content": ["a"]}))
     check_refused(lambda: read_all(tmp_path / "a.parquet", TextConfig(**call)), kind, f"input {tmp_path} & {named}")
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_label_or_field_that_is_no_text_or_there_twice_is_an_error(tmp_path: Path, name: str):
+def test_a_label_or_field_that_is_no_text_or_there_twice_is_an_error(tmp_path, name):
     table = pyarrow.table({"text": ["a"], "n": [1], "list": [["x"]]})
     WRITERS[name](tmp_path / name, table)
     for field in ("n", "list"):
@@ -143,7 +141,7 @@ def test_a_label_or_field_that_is_no_text_or_there_twice_is_an_error(tmp_path: P
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_file_that_is_cut_short_or_no_table_is_named(tmp_path: Path, name: str):
+def test_a_file_that_is_cut_short_or_no_table_is_named(tmp_path, name):
     path = tmp_path / name
     WRITERS[name](path, make_table(["text"] * 50))
     whole = path.read_bytes()
@@ -161,7 +159,7 @@ def find_lost_share(path: Path) -> float:
     return counts.lost_share
 
 
-def test_a_stream_that_is_cut_short_keeps_its_whole_batches(tmp_path: Path):
+def test_a_stream_that_is_cut_short_keeps_its_whole_batches(tmp_path):
     path = write_stream(tmp_path / "a.arrow", make_table([f"text {i}" for i in range(50)]), rows=10)
     path.write_bytes(path.read_bytes()[:-100])
     found, counts = read_all(path)
@@ -176,7 +174,7 @@ def test_a_stream_that_is_cut_short_keeps_its_whole_batches(tmp_path: Path):
         read_all(path, TextConfig(strict=True))
 
 
-def test_a_damaged_row_group_is_counted_and_the_others_are_read(tmp_path: Path):
+def test_a_damaged_row_group_is_counted_and_the_others_are_read(tmp_path):
     texts = [f"text number {i}" * 5 for i in range(300)]
     path = write_parquet(tmp_path / "a.parquet", make_table(texts), row_group_size=100, use_dictionary=False)
     data = bytearray(path.read_bytes())
@@ -206,7 +204,7 @@ def read_damaged(folder: Path) -> None:
                     assert len(block.data) < 1000
 
 
-def test_damage_in_a_column_is_found_before_its_memory_is_read(tmp_path: Path):
+def test_damage_in_a_column_is_found_before_its_memory_is_read(tmp_path):
     """In a process of its own, which reading past the end of a buffer would end."""
     process = multiprocessing.get_context("spawn").Process(target=read_damaged, args=(tmp_path,))
     process.start()
@@ -214,14 +212,14 @@ def test_damage_in_a_column_is_found_before_its_memory_is_read(tmp_path: Path):
     assert process.exitcode == 0
 
 
-def test_rows_that_no_bytes_stand_for_take_no_time(tmp_path: Path):
+def test_rows_that_no_bytes_stand_for_take_no_time(tmp_path):
     write_arrow(tmp_path / "a.arrow", pyarrow.table({"text": declare_nulls(MOST_ROWS)}), rows=MOST_ROWS)
     assert read_all(tmp_path / "a.arrow") == ([], Counter(field_not_text=MOST_ROWS))
     with pytest.raises(InputError, match=r"a\.arrow, record batch 0, row 0: field not text"):
         read_all(tmp_path / "a.arrow", TextConfig(strict=True))
 
 
-def test_a_parquet_file_of_more_rows_than_it_can_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_parquet_file_of_more_rows_than_it_can_hold_is_refused(tmp_path, monkeypatch):
     path = write_parquet(tmp_path / "a.parquet", pyarrow.table({"text": pyarrow.nulls(1 << 21, pyarrow.string())}))
     assert read_all(path) == ([], Counter(field_not_text=1 << 21))
     monkeypatch.setattr(tables, "_MANY_ROWS", 1000)
@@ -231,13 +229,13 @@ def test_a_parquet_file_of_more_rows_than_it_can_hold_is_refused(tmp_path: Path,
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_tables_of_no_rows_or_of_nulls_hold_no_document(tmp_path: Path, name: str):
+def test_tables_of_no_rows_or_of_nulls_hold_no_document(tmp_path, name):
     for table, num_nulls in ((make_table([]), 0), (pyarrow.table({"text": pyarrow.nulls(3)}), 3)):
         WRITERS[name](tmp_path / name, table)
         assert read_all(tmp_path / name) == ([], Counter(field_not_text=num_nulls) if num_nulls else Counter())
 
 
-def test_an_encrypted_file_is_named_as_such(tmp_path: Path):
+def test_an_encrypted_file_is_named_as_such(tmp_path):
     encryption = pytest.importorskip("pyarrow.parquet.encryption")
 
     class Keys(encryption.KmsClient):
@@ -258,13 +256,13 @@ def test_an_encrypted_file_is_named_as_such(tmp_path: Path):
             read_all(path)
 
 
-def test_an_old_feather_file_is_refused_by_its_version(tmp_path: Path):
+def test_an_old_feather_file_is_refused_by_its_version(tmp_path):
     (tmp_path / "a.feather").write_bytes(b"FEA1" + b"\0" * 100)
     with pytest.raises(InputError, match="version 1 of Feather"):
         read_all(tmp_path / "a.feather")
 
 
-def test_an_encoding_is_refused_where_all_inputs_are_tables(tmp_path: Path):
+def test_an_encoding_is_refused_where_all_inputs_are_tables(tmp_path):
     write_parquet(tmp_path / "a.parquet", make_table(["ä"]))
     config = TextConfig(encoding="cp1252")
     with pytest.raises(InputError, match="--encoding is for text"):
@@ -273,7 +271,7 @@ def test_an_encoding_is_refused_where_all_inputs_are_tables(tmp_path: Path):
     assert read_all(tmp_path, config)[0] == ["ä\n".encode(), "ö\n".encode()]
 
 
-def test_a_table_in_a_pipe_is_refused(tmp_path: Path):
+def test_a_table_in_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "a.parquet")
     with pytest.raises(InputError, match="a table can't be read from one"):
         find_inputs([str(tmp_path / "a.parquet")])

@@ -46,9 +46,7 @@ def make_inputs(path: str, sizes: list[int], format: str = "jsonl") -> list[Inpu
     format=st.sampled_from(["txt", "jsonl", "csv"]),
     is_slow=st.booleans(),
 )
-def test_the_parts_are_all_of_each_file_and_end_between_documents(
-    path: str, sizes: list[int], format: str, is_slow: bool
-):
+def test_the_parts_are_all_of_each_file_and_end_between_documents(path, sizes, format, is_slow):
     found = tasks.plan_tasks(make_inputs(path, sizes, format), is_slow=is_slow)
     files: list[list[FileRange]] = []
     for part in (part for task in found for part in task.ranges):
@@ -66,7 +64,7 @@ def test_the_parts_are_all_of_each_file_and_end_between_documents(
     assert len(files) == len(sizes)
 
 
-def test_many_files_are_split_at_a_time(path: str, monkeypatch: pytest.MonkeyPatch):
+def test_many_files_are_split_at_a_time(path, monkeypatch):
     threads = set[int]()
 
     def cut(file: Any, format: str, at: int, stop: int, size: int) -> int:
@@ -79,7 +77,7 @@ def test_many_files_are_split_at_a_time(path: str, monkeypatch: pytest.MonkeyPat
     assert len(threads) > 8
 
 
-def test_small_files_start_no_thread(path: str, monkeypatch: pytest.MonkeyPatch):
+def test_small_files_start_no_thread(path, monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", None)
     assert len(tasks.plan_tasks(make_inputs(path, [5] * 1000))) > 100
 
@@ -103,9 +101,7 @@ def find_end(data: bytes, format: str, at: int) -> int:
     cuts=st.sets(st.integers(0, 60)).map(sorted),
     format=st.sampled_from(["txt", "jsonl"]),
 )
-def test_a_file_is_cut_at_the_first_end_of_a_document_behind_each_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, cuts: list[int], format: str
-):
+def test_a_file_is_cut_at_the_first_end_of_a_document_behind_each_cut(tmp_path, monkeypatch, data, cuts, format):
     monkeypatch.setattr(tasks, "CUTS_OF_JOB", 3)
     (tmp_path / "text").write_bytes(data)
     cuts = [at for at in cuts if at < len(data)]
@@ -115,7 +111,7 @@ def test_a_file_is_cut_at_the_first_end_of_a_document_behind_each_cut(
     assert sorted({0, len(data), *(part.end for part in parts)}) == sorted(expected)
 
 
-def test_each_line_of_a_file_without_ends_of_documents_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_each_line_of_a_file_without_ends_of_documents_is_read_once(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("A line of text without a blank one.\n" * 100_000)
     lines = 0
 
@@ -149,9 +145,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=list(CHANGES))
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.jsonl.gz", "a.arrow", "b.arrow", "a.parquet"])
-def test_a_file_that_is_changed_before_it_is_opened_again_is_an_error(
-    name: str, change: Callable[[Path], object], message: str, tmp_path: Path
-):
+def test_a_file_that_is_changed_before_it_is_opened_again_is_an_error(name, change, message, tmp_path):
     path = tmp_path / name
     texts = [f"Text number {number}. It is here." for number in range(3000)]
     table = pyarrow.table({"text": texts})

@@ -61,12 +61,12 @@ def check_reference(text: str) -> None:
 
 
 @given(any_text)
-def test_lines_are_joined_as_the_reference_joins_them(text: str):
+def test_lines_are_joined_as_the_reference_joins_them(text):
     check_reference(text)
 
 
 @given(any_text, st.integers(0, 2**64 - 1))
-def test_the_seed_of_the_table_of_words_changes_nothing(text: str, seed: int):
+def test_the_seed_of_the_table_of_words_changes_nothing(text, seed):
     joined = join(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(unwrapping, "_SEED", np.uint64(seed))
@@ -82,7 +82,7 @@ def test_words_whose_hashes_are_alike_do_not_share_slots():
 
 
 @given(st.text(st.sampled_from("aZ.-— \n\t中。\u3000\u00ad“(1é"), max_size=60))
-def test_lines_of_any_characters_are_joined_as_the_reference_joins_them(text: str):
+def test_lines_of_any_characters_are_joined_as_the_reference_joins_them(text):
     check_reference(text)
 
 
@@ -91,7 +91,7 @@ def fill(text: str, width: int = 72, **options: str) -> str:
 
 
 @pytest.mark.parametrize("width", [40, 55, 72, 79, 100])
-def test_what_a_program_has_wrapped_is_restored(width: int):
+def test_what_a_program_has_wrapped_is_restored(width):
     paragraphs = [PROSE, PROSE[116:], "CHAPTER II", PROSE[50:]]
     assert join("\n\n".join(fill(paragraph, width) for paragraph in paragraphs)) == "\n".join(paragraphs) + "\n"
     indented = "\n".join(fill(paragraph, width, initial_indent="    ") for paragraph in paragraphs)
@@ -135,7 +135,7 @@ UNCASED = [
         *(f"{title} 5\n{text * 3}{stop}\n{title} 6\n{text * 2}{stop}" for title, text, stop in UNCASED),
     ],
 )
-def test_lines_that_stand_for_themselves_are_not_joined(text: str):
+def test_lines_that_stand_for_themselves_are_not_joined(text):
     kept = [line.strip() for line in text.split("\n") if line.strip() and line not in fill(PROSE).split("\n")]
     assert [line for line in join(text).rstrip("\n").split("\n") if line != PROSE] == kept
 
@@ -166,7 +166,7 @@ def test_the_items_of_a_list_are_joined_each():
         ("한국어 문장은 매우 길어서 줄이 바뀌었습니다 그리고 계속됩니다\n띄어쓰기", "..계속됩니다 띄어쓰기"),
     ],
 )
-def test_what_stands_between_joined_lines(text: str, expected: str | None):
+def test_what_stands_between_joined_lines(text, expected):
     """None: nothing; `..`: some beginning."""
     found = join(text).rstrip("\n")
     expected = text.replace("\n", "") if expected is None else expected
@@ -179,7 +179,7 @@ BOOK = [fill(paragraph) for paragraph in PARAGRAPHS]
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_page_numbers_and_running_heads_are_removed_between_the_lines_of_paragraphs(style: str):
+def test_page_numbers_and_running_heads_are_removed_between_the_lines_of_paragraphs(style):
     text, furniture = paginate(style)
     assert furniture == remove(text)
     assert join(text).split() == " ".join(PARAGRAPHS).split()[: len(join(text).split())]
@@ -187,7 +187,7 @@ def test_page_numbers_and_running_heads_are_removed_between_the_lines_of_paragra
 
 @pytest.mark.parametrize("style", STYLES)
 @given(st.data())
-def test_furniture_is_found_as_the_reference_finds_it(style: str, data: st.DataObject):
+def test_furniture_is_found_as_the_reference_finds_it(style, data):
     lines = paginate(style)[0].split("\n")
     for _ in range(data.draw(st.integers(0, 12))):
         at = data.draw(st.integers(0, len(lines)))
@@ -208,7 +208,7 @@ short_pages = st.lists(
 
 
 @given(short_pages)
-def test_furniture_of_short_pages_is_found_as_the_reference_finds_it(text: str):
+def test_furniture_of_short_pages_is_found_as_the_reference_finds_it(text):
     check_reference(text)
 
 
@@ -216,7 +216,7 @@ def test_furniture_of_short_pages_is_found_as_the_reference_finds_it(text: str):
     "line",
     ["1914", "12", "* * *", "CHAPTER {}", "{}", "{}.", "London.", "him.", "CHAPTER XII", "Table {}", "[{}]", "Yes!"],
 )
-def test_numbers_and_headings_between_paragraphs_stay(line: str):
+def test_numbers_and_headings_between_paragraphs_stay(line):
     """Also where they stand on every page, and count up."""
     text = "\n\n".join(f"{line.format(number)}\n\n{paragraph}" for number, paragraph in enumerate(BOOK * 3, 1))
     assert not remove(text)
@@ -249,7 +249,7 @@ INDENTED = f"    {LINE[:58]}\n{LINE}\n{LINE}\n  {LINE}\n  {LINE}\n  {LINE}\n"
 
 @given(any_text, block_sizes, st.booleans())
 @example(INDENTED, 1000, False)
-def test_a_document_is_unwrapped_alike_in_every_format_and_block(text: str, block_bytes: int, ensure_ascii: bool):
+def test_a_document_is_unwrapped_alike_in_every_format_and_block(text, block_bytes, ensure_ascii):
     text = text.lstrip("\ufeff")
     for sizes in ({}, {"max_line": 1 << 20, "max_document": 4 << 20}):
         with small_sizes(**sizes):
@@ -261,7 +261,7 @@ def test_a_document_is_unwrapped_alike_in_every_format_and_block(text: str, bloc
 
 
 @given(st.lists(any_lines, max_size=5), block_sizes)
-def test_documents_between_blank_lines_are_unwrapped_one_by_one(texts: list[str], block_bytes: int):
+def test_documents_between_blank_lines_are_unwrapped_one_by_one(texts, block_bytes):
     texts = ["\n".join(line for line in text.split("\n") if not is_blank(line)) for text in texts]
     texts = [text for text in texts if text]
     joined = "\n\n".join(texts).encode()
@@ -272,7 +272,7 @@ def test_documents_between_blank_lines_are_unwrapped_one_by_one(texts: list[str]
 
 
 @given(any_text)
-def test_without_unwrap_a_file_is_a_document_of_its_stripped_lines(text: str):
+def test_without_unwrap_a_file_is_a_document_of_its_stripped_lines(text):
     config = TextConfig(documents="file")
     found = read(text.encode(), config=config)[0]
     assert found == read(as_jsonl([text]), "jsonl", config=config)[0]

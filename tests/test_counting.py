@@ -42,7 +42,7 @@ def as_dict(counts: CharacterCounts) -> dict[int, int]:
 
 @pytest.mark.parametrize("rule", RULES)
 @given(texts, texts)
-def test_counts_are_those_of_normalised_text_in_any_parts(rule: NormalRule, first: list[str], second: list[str]):
+def test_counts_are_those_of_normalised_text_in_any_parts(rule, first, second):
     counter, totals = NormalCounter(rule), np.zeros(NUM_CODES, np.int64)
     counter.add(as_text(first))
     counter.add(as_text(second))
@@ -83,7 +83,7 @@ def test_an_alphabet_is_what_is_required_and_the_fewest_characters_that_cover_th
 
 
 @given(st.dictionaries(any_character.map(ord), st.integers(1, 10), max_size=30))
-def test_a_named_coverage_keeps_as_many_more_as_it_says(counts: dict[int, int]):
+def test_a_named_coverage_keeps_as_many_more_as_it_says(counts):
     alphabet = choose_alphabet(as_counts(counts), VocabConfig(character_coverage=0.98))
     for coverage, number in alphabet.kept_by.items():
         other = choose_alphabet(as_counts(counts), VocabConfig(character_coverage=coverage))
@@ -95,7 +95,7 @@ def test_a_named_coverage_keeps_as_many_more_as_it_says(counts: dict[int, int]):
 @pytest.mark.parametrize(
     ("text", "share"), [("", 0), ("12 .", 0), ("abc 山", 0.25), ("a ที่", 0.5), ("かナ山རྐ", 1), ("한국어 ñ", 0)]
 )
-def test_letters_of_scripts_without_spaces_are_measured(text: str, share: float):
+def test_letters_of_scripts_without_spaces_are_measured(text, share):
     assert measure_unspaced(as_counts(plain_counts([text], RULES[0]))) == pytest.approx(share)
 
 
@@ -104,7 +104,7 @@ def test_a_character_that_shows_nothing_alone_is_shown_by_its_number():
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_no_replaced_string_begins_with_two_ascii_characters(rule: NormalRule):
+def test_no_replaced_string_begins_with_two_ascii_characters(rule):
     units, _ = rule.table
     for first in range(1, 128):
         node = find_base(units, 0) ^ first

@@ -148,19 +148,19 @@ def damage(sound: Path, folder: Path, seed: int) -> tuple[str, set[str], list[Fa
     return kind.__name__, files, faults
 
 
-def test_random_damages_are_found_and_named(sound: Path, tmp_path: Path):
+def test_random_damages_are_found_and_named(sound, tmp_path):
     for seed in range(3 * len(KINDS)):
         damage(sound, tmp_path / str(seed), seed)
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
-def test_flipped_bits_in_compressed_shards_are_found(compression: str, tmp_path: Path, tokenizer: Tokenizer):
+def test_flipped_bits_in_compressed_shards_are_found(compression, tmp_path, tokenizer):
     whole = build_sound(tmp_path, tokenizer, compression)
     for seed in range(30):
         damage(whole, tmp_path / str(seed), seed * len(KINDS))
 
 
-def test_a_damage_ends_the_command_with_1(sound: Path, tmp_path: Path):
+def test_a_damage_ends_the_command_with_1(sound, tmp_path):
     _, files, faults = damage(sound, tmp_path / "out", 0)
     result = CliRunner().invoke(cli, ["verify", str(tmp_path / "out")])
     assert isinstance(result.exception, SystemExit)
@@ -169,7 +169,7 @@ def test_a_damage_ends_the_command_with_1(sound: Path, tmp_path: Path):
     assert all(name in result.stdout for name in files)
 
 
-def test_every_value_of_the_manifest_is_guarded(sound: Path, tmp_path: Path):
+def test_every_value_of_the_manifest_is_guarded(sound, tmp_path):
     """Each single value changed, one after the other."""
     folder, rng = Path(shutil.copytree(sound, tmp_path / "out")), random.Random(0)
     whole = read_json(folder / MANIFEST)
@@ -184,7 +184,7 @@ def test_every_value_of_the_manifest_is_guarded(sound: Path, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_each_of_500_random_damages_is_found_and_named(sound: Path, tmp_path: Path):
+def test_each_of_500_random_damages_is_found_and_named(sound, tmp_path):
     kinds, places = Counter[str](), Counter[str]()
     for seed in range(1000, 1500):
         kind, files, faults = damage(sound, tmp_path / "out", seed)

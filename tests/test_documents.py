@@ -107,7 +107,7 @@ KINDS: dict[str, Callable[[list[str]], Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_documents_from_memory_give_the_bytes_of_files(kind: str, texts: list[str]):
+def test_documents_from_memory_give_the_bytes_of_files(kind, texts):
     build("files", inputs="corpus.txt")
     report = build("memory", documents=KINDS[kind](texts))
     assert read_files("memory") == read_files("files") != {}
@@ -119,7 +119,7 @@ def test_documents_from_memory_give_the_bytes_of_files(kind: str, texts: list[st
 
 
 @pytest.mark.parametrize("kind", ["half", "twice a half", "other column", "row more", "beside another", "one row"])
-def test_a_changed_dataset_is_not_read_from_its_files(kind: str, texts: list[str]):
+def test_a_changed_dataset_is_not_read_from_its_files(kind, texts):
     made = make_dataset(texts)
     import datasets
 
@@ -146,7 +146,7 @@ def test_a_changed_dataset_is_not_read_from_its_files(kind: str, texts: list[str
     assert read_files("dataset") == read_files("list")
 
 
-def test_a_file_of_a_dataset_with_another_ending_is_not_taken_for_text(texts: list[str]):
+def test_a_file_of_a_dataset_with_another_ending_is_not_taken_for_text(texts):
     datasets = pytest.importorskip("datasets", reason=MISSING)
     build("list", documents=texts)
     make_dataset(texts)
@@ -158,14 +158,14 @@ def test_a_file_of_a_dataset_with_another_ending_is_not_taken_for_text(texts: li
         shutil.rmtree("one")
 
 
-def test_a_vocabulary_of_documents_is_that_of_files(texts: list[str]):
+def test_a_vocabulary_of_documents_is_that_of_files(texts):
     named: dict[str, Any] = {"vocab_size": 115, "workers": 1, "drop_repeated_lines": 50}
     albert_data.train_vocab("corpus.txt", "a", **named)
     albert_data.train_vocab(output="b", documents=iter(texts), **named)
     assert Path("b/spiece.model").read_bytes() == Path("a/spiece.model").read_bytes()
 
 
-def test_fields_and_languages_of_documents_are_read_as_those_of_files(texts: list[str]):
+def test_fields_and_languages_of_documents_are_read_as_those_of_files(texts):
     records = [{"body": text, "lang": ("en", "de")[number % 2]} for number, text in enumerate(texts)]
     Path("records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     Path("dev.txt").write_text(texts[0])
@@ -178,7 +178,7 @@ def test_fields_and_languages_of_documents_are_read_as_those_of_files(texts: lis
     assert read_files("strings") == read_files("objects")
 
 
-def test_fields_that_json_lacks_stop_no_build_and_those_that_are_used_have_their_values(texts: list[str]):
+def test_fields_that_json_lacks_stop_no_build_and_those_that_are_used_have_their_values(texts):
     plain = [{"text": text, "n": number // 3, "day": f"20{number % 90:02}-01-01"} for number, text in enumerate(texts)]
     odd = [
         {"text": one["text"], "n": np.int32(one["n"]), "day": date.fromisoformat(one["day"]), "at": NOW, ("a", 1): NOW}
@@ -207,7 +207,7 @@ TEXTS = st.lists(
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(TEXTS)
-def test_any_texts_are_read_as_from_a_file_of_json_lines(tmp_path: Path, texts: list[str]):
+def test_any_texts_are_read_as_from_a_file_of_json_lines(tmp_path, texts):
     path = tmp_path / "texts.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     damage, noticed = Damage(), Damage()
@@ -217,7 +217,7 @@ def test_any_texts_are_read_as_from_a_file_of_json_lines(tmp_path: Path, texts: 
     assert damage.counts == noticed.counts
 
 
-def test_documents_are_stored_one_at_a_time(scratch: Path):
+def test_documents_are_stored_one_at_a_time(scratch):
     """A generator is asked for a document when those before it are gone from the memory."""
 
     class Text(str):
@@ -236,7 +236,7 @@ def test_documents_are_stored_one_at_a_time(scratch: Path):
         assert inputs[0].size == sum(len(f'{{"text": "Text number {number}."}}\n') for number in range(20_000))
 
 
-def test_batches_are_stored_one_at_a_time(scratch: Path):
+def test_batches_are_stored_one_at_a_time(scratch):
     """A reader is asked for a batch when those before it are gone from the memory."""
     rows, before = pyarrow.record_batch({"text": ["A text of fifty characters, or of a few more, ok."] * 1000}), []
 
@@ -252,7 +252,7 @@ def test_batches_are_stored_one_at_a_time(scratch: Path):
     assert max(before) < before[0] + 5 * rows.nbytes
 
 
-def test_a_build_of_documents_resumes_and_is_found_finished(texts: list[str], monkeypatch: pytest.MonkeyPatch):
+def test_a_build_of_documents_resumes_and_is_found_finished(texts, monkeypatch):
     build("whole", documents=texts)
 
     def fail(*given: object) -> None:
@@ -325,7 +325,7 @@ NOT_ANY = "the corpus holds no document"
     ),
     ({"documents": [{"body": "A text."}]}, InputError, 'has the field "body" & ; pass --text-field body'),
 )
-def test_what_is_no_corpus_is_one_error(call: dict[str, Any], kind: type[Exception], named: str, here: Path):
+def test_what_is_no_corpus_is_one_error(call, kind, named, here):
     check_refused(lambda: build("out", **call), kind, named)
     check_refused(lambda: albert_data.train_vocab(output="out", workers=1, **call), kind, named)
     assert read_files("out") == {}
@@ -338,9 +338,7 @@ def fail_in_batches(texts: list[str]) -> Any:
 
 
 @pytest.mark.parametrize(("make", "noun"), [(fail_after, "documents"), (fail_in_batches, "batches")])
-def test_an_error_of_the_iterable_is_the_cause_and_publishes_nothing(
-    make: Callable[[list[str]], Any], noun: str, texts: list[str]
-):
+def test_an_error_of_the_iterable_is_the_cause_and_publishes_nothing(make, noun, texts):
     with pytest.raises(InputError, match=rf"ended with an error after 3 {noun}: .*no such row") as found:
         build("out", documents=make(texts))
     assert "no such row" in str(found.value.__cause__)
@@ -353,20 +351,20 @@ def test_workers_on_other_machines_do_not_see_documents_from_memory():
         check_reach(inputs, spans_machines=True)
 
 
-def test_a_missing_output_is_an_error(here: Path):
+def test_a_missing_output_is_an_error(here):
     for function in (albert_data.build, albert_data.train_vocab):
         with pytest.raises(ArgumentError, match="output is missing"):
             function(documents=["a"])
 
 
 @pytest.mark.parametrize("make", [make_dataset, make_frame])
-def test_a_dataset_or_frame_without_the_field_is_an_error_with_its_columns(make: Callable[..., Any], texts: list[str]):
+def test_a_dataset_or_frame_without_the_field_is_an_error_with_its_columns(make, texts):
     for documents in (make(texts), make(texts)[:5] if make is make_frame else make(texts).select([0])):
         with pytest.raises(InputError, match=r'has no field "body"; the fields are "text" \((large_)?string\)'):
             build("out", documents=documents, text_field="body")
 
 
-def test_a_frame_that_arrow_refuses_is_an_error(here: Path):
+def test_a_frame_that_arrow_refuses_is_an_error(here):
     pandas = pytest.importorskip("pandas", reason=MISSING)
     frame = pandas.DataFrame({"text": ["a", "b"], "odd": [1, "x"]}, dtype=object)
     with pytest.raises(InputError, match="documents, a DataFrame, can't be read as Arrow: .*odd.*; keep only the col"):

@@ -103,7 +103,7 @@ def run(task: str, rows: list[PlainRow]) -> tuple[Pairs, np.ndarray]:
 
 
 @given(slices())
-def test_the_kernel_equals_the_plain_rule(given_rows: tuple[str, list[PlainRow]]):
+def test_the_kernel_equals_the_plain_rule(given_rows):
     task, rows = given_rows
     found, partners = run(task, rows)
     expected, expected_partners = exchange_plainly(rows, ExampleConfig(pairs=task).task.label_of("random"))
@@ -114,7 +114,7 @@ def test_the_kernel_equals_the_plain_rule(given_rows: tuple[str, list[PlainRow]]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_nearly_all_rows_that_can_find_partners_where_many_are_of_one_document(share: float):
+def test_nearly_all_rows_that_can_find_partners_where_many_are_of_one_document(share):
     rng = random.Random(0)
     num_rows = 400
     keys = [0 if i < share * num_rows else i for i in range(num_rows)]
@@ -173,7 +173,7 @@ def test_workers_and_the_layout_of_the_corpus_change_no_byte(built, tokenizer, t
     assert digest_shards(tmp_path / "out") == digest_shards(built)
 
 
-def test_a_resumed_build_has_the_same_bytes(corpus: Path, built: Path, tokenizer: Tokenizer, tmp_path: Path):
+def test_a_resumed_build_has_the_same_bytes(corpus, built, tokenizer, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run_build(corpus, tmp_path / "out", tokenizer, InterruptedEngine(5), pairs=task_of(built), num_shards=2)
     run_build(corpus, tmp_path / "out", tokenizer, pairs=task_of(built), num_shards=2)
@@ -190,7 +190,7 @@ def test_slices_that_are_read_in_parts_have_the_same_rows(corpus, tokenizer, tmp
     assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "once")
 
 
-def test_each_pass_holds_every_token_once(corpus: Path, tokenizer: Tokenizer, tmp_path: Path, built: Path):
+def test_each_pass_holds_every_token_once(corpus, tokenizer, tmp_path, built):
     """Against the same build without an exchange: the same segments, and the same number of rows."""
     run_build(corpus, tmp_path / "sop", tokenizer, num_shards=2)
     for shards, others in zip(all_rows(built), all_rows(tmp_path / "sop"), strict=True):
@@ -198,7 +198,7 @@ def test_each_pass_holds_every_token_once(corpus: Path, tokenizer: Tokenizer, tm
         assert sentences_of(shards) == sentences_of(others)
 
 
-def test_keys_labels_and_counts_say_where_segments_are_from(built: Path):
+def test_keys_labels_and_counts_say_where_segments_are_from(built):
     manifest = open_shards(built).manifest
     assert describe_shortages(manifest) == []
     task = manifest.config.examples.task
@@ -222,7 +222,7 @@ def test_masks_are_drawn_after_the_exchange_so_their_number_tells_nothing(corpus
         assert abs(len(example.masked_positions) - 0.15 * num_pieces) < 1
 
 
-def test_a_corpus_of_one_document_has_no_random_segment_and_the_build_says_so(tokenizer: Tokenizer, tmp_path: Path):
+def test_a_corpus_of_one_document_has_no_random_segment_and_the_build_says_so(tokenizer, tmp_path):
     (tmp_path / "in.txt").write_text(fixtures.make_lines(random.Random(1), 60))
     manifest = run_build(tmp_path / "in.txt", tmp_path / "out", tokenizer, pairs="nsp").manifest
     assert manifest.splits["train"].num_random == 0

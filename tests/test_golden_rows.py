@@ -56,7 +56,7 @@ def test_words():
         (128, 3, "539718704e200bd2"),
     ],
 )
-def test_pairs_and_masks(max_seq_len: int, pass_index: int, expected: str):
+def test_pairs_and_masks(max_seq_len, pass_index, expected):
     """Sentences of ordinary pieces, of lengths and ids by a simple generator."""
     keyed, state = [], 1
     for key in range(40):

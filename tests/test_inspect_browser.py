@@ -189,7 +189,7 @@ def list_rows(browser: Browser) -> list[str]:
     return titles
 
 
-def test_each_filter_changes_the_rows_shown(opened: Browser) -> None:
+def test_each_filter_changes_the_rows_shown(opened):
     everything = list_rows(opened)
     assert len(set(everything)) == len(everything) > 10
     for value, says in (("0", ": in order."), ("1", ": swapped"), ("-1", ": no segment B.")):
@@ -207,7 +207,7 @@ def test_each_filter_changes_the_rows_shown(opened: Browser) -> None:
 
 
 @pytest.mark.quick
-def test_text_is_sought_as_one_types_and_none_found_is_said(opened: Browser) -> None:
+def test_text_is_sought_as_one_types_and_none_found_is_said(opened):
     opened.run("document.getElementById('text').focus()")
     opened.type("RIVER")
     found = list_rows(opened)
@@ -217,7 +217,7 @@ def test_text_is_sought_as_one_types_and_none_found_is_said(opened: Browser) -> 
     assert opened.run("document.getElementById('row').hidden")
 
 
-def test_arrow_keys_step_but_not_while_one_types(opened: Browser) -> None:
+def test_arrow_keys_step_but_not_while_one_types(opened):
     first = opened.run(TITLE)
     opened.press("ArrowRight")
     second = opened.run(TITLE)
@@ -239,7 +239,7 @@ def go_to_masked(browser: Browser) -> str:
     return original
 
 
-def test_the_mouse_over_a_masked_token_shows_what_stood_there(opened: Browser) -> None:
+def test_the_mouse_over_a_masked_token_shows_what_stood_there(opened):
     original = go_to_masked(opened)
     assert opened.run(TIP) == ""
     opened.point_at(".token.masked")
@@ -249,7 +249,7 @@ def test_the_mouse_over_a_masked_token_shows_what_stood_there(opened: Browser) -
     assert opened.run(TIP) == ""
 
 
-def test_the_keyboard_reaches_a_masked_token_and_shows_what_stood_there(opened: Browser) -> None:
+def test_the_keyboard_reaches_a_masked_token_and_shows_what_stood_there(opened):
     go_to_masked(opened)
     opened.run("document.getElementById('reveal').focus()")
     opened.press("Tab")
@@ -259,7 +259,7 @@ def test_the_keyboard_reaches_a_masked_token_and_shows_what_stood_there(opened: 
     assert opened.run(TIP) == ""
 
 
-def test_all_that_is_hidden_can_be_shown_at_once(opened: Browser) -> None:
+def test_all_that_is_hidden_can_be_shown_at_once(opened):
     original = go_to_masked(opened)
     token = "document.querySelector('.token.masked').textContent"
     assert opened.run(token) == "[MASK]"
@@ -267,7 +267,7 @@ def test_all_that_is_hidden_can_be_shown_at_once(opened: Browser) -> None:
     assert opened.run(token) == f"[MASK:{original}]"
 
 
-def test_text_of_the_corpus_makes_no_element(opened: Browser) -> None:
+def test_text_of_the_corpus_makes_no_element(opened):
     set_field(opened, "text", "</sc")
     assert "of" in opened.run(PLACE)
     inside = "[...document.querySelectorAll('#segments *')].map(e => e.tagName)"
@@ -275,7 +275,7 @@ def test_text_of_the_corpus_makes_no_element(opened: Browser) -> None:
     assert opened.run("document.querySelectorAll('script, img, b').length") == 2
 
 
-def test_right_to_left_text_runs_from_the_right(opened: Browser) -> None:
+def test_right_to_left_text_runs_from_the_right(opened):
     set_field(opened, "text", ARABIC.split()[3])
     assert "of" in opened.run(PLACE)
     direction = "getComputedStyle(document.querySelector('#segments p')).direction"
@@ -286,7 +286,7 @@ def test_right_to_left_text_runs_from_the_right(opened: Browser) -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [360, 1200])
-def test_the_page_fits_its_window_light_and_dark(opened: Browser, page: Path, width, dark) -> None:
+def test_the_page_fits_its_window_light_and_dark(opened, page, width, dark):
     opened.open(page, width=width, dark=dark)
     assert opened.run("document.documentElement.scrollWidth") <= width
     shades = opened.run(

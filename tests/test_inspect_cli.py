@@ -7,7 +7,6 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,7 +58,7 @@ def section(text: str, title: str) -> str:
     return next(part for part in text.split("\n\n") if part.startswith(title))
 
 
-def test_the_page_fits_80_columns_even_with_large_numbers_and_all_damage(tmp_path) -> None:
+def test_the_page_fits_80_columns_even_with_large_numbers_and_all_damage(tmp_path):
     folder = write_small(tmp_path / ("long " * 30) / ("x" * 100))
 
     def enlarge(manifest) -> None:
@@ -75,7 +74,7 @@ def test_the_page_fits_80_columns_even_with_large_numbers_and_all_damage(tmp_pat
     assert "some reason of a later version" in damage
 
 
-def test_the_whole_page(tmp_path, monkeypatch, golden: Callable[[str, str], None]) -> None:
+def test_the_whole_page(tmp_path, monkeypatch, golden):
     write_small(tmp_path / "built")
     monkeypatch.chdir(tmp_path)
     golden("inspect.txt", page("built", "-n", 0))
@@ -86,12 +85,12 @@ def test_the_whole_page(tmp_path, monkeypatch, golden: Callable[[str, str], None
     [(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (1000, "1.0 kB"), (999_940, "999.9 kB")]
     + [(999_960, "1.0 MB"), (12_345_678, "12.3 MB"), (4 * 10**12, "4.0 TB"), (5 * 10**18, "5,000.0 PB")],
 )
-def test_sizes_have_a_suitable_unit(num_bytes, text) -> None:
+def test_sizes_have_a_suitable_unit(num_bytes, text):
     assert format_bytes(num_bytes) == text
 
 
 @pytest.mark.parametrize("columns", [40, 80, 132])
-def test_examples_are_wrapped_to_the_terminal(built, columns) -> None:
+def test_examples_are_wrapped_to_the_terminal(built, columns):
     examples = page(built, "-n", 9, columns=columns).split("Examples of train")[1]
     assert columns * 0.6 < max(map(count_columns, examples.splitlines())) <= columns
     assert examples.count("\nrow ") == 9
@@ -102,7 +101,7 @@ def shown(*arguments: object) -> list[str]:
     return re.findall(r"^row ([\d,]+):", page(*arguments), re.MULTILINE)
 
 
-def test_examples_are_of_the_split_and_the_seed_asked_for(built) -> None:
+def test_examples_are_of_the_split_and_the_seed_asked_for(built):
     assert shown(built, "-n", 2) == shown(built, "-n", 5)[:2]
     assert shown(built, "-n", 5, "--seed", 1) != shown(built, "-n", 5)
     assert shown(built, "-n", 0) == []
@@ -111,7 +110,7 @@ def test_examples_are_of_the_split_and_the_seed_asked_for(built) -> None:
     assert len(validation) == read_manifest(built).splits["validation"].num_rows
 
 
-def test_json_is_one_object_of_the_same_content(built) -> None:
+def test_json_is_one_object_of_the_same_content(built):
     report = json.loads(page(built, "--json", "-n", 2))
     assert report["folder"] == str(built)
     for split in ("train", "validation"):
@@ -123,7 +122,7 @@ def test_json_is_one_object_of_the_same_content(built) -> None:
     assert report["splits"]["train"]["num_shards"] == 1
 
 
-def test_a_split_without_rows_is_shown(tmp_path) -> None:
+def test_a_split_without_rows_is_shown(tmp_path):
     folder = write_folder(tmp_path, {"train": [make_examples(write_sentences(3, 1), SMALL)]})
     text = page(folder, "--split", "validation")
     assert section(text, "Figures").splitlines()[0].split() == ["Figures", "intended", "train"]
@@ -131,7 +130,7 @@ def test_a_split_without_rows_is_shown(tmp_path) -> None:
     assert json.loads(page(tmp_path / "empty", "--json"))["statistics"] == {}
 
 
-def test_colour_needs_a_terminal_and_no_no_color(built, monkeypatch, capsys) -> None:
+def test_colour_needs_a_terminal_and_no_no_color(built, monkeypatch, capsys):
     def coloured() -> bool:
         monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
         inspect.main([str(built)], standalone_mode=False)
@@ -146,7 +145,7 @@ def test_colour_needs_a_terminal_and_no_no_color(built, monkeypatch, capsys) -> 
     assert not coloured()
 
 
-def test_a_split_that_is_not_there_is_refused(built) -> None:
+def test_a_split_that_is_not_there_is_refused(built):
     error = run(built, "--split", "test").exception
     assert isinstance(error, ShardError)
     assert "no split 'test'; it has train, validation" in str(error)
@@ -172,7 +171,7 @@ def is_harmful(character: str) -> bool:
 @pytest.mark.parametrize(
     "command", ["inspect", "inspect -n 2", "inspect --json", "inspect --grep ve", "audit", "audit --json"]
 )
-def test_nothing_that_inspect_or_audit_prints_holds_control_characters(odd: Path, command: str) -> None:
+def test_nothing_that_inspect_or_audit_prints_holds_control_characters(odd, command):
     name, *arguments = command.split()
     result = CliRunner().invoke(cli, [name, str(odd), *arguments])
     assert result.exit_code == 0
@@ -180,7 +179,7 @@ def test_nothing_that_inspect_or_audit_prints_holds_control_characters(odd: Path
     assert r"\u202eb\udcff" in result.stdout.replace("\\\\", "\\").replace("\n", "")
 
 
-def test_a_page_is_announced_without_control_characters_and_not_if_it_goes_to_a_device(odd: Path, tmp_path) -> None:
+def test_a_page_is_announced_without_control_characters_and_not_if_it_goes_to_a_device(odd, tmp_path):
     """What is printed after it could be in it, as with /dev/stdout."""
     announced = page(odd, "--html", tmp_path / f"{ODD}\udcff.html")
     assert r"a\x1b[2J\r\x9b\u202eb\udcff.html: 0." in announced
@@ -188,7 +187,7 @@ def test_a_page_is_announced_without_control_characters_and_not_if_it_goes_to_a_
     assert page(odd, "--html", "/dev/null") == ""
 
 
-def test_inputs_whose_names_are_not_utf_8_are_named_as_text(tmp_path) -> None:
+def test_inputs_whose_names_are_not_utf_8_are_named_as_text(tmp_path):
     path = Path(os.fsdecode(bytes(tmp_path) + b"/in\xff.txt"))
     path.write_text("A line.\n")
     corpus = read_corpus(find_inputs([str(path)]), TextConfig())
@@ -214,7 +213,7 @@ def read_segments(shards: Shards, row: int) -> list[str]:
 
 
 @given(num_rows=st.integers(0, 50), count=st.integers(0, 60), seed=st.integers(0, 99))
-def test_fewer_rows_are_the_first_of_more_rows(num_rows, count, seed) -> None:
+def test_fewer_rows_are_the_first_of_more_rows(num_rows, count, seed):
     chosen = draw_rows(num_rows, count, seed)
     assert len(set(chosen)) == len(chosen) == min(count, num_rows)
     assert set(chosen) <= set(range(num_rows))
@@ -225,7 +224,7 @@ def test_fewer_rows_are_the_first_of_more_rows(num_rows, count, seed) -> None:
     text=st.sampled_from(["river", "the river", " the", "er", "people quickly", "语言", "学习 我们", "= {", "nowhere"]),
     label=st.sampled_from([None, 0, 1, -1]),
 )
-def test_a_search_finds_the_rows_that_a_slow_one_finds(shards, text, label) -> None:
+def test_a_search_finds_the_rows_that_a_slow_one_finds(shards, text, label):
     expected = [
         row
         for row in range(len(shards))
@@ -235,39 +234,39 @@ def test_a_search_finds_the_rows_that_a_slow_one_finds(shards, text, label) -> N
     assert choose_rows(shards, RowChoice(count=3, text=text, label=label)) == expected[:3]
 
 
-def test_a_search_crosses_no_segment_and_no_row(tmp_path) -> None:
+def test_a_search_crosses_no_segment_and_no_row(tmp_path):
     ids = [get_tokenizer().encode([word])[0].tolist() for word in ("river", "mountain")]
     shards = open_shards(write_folder(tmp_path, {"train": [make_examples([ids] * 3, SMALL)]}))
     assert list(find_text(shards, "river mountain")) == []
     assert list(find_text(shards, "mountain")) == [0, 1, 2]
 
 
-def test_a_search_finds_masked_text_and_text_in_bytes(tmp_path) -> None:
+def test_a_search_finds_masked_text_and_text_in_bytes(tmp_path):
     sentence = get_tokenizer().encode(["naïve Ж"])[0].tolist()
     shards = open_shards(write_folder(tmp_path, {"train": [make_examples([[sentence] * 4] * 9, SMALL)]}))
     assert sum(len(shards[row].masked_positions) for row in range(len(shards)))
     assert list(find_text(shards, "naïve Ж")) == list(range(len(shards)))
 
 
-def test_an_empty_text_is_refused(shards) -> None:
+def test_an_empty_text_is_refused(shards):
     with pytest.raises(ConfigError, match="text to look for is empty"):
         RowChoice(count=1, text="  ")
 
 
-def test_rows_of_one_label_are_drawn_from_all_of_them(shards) -> None:
+def test_rows_of_one_label_are_drawn_from_all_of_them(shards):
     for label in (0, 1, -1):
         rows = choose_rows(shards, RowChoice(count=10_000, label=label))
         assert sorted(rows) == [row for row in range(len(shards)) if shards[row].sop_label == label]
         assert choose_rows(shards, RowChoice(count=1, label=label)) == rows[:1]
 
 
-def test_rows_given_by_number_come_in_that_order_and_once(shards) -> None:
+def test_rows_given_by_number_come_in_that_order_and_once(shards):
     assert choose_rows(shards, RowChoice(count=1, numbers=(7, 2, 7))) == [7, 2]
     with pytest.raises(ShardError, match=f"has no row 999; it has {len(shards)} rows"):
         choose_rows(shards, RowChoice(count=1, numbers=(0, 999)))
 
 
-def test_the_options_reach_the_choice(built, shards) -> None:
+def test_the_options_reach_the_choice(built, shards):
     assert shown(built, "--row", 7, "--row", 2) == ["7", "2"]
     swapped = [str(row) for row in choose_rows(shards, RowChoice(count=4, label=1))]
     assert shown(built, "--label", "swapped", "-n", 4) == swapped
@@ -275,11 +274,11 @@ def test_the_options_reach_the_choice(built, shards) -> None:
     assert shown(built, "--grep", "river", "--label", "in-order", "-n", 2) == found
 
 
-def test_random_shows_other_rows_at_each_call(built) -> None:
+def test_random_shows_other_rows_at_each_call(built):
     assert len({tuple(shown(built, "--random", "-n", 6)) for _ in range(4)}) == 4
 
 
-def test_a_text_that_no_row_has_is_reported(built) -> None:
+def test_a_text_that_no_row_has_is_reported(built):
     shown_text = page(built, "--grep", "no\x1bwhere", "--label", "swapped")
     assert "train has no row that holds 'no\\x1bwhere' and is swapped." in shown_text
 
@@ -296,7 +295,7 @@ def test_a_text_that_no_row_has_is_reported(built) -> None:
         (["--row", "-1"], "-1 is not in the range"),
     ],
 )
-def test_options_that_contradict_each_other_are_a_usage_error(built, arguments, message) -> None:
+def test_options_that_contradict_each_other_are_a_usage_error(built, arguments, message):
     result = CliRunner().invoke(cli, ["inspect", str(built), *arguments])
     assert result.exit_code == 2
     assert message in result.stderr

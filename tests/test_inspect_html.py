@@ -118,12 +118,12 @@ def embedded(page: str) -> list[dict[str, object]]:
     return json.loads(Reader(page).text_of("script", id="data"))
 
 
-def test_the_page_fetches_nothing_and_is_small(page) -> None:
+def test_the_page_fetches_nothing_and_is_small(page):
     assert not re.search(r"""(?:src|href)\s*=\s*["'](?!#)|@import|url\((?!#)|https?://(?!www\.w3\.org/)""", page)
     assert len(page.encode()) < 5_000_000
 
 
-def test_only_the_pages_own_script_and_style_may_run(page) -> None:
+def test_only_the_pages_own_script_and_style_may_run(page):
     reader = Reader(page)
     (policy,) = [has["content"] for tag, has in reader.elements if has.get("http-equiv") == "Content-Security-Policy"]
     allowed = dict(part.strip().split(" ", 1) for part in policy.split(";"))
@@ -135,7 +135,7 @@ def test_only_the_pages_own_script_and_style_may_run(page) -> None:
     assert not any("style" in has or any(key.startswith("on") for key in has) for _, has in reader.elements)
 
 
-def test_what_a_corpus_or_a_path_holds_makes_no_element(page, hostile) -> None:
+def test_what_a_corpus_or_a_path_holds_makes_no_element(page, hostile):
     tags = [sorted({tag for tag, _ in Reader(text).elements}) for text in (page, hostile)]
     assert tags[0] == tags[1]
     assert "img" not in tags[1]
@@ -143,13 +143,13 @@ def test_what_a_corpus_or_a_path_holds_makes_no_element(page, hostile) -> None:
     assert "<title>&lt;img src=x onerror=hacked()&gt;: albert-data</title>" in hostile
 
 
-def test_hostile_text_arrives_whole_as_text(hostile) -> None:
+def test_hostile_text_arrives_whole_as_text(hostile):
     texts = [part for row in embedded(hostile) for segment in row["segments"] for part in segment["parts"]]
     plain = "".join(part for part in texts if isinstance(part, str))
     assert any(text[:9] in plain for text in HOSTILE)
 
 
-def test_names_in_a_manifest_are_escaped(tmp_path) -> None:
+def test_names_in_a_manifest_are_escaped(tmp_path):
     folder = write_small(tmp_path)
 
     def poison(manifest) -> None:
@@ -161,13 +161,13 @@ def test_names_in_a_manifest_are_escaped(tmp_path) -> None:
 
 
 @given(st.recursive(st.text(), lambda values: st.lists(values) | st.dictionaries(st.text(), values)))
-def test_embedded_json_is_the_same_value_and_cant_end_its_element(value) -> None:
+def test_embedded_json_is_the_same_value_and_cant_end_its_element(value):
     text = escape_json(value)
     assert json.loads(text) == value
     assert not set("<>&\u2028\u2029") & set(text)
 
 
-def test_rows_beyond_the_pages_size_are_left_out_and_counted(tmp_path, monkeypatch) -> None:
+def test_rows_beyond_the_pages_size_are_left_out_and_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(embedding, "MAX_BYTES", 6_000)
     page = write_page(write_small(tmp_path))
     rows = embedded(page)
@@ -176,7 +176,7 @@ def test_rows_beyond_the_pages_size_are_left_out_and_counted(tmp_path, monkeypat
     assert f"{total - len(rows)} more would make the page too large" in page
 
 
-def test_every_chart_has_a_title_words_and_a_table(page) -> None:
+def test_every_chart_has_a_title_words_and_a_table(page):
     reader = Reader(page)
     images = [has for tag, has in reader.elements if tag == "svg"]
     assert [image["aria-labelledby"] for image in images] == [f"{name}-title {name}-desc" for name in CHARTS]
@@ -188,14 +188,14 @@ def test_every_chart_has_a_title_words_and_a_table(page) -> None:
         assert figure.count("<tr>") > 2
 
 
-def test_ids_are_unique_and_references_lead_somewhere(page) -> None:
+def test_ids_are_unique_and_references_lead_somewhere(page):
     ids = [has["id"] for _, has in Reader(page).elements if "id" in has]
     assert len(set(ids)) == len(ids)
     used = set(re.findall(r"""(?:href="#|url\(#)([^")]+)""", page))
     assert used <= set(ids)
 
 
-def test_the_tables_hold_the_measured_figures(tmp_path) -> None:
+def test_the_tables_hold_the_measured_figures(tmp_path):
     page = write_page(write_small(tmp_path))
     assert page == write_page(tmp_path)
     for split in ("train", "validation"):
@@ -226,7 +226,7 @@ def by_file(tmp_path_factory, tokenizer) -> ShardReport:
     return inspect_folder(folder / "out", split="train", choice=RowChoice(count=3), corpus=inputs)
 
 
-def test_unknown_tokens_by_file_are_a_chart_with_the_corpus_and_a_note_without(by_file) -> None:
+def test_unknown_tokens_by_file_are_a_chart_with_the_corpus_and_a_note_without(by_file):
     without, page = write_page(by_file.shards.folder), render(by_file)
     assert "Unknown tokens by file: left out, because a row does not say which input file it is from." in without
     assert "albert-data inspect SHARDS --html PATH --corpus INPUT" in without
@@ -243,7 +243,7 @@ def test_unknown_tokens_by_file_are_a_chart_with_the_corpus_and_a_note_without(b
     page.encode()
 
 
-def test_names_of_files_stay_text_in_the_chart_too(by_file) -> None:
+def test_names_of_files_stay_text_in_the_chart_too(by_file):
     drawing = re.search(r'<svg[^>]*aria-labelledby="files-title.*?</svg>', render(by_file), re.DOTALL)
     assert drawing is not None
     texts = {"".join(element.itertext()) for element in ElementTree.fromstring(drawing[0]).iter(f"{SVG}text")}
@@ -254,7 +254,7 @@ def audit_of(page: str) -> str:
     return page.split('<section id="audit"')[1].split("</section>")[0]
 
 
-def test_the_page_has_every_verdict_of_the_audit_and_what_to_do_about_it(tmp_path) -> None:
+def test_the_page_has_every_verdict_of_the_audit_and_what_to_do_about_it(tmp_path):
     ids = get_tokenizer().encode(["the river talking quickly people walked"])[0].tolist()
     examples = make_examples([[ids] * 4] * 20, SMALL)
     folder = write_folder(tmp_path, {"train": [examples], "validation": [examples]}, SMALL)
@@ -270,13 +270,13 @@ def test_the_page_has_every_verdict_of_the_audit_and_what_to_do_about_it(tmp_pat
     assert "nothing to do" not in shown
 
 
-def test_a_folder_without_rows_still_makes_a_page(tmp_path) -> None:
+def test_a_folder_without_rows_still_makes_a_page(tmp_path):
     page = write_page(write_folder(tmp_path, {}))
     assert "No split has rows." in page
     assert embedded(page) == []
 
 
-def test_the_command_writes_the_page_and_says_so(tmp_path, capsys) -> None:
+def test_the_command_writes_the_page_and_says_so(tmp_path, capsys):
     folder, path = write_small(tmp_path / "shards"), tmp_path / "report.html"
     assert run(["inspect", str(folder), "--html", str(path), "-n", "5"]) == 0
     assert capsys.readouterr().out.startswith(f"{path}: ")
@@ -304,7 +304,7 @@ def kinds_of(segments: list[Segment]) -> Counter[str]:
 
 
 @given(text_documents().filter(any), configs())
-def test_spans_and_kinds_are_those_that_the_statistics_count(tmp_path_factory, documents, config) -> None:
+def test_spans_and_kinds_are_those_that_the_statistics_count(tmp_path_factory, documents, config):
     examples = make_examples(documents, config)
     folder = write_folder(tmp_path_factory.mktemp("shards"), {"train": [examples]}, config)
     shards = open_shards(folder)
@@ -323,7 +323,7 @@ def test_spans_and_kinds_are_those_that_the_statistics_count(tmp_path_factory, d
     assert found == {name: realised[name] for name in found}
 
 
-def test_the_same_row_is_chosen_each_time_and_it_shows_much(small: Shards) -> None:
+def test_the_same_row_is_chosen_each_time_and_it_shows_much(small):
     row = choose_row(small, measure(small))
     assert row is not None
     assert row == choose_row(open_shards(small.folder), measure(small))
@@ -333,14 +333,14 @@ def test_the_same_row_is_chosen_each_time_and_it_shows_much(small: Shards) -> No
     assert max(spans_of(read_segments(small, row))) == best
 
 
-def test_a_row_that_is_asked_for_is_explained(small: Shards) -> None:
+def test_a_row_that_is_asked_for_is_explained(small):
     page = render(inspect_folder(small.folder, split="validation", choice=RowChoice(count=3, numbers=(4, 1))))
     assert "Row 4 of validation: " in page
     assert "It was asked for." in page
 
 
 @pytest.mark.parametrize("whole_word", [True, False])
-def test_each_step_is_explained(tmp_path: Path, whole_word: bool) -> None:
+def test_each_step_is_explained(tmp_path, whole_word):
     config = replace(SMALL, whole_word=whole_word)
     tokenizer = get_tokenizer()
     ids = tokenizer.encode(["the river talking quickly people walked"])[0].tolist()
@@ -353,12 +353,12 @@ def test_each_step_is_explained(tmp_path: Path, whole_word: bool) -> None:
     assert "80 % show [MASK], 10 % show a piece drawn at random, and 10 % stay" in page
 
 
-def test_a_row_without_a_pair_says_so(tmp_path: Path) -> None:
+def test_a_row_without_a_pair_says_so(tmp_path):
     ids = get_tokenizer().encode(["the river"])[0].tolist()
     shards = open_shards(write_folder(tmp_path, {"train": [make_examples([[ids]], SMALL)]}, SMALL))
     assert "This row has no pair: label -1." in render_anatomy(shards, {"train": measure(shards)})
 
 
-def test_a_split_without_rows_has_no_anatomy(tmp_path: Path) -> None:
+def test_a_split_without_rows_has_no_anatomy(tmp_path):
     shards = open_shards(write_folder(tmp_path, {}))
     assert render_anatomy(shards, {}) == "<p>train has no rows.</p>"

@@ -154,13 +154,13 @@ def test_a_file_without_a_token_has_no_rate():
         (["in/" + "a" * 30 + "z.txt", "in/b"], ["aaaaaaa...aaaaaz.txt", "b"]),
     ],
 )
-def test_names_lose_their_common_folder_and_their_middle(names: list[str], shown: list[str]):
+def test_names_lose_their_common_folder_and_their_middle(names, shown):
     input_files = make_input_files(*((name, 1, 0) for name in names))
     assert shorten_names(input_files.files, 20) == shown
 
 
 @given(names=st.lists(st.text(min_size=1), min_size=1, max_size=5), columns=st.integers(12, 60))
-def test_a_shortened_name_fits_and_can_be_printed(names: list[str], columns: int):
+def test_a_shortened_name_fits_and_can_be_printed(names, columns):
     rest: dict[str, Any] = {"num_tokens": 1, "num_unknown": 0, "share": 0.0, "num_files": 7}
     files = [*make_input_files(*((name, 1, 0) for name in names)).files, InputFile(name="7 other files", **rest)]
     for name in shorten_names(files, columns):

@@ -158,7 +158,7 @@ def remask(examples: Examples, choices: st.DataObject) -> Examples:
 
 
 @given(documents=text_documents(), config=configs(), is_sound=st.booleans(), choices=st.data())
-def test_statistics_equal_a_slow_count(documents, config, is_sound, choices) -> None:
+def test_statistics_equal_a_slow_count(documents, config, is_sound, choices):
     half = len(documents) // 2
     parts = [make_examples(documents[:half], config), make_examples(documents[half:], config, half)]
     with TemporaryDirectory() as folder:
@@ -167,7 +167,7 @@ def test_statistics_equal_a_slow_count(documents, config, is_sound, choices) -> 
         assert measure(shards) == measure_reference(shards, config)
 
 
-def test_a_sound_split_realises_the_figures_that_must_be_exact(tmp_path) -> None:
+def test_a_sound_split_realises_the_figures_that_must_be_exact(tmp_path):
     measured = measure(open_shards(write_small(tmp_path)))
     exact = {figure.name: figure.realised for figure in measured.figures if figure.intended == 0}
     assert exact == dict.fromkeys(
@@ -175,7 +175,7 @@ def test_a_sound_split_realises_the_figures_that_must_be_exact(tmp_path) -> None
     )
 
 
-def test_intended_figures_are_those_of_the_paper(tmp_path) -> None:
+def test_intended_figures_are_those_of_the_paper(tmp_path):
     figures = {figure.name: figure.intended for figure in measure(open_shards(write_small(tmp_path))).figures}
     assert figures["masked_share"] == 0.15
     assert [figures[f"spans_of_{n}"] for n in (1, 2, 3)] == pytest.approx([6 / 11, 3 / 11, 2 / 11])
@@ -189,7 +189,7 @@ def make_statistics(row_lens: list[int]) -> Statistics:
 
 
 @given(st.lists(st.integers(0, 9), min_size=9, max_size=70).filter(any))
-def test_lengths_are_those_of_the_rows_themselves(row_lens) -> None:
+def test_lengths_are_those_of_the_rows_themselves(row_lens):
     measured, lengths = make_statistics(row_lens), np.repeat(np.arange(len(row_lens)), row_lens)
     assert measured.mean_row_len == pytest.approx(lengths.mean())
     quantiles = np.quantile(lengths, (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1), method="inverted_cdf")
@@ -201,7 +201,7 @@ def test_lengths_are_those_of_the_rows_themselves(row_lens) -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=9, max_size=300).filter(any), st.integers(1, 400))
-def test_padding_is_that_of_rows_padded_one_by_one(row_lens, bucket_len) -> None:
+def test_padding_is_that_of_rows_padded_one_by_one(row_lens, bucket_len):
     measured, padded = make_statistics(row_lens), 0
     for length, rows in enumerate(row_lens):
         end = length
@@ -212,25 +212,25 @@ def test_padding_is_that_of_rows_padded_one_by_one(row_lens, bucket_len) -> None
     assert measured.pad_to_buckets(bucket_len) == pytest.approx(expected)
 
 
-def test_padding_is_given_for_group_sizes_up_to_a_whole_row() -> None:
+def test_padding_is_given_for_group_sizes_up_to_a_whole_row():
     measured = make_statistics([0] * 65 + [5] * 64)
     assert list(measured.padding_by_bucket) == [8, 16, 32, 64, 128]
     assert measured.padding_by_bucket[128] == measured.padding_share
 
 
-def test_the_most_frequent_pieces_come_first_and_unused_ones_never() -> None:
+def test_the_most_frequent_pieces_come_first_and_unused_ones_never():
     measured = make_statistics([0] * 20)
     assert measured.most_frequent() == [(2, 7), (3, 7), (0, 3), (4, 1)]
     assert measured.most_frequent(1) == [(2, 7)]
 
 
-def test_bins_cover_every_length_once() -> None:
+def test_bins_cover_every_length_once():
     bins = make_statistics([0] * 514).row_len_bins
     covered = [length for first, last, _ in bins for length in range(first, last + 1)]
     assert covered == list(range(1, 514))
 
 
-def test_a_split_without_rows_has_no_shares(tmp_path) -> None:
+def test_a_split_without_rows_has_no_shares(tmp_path):
     shards = open_shards(write_folder(tmp_path, {}), "validation")
     measured = measure(shards)
     assert measured.num_rows == 0
@@ -239,7 +239,7 @@ def test_a_split_without_rows_has_no_shares(tmp_path) -> None:
     assert set(measured.row_len_quantiles.values()) == {None}
 
 
-def test_statistics_are_valid_json_without_nan(tmp_path) -> None:
+def test_statistics_are_valid_json_without_nan(tmp_path):
     for split in ("train", "validation"):
         measured = measure(open_shards(write_small(tmp_path), split)).to_dict()
         assert json.loads(json.dumps(measured, allow_nan=False)) == json.loads(json.dumps(measured))
@@ -260,7 +260,7 @@ def test_letters_and_tokens_are_counted_by_script():
     assert sum(one.share for one in counts) == 1
 
 
-def test_one_script_and_a_few_loans_need_no_table(tmp_path: Path):
+def test_one_script_and_a_few_loans_need_no_table(tmp_path):
     one = count_scripts([0, 0, 0, 100, 0, 0, 0, 1, 0, 0, 0], PIECES)
     assert len(one) == 2
     assert choose_scripts(one) == []

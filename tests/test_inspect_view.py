@@ -71,7 +71,7 @@ def byte_pieces(text: str) -> list[str]:
         (["▁the", *byte_pieces("=a={b}[MASK:c]\\")], {}, r"the\=a\=\{b}\[MASK:c]" + "\\\\"),
     ],
 )
-def test_tokens_are_shown_with_what_became_of_them(a: list[str], masked: dict[int, str], shown: str) -> None:
+def test_tokens_are_shown_with_what_became_of_them(a, masked, shown):
     assert show_segments(make_example(a, ["▁people"], masked)) == [f"A  {shown}", "B  people"]
     assert show_segments(make_example(["▁people"], a, {}))[0] == "A  people"
 
@@ -79,13 +79,13 @@ def test_tokens_are_shown_with_what_became_of_them(a: list[str], masked: dict[in
 @pytest.mark.parametrize("text", ["\x1b[31m", "\x1b]0;title\x07", "\x9b2J", "\u202e", "\r", "\u2028", "\x00"])
 @pytest.mark.parametrize("is_masked", [False, True])
 @pytest.mark.parametrize("colour", [False, True])
-def test_no_text_reaches_the_terminal_as_a_control_sequence(text, is_masked, colour) -> None:
+def test_no_text_reaches_the_terminal_as_a_control_sequence(text, is_masked, colour):
     example = make_example(["▁the", *byte_pieces(text)], ["▁the"], {2: "[MASK]"} if is_masked else {})
     shown = COLOUR.sub("", show_example(example, 0, TOKENIZER, colour=colour))
     assert all(character.isprintable() or character == "\n" for character in shown)
 
 
-def test_the_order_of_the_segments_is_shown() -> None:
+def test_the_order_of_the_segments_is_shown():
     swapped = show_example(make_example(["▁the"], ["▁the"], {}, label=1), 12_345, TOKENIZER)
     assert swapped.startswith("row 12,345: swapped: A followed B in the document, 5 tokens, 0 masked")
     assert "row 0: in order" in show_example(make_example(["▁the"], ["▁the"], {}), 0, TOKENIZER)
@@ -129,14 +129,14 @@ def expected_kinds(example: Example) -> list[str]:
 
 
 @given(documents=text_documents(), config=configs())
-def test_a_parser_reads_every_marker_and_mistakes_no_text_for_one(documents, config) -> None:
+def test_a_parser_reads_every_marker_and_mistakes_no_text_for_one(documents, config):
     for example in split_rows(make_examples(documents, config)):
         shown = " ".join(segment[3:] for segment in show_segments(example))
         assert parse_kinds(shown) == expected_kinds(example)
 
 
 @given(documents=text_documents(), width=st.integers(24, 120))
-def test_every_line_fits_the_terminal_and_colour_changes_no_text(documents, width) -> None:
+def test_every_line_fits_the_terminal_and_colour_changes_no_text(documents, width):
     for example in split_rows(make_examples(documents, SMALL)):
         plain = show_example(example, 0, TOKENIZER, width)
         assert max(map(count_columns, plain.splitlines())) <= width
@@ -144,7 +144,7 @@ def test_every_line_fits_the_terminal_and_colour_changes_no_text(documents, widt
         assert COLOUR.sub("", coloured) == plain
 
 
-def test_each_kind_has_a_colour_of_its_own() -> None:
+def test_each_kind_has_a_colour_of_its_own():
     masked = {1: "[MASK]", 2: "▁people", 3: "▁water"}
     shown = show_example(make_example(["▁river", "▁quickly", "▁water"], ["▁the"], masked), 0, TOKENIZER, colour=True)
     for kind, text in (("masked", "[MASK:river]"), ("random", "{people<-quickly}"), ("kept", "=water=")):
@@ -153,13 +153,13 @@ def test_each_kind_has_a_colour_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("width", [24, 40, 80])
-def test_the_legend_explains_every_marker_and_fits(width) -> None:
+def test_the_legend_explains_every_marker_and_fits(width):
     legend = show_legend(width)
     assert [mark in legend for mark in ("[MASK:x]", "{y<-x}", "=x=", "\\")] == [True] * 4
     assert max(map(len, legend.splitlines())) <= width
 
 
-def test_a_row_for_json_holds_what_the_model_sees_and_predicts() -> None:
+def test_a_row_for_json_holds_what_the_model_sees_and_predicts():
     example = make_example(["▁river", "a"], ["▁the"], {2: "[MASK]"}, label=1)
     assert to_dict(example, 7, TOKENIZER) == {
         "row": 7,
@@ -176,7 +176,7 @@ def test_a_row_for_json_holds_what_the_model_sees_and_predicts() -> None:
 
 
 @given(st.text())
-def test_no_control_character_reaches_the_terminal(text) -> None:
+def test_no_control_character_reaches_the_terminal(text):
     shown = escape_controls(text)
     steering = [c for c in shown if unicodedata.category(c)[0] == "C" and c not in "\u200c\u200d"]
     assert not steering
@@ -192,15 +192,15 @@ def test_no_control_character_reaches_the_terminal(text) -> None:
         ("naïve 山 e\u0301 👩\u200d🔬", "naïve 山 e\u0301 👩\u200d🔬"),
     ],
 )
-def test_control_characters_are_written_out(text, shown) -> None:
+def test_control_characters_are_written_out(text, shown):
     assert escape_controls(text) == shown
 
 
-def test_wide_characters_fill_two_columns_and_marks_none() -> None:
+def test_wide_characters_fill_two_columns_and_marks_none():
     assert [count_columns(text) for text in ("abc", "山河", "e\u0301", "，", "ｱ", "")] == [3, 4, 1, 2, 1, 0]
 
 
-def test_an_output_that_can_t_encode_a_character_gets_an_escape() -> None:
+def test_an_output_that_can_t_encode_a_character_gets_an_escape():
     assert make_encodable("山 ï", "ascii") == "\\u5c71 \\xef"
     assert make_encodable("山 \udc80", "utf-8") == "山 \\udc80"
 
@@ -225,7 +225,7 @@ def to_lines(text: str, width: int) -> list[str]:
         ("abcde\u0301f", 5, ["abcde\u0301", "f"]),
     ],
 )
-def test_lines_break_where_they_may(text: str, width: int, lines: list[str]) -> None:
+def test_lines_break_where_they_may(text, width, lines):
     assert to_lines(text, width) == lines
 
 
@@ -234,7 +234,7 @@ styled_texts = st.lists(st.builds(StyledText, text=texts, style=st.sampled_from(
 
 
 @given(texts=styled_texts, width=st.integers(2, 30))
-def test_wrapping_keeps_every_character_and_its_style_in_lines_that_fit(texts, width) -> None:
+def test_wrapping_keeps_every_character_and_its_style_in_lines_that_fit(texts, width):
     lines = wrap(texts, width)
     before = [(c, text.style) for text in texts for c in text.text if c != " "]
     assert [(c, text.style) for line in lines for text in line for c in text.text if c != " "] == before
@@ -245,7 +245,7 @@ def test_wrapping_keeps_every_character_and_its_style_in_lines_that_fit(texts, w
 
 
 @given(words=st.lists(st.text("abc", min_size=1, max_size=9), max_size=30), width=st.integers(9, 30))
-def test_words_that_fit_stay_whole_and_lines_are_full(words, width) -> None:
+def test_words_that_fit_stay_whole_and_lines_are_full(words, width):
     lines = to_lines(" ".join(words), width)
     assert " ".join(lines).split() == words
     for line, following in zip(lines, lines[1:], strict=False):

@@ -70,7 +70,7 @@ def test_a_word_begins_where_a_piece_and_a_word_of_the_likeliest_division_begin(
         ),
     ],
 )
-def test_the_words_of_literal_pieces(pieces: list[str], frequencies: dict[str, float], expected: str):
+def test_the_words_of_literal_pieces(pieces, frequencies, expected):
     found = zip(find_starts(pieces, frequencies), pieces, strict=True)
     assert "".join(" " * begins + piece for begins, piece in found).strip() == expected
 
@@ -94,7 +94,7 @@ def test_a_word_list_has_a_word_and_perhaps_its_frequency_on_a_line():
     ("中国 inf".encode(), TokenizerError, "line 1 has 'inf'"),
     ("人\n".encode() + "中国".encode("gb18030"), TokenizerError, "line 2 is not UTF-8"),
 )
-def test_a_damaged_word_list_is_an_error_that_names_the_line(call: bytes, kind, named: str):
+def test_a_damaged_word_list_is_an_error_that_names_the_line(call, kind, named):
     check_refused(lambda: parse_words(call, "words.txt"), kind, named)
 
 

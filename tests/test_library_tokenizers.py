@@ -9,7 +9,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -142,7 +141,7 @@ names = st.sampled_from([*SPECIALS, *ROBERTA, " "])
 
 
 @given(st.lists(st.text(max_size=30) | st.lists(names | st.text(max_size=3)).map("".join), max_size=4))
-def test_the_ids_are_those_of_the_library(tokenizer, backend, texts: list[str]):
+def test_the_ids_are_those_of_the_library(tokenizer, backend, texts):
     assert encode(tokenizer, texts) == encode_by_library(backend, texts)
 
 
@@ -166,7 +165,7 @@ def test_merges_and_added_tokens_that_spell_special_pieces_are_text():
     assert [tokenizer.pieces[i] for i in ids] == ["▁", "[SEP", "]", "s", "▁", *"[MASK]"]
 
 
-def test_special_and_unused_pieces_are_never_given_by_text_and_never_drawn(tokenizer: Tokenizer):
+def test_special_and_unused_pieces_are_never_given_by_text_and_never_drawn(tokenizer):
     (ids,) = encode(tokenizer, ["the <s> </s> <mask> <pad> [MASK] [CLS] [SEP] [PAD] river"])
     assert not tokenizer.specials.is_special[ids].any()
     drawn = {tokenizer.pieces[i] for i in tokenizer.ordinary_ids}
@@ -174,7 +173,7 @@ def test_special_and_unused_pieces_are_never_given_by_text_and_never_drawn(token
     assert len(drawn) > 4
 
 
-def test_words_begin_at_the_marks_of_the_pieces(tokenizer: Tokenizer):
+def test_words_begin_at_the_marks_of_the_pieces(tokenizer):
     text = "the rivers, the river."
     (ids,) = encode(tokenizer, [text])
     starts = find_word_starts(np.array(ids), tokenizer.word_rule())
@@ -186,7 +185,7 @@ def test_words_begin_at_the_marks_of_the_pieces(tokenizer: Tokenizer):
     assert words == re.findall(r"\w+|[,.]", text)
 
 
-def test_text_is_decoded_and_shown(tokenizer: Tokenizer):
+def test_text_is_decoded_and_shown(tokenizer):
     (ids,) = encode(tokenizer, ["the river"])
     assert tokenizer.decode([tokenizer.cls_id, *ids, tokenizer.sep_id]) == "the river"
     assert tokenizer.normalise("the river").strip("▁") == "the▁river"
@@ -211,7 +210,7 @@ NO_UNKNOWN["added_tokens"] += [
     (lambda text: text.replace("<mask>", "<no>"), TokenizerError, "lacks [MASK] or <mask> & ALBERT needs"),
     (lambda text: json.dumps(NO_UNKNOWN), TokenizerError, "can't encode a character that it has no piece for"),
 )
-def test_what_is_not_supported_or_lacks_a_piece_is_refused_before_any_text(tmp_path: Path, call, kind, named):
+def test_what_is_not_supported_or_lacks_a_piece_is_refused_before_any_text(tmp_path, call, kind, named):
     (tmp_path / "tokenizer.json").write_text(call(load("roberta")[0].model.decode()))
     check_refused(lambda: load_tokenizer(tmp_path), kind, named)
 
@@ -221,7 +220,7 @@ def change(text: str, **parts: Any) -> str:
 
 
 @pytest.mark.parametrize(("maker", "rule"), [("roberta", "dropout"), ("modernbert", "dropout"), ("unigram", "alpha")])
-def test_rules_that_make_ids_random_are_left_out(maker: str, rule: str):
+def test_rules_that_make_ids_random_are_left_out(maker, rule):
     plain, texts = load(maker)[0], list(make_sentences(30, seed=2))
     values = json.loads(plain.model)
     truncation = {"max_length": 2, "stride": 0, "strategy": "LongestFirst", "direction": "Right"}
@@ -231,7 +230,7 @@ def test_rules_that_make_ids_random_are_left_out(maker: str, rule: str):
     assert tokenizer.note == f"t has {rule}, so its ids would be random; a build encodes text without"
 
 
-def test_other_ids_each_time_are_refused(monkeypatch: pytest.MonkeyPatch):
+def test_other_ids_each_time_are_refused(monkeypatch):
     numbers = itertools.count()
     monkeypatch.setattr(
         "albert_data.tokenizer.backend.Backend.encode", lambda self, texts: [[next(numbers)] for _ in texts]
@@ -240,7 +239,7 @@ def test_other_ids_each_time_are_refused(monkeypatch: pytest.MonkeyPatch):
         Tokenizer(load("roberta")[0].model, "t").prepare()
 
 
-def test_a_build_says_whether_it_is_slow_and_keeps_the_space_between_sentences(tmp_path: Path):
+def test_a_build_says_whether_it_is_slow_and_keeps_the_space_between_sentences(tmp_path):
     documents = [" ".join(document.split()) for document in make_documents(30, seed=5)]
     write_corpus(tmp_path / "in", documents, "txt", random.Random(0))
     why = "tokenizer is slow: the library tokenizers itself encodes each sentence, because its pre_tokenizer divides"
@@ -281,7 +280,7 @@ def list_sentences(text: Text) -> list[str]:
         ("2024。\n第三。\n3\n中", ["2024。", "第三。", " 3", " 中"]),
     ],
 )
-def test_a_sentence_has_the_space_that_stood_before_it(text: str, expected: list[str]):
+def test_a_sentence_has_the_space_that_stood_before_it(text, expected):
     assert list_sentences(include_spaces(read(text))) == expected
 
 
@@ -328,7 +327,7 @@ words = st.sampled_from(
     st.lists(st.lists(st.lists(words, min_size=1, max_size=6), min_size=1, max_size=4), min_size=1, max_size=3),
     st.data(),
 )
-def test_spaces_are_those_of_the_slow_reference(documents: list[list[list[str]]], data: st.DataObject):
+def test_spaces_are_those_of_the_slow_reference(documents, data):
     joints = st.sampled_from(["", " ", " "])
     written = [["x" + "".join(word + data.draw(joints) for word in line) for line in lines] for lines in documents]
     lines = [[" ".join(line.split()) for line in document] for document in written]
@@ -338,7 +337,7 @@ def test_spaces_are_those_of_the_slow_reference(documents: list[list[list[str]]]
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_only_byte_level_bpe_without_a_prefix_reads_the_space_before_a_sentence(name: str):
+def test_only_byte_level_bpe_without_a_prefix_reads_the_space_before_a_sentence(name):
     tokenizer, backend = load(name)
     text = read("The river. A long river.\nThe end.\n\nThe sea.")
     alone = encode_by_library(backend, list_sentences(text))
@@ -365,10 +364,10 @@ parts = [".", "?”", "—", "“I", "One two", "！", "好", "😀", "❤\ufe0f
 
 @pytest.mark.parametrize("name", READS_SPACES)
 @given(joined=st.lists(st.sampled_from(parts), max_size=12).map("".join))
-def test_sentences_without_white_space_between_them_have_the_ids_of_the_whole_line(name: str, joined: str):
+def test_sentences_without_white_space_between_them_have_the_ids_of_the_whole_line(name, joined):
     check_whole(name, " ".join(f"He saw me. “You.”—“I.”{joined}".split()))
 
 
 @pytest.mark.parametrize("name", ["prefixed", "split"])
-def test_marks_side_by_side_are_in_one_sentence_whatever_the_rules(name: str):
+def test_marks_side_by_side_are_in_one_sentence_whatever_the_rules(name):
     check_whole(name, "He saw me. “It was my duty.”—“I guess.”(So it was.)—Yes.")

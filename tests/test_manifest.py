@@ -69,7 +69,7 @@ def values() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("manifest", [fill(Manifest), Manifest.from_values(values())], ids=["all keys", "needed keys"])
-def test_a_manifest_is_read_as_it_was_written_and_sealed_by_the_hash_of_all_other_values(manifest: Manifest):
+def test_a_manifest_is_read_as_it_was_written_and_sealed_by_the_hash_of_all_other_values(manifest):
     written = json.loads(json.dumps(manifest.to_values()))
     assert Manifest.from_values(written) == manifest
     assert manifest.to_values() == written
@@ -106,12 +106,12 @@ def setting(name: str, value: object) -> dict[str, Any]:
         for version in (0, -1, RULES_VERSION + 1)
     ),
 )
-def test_a_value_that_is_not_allowed_is_named(call: dict[str, Any], kind: type[Exception], named: str):
+def test_a_value_that_is_not_allowed_is_named(call, kind, named):
     check_refused(lambda: Manifest.from_values(values() | call), kind, named)
 
 
 @pytest.mark.parametrize("key", [*VERSIONS, *(f"config.{name}" for name in BuildConfig().to_flat_dict())])
-def test_settings_and_versions_are_all_needed(key: str):
+def test_settings_and_versions_are_all_needed(key):
     found = values()
     holder, _, name = key.rpartition(".")
     del (found[holder] if holder else found)[name]
@@ -119,7 +119,7 @@ def test_settings_and_versions_are_all_needed(key: str):
 
 
 @pytest.mark.parametrize("name", ["text_field", "language_field", "group_field", "word_separator", "where", "encoding"])
-def test_text_that_no_manifest_can_hold_is_no_setting(name: str):
+def test_text_that_no_manifest_can_hold_is_no_setting(name):
     named = rf"{name} is not valid UTF-8 & 'a\udcff' & give it as the terminal shows it"
     check_refused(lambda: BuildConfig.from_settings(**{name: "a\udcff"}), ConfigError, named)
 
@@ -162,7 +162,7 @@ def check_all_refuse(folder: Path, what: str) -> None:
 
 
 # `verify` alone needs the seal, by which it trusts the rest.
-def test_a_manifest_without_any_one_of_its_keys_is_refused(folder: Path):
+def test_a_manifest_without_any_one_of_its_keys_is_refused(folder):
     whole = read_json(folder / MANIFEST_NAME)
     for key in whole.keys() - {"format", "format_version"}:
         write_json(folder / MANIFEST_NAME, {name: whole[name] for name in whole if name != key})
@@ -180,7 +180,7 @@ def list_ways(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 
 
 @pytest.mark.parametrize("value", [None, True, -1, 1.5, "x", [], {}, [[]], [None], {"x": None}])
-def test_a_value_of_another_type_is_refused_or_read_but_never_a_traceback(folder: Path, value: object):
+def test_a_value_of_another_type_is_refused_or_read_but_never_a_traceback(folder, value):
     whole = read_json(folder / MANIFEST_NAME)
     num_refused = 0
     for *way, last in list_ways(whole):
@@ -222,12 +222,12 @@ def test_a_value_of_another_type_is_refused_or_read_but_never_a_traceback(folder
         ),
     ],
 )
-def test_a_value_of_another_type_is_named(folder: Path, change: Callable[[dict[str, Any]], object], what: str):
+def test_a_value_of_another_type_is_named(folder, change, what):
     change_manifest(folder, change)
     check_all_refuse(folder, what)
 
 
-def test_unknown_keys_are_kept_and_no_fault(folder: Path):
+def test_unknown_keys_are_kept_and_no_fault(folder):
     change_manifest(folder, lambda m: m.update(readme_sha256="0" * 64, more={"a": [1]}))
     assert load_manifest(folder).values["more"] == {"a": [1]}
     assert not list(verify(folder))
@@ -246,7 +246,7 @@ def test_a_plan_by_itself_is_checked_too():
     ({"tokenizer": {"a": float("nan")}}, ShardError, "no command could read & beyond the range of float64"),
     ({"version": 3}, ShardError, "no command could read & version is 3; a string is needed"),
 )
-def test_nothing_is_written_that_no_reader_takes(folder: Path, call: dict[str, Any], kind: type[Exception], named: str):
+def test_nothing_is_written_that_no_reader_takes(folder, call, kind, named):
     manifest = read_manifest(folder)
     check_readable(manifest)
     spoilt = dataclasses.replace(manifest, plan=dataclasses.replace(manifest.plan, **call))
@@ -265,7 +265,7 @@ def test_nothing_is_written_that_no_reader_takes(folder: Path, call: dict[str, A
         (r'{"a\udfff": 1}', "holds half a surrogate pair"),
     ],
 )
-def test_json_that_not_every_reader_accepts_is_refused(folder: Path, value: str, what: str):
+def test_json_that_not_every_reader_accepts_is_refused(folder, value, what):
     text = (folder / MANIFEST_NAME).read_text()
     (folder / MANIFEST_NAME).write_text(text.rstrip().removesuffix("}") + f', "more": {value}}}')
     check_all_refuse(folder, what)
@@ -275,12 +275,12 @@ NO_OBJECTS = [b"", b"\xff\xfe", b"{", b"{}\0", '{"format": "albert-data"}'.encod
 
 
 @pytest.mark.parametrize("data", NO_OBJECTS)
-def test_a_manifest_that_is_no_object_in_utf_8_is_refused(folder: Path, data: bytes):
+def test_a_manifest_that_is_no_object_in_utf_8_is_refused(folder, data):
     (folder / MANIFEST_NAME).write_bytes(data)
     check_all_refuse(folder, "manifest.json can't be read: ")
 
 
-def test_a_manifest_that_is_too_large_is_refused_unread_or_unparsed(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_manifest_that_is_too_large_is_refused_unread_or_unparsed(folder, monkeypatch):
     monkeypatch.setattr(files, "MAX_VALUES", 50)
     check_all_refuse(folder, "values; at most 50 are allowed")
     os.truncate(folder / MANIFEST_NAME, 1 << 30)  # sparse: it takes no room
@@ -299,7 +299,7 @@ def test_a_manifest_that_is_too_large_is_refused_unread_or_unparsed(folder: Path
         (lambda path: path.symlink_to("nowhere"), "No such file or directory"),
     ],
 )
-def test_only_a_regular_file_is_opened_as_a_manifest(folder: Path, make: Callable[[Path], object], what: str):
+def test_only_a_regular_file_is_opened_as_a_manifest(folder, make, what):
     (folder / MANIFEST_NAME).unlink()
     make(folder / MANIFEST_NAME)
     with pytest.raises(ShardError, match=what):
@@ -323,14 +323,14 @@ def test_only_a_regular_file_is_opened_as_a_manifest(folder: Path, make: Callabl
         (lambda path: (path / ".build").mkdir(parents=True), "not finished & resume it: albert-data build INPUT... -o"),
     ],
 )
-def test_a_folder_that_is_no_build_is_named_with_what_to_do(tmp_path: Path, make: Callable[[Path], object], what: str):
+def test_a_folder_that_is_no_build_is_named_with_what_to_do(tmp_path, make, what):
     make(tmp_path / "out")
     for read in OTHERS:
         check_refused(lambda read=read: read(tmp_path / "out"), ShardError, what)
 
 
 @pytest.mark.parametrize(("name", "what"), [("a\0b", "null byte|is no path"), ("a" * 300, "File name too long")])
-def test_an_impossible_path_is_named(name: str, what: str):
+def test_an_impossible_path_is_named(name, what):
     for read in OTHERS:
         with pytest.raises((ShardError, StorageError), match=what):
             read(Path(name))
@@ -346,7 +346,7 @@ def test_an_impossible_path_is_named(name: str, what: str):
         (None, "INPUT..."),
     ],
 )
-def test_an_unfinished_build_says_how_to_resume_it(tmp_path: Path, given: Any, shown: str):
+def test_an_unfinished_build_says_how_to_resume_it(tmp_path, given, shown):
     (tmp_path / ".build").mkdir()
     write_json(tmp_path / ".build/plan.json", {"given": given})
     command = f"give its command again to resume it: albert-data build {shown} -o {tmp_path}, with the same options"

@@ -102,19 +102,19 @@ def assert_span_shares(pairs: Pairs, masks: Masks, shares: Sequence[float]) -> N
 
 @ROW_LENGTHS
 @pytest.mark.parametrize("ngram", [1, 2, 3])
-def test_spans_of_each_length_have_the_papers_share(max_seq_len: int, num_rows: int, ngram: int):
+def test_spans_of_each_length_have_the_papers_share(max_seq_len, num_rows, ngram):
     pairs = make_rows(num_rows, max_seq_len)
     assert_span_shares(pairs, draw(pairs, ngram=ngram), span_shares(ngram))
 
 
 @pytest.mark.parametrize("two", [False, True], ids=["one segment", "two segments"])
-def test_short_rows_and_short_segments_keep_the_shares(two: bool):
+def test_short_rows_and_short_segments_keep_the_shares(two):
     pairs = make_rows(60_000, 19, shorter=2, two=two)
     assert_span_shares(pairs, draw(pairs), span_shares(3))
 
 
 @ROW_LENGTHS
-def test_spans_of_masking_span_have_spanberts_shares(max_seq_len: int, num_rows: int):
+def test_spans_of_masking_span_have_spanberts_shares(max_seq_len, num_rows):
     """Geometric lengths of 1 to 10 words. A row of few words has shorter ones, with shares in the same proportion."""
     pairs = make_rows(num_rows, max_seq_len, shorter=10)
     masks = draw(pairs, masking="span")
@@ -132,7 +132,7 @@ def test_spans_of_masking_span_have_spanberts_shares(max_seq_len: int, num_rows:
         (RULE, 9, 1, {"ngram": 1, "mask_prob": 1 / 3}),
     ],
 )
-def test_every_set_of_single_words_and_pieces_is_equally_likely(rule: WordRule, num_words: int, gap: int, changes):
+def test_every_set_of_single_words_and_pieces_is_equally_likely(rule, num_words, gap, changes):
     """Of three, with an unmasked word between any two of them where there is a gap."""
     pairs = make_rows(40_000, num_words + 2, two=False)
     masked = masked_words(pairs, draw(pairs, rule, **changes))
@@ -150,27 +150,27 @@ def test_every_set_of_single_words_and_pieces_is_equally_likely(rule: WordRule, 
 
 @ROW_LENGTHS
 @pytest.mark.parametrize("rule", [RULE, EVERY_PIECE], ids=["words", "pieces"])
-def test_the_masked_share_is_the_budget_for_words_of_many_lengths(max_seq_len: int, num_rows: int, rule: WordRule):
+def test_the_masked_share_is_the_budget_for_words_of_many_lengths(max_seq_len, num_rows, rule):
     pairs = make_rows(num_rows, max_seq_len, ids=(FIRST_ORDINARY, VOCAB_SIZE))
     assert_masked_share(pairs, draw(pairs, rule), 0.15)
 
 
 @pytest.mark.parametrize("two", [False, True], ids=["one segment", "two segments"])
 @pytest.mark.parametrize("num_words", [2, 3, 5, 8])
-def test_rows_of_few_words_keep_the_masked_share(num_words: int, two: bool):
+def test_rows_of_few_words_keep_the_masked_share(num_words, two):
     pairs = make_rows(20_000, num_words + 2 + two, shorter=1, two=two)
     assert_masked_share(pairs, draw(pairs), 0.15)
 
 
 @pytest.mark.parametrize("ngram", [1, 2, 3, 5, 10])
 @pytest.mark.parametrize("mask_prob", [0.01, 0.15, 0.4])
-def test_every_ngram_keeps_every_share_up_to_two_fifths(ngram: int, mask_prob: float):
+def test_every_ngram_keeps_every_share_up_to_two_fifths(ngram, mask_prob):
     pairs = make_rows(4_000, 48)
     assert_masked_share(pairs, draw(pairs, ngram=ngram, mask_prob=mask_prob), mask_prob)
 
 
 @pytest.mark.parametrize("ngram", range(2, 11))
-def test_a_budget_of_half_the_words_is_nearly_kept_with_spans_of_two_words_or_more(ngram: int):
+def test_a_budget_of_half_the_words_is_nearly_kept_with_spans_of_two_words_or_more(ngram):
     """The unmasked word behind each span leaves some draws no room: up to 1 % of the share is lost."""
     pairs = make_rows(4_000, 48)
     share = masked_words(pairs, draw(pairs, ngram=ngram, mask_prob=0.5)).mean()
@@ -178,7 +178,7 @@ def test_a_budget_of_half_the_words_is_nearly_kept_with_spans_of_two_words_or_mo
 
 
 @pytest.mark.parametrize("num_words", [5, 6, 44, 45])
-def test_with_spans_of_one_word_no_more_than_half_of_the_words_fit(num_words: int):
+def test_with_spans_of_one_word_no_more_than_half_of_the_words_fit(num_words):
     """Every other word at most: floor(W / 2) of W."""
     pairs = make_rows(500, num_words + 3, shorter=1)
     masked = masked_words(pairs, draw(pairs, ngram=1, mask_prob=0.5))
@@ -199,7 +199,7 @@ def assert_distribution(found: Counter[int], expected: dict[int, float]) -> None
 @pytest.mark.parametrize(
     ("row_len", "num_rows"), [(8, 40_000), (16, 40_000), (32, 40_000), (128, 12_000), (512, 2_000)]
 )
-def test_every_word_is_equally_likely_to_be_masked_also_the_first_and_the_last(row_len: int, num_rows: int):
+def test_every_word_is_equally_likely_to_be_masked_also_the_first_and_the_last(row_len, num_rows):
     pairs = make_rows(num_rows, row_len, shorter=min(3, row_len // 4))
     masks = draw(pairs)
     shares = masked_words(pairs, masks).mean(axis=0)
@@ -214,7 +214,7 @@ def test_every_word_is_equally_likely_to_be_masked_also_the_first_and_the_last(r
 
 
 @pytest.mark.parametrize("shares", [(0.8, 0.1, 0.1), (0.5, 0.3, 0.2), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)])
-def test_masked_tokens_are_replaced_by_80_10_10_or_as_asked(shares: tuple[float, float, float]):
+def test_masked_tokens_are_replaced_by_80_10_10_or_as_asked(shares):
     """A random piece is the original itself once in as many times as there are ordinary pieces."""
     pairs = make_rows(num_rows := 2_000, 512)
     masks = draw(pairs, replace="/".join(f"{100 * share:g}" for share in shares))

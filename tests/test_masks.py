@@ -112,7 +112,7 @@ def test_masks_equal_the_plain_reference(rule, dtype, config, keyed, seed, pass_
 
 
 @given(keyed=toy_documents.documents)
-def test_masking_rows_keeps_the_originals(keyed: list[KeyedDocument]):
+def test_masking_rows_keeps_the_originals(keyed):
     config = ExampleConfig(max_seq_len=64)
     pairs, masks = draw_for(keyed, config)
     examples = mask_pairs(replace(pairs, ids=pairs.ids.copy()), SPECIALS, RULE, ORDINARY_IDS, config, 0)
@@ -150,7 +150,7 @@ THE, CAT, ING = 5, 6, 10
         ([CLS, UNK, ING, SEP, SEP, SEP], 2, [[[1, 2]], []]),
     ],
 )
-def test_the_maskable_words_of_literal_rows(ids: list[int], a_len: int, expected: list[list[list[int]]]):
+def test_the_maskable_words_of_literal_rows(ids, a_len, expected):
     assert references.find_words(ids, a_len, plain_vocabulary()) == expected
     pairs = literal_pairs([(ids, a_len)] * 500)
     masks = draw_masks(pairs, RULE, ExampleConfig(max_seq_len=8, mask_prob=0.5))

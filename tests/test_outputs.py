@@ -21,7 +21,7 @@ DATA = b"new content"
 
 
 @pytest.mark.parametrize("old", [None, b"", b"old content that is longer"])
-def test_a_regular_file_is_written_whole_and_a_link_to_it_stays(old: bytes | None, tmp_path: Path):
+def test_a_regular_file_is_written_whole_and_a_link_to_it_stays(old, tmp_path):
     path, link = tmp_path / "file", tmp_path / "link"
     link.symlink_to(path)
     for name in (path, link):
@@ -34,7 +34,7 @@ def test_a_regular_file_is_written_whole_and_a_link_to_it_stays(old: bytes | Non
     assert os.listdir(tmp_path) == ["link"]
 
 
-def test_a_pipe_is_written_to_and_stays(tmp_path: Path):
+def test_a_pipe_is_written_to_and_stays(tmp_path):
     path, found = tmp_path / "pipe", []
     os.mkfifo(path)
     reader = threading.Thread(target=lambda: found.append(path.read_bytes()), daemon=True)
@@ -52,7 +52,7 @@ def test_a_device_is_written_to_and_stays():
         write_output(Path("/dev/full"), DATA)
 
 
-def test_what_cannot_be_written_is_named(tmp_path: Path):
+def test_what_cannot_be_written_is_named(tmp_path):
     for path in (tmp_path / "nowhere/file", tmp_path):
         with pytest.raises(OutputError, match=f"{path} can't be written: (No such file|Is a directory)"):
             write_output(path, DATA)
@@ -60,7 +60,7 @@ def test_what_cannot_be_written_is_named(tmp_path: Path):
             check_output(path, [])
 
 
-def test_what_is_read_is_not_written_over_whatever_it_is_called(tmp_path: Path):
+def test_what_is_read_is_not_written_over_whatever_it_is_called(tmp_path):
     source = tmp_path / "source"
     source.write_bytes(DATA)
     (tmp_path / "link").symlink_to(source)
@@ -72,7 +72,7 @@ def test_what_is_read_is_not_written_over_whatever_it_is_called(tmp_path: Path):
     check_output(tmp_path / "other", [source])
 
 
-def test_no_file_of_a_folder_that_is_read_is_written_over_but_a_new_one_may_be_written(tmp_path: Path):
+def test_no_file_of_a_folder_that_is_read_is_written_over_but_a_new_one_may_be_written(tmp_path):
     folder = tmp_path / "model"
     (folder / "inner").mkdir(parents=True)
     (folder / "inner/file").write_bytes(DATA)
@@ -88,14 +88,14 @@ def test_no_file_of_a_folder_that_is_read_is_written_over_but_a_new_one_may_be_w
         check_output(tmp_path / "new", [read])
 
 
-def test_a_file_that_will_be_looked_for_is_not_made(tmp_path: Path):
+def test_a_file_that_will_be_looked_for_is_not_made(tmp_path):
     (tmp_path / "link").symlink_to("missing")
     for name in ("missing", "link"):
         with pytest.raises(OutputError, match="which is read here"):
             check_output(tmp_path / name, [tmp_path / "missing"])
 
 
-def test_stdin_from_a_file_is_not_written_over(tmp_path: Path):
+def test_stdin_from_a_file_is_not_written_over(tmp_path):
     (tmp_path / "file").write_bytes(DATA)
     script = "import sys, pathlib, albert_data.files as f; f.check_output(pathlib.Path(sys.argv[1]), ['-'])"
     for name, code in {"file": 1, "new": 0, "/dev/stdout": 0, "/dev/null": 0}.items():
@@ -105,9 +105,7 @@ def test_stdin_from_a_file_is_not_written_over(tmp_path: Path):
         assert (done.returncode, "which is read here" in done.stderr) == (code, bool(code)), done.stderr
 
 
-def test_a_report_is_not_written_over_the_set_the_corpus_or_what_names_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_report_is_not_written_over_the_set_the_corpus_or_what_names_it(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_small(tmp_path / "out")
     source = '[[source]]\nname = "{}"\npaths = ["{}"]\n'
@@ -137,7 +135,7 @@ def test_a_report_is_not_written_over_the_set_the_corpus_or_what_names_it(
 # ---- temporary files ----
 
 
-def test_a_file_of_the_users_with_the_name_of_a_temporary_one_stays(tmp_path: Path):
+def test_a_file_of_the_users_with_the_name_of_a_temporary_one_stays(tmp_path):
     (tmp_path / "file.tmp").write_bytes(b"mine")
     (tmp_path / "link.tmp").symlink_to(tmp_path / "file.tmp")
     for name in ("file", "link"):
@@ -145,7 +143,7 @@ def test_a_file_of_the_users_with_the_name_of_a_temporary_one_stays(tmp_path: Pa
     assert (tmp_path / "file.tmp").read_bytes() == b"mine"
 
 
-def test_a_full_disk_leaves_the_file_of_before_and_is_named_with_it(tmp_path: Path):
+def test_a_full_disk_leaves_the_file_of_before_and_is_named_with_it(tmp_path):
     (tmp_path / "file").write_bytes(b"old")
     with pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}/file'"), replace_file(tmp_path / "file"):
         raise OSError(28, "No space left on device")
@@ -153,7 +151,7 @@ def test_a_full_disk_leaves_the_file_of_before_and_is_named_with_it(tmp_path: Pa
     assert (tmp_path / "file").read_bytes() == b"old"
 
 
-def test_what_is_appended_to_is_not_emptied(tmp_path: Path):
+def test_what_is_appended_to_is_not_emptied(tmp_path):
     log = tmp_path / "log"
     log.write_text("old\n")
     script = "from pathlib import Path; from albert_data.files import write_output as w; w(Path('/dev/stdout'), b'new')"

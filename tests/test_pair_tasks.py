@@ -66,7 +66,7 @@ def test_an_unknown_task_is_refused_with_those_that_are_allowed():
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_build_is_sound_and_its_manifest_keeps_its_task(task: str, built):
+def test_a_build_is_sound_and_its_manifest_keeps_its_task(task, built):
     manifest = open_shards(built(task)).manifest
     assert manifest.config.examples.pairs == task
     assert Manifest.from_values(values := manifest.to_values()) == manifest
@@ -79,7 +79,7 @@ def test_a_build_is_sound_and_its_manifest_keeps_its_task(task: str, built):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_inspect_counts_each_label(task: str, built):
+def test_inspect_counts_each_label(task, built):
     report, orders = inspect_folder(built(task), split="train", choice=RowChoice(count=3)), PAIR_TASKS[task].orders
     labels, statistics = labels_of(built(task)), report.statistics["train"]
     assert statistics.label_counts == (*(labels[i] for i in range(len(orders))), labels[NO_LABEL])
@@ -142,12 +142,12 @@ def change_column(built: Path, out: Path, column: str, change: Callable[[np.ndar
     return [str(fault) for fault in verify(out) if fault.row is not None]
 
 
-def test_a_label_that_contradicts_the_keys_is_a_fault(built, tmp_path: Path):
+def test_a_label_that_contradicts_the_keys_is_a_fault(built, tmp_path):
     faults = change_column(built("nsp"), tmp_path, "sop_label", lambda labels: np.where(labels == 1, 0, labels))
     assert "sop_label is 0, in order, but document_key_b says otherwise" in faults[0]
 
 
-def test_a_second_document_of_the_validation_split_is_a_fault(built, tmp_path: Path):
+def test_a_second_document_of_the_validation_split_is_a_fault(built, tmp_path):
     key = open_shards(built("nsp"), "validation")[0].document_key
     row = next(row for row, example in enumerate(open_shards(built("nsp"))) if example.sop_label == 1)
     is_row = np.arange(len(open_shards(built("nsp")))) == row
@@ -165,7 +165,7 @@ def test_a_second_document_of_the_validation_split_is_a_fault(built, tmp_path: P
         ("none", 0, "sop_label is 0; allowed are -1"),
     ],
 )
-def test_a_label_that_the_task_lacks_is_refused(task: str, label: int, message: str, built, tmp_path: Path):
+def test_a_label_that_the_task_lacks_is_refused(task, label, message, built, tmp_path):
     faults = change_column(built(task), tmp_path, "sop_label", lambda labels: np.full_like(labels, label))
     assert message in faults[0]
     manifest = open_shards(built(task)).manifest.to_values()
@@ -190,7 +190,7 @@ def test_rows_by_number_have_the_second_key(built):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_audit_asks_what_the_task_has(task: str, built):
+def test_the_audit_asks_what_the_task_has(task, built):
     names, orders = {check.rule.name for check in audit_folder(built(task)).checks}, PAIR_TASKS[task].orders
     assert ("order_from_lengths" in names) == ("swapped" in orders)
     assert ("random_from_topic" in names) == PAIR_TASKS[task].has_random
@@ -212,12 +212,12 @@ def test_lengths_that_tell_random_segments_are_found(built):
 
 
 @pytest.mark.parametrize(("right", "verdict"), [(0.56, "ok"), (0.71, "look"), (0.87, "look"), (0.97, "bad")])
-def test_random_segments_that_shared_words_tell_are_never_ok(right: float, verdict: str):
+def test_random_segments_that_shared_words_tell_are_never_ok(right, verdict):
     """Sound sets have 71 to 87 %: the share is in the task, and a user is to know it."""
     assert judge_guess(rules.RANDOM_FROM_TOPIC, right, 0.005).verdict == verdict
 
 
-def test_a_topic_that_tells_random_segments_is_found(tokenizer: Tokenizer, tmp_path: Path):
+def test_a_topic_that_tells_random_segments_is_found(tokenizer, tmp_path):
     """Each document repeats a few words of its own."""
     words = ["river", "mountain", "water", "people", "animal", "house", "world", "sound", "number", "little"]
     documents = [
@@ -238,7 +238,7 @@ def test_a_topic_that_tells_random_segments_is_found(tokenizer: Tokenizer, tmp_p
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_parquet_names_the_labels_of_the_task(task: str, built, tmp_path: Path):
+def test_parquet_names_the_labels_of_the_task(task, built, tmp_path):
     convert_folder(built(task), tmp_path / "out", "parquet", fixtures.InlineEngine())
     table = pyarrow.parquet.read_table(next((tmp_path / "out").glob("data/train-*")))
     features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
@@ -249,7 +249,7 @@ def test_parquet_names_the_labels_of_the_task(task: str, built, tmp_path: Path):
 
 
 @pytest.mark.parametrize("task", ["nsp", "none"])
-def test_mds_has_the_second_key(task: str, built, tmp_path: Path):
+def test_mds_has_the_second_key(task, built, tmp_path):
     names = ("document_key", "document_key_b", "sop_label", "segment_a_len")
     convert_folder(built(task), tmp_path / "out", "mds", fixtures.InlineEngine())
     samples = read_mds(tmp_path / "out" / "train")
@@ -258,7 +258,7 @@ def test_mds_has_the_second_key(task: str, built, tmp_path: Path):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_dataset_card_describes_the_rows(task: str, built):
+def test_the_dataset_card_describes_the_rows(task, built):
     card = (built(task) / "README.md").read_text()
     labels = "".join(f"{label} {PAIR_TASKS[task].describe(label)}; " for label in range(len(PAIR_TASKS[task].orders)))
     assert f"| `sop_label` | {labels}-1 no segment B |" in card

@@ -62,7 +62,7 @@ def test_rows_equal_the_plain_reference(dtype, keyed, config, pass_index):
 
 
 @given(toy_documents.documents, configs, st.data())
-def test_rows_with_headings_equal_the_plain_reference(keyed: list[KeyedDocument], config: ExampleConfig, data):
+def test_rows_with_headings_equal_the_plain_reference(keyed, config, data):
     num_sentences = sum(len(document) for _, document in keyed)
     is_heading = data.draw(st.lists(st.booleans(), min_size=num_sentences, max_size=num_sentences))
     assert plain_rows(make(keyed, config, is_heading=is_heading)) == expect(keyed, config, 0, is_heading)
@@ -127,7 +127,7 @@ def test_every_token_is_in_one_row_of_each_pass_and_in_order(keyed, config, pass
         ("the 中 、 中 the the the the", "the 中 、 / 中 the the the the"),
     ],
 )
-def test_a_long_sentence_is_cut_at_the_clause_nearest_to_an_equal_share(words: str, expected: str):
+def test_a_long_sentence_is_cut_at_the_clause_nearest_to_an_equal_share(words, expected):
     """In rows of up to 5 tokens."""
     pieces = [piece.removeprefix("▁") for piece in toy_documents.PIECES]
     document = [[pieces.index(word) for word in words.replace("、", ",").split()]]
@@ -136,7 +136,7 @@ def test_a_long_sentence_is_cut_at_the_clause_nearest_to_an_equal_share(words: s
 
 
 @pytest.mark.parametrize(("pairs", "pass_index"), [("sop", 0), ("sop", 1), ("sop", 2), ("nsp", 0), ("order3", 0)])
-def test_all_labels_of_a_task_are_equally_likely_whatever_the_pass(pairs: str, pass_index: int):
+def test_all_labels_of_a_task_are_equally_likely_whatever_the_pass(pairs, pass_index):
     config = ExampleConfig(max_seq_len=32, pairs=pairs)
     labels = many_rows(config, pass_index).sop_label
     counts = np.bincount(labels[labels >= 0])
@@ -163,7 +163,7 @@ THE, CAT, ING, COMMA, ZHONG = 5, 6, 10, 15, 18
         ([[THE], [CAT], [THE] * 6, [CAT]], {"the|cat / the the the / the the the / cat"}),
     ],
 )
-def test_the_rows_of_literal_documents(document: list[list[int]], expected: set[str]):
+def test_the_rows_of_literal_documents(document, expected):
     """Rows of up to 5 tokens, parted by /, their segments by |; whatever the draws are, one of these."""
     config = ExampleConfig(max_seq_len=8, short_seq_prob=0.0)
     tokens = [token for sentence in document for token in sentence]
@@ -205,7 +205,7 @@ def many_rows(config: ExampleConfig, pass_index: int = 0) -> Pairs:
 
 @pytest.mark.parametrize("max_seq_len", [8, 32])
 @pytest.mark.parametrize("short_seq_prob", [0.0, 0.1, 1.0])
-def test_the_share_and_the_lengths_of_short_rows_are_the_configs(short_seq_prob: float, max_seq_len: int):
+def test_the_share_and_the_lengths_of_short_rows_are_the_configs(short_seq_prob, max_seq_len):
     """A short target is uniform in [2, max], so it is max itself once in max - 1 times."""
     config = ExampleConfig(max_seq_len=max_seq_len, short_seq_prob=short_seq_prob, seed=3)
     pairs = many_rows(config)
@@ -234,7 +234,7 @@ def test_the_first_row_of_a_document_is_split_at_any_boundary_with_equal_probabi
     ],
 )
 @pytest.mark.parametrize("pass_index", [0, 2])
-def test_lengths_do_not_show_which_segment_is_the_earlier_one(lengths: tuple[int, ...], pass_index: int):
+def test_lengths_do_not_show_which_segment_is_the_earlier_one(lengths, pass_index):
     """A document whose sentences read backwards are as long has every row as often as its mirror image."""
     config = ExampleConfig(max_seq_len=13, short_seq_prob=0.3)
     size, num_documents = sum(lengths), 40_000
@@ -250,7 +250,7 @@ def test_lengths_do_not_show_which_segment_is_the_earlier_one(lengths: tuple[int
 
 
 @pytest.mark.parametrize(("per_row", "limit"), [(5, 0.3), (20, 0.03)])
-def test_few_rows_of_a_later_pass_are_those_of_an_earlier_one(per_row: int, limit: float):
+def test_few_rows_of_a_later_pass_are_those_of_an_earlier_one(per_row, limit):
     """Sentences have log-normal lengths, and about `per_row` fit a row. A pass takes at most 10 % more rows."""
     lengths = np.random.default_rng(1).lognormal(2.8, 0.7, 5000).astype(int).clip(2, 20 * per_row)
     keyed = [(key, [[THE] * length for length in part]) for key, part in enumerate(lengths.reshape(50, 100).tolist())]

@@ -64,7 +64,7 @@ def test_a_task_avoids_the_nodes_where_it_failed_while_there_are_others():
     assert nodes.select({"id1", "id2"}) == {}
 
 
-def test_a_node_is_left_out_when_it_does_nothing_else_than_fail(monkeypatch: pytest.MonkeyPatch):
+def test_a_node_is_left_out_when_it_does_nothing_else_than_fail(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(ray_nodes, "time", SimpleNamespace(monotonic=lambda: now[0]))
     nodes, error = make_nodes(1, 2), WorkerError("no")
@@ -81,7 +81,7 @@ def test_a_node_is_left_out_when_it_does_nothing_else_than_fail(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("num_nodes", "num_failing"), [(2, 2), (4, 3), (30, 3), (50, 5)])
-def test_so_many_nodes_that_fail_end_the_run(num_nodes: int, num_failing: int):
+def test_so_many_nodes_that_fail_end_the_run(num_nodes, num_failing):
     nodes = make_nodes(*range(num_nodes))
     for number in range(num_failing - 1):
         nodes.leave_out(f"id{number}", WorkerError("no"))
@@ -113,7 +113,7 @@ def raise_from(error: Exception, cause: Exception) -> Callable[[], None]:
         (ZeroDivisionError(), None, ray_worker.BUG),
     ],
 )
-def test_errors_of_a_node_are_worth_another_try_and_those_of_the_user_are_not(error: Exception, cause: Any, kind: str):
+def test_errors_of_a_node_are_worth_another_try_and_those_of_the_user_are_not(error, cause, kind):
     assert ray_worker.try_work(raise_from(error, cause), "a task")[0] == kind
 
 
@@ -169,16 +169,14 @@ def find_node(task: Task) -> str:
 
 
 @slow
-def test_tasks_run_on_the_nodes_with_the_label(cluster: Any):
+def test_tasks_run_on_the_nodes_with_the_label(cluster):
     for labels, expected in (({"name": "b"}, {"b"}), ({"name": "!b"}, {"a", "c", "d"})):
         with ray_engine.RayEngine(cluster.address, labels=labels) as engine:
             assert {found for _, found in engine.run(find_node, tasks(20))} == expected
 
 
 @slow
-def test_no_node_to_run_on_is_told_and_ends_the_command_if_none_joins(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+def test_no_node_to_run_on_is_told_and_ends_the_command_if_none_joins(cluster, monkeypatch, caplog):
     monkeypatch.setattr(ray_engine, "_JOIN_SECONDS", 0.3)
     says = r"^no node of the Ray cluster has a CPU and the labels \{'name': 'none'\}; start one"
     with (
@@ -191,7 +189,7 @@ def test_no_node_to_run_on_is_told_and_ends_the_command_if_none_joins(
 
 
 @slow
-def test_what_workers_say_reaches_the_command_once(engine: ray_engine.RayEngine, caplog: pytest.LogCaptureFixture):
+def test_what_workers_say_reaches_the_command_once(engine, caplog):
     def say(task: Task) -> None:
         logging.getLogger("albert_data").warning("%s gives no answer", task.describe())
 
@@ -202,7 +200,7 @@ def test_what_workers_say_reaches_the_command_once(engine: ray_engine.RayEngine,
 
 
 @slow
-def test_the_autoscaler_is_told_how_many_cpus_are_wanted(cluster: Any, monkeypatch: pytest.MonkeyPatch):
+def test_the_autoscaler_is_told_how_many_cpus_are_wanted(cluster, monkeypatch):
     asked = []
     monkeypatch.setattr("ray.autoscaler.sdk.request_resources", lambda **wanted: asked.append(wanted))
     for cap, expected in ((None, 60), (7, 7)):
@@ -214,7 +212,7 @@ def test_the_autoscaler_is_told_how_many_cpus_are_wanted(cluster: Any, monkeypat
 
 
 @slow
-def test_a_lost_node_costs_no_try(cluster: Any, engine: ray_engine.RayEngine, tmp_path: Path, monkeypatch: Any):
+def test_a_lost_node_costs_no_try(cluster, engine, tmp_path, monkeypatch):
     monkeypatch.setattr(ray_engine, "_TRIES", 1)
     lost = add_node(cluster, "lost")
 
@@ -233,9 +231,7 @@ def test_a_lost_node_costs_no_try(cluster: Any, engine: ray_engine.RayEngine, tm
 
 
 @slow
-def test_a_late_node_with_another_version_gets_no_tasks(
-    cluster: Any, engine: ray_engine.RayEngine, tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_a_late_node_with_another_version_gets_no_tasks(cluster, engine, tmp_path, caplog):
     (tmp_path / "pyarrow-1.2.3.dist-info").mkdir()
     (tmp_path / "pyarrow-1.2.3.dist-info/METADATA").write_text("Name: pyarrow\nVersion: 1.2.3\n")
     running = engine.run(find_node, tasks(400))
@@ -288,20 +284,14 @@ class Faulty:
 
 @slow
 @pytest.mark.parametrize("fault", ["full disk", "out of memory", "no credentials", "hung read"])
-def test_a_build_ends_well_when_one_node_fails(
-    fault: str,
-    engine: ray_engine.RayEngine,
-    corpus: fixtures.Corpus,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_a_build_ends_well_when_one_node_fails(fault, engine, corpus, tmp_path, monkeypatch):
     monkeypatch.setattr("albert_data.pipeline.publish._SHARDS_OF_TASK", 1)  # so the nodes publish too
     corpus.build(tmp_path / "out", Faulty(engine, fail_on(["b"], fault)))
     fixtures.check_finished(corpus, tmp_path / "out")
 
 
 @slow
-def test_a_task_that_hangs_on_the_only_cpu_gets_a_copy_on_that_node(cluster: Any, tmp_path: Path):
+def test_a_task_that_hangs_on_the_only_cpu_gets_a_copy_on_that_node(cluster, tmp_path):
     def work(task: Task) -> str:
         if not (tmp_path / "here").exists():
             (tmp_path / "here").touch()
@@ -314,7 +304,7 @@ def test_a_task_that_hangs_on_the_only_cpu_gets_a_copy_on_that_node(cluster: Any
 
 @slow
 def test_a_build_ends_in_one_line_when_three_nodes_fail_and_the_same_command_finishes_it(
-    engine: ray_engine.RayEngine, corpus: fixtures.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine, corpus, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(ray_nodes, "_FAILING_SECONDS", 0.0)  # the tasks of this corpus take no longer
     with pytest.raises(
@@ -327,9 +317,7 @@ def test_a_build_ends_in_one_line_when_three_nodes_fail_and_the_same_command_fin
 
 
 @slow
-def test_a_build_in_a_store_ends_well_when_one_node_lacks_the_credentials(
-    cluster: Any, engine: ray_engine.RayEngine, stored: Any, corpus: fixtures.Corpus, caplog: pytest.LogCaptureFixture
-):
+def test_a_build_in_a_store_ends_well_when_one_node_lacks_the_credentials(cluster, engine, stored, corpus, caplog):
     from test_store_builds import build, check
 
     poor = add_node(cluster, "poor", AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="", HOME="/nonexistent")

@@ -27,7 +27,6 @@ from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError, ConfigError, InputError, WorkerError
 from albert_data.jobs import ray_engine, ray_worker
 from albert_data.jobs.engine import MultiprocessEngine, PreparedJob
-from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.learning import learn_vocabulary
 
 pytest.importorskip("ray")  # CI installs it: see the Makefile
@@ -49,12 +48,12 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_engine, "_PAUSE_SECONDS", 0.05)
 
 
-def test_every_task_comes_back_once_with_its_result(engine: ray_engine.RayEngine):
+def test_every_task_comes_back_once_with_its_result(engine):
     for count in (0, 1, 60):
         assert Counter(engine.run(square, tasks(count))) == Counter((task, square(task)) for task in tasks(count))
 
 
-def test_errors_of_ours_end_the_run_as_they_are_and_bugs_name_their_task(engine: ray_engine.RayEngine, tmp_path: Path):
+def test_errors_of_ours_end_the_run_as_they_are_and_bugs_name_their_task(engine, tmp_path):
     begun = tmp_path / "begun"
 
     def fail(task: Task) -> None:
@@ -70,7 +69,7 @@ def test_errors_of_ours_end_the_run_as_they_are_and_bugs_name_their_task(engine:
         list(engine.run(lambda task: 1 // task.number, tasks(1)))
 
 
-def test_an_error_of_the_disk_is_tried_again_and_then_explained(engine: ray_engine.RayEngine, tmp_path: Path):
+def test_an_error_of_the_disk_is_tried_again_and_then_explained(engine, tmp_path):
     def read(task: Task) -> str:
         with (tmp_path / f"{task.number}").open("a") as file:
             file.write(".")
@@ -98,9 +97,7 @@ def die(folder: Path, times: int) -> Callable[[Task], int]:
     return work
 
 
-def test_a_killed_worker_costs_another_try_and_a_task_that_kills_five_is_named(
-    engine: ray_engine.RayEngine, tmp_path: Path
-):
+def test_a_killed_worker_costs_another_try_and_a_task_that_kills_five_is_named(engine, tmp_path):
     (tmp_path / "once").mkdir()
     (tmp_path / "always").mkdir()
     found = Counter(engine.run(die(tmp_path / "once", 1), tasks(6)))
@@ -109,7 +106,7 @@ def test_a_killed_worker_costs_another_try_and_a_task_that_kills_five_is_named(
         list(engine.run(die(tmp_path / "always", 1000), tasks(6)))
 
 
-def test_a_machine_is_prepared_once_before_tasks_begin(engine: ray_engine.RayEngine, tmp_path: Path):
+def test_a_machine_is_prepared_once_before_tasks_begin(engine, tmp_path):
     log = tmp_path / "log"
 
     def note(what: str) -> None:
@@ -121,9 +118,7 @@ def test_a_machine_is_prepared_once_before_tasks_begin(engine: ray_engine.RayEng
     assert log.read_text() == "p" + 8 * "t"
 
 
-def test_what_a_machine_does_not_see_ends_the_run_before_it_begins(
-    engine: ray_engine.RayEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_a_machine_does_not_see_ends_the_run_before_it_begins(engine, tmp_path, monkeypatch):
     here = tmp_path / "here.txt"
     here.write_text("a")
     list_places = ray_engine.list_places
@@ -142,7 +137,7 @@ def test_what_a_machine_does_not_see_ends_the_run_before_it_begins(
     assert here.exists()
 
 
-def test_tasks_end_with_the_run(engine: ray_engine.RayEngine, tmp_path: Path):
+def test_tasks_end_with_the_run(engine, tmp_path):
     """As after an error or Ctrl-C: what runs is killed, and writes nothing later."""
 
     def wait(task: Task) -> None:
@@ -160,9 +155,7 @@ def test_tasks_end_with_the_run(engine: ray_engine.RayEngine, tmp_path: Path):
 
 
 @pytest.mark.quick
-def test_a_build_has_the_same_bytes_and_a_vocabulary_too(
-    engine: ray_engine.RayEngine, corpus: fixtures.Corpus, tmp_path: Path
-):
+def test_a_build_has_the_same_bytes_and_a_vocabulary_too(engine, corpus, tmp_path):
     """Text of all layouts: plain, JSON lines, compressed."""
     corpus.build(tmp_path / "out", engine)
     fixtures.check_finished(corpus, tmp_path / "out")
@@ -174,7 +167,7 @@ def test_a_build_has_the_same_bytes_and_a_vocabulary_too(
     assert one == other
 
 
-def test_a_build_in_a_store_goes_on(engine: ray_engine.RayEngine, stored: Any, corpus: fixtures.Corpus):
+def test_a_build_in_a_store_goes_on(engine, stored, corpus):
     """The workers write runs, receipts and shards into the store."""
     from test_store_builds import build, check
 
@@ -188,9 +181,7 @@ def test_a_build_in_a_store_goes_on(engine: ray_engine.RayEngine, stored: Any, c
 
 
 @pytest.mark.parametrize("results", [3, fixtures.CORPUS_TASKS + 1])
-def test_a_build_goes_on_under_the_other_engine(
-    engine: ray_engine.RayEngine, corpus: fixtures.Corpus, tmp_path: Path, results: int
-):
+def test_a_build_goes_on_under_the_other_engine(engine, corpus, tmp_path, results):
     class Interrupted(InterruptedEngine):
         spans_machines = True  # so it leaves what a cluster leaves
 
@@ -204,9 +195,7 @@ def test_a_build_goes_on_under_the_other_engine(
         fixtures.check_finished(corpus, tmp_path / name)
 
 
-def test_a_shuffle_in_two_stages_goes_on_under_the_other_engine(
-    engine: ray_engine.RayEngine, corpus: fixtures.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_shuffle_in_two_stages_goes_on_under_the_other_engine(engine, corpus, tmp_path, monkeypatch):
     fixtures.shape_shuffle(monkeypatch, "two stages")
     results = fixtures.CORPUS_TASKS + 4  # some runs are merged
     with pytest.raises(KeyboardInterrupt):
@@ -216,9 +205,7 @@ def test_a_shuffle_in_two_stages_goes_on_under_the_other_engine(
     fixtures.check_finished(corpus, tmp_path / "out")
 
 
-def test_conversion_and_verification_have_the_same_results(
-    engine: ray_engine.RayEngine, corpus: fixtures.Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_conversion_and_verification_have_the_same_results(engine, corpus, tmp_path, capsys):
     shards = str(tmp_path / "shards")
     corpus.build(Path(shards))
     for name in ("local", "ray"):
@@ -245,7 +232,7 @@ def test_conversion_and_verification_have_the_same_results(
 # ---- without a cluster ----
 
 
-def test_stdin_is_refused(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_stdin_is_refused(tokenizer, tmp_path, monkeypatch):
     fixtures.set_stdin(monkeypatch, b"One. Two.\n")
     engine: Any = SimpleNamespace(spans_machines=True)
     with pytest.raises(InputError, match="stdin can be read by this process only, not by the nodes of a cluster"):
@@ -253,7 +240,7 @@ def test_stdin_is_refused(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pyt
     assert not (tmp_path / "out").exists()
 
 
-def test_without_ray_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch):
+def test_without_ray_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError, match=r"--engine ray needs ray; install it with: pip install 'albert-data\[ray\]'"):
         ray_engine.RayEngine()
@@ -270,7 +257,7 @@ def find_free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def test_an_address_without_a_cluster_is_named(capsys: pytest.CaptureFixture[str]):
+def test_an_address_without_a_cluster_is_named(capsys):
     address = f"127.0.0.1:{find_free_port()}"
     with pytest.raises(ConfigError, match=f"^no Ray cluster answers at {address}; start one with `ray start --head`"):
         ray_engine.connect(None, address, None)
@@ -283,7 +270,7 @@ def test_an_address_without_a_cluster_is_named(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
-def test_another_service_at_the_address_is_named(answer: bytes):
+def test_another_service_at_the_address_is_named(answer):
     """Ray itself would try to connect for more than ten minutes."""
 
     def serve(listener: socket.socket) -> None:
@@ -301,7 +288,7 @@ def test_another_service_at_the_address_is_named(answer: bytes):
         thread.join()
 
 
-def test_a_cluster_of_this_machine_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch):
+def test_a_cluster_of_this_machine_that_is_gone_is_named(monkeypatch):
     """Ray keeps the address of the last cluster in a file, also after a crash."""
     address = f"127.0.0.1:{find_free_port()}"
     services = SimpleNamespace(canonicalize_bootstrap_address=lambda named: address)
@@ -311,7 +298,7 @@ def test_a_cluster_of_this_machine_that_is_gone_is_named(monkeypatch: pytest.Mon
         ray_engine.connect(None, None, None)
 
 
-def test_another_version_on_the_cluster_is_one_line(monkeypatch: pytest.MonkeyPatch):
+def test_another_version_on_the_cluster_is_one_line(monkeypatch):
     monkeypatch.setattr(ray_engine, "_check_own_cluster", lambda: None)
 
     def refuse(**settings: Any) -> None:
@@ -323,7 +310,7 @@ def test_another_version_on_the_cluster_is_one_line(monkeypatch: pytest.MonkeyPa
     assert str(raised.value) == f"{says} with: Ray: 2.9 Python: 3.9"
 
 
-def test_a_node_that_lacks_a_package_is_named(monkeypatch: pytest.MonkeyPatch):
+def test_a_node_that_lacks_a_package_is_named(monkeypatch):
     shipment = ray_worker.Shipment(
         name="n", content=b"", packages=("no-such-package",), versions={"albert-data": "1"}, places={}, folder="."
     )

@@ -193,7 +193,7 @@ def check(engine: ray_engine.RayEngine, count: int) -> None:
 
 
 @pytest.mark.parametrize("cap", [None, 1, 3])
-def test_tasks_that_avoid_a_node_run_there_when_all_others_have_left(make: Make, cap: int | None):
+def test_tasks_that_avoid_a_node_run_there_when_all_others_have_left(make, cap):
     """They failed on the one node, and wait for the other, which is busy and then lost."""
     ray = FakeRay({A: 1, B: 1})
 
@@ -207,14 +207,14 @@ def test_tasks_that_avoid_a_node_run_there_when_all_others_have_left(make: Make,
     assert ray.now < 200  # nobody waits for a task to count as hung
 
 
-def test_a_task_that_may_still_run_somewhere_is_not_begun_anew_when_a_node_leaves(make: Make):
+def test_a_task_that_may_still_run_somewhere_is_not_begun_anew_when_a_node_leaves(make):
     ray = FakeRay({A: 1, B: 1, C: 1}, lambda handed, seconds: end_well(handed) if seconds > 60 else None)
     ray.events = {30.0: lambda: ray.lose(C)}
     check(make(ray), 2)
     assert ray.starts == {0: 1, 1: 1}
 
 
-def test_a_result_that_is_lost_with_its_node_costs_no_try(make: Make, monkeypatch: pytest.MonkeyPatch):
+def test_a_result_that_is_lost_with_its_node_costs_no_try(make, monkeypatch):
     """Ray keeps results of more than 100 kB on the node."""
     monkeypatch.setattr(ray_engine, "_TRIES", 1)
     lost = import_module("ray.exceptions").ObjectLostError("id", None, "")
@@ -227,7 +227,7 @@ def test_a_result_that_is_lost_with_its_node_costs_no_try(make: Make, monkeypatc
 
 
 @pytest.mark.parametrize("cap", [1, 2, 3, None])
-def test_tasks_that_hang_get_a_copy_whatever_the_cap_and_the_others_are_done(make: Make, cap: int | None):
+def test_tasks_that_hang_get_a_copy_whatever_the_cap_and_the_others_are_done(make, cap):
     """Three hang, so a cap of three or fewer has no room left, and there is more to hand out."""
     ray = FakeRay({A: 3, B: 3}, hang_first(0, 1, 2))
     check(make(ray, cap), 40)
@@ -235,13 +235,13 @@ def test_tasks_that_hang_get_a_copy_whatever_the_cap_and_the_others_are_done(mak
     assert cap is None or ray.most <= cap + 1
 
 
-def test_a_copy_that_hangs_too_is_followed_by_another_after_twice_the_time(make: Make):
+def test_a_copy_that_hangs_too_is_followed_by_another_after_twice_the_time(make):
     ray = FakeRay({A: 4}, lambda handed, seconds: end_well(handed) if handed.number == 3 else None)
     check(make(ray, 1), 1)
     assert 1800 < ray.now < 1820
 
 
-def test_a_task_that_failed_on_one_node_and_hangs_on_the_only_cpu_of_the_other_runs_on_the_first_again(make: Make):
+def test_a_task_that_failed_on_one_node_and_hangs_on_the_only_cpu_of_the_other_runs_on_the_first_again(make):
     """Its first copy waits for that CPU too."""
     ray = FakeRay({A: 1, B: 1})
 
@@ -255,26 +255,26 @@ def test_a_task_that_failed_on_one_node_and_hangs_on_the_only_cpu_of_the_other_r
     assert ray.starts == {0: 3, 1: 2}  # the second never got that CPU
 
 
-def test_when_a_copy_ends_what_hangs_is_ended_and_its_cpu_is_free(make: Make):
+def test_when_a_copy_ends_what_hangs_is_ended_and_its_cpu_is_free(make):
     """One after another hangs, more than there are CPUs."""
     ray = FakeRay({A: 2}, hang_first(*range(0, 20, 4)))
     check(make(ray, 1), 20)
     assert ray.now < 5 * 620  # and a task that hung does not make the engine wait longer for the next
 
 
-def test_a_long_task_takes_no_cpu_from_others_that_are_still_to_be_done(make: Make):
+def test_a_long_task_takes_no_cpu_from_others_that_are_still_to_be_done(make):
     ray = FakeRay({A: 2}, lambda handed, seconds: end_well(handed) if handed.task.number or seconds > 1500 else None)
     check(make(ray, 2), 1000)
     assert ray.starts[0] == 1
 
 
-def test_two_copies_that_end_at_once_give_one_result(make: Make):
+def test_two_copies_that_end_at_once_give_one_result(make):
     ray = FakeRay({A: 2}, lambda handed, seconds: end_well(handed) if handed.begun + seconds >= 650 else None)
     check(make(ray, 2), 1)
     assert ray.starts == {0: 2}
 
 
-def test_a_task_is_not_tried_again_while_a_copy_of_it_runs(make: Make):
+def test_a_task_is_not_tried_again_while_a_copy_of_it_runs(make):
     """The copies fail, as on a full disk, and the first try ends well after an hour."""
 
     def work(handed: Handed, seconds: float) -> TaskAnswer | None:
@@ -289,7 +289,7 @@ def test_a_task_is_not_tried_again_while_a_copy_of_it_runs(make: Make):
 
 @pytest.mark.parametrize("cpus", [{A: 1}, {A: 2, B: 1}, {C: 0, A: 2}])
 @pytest.mark.parametrize("count", [3, 40])
-def test_when_tasks_that_hang_hold_all_cpus_a_copy_runs_beside_them(make: Make, cpus: dict[str, int], count: int):
+def test_when_tasks_that_hang_hold_all_cpus_a_copy_runs_beside_them(make, cpus, count):
     """But not on a node without a CPU, as the head often is."""
     ray, copies = FakeRay(cpus, hang_first(0, 1, 2)), list[Handed]()
     hang = ray.work
@@ -301,7 +301,7 @@ def test_when_tasks_that_hang_hold_all_cpus_a_copy_runs_beside_them(make: Make, 
     assert sum(copy.takes_cpu() for copy in copies) < len(copies)
 
 
-def test_where_copies_hang_too_all_tasks_get_one_in_turn_and_one_at_a_time(make: Make):
+def test_where_copies_hang_too_all_tasks_get_one_in_turn_and_one_at_a_time(make):
     """Only the second copy of the last task ends, and with it the hang."""
     ray = FakeRay({A: 3})
     ray.work = lambda handed, seconds: end_well(handed) if ray.starts[2] == 2 else None
@@ -310,7 +310,7 @@ def test_where_copies_hang_too_all_tasks_get_one_in_turn_and_one_at_a_time(make:
     assert 600 + 1200 + 1200 < ray.now < 3100
 
 
-def test_tasks_that_take_long_on_all_cpus_are_not_ended_and_few_run_twice(make: Make):
+def test_tasks_that_take_long_on_all_cpus_are_not_ended_and_few_run_twice(make):
     ray = FakeRay({A: 20}, lambda handed, seconds: end_well(handed) if seconds >= 5 * 3600 else None)
     check(make(ray), 20)
     assert ray.now < 5 * 3600 + 60
@@ -318,7 +318,7 @@ def test_tasks_that_take_long_on_all_cpus_are_not_ended_and_few_run_twice(make: 
 
 
 def test_a_day_in_which_no_task_ends_ends_the_run_with_one_line_after_one_for_each_round_of_copies(
-    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    make, monkeypatch, caplog
 ):
     monkeypatch.setattr(ray_engine, "_END_SECONDS", 3 * 3600.0)
     ray = FakeRay({A: 1, B: 2}, lambda handed, seconds: None)
@@ -333,7 +333,7 @@ def test_a_day_in_which_no_task_ends_ends_the_run_with_one_line_after_one_for_ea
     assert not ray._handed
 
 
-def test_the_end_of_a_run_ends_the_copies_too(make: Make):
+def test_the_end_of_a_run_ends_the_copies_too(make):
     def interrupt() -> None:
         raise KeyboardInterrupt
 
@@ -348,9 +348,7 @@ def test_the_end_of_a_run_ends_the_copies_too(make: Make):
 # ---- nodes that do not get ready ----
 
 
-def test_a_node_that_was_late_is_waited_for_only_shortly_in_the_next_runs_and_joins_when_it_answers(
-    make: Make, caplog: pytest.LogCaptureFixture
-):
+def test_a_node_that_was_late_is_waited_for_only_shortly_in_the_next_runs_and_joins_when_it_answers(make, caplog):
     ray = FakeRay({A: 1, B: 1})
     ray.ready_seconds = {B: 3600.0}
     engine, used = make(ray), list[float]()
@@ -368,7 +366,7 @@ def test_a_node_that_was_late_is_waited_for_only_shortly_in_the_next_runs_and_jo
     assert nodes == {A, B}
 
 
-def test_the_only_node_has_its_whole_time_again_after_it_was_late(make: Make):
+def test_the_only_node_has_its_whole_time_again_after_it_was_late(make):
     ray = FakeRay({A: 1})
     ray.ready_seconds = {A: 3600.0}
     engine = make(ray)
@@ -378,7 +376,7 @@ def test_the_only_node_has_its_whole_time_again_after_it_was_late(make: Make):
     check(engine, 1)
 
 
-def test_a_head_that_is_lost_while_nodes_get_ready_is_told(make: Make):
+def test_a_head_that_is_lost_while_nodes_get_ready_is_told(make):
     ray = FakeRay({A: 1})
     ray.ready_seconds, ray.events = {A: 500.0}, {10.0: lambda: setattr(ray, "has_head", False)}
     with pytest.raises(WorkerError, match="^the head of the Ray cluster at head:1 does not answer any more"):
@@ -386,7 +384,7 @@ def test_a_head_that_is_lost_while_nodes_get_ready_is_told(make: Make):
     assert ray.now < 60
 
 
-def test_a_head_that_is_lost_while_it_is_asked_is_told(make: Make):
+def test_a_head_that_is_lost_while_it_is_asked_is_told(make):
     class LostRay(FakeRay):
         def put(self, shipment: Any) -> str:
             self.has_head = False
@@ -403,7 +401,7 @@ def test_a_head_that_is_lost_while_it_is_asked_is_told(make: Make):
     ray.has_head = True
 
 
-def test_a_head_that_is_lost_after_all_work_is_no_error(make: Make, monkeypatch: pytest.MonkeyPatch):
+def test_a_head_that_is_lost_after_all_work_is_no_error(make, monkeypatch):
     asked = list[dict[str, Any]]()
     monkeypatch.setattr("ray.autoscaler.sdk.request_resources", lambda **wanted: asked.append(wanted))
     ray = FakeRay({A: 1})
@@ -424,14 +422,7 @@ def test_a_head_that_is_lost_after_all_work_is_no_error(make: Make, monkeypatch:
     cap=st.sampled_from([None, 1, 2, 5]),
     cpus=st.sampled_from([1, 3, 25]),
 )
-def test_every_task_comes_back_once_whatever_happens(
-    make: Make,
-    monkeypatch: pytest.MonkeyPatch,
-    fates: list[list[str]],
-    moments: tuple[float, ...],
-    cap: int | None,
-    cpus: int,
-):
+def test_every_task_comes_back_once_whatever_happens(make, monkeypatch, fates, moments, cap, cpus):
     """fates: how each task ends, the first times that it runs; cpus: of the node that stays."""
     monkeypatch.setattr(ray_nodes, "_FAILURES", 100)
 

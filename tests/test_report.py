@@ -36,7 +36,7 @@ def numbers(svg: ElementTree.Element, *names: str) -> list[float]:
 
 
 @given(finite, finite)
-def test_ticks_are_round_numbers_inside_the_range_and_few(first: float, second: float) -> None:
+def test_ticks_are_round_numbers_inside_the_range_and_few(first, second):
     low, high = sorted((first, second))
     ticks = list(make_ticks(low, high, "{:g}".format))
     assert len(ticks) <= 7
@@ -56,12 +56,12 @@ def test_ticks_are_round_numbers_inside_the_range_and_few(first: float, second: 
         (0.13, ["0.0 %", "2.5 %", "5.0 %", "7.5 %", "10.0 %", "12.5 %"]),
     ],
 )
-def test_shares_have_as_many_decimals_as_distinguish_the_ticks(high: float, labels: list[str]) -> None:
+def test_shares_have_as_many_decimals_as_distinguish_the_ticks(high, labels):
     assert list(share_ticks(0.0, high).values()) == labels
 
 
 @given(st.lists(st.tuples(finite, finite), min_size=1, max_size=20))
-def test_a_plot_stays_inside_its_frame_whatever_the_values(points: list[tuple[float, float]]) -> None:
+def test_a_plot_stays_inside_its_frame_whatever_the_values(points):
     xs, ys = [x for x, _ in points], [y for _, y in points]
     plot = Plot((min(xs), max(xs)), (min(ys), max(ys)), {}, {}, "step", [LINE, DASHED])
     plot.line(LINE, points, has_markers=True)
@@ -72,26 +72,26 @@ def test_a_plot_stays_inside_its_frame_whatever_the_values(points: list[tuple[fl
     assert all(0 <= y <= height for y in numbers(svg, "y", "y1", "y2", "cy"))
 
 
-def test_the_legend_names_every_series_and_one_series_needs_none() -> None:
+def test_the_legend_names_every_series_and_one_series_needs_none():
     for series, shown in (([LINE, DASHED], ["train", "validation"]), ([LINE], [])):
         svg = read(Plot((0, 1), (0, 1), {}, {}, "step", series).to_svg("loss", "Loss", "says"))
         assert [text.text for text in svg.iter(f"{SVG}text")] == [*shown, "step"]
 
 
-def test_bars_of_a_row_are_in_proportion_to_their_values() -> None:
+def test_bars_of_a_row_are_in_proportion_to_their_values():
     svg = read(draw_bar_rows("stages", "Stages", "says", ["a", "b"], [Panel("share", "first", [1.0, 4.0], ["1", "4"])]))
     short, long = (float(bar.attrib["width"]) for bar in svg.iter(f"{SVG}rect"))
     assert long == pytest.approx(4 * short, rel=0.01)
 
 
-def test_the_parts_of_a_stacked_row_fill_it() -> None:
+def test_the_parts_of_a_stacked_row_fill_it():
     parts = [Series("in order"), Series("swapped", "second"), Series("no pair", "third")]
     svg = read(draw_stacked_rows("labels", "Order", "says", {"train": [0.5, 0.4, 0.1]}, parts))
     bars = [bar for bar in svg.iter(f"{SVG}rect") if bar.get("height") == "22"]
     assert sum(float(bar.attrib["width"]) for bar in bars) == pytest.approx(WIDTH - 4, abs=0.2)
 
 
-def test_text_can_not_become_markup_anywhere_in_a_page() -> None:
+def test_text_can_not_become_markup_anywhere_in_a_page():
     svg = draw_bar_rows("stages", EVIL, EVIL, [EVIL], [Panel(EVIL, "first", [1.0], [EVIL])])
     read(svg)
     chart = Chart(name="stages", title=EVIL, says=EVIL, svg=svg, table=[[EVIL], [EVIL]])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ from albert_data.shards.schema import (
 
 
 @given(rows_16, st.data())
-def test_slicing_rows_equals_slicing_a_list(rows: list[Row], data: st.DataObject):
+def test_slicing_rows_equals_slicing_a_list(rows, data):
     begin = data.draw(st.integers(0, len(rows)))
     end = data.draw(st.integers(begin, len(rows)))
     found = slice_rows(make_examples(rows), begin, end)
@@ -47,7 +46,7 @@ def test_slicing_rows_equals_slicing_a_list(rows: list[Row], data: st.DataObject
 
 
 @given(rows=st.lists(st.integers(0, 50), min_size=1, max_size=9))
-def test_restored_ids_are_those_before_masking_and_the_rows_stay_as_they_are(rows: list[int]):
+def test_restored_ids_are_those_before_masking_and_the_rows_stay_as_they_are(rows):
     listed = [numbered_rows(1, number)[0] for number in rows]
     examples = make_examples(listed)
     ids, at = [token for row in listed for token in row[0]], locate_masks(examples).tolist()
@@ -78,7 +77,7 @@ def test_the_columns_of_a_shard_are_the_formats():
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
 @given(rows=rows_16, data=st.data())
-def test_a_record_batch_holds_the_rows_and_gives_them_back(dtype: type, rows: list[Row], data: st.DataObject):
+def test_a_record_batch_holds_the_rows_and_gives_them_back(dtype, rows, data):
     begin = data.draw(st.integers(0, len(rows)))
     batch = to_record_batch(make_examples(rows, dtype), shard_schema(dtype))
     batch.validate(full=True)
@@ -93,7 +92,7 @@ def test_a_record_batch_holds_the_rows_and_gives_them_back(dtype: type, rows: li
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd", "lz4"])
-def test_equal_rows_make_equal_bytes_that_arrow_reads(tmp_path: Path, compression: str):
+def test_equal_rows_make_equal_bytes_that_arrow_reads(tmp_path, compression):
     rows = numbered_rows(50)
     apart = [make_examples(rows[:0]), make_examples(rows[:20]), make_examples(rows[20:])]
     other = [slice_rows(make_examples(rows), begin, end) for begin, end in ((0, 0), (0, 20), (20, 50))]
@@ -118,7 +117,7 @@ def test_equal_rows_make_equal_bytes_that_arrow_reads(tmp_path: Path, compressio
     )
 
 
-def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path):
+def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     def break_off():
         yield make_examples(numbered_rows(5))
         raise RuntimeError("the disk is on fire")
@@ -151,12 +150,12 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
 
 
 @given(st.lists(st.integers(0, 99), max_size=20))
-def test_rows_come_in_the_order_of_the_indices(shards: Shards, wanted: list[int]):
+def test_rows_come_in_the_order_of_the_indices(shards, wanted):
     rows = numbered_rows(100)
     assert plain(shards.rows(np.array(wanted, np.int64))) == [rows[i] for i in wanted]
 
 
-def test_no_rows_have_writable_columns_of_the_same_dtypes(shards: Shards):
+def test_no_rows_have_writable_columns_of_the_same_dtypes(shards):
     none, some = (shards.rows(np.arange(count)) for count in (0, 1))
     for field in dataclasses.fields(none):
         empty, full = getattr(none, field.name), getattr(some, field.name)
@@ -167,7 +166,7 @@ def test_no_rows_have_writable_columns_of_the_same_dtypes(shards: Shards):
         assert empty.dtype == full.dtype, field.name
 
 
-def test_every_way_to_read_gives_all_rows(shards: Shards):
+def test_every_way_to_read_gives_all_rows(shards):
     rows = numbered_rows(100)
     assert len(shards) == 100
     assert plain(shards.rows(np.arange(100))) == rows
@@ -186,7 +185,7 @@ def test_every_way_to_read_gives_all_rows(shards: Shards):
         assert example.original_ids.tolist() == ids
 
 
-def test_compressed_shards_give_the_same_rows(tmp_path: Path):
+def test_compressed_shards_give_the_same_rows(tmp_path):
     rows = numbered_rows(100)
     parts = [[rows[:40], rows[40:50]], [rows[50:]]]
     folder = write_folder(tmp_path / "out", parts)
@@ -243,12 +242,12 @@ BOUNDS = st.none() | st.integers(-110, 110)
 
 
 @given(begin=BOUNDS, end=BOUNDS, step=st.none() | st.integers(-30, 30).filter(bool))
-def test_a_slice_of_shards_is_that_of_a_list(shards: Shards, begin: int | None, end: int | None, step: int | None):
+def test_a_slice_of_shards_is_that_of_a_list(shards, begin, end, step):
     found = [example.document_key for example in shards[begin:end:step]]
     assert found == [row[4] for row in numbered_rows(100)][begin:end:step]
 
 
-def test_a_number_or_a_slice_of_rows_is_that_of_a_list_or_refused(shards: Shards):
+def test_a_number_or_a_slice_of_rows_is_that_of_a_list_or_refused(shards):
     assert [shards[i].document_key for i in (-1, -100)] == [shards[i].document_key for i in (99, 0)]
     for index in (100, -101):
         with pytest.raises(IndexError, match=f"row {index} of a split of 100 rows"):
@@ -260,7 +259,7 @@ def test_a_number_or_a_slice_of_rows_is_that_of_a_list_or_refused(shards: Shards
 
 
 @pytest.mark.parametrize("layout", [[], [[]], [[[]]]], ids=["no shards", "no batches", "no rows"])
-def test_a_split_without_rows_can_be_read(tmp_path: Path, layout: list[list[list[Row]]]):
+def test_a_split_without_rows_can_be_read(tmp_path, layout):
     shards = open_shards(write_folder(tmp_path / "out", layout))
     assert len(shards) == len(list(shards)) == len(shards.lengths) == 0
     assert "train, 0 rows" in repr(shards)
@@ -293,7 +292,7 @@ DAMAGED = "train/0.arrow can't be read: & albert-data verify"
     (lambda folder: plant(folder, "train/0.arrow", b""), ShardError, DAMAGED),
     (lambda folder: plant(folder, "train/0.arrow", b"no arrow"), ShardError, DAMAGED),
 )
-def test_a_folder_that_is_no_sound_build_is_refused(tmp_path: Path, call: Callable[[Path], Path], kind, named: str):
+def test_a_folder_that_is_no_sound_build_is_refused(tmp_path, call, kind, named):
     folder = call(tmp_path)
     check_refused(lambda: open_shards(folder), kind, named)
 
@@ -302,6 +301,6 @@ def write_outside(folder: Path, name: str) -> Path:
     return write_folder(folder / "out", [], splits={"train": {**NO_TOTALS, "shards": [{**OUTSIDE, "file": name}]}})
 
 
-def test_a_split_that_is_not_there_is_refused(tmp_path: Path):
+def test_a_split_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(ShardError, match="has no split 'validation'; it has train"):
         open_shards(write_folder(tmp_path / "out", []), "validation")

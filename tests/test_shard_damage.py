@@ -48,7 +48,7 @@ WAYS: dict[str, Callable[[Shards], object]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("what", SPOILT)
-def test_a_row_that_leaves_its_bounds_is_named_with_what_is_allowed(tmp_path: Path, what: str, way: str):
+def test_a_row_that_leaves_its_bounds_is_named_with_what_is_allowed(tmp_path, what, way):
     rows = [*ROWS[:17], SPOILT[what], *ROWS[17:]]
     folder = write_shards(tmp_path / "out", [[rows[:10]], [rows[10:15], rows[15:]]])
     change_manifest(folder, lambda manifest: manifest["tokenizer"].update(vocab_size=1000))
@@ -56,7 +56,7 @@ def test_a_row_that_leaves_its_bounds_is_named_with_what_is_allowed(tmp_path: Pa
         WAYS[way](open_shards(folder))
 
 
-def test_sound_rows_next_to_a_damaged_one_can_be_read(tmp_path: Path):
+def test_sound_rows_next_to_a_damaged_one_can_be_read(tmp_path):
     folder = write_shards(tmp_path / "out", [[[*ROWS[:2], ([2], 0, -1, [], 1)]]])
     shards = open_shards(folder)
     assert plain(shards.rows([1, 0])) == [ROWS[1], ROWS[0]]
@@ -64,7 +64,7 @@ def test_sound_rows_next_to_a_damaged_one_can_be_read(tmp_path: Path):
     assert len(shards.lengths) == 3
 
 
-def test_another_tokenizer_in_the_folder_is_refused(tmp_path: Path):
+def test_another_tokenizer_in_the_folder_is_refused(tmp_path):
     write_small(tmp_path)
     path = tmp_path / "tokenizer/spiece.model"
     path.write_bytes(path.read_bytes() + b"\x1a\x00")  # one more, empty trainer_spec
@@ -80,7 +80,7 @@ def test_another_tokenizer_in_the_folder_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, -8, -1])
-def test_a_shard_truncated_before_it_is_opened_is_an_error_and_no_signal(tmp_path: Path, size: int):
+def test_a_shard_truncated_before_it_is_opened_is_an_error_and_no_signal(tmp_path, size):
     folder = write_shards(tmp_path / "out", [[ROWS]])
     data = (folder / SHARD).read_bytes()
     (folder / SHARD).write_bytes(data[:size])
@@ -89,7 +89,7 @@ def test_a_shard_truncated_before_it_is_opened_is_an_error_and_no_signal(tmp_pat
         open_shards(folder)
 
 
-def test_a_shard_replaced_by_renaming_does_not_change_for_open_readers(tmp_path: Path):
+def test_a_shard_replaced_by_renaming_does_not_change_for_open_readers(tmp_path):
     folder = write_shards(tmp_path / "out", [[ROWS]])
     shards = open_shards(folder)
     (folder / "other").write_bytes(b"")
@@ -108,7 +108,7 @@ def test_a_shard_replaced_by_renaming_does_not_change_for_open_readers(tmp_path:
         (lambda path: None, "No such file or directory"),
     ],
 )
-def test_only_regular_files_of_the_folder_are_opened_as_shards(tmp_path, make: Callable[[Path], object], what: str):
+def test_only_regular_files_of_the_folder_are_opened_as_shards(tmp_path, make, what):
     folder = write_shards(tmp_path / "out", [[ROWS]])
     (folder / SHARD).rename(tmp_path / "outside")
     make(folder / SHARD)
@@ -121,7 +121,7 @@ NAMES = ["", ".", "..", "train", "/dev/zero", "/etc/passwd", "../out", "a\0b", "
 
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: repr(name)[:20])
-def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str):
+def test_a_name_that_is_no_file_name_is_refused(tmp_path, name):
     folder = write_shards(tmp_path / "out", [[ROWS]])
     change_manifest(folder, lambda m: m["splits"]["train"]["shards"][0].update(file=name))
     with pytest.raises(ShardError, match="run `albert-data verify`"):
@@ -130,14 +130,14 @@ def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str):
     assert not os.path.isabs(name) or "lies outside the folder" in fault.what
 
 
-def test_a_link_inside_the_folder_is_followed(tmp_path: Path):
+def test_a_link_inside_the_folder_is_followed(tmp_path):
     folder = write_shards(tmp_path / "out", [[ROWS]])
     (folder / SHARD).rename(folder / "kept")
     (folder / SHARD).symlink_to("../kept")
     assert plain(open_shards(folder).rows(range(30))) == ROWS
 
 
-def test_a_split_may_have_more_shards_than_a_process_may_open_files(tmp_path: Path):
+def test_a_split_may_have_more_shards_than_a_process_may_open_files(tmp_path):
     folder = write_shards(tmp_path / "out", [[ROWS[i : i + 1]] for i in range(30)])
     with limit_files(12):
         assert plain(open_shards(folder).rows(range(30))) == ROWS
@@ -196,7 +196,7 @@ BATCHES: dict[str, Callable[[], pyarrow.RecordBatch]] = {
 
 
 @pytest.mark.parametrize("kind", BATCHES)
-def test_columns_that_differ_from_the_format_are_an_error_of_one_short_line(tmp_path: Path, kind: str):
+def test_columns_that_differ_from_the_format_are_an_error_of_one_short_line(tmp_path, kind):
     folder = write_shards(tmp_path / "out", [[ROWS]])
     write_batch(folder, BATCHES[kind]())
     for way in (lambda shards: len(shards), lambda shards: shards[0], lambda shards: list(shards.batches())):
@@ -205,7 +205,7 @@ def test_columns_that_differ_from_the_format_are_an_error_of_one_short_line(tmp_
         assert len(str(caught.value)) < 700
 
 
-def test_a_file_with_dictionaries_or_of_the_stream_format_is_refused(tmp_path: Path):
+def test_a_file_with_dictionaries_or_of_the_stream_format_is_refused(tmp_path):
     folder = write_shards(tmp_path / "out", [[ROWS]])
     with pyarrow.ipc.new_stream(folder / SHARD, make_batch().schema) as writer:
         writer.write_batch(make_batch())
@@ -229,7 +229,7 @@ def damage(data: bytes, draw: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd", "lz4"])
-def test_damaged_files_give_rows_or_errors_and_no_traceback(tmp_path: Path, compression: str):
+def test_damaged_files_give_rows_or_errors_and_no_traceback(tmp_path, compression):
     folder, draw = write_shards(tmp_path / "out", [[ROWS[:20], ROWS[20:]]], compression), random.Random(7)
     num_errors = 0
     sound = (folder / SHARD).read_bytes()
@@ -248,7 +248,7 @@ def test_damaged_files_give_rows_or_errors_and_no_traceback(tmp_path: Path, comp
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_damaged_files_give_verify_faults_alone(tmp_path: Path, seed: int):
+def test_damaged_files_give_verify_faults_alone(tmp_path, seed):
     """The first time by their hashes at least; then only if the damage shows."""
     write_small(tmp_path)
     data = (tmp_path / TRAIN).read_bytes()

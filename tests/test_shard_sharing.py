@@ -64,7 +64,7 @@ COPIES: dict[str, Callable[[Shards], Shards]] = {
 
 @pytest.mark.parametrize("make", COPIES)
 @pytest.mark.parametrize("is_used", [False, True])
-def test_a_copy_gives_the_same_rows(folder: Path, make: str, is_used: bool):
+def test_a_copy_gives_the_same_rows(folder, make, is_used):
     shards = open_shards(folder)
     if is_used:
         check_all(shards)
@@ -74,7 +74,7 @@ def test_a_copy_gives_the_same_rows(folder: Path, make: str, is_used: bool):
     check_all(shards)
 
 
-def test_a_pickle_of_a_relative_path_is_read_from_any_folder(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_pickle_of_a_relative_path_is_read_from_any_folder(folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
     shards = open_shards("out")
     data = pickle.dumps(shards)
@@ -84,7 +84,7 @@ def test_a_pickle_of_a_relative_path_is_read_from_any_folder(folder: Path, monke
     check_all(copy.copy(shards))
 
 
-def test_a_pickle_of_a_folder_that_was_built_anew_is_refused(folder: Path):
+def test_a_pickle_of_a_folder_that_was_built_anew_is_refused(folder):
     data = pickle.dumps(open_shards(folder))
     change_manifest(folder, lambda manifest: manifest.update(digest="0" * 64))
     with pytest.raises(ShardError, match="was built anew since it was opened; open it again"):
@@ -114,7 +114,7 @@ def use(shards: Shards, seed: int) -> None:
         assert found == expected
 
 
-def test_threads_that_share_shards_get_the_right_rows(any_folder: Path):
+def test_threads_that_share_shards_get_the_right_rows(any_folder):
     for round_ in range(2):
         shards = open_shards(any_folder)
         begin = threading.Barrier(8)
@@ -145,7 +145,7 @@ def fork_and(work: Callable[[], object], seconds: int = 30) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_a_forked_child_can_read_while_threads_of_the_parent_read(any_folder: Path):
+def test_a_forked_child_can_read_while_threads_of_the_parent_read(any_folder):
     shards, is_over = open_shards(any_folder), threading.Event()
 
     def keep_reading(seed: int) -> None:
@@ -192,7 +192,7 @@ def read_some(shards: Shards, wanted: list[int]) -> list[Row]:
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_shards_can_be_sent_to_processes(folder: Path, method: str):
+def test_shards_can_be_sent_to_processes(folder, method):
     wanted = [3, 399, 0]
     with multiprocessing.get_context(method).Pool(1) as pool:
         assert pool.apply(read_some, (open_shards(folder), wanted)) == [ROWS[i] for i in wanted]
@@ -206,7 +206,7 @@ def opened(finished: Path) -> Shards:
     return open_shards(finished)
 
 
-def test_a_table_has_the_rows_in_order(opened: Shards):
+def test_a_table_has_the_rows_in_order(opened):
     table = opened.to_arrow().to_pylist()
     assert len(table) == len(opened) > 3
     for there, here in zip(table, opened, strict=True):
@@ -215,19 +215,19 @@ def test_a_table_has_the_rows_in_order(opened: Shards):
         assert (there["segment_a_len"], there["document_key"]) == (here.segment_a_len, here.document_key)
 
 
-def test_a_split_without_rows_is_a_table_without_rows(tmp_path: Path, opened: Shards):
+def test_a_split_without_rows_is_a_table_without_rows(tmp_path, opened):
     empty = open_shards(write_folder(tmp_path, {}), "validation").to_arrow()
     assert (empty.num_rows, empty.schema.names) == (0, opened.to_arrow().schema.names)
 
 
-def test_a_data_frame_has_the_rows(opened: Shards):
+def test_a_data_frame_has_the_rows(opened):
     pytest.importorskip("pandas", reason="pandas is not installed")
     frame = opened.to_pandas()
     assert list(frame["input_ids"][3]) == opened[3].input_ids.tolist()
     assert frame["sop_label"].tolist() == [row.sop_label for row in opened]
 
 
-def test_tensors_have_the_rows(opened: Shards):
+def test_tensors_have_the_rows(opened):
     torch = pytest.importorskip("torch", reason="the train extra is not installed")
     found = opened.to_torch()
     assert {one.dtype for one in found.values()} == {torch.int64}
@@ -238,7 +238,7 @@ def test_tensors_have_the_rows(opened: Shards):
     assert keys.tolist() == [row.document_key for row in opened]
 
 
-def test_a_row_shows_its_text_and_what_is_to_be_predicted(opened: Shards):
+def test_a_row_shows_its_text_and_what_is_to_be_predicted(opened):
     row = next(row for row in opened if len(row.masked_ids))
     page = row._repr_html_()
     assert page is not None

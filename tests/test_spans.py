@@ -59,7 +59,7 @@ def test_spanberts_shares_fall_by_a_fifth_and_have_a_mean_of_3_8_words():
 @pytest.mark.parametrize("masking", ["ngram", "span"])
 @pytest.mark.parametrize("ngram", range(1, 11))
 @pytest.mark.parametrize("words_a", [None, "half", "shortest"])
-def test_the_shares_after_splitting_are_exactly_the_papers(ngram: int, words_a: str | None, masking: str):
+def test_the_shares_after_splitting_are_exactly_the_papers(ngram, words_a, masking):
     ends = 1 if words_a is None else 2
     distributions, feasible = correct_distribution(ALL_WORDS, ends, ngram, masking)
     is_long = 12 * ngram < ALL_WORDS
@@ -77,7 +77,7 @@ def test_the_shares_after_splitting_are_exactly_the_papers(ngram: int, words_a: 
 
 
 @pytest.mark.parametrize("ngram", [1, 2, 3, 10])
-def test_in_small_rows_the_longest_span_is_shortened_until_the_shares_are_exact(ngram: int):
+def test_in_small_rows_the_longest_span_is_shortened_until_the_shares_are_exact(ngram):
     tables = span_tables(60, ngram, 0.15)
     for ends in range(1, MAX_ENDS + 1):
         before = 0
@@ -109,7 +109,7 @@ def mean_sum(law: list[float], bound: int) -> float:
 
 @pytest.mark.parametrize(("ngram", "masking"), [*((n, "ngram") for n in (1, 2, 3, 5, 10)), (10, "span")])
 @pytest.mark.parametrize("mask_prob", [0.01, 0.15, 0.5])
-def test_the_expected_sum_is_the_budget_exactly(ngram: int, masking: str, mask_prob: float):
+def test_the_expected_sum_is_the_budget_exactly(ngram, masking, mask_prob):
     words = np.array([*range(0, 300, 3), 509, 850, 860, 900, 1700, 3000])
     distributions = np.zeros((len(words), ngram))
     distributions[:, 0] = 1.0

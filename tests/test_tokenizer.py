@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,7 +54,7 @@ def rows_of(ids: np.ndarray, offsets: np.ndarray) -> list[list[int]]:
 @pytest.mark.parametrize(
     "options", [{}, {"model_type": "char"}, {"vocab_size": 130, "character_coverage": 0.98}, {"byte_fallback": True}]
 )
-def test_ids_are_sentencepieces_own_one_sentence_at_a_time(options: dict[str, object]):
+def test_ids_are_sentencepieces_own_one_sentence_at_a_time(options):
     model = train_model(**options)
     tokenizer = Tokenizer(model, "tokenizer x")
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -74,7 +73,7 @@ def test_ids_are_sentencepieces_own_one_sentence_at_a_time(options: dict[str, ob
     ids_are_equal()
 
 
-def test_whole_documents_keep_their_sentences_and_keys(tokenizer: Tokenizer, sentences: list[str]):
+def test_whole_documents_keep_their_sentences_and_keys(tokenizer, sentences):
     texts = [*sentences[:5], "\u200b", "the", "\x01"]  # two that come out empty
     documents = tokenizer.encode_documents(as_text(texts))
     assert rows_of(documents.ids, documents.sentence_offsets) == rows_of(*tokenizer.encode(texts))
@@ -83,7 +82,7 @@ def test_whole_documents_keep_their_sentences_and_keys(tokenizer: Tokenizer, sen
     assert documents.document_keys.tolist() == [7]
 
 
-def test_decoding_gives_the_text_without_special_pieces(tokenizer: Tokenizer):
+def test_decoding_gives_the_text_without_special_pieces(tokenizer):
     ids, _ = tokenizer.encode(["The river was long."])
     wrapped = [tokenizer.cls_id, *ids.tolist(), tokenizer.sep_id, tokenizer.mask_id, tokenizer.pad_id]
     assert tokenizer.decode(ids) == tokenizer.decode(wrapped) == "The river was long."
@@ -93,7 +92,7 @@ def test_decoding_gives_the_text_without_special_pieces(tokenizer: Tokenizer):
 # ---- special pieces ----
 
 
-def test_the_special_pieces_have_the_ids_of_the_model(tokenizer: Tokenizer):
+def test_the_special_pieces_have_the_ids_of_the_model(tokenizer):
     expected = {"pad_id": 0, "unk_id": 1, "cls_id": 2, "sep_id": 3, "mask_id": 4}
     assert tokenizer.specials.to_dict() == expected
     assert {name: getattr(tokenizer, name) for name in expected} == expected
@@ -102,7 +101,7 @@ def test_the_special_pieces_have_the_ids_of_the_model(tokenizer: Tokenizer):
     assert not tokenizer.specials.is_special[ids].any()
 
 
-def test_ordinary_ids_are_no_special_unknown_or_byte_piece(tokenizer: Tokenizer):
+def test_ordinary_ids_are_no_special_unknown_or_byte_piece(tokenizer):
     assert tokenizer.ordinary_ids.dtype == np.uint32
     assert tokenizer.ordinary_ids.tolist() == list(range(5, tokenizer.vocab_size))
     with_bytes = Tokenizer(train_model(byte_fallback=True, vocab_size=700), "with bytes")
@@ -123,7 +122,7 @@ def test_a_padding_piece_is_also_found_by_its_name():
     ({"control_symbols": []}, TokenizerError, "lacks [CLS], [SEP], [MASK];"),
     ({"pad_id": -1, "unk_id": 0}, TokenizerError, "lacks <pad>;"),
 )
-def test_a_model_without_a_special_piece_is_refused(call: dict[str, object], kind, named: str):
+def test_a_model_without_a_special_piece_is_refused(call, kind, named):
     check_refused(lambda: Tokenizer(train_model(**call), "tokenizer x"), kind, named)
 
 
@@ -165,13 +164,13 @@ CUT_SHORT = make_model([("the", -1.0, NORMAL)] * 9, model_type=UNIGRAM)[:100]
     ({}, TokenizerError, "holds 0 *.model files"),
     ({"a.model": b"", "b.model": b""}, TokenizerError, "holds 2 *.model files & needs exactly one"),
 )
-def test_a_folder_of_no_model_is_refused(tmp_path: Path, call: dict[str, bytes], kind, named: str):
+def test_a_folder_of_no_model_is_refused(tmp_path, call, kind, named):
     for name, data in call.items():
         (tmp_path / name).write_bytes(data)
     check_refused(lambda: load_tokenizer(tmp_path), kind, named)
 
 
-def test_a_model_loads_from_its_file_and_its_folder_by_the_usual_name(tmp_path: Path, tokenizer: Tokenizer):
+def test_a_model_loads_from_its_file_and_its_folder_by_the_usual_name(tmp_path, tokenizer):
     path = tmp_path / "mine.model"
     path.write_bytes(tokenizer.model)
     for name in (path, str(path), tmp_path, str(tmp_path)):
@@ -192,7 +191,7 @@ ALONE = ", ... ▁( ▁“ ▁-- 。 $ 😀 中 中国 ▁中国 A股 ひらが�
 
 
 @pytest.mark.parametrize(("pieces", "starts", "standalone"), [(BEGINS, 1, 0), (INSIDE, 0, 0), (ALONE, 1, 1)])
-def test_which_words_a_piece_begins_and_ends(pieces: str, starts: int, standalone: int):
+def test_which_words_a_piece_begins_and_ends(pieces, starts, standalone):
     for piece in pieces.split():
         rule = WordRule.from_pieces([piece])
         assert (rule.starts[0], rule.standalone[0] > 0, is_standalone(piece)) == (starts, standalone, standalone), piece
@@ -211,7 +210,7 @@ def test_words_of_a_literal_sentence():
 
 
 @given(st.lists(st.integers(0, 4), max_size=12))
-def test_word_starts_equal_the_rule_at_each_place(ids: list[int]):
+def test_word_starts_equal_the_rule_at_each_place(ids):
     rule = WordRule.from_pieces([VISIBLE_SPACE + "a", "b", ",", "中", "c"])
     vocabulary = references.Vocabulary(rule.starts, rule.standalone, [False] * 5, -1, -1, -1)
     expected = [references.begins_word(ids, at, vocabulary) for at in range(len(ids))]
@@ -219,7 +218,7 @@ def test_word_starts_equal_the_rule_at_each_place(ids: list[int]):
     assert find_word_starts(np.array(ids, np.uint16), WordRule.every_piece(5)).all()
 
 
-def test_the_rule_of_the_tokenizer_is_over_its_pieces(tokenizer: Tokenizer):
+def test_the_rule_of_the_tokenizer_is_over_its_pieces(tokenizer):
     starts = {piece for piece, begins in zip(tokenizer.pieces, tokenizer.word_rule().starts, strict=True) if begins > 0}
     assert {"▁the", "▁", ",", "。", "学习"} <= starts
     assert starts.isdisjoint({"a", "c", "[MASK]", "<pad>", "<unk>"})

@@ -51,7 +51,7 @@ def sequence(kind: str, *parts: Any) -> dict[str, Any]:
 # ---- vocab.txt and the files beside it ----
 
 
-def test_case_follows_the_files_beside_the_vocabulary_and_else_its_pieces(tmp_path: Path):
+def test_case_follows_the_files_beside_the_vocabulary_and_else_its_pieces(tmp_path):
     def read(path: Path) -> tuple[dict[str, Any], str]:
         tokenizer = load_tokenizer(path, to_encode=False)
         return json.loads(tokenizer.model)["normalizer"], str(tokenizer.note)
@@ -72,7 +72,7 @@ def test_case_follows_the_files_beside_the_vocabulary_and_else_its_pieces(tmp_pa
     assert not read(beside)[0]["lowercase"]
 
 
-def test_a_vocabulary_gives_the_same_ids_in_either_file(tmp_path: Path):
+def test_a_vocabulary_gives_the_same_ids_in_either_file(tmp_path):
     path = write_vocab(tmp_path, do_lower_case=True)
     tokenizer = load_tokenizer(path, to_encode=False)
     (tmp_path / "json").mkdir()
@@ -110,14 +110,14 @@ def model(vocab: str, kind: str = '"type": "WordPiece", ', rest: str = "") -> di
     ({"tokenizer.json": b"[1]"}, TokenizerError, "no tokenizer.json of the library & it has no model"),
     ({"tokenizer.json": b'{"\xff": 1}'}, TokenizerError, "is not UTF-8 (byte 2)"),
 )
-def test_a_bad_file_is_one_line(tmp_path: Path, call: dict[str, bytes], kind, named: str):
+def test_a_bad_file_is_one_line(tmp_path, call, kind, named):
     for name, data in call.items():
         (tmp_path / name).write_bytes(data)
     check_refused(lambda: load_tokenizer(tmp_path / next(iter(call))), kind, named)
 
 
 @pytest.mark.parametrize("kind", ["WordPiece", "BPE", "vocab.txt"])
-def test_ids_without_a_piece_are_kept_and_never_drawn(tmp_path: Path, kind: str):
+def test_ids_without_a_piece_are_kept_and_never_drawn(tmp_path, kind):
     """As the vocabularies of ConvBERT and ERNIE have them."""
     names = [*SPECIALS, *("a b c h Ġ" if kind == "BPE" else "ab ##c a ##b [unused7]").split()]
     vocab = {piece: i * 2 for i, piece in enumerate(names)}
@@ -141,7 +141,7 @@ def test_ids_without_a_piece_are_kept_and_never_drawn(tmp_path: Path, kind: str)
     assert encode(tokenizer, texts) == encode_alone(reference, texts)
 
 
-def test_an_added_token_has_the_id_that_the_library_gives_it(tmp_path: Path):
+def test_an_added_token_has_the_id_that_the_library_gives_it(tmp_path):
     """It counts on from the number of pieces, whatever the file says, and so gives one to two of them."""
     values = json.loads(make_wordpiece([*SPECIALS, "a"], BertRules(lowercase=True)))
     values["model"]["vocab"]["a"] = 9
@@ -155,7 +155,7 @@ def test_an_added_token_has_the_id_that_the_library_gives_it(tmp_path: Path):
     assert load_tokenizer(path).pieces[6:] == ["<more>", "[unused7]", "[unused8]", "a"]
 
 
-def test_a_normalization_or_a_missing_library_is_an_error(tmp_path: Path, monkeypatch):
+def test_a_normalization_or_a_missing_library_is_an_error(tmp_path, monkeypatch):
     path = write_vocab(tmp_path)
     named = "--normalization albert-v2 is for SentencePiece models & leave it out"
     check_refused(lambda: load_tokenizer(path, normalization="albert-v2"), TokenizerError, named)
@@ -180,7 +180,7 @@ def path(tmp_path_factory) -> Path:
     return path
 
 
-def test_named_pieces_have_their_roles_and_the_ids_stay(path: Path):
+def test_named_pieces_have_their_roles_and_the_ids_stay(path):
     tokenizer = load_tokenizer(path, specials=NAMES)
     backend = tokenizers.Tokenizer.from_file(str(path))
     found = {role: getattr(tokenizer, f"{role}_id") for role in NAMES}
@@ -191,7 +191,7 @@ def test_named_pieces_have_their_roles_and_the_ids_stay(path: Path):
     assert encode(tokenizer, texts) == encode_alone(backend, texts)
 
 
-def test_a_build_its_manifest_and_verify_know_them(path: Path, tmp_path: Path):
+def test_a_build_its_manifest_and_verify_know_them(path, tmp_path):
     write_corpus(tmp_path / "in", make_documents(30, seed=0), "txt", random.Random(0))
     options = [part for role, name in NAMES.items() for part in ("--special", f"{role}={name}")]
     command = ["build", str(tmp_path / "in"), "--tokenizer", str(path), *options, "-o", str(tmp_path / "out")]
@@ -210,7 +210,7 @@ def test_a_build_its_manifest_and_verify_know_them(path: Path, tmp_path: Path):
     ({"start": "<|begin|>"}, TokenizerError, "--special start=<|begin|> has no role & pad, unk, cls, sep, mask"),
     ({"cls": "<|begin|>", "sep": "<|begin|>"}, TokenizerError, "'<|begin|>' of --special sep is given twice"),
 )
-def test_bad_names_are_one_line(path: Path, call: dict[str, str], kind, named: str):
+def test_bad_names_are_one_line(path, call, kind, named):
     check_refused(lambda: load_tokenizer(path, specials=call), kind, named)
 
 
@@ -218,7 +218,7 @@ def test_bad_names_are_one_line(path: Path, call: dict[str, str], kind, named: s
     (("spiece.model", b"\x0a"), TokenizerError, "is a SentencePiece model & --special is for a tokenizer.json"),
     (("tokenizer.json", make_json()), TokenizerError, "has the piece [MASK] & leave out --special mask"),
 )
-def test_a_file_that_needs_no_names_takes_none(tmp_path: Path, call: tuple[str, bytes], kind, named: str):
+def test_a_file_that_needs_no_names_takes_none(tmp_path, call, kind, named):
     (tmp_path / call[0]).write_bytes(call[1])
     check_refused(lambda: load_tokenizer(tmp_path, specials={"mask": "a"}), kind, named)
 
@@ -231,7 +231,7 @@ def test_a_file_that_needs_no_names_takes_none(tmp_path: Path, call: tuple[str, 
         (["cls=<s>"], 1, "--special needs a tokenizer"),
     ],
 )
-def test_a_bad_option_is_an_error(here: Path, values: list[str], code: int, named: str):
+def test_a_bad_option_is_an_error(here, values, code, named):
     command = ["build", "corpus.txt", "-o", "out", *(part for value in values for part in ("--special", value))]
     result = CliRunner().invoke(cli, command)
     assert result.exit_code == code
@@ -241,7 +241,7 @@ def test_a_bad_option_is_an_error(here: Path, values: list[str], code: int, name
 # ---- hostile rules ----
 
 
-def test_a_panic_of_the_library_is_an_error_of_one_line(capfd: pytest.CaptureFixture[str]):
+def test_a_panic_of_the_library_is_an_error_of_one_line(capfd):
     model = make_json(pre_tokenizer=sequence("pretokenizers", BACKTRACKING, METASPACE))
     tokenizer = Tokenizer(model, "tokenizer t.json")
     assert len(tokenizer.encode(["a text"])[0]) == 7
@@ -267,7 +267,7 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_rules_that_multiply_text_are_refused_when_they_are_loaded(name: str, tmp_path: Path):
+def test_rules_that_multiply_text_are_refused_when_they_are_loaded(name, tmp_path):
     (tmp_path / "tokenizer.json").write_bytes(make_json(**CHAINS[name]))
     with pytest.raises(TokenizerError, match="makes [0-9,]+ characters of [0-9,]+, and at most 64 times"):
         load_tokenizer(tmp_path)
@@ -288,7 +288,7 @@ def test_long_replacements_of_a_sentencepiece_model_are_refused():
         Tokenizer(make_model(pieces, model_type=1, charsmap=table), "a model").prepare()
 
 
-def test_what_others_write_to_stderr_is_passed_on_and_a_fork_has_the_true_one(capfd: pytest.CaptureFixture[str]):
+def test_what_others_write_to_stderr_is_passed_on_and_a_fork_has_the_true_one(capfd):
     inside, leave = threading.Event(), threading.Event()
 
     def stay() -> None:

@@ -74,7 +74,7 @@ OBJECTS = {"fast": make_wordpiece, "slow": make_slow, "byte-level": make_byte_le
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
-def test_the_ids_are_those_of_the_object(kind: str, tmp_path: Path):
+def test_the_ids_are_those_of_the_object(kind, tmp_path):
     made = OBJECTS[kind](tmp_path)
     texts = [*read_lines(), *make_sentences(100, seed=3)]
     assert len(texts) > 150
@@ -85,7 +85,7 @@ def test_the_ids_are_those_of_the_object(kind: str, tmp_path: Path):
     assert {role: getattr(loaded, f"{role}_id") for role in ids} == ids
 
 
-def test_a_build_takes_an_object_and_makes_the_bytes_of_its_folder(here: Path):
+def test_a_build_takes_an_object_and_makes_the_bytes_of_its_folder(here):
     made = make_wordpiece(here / "vocab")
     made.save_pretrained("saved")
     built = {}
@@ -97,7 +97,7 @@ def test_a_build_takes_an_object_and_makes_the_bytes_of_its_folder(here: Path):
     assert albert_data.build("corpus.txt", "object", tokenizer=made, max_seq_len=32).was_finished
 
 
-def test_an_object_whose_class_has_rules_of_its_own_is_refused(tmp_path: Path):
+def test_an_object_whose_class_has_rules_of_its_own_is_refused(tmp_path):
     class Shouting(transformers.BertTokenizer):
         def encode(self, text: str, **named: Any) -> list[int]:
             return super().encode(text.replace("e", "x"), **named)
@@ -107,7 +107,7 @@ def test_an_object_whose_class_has_rules_of_its_own_is_refused(tmp_path: Path):
     check_refused(lambda: load_tokenizer(shouting), TokenizerError, named)
 
 
-def test_tokens_that_were_added_are_found_or_refused(tmp_path: Path):
+def test_tokens_that_were_added_are_found_or_refused(tmp_path):
     text, made = "A zebra in a zoo.", make_wordpiece(tmp_path)
     made.add_tokens(["zebra"])
     assert made.convert_tokens_to_ids("zebra") in made.encode(text)
@@ -118,7 +118,7 @@ def test_tokens_that_were_added_are_found_or_refused(tmp_path: Path):
     check_refused(lambda: load_tokenizer(slow), TokenizerError, named)
 
 
-def test_what_an_object_lacks_is_named_with_its_class(tmp_path: Path):
+def test_what_an_object_lacks_is_named_with_its_class(tmp_path):
     made = make_byte_level(tmp_path)
     made.mask_token = None
     with pytest.raises(TokenizerError, match=r"\w+-\w+/tokenizer.json lacks \[MASK\]"):
@@ -126,7 +126,7 @@ def test_what_an_object_lacks_is_named_with_its_class(tmp_path: Path):
     assert load_tokenizer(made, specials={"mask": "<hidden>"}).mask_id == 5
 
 
-def test_an_object_with_two_pieces_for_a_role_or_with_random_ids_is_refused(tmp_path: Path):
+def test_an_object_with_two_pieces_for_a_role_or_with_random_ids_is_refused(tmp_path):
     named = "has other ids than its own files give, for example for its pad_token: "
     check_refused(lambda: load_tokenizer(make_unigram(tmp_path, SPECIALS)), TokenizerError, named)
     made = make_byte_level(tmp_path)
@@ -144,7 +144,7 @@ LOADED = "tokenizer is loaded; give --normalization, --words and --special to lo
     ({"special": {"cls": "<s>"}}, ArgumentError, LOADED),
     ({"normalization": "albert-v2"}, ArgumentError, LOADED),
 )
-def test_what_is_no_tokenizer_or_would_be_ignored_is_refused(here: Path, call: dict[str, Any], kind, named: str):
+def test_what_is_no_tokenizer_or_would_be_ignored_is_refused(here, call, kind, named):
     given = {"tokenizer": albert_data.load_tokenizer("model.model"), **call}
     check_refused(lambda: albert_data.build("corpus.txt", "out", **given), kind, named)
     assert not Path("out").exists()

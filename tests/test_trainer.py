@@ -57,7 +57,7 @@ def train(progress: Progress, sentences: list[bytes] = SENTENCES, **changes: Any
 
 
 @pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
-def test_the_model_equals_one_trained_in_this_process_and_progress_is_reported(model_type: str):
+def test_the_model_equals_one_trained_in_this_process_and_progress_is_reported(model_type):
     progress = Recorder()
     assert train(progress, model_type=model_type) == train_model(SENTENCES, *settings(model_type=model_type))
     stages = [stage for stage, _ in progress.stages]
@@ -69,7 +69,7 @@ def test_the_model_equals_one_trained_in_this_process_and_progress_is_reported(m
     assert min(done) >= 0
 
 
-def test_training_writes_nothing_to_the_standard_error_of_this_process(capfd: pytest.CaptureFixture[str]):
+def test_training_writes_nothing_to_the_standard_error_of_this_process(capfd):
     train(NullProgress())
     assert capfd.readouterr() == ("", "")
 
@@ -96,15 +96,13 @@ def test_an_error_of_the_trainer_is_raised_in_this_process():
     ],
 )
 @pytest.mark.parametrize("num_copies", [1, 40], ids=["little text", "more than a pipe holds"])
-def test_a_trainer_that_dies_is_an_error_that_names_the_cause(
-    num_copies: int, program: str, told: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_trainer_that_dies_is_an_error_that_names_the_cause(num_copies, program, told, monkeypatch):
     monkeypatch.setattr(trainer, "COMMAND", f"import os; {program}")
     with pytest.raises(TokenizerError, match=told):
         train(NullProgress(), SENTENCES * num_copies)
 
 
-def test_ctrl_c_ends_the_trainer(monkeypatch: pytest.MonkeyPatch):
+def test_ctrl_c_ends_the_trainer(monkeypatch):
     started: list[subprocess.Popen[bytes]] = []
     progress = Mock(advance=Mock(side_effect=KeyboardInterrupt))
     start = subprocess.Popen
@@ -128,7 +126,7 @@ def test_the_trainer_ends_with_its_parent():
     assert child.wait(30) == 1
 
 
-def test_unknown_log_lines_of_the_trainer_are_ignored(monkeypatch: pytest.MonkeyPatch):
+def test_unknown_log_lines_of_the_trainer_are_ignored(monkeypatch):
     rng = random.Random(0)
     lines = [b"EM sub_iter=0 size=99999999 x", b"EM sub_iter=1 size=0 ", b"Initialized 0 seed", b"\xff\x00"]
     lines += [b"merges=7 ", b"I0 odd", b""]

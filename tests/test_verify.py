@@ -71,7 +71,7 @@ def find_one(folder: Path) -> Fault:
     return faults[0]
 
 
-def test_a_sound_folder_is_as_its_manifest_says(folder) -> None:
+def test_a_sound_folder_is_as_its_manifest_says(folder):
     result = run(folder)
     splits = read_json(folder / "manifest.json")["splits"].values()
     rows, tokens = (sum(split[key] for split in splits) for key in ("num_rows", "num_tokens"))
@@ -79,7 +79,7 @@ def test_a_sound_folder_is_as_its_manifest_says(folder) -> None:
     assert result.stdout == f"{folder}: 2 shards, {rows} rows, {tokens:,} tokens: all is as the manifest says\n"
 
 
-def test_a_fault_is_a_line_and_the_exit_code_is_1(folder) -> None:
+def test_a_fault_is_a_line_and_the_exit_code_is_1(folder):
     (folder / TRAIN).unlink()
     result = run(folder)
     assert result.exit_code == 1
@@ -87,7 +87,7 @@ def test_a_fault_is_a_line_and_the_exit_code_is_1(folder) -> None:
     assert result.stdout.count("\n") == 1
 
 
-def test_a_build_without_rows_is_sound(tmp_path) -> None:
+def test_a_build_without_rows_is_sound(tmp_path):
     result = run(write_folder(tmp_path, {}))
     assert result.stdout.endswith(": 0 shards, 0 rows, 0 tokens: all is as the manifest says\n")
 
@@ -137,13 +137,13 @@ FAULTS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("what", FAULTS)
-def test_damage_is_one_fault(folder, what) -> None:
+def test_damage_is_one_fault(folder, what):
     FAULTS[what](folder)
     assert str(find_one(folder)).startswith(what)
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 100, -1, -9, -200, None])
-def test_a_truncated_or_changed_shard_is_a_fault(folder, size) -> None:
+def test_a_truncated_or_changed_shard_is_a_fault(folder, size):
     data, expected = (folder / TRAIN).read_bytes(), hash_file(folder / TRAIN)
     if size is None:
         flip_byte(folder / TRAIN, 2000)
@@ -158,20 +158,20 @@ def test_a_truncated_or_changed_shard_is_a_fault(folder, size) -> None:
         assert faults[1].what.startswith("can't be read as Arrow at the footer, the end of the file: ")
 
 
-def test_the_sorted_runs_of_a_running_build_are_no_fault(folder) -> None:
+def test_the_sorted_runs_of_a_running_build_are_no_fault(folder):
     (folder / ".build/runs").mkdir(parents=True)
     shutil.copy(folder / TRAIN, folder / ".build/runs/0.arrow")
     assert not list(find_faults(folder))
 
 
-def test_another_tokenizer_is_a_fault(folder) -> None:
+def test_another_tokenizer_is_a_fault(folder):
     flip_byte(folder / MODEL, 500)
     whats = [fault.what for fault in find_faults(folder)]
     assert whats[0].startswith("has the SHA-256")
     assert whats[1].startswith("no row is checked, as that needs the tokenizer")
 
 
-def test_a_quick_check_compares_only_sizes_and_hashes(folder) -> None:
+def test_a_quick_check_compares_only_sizes_and_hashes(folder):
     quick = run(folder, "--quick")
     assert quick.exit_code == 0
     assert quick.stdout.endswith(": sizes and hashes are as the manifest says; no row was checked\n")
@@ -181,7 +181,7 @@ def test_a_quick_check_compares_only_sizes_and_hashes(folder) -> None:
     assert [fault.file for fault in find_faults(folder, quick=True)] == [TRAIN]
 
 
-def test_a_change_that_could_be_sound_is_a_fault_without_a_row(folder) -> None:
+def test_a_change_that_could_be_sound_is_a_fault_without_a_row(folder):
     """A document's key, which may be any number."""
     sha256 = hash_file(folder / TRAIN)
     edit_rows(folder, put("document_keys", 4, 12345))
@@ -189,13 +189,13 @@ def test_a_change_that_could_be_sound_is_a_fault_without_a_row(folder) -> None:
     assert find_one(folder).what.startswith("has the SHA-256")
 
 
-def test_workers_change_no_fault(folder) -> None:
+def test_workers_change_no_fault(folder):
     flip_byte(folder / TRAIN, 2000)
     flip_byte(folder / VALIDATION, 2000)
     assert list(find_faults(folder, workers=1)) == list(find_faults(folder, workers=4))
 
 
-def test_the_faults_of_many_keys_are_counted(folder) -> None:
+def test_the_faults_of_many_keys_are_counted(folder):
     edit_manifest(folder, lambda m: m["inputs"].extend([None] * 1000))
     faults = list(find_faults(folder))
     assert len(faults) == 21
@@ -203,7 +203,7 @@ def test_the_faults_of_many_keys_are_counted(folder) -> None:
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_progress_reaches_its_end(folder, quick) -> None:
+def test_progress_reaches_its_end(folder, quick):
     progress = Mock()
     assert not list(find_faults(folder, quick=quick, workers=2, progress=progress))
     (_, total), _ = progress.start.call_args
@@ -253,7 +253,7 @@ ROW_FAULTS = {
 
 
 @pytest.mark.parametrize("message", ROW_FAULTS)
-def test_a_row_that_breaks_a_rule_is_a_fault(folder, message) -> None:
+def test_a_row_that_breaks_a_rule_is_a_fault(folder, message):
     edit_rows(folder, ROW_FAULTS[message])
     fault = find_one(folder)
     assert fault.file == TRAIN
@@ -261,7 +261,7 @@ def test_a_row_that_breaks_a_rule_is_a_fault(folder, message) -> None:
     assert message in fault.what
 
 
-def test_a_row_longer_than_max_seq_len_is_a_fault(folder) -> None:
+def test_a_row_longer_than_max_seq_len_is_a_fault(folder):
     longest = int(np.diff(read_part(folder / VALIDATION).offsets).max())
     edit_manifest(folder, lambda m: m["config"].update(max_seq_len=longest - 1))
     validation = [fault for fault in find_faults(folder) if fault.file == VALIDATION]
@@ -269,7 +269,7 @@ def test_a_row_longer_than_max_seq_len_is_a_fault(folder) -> None:
 
 
 @pytest.mark.parametrize(("masked", "is_whole"), [([2, 3], True), ([1, 5], True), ([2], False), ([1, 3], False)])
-def test_a_word_masked_in_part_is_a_fault_unless_pieces_are_masked(tmp_path, masked, is_whole) -> None:
+def test_a_word_masked_in_part_is_a_fault_unless_pieces_are_masked(tmp_path, masked, is_whole):
     """One row of the words `the`, `unhappily` (two pieces), `the`."""
     the, un, happily = (get_tokenizer().pieces.index(piece) for piece in ("▁the", "▁un", "hap"))
     ids = [CLS, the, un, happily, SEP, the, SEP]
@@ -282,7 +282,7 @@ def test_a_word_masked_in_part_is_a_fault_unless_pieces_are_masked(tmp_path, mas
     assert not list(find_faults(folder))
 
 
-def test_many_faults_of_a_shard_are_counted(folder) -> None:
+def test_many_faults_of_a_shard_are_counted(folder):
     edit_rows(folder, put("sop_label", slice(None), 5))
     faults = list(find_faults(folder))
     num_rows = len(read_part(folder / TRAIN))
@@ -290,7 +290,7 @@ def test_many_faults_of_a_shard_are_counted(folder) -> None:
     assert faults[-1] == Fault(file=TRAIN, what=f"{num_rows - MAX_SHARD_FAULTS} more rows at fault")
 
 
-def test_a_document_in_both_splits_is_a_fault(folder) -> None:
+def test_a_document_in_both_splits_is_a_fault(folder):
     edit_rows(folder, put("document_keys", 4, int(read_part(folder / VALIDATION).document_keys[0])))
     fault = find_one(folder)
     assert (fault.file, fault.row) == (TRAIN, 4)
@@ -298,7 +298,7 @@ def test_a_document_in_both_splits_is_a_fault(folder) -> None:
 
 
 @given(documents=text_documents(), config=configs())
-def test_rows_that_the_builder_makes_are_sound(documents, config) -> None:
+def test_rows_that_the_builder_makes_are_sound(documents, config):
     described = describe_folder(Path(), {}, get_tokenizer().vocab_size)
     manifest = Manifest.from_values({**described, "config": BuildConfig(examples=config).to_flat_dict()})
     rules = make_row_rules(get_tokenizer(), manifest)
@@ -315,7 +315,7 @@ def rewrite(folder: Path, *batches: pyarrow.RecordBatch) -> None:
     describe_again(folder)
 
 
-def test_faults_name_the_row_in_its_file(folder) -> None:
+def test_faults_name_the_row_in_its_file(folder):
     parts = read_parts(folder / TRAIN)
     parts[1].sop_label[3] = 7
     rewrite(folder, *(to_record_batch(part, SCHEMA) for part in parts))
@@ -331,7 +331,7 @@ def test_faults_name_the_row_in_its_file(folder) -> None:
         ("input_ids", lambda rows: [None, *rows[1:]], None, "holds nulls in record batch 0; none are allowed"),
     ],
 )
-def test_columns_of_other_values_or_another_type_are_a_fault(folder, column, change, kind, what) -> None:
+def test_columns_of_other_values_or_another_type_are_a_fault(folder, column, change, kind, what):
     batch = to_record_batch(read_part(folder / TRAIN), SCHEMA)
     index = batch.schema.get_field_index(column)
     field = batch.schema.field(index) if kind is None else pyarrow.field(column, kind)
@@ -346,7 +346,7 @@ def test_columns_of_other_values_or_another_type_are_a_fault(folder, column, cha
 # ---- shortages, and a build that replaces the folder meanwhile ----
 
 
-def test_a_shortage_of_the_machine_is_no_fault_of_a_file(folder, monkeypatch) -> None:
+def test_a_shortage_of_the_machine_is_no_fault_of_a_file(folder, monkeypatch):
     def lack(path: Path, advance: object) -> str:
         raise OSError(errno.EMFILE, "Too many open files", str(path))
 
@@ -371,7 +371,7 @@ def remove_manifest(folder: Path) -> None:
 
 @pytest.mark.parametrize("replace", [replace_all, remove_manifest])
 @pytest.mark.parametrize("options", [[], ["--quick"]])
-def test_a_folder_that_is_replaced_meanwhile_is_no_fault_but_an_error(folder, monkeypatch, replace, options) -> None:
+def test_a_folder_that_is_replaced_meanwhile_is_no_fault_but_an_error(folder, monkeypatch, replace, options):
     hash_file = verifying.hash_file
 
     def hash_later(path: Path, advance: Callable[[int], object]) -> str:
@@ -389,7 +389,7 @@ def test_a_folder_that_is_replaced_meanwhile_is_no_fault_but_an_error(folder, mo
     assert result.stdout == ""
 
 
-def test_a_sound_folder_that_was_replaced_at_the_end_is_not_called_sound(folder) -> None:
+def test_a_sound_folder_that_was_replaced_at_the_end_is_not_called_sound(folder):
     class Replacing(NullProgress):
         def advance(self, done: int, text_bytes: int = 0) -> None:
             write_small(folder)
@@ -398,7 +398,7 @@ def test_a_sound_folder_that_was_replaced_at_the_end_is_not_called_sound(folder)
         list(find_faults(folder, quick=True, progress=Replacing()))
 
 
-def test_folders_of_a_build_that_vanish_meanwhile_are_no_error(folder, monkeypatch) -> None:
+def test_folders_of_a_build_that_vanish_meanwhile_are_no_error(folder, monkeypatch):
     (folder / ".build/runs").mkdir(parents=True)
     scandir, entries = os.scandir, nullcontext(list(os.scandir(folder / ".build")))
     (folder / ".build/runs").rmdir()
@@ -406,7 +406,7 @@ def test_folders_of_a_build_that_vanish_meanwhile_are_no_error(folder, monkeypat
     assert not list(find_faults(folder))
 
 
-def test_a_manifest_that_disappears_while_it_is_opened_is_no_fault(folder, monkeypatch) -> None:
+def test_a_manifest_that_disappears_while_it_is_opened_is_no_fault(folder, monkeypatch):
     def remove(path: Path, flags: int) -> int:
         path.unlink()
         raise FileNotFoundError(errno.ENOENT, "No such file or directory")
@@ -417,7 +417,7 @@ def test_a_manifest_that_disappears_while_it_is_opened_is_no_fault(folder, monke
 
 
 @pytest.mark.parametrize("arguments", [[], ["--quick"]])
-def test_nothing_that_verify_prints_holds_control_characters(folder, arguments) -> None:
+def test_nothing_that_verify_prints_holds_control_characters(folder, arguments):
     """In names of files, in values of the manifest, and in the folder's own name."""
     odd = "\x1b]0;x\x07\x9b2J\r\u202e\u2028"
     named = folder.rename(folder.with_name("a\x1b[2Jb\udcff"))

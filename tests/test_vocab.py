@@ -85,19 +85,19 @@ def test_order_layout_workers_and_copies_change_no_byte_of_the_model(model_type,
         assert learn(tmp_path / layout, MultiprocessEngine(workers), **settings).trained == learnt(**settings).trained
 
 
-def test_stdin_changes_no_byte_of_the_model(learnt: Callable[..., VocabReport], monkeypatch: pytest.MonkeyPatch):
+def test_stdin_changes_no_byte_of_the_model(learnt, monkeypatch):
     fixtures.set_stdin(monkeypatch, fixtures.to_jsonl(DOCUMENTS[::-1]))
     assert learn("-", MultiprocessEngine(2)).trained == learnt().trained
 
 
-def test_the_seed_matters_only_where_there_is_more_text_than_the_sample_holds(tokenizer_of: Callable[..., Tokenizer]):
+def test_the_seed_matters_only_where_there_is_more_text_than_the_sample_holds(tokenizer_of):
     small, whole = ([tokenizer_of(seed=n, sample_bytes=size) for n in (0, 1)] for size in (CAPPED, 64_000_000))
     assert small[0].model != small[1].model
     assert whole[0].pieces == whole[1].pieces
 
 
 @pytest.mark.parametrize("sample_bytes", [64_000_000, 2000])
-def test_a_repeated_sentence_is_in_the_sample_once(sample_bytes: int, tmp_path: Path):
+def test_a_repeated_sentence_is_in_the_sample_once(sample_bytes, tmp_path):
     """Of a corpus that repeats itself so much that it is read again for its other sentences, too."""
     lines = [f"Sentence {number % 50} of fifty." for number in range(5000)]
     (tmp_path / "in.txt").write_text("\n\n".join(lines))
@@ -147,7 +147,7 @@ def plain_sample(found: dict[bytes, int], max_bytes: int) -> list[bytes]:
 
 
 @BOTH_TYPES
-def test_the_special_pieces_have_the_first_five_ids(model_type: str, tokenizer_of: Callable[..., Tokenizer]):
+def test_the_special_pieces_have_the_first_five_ids(model_type, tokenizer_of):
     learnt = tokenizer_of(model_type=model_type)
     assert learnt.pieces[:5] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
     assert list(learnt.specials.to_dict().values()) == [0, 1, 2, 3, 4]
@@ -157,7 +157,7 @@ def test_the_special_pieces_have_the_first_five_ids(model_type: str, tokenizer_o
     assert learnt.decode(learnt.encode(["people walked"])[0]) == "people walked"
 
 
-def test_settings_of_a_model_are_followed(tokenizer_of: Callable[..., Tokenizer]):
+def test_settings_of_a_model_are_followed(tokenizer_of):
     unigram, cased = (tokenizer_of(model_type=kind) for kind in SENTENCEPIECE_TYPES)
     assert unigram.pieces != cased.pieces
     assert cased.encode(["RIVER"])[0].tolist() != cased.encode(["river"])[0].tolist()
@@ -179,7 +179,7 @@ def test_required_characters_have_a_piece_even_if_the_text_has_none_of_them(mode
     assert learnt.unk_id not in learnt.encode([string.printable + "é한"])[0]
 
 
-def test_lost_characters_are_reported_with_counts_and_are_unknown(tmp_path: Path):
+def test_lost_characters_are_reported_with_counts_and_are_unknown(tmp_path):
     text = "Plain words here. " * 3000 + "é é ï ▅ x\ufb01x ..."
     (tmp_path / "in.txt").write_text(text)
     report = learn(tmp_path, character_coverage=0.9999, vocab_size=101)
@@ -222,14 +222,14 @@ def test_scripts_of_few_letters_and_many_pieces_are_named_with_the_option():
         ({}, ""),
     ],
 )
-def test_marks_that_a_normalisation_removes_are_counted_by_script(settings: dict[str, Any], named: str, tmp_path: Path):
+def test_marks_that_a_normalisation_removes_are_counted_by_script(settings, named, tmp_path):
     (tmp_path / "in.txt").write_text("नमस्ते नमस्ते नमस्ते が ま été un\n\n" * 30)
     told = " ".join(" ".join(learn(tmp_path, vocab_size=200, shrink=True, **settings).describe_choices()).split())
     assert [part for part in named.split(" & ") if part not in told] == []
     assert (" removes " in told) == bool(named)
 
 
-def test_characters_are_chosen_from_the_whole_corpus_and_not_from_the_sample(tmp_path: Path):
+def test_characters_are_chosen_from_the_whole_corpus_and_not_from_the_sample(tmp_path):
     lines = [f"line number {number} has {chr(0x4E00 + number % 40)}" for number in range(2000)]
     fixtures.write_corpus(tmp_path, lines, "jsonl", random.Random(0))
     report = learn(tmp_path, sample_bytes=1_000, vocab_size=200)
@@ -239,7 +239,7 @@ def test_characters_are_chosen_from_the_whole_corpus_and_not_from_the_sample(tmp
     assert {chr(0x4E00 + number) for number in range(40)} <= set(pieces)
 
 
-def test_text_in_scripts_without_spaces_has_no_dummy_prefix_unless_one_is_asked_for(tmp_path: Path):
+def test_text_in_scripts_without_spaces_has_no_dummy_prefix_unless_one_is_asked_for(tmp_path):
     (tmp_path / "in.txt").write_text("\n".join(["我们今天学习 AB。", "老师写字。", "山水很好"] * 30))
     for asked, expected in ((None, False), (True, True), (False, False)):
         report = learn(tmp_path, dummy_prefix=asked, vocab_size=125)
@@ -293,13 +293,13 @@ def test_a_text_of_one_long_sentence_is_learnt_from(characters, model_type, tmp_
         ("".join(map(chr, range(0x4E00, 0x4E00 + 3000))), [4191, 4191, 618]),
     ],
 )
-def test_a_long_sentence_is_cut_at_spaces_or_between_characters(text: str, lengths: list[int]):
+def test_a_long_sentence_is_cut_at_spaces_or_between_characters(text, lengths):
     parts = [part.decode() for part in select_sentences(as_text(["Short.", text]), 0, 2**64 - 1)]
     assert [len(part.encode()) for part in parts] == [6, *lengths]
     assert "".join(parts).replace(" ", "") == f"Short.{text}".replace(" ", "")
 
 
-def test_settings_pieces_and_model_are_saved_together(learnt: Callable[..., VocabReport], tmp_path: Path):
+def test_settings_pieces_and_model_are_saved_together(learnt, tmp_path):
     report, out = learnt(), tmp_path / "new/vocab"
     settings = save_vocabulary(out, report)
     assert {path.name for path in out.iterdir()} == {"spiece.model", "pieces.txt", "vocab.json"}
@@ -314,7 +314,7 @@ def test_settings_pieces_and_model_are_saved_together(learnt: Callable[..., Voca
         save_vocabulary(tmp_path / "file", report)
 
 
-def test_damage_is_counted_and_refused_with_strict(tmp_path: Path):
+def test_damage_is_counted_and_refused_with_strict(tmp_path):
     path = tmp_path / "in.jsonl"
     path.write_bytes(fixtures.to_jsonl(DOCUMENTS) + b'{"text": \n{"txt": "no"}\n')
     assert learn(path).damage == {"malformed_json": 1, "missing_field": 1}
@@ -331,7 +331,7 @@ def test_damage_is_counted_and_refused_with_strict(tmp_path: Path):
     ),
     (("text", {"required_chars": "a▅"}), TokenizerError, "required_chars holds U+2585 & SentencePiece reserves"),
 )
-def test_what_cannot_be_learnt_from_is_refused(tmp_path: Path, call: tuple[str, dict[str, Any]], kind, named: str):
+def test_what_cannot_be_learnt_from_is_refused(tmp_path, call, kind, named):
     (tmp_path / "in.txt").write_text(call[0])
     check_refused(lambda: learn(tmp_path, **call[1]), kind, named)
 
@@ -344,7 +344,7 @@ def test_what_cannot_be_learnt_from_is_refused(tmp_path: Path, call: tuple[str, 
     ({"seed": -1}, ConfigError, "seed is -1 & 0 to"),
     ({"required_chars": "\udcff"}, ConfigError, "required_chars is not valid UTF-8"),
 )
-def test_settings_out_of_range_name_what_is_allowed(call: dict[str, Any], kind, named: str):
+def test_settings_out_of_range_name_what_is_allowed(call, kind, named):
     check_refused(lambda: VocabConfig(**call), kind, named)
 
 

@@ -47,7 +47,7 @@ def folder(request, corpus: Path, tmp_path_factory) -> Path:
     return out
 
 
-def test_the_folder_is_a_tokenizer_that_is_fast(folder: Path):
+def test_the_folder_is_a_tokenizer_that_is_fast(folder):
     is_wordpiece = folder.name != "byte-bpe"
     names = {"tokenizer.json", "tokenizer_config.json", "vocab.json"} | ({"vocab.txt"} if is_wordpiece else set())
     assert {path.name for path in folder.iterdir()} == names
@@ -63,7 +63,7 @@ def test_the_folder_is_a_tokenizer_that_is_fast(folder: Path):
         assert encode(tokenizer, texts) == encode_alone(load_reference(tokenizer), texts)
 
 
-def test_all_pieces_can_be_given_by_text_and_all_chosen_characters_have_one(folder: Path):
+def test_all_pieces_can_be_given_by_text_and_all_chosen_characters_have_one(folder):
     tokenizer = load_tokenizer(folder)
     if folder.name == "byte-bpe":
         assert "Ġthe" in tokenizer.pieces
@@ -74,7 +74,7 @@ def test_all_pieces_can_be_given_by_text_and_all_chosen_characters_have_one(fold
     assert tokenizer.unk_id in encode(tokenizer, ["☂"])[0]
 
 
-def test_equal_text_gives_equal_bytes_in_any_process_and_order(corpus: Path, folder: Path, tmp_path: Path):
+def test_equal_text_gives_equal_bytes_in_any_process_and_order(corpus, folder, tmp_path):
     lines = corpus.read_text(encoding="utf-8").split("\n")
     (tmp_path / "in").mkdir()
     for at in range(3):
@@ -88,7 +88,7 @@ def test_equal_text_gives_equal_bytes_in_any_process_and_order(corpus: Path, fol
             assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
 
 
-def test_transformers_loads_it(folder: Path):
+def test_transformers_loads_it(folder):
     transformers = pytest.importorskip("transformers")
     found, tokenizer = transformers.AutoTokenizer.from_pretrained(folder), load_tokenizer(folder)
     first, second = encode(tokenizer, ["the", "river"])
@@ -97,7 +97,7 @@ def test_transformers_loads_it(folder: Path):
     assert found("the", "river").token_type_ids == [0] * (2 + len(first)) + [1] * (1 + len(second))
 
 
-def test_a_lost_character_divides_words_in_training(tmp_path: Path):
+def test_a_lost_character_divides_words_in_training(tmp_path):
     (tmp_path / "text.txt").write_text(
         "".join(f"{n} river☃walked.\n" for n in range(300)) + "".join(f"{n} so it is long.\n" for n in range(2000)),
         encoding="utf-8",
@@ -126,11 +126,11 @@ def test_a_size_that_does_not_fit_is_one_line_with_the_size_that_does(corpus, tm
     ({"model_type": "byte-bpe", "cased": False}, ConfigError, "byte-bpe keeps text as it is "),
     ({"model_type": "byte-bpe", "character_coverage": 0.99}, ConfigError, "byte-bpe keeps text as it"),
 )
-def test_settings_of_other_types_are_refused(call, kind, named: str):
+def test_settings_of_other_types_are_refused(call, kind, named):
     check_refused(lambda: VocabConfig(**call), kind, named)
 
 
-def test_a_folder_of_another_kind_is_not_mixed_up(folder: Path, corpus: Path):
+def test_a_folder_of_another_kind_is_not_mixed_up(folder, corpus):
     before = digest_folder(folder)
     for model_type in ("unigram", "wordpiece" if folder.name == "byte-bpe" else "byte-bpe"):
         config = VocabConfig(model_type=model_type, vocab_size=350)

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -91,7 +90,7 @@ def number_words(tokenizer: Tokenizer, ids: list[int]) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_spans_of_words_have_the_papers_shares_in_decoded_text(name: str, tmp_path: Path):
+def test_spans_of_words_have_the_papers_shares_in_decoded_text(name, tmp_path):
     is_json = "sentencepiece" not in name
     path = tmp_path / ("tokenizer.json" if is_json else "spiece.model")
     path.write_bytes(MAKERS[name]())
@@ -114,7 +113,7 @@ def test_spans_of_words_have_the_papers_shares_in_decoded_text(name: str, tmp_pa
         assert abs(spans[number] / total - share) < 5 * np.sqrt(share * (1 - share) / total)
 
 
-def test_words_of_rows_with_other_words_are_counted_in_their_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_words_of_rows_with_other_words_are_counted_in_their_text(tmp_path, monkeypatch):
     (tmp_path / "spiece.model").write_bytes(at_end())
     with monkeypatch.context() as patch:  # as if spaces stood before words
         patch.setattr("albert_data.tokenizer.words.list_odd", lambda pieces, at_end: [])
@@ -139,7 +138,7 @@ PIECES = [f"▁{letter}{other}" for letter in "abcdefg" for other in "abcdefg"]
         ([" \n", "\n▁▁", "▁▁\n", *PIECES], None),
     ],
 )
-def test_marks_that_contradict_each_other_are_refused(pieces: list[str], says: str | None):
+def test_marks_that_contradict_each_other_are_refused(pieces, says):
     if says is None:
         check_marks(pieces, "tokenizer t")
         return
@@ -147,7 +146,7 @@ def test_marks_that_contradict_each_other_are_refused(pieces: list[str], says: s
         check_marks(pieces, "tokenizer t")
 
 
-def test_a_build_refuses_them_unless_single_pieces_are_masked(tmp_path: Path):
+def test_a_build_refuses_them_unless_single_pieces_are_masked(tmp_path):
     (tmp_path / "tokenizer.json").write_bytes(train("Bpe", None, NORMALIZERS.Replace(" ", "▁")))
     build = partial(albert_data.build, documents=DOCUMENTS[:9], output=tmp_path / "out", tokenizer=tmp_path)
     with pytest.raises(TokenizerError, match="mask single pieces with --pieces"):

@@ -56,7 +56,7 @@ def bert(tmp_path_factory) -> Tokenizer:
 
 
 @given(st.lists(TEXT, max_size=5))
-def test_the_ids_are_those_of_the_library(pair, texts: list[str]):
+def test_the_ids_are_those_of_the_library(pair, texts):
     tokenizer, reference = pair
     assert encode(tokenizer, texts) == encode_alone(reference, texts)
 
@@ -77,14 +77,14 @@ def test_words_and_texts_beyond_the_limits_give_the_ids_of_the_library(pair):
 
 
 @given(st.randoms(use_true_random=False), st.lists(st.text("abcdéA中,", max_size=12), min_size=1, max_size=8))
-def test_random_vocabularies_give_the_ids_of_the_library(rng: random.Random, texts: list[str]):
+def test_random_vocabularies_give_the_ids_of_the_library(rng, texts):
     bodies = {"".join(rng.choices("abcdeé中,", k=rng.randint(1, 4))) for _ in range(40)}
     pieces = [*SPECIALS, *sorted(rng.choice(("", "##")) + body for body in bodies)]
     tokenizer = Tokenizer(make_wordpiece(pieces, BertRules(lowercase=True)), "made")
     assert encode(tokenizer, texts) == encode_alone(load_reference(tokenizer), texts)
 
 
-def test_a_cut_lies_on_both_sides_of_what_is_always_a_word(bert: Tokenizer):
+def test_a_cut_lies_on_both_sides_of_what_is_always_a_word(bert):
     split = bert._kind._backend.split
     rule = wordpiece.make_cut_rule(split)
     assert rule.ascii_cuts[ord("a") | ord(",") << 8]
@@ -108,14 +108,14 @@ def test_ideographs_are_all_alone_or_none_is():
             assert (found == alone).all()
 
 
-def test_a_piece_that_continues_a_word_begins_none_and_an_ideograph_is_a_word(bert: Tokenizer):
+def test_a_piece_that_continues_a_word_begins_none_and_an_ideograph_is_a_word(bert):
     (ids,) = encode(bert, ["walkingly, 我们 the"])
     starts = find_word_starts(np.array(ids), bert.word_rule())
     shown = list(zip([bert.pieces[i] for i in ids], starts.tolist(), strict=True))
     assert shown == [*(("walking", True), ("##ly", False), (",", True), ("我", True), ("们", True), ("the", True))]
 
 
-def test_pieces_that_text_never_gives_are_never_drawn(bert: Tokenizer):
+def test_pieces_that_text_never_gives_are_never_drawn(bert):
     drawn = {bert.pieces[i] for i in bert.ordinary_ids}
     assert drawn.isdisjoint({*SPECIALS, "[unused1]", "##我"})
     assert {"the", "##ing", ",", "我"} <= drawn
@@ -125,7 +125,7 @@ def test_pieces_that_text_never_gives_are_never_drawn(bert: Tokenizer):
 
 
 @pytest.mark.parametrize("text", ["the river, walkingly.", "now", "我们去。看书！", "a 1!"])
-def test_decoded_text_reads_as_text(bert: Tokenizer, text: str):
+def test_decoded_text_reads_as_text(bert, text):
     (ids,) = encode(bert, [text])
     assert bert.decode([bert.cls_id, *ids, bert.sep_id]) == text
     assert "".join(bert.piece_texts[i] for i in ids) == bert.normalise(text)
@@ -139,7 +139,7 @@ def built(tmp_path_factory, bert: Tokenizer) -> Path:
     return folder
 
 
-def test_a_build_is_verified_shown_as_text_and_records_the_library(built: Path, bert: Tokenizer):
+def test_a_build_is_verified_shown_as_text_and_records_the_library(built, bert):
     shards = open_shards(built / "out")
     assert list(verify(built / "out")) == []
     assert shards.manifest.tokenizer.file == "tokenizer/tokenizer.json"
@@ -162,7 +162,7 @@ def test_a_rebuild_by_another_kind_leaves_no_old_tokenizer(built, tmp_path, bert
     assert digest_shards(tmp_path / "out") == digest_shards(built / "out")
 
 
-def test_a_tokenizer_that_the_user_put_there_is_not_replaced(here: Path, bert: Tokenizer, tokenizer: Tokenizer):
+def test_a_tokenizer_that_the_user_put_there_is_not_replaced(here, bert, tokenizer):
     run_build(here / "corpus.txt", here / "ours", tokenizer)
     for out, named in (("out", "holds tokenizer, but no build"), ("ours", "was not written by a build")):
         mine = here / out / "tokenizer" / "tokenizer.json"

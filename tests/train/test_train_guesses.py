@@ -54,7 +54,7 @@ def knows(shards: Shards) -> KnowsAll:
     return KnowsAll(shards.tokenizer.vocab_size)
 
 
-def test_a_model_that_knows_all_guesses_every_word(knows: KnowsAll, shards: Shards):
+def test_a_model_that_knows_all_guesses_every_word(knows, shards):
     lines = show(knows, shards)
     answers = [line for line in lines if "right: " in line]
     assert len(answers) == sum(line.count("____") for line in lines) == 5
@@ -67,7 +67,7 @@ def test_a_model_that_knows_all_guesses_every_word(knows: KnowsAll, shards: Shar
     assert show(knows, shards, 0) == []
 
 
-def test_one_word_of_each_row_is_masked_and_the_build_masked_it_too(knows: KnowsAll, shards: Shards):
+def test_one_word_of_each_row_is_masked_and_the_build_masked_it_too(knows, shards):
     show(knows, shards, 8)
     [batch] = knows.batches
     questions = choose_questions(shards, shards.tokenizer, 8)
@@ -82,14 +82,14 @@ def test_one_word_of_each_row_is_masked_and_the_build_masked_it_too(knows: Knows
         np.testing.assert_array_equal(ids[: len(expected)], expected)
 
 
-def test_the_model_stays_in_its_mode_and_is_asked_in_evaluation_mode(knows: KnowsAll, shards: Shards):
+def test_the_model_stays_in_its_mode_and_is_asked_in_evaluation_mode(knows, shards):
     for is_training in (True, False):
         show(knows.train(is_training), shards, 1)
         assert knows.training == is_training
     assert knows.modes == [False, False]
 
 
-def test_the_sentence_has_the_gap_in_place_of_the_word(tokenizer: Tokenizer):
+def test_the_sentence_has_the_gap_in_place_of_the_word(tokenizer):
     ids, _ = tokenizer.encode(["people walked to the river"])
     starts = [at for at, i in enumerate(ids) if tokenizer.pieces[i].startswith("\u2581")] + [len(ids)]
     context = {"first": 0, "last": len(ids), "is_cut_left": False, "is_cut_right": True}
@@ -97,7 +97,7 @@ def test_the_sentence_has_the_gap_in_place_of_the_word(tokenizer: Tokenizer):
     assert _show_gap(question, tokenizer) == "people ____ to the river ..."
 
 
-def test_control_characters_of_the_text_do_not_reach_the_terminal(knows: KnowsAll, shards: Shards, monkeypatch):
+def test_control_characters_of_the_text_do_not_reach_the_terminal(knows, shards, monkeypatch):
     monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: "a\x1b[2Jb\tc\nd")
     answers = Guesser(shards).ask(knows)
     lines = list(to_lines(answers))
@@ -106,7 +106,7 @@ def test_control_characters_of_the_text_do_not_reach_the_terminal(knows: KnowsAl
     assert not any(set("\t\n") & set("".join(answer)) for answer in answers), "they divide the parts in metrics.jsonl"
 
 
-def test_asking_a_compiled_model_compiles_nothing_and_draws_no_random_number(shards: Shards):
+def test_asking_a_compiled_model_compiles_nothing_and_draws_no_random_number(shards):
     compiled = []
 
     def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> torch.fx.GraphModule:
@@ -126,7 +126,7 @@ def test_asking_a_compiled_model_compiles_nothing_and_draws_no_random_number(sha
     assert len(compiled) == 1, "outside of guesses it is compiled as before"
 
 
-def test_shards_without_a_tokenizer_have_no_guesses_and_that_is_said(shards: Shards, tmp_path):
+def test_shards_without_a_tokenizer_have_no_guesses_and_that_is_said(shards, tmp_path):
     shutil.copytree(shards.folder, tmp_path / "out")
     shutil.rmtree(tmp_path / "out/tokenizer")
     said: list[str] = []
@@ -144,7 +144,7 @@ def test_damaged_rows_are_not_followed(toys):
     assert "row 2: masked_positions[" in said[0]
 
 
-def test_a_gpu_without_memory_for_guesses_does_not_end_the_training(knows: KnowsAll, shards: Shards, monkeypatch):
+def test_a_gpu_without_memory_for_guesses_does_not_end_the_training(knows, shards, monkeypatch):
     monkeypatch.setattr(knows, "forward", Mock(side_effect=torch.cuda.OutOfMemoryError("CUDA out of memory")))
 
     said: list[str] = []

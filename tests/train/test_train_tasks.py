@@ -79,7 +79,7 @@ def first_batch(folder: Path) -> Batch:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_run_reports_the_loss_of_its_sentence_task(task: str, trained, capsys: pytest.CaptureFixture[str]):
+def test_a_run_reports_the_loss_of_its_sentence_task(task, trained, capsys):
     figures, orders = read_run(trained(task) / "run"), PAIR_TASKS[task].orders
     for line in figures.lines:
         if not orders:
@@ -106,7 +106,7 @@ def test_a_run_reports_the_loss_of_its_sentence_task(task: str, trained, capsys:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_head_has_a_logit_for_each_label_and_every_parameter_a_gradient(task: str, trained):
+def test_the_head_has_a_logit_for_each_label_and_every_parameter_a_gradient(task, trained):
     model, num_labels = newest(trained(task)), len(PAIR_TASKS[task].orders)
     output = model.train()(first_batch(trained(task)))
     assert (model.pooler is None) == (model.sop_head is None) == (num_labels == 0)
@@ -141,7 +141,7 @@ def test_a_run_names_one_of_the_sentence_tasks():
 
 
 @pytest.mark.parametrize("task", ["nsp", "none"])
-def test_a_run_is_resumed_with_its_head(task: str, trained, tmp_path: Path):
+def test_a_run_is_resumed_with_its_head(task, trained, tmp_path):
     run = Path(shutil.copytree(trained(task) / "run", tmp_path / "run"))
     shutil.rmtree(list_checkpoints(run)[-1])
     path = loop.train(trained(task) / "shards", run, CONFIG, resume=True)
@@ -158,7 +158,7 @@ def test_a_run_is_resumed_with_its_head(task: str, trained, tmp_path: Path):
 @pytest.mark.parametrize(
     ("before", "after"), [("sop", "nsp"), ("sop", "order3"), ("sop", "none"), ("none", "sop"), ("nsp", "nsp")]
 )
-def test_the_head_of_another_task_is_drawn_anew_and_all_else_is_taken(before: str, after: str):
+def test_the_head_of_another_task_is_drawn_anew_and_all_else_is_taken(before, after):
     shape = dataclasses.replace(SMALL, vocab_size=40)
     initial, model = (Albert(dataclasses.replace(shape, sentence_task=task)) for task in (before, after))
     own = {name: value.clone() for name, value in model.state_dict().items()}
@@ -170,7 +170,7 @@ def test_the_head_of_another_task_is_drawn_anew_and_all_else_is_taken(before: st
         assert torch.equal(value, expected), name
 
 
-def test_a_run_may_begin_with_the_weights_of_another_task(trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_run_may_begin_with_the_weights_of_another_task(trained, tmp_path, capsys):
     arguments = ["--preset", "tiny", "--steps", "1", "--device", "cpu", "-o", str(tmp_path / "run")]
     start = ["--init-from", str(trained("sop") / "run")]
     assert run_command(["train", str(trained("order3") / "shards"), *arguments, *start]) == 0
@@ -190,9 +190,7 @@ def test_a_run_may_begin_with_the_weights_of_another_task(trained, tmp_path: Pat
         ("none", "AlbertForMaskedLM", "There is no pooler"),
     ],
 )
-def test_export_writes_the_class_that_can_hold_the_head(
-    task: str, kind: str, says: str, trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_export_writes_the_class_that_can_hold_the_head(task, kind, says, trained, tmp_path, capsys):
     transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
     from safetensors.torch import load_file, save_file
 
@@ -231,7 +229,7 @@ def test_export_writes_the_class_that_can_hold_the_head(
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_data_set_has_the_labels_of_the_task(task: str, trained):
+def test_a_data_set_has_the_labels_of_the_task(task, trained):
     rows = ShardDataset(trained(task) / "shards")
     labels = {int(row["sentence_order_label"]) for row in rows} if PAIR_TASKS[task].orders else set()
     assert labels - {-100} == set(range(len(PAIR_TASKS[task].orders)))

@@ -141,7 +141,7 @@ def test_a_loss_a_byte_needs_the_tokenizer(toys, monkeypatch):
         (None, 0.01, None),
     ],
 )
-def test_a_model_is_compared_with_frequencies_by_the_error(loss: float | None, error: float | None, told: str | None):
+def test_a_model_is_compared_with_frequencies_by_the_error(loss, error, told):
     known = {"mlm_loss": loss, "unigram_loss": 6.515, "unigram_error": error}
     text, several = describe_learning(known), describe_learning(known | {"unigram_scripts": 3.0})
     assert (told in text) if told else text == ""
@@ -169,7 +169,7 @@ def make_run(folder: Path, validation: float, *, epochs: float = 5.0, train: flo
         ({"validation": 7.5, "train": 6.6}, None),  # nothing is learnt yet but frequencies, which differ
     ],
 )
-def test_a_validation_far_above_training_is_named(settings: dict[str, float], told: str | None, tmp_path):
+def test_a_validation_far_above_training_is_named(settings, told, tmp_path):
     run = make_run(tmp_path / "run", **settings)
     found = describe_overfitting(read_run(run))
     assert (told in found) if told else not found
@@ -189,7 +189,7 @@ NOT_LEARNT = "51.0 % is not clearly more than the 50.2 % of the most frequent la
         (None, "sop", ""),
     ],
 )
-def test_a_run_says_if_the_sentence_task_is_not_learnt(accuracy: float | None, task: str, told: str):
+def test_a_run_says_if_the_sentence_task_is_not_learnt(accuracy, task, told):
     line = {"sop_accuracy": accuracy, "sop_majority": 0.502, "sop_error": 0.01}
     found = describe_order(line, PAIR_TASKS[task])
     assert told in found if told else not found
