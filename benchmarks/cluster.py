@@ -29,7 +29,6 @@ from albert_data.corpus.inputs import Input
 from albert_data.corpus.tasks import ReadTask
 from albert_data.files import MAX_BYTES, to_json
 from albert_data.jobs import ray_engine
-from albert_data.jobs.ray_worker import RESULT, TaskAnswer
 from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.pipeline import shard_plan
 from albert_data.pipeline.mapping import RUN_BYTES
@@ -187,12 +186,11 @@ class SimulatedRay:
             done.append(heapq.heappop(self._ends)[1])
         return done, []
 
-    def get(self, ref: int) -> TaskAnswer:
-        return TaskAnswer(kind=RESULT, value=None)
+    def get(self, ref: int) -> tuple[None, dict[str, str]]:
+        return None, {}
 
     def nodes(self) -> list[dict[str, Any]]:
-        names = dict.fromkeys(("NodeID", "NodeManagerHostname", "NodeManagerAddress"), "node")
-        return [{"Alive": True, "Resources": {"CPU": float(self._num_cpus)}, **names}]
+        return [{"Alive": True, "Resources": {"CPU": float(self._num_cpus)}}]
 
 
 @contextmanager
@@ -202,12 +200,8 @@ def simulate(num_cpus: int, measure: Any) -> Iterator[tuple[Any, SimulatedRay]]:
     engine = ray_engine.RayEngine.__new__(ray_engine.RayEngine)
     engine._ray, engine._cap, engine._running, engine._labels, engine._said = simulated, None, {}, {}, set()
     engine._run, engine._exceptions, engine._is_lost = simulated.remote()(None), SimpleNamespace(), False
-    for name in ("RayTaskError", "OutOfMemoryError", "RayError"):
-        setattr(engine._exceptions, name, AssertionError)
-    engine._tasks, engine._dropped, engine._title, engine._slowest_seconds = {}, [], "", 0.0
-    engine._nodes = ray_engine.ClusterNodes(simulated, {})
-    nothing = {"_check_head": lambda: None, "_send": lambda job: ("", []), "_prepare": lambda name, sent: None}
-    with patch.multiple(engine, _ask_for_cpus=lambda count: None, **nothing):
+    engine._exceptions.RayError = AssertionError
+    with patch.multiple(engine, _check_head=lambda: None, _send=lambda job: ("", [])):
         yield engine, simulated
 
 
@@ -324,7 +318,7 @@ def do_nothing(task: EmptyTask) -> None:
 
 def measure_ray(count: int) -> float:
     """Milliseconds for each of so many empty tasks, if Ray has all of them at once."""
-    with ray_engine.RayEngine() as engine, patch.object(ray_engine, "_TASKS_PER_CPU", count):
+    with ray_engine.RayEngine() as engine, patch.object(ray_engine, "_LEAST_TASKS", count):
         list(engine.run(do_nothing, [EmptyTask(0)]))  # starts the workers
         began = time.perf_counter()
         for _ in engine.run(do_nothing, map(EmptyTask, range(count))):

@@ -1,7 +1,7 @@
-"""What the processes of a Ray cluster do: prepare their machine for a job once, and run the job's tasks.
+"""What the processes of a Ray cluster do: check their machine and prepare it for a job once, and run the job's tasks.
 
-In: a `Shipment` and tasks, both small. Out: an `TaskAnswer`, because Ray would lose the class of an error that a task
-raised. Files are read and written where the task runs.
+In: a `Shipment` and tasks, both small. Out: results, and what the user is to be told. What another try may not meet is
+raised as a NodeError, which Ray tries again. Files are read and written where the task runs.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ import logging
 import os
 import pickle
 import socket
-import time
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from typing import Any
@@ -26,9 +24,6 @@ from albert_data.rules import current_versions
 from albert_data.storage import find_storage
 from albert_data.version import __version__
 
-# What a task returned. OURS: an error of the input or the settings, which every node would meet. RETRY: one of the
-# node, its disk or its store, which another try may not meet. UNFIT: this node can run no task of the job.
-RESULT, OURS, RETRY, UNFIT, BUG = "result", "error of ours", "worth another try", "unfit node", "bug"
 _LOCK, _MARK = "prepare.lock", "prepared"
 _LOCK_SECONDS = 600.0
 
@@ -51,22 +46,12 @@ class Shipment:
     folder: str
 
 
-@dataclass(kw_only=True)
-class TaskAnswer:
-    """What a task gives back.
+class NodeError(Exception):
+    """What another try may not meet, as it is one of the node, its disk or its store."""
 
-    value: the result, the error, or for BUG a text; node: the id of the one that it ran on, empty if that is unknown
-    is_lost: whether that node is gone
-    seconds: that the work took, without the wait for a CPU
-    lines: what it had to say to the user, each by its wording without the values in it
-    """
-
-    kind: str
-    value: Any
-    node: str = ""
-    is_lost: bool = False
-    seconds: float = 0.0
-    lines: dict[str, str] = field(default_factory=dict)
+    def __init__(self, error: AlbertDataError) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 def list_versions(packages: tuple[str, ...]) -> dict[str, str]:
@@ -81,20 +66,6 @@ def list_places(paths: tuple[str, ...]) -> dict[str, tuple[int, int]]:
     return {path: (status.num_bytes, status.modified_ns) for path, status in found.items()}
 
 
-def prepare_machine(name: str, sent: list[Any]) -> TaskAnswer:
-    """Make this machine ready for a job before it gets tasks. sent: a list of one reference to a Shipment."""
-    return _answer(lambda: (_load(name, sent), None)[1], socket.gethostname())
-
-
-def run_task(name: str, sent: list[Any], task: Any) -> TaskAnswer:
-    """Run a task. sent: as above. Ray fetches a reference inside a list only if it is asked to."""
-    return _answer(lambda: _load(name, sent)(task), task.describe())
-
-
-class _UnfitError(Exception):
-    """This machine can't run tasks of the job. Its cause is an error of ours."""
-
-
 class _Listener(logging.Handler):
     """Keeps the first line of each wording, for the command: nobody reads what a worker prints."""
 
@@ -103,34 +74,34 @@ class _Listener(logging.Handler):
         self.lines: dict[str, str] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.lines.setdefault(str(record.msg), record.getMessage())
+        self.lines.setdefault(str(record.msg), f"node {socket.gethostname()}: {record.getMessage()}")
 
 
-def _answer(work: Callable[[], Any], what: str) -> TaskAnswer:
-    log, listener, began = logging.getLogger("albert_data"), _Listener(), time.monotonic()
+def run_task(name: str, sent: list[Any], task: Any) -> tuple[Any, dict[str, str]]:
+    """Run a task. sent: a list of one reference to a Shipment, which Ray fetches only if it is asked to.
+
+    Returns the result, and what there is to say to the user, each line by its wording without the values in it. Raises
+    NodeError, or what the job raises.
+    """
+    log, listener = logging.getLogger("albert_data"), _Listener()
     log.addHandler(listener)
     try:
-        kind, value = try_work(work, what)
+        return _load(name, sent)(task), listener.lines
+    except OSError as error:
+        raise _blame_node(explain_disk_error(error, task.describe())) from None
+    except MemoryError:
+        raise _blame_node(explain_memory_error(task.describe())) from None
+    except AlbertDataError as error:
+        if not is_of_node(error):
+            raise
+        raise _blame_node(error) from None
     finally:
         log.removeHandler(listener)
-    node = import_module("ray").get_runtime_context().get_node_id()
-    return TaskAnswer(kind=kind, value=value, node=node, seconds=time.monotonic() - began, lines=listener.lines)
 
 
-def try_work(work: Callable[[], Any], what: str) -> tuple[str, Any]:
-    """Do it, and return the kind and the value of the answer."""
-    try:
-        return RESULT, work()
-    except _UnfitError as error:
-        return UNFIT, error.__cause__
-    except AlbertDataError as error:
-        return RETRY if is_of_node(error) else OURS, error
-    except OSError as error:
-        return RETRY, explain_disk_error(error, what)
-    except MemoryError:
-        return RETRY, explain_memory_error(what)
-    except Exception:  # a bug in the job: the command raises it, with the task's name
-        return BUG, f"{what}:\n{traceback.format_exc()}"
+def _blame_node(error: AlbertDataError) -> NodeError:
+    error.args = (f"node {socket.gethostname()}: {error}",)
+    return NodeError(error)
 
 
 def is_of_node(error: AlbertDataError) -> bool:
@@ -149,13 +120,10 @@ def _load(name: str, sent: list[Any]) -> Callable[[Any], Any]:
         _job = None  # frees the buffers of the job before
         keep_memory()
         shipment: Shipment = import_module("ray").get(sent[0])
-        try:
-            check_versions(shipment)  # before anything is unpickled that another version may not know
-            with suppress(OSError):  # where it is missing, relative paths are not seen, and `_check_places` says so
-                os.chdir(shipment.folder)
-            _check_places(shipment.places)
-        except (ConfigError, InputError) as error:
-            raise _UnfitError from error
+        check_versions(shipment)  # before anything is unpickled that another version may not know
+        with suppress(OSError):  # where it is missing, relative paths are not seen, and `_check_places` says so
+            os.chdir(shipment.folder)
+        _check_places(shipment.places)
         prepared: PreparedJob[Any, Any] = pickle.loads(shipment.content)
         _prepare_once(shipment, prepared)
         _job = name, prepared.job
