@@ -39,7 +39,14 @@ for name, num_examples in (("release", 100), ("thorough", 40), ("fast", 15)):
 FAILED = pytest.StashKey[bool]()
 
 # The files that take longest, 15 to 60 s each. They begin first, so that at the end no worker is left with one.
-LONGEST = ("test_store_builds", "test_lab", "test_ray_engine", "test_docs", "test_quickstart")
+LONGEST = (
+    "test_build_publishing",
+    "test_build_resume",
+    "test_ray_engine",
+    "test_docs",
+    "test_quickstart",
+    "test_store_builds",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

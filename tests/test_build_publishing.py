@@ -19,7 +19,7 @@ import pytest
 from build_fixtures import MINE, InlineEngine, InterruptedEngine, digest_folder, plant, without_work
 from shard_fixtures import seal
 
-from albert_data.errors import OutputError
+from albert_data.errors import AlbertDataError, OutputError
 from albert_data.pipeline import build as build_module
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.reducing import ReduceJob
@@ -157,7 +157,7 @@ def is_of(little: Little, out: Path, name: str) -> bool:
 
 def test_the_same_command_finishes_it(little, ready):
     own = mine(ready)
-    for changes, out in kill_everywhere(little, ready):
+    for changes, out in kill_everywhere(little, ready, every=2):
         assert mine(out) == own
         for name in "ab":  # a manifest stands only beside all that it names, though the user has edited the card
             if is_of(little, out, name):
@@ -203,6 +203,18 @@ def test_other_commands_are_refused_without_overwrite_and_lose_nothing_when_they
         little.build(out, last, overwrite=True)
         assert is_as_built(little, out, last, own), changes
         assert not (out / ".build").exists()
+
+
+def test_a_build_that_fails_after_a_kill_forgets_no_file_of_the_killed_one(little, ready):
+    for changes, out in kill_everywhere(little, ready, every=5):
+        empty = plant(out.with_name("empty.txt"), b"")
+        with pytest.raises(AlbertDataError, match="holds no document"):
+            fixtures.run_build(empty, out, little.tokenizer, overwrite=True)
+        if not (out / ".build").exists() and not (out / "manifest.json").exists():
+            assert digest_folder(out).keys() == mine(ready)  # nothing of ours is left
+            continue
+        little.build(out, "c", overwrite=True)
+        assert is_as_built(little, out, "c", mine(ready)), changes
 
 
 # ---- what the user does between a kill and the next command ----

@@ -111,7 +111,9 @@ def test_the_ids_are_those_of_the_library(pair, texts):
     assert encode(tokenizer, texts) == encode_alone(backend, texts)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen"])
+@pytest.mark.parametrize(
+    "family", ["gpt2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("llama", "qwen"))]
+)
 def test_each_character_of_the_basic_plane_has_the_ids_of_the_library(trained, family):
     """For each expression; the other families differ in what stands before and behind it."""
     tokenizer, backend = load(FAMILIES[family](trained))

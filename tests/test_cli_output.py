@@ -57,7 +57,13 @@ def test_notices_are_divided_between_words_on_a_terminal_alone(monkeypatch):
     assert output.fit("short\n\nlines", Terminal()) == "short\n\nlines"
 
 
-@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "2>&- >&- <&-", "2>&1 >&- | head -c 0"])
+@pytest.mark.parametrize(
+    "redirection",
+    [
+        "2>&-",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("2>/dev/full", "2>&- >&- <&-", "2>&1 >&- | head -c 0")),
+    ],
+)
 def test_a_build_whose_stderr_can_not_be_written_succeeds(redirection):
     done = run_in_shell(f"set -o pipefail; albert-data {BUILD} {redirection}")
     assert done.returncode == 0, done

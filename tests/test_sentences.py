@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sentence_reference import describe_line, segment_line
 
@@ -99,6 +99,7 @@ def test_hard_cases(language, case):
 # ---- the reference ----
 
 
+@settings(max_examples=100)
 @given(
     st.sampled_from(LANGUAGES),
     st.lists((lines | lower_lines | numbered | anything).map(canonical), min_size=1, max_size=8),

@@ -337,6 +337,7 @@ def test_padding_does_not_change_a_row_of_a_model_with_linear_attention(masked, 
     torch.testing.assert_close(together[:1, : alone.shape[1]], alone)
 
 
+@pytest.mark.slow
 def test_a_model_learns_with_linear_attention(folder, monkeypatch, run):
     timed = linear_attention.time_attentions
     monkeypatch.setattr(linear_attention, "time_attentions", lambda num_tokens: timed(num_tokens // 64, repeats=1))
@@ -401,6 +402,7 @@ def test_only_masks_are_replaced_and_a_drawn_original_counts_as_such(folder, tok
     assert torch.equal(ids_BT[~is_masked_BT], batch["input_ids"][~is_masked_BT])
 
 
+@pytest.mark.slow
 def test_electra_learns_to_detect_replaced_tokens(folder, masked):
     rows = ShardDataset(folder / "shards", masked)
     batch = rows.collate([rows[number] for number in range(64)])

@@ -86,6 +86,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_page_runs_from_csv_files_to_a_classifier(folder):
     commands = [line for block in blocks("sh", PAGE) for line in block.splitlines()]
     training, classifier = blocks("python", PAGE)
