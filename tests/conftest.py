@@ -36,7 +36,6 @@ for name, num_examples in (("release", 100), ("thorough", 40), ("fast", 15)):
     )
     settings.load_profile(name)
 
-FAILED = pytest.StashKey[bool]()
 
 # The files that take longest, 15 to 60 s each. They begin first, so that at the end no worker is left with one.
 LONGEST = (
@@ -57,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False  # of xdist, from 3.8 on; otherwise files with most tests come first
     if hasattr(config, "workerinput") or config.option.basetemp:  # of xdist; of the user
         return
-    # The folder of all tmp_paths: it stays only if a test fails, for a look at it.
+    # The folder of all tmp_paths. Name one with --basetemp to look at what a test left.
     folder = Path(tempfile.mkdtemp(prefix="albert-data-tests-"))
     config.option.basetemp = folder
     watcher = start_watcher(folder)
@@ -66,14 +65,9 @@ def pytest_configure(config: pytest.Config) -> None:
         if watcher is not None:
             watcher.kill()
             watcher.wait()
-        if not config.stash.get(FAILED, False):
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
     config.add_cleanup(end)
-
-
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    session.config.stash[FAILED] = exitstatus == pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
