@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import build_fixtures as fixtures
@@ -23,10 +24,22 @@ from albert_data import storage
 from albert_data.cli.main import run
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import StorageError
-from albert_data.files import write_bytes
+from albert_data.files import find_cache_folder, write_bytes
 from albert_data.jobs.work_folder import take_lock
 from albert_data.shards.reader import open_shards
-from albert_data.storage import DEVICE, FILE, FOLDER, LINK, PIPE, Disk, find_kind, find_storage, is_remote, make_path
+from albert_data.storage import (
+    DEVICE,
+    FILE,
+    FOLDER,
+    LINK,
+    PIPE,
+    Disk,
+    cache,
+    find_kind,
+    find_storage,
+    is_remote,
+    make_path,
+)
 from albert_data.storage.urls import resolve_url
 
 DISK = Disk()
@@ -315,3 +328,11 @@ def test_the_path_of_an_object_has_the_operations_on_names_and_no_other():
 )
 def test_the_dots_of_a_url_lead_out_of_no_bucket(url, resolved):
     assert resolve_url(url) == resolved
+
+
+def test_copies_of_objects_take_half_of_the_disk_that_they_and_nobody_use(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1000))
+    assert cache.measure_limit() == 500
+    (find_cache_folder("stores") / "one.copy").write_bytes(bytes(600))
+    assert cache.measure_limit() == 800
