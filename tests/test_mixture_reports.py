@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from mixture_fixtures import Mixed, build_mixture, count_text, write_mixture
 
 from albert_data.cli.main import run
 from albert_data.cli.summary import describe_build
-from albert_data.inspect.audit.audit import Audit, audit_folder
+from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.audit.rules import Check
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.anatomy import choose_row
@@ -70,47 +69,33 @@ def test_statistics_by_source_are_those_of_the_rows(split, out, tokenizer):
 def test_the_row_that_the_report_explains_is_in_the_language_of_most_tokens(out):
     shards = open_shards(out)
     statistics = measure(shards)
-    languages = [one.language for one in shards.manifest.mixture or ()]
-    assert languages == ["en", "de", "en"]
-    row = choose_row(shards, statistics)
-    assert row is not None
-    assert languages[shards[row].source or 0] == "en"
     more = [replace(one, num_tokens=10**9 if one.name == "source 1" else 1) for one in statistics.by_source]
-    row = choose_row(shards, replace(statistics, by_source=tuple(more)))
-    assert row is not None
-    assert languages[shards[row].source or 0] == "de"
+    for some, language in ((statistics, "en"), (replace(statistics, by_source=tuple(more)), "de")):
+        assert shards.manifest.mixture[shards[choose_row(shards, some)].source].language == language
 
 
 def test_the_pages_of_inspect_show_the_mixture_and_its_rows(out):
     report = inspect_folder(out, split="train", choice=RowChoice(count=1))
     page, values, html = report.to_text(), report.to_dict(), render(report)
-    assert all(len(line) <= 80 for line in page.split("Examples of")[0].splitlines())
-    manifest = open_shards(out).manifest
-    for one in manifest.mixture or ():
+    for one in open_shards(out).manifest.mixture or ():
         line = next(line for line in page.splitlines() if line.startswith(f"  {one.name} ({one.language})"))
         assert line.split()[-3:] == [f"{n:,}" for n in (one.num_documents, one.num_used_documents, one.num_used_tokens)]
     assert "Rows of train by source" in page
-    assert [one["name"] for one in values["mixture"]] == ["source 0", "source 1", "source 2"]
     assert sum(one["num_rows"] for one in values["statistics"]["train"]["by_source"]) == len(open_shards(out))
     assert "source of the mixture" in html
     assert "source of rows of train" in html
-    json.dumps(values)
 
 
-def find_check(audit: Audit, name: str) -> Check:
-    return next(check for check in audit.checks if check.rule.name == name)
+def find_check(folder: Path, name: str) -> Check:
+    return next(check for check in audit_folder(folder).checks if check.rule.name == name)
 
 
-def test_the_audit_names_the_worst_and_the_largest_source_without_the_corpus(out, tokenizer):
-    tokens: Counter[int | None] = Counter()
-    for split in ("train", "validation"):
-        for row in open_shards(out, split):
-            tokens[row.source] += count_text(row)
-    largest, audit = max(tokens, key=lambda source: tokens[source]), audit_folder(out)
-    check = find_check(audit, "largest_source")
-    assert check.figure == pytest.approx(tokens[largest] / tokens.total())
-    assert f"source source {largest}" in check.finding
-    assert "source source 1" in find_check(audit, "unknown_by_source").finding
+def test_the_audit_names_the_worst_and_the_largest_source_without_the_corpus(out):
+    tokens = [one.num_used_tokens for one in open_shards(out).manifest.mixture]
+    check = find_check(out, "largest_source")
+    assert check.figure == pytest.approx(max(tokens) / sum(tokens))
+    assert f"source source {tokens.index(max(tokens))}" in check.finding
+    assert "source source 1" in find_check(out, "unknown_by_source").finding
 
 
 def test_passes_of_a_weight_are_no_copies(tokenizer, tmp_path):
@@ -119,7 +104,7 @@ def test_passes_of_a_weight_are_no_copies(tokenizer, tmp_path):
         sources = [Mixed(documents=[*short, *POOL[:10], *POOL[:10]], weight=6.0), Mixed(documents=POOL[10:20])]
         folder = tmp_path / str(keep)
         build_mixture(write_mixture(folder, sources), folder / "out", tokenizer, keep_duplicates=keep)
-        assert find_check(audit_folder(folder / "out"), "duplicate_documents").details["count"] == wanted
+        assert find_check(folder / "out", "duplicate_documents").details["count"] == wanted
 
 
 def test_rows_of_several_languages_are_counted_too(tokenizer, tmp_path):
@@ -129,13 +114,6 @@ def test_rows_of_several_languages_are_counted_too(tokenizer, tmp_path):
     names = [one.name for one in measure(open_shards(tmp_path / "out")).by_source]
     assert names == ["de", "zh"]
     assert "mixture" not in inspect_folder(tmp_path / "out", split="train", choice=RowChoice(count=0)).to_dict()
-
-
-def test_a_build_without_sources_shows_none(finished):
-    values = inspect_folder(finished, split="train", choice=RowChoice(count=0)).to_dict()
-    assert "mixture" not in values
-    assert "by_source" not in values["statistics"]["train"]
-    assert "mixture" not in json.loads((finished / "manifest.json").read_text())
 
 
 def test_the_corpus_of_a_report_may_be_the_mixture(mixture, out, capsys):

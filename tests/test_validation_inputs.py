@@ -20,13 +20,12 @@ from refusals import check_refused
 
 from albert_data import build
 from albert_data.cli.main import cli
-from albert_data.config import BuildConfig, TextConfig
+from albert_data.config import BuildConfig
 from albert_data.corpus.mixtures import find_sources
 from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.pipeline.build import BuildReport, build_shards
-from albert_data.shards.manifest_file import read_manifest
 from albert_data.tokenizer.model import Tokenizer
 
 POOL = fixtures.make_documents(40, seed=21)
@@ -81,6 +80,7 @@ def test_training_has_all_documents_that_validation_does_not_have(
     copies = Counter(training)
     left_out = sum(copies[one] if "keep_duplicates" in options else 1 for one in copies if one in validation)
     assert manifest.counts.left_out_documents == left_out
+    assert all(one.split == ("validation" if "/validation/" in one.path else None) for one in manifest.inputs)
     if "keep_duplicates" not in options:
         dropped = len(training) - len(copies) + len(validation) - len(set(validation))
         assert manifest.counts.duplicate_documents == dropped
@@ -108,6 +108,7 @@ def test_layout_order_workers_copies_and_kills_change_no_byte(layout, reference,
     report = run(*names, tmp_path / "out", tokenizer, MultiprocessEngine(2))
     assert digest_shards(tmp_path / "out") == digest_shards(reference)
     assert report.manifest.counts.left_out_documents == 5
+    assert "| training documents that validation has too | 5 |" in (tmp_path / "out/README.md").read_text()
     assert not (tmp_path / "out/.build").exists()
 
 
@@ -121,36 +122,13 @@ def test_the_rows_are_those_of_builds_of_one_split_each(reference, tokenizer, tm
         assert all(found[key] == alone[key] for key in some)
 
 
-def test_the_manifest_and_the_card_tell_of_both(reference):
-    manifest = read_manifest(reference)
-    found = [(Path(item.path).parent.name, item.split) for item in manifest.inputs]
-    assert found == [("training", None), ("validation", "validation")]
-    assert manifest.config.validation_fraction == 0
-    left_out = "| left out documents | training documents that validation has too | 5 |"
-    assert left_out in (reference / "README.md").read_text()
-
-
-def test_rows_that_are_merged_and_written_in_groups_make_the_same_bytes(tokenizer, tmp_path, monkeypatch):
-    names = write(tmp_path, TRAINING, VALIDATION, "mixed")
-    run(*names, tmp_path / "plain", tokenizer, num_shards=7)
-    fixtures.shape_shuffle(monkeypatch, "two stages")
-    run(*names, tmp_path / "grouped", tokenizer, fixtures.SpanningEngine(), num_shards=7)
-    assert digest_shards(tmp_path / "grouped") == digest_shards(tmp_path / "plain")
-    counts = [read_manifest(tmp_path / name).counts for name in ("plain", "grouped")]
-    assert counts[0] == counts[1]
-
-
 def test_other_validation_inputs_are_another_build(tokenizer, tmp_path):
     training, validation = write(tmp_path, TRAINING, VALIDATION)
     run(training, validation, tmp_path / "out", tokenizer)
     assert run(training, validation, tmp_path / "out", tokenizer).was_finished
     fixtures.write_corpus(tmp_path / "other", POOL[36:], "txt", random.Random(0))
-    with pytest.raises(OutputError, match="the inputs differ"):
-        run(training, tmp_path / "other", tmp_path / "out", tokenizer)
-    with pytest.raises(OutputError, match="the inputs differ"):
-        run(validation, training, tmp_path / "out", tokenizer)
-    with pytest.raises(OutputError, match="the inputs differ"):
-        fixtures.run_build(training, tmp_path / "out", tokenizer, validation_fraction=0.0)
+    for inputs in ((training, tmp_path / "other"), (validation, training)):
+        check_refused(partial(run, *inputs, tmp_path / "out", tokenizer), OutputError, "the inputs differ")
 
 
 def test_an_input_named_for_both_is_validation_alone(tokenizer, tmp_path):
@@ -208,10 +186,9 @@ def test_inputs_without_a_token_and_mixtures_are_refused(tokenizer, tmp_path):
 
 def test_a_fraction_beside_validation_inputs_is_refused(tokenizer, tmp_path):
     training, validation = write(tmp_path, TRAINING, VALIDATION)
-    with pytest.raises(ConfigError, match=r"validation_fraction is 0\.1, but inputs for validation are given"):
-        build(training, tmp_path / "out", validation=validation, config=BuildConfig(validation_fraction=0.1))
-    report = build(training, tmp_path / "out", validation=[validation], tokenizer=tokenizer, workers=1)
-    assert report.manifest.config.validation_fraction == 0
+    config = BuildConfig(validation_fraction=0.1)
+    named = "validation_fraction is 0.1, but inputs for validation are given"
+    check_refused(lambda: build(training, tmp_path / "out", validation=validation, config=config), ConfigError, named)
     words = ["build", str(training), "--validation", str(validation), "-o", str(tmp_path / "cli")]
     refused = CliRunner().invoke(cli, [*words, "--validation-fraction", "0.005"])
     assert refused.exit_code == 2
@@ -219,15 +196,3 @@ def test_a_fraction_beside_validation_inputs_is_refused(tokenizer, tmp_path):
     shown = CliRunner().invoke(cli, [*words, "--dry-run"])
     assert "1 of these for validation" in shown.output, shown.output
     assert "validation_fraction=0.0" in shown.output
-
-
-def test_encodings_of_tables_do_not_matter_if_other_inputs_are_text(tmp_path):
-    """--encoding is for text; a table beside it needs none, whichever of both is for validation."""
-    import pyarrow
-    import pyarrow.parquet
-
-    pyarrow.parquet.write_table(pyarrow.table({"text": ["The water."]}), tmp_path / "a.parquet")
-    (tmp_path / "a.txt").write_text("The water.", encoding="cp1252")
-    names = [str(tmp_path / "a.txt")], [str(tmp_path / "a.parquet")]
-    for training, validation in (names, names[::-1]):
-        assert len(find_sources(training, text=TextConfig(encoding="cp1252"), validation=validation)) == 2
