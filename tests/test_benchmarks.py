@@ -15,9 +15,8 @@ from wordpiece_fixtures import write_vocab
 from albert_data.tokenizer.model import load_tokenizer
 from benchmarks import cluster, exactness, rivals, wordpiece
 from benchmarks.estimate import estimate
-from benchmarks.report import write_report
-from benchmarks.results import COLLATOR, OURS, SENTENCEPIECE, Comparison, Measurement, Results, Timing
-from benchmarks.speed import PARTS, main
+from benchmarks.results import OURS, Measurement, Timing
+from benchmarks.speed import main
 
 
 @pytest.mark.slow
@@ -48,59 +47,14 @@ def test_a_run_trains_vocabularies_and_reports_every_figure(tmp_path, monkeypatc
     assert str(tmp_path) not in text, "no folder of the machine"
 
 
-def test_each_part_finds_its_place_in_the_report(tmp_path):
-    results, page = Results(tmp_path / "speed.json"), tmp_path / "speed.md"
-    for name, rows in make_rows().items():
-        results.record(name, f"command of {name}", rows)
-    assert results.parts.keys() == PARTS.keys()
-    write_report(Results(results.path), page)
-    text = page.read_text(encoding="utf-8")
-    assert Results(results.path).parts == results.parts, "what was written is what is read"
-    assert "| tokenising English, table cold | 10.0 | 5.0 | 2.00x |" in text
-    assert "| English prose | 2 | 15.0 | 1.50x | 75% |" in text
-    assert "| English prose | 100 | 250 |" in text
-    assert "| albert-data --help | 0.10 |" in text
-    assert "| unigram | fast | 3 of 1,000 (2 ties) |" in text
-    assert "| loading English, new masks | 16,384 | 5.0 % | 40.0 | 2.0 | 20.0x |" in text
-    assert "75% on 2" in text, "the estimate loses what the measured workers lost"
-    for name in PARTS:
-        assert f"command of {name}" in text
-    assert text.count("Above each command") == 1, "one machine"
-
-
-def make_rows() -> dict[str, list[Measurement] | list[Comparison]]:
-    """A row for each part; 10 MB took a second, and SentencePiece two."""
-
-    def row(work: str, rate: float = 10, **figures: float) -> Measurement:
-        ours = Timing(num_bytes=int(rate * 1e6), seconds=(1.0,))
-        theirs = Timing(num_bytes=10_000_000, seconds=(2.0,))
-        return Measurement(work=work, timings={OURS: ours, SENTENCEPIECE: theirs}, figures=figures)
-
-    return {
-        "tokenising": [row("tokenising English, table cold")],
-        "build": [row("build of English prose", text_bytes=1e8, shard_bytes=5e7)],
-        "passes": [row("a further pass over English prose")],
-        "scaling": [row("English prose", workers=1), row("English prose", 15, workers=2)],
-        "startup": [Measurement(work="albert-data --help", timings={OURS: Timing(seconds=(0.1,))})],
-        "memory": [Measurement(work="English prose", figures={"text_bytes": 1e8, "peak_bytes": 2.5e8})],
-        "loading": [
-            Measurement(
-                work="loading English, new masks",
-                timings={OURS: Timing(seconds=(0.5,)), COLLATOR: Timing(seconds=(10.0,))},
-                figures={"num_tokens": 2e7, "batch_tokens": 16_384, "padding_percent": 5.0},
-            )
-        ],
-        "exactness": [
-            Comparison(
-                model="unigram", text="English", num_sentences=1000, num_different=3, num_ties=2, slow_reason=None
-            )
-        ],
-    }
-
-
 def test_the_estimate_is_linear_times_what_was_lost():
-    rows = make_rows()
-    two, many = estimate(rows["build"][0], rows["scaling"])
+    """One worker reads 10 MB a second, and two 15: three quarters of twice as much."""
+
+    def row(rate: float, **figures: float) -> Measurement:
+        timings = {OURS: Timing(num_bytes=int(rate * 1e6), seconds=(1.0,))}
+        return Measurement(work="English prose", timings=timings, figures=figures)
+
+    two, many = estimate(row(10, text_bytes=1e8, shard_bytes=5e7), [row(10, workers=1), row(15, workers=2)])
     assert (two.rate, many.rate) == (15.0, 64 * 10 * 0.75)
     assert many.minutes == pytest.approx(20_000 / 480 / 60)
     assert many.write_rate == many.rate, "half a byte a byte of text, twice"

@@ -255,7 +255,7 @@ def test_a_line_looks_wrapped_by_its_width_and_its_end(line, is_wrapped):
 
 def advise_on(text: str, path: str = "a.txt", **settings: object) -> list[str]:
     damage = Damage()
-    config = TextConfig(**settings)  # type: ignore[arg-type]
+    config = TextConfig(**settings)
     blocks = read_blocks(io.BytesIO(text.encode()), Origin("p", "txt"), damage, text=config)
     num_documents = len(list(clean(blocks, config, damage)))
     return [one.text for one in advise({"documents": num_documents, **damage.layout}, vars(config), [path])]

@@ -59,7 +59,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def decorate_again() -> Any:
     """Return a kernel of the package as a new process has it."""
-    return kernels.kernel(fill_in.__wrapped__)  # type: ignore[attr-defined]
+    return kernels.kernel(fill_in.__wrapped__)
 
 
 def call_again() -> Any:

@@ -31,10 +31,14 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_folder_is_removed_at_the_end_also_of_a_task_that_fails(scratch):
-    with pytest.raises(ValueError, match="no"), machine_scratch() as folder:  # noqa: PT012 - it has to fail inside
-        assert folder.parent == scratch
-        (folder / "rows").write_text("rows")
-        raise ValueError("no")
+    def fail() -> None:
+        with machine_scratch() as folder:
+            assert folder.parent == scratch
+            (folder / "rows").write_text("rows")
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fail()
     assert list(scratch.iterdir()) == []
 
 
