@@ -34,7 +34,8 @@ def test_the_tasks_of_a_slow_tokenizer_are_small_so_that_its_progress_is_seen(tm
     path.write_bytes(pack(DOCUMENTS))
     inputs, text = find_inputs([str(path)]), fixtures.make_config().text
     fast, slow = (list(read_tasks(inputs, text, Damage(), is_slow=is_slow)) for is_slow in (False, True))
-    assert len(slow) > 5 * len(fast)
+    # Python 3.12 and later read 128 KiB of a gzip file at a time, as much as a task has here.
+    assert len(slow) > (5 if pack is bytes else 1) * len(fast)
     assert sum(task.num_bytes for task in slow) == count_bytes(inputs)
 
 
