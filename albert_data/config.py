@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, SupportsIndex, TypeVar
 
-from albert_data.conditions import Condition, parse_conditions
+from albert_data.corpus.conditions import Condition, parse_conditions
 from albert_data.errors import ConfigError
-from albert_data.languages import normalise_language
-from albert_data.pair_tasks import PAIR_TASKS, PairTask
+from albert_data.examples.pair_tasks import PAIR_TASKS, PairTask
+from albert_data.text.languages import normalise_language
 
 Config = TypeVar("Config")
 SENTENCE_RULES = ("prose", "lines")
@@ -98,9 +98,9 @@ class TextConfig:
     group_field: the field that names the group of a record, as a string or a whole number. Documents of one group lie
     in one split.
     drop_repeated_lines: remove lines that stand in so many distinct documents or more. None: remove none.
-    where: conditions on fields that a record must meet, as conditions.py has them. None: all records are read.
+    where: conditions on fields that a record must meet, as corpus/conditions.py has them. None: all records are read.
     unicode: "as-is" leaves characters as they are, "nfc" composes them: then one text always has the same bytes.
-    word_separator: what another program put between words; it is removed (corpus/lines/separators.py).
+    word_separator: what another program put between words; it is removed (clean/separators.py).
     delimiter: of the fields in .csv and .tsv, a character or "tab". AUTO: that of each file is found.
     quoting: of fields in .csv and .tsv: "auto"; "long", also over 64 line ends or 1 MiB of lines like rows; or "none".
     """
@@ -253,7 +253,7 @@ class ExampleConfig:
     """How tokenised documents become masked sentence pairs (ALBERT, sections 3.1 and 4.1).
 
     max_seq_len: tokens of a row, [CLS] and [SEP] included.
-    pairs: the sentence task, which decides what the segments of a row are: see pair_tasks.py.
+    pairs: the sentence task, which decides what the segments of a row are: see examples/pair_tasks.py.
     short_seq_prob: the share of rows that get a random, shorter length.
     masking: how long masked spans are. "ngram": n words with p(n) ~ 1/n, as in ALBERT; "span": 1 to 10 words with
     p(n) ~ 0.8**n, as in SpanBERT (Joshi et al. 2020, section 3.1); "word" and "token": one word or one piece, as in
@@ -345,7 +345,7 @@ class BuildConfig:
     num_shards: shards of the training split. None: it depends on the amount of data.
     compression: of the shards. Only uncompressed shards can be mapped into memory.
     keep_duplicates: keep all of several equal documents. By default one is kept.
-    drop_near_duplicates: of documents whose `similarity` is at least that (0.5 to 1), keep one; see dedup/.
+    drop_near_duplicates: of documents whose `similarity` is at least that (0.5 to 1), keep one; see survey/.
     alpha, max_passes: of languages that records or inputs name, the shares by size; None for the text as it is.
     """
 

@@ -25,7 +25,7 @@ class Lines:
     document_offsets: int64 [D + 1], in lines
     document_keys: uint64 [D], hashes of the documents' text in NFC
     source_codes: uint32 [D], what `pack_source` makes of each document's language; None where the build has one
-        language. In a mixture the number of the source takes its place after tokenising (pipeline/document_lists.py)
+        language. In a mixture the number of the source takes its place after tokenising (survey/document_lists.py)
     groups: uint64 [D], what decides each document's split: a hash of its group, or its key where it names none; None
         where the settings name no field
     wholes: uint64 [D], its key, or for the parts of one that was cut what they share; None where none was cut
@@ -123,7 +123,7 @@ class Pairs:
     ids: uint16 or uint32 [N]
     offsets: int64 [R + 1], in tokens
     segment_a_len: int32 [R], tokens of A alone
-    sop_label: int8 [R], -1 for no second segment; what else it means depends on the task (pair_tasks.py)
+    sop_label: int8 [R], -1 for no second segment; what else it means depends on the task (examples/pair_tasks.py)
     document_keys: uint64 [R], the key of the document that the row was made from
     indices: uint32 [R], the row's number in its document and pass
     source_codes: uint32 [R], groups, forms: uint64 [R], see `Lines`

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from importlib.metadata import version
 
-from albert_data.unicode_tables import unicode_version
+from albert_data.text.unicode_tables import unicode_version
 
 # Raised whenever the same documents, tokenizer and config give other rows. Released versions up to 0.3.0 have 1.
 RULES_VERSION = 3

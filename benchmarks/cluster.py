@@ -27,7 +27,6 @@ import numpy as np
 from albert_data.corpus import tasks
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.tasks import ReadTask
-from albert_data.files import MAX_BYTES, to_json
 from albert_data.jobs import ray_engine
 from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.pipeline import shard_plan
@@ -36,6 +35,7 @@ from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.shuffle import MergedRun, ReduceGroup, Shuffle, group_tasks, plan_merges
 from albert_data.pipeline.sorted_runs import MERGE_BYTES, Section, make_head
 from albert_data.shards.manifest import ShardEntry
+from albert_data.storage.files import MAX_BYTES, to_json
 from benchmarks import object_store
 from benchmarks.object_store import ANSWER_SECONDS, AT_ONCE, READ_BYTES, StepRequests, count_puts
 

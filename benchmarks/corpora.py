@@ -19,10 +19,10 @@ from pathlib import Path
 import click
 
 from albert_data import load_tokenizer
+from albert_data.clean.documents import clean_documents
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
 from albert_data.data import slice_sentences
 from albert_data.errors import AlbertDataError
 from albert_data.sentences.text import find_sentences

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import click
 
-from albert_data.files import find_cache_folder
+from albert_data.storage.files import find_cache_folder
 from reliability.cases import Case, Outcome, Reader
 from reliability.children import Children
 from reliability.findings import FINDINGS, Findings, describe, find_memory, load_case

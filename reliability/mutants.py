@@ -27,7 +27,7 @@ from queue import SimpleQueue
 
 import click
 
-from albert_data.files import find_cache_folder
+from albert_data.storage.files import find_cache_folder
 
 ROOT = Path(__file__).parent.parent
 OPERATORS = {

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import albert_data
-from albert_data.files import find_cache_folder
+from albert_data.storage.files import find_cache_folder
 
 SIGNALS = {name: getattr(signal, f"SIG{name}") for name in ("KILL", "TERM", "INT", "HUP", "STOP")}
 TARGETS = ("parent", "worker", "group")

@@ -21,10 +21,10 @@ from safetensors.torch import load_file
 
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError
-from albert_data.escaping import escape_controls, quote
 from albert_data.interop.huggingface import read_weights
 from albert_data.interop.masked_lm import load_masked_lm
-from albert_data.output import make_harmless
+from albert_data.text.escaping import escape_controls, quote
+from albert_data.text.output import make_harmless
 from albert_data.tokenizer.model import load_tokenizer
 from albert_data.train.history.figures import read_run
 from reliability.cases import Case, Oddity, Reader, WrongResult

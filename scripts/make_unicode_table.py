@@ -21,7 +21,9 @@ import unicodedata
 from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / "albert_data"
-TABLE, NORMALIZATION, COMPOSITION = (FOLDER / f"{name}.tsv" for name in ("unicode", "normalization", "composition"))
+TABLE, NORMALIZATION, COMPOSITION = (
+    FOLDER / f"{name}.tsv" for name in ("text/unicode", "tokenizer/normalization", "text/composition")
+)
 _HANGUL, _SIGMA = range(0xAC00, 0xD7A4), "\u03a3"
 _WIDTHS = ("HALFWIDTH", "FULLWIDTH")
 

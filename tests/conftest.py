@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, settings
 from toy_language import make_sentences, train_model
 from watcher import start_watcher
 
-from albert_data.files import find_cache_folder
+from albert_data.storage.files import find_cache_folder
 from albert_data.tokenizer.model import Tokenizer
 
 # The first example of a test may compile kernels. Seeds are fixed, so that all see the same verdict; but hypothesis

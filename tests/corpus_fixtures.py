@@ -14,15 +14,16 @@ import pytest
 import references
 from hypothesis import strategies as st
 
+from albert_data.clean import repetition, unwrapping
+from albert_data.clean.documents import clean_documents
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks, documents
 from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import Input
-from albert_data.corpus.lines import long_documents, repetition, unwrapping
+from albert_data.corpus.lines import long_documents
 from albert_data.corpus.tasks import read_stream, read_tasks
-from albert_data.languages import unpack_language
+from albert_data.text.languages import unpack_language
 
 MAX_LINE, MAX_DOCUMENT = 16, 48
 

@@ -75,7 +75,7 @@ def _unchanged(function: Callable[..., Any]) -> Callable[..., Any]:
 def counted_kernels() -> Iterator[tuple[Counted, dict[str, ModuleType]]]:
     """The counter, and the modules that hold kernels, loaded anew on top of it."""
     counter, names = Counted(), [f"albert_data.{name}" for name in _MODULES]
-    draws, saved = "albert_data.draws", dict(sys.modules)
+    draws, saved = "albert_data.kernels.draws", dict(sys.modules)
     try:
         sys.modules["albert_data.kernels"] = counter
         loaded = {name.rpartition(".")[2]: _load(name) for name in [draws, *names]}

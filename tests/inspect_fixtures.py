@@ -25,9 +25,9 @@ from albert_data.data import Documents, Examples
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.examples.spans import span_shares
-from albert_data.files import write_json
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS
 from albert_data.shards.schema import from_record_batch, shard_schema, write_shard
+from albert_data.storage.files import write_json
 from albert_data.tokenizer.model import Tokenizer
 
 TRAIN, VALIDATION = "train/shard-00000.arrow", "validation/shard-00000.arrow"

@@ -14,8 +14,8 @@ import references
 from build_fixtures import InlineEngine
 
 from albert_data.corpus.mixtures import find_sources
-from albert_data.draws import CHOOSING
 from albert_data.jobs.engine import Engine
+from albert_data.kernels.draws import CHOOSING
 from albert_data.pipeline.build import BuildReport, build_shards
 from albert_data.shards.reader import Example, open_shards
 from albert_data.tokenizer.model import Tokenizer

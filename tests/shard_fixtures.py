@@ -17,10 +17,10 @@ from row_fixtures import Row, make_examples
 from albert_data.config import BuildConfig
 from albert_data.data import Examples
 from albert_data.examples.spans import span_shares
-from albert_data.files import hash_file
 from albert_data.rules import current_versions
 from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, SPLITS, Manifest, hash_content, hash_manifest
 from albert_data.shards.schema import FORMAT_VERSION, shard_schema, write_shard
+from albert_data.storage.files import hash_file
 
 NO_TOTALS = {"num_rows": 0, "num_tokens": 0, "num_masked": 0, "num_unpaired": 0}
 NO_LAYOUT = {"inner_lines": 0, "wrapped_lines": 0, "short_documents": 0}

@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from albert_data.data import slice_sentences
+from albert_data.text.unicode_tables import category
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.sentencepiece.albert import (
     CASED,
@@ -21,7 +22,6 @@ from albert_data.tokenizer.sentencepiece.albert import (
     normalise,
     normalise_text,
 )
-from albert_data.unicode_tables import category
 
 # Characters that Python's tables and ours both have.
 KNOWN = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]

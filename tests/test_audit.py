@@ -26,8 +26,6 @@ from albert_data.cli.main import cli, run
 from albert_data.corpus.inputs import find_inputs
 from albert_data.corpus.mixtures import find_sources
 from albert_data.data import Examples
-from albert_data.dedup.gram_index import index_grams, sort_grams
-from albert_data.draws import mix
 from albert_data.inspect.audit import overlap
 from albert_data.inspect.audit import rows as audit_rows
 from albert_data.inspect.audit import rules as audit_rules
@@ -37,9 +35,11 @@ from albert_data.inspect.audit.overlap import RowGrams
 from albert_data.inspect.audit.rows import WINDOW, make_traits, measure_rows, sample_windows
 from albert_data.inspect.audit.rules import BAD, LOOK, NOT_KNOWN, OK, UNPAIRED_ROWS, Check, Rule
 from albert_data.inspect.input_files import find_lost
+from albert_data.kernels.draws import mix
 from albert_data.pipeline.build import build_shards
 from albert_data.shards.reader import open_shards
 from albert_data.shards.rows import restore_ids
+from albert_data.survey.gram_index import index_grams, sort_grams
 from albert_data.tokenizer.model import Tokenizer
 
 ALL_RULES = [rule for rule in vars(audit_rules).values() if isinstance(rule, Rule)]

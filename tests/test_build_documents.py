@@ -21,7 +21,6 @@ from albert_data.cli.main import run as run_command
 from albert_data.config import TextConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import InputError, OutputError
-from albert_data.files import read_json
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
@@ -29,6 +28,7 @@ from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.pipeline.build import build_shards
 from albert_data.shards.reader import open_shards
+from albert_data.storage.files import read_json
 from albert_data.tokenizer.model import Tokenizer
 
 LINES = [document.split("\n") for document in fixtures.make_documents(24, seed=5)]

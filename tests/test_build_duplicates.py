@@ -121,7 +121,7 @@ def test_many_copies_change_neither_shards_nor_record_batches(num_shards, slices
 
 def test_different_documents_with_the_same_key_are_both_kept(build, tmp_path, monkeypatch):
     """Each document has one of three keys, and occurs twice."""
-    monkeypatch.setattr("albert_data.corpus.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
+    monkeypatch.setattr("albert_data.clean.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
     build(DOCUMENTS[:60], "once", max_seq_len=512)
     build(DOCUMENTS[:60] * 2, "twice", max_seq_len=512)
     assert check_same(tmp_path / "twice", tmp_path / "once").duplicate_documents == 60

@@ -22,12 +22,12 @@ from mixture_fixtures import describe
 
 from albert_data import split_sentences
 from albert_data.errors import InputError
-from albert_data.files import to_json
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.pipeline import identity
 from albert_data.shards.manifest import ShardEntry, SkippedEntry
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.shards.typed_values import to_value
+from albert_data.storage.files import to_json
 from albert_data.tokenizer.model import Tokenizer
 
 DOCUMENTS = fixtures.make_documents(250, seed=1)
@@ -131,7 +131,7 @@ def test_every_setting_and_another_tokenizer_change_the_bytes(tokenizer, tmp_pat
     ids=["a run a task", "many runs"],
 )
 def test_the_order_of_documents_with_the_same_key_changes_no_byte(engine, run_bytes, tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert_data.corpus.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
+    monkeypatch.setattr("albert_data.clean.documents.xxh3_64_intdigest", lambda text: len(text) % 3)
     documents = DOCUMENTS[:60] * 2
     build_documents(documents, tmp_path / "reference", tokenizer)
     assert len({example.document_key for example in open_shards(tmp_path / "reference")}) <= 3

@@ -21,11 +21,11 @@ from shard_fixtures import change_manifest, describe_folder
 import albert_data
 from albert_data.errors import ConfigError
 from albert_data.inspect.verify import verify
-from albert_data.languages import is_source_name
 from albert_data.shards.card import DROPPED, check_license, make_card
 from albert_data.shards.manifest import SPLITS, Counts, Manifest, SplitEntry
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
+from albert_data.text.languages import is_source_name
 
 yaml = pytest.importorskip("yaml", reason="PyYAML comes with transformers")
 POOL = fixtures.make_documents(40, seed=12)

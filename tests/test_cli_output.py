@@ -16,9 +16,9 @@ import build_fixtures as fixtures
 import click
 import pytest
 
-from albert_data import output
 from albert_data.cli import main
 from albert_data.cli.main import run
+from albert_data.text import output
 
 TEXT = "A first document. It has two sentences.\n\nAnd a second one.\n"
 BUILD = "build in.txt --tokenizer model.model -o out --workers 1"

@@ -13,10 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
+from albert_data.clean.documents import clean_documents, strip_lines
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, Origin, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents, strip_lines
 from albert_data.corpus.lines.line_ends import break_lines
 from albert_data.data import Lines, Text, slice_sentences
 from albert_data.errors import InputError

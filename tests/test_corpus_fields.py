@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 from test_corpus_formats import read_all
 from test_corpus_formats import read_languages as read_table_languages
 
+from albert_data.clean.documents import batch_documents, clean_documents
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, Origin, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import batch_documents, clean_documents
 from albert_data.corpus.fields import Fields, hash_group, look_up
 from albert_data.corpus.formats import json_lines
 from albert_data.corpus.layout import SHORT_BYTES, advise
 from albert_data.errors import ConfigError, InputError
 from albert_data.jobs.receipts import from_values, to_values
-from albert_data.languages import unpack_language
+from albert_data.text.languages import unpack_language
 from albert_data.vocab.learning import check_found
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from counted_kernels import counted_kernels
 
+from albert_data.clean.documents import clean_documents
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.blocks import Origin, read_blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.lines.long_documents import cut_lines
 from albert_data.sentences.segmenting import Segmented, make_rule
 from albert_data.sentences.text import find_sentences

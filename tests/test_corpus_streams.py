@@ -29,7 +29,7 @@ from refusals import check_refused
 
 from albert_data.corpus.inputs import find_inputs, open_input
 from albert_data.errors import InputError
-from albert_data.files import read_json
+from albert_data.storage.files import read_json
 
 TEXT = "ein Wört\n\nzwei\n".encode()
 JSON = b'{"text": "one"}\n{"text": "two"}\n'

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from paged_books import PARAGRAPHS, PROSE, STYLES, paginate
 from references import is_blank
 
+from albert_data.clean import unwrapping
+from albert_data.clean.unwrapping import unwrap
 from albert_data.config import TextConfig
-from albert_data.corpus.lines import unwrapping
-from albert_data.corpus.lines.unwrapping import unwrap
 
 FILE, BLANK_LINE = TextConfig(documents="file", unwrap=True), TextConfig(unwrap=True)
 

@@ -17,9 +17,9 @@ import pytest
 from click.testing import CliRunner
 
 from albert_data.cli.main import cli
-from albert_data.files import read_json
 from albert_data.inspect.verify import Fault
 from albert_data.inspect.verify import verify as find_faults
+from albert_data.storage.files import read_json
 from albert_data.tokenizer.model import Tokenizer
 
 MANIFEST, MODEL = "manifest.json", "tokenizer/spiece.model"

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
 from albert_data.data import Lines
-from albert_data.dedup import near_duplicates, parts, sorted_columns
-from albert_data.dedup.near_duplicates import NearDuplicates, find_near_duplicates
-from albert_data.dedup.parts import PartWriter
-from albert_data.dedup.shingles import hash_shingles
-from albert_data.dedup.signatures import Bands, choose_bands, make_signatures
-from albert_data.dedup.sorted_columns import merge_columns, write_columns
-from albert_data.dedup.staying import MOST_STAYING, BucketedDocuments, Buckets, choose_staying
 from albert_data.errors import OutputError
+from albert_data.survey import near_duplicates, parts, sorted_columns
+from albert_data.survey.near_duplicates import NearDuplicates, find_near_duplicates
+from albert_data.survey.parts import PartWriter
+from albert_data.survey.shingles import hash_shingles
+from albert_data.survey.signatures import Bands, choose_bands, make_signatures
+from albert_data.survey.sorted_columns import merge_columns, write_columns
+from albert_data.survey.staying import MOST_STAYING, BucketedDocuments, Buckets, choose_staying
 
 
 @pytest.fixture(autouse=True, scope="module")

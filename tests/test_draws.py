@@ -8,8 +8,8 @@ from callable_helpers import around
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_data import draws
-from albert_data.draws import SHUFFLING, SPLITTING, shuffle_keys, split_keys, threshold
+from albert_data.kernels import draws
+from albert_data.kernels.draws import SHUFFLING, SPLITTING, shuffle_keys, split_keys, threshold
 
 mix, stream, draw, below = map(around, (draws.mix, draws.stream, draws.draw, draws.below))
 

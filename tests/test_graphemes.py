@@ -17,8 +17,8 @@ from albert_data.examples.masks import find_piece_flags, find_word_begins
 from albert_data.inspect.row_checks import CONTINUES, IS_SPECIAL, JOINS_NEXT, STANDALONE, STARTS, are_parted
 from albert_data.inspect.statistics import OriginalRows, WordArrays, find_words
 from albert_data.kernels import kernel, pointer
+from albert_data.text.unicode_tables import category
 from albert_data.tokenizer.words import NEVER, WordRule, continues, find_word_starts, judge_piece
-from albert_data.unicode_tables import category
 
 MANY = WordRule(
     starts=np.repeat([NEVER, 0, 1], 3).astype(np.int8), standalone=np.tile([NEVER, 0, 1], 3).astype(np.int8)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from inspect_fixtures import SMALL, configs, get_tokenizer, make_examples, text_documents
 
 from albert_data.data import Examples
-from albert_data.escaping import escape_controls, make_encodable
 from albert_data.inspect.terminal import StyledText, count_columns, paint, wrap
 from albert_data.inspect.view import PALETTE, show_example, show_legend, to_dict
 from albert_data.shards.reader import Example
 from albert_data.shards.rows import slice_rows
+from albert_data.text.escaping import escape_controls, make_encodable
 
 TOKENIZER = get_tokenizer()
 SPACE = "▁"

@@ -11,7 +11,7 @@ import pytest
 
 import albert_data
 from albert_data.cli.main import run
-from albert_data.output import show_json
+from albert_data.text.output import show_json
 
 LIST = Path(__file__).parent / "json_keys.txt"
 

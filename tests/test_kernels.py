@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from callable_helpers import around
 
-from albert_data import kernel_cache, kernels
-from albert_data.files import find_cache_folder
+from albert_data import kernels
+from albert_data.kernels import cache as kernel_cache
+from albert_data.storage.files import find_cache_folder
 from albert_data.tokenizer.chunks.table import fill_in
 
 BUILD = """
@@ -158,7 +159,7 @@ def test_equal_sources_share_their_kernels_and_an_edited_helper_of_another_file_
 
 def test_only_the_newest_folders_of_a_module_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path))
-    module, other = "albert_data.draws", tmp_path / "albert_data.draws.more-0123456789abcdef"
+    module, other = "albert_data.kernels.draws", tmp_path / "albert_data.kernels.draws.more-0123456789abcdef"
     old = [tmp_path / f"{module}-{number:016x}" for number in range(kernel_cache.MAX_FOLDERS + 2)]
     for age, folder in enumerate([*old, other]):
         folder.mkdir()
@@ -171,7 +172,7 @@ def test_only_the_newest_folders_of_a_module_are_kept(tmp_path, monkeypatch):
 def test_without_a_folder_that_can_be_written_kernels_are_compiled_and_not_kept(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path / "file"))
-    assert kernel_cache.find_folder("albert_data.draws") is None
+    assert kernel_cache.find_folder("albert_data.kernels.draws") is None
     call_again()
 
 

@@ -14,7 +14,7 @@ from albert_data.cli.main import run
 from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.errors import ConfigError, InputError
-from albert_data.languages import (
+from albert_data.text.languages import (
     MAX_NAMES,
     choose_rules,
     is_language,
@@ -103,7 +103,7 @@ def test_sources_are_named_in_sorted_order_and_only_those_with_documents():
 
 
 def test_two_names_with_one_hash_are_an_error(monkeypatch):
-    monkeypatch.setattr("albert_data.languages.sha256", lambda name: sha256())
+    monkeypatch.setattr("albert_data.text.languages.sha256", lambda name: sha256())
     with pytest.raises(InputError, match="the names 'a1' and 'b1', which have the same hash; rename one"):
         name_sources([], ["b1", "a1"])
 

@@ -23,11 +23,11 @@ from unwrapping_reference import is_alpha, is_glued
 from wordpiece_fixtures import SPECIALS, encode, tokenizers
 
 from albert_data import open_shards, split_sentences
+from albert_data.clean.documents import clean_documents
 from albert_data.cli.main import cli
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
 from albert_data.data import Text, slice_sentences
 from albert_data.errors import TokenizerError
 from albert_data.inspect.choice import RowChoice, choose_rows

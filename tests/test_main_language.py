@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from albert_data.clean.main_language import count_scripts_of, find_main_language, name_language
 from albert_data.config import TextConfig
 from albert_data.corpus.inputs import find_inputs
-from albert_data.corpus.main_language import count_scripts_of, find_main_language, name_language
-from albert_data.unicode_tables import category, script
+from albert_data.text.unicode_tables import category, script
 
 CHINESE, JAPANESE = "人人生而自由，在尊严和权利上一律平等。", "すべての人間は、生れながらにして自由である。"
 

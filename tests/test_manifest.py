@@ -14,10 +14,8 @@ from inspect_fixtures import write_small
 from refusals import check_refused, refused
 from shard_fixtures import VERSIONS, change_manifest, describe_folder
 
-from albert_data import files
 from albert_data.config import BuildConfig
 from albert_data.errors import ConfigError, OutputError, ShardError, StorageError
-from albert_data.files import read_json, write_json
 from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.report import inspect_folder
@@ -40,6 +38,8 @@ from albert_data.shards.manifest import (
 from albert_data.shards.manifest_file import check_readable, load_manifest, read_manifest
 from albert_data.shards.reader import open_shards
 from albert_data.shards.typed_values import Count
+from albert_data.storage import files
+from albert_data.storage.files import read_json, write_json
 
 # ---- values ----
 

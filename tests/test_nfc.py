@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.data import Lines
-from albert_data.nfc import compose, compose_lines
+from albert_data.text.nfc import compose, compose_lines
 
 ASSIGNED = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) not in ("Cn", "Cs")]
 # What composes, decomposes or is put in order.

@@ -15,7 +15,7 @@ from test_corpus_saved_datasets import save
 
 from albert_data.cli.main import run
 from albert_data.errors import OutputError
-from albert_data.files import check_output, replace_file, write_bytes, write_output
+from albert_data.storage.files import check_output, replace_file, write_bytes, write_output
 
 DATA = b"new content"
 
@@ -97,7 +97,7 @@ def test_a_file_that_will_be_looked_for_is_not_made(tmp_path):
 
 def test_stdin_from_a_file_is_not_written_over(tmp_path):
     (tmp_path / "file").write_bytes(DATA)
-    script = "import sys, pathlib, albert_data.files as f; f.check_output(pathlib.Path(sys.argv[1]), ['-'])"
+    script = "import sys, pathlib, albert_data.storage.files as f; f.check_output(pathlib.Path(sys.argv[1]), ['-'])"
     for name, code in {"file": 1, "new": 0, "/dev/stdout": 0, "/dev/null": 0}.items():
         with (tmp_path / "file").open() as stdin:
             command = [sys.executable, "-c", script, str(tmp_path / name)]
@@ -154,7 +154,9 @@ def test_a_full_disk_leaves_the_file_of_before_and_is_named_with_it(tmp_path):
 def test_what_is_appended_to_is_not_emptied(tmp_path):
     log = tmp_path / "log"
     log.write_text("old\n")
-    script = "from pathlib import Path; from albert_data.files import write_output as w; w(Path('/dev/stdout'), b'new')"
+    script = (
+        "from pathlib import Path; import albert_data.storage.files as f; f.write_output(Path('/dev/stdout'), b'new')"
+    )
     with log.open("a") as file:
         subprocess.run([sys.executable, "-c", script], stdout=file, check=True)
     assert log.read_text() == "old\nnew"

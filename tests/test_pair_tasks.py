@@ -22,6 +22,7 @@ from albert_data.cli.main import run as run_command
 from albert_data.config import ExampleConfig
 from albert_data.convert.conversion import convert_folder
 from albert_data.errors import ConfigError, ShardError
+from albert_data.examples.pair_tasks import NO_LABEL, PAIR_TASKS
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.audit.guesses import check_random, judge_guess
@@ -30,7 +31,6 @@ from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import verify
-from albert_data.pair_tasks import NO_LABEL, PAIR_TASKS
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer

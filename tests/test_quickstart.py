@@ -19,11 +19,11 @@ import pytest
 
 from albert_data.cli.main import run
 from albert_data.cli.quickstart import format_command
-from albert_data.escaping import quote
 from albert_data.inspect.html.anatomy import choose_row
 from albert_data.inspect.statistics import measure
-from albert_data.output import show
 from albert_data.shards.reader import open_shards
+from albert_data.text.escaping import quote
+from albert_data.text.output import show
 
 ROOT = Path(__file__).parent.parent
 Call = Callable[..., Any]

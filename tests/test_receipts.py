@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from albert_data.corpus.damage import Damage
-from albert_data.dedup.near_duplicates import NearDuplicates
-from albert_data.dedup.parts import SignedPart
-from albert_data.dedup.sorted_columns import SortedFile
 from albert_data.jobs.receipts import read_receipt, write_receipt
-from albert_data.pipeline.document_lists import DocumentList
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.reducing import ReduceReceipt
 from albert_data.pipeline.row_buffer import Dropped
 from albert_data.pipeline.shard_plan import ReduceTask
 from albert_data.pipeline.stages import Stages
 from albert_data.shards.schema import ShardReceipt
+from albert_data.survey.document_lists import DocumentList
+from albert_data.survey.near_duplicates import NearDuplicates
+from albert_data.survey.parts import SignedPart
+from albert_data.survey.sorted_columns import SortedFile
 
 SHARD = ShardReceipt(num_rows=1, num_tokens=2, num_masked=3, num_unpaired=4, num_bytes=5, sha256="a")
 

@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from albert_data.errors import InputError
-from albert_data.files import read_json
+from albert_data.storage.files import read_json
 from reliability import format_mutators, mutants, trials
 from reliability.belongings import BESIDE, COMMON, Belongings
 from reliability.cases import Case, Fault, Reader

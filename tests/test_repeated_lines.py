@@ -20,24 +20,24 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from refusals import check_refused
 
+from albert_data.clean.documents import clean_documents
+from albert_data.clean.repetition import drop_lines, hash_lines
 from albert_data.cli.main import run as run_command
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import find_inputs
 from albert_data.corpus.lines import long_documents
-from albert_data.corpus.lines.repetition import drop_lines, hash_lines
 from albert_data.corpus.mixtures import find_sources
 from albert_data.corpus.tasks import ReadTask
-from albert_data.dedup import repeated_lines, sorted_columns
-from albert_data.dedup.repeated_lines import LineJob, count_here, write_repeated
-from albert_data.dedup.sorted_columns import map_u64, write_columns
 from albert_data.errors import ConfigError
 from albert_data.inspect.input_files import read_corpus
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.library.building import train_vocab
 from albert_data.pipeline.benchmarks import write_benchmarks
+from albert_data.survey import repeated_lines, sorted_columns
+from albert_data.survey.repeated_lines import LineJob, count_here, write_repeated
+from albert_data.survey.sorted_columns import map_u64, write_columns
 from albert_data.tokenizer.model import Tokenizer
 
 FOOTERS = ["All rights reserved.", "Page 7 of 12", "Page 13 of 12", "See also: other pages"]

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from sentence_reference import describe_line, segment_line
 
 from albert_data import split_sentences
+from albert_data.clean.documents import clean_documents
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
 from albert_data.data import Lines, slice_sentences
-from albert_data.languages import pack_source
 from albert_data.sentences.segmenting import Segmented, make_rule, segment_lines
 from albert_data.sentences.text import find_sentences
+from albert_data.text.languages import pack_source
 
 LANGUAGES = ("en", "de", "fr", "ru", "el", "hy", "am", "hi", "ar", "ur", "zh", "ja", "ko", "th", "my", "und")
 WITHOUT_SPACES = ("zh", "ja", "my", "km")

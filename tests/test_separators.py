@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from toy_language import CHINESE, make_sentences
 from wordpiece_fixtures import write_vocab
 
+from albert_data.clean.documents import clean_documents
+from albert_data.clean.separators import remove_separators
 from albert_data.cli.main import cli
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import RECORDS, Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
-from albert_data.corpus.lines.separators import remove_separators
 from albert_data.errors import ConfigError
 from albert_data.tokenizer.model import load_tokenizer
 

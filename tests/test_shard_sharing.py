@@ -24,7 +24,7 @@ from test_inspect_html import write_hostile
 import albert_data
 from albert_data.errors import ShardError
 from albert_data.shards.reader import Example, Shards, open_shards
-from albert_data.sharing import SharedLock
+from albert_data.storage.sharing import SharedLock
 
 NUM_ROWS = 400
 ROWS = numbered_rows(NUM_ROWS)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.jobs.receipts import from_values, to_values
-from albert_data.pipeline.sizes import SAMPLE, SizeSample
+from albert_data.survey.sizes import SAMPLE, SizeSample
 
 documents = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=60)
 

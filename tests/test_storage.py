@@ -24,7 +24,6 @@ from albert_data import storage
 from albert_data.cli.main import run
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import StorageError
-from albert_data.files import find_cache_folder, write_bytes
 from albert_data.jobs.work_folder import take_lock
 from albert_data.shards.reader import open_shards
 from albert_data.storage import (
@@ -40,6 +39,7 @@ from albert_data.storage import (
     is_remote,
     make_path,
 )
+from albert_data.storage.files import find_cache_folder, write_bytes
 from albert_data.storage.urls import resolve_url
 
 DISK = Disk()

@@ -8,7 +8,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-from albert_data.unicode_tables import categories, category, script, scripts, unicode_version
+from albert_data.text.unicode_tables import categories, category, script, scripts, unicode_version
 
 
 def test_examples_of_every_kind():

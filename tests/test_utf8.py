@@ -9,9 +9,9 @@ from callable_helpers import around
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from albert_data.fnv import FNV_BASIS, add_byte, hash_bytes
 from albert_data.kernels import load_u64, pointer
-from albert_data.utf8 import decode_three, find_width, read_character, step_back, write_character
+from albert_data.kernels.fnv import FNV_BASIS, add_byte, hash_bytes
+from albert_data.text.utf8 import decode_three, find_width, read_character, step_back, write_character
 
 EDGES = "\0\x7f\x80\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff"  # the first and last codes of each width
 

@@ -42,7 +42,6 @@ from albert_data.cli.verify import verify
 from albert_data.config import BuildConfig
 from albert_data.data import Examples
 from albert_data.errors import ShardError
-from albert_data.files import hash_file, read_json
 from albert_data.inspect import verify as verifying
 from albert_data.inspect.row_checks import find_row_faults, make_row_rules
 from albert_data.inspect.verify import MAX_SHARD_FAULTS, Fault
@@ -50,6 +49,7 @@ from albert_data.inspect.verify import verify as find_faults
 from albert_data.jobs.progress import NullProgress
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.schema import to_record_batch
+from albert_data.storage.files import hash_file, read_json
 
 CLS, SEP, MASK = 2, 3, 4
 MODEL = "tokenizer/spiece.model"

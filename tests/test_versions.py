@@ -10,12 +10,12 @@ from build_fixtures import CountingEngine, InlineEngine, check_finished, digest_
 from shard_fixtures import seal
 
 from albert_data.errors import OutputError
-from albert_data.files import read_json
 from albert_data.pipeline import identity
 from albert_data.rules import RULES_VERSION, current_versions
 from albert_data.shards.manifest import MANIFEST_NAME, SEAL
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
+from albert_data.storage.files import read_json
 
 NUMBER, UNICODE, LIBRARIES = current_versions()
 NEWER_LIBRARY = (NUMBER, UNICODE, {**LIBRARIES, "sentencepiece": "99.0"})

@@ -29,9 +29,9 @@ from test_corpus_formats import read_all
 from test_corpus_saved_datasets import save
 
 from albert_data.cli.main import run
-from albert_data.conditions import parse_conditions
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Origin
+from albert_data.corpus.conditions import parse_conditions
 from albert_data.corpus.formats import json_lines
 from albert_data.corpus.formats.tables import list_begins
 from albert_data.errors import AlbertDataError, ConfigError, InputError

@@ -12,8 +12,8 @@ from corpus_fixtures import as_jsonl, read, small_sizes
 from hypothesis import given
 from hypothesis import strategies as st
 
+from albert_data.clean.documents import strip_lines
 from albert_data.config import TextConfig
-from albert_data.corpus.documents import strip_lines
 from albert_data.corpus.lines.white_space import clear_invisible_lines, has_text
 
 LINE_ENDS = "\n\r\u0085\u2028\u2029"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from albert_data.wording import count_of, format_duration, format_share
+from albert_data.text.wording import count_of, format_duration, format_share
 
 
 def test_one_thing_is_singular_and_thousands_are_separated():

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from albert_data.character_bits import FULL_STOPS
-from albert_data.unicode_tables import category, script
+from albert_data.text.character_bits import FULL_STOPS
+from albert_data.text.unicode_tables import category, script
 
 WHITE = " \t\n\r\x0b\x0c"  # between words; at the ends of lines any white space counts
 GLUED_SCRIPTS = {*("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")}

@@ -9,7 +9,7 @@ import click
 
 from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import corpus_option, json_option, open_engine, place_options, shards_argument, take_given
-from albert_data.output import show_json, show_text, tell
+from albert_data.text.output import show_json, show_text, tell
 
 if TYPE_CHECKING:
     from albert_data.inspect.audit.audit import Audit

@@ -26,9 +26,9 @@ from albert_data.cli.options import (
     validation_option,
 )
 from albert_data.config import COMPRESSIONS, MASKING_LAWS, BuildConfig, ExampleConfig, TextConfig
-from albert_data.interrupts import say_when_interrupted
-from albert_data.output import show, show_json
-from albert_data.pair_tasks import PAIR_TASKS
+from albert_data.examples.pair_tasks import PAIR_TASKS
+from albert_data.storage.interrupts import say_when_interrupted
+from albert_data.text.output import show, show_json
 
 _example_setting, _build_setting = partial(setting, ExampleConfig), partial(setting, BuildConfig)
 

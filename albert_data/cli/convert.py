@@ -18,9 +18,9 @@ from albert_data.cli.options import (
     take_given,
 )
 from albert_data.convert import FORMATS
-from albert_data.interrupts import say_when_interrupted
-from albert_data.output import show, show_json, tell
-from albert_data.wording import count_of
+from albert_data.storage.interrupts import say_when_interrupted
+from albert_data.text.output import show, show_json, tell
+from albert_data.text.wording import count_of
 
 if TYPE_CHECKING:
     from albert_data.convert.conversion import Conversion

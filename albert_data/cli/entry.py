@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from albert_data.interrupts import exit_at_interrupts
+from albert_data.storage.interrupts import exit_at_interrupts
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 

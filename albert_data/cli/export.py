@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from albert_data.cli.options import PATH, tokenizer_option
-from albert_data.output import show
+from albert_data.text.output import show
 
 
 @click.command()

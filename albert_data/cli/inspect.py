@@ -13,12 +13,12 @@ import click
 from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import PATH, LibraryCommand, corpus_option, json_option, shards_argument, take_given
 from albert_data.library.arguments import NUM_IN_HTML, NUM_SHOWN, RANGES
-from albert_data.output import show, show_json
+from albert_data.text.output import show, show_json
 
 if TYPE_CHECKING:
     from albert_data.library.shards import Inspection
 
-_ORDERS = ("in-order", "swapped", "random")  # those of all sentence tasks; see pair_tasks.py
+_ORDERS = ("in-order", "swapped", "random")  # those of all sentence tasks; see examples/pair_tasks.py
 
 
 @click.command(cls=LibraryCommand)
@@ -94,7 +94,7 @@ def _is_stdout(path: Path) -> bool:
 
 def _print_text(report: Inspection) -> None:
     """Print the report. Its text is escaped already, and `show` would escape the colour codes as well."""
-    from albert_data.escaping import make_encodable
+    from albert_data.text.escaping import make_encodable
 
     width = shutil.get_terminal_size(fallback=(80, 24)).columns
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from albert_data.errors import AlbertDataError, explain_disk_error
-from albert_data.escaping import escape_controls
-from albert_data.interrupts import INTERRUPTED
-from albert_data.output import discard, tell, tell_bug, tell_error
+from albert_data.storage.interrupts import INTERRUPTED
+from albert_data.text.escaping import escape_controls
+from albert_data.text.output import discard, tell, tell_bug, tell_error
 from albert_data.version import __version__
 
 COMMANDS = {

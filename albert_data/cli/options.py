@@ -30,7 +30,7 @@ from albert_data.errors import ArgumentError
 from albert_data.library.arguments import RANGES, disk_path
 from albert_data.storage import is_remote, make_path
 from albert_data.storage.hub import is_model
-from albert_data.wording import wrap_words
+from albert_data.text.wording import wrap_words
 
 if TYPE_CHECKING:
     from albert_data.jobs.engine import Engine
@@ -118,9 +118,9 @@ def parse_specials(context: click.Context, parameter: click.Parameter, values: t
 def _list_languages(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """Print the codes of all languages for `--language help`, and stop."""
     if value == "help":
-        from albert_data.languages import list_languages
-        from albert_data.output import show
         from albert_data.sentences.words import read_tables
+        from albert_data.text.languages import list_languages
+        from albert_data.text.output import show
 
         languages, tables = list_languages(), read_tables()
         shown = [code for code in languages if code in tables or len(code) == 2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from albert_data.cli.options import json_option
-from albert_data.output import show_json, show_text
+from albert_data.text.output import show_json, show_text
 from albert_data.train.config import MODEL_PRESETS
 
 

@@ -32,11 +32,11 @@ from albert_data.cli.options import (
 )
 from albert_data.config import TextConfig, VocabConfig
 from albert_data.errors import ConfigError, InputError, OutputError, explain_os_error
-from albert_data.escaping import quote
-from albert_data.files import is_there, read_json, to_json
-from albert_data.interrupts import say_when_interrupted
 from albert_data.library.arguments import require_packages
-from albert_data.output import show
+from albert_data.storage.files import is_there, read_json, to_json
+from albert_data.storage.interrupts import say_when_interrupted
+from albert_data.text.escaping import quote
+from albert_data.text.output import show
 from albert_data.train.config import TrainConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, RUN_FILE
 
@@ -247,13 +247,13 @@ def _find_inputs(inputs: Sequence[str], validation: Sequence[str], output: Path,
 
 def _choose_language(inputs: list[Input], text: TextConfig) -> TextConfig:
     """Find the language by the script of the text, and say so, unless the user names a language in any way."""
+    from albert_data.clean.documents import clean_documents
+    from albert_data.clean.main_language import find_main_language
     from albert_data.corpus.damage import Damage
-    from albert_data.corpus.documents import clean_documents
-    from albert_data.corpus.main_language import find_main_language
     from albert_data.corpus.tasks import WARMING_BLOCK, compile_reading
     from albert_data.jobs.compiling import compile_with_notice
-    from albert_data.languages import list_languages
     from albert_data.library.progress import Bar
+    from albert_data.text.languages import list_languages
 
     is_given = click.get_current_context().get_parameter_source("language") is ParameterSource.COMMANDLINE
     if is_given or text.language_field or any(item.language or item.source for item in inputs):

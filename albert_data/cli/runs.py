@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from albert_data.cli.options import PATH, json_option
-from albert_data.output import show_json, show_text
+from albert_data.text.output import show_json, show_text
 
 
 @click.command()

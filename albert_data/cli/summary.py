@@ -10,16 +10,16 @@ from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.mixtures import TEXT_KEYS
 from albert_data.corpus.tasks import plan_tasks
-from albert_data.escaping import quote
 from albert_data.examples.spans import span_shares
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.estimate import BuildEstimate
 from albert_data.pipeline.mixed_sources import describe_sources
 from albert_data.shards.manifest import SourceEntry
 from albert_data.shards.typed_values import to_value
+from albert_data.text.escaping import quote
+from albert_data.text.wording import count_of, format_duration, format_share, wrap_words
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.report import VocabReport
-from albert_data.wording import count_of, format_duration, format_share, wrap_words
 
 _WIDTH = 80  # columns of the list of settings
 # How None is shown; for all other settings, auto.

@@ -9,7 +9,7 @@ import click
 
 from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import engine_options, json_option, open_engine, shards_argument, take_given
-from albert_data.output import show, show_json
+from albert_data.text.output import show, show_json
 
 
 @click.command()

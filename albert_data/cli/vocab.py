@@ -22,7 +22,7 @@ from albert_data.cli.options import (
     text_options,
 )
 from albert_data.config import MODEL_TYPES, VocabConfig
-from albert_data.output import show, show_json
+from albert_data.text.output import show, show_json
 
 
 @click.command(cls=LibraryCommand)

@@ -22,7 +22,6 @@ from albert_data.convert.folder import SEAL, ConversionFolder
 from albert_data.convert.mds import MDSWriter
 from albert_data.convert.writers import ConvertTask, ShardFolder, Writer, WrittenFile, find_place
 from albert_data.errors import OutputError, ShardError
-from albert_data.files import sync_path
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, PreparedJob
 from albert_data.jobs.progress import NullProgress, Progress
@@ -33,8 +32,9 @@ from albert_data.shards.packing import check_pack
 from albert_data.shards.reader import check_split
 from albert_data.shards.typed_values import to_value
 from albert_data.storage import find_storage, make_path
+from albert_data.storage.files import sync_path
+from albert_data.text.wording import count_of
 from albert_data.version import __version__
-from albert_data.wording import count_of
 
 _TRIED = 16  # shards among which a row is looked for
 

@@ -20,10 +20,10 @@ from typing import Any
 
 from albert_data.convert.writers import ConvertTask, WrittenFile, find_place, new_hash
 from albert_data.errors import OutputError
-from albert_data.files import hash_file, is_regular, is_there, read_json, to_json, write_bytes, write_json
 from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.jobs.work_folder import LOCK_NAME, WorkFolder
 from albert_data.storage import FOLDER, find_kind, find_storage
+from albert_data.storage.files import hash_file, is_regular, is_there, read_json, to_json, write_bytes, write_json
 
 RECORD_NAME = "conversion.json"
 _WORK, _PLAN, _RECEIPT_SUFFIX = ".convert", "plan.json", ".receipt"

@@ -14,11 +14,11 @@ import numpy as np
 import xxhash
 
 from albert_data.data import Examples
-from albert_data.files import HashingFile, replace_file
 from albert_data.shards.manifest import Manifest, ShardEntry
 from albert_data.shards.packing import Packs, cut_rows, join_packs, pack_split
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import slice_rows
+from albert_data.storage.files import HashingFile, replace_file
 
 HASH = "xxh3_128"  # its name in Python's xxhash, which StreamingDataset's `validate_hash` looks up too
 

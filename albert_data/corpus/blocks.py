@@ -22,7 +22,7 @@ from albert_data.corpus.lines.white_space import BLANK_LINE, REST_OF_BLANK_LINE,
 from albert_data.corpus.streams import STREAM_ERRORS
 from albert_data.errors import InputError
 from albert_data.storage import Status, find_storage
-from albert_data.wording import count_of
+from albert_data.text.wording import count_of
 
 RECORDS = "records"  # the format of a block of texts that a reader took out of records
 BLOCK_BYTES = 4 << 20

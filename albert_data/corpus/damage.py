@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from albert_data.conditions import EXCLUDED, EXCLUSIONS, WITHOUT_FIELD, Condition
+from albert_data.corpus.conditions import EXCLUDED, EXCLUSIONS, WITHOUT_FIELD, Condition
 from albert_data.corpus.fields import Fields, list_names
 from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.errors import InputError
-from albert_data.escaping import name_as_text
-from albert_data.languages import MAX_NAMES
+from albert_data.text.escaping import name_as_text
+from albert_data.text.languages import MAX_NAMES
 
 # ---- counts of each input, so that the inputs that give nothing or lose text can be named ----
 #

@@ -13,8 +13,8 @@ from xxhash import xxh3_64_intdigest
 
 from albert_data.corpus.lines.encodings import WrongEncoding
 from albert_data.errors import InputError
-from albert_data.escaping import escape_controls, quote
-from albert_data.wording import list_some
+from albert_data.text.escaping import escape_controls, quote
+from albert_data.text.wording import list_some
 
 # ---- how the settings name fields: one, or several joined by commas; a point leads into an object ----
 #

@@ -63,8 +63,6 @@ from albert_data.corpus.lines.encodings import (
 from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.streams import PROGRAMS, STREAM_ERRORS, decompress, join_parts
 from albert_data.errors import ConfigError, InputError
-from albert_data.escaping import quote
-from albert_data.languages import is_language, normalise_language
 from albert_data.storage import (
     DEVICE,
     FILE,
@@ -80,7 +78,9 @@ from albert_data.storage import (
     strip_file_scheme,
 )
 from albert_data.storage.hub import SCHEME, find_files
-from albert_data.wording import list_some
+from albert_data.text.escaping import quote
+from albert_data.text.languages import is_language, normalise_language
+from albert_data.text.wording import list_some
 
 # ---- which files of a folder or a glob are not read, and why ----
 #

@@ -12,8 +12,8 @@ from albert_data.config import BuildConfig, TextConfig, check_range
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import list_names
 from albert_data.errors import ConfigError
-from albert_data.languages import is_language, normalise_source, pack_source
-from albert_data.wording import count_of
+from albert_data.text.languages import is_language, normalise_source, pack_source
+from albert_data.text.wording import count_of
 
 MAX_PASSES = 1000  # over one document, by weight and --dupe-factor together
 ONE_PASS = 2**64  # see `MixtureSource.count_limit`
@@ -93,7 +93,7 @@ def share_tokens(sizes: Mapping[MixtureSource, float]) -> dict[MixtureSource, in
     return wanted
 
 
-# ---- the sources that records name in the language field, as source codes (albert_data.languages) ----
+# ---- the sources that records name in the language field, as source codes (albert_data.text.languages) ----
 
 
 def advise_names(names: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
 from albert_data.errors import InputError
-from albert_data.escaping import quote
+from albert_data.text.escaping import quote
 
 # What is raised on a cut or damaged stream: by gzip any of these, by pyarrow (zst, lz4) and bz2 OSError.
 STREAM_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError)

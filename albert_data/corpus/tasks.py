@@ -30,7 +30,7 @@ from albert_data.corpus.lines.line_ends import break_lines
 from albert_data.corpus.lines.white_space import has_text
 from albert_data.corpus.sources import MixtureSource
 from albert_data.storage import Status
-from albert_data.wording import count_of
+from albert_data.text.wording import count_of
 
 _MIB = 1 << 20
 # A task is about 1 / 128 of the corpus, within the two limits below: smaller ones share it more evenly, but make more

@@ -21,8 +21,8 @@ import numpy as np
 
 from albert_data.config import ExampleConfig
 from albert_data.data import Pairs
+from albert_data.examples.pair_tasks import IN_ORDER, RANDOM_B
 from albert_data.kernels import copy_items, kernel, pointer
-from albert_data.pair_tasks import IN_ORDER, RANDOM_B
 
 LOOK_BACK = 16  # rows without a partner among which one is searched; more would find hardly any
 CLOSE = 8  # lengths of B, with its [SEP], that change places differ by at most one part in so many

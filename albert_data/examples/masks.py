@@ -23,9 +23,9 @@ import numpy as np
 
 from albert_data.config import ExampleConfig
 from albert_data.data import Examples, Pairs, Specials
-from albert_data.draws import MASKING, below, draw, mix, stream, threshold
 from albert_data.examples.spans import SpanTables, span_tables
 from albert_data.kernels import I64, U64, Pointer, count_trailing_zeros, helper, item, kernel, pointer, put
+from albert_data.kernels.draws import MASKING, below, draw, mix, stream, threshold
 from albert_data.tokenizer.words import WordRule
 
 _BUDGET, _TURN, _LENGTHS = range(3)  # the counters of a row's draws; the lengths take all from _LENGTHS on

@@ -27,7 +27,7 @@ import numpy as np
 
 from albert_data.config import ExampleConfig
 from albert_data.data import Documents, Pairs, Specials
-from albert_data.draws import PAIRING, below, draw, stream, threshold
+from albert_data.examples.pair_tasks import NO_LABEL, SWAPPED
 from albert_data.examples.row_plan import (
     GROUP_SIZE,
     PairRule,
@@ -39,7 +39,7 @@ from albert_data.examples.row_plan import (
     locate,
 )
 from albert_data.kernels import copy_items, helper, kernel, pointer
-from albert_data.pair_tasks import NO_LABEL, SWAPPED
+from albert_data.kernels.draws import PAIRING, below, draw, stream, threshold
 from albert_data.tokenizer.words import WordRule
 
 SOP_IN_ORDER, SOP_SWAPPED, SOP_NONE = 0, 1, NO_LABEL

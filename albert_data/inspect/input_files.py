@@ -16,25 +16,25 @@ from typing import Any
 
 import numpy as np
 
+from albert_data.clean.documents import clean_documents
 from albert_data.config import BuildConfig, TextConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.tasks import read_tasks
 from albert_data.data import Lines
-from albert_data.dedup.near_duplicates import NearDuplicates, find_near_duplicates
-from albert_data.dedup.parts import PartWriter
-from albert_data.dedup.repeated_lines import count_here
-from albert_data.dedup.signatures import choose_bands
-from albert_data.dedup.sorted_columns import map_u64
 from albert_data.errors import InputError
-from albert_data.escaping import JOINERS, escape_controls, name_as_text
 from albert_data.inspect.audit.rows import Subject
 from albert_data.inspect.terminal import count_columns
 from albert_data.storage.scratch import machine_scratch
+from albert_data.survey.near_duplicates import NearDuplicates, find_near_duplicates
+from albert_data.survey.parts import PartWriter
+from albert_data.survey.repeated_lines import count_here
+from albert_data.survey.signatures import choose_bands
+from albert_data.survey.sorted_columns import map_u64
+from albert_data.text.escaping import JOINERS, escape_controls, name_as_text
+from albert_data.text.wording import count_of, format_share
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
-from albert_data.wording import count_of, format_share
 
 _NUM_CHARACTERS = 0x110000
 _CUT, _SHORT = "...", 40  # of names that are too long; columns of a name in a sentence

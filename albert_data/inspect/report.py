@@ -14,7 +14,6 @@ from typing import Any
 from albert_data.corpus.damage import REASONS
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.lines.encodings import describe_encodings
-from albert_data.escaping import escape_controls, name_as_text
 from albert_data.inspect import view
 from albert_data.inspect.audit.rows import gather_subject
 from albert_data.inspect.choice import RowChoice, choose_rows
@@ -32,7 +31,8 @@ from albert_data.inspect.terminal import count_columns
 from albert_data.shards.advice import describe_losses, list_removed
 from albert_data.shards.manifest import DamagedInputs, Manifest
 from albert_data.shards.reader import Shards, check_split, open_splits
-from albert_data.wording import count_of, format_share, wrap_words
+from albert_data.text.escaping import escape_controls, name_as_text
+from albert_data.text.wording import count_of, format_share, wrap_words
 
 WIDTH = 80
 _SHOWN_INPUTS = 5  # of each encoding

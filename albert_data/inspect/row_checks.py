@@ -16,8 +16,8 @@ import pyarrow
 
 from albert_data.config import ExampleConfig
 from albert_data.data import ExampleArrays, Examples
+from albert_data.examples.pair_tasks import RANDOM_B
 from albert_data.kernels import helper, kernel
-from albert_data.pair_tasks import RANDOM_B
 from albert_data.shards.decoding import find_starts
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.row_bounds import SOUND, Bounds

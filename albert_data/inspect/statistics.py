@@ -22,9 +22,9 @@ import numpy as np
 
 from albert_data.config import ExampleConfig
 from albert_data.data import Examples
+from albert_data.examples.pair_tasks import NO_LABEL
 from albert_data.examples.spans import span_shares
 from albert_data.kernels import helper, kernel
-from albert_data.pair_tasks import NO_LABEL
 from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import locate_masks, restore_ids

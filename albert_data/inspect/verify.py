@@ -25,8 +25,6 @@ import pyarrow
 import pyarrow.ipc
 
 from albert_data.errors import ShardError, TokenizerError
-from albert_data.escaping import name_as_text
-from albert_data.files import hash_file
 from albert_data.inspect.row_checks import RowRules, find_row_faults, make_row_rules
 from albert_data.jobs.engine import Engine, PreparedJob
 from albert_data.jobs.progress import NullProgress, Progress
@@ -52,9 +50,11 @@ from albert_data.shards.schema import (
     map_file,
 )
 from albert_data.storage import find_storage, make_path
+from albert_data.storage.files import hash_file
+from albert_data.text.escaping import name_as_text
+from albert_data.text.wording import count_of
 from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
-from albert_data.wording import count_of
 
 MAX_SHARD_FAULTS = 10
 _MAX_ENTRY_FAULTS = 20

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from albert_data.escaping import escape_controls
+from albert_data.examples.pair_tasks import PAIR_TASKS, PairTask
 from albert_data.inspect.terminal import StyledText, paint, wrap
-from albert_data.pair_tasks import PAIR_TASKS, PairTask
 from albert_data.shards.decoding import KEPT, MASKED, PLAIN, RANDOM, Example, Token, decode_segments, name_pair
+from albert_data.text.escaping import escape_controls
+from albert_data.text.wording import count_of
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.wording import count_of
 
 MIN_WIDTH = 24
 PALETTE = {"masked": "\x1b[1;34m", "random": "\x1b[1;31m", "kept": "\x1b[1;32m", "label": "\x1b[1m"}

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from albert_data.errors import CheckpointError, ConfigError
-from albert_data.files import hash_file
 from albert_data.interop.huggingface import CONFIG_FILE, import_model
 from albert_data.interop.masked_lm import find_normalization
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
+from albert_data.storage.files import hash_file
 from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import JSON_NAME, VOCAB_NAME
 from albert_data.train.folder import RUN_FILE, TOKENIZER_KEY, find_tokenizer

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from albert_data.errors import CheckpointError
-from albert_data.pair_tasks import PairTask
+from albert_data.examples.pair_tasks import PairTask
 from albert_data.shards.card import as_text, list_text_facts, make_table, write_card
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, DIGEST_KEY, METRICS_FILE, TEXT_KEY, read_run_file

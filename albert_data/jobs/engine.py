@@ -29,7 +29,7 @@ import multiprocess
 from multiprocess.connection import Connection, wait
 
 from albert_data.errors import AlbertDataError, WorkerError, explain_disk_error
-from albert_data.interrupts import before_exit
+from albert_data.storage.interrupts import before_exit
 
 _ORPHAN_CHECK_SECONDS = 0.5
 _TRIES = 2

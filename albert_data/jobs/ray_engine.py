@@ -24,9 +24,9 @@ from typing import Any
 from uuid import uuid4
 
 from albert_data.errors import AlbertDataError, ConfigError, WorkerError
-from albert_data.interrupts import before_exit
 from albert_data.jobs.engine import AnyTask, PreparedJob, Result, count_cores, explain_memory_error
 from albert_data.jobs.ray_worker import NodeError, Shipment, list_places, list_versions, run_task
+from albert_data.storage.interrupts import before_exit
 
 _RETRIES = 4  # of a task, by Ray, whatever goes wrong
 _TASKS_PER_CPU = 2  # handed to Ray at a time, so that a CPU need not wait for the next one

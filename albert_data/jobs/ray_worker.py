@@ -18,10 +18,10 @@ from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 from albert_data.errors import AlbertDataError, ConfigError, InputError, StorageError, explain_disk_error
-from albert_data.files import find_cache_folder, is_regular, read_bytes, write_bytes
 from albert_data.jobs.engine import PreparedJob, explain_memory_error, keep_memory
 from albert_data.rules import current_versions
 from albert_data.storage import find_storage
+from albert_data.storage.files import find_cache_folder, is_regular, read_bytes, write_bytes
 from albert_data.version import __version__
 
 _LOCK, _MARK = "prepare.lock", "prepared"

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, get_args, get_origin
 import msgspec
 import numpy as np
 
-from albert_data.files import read_json, write_json
+from albert_data.storage.files import read_json, write_json
 
 Kind = TypeVar("Kind")
 _U64 = np.dtype("<u8")  # arrays are stored, so the byte order is fixed

@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 
 from albert_data.errors import OutputError
-from albert_data.escaping import escape_controls
-from albert_data.files import is_regular, remove_files, write_bytes
 from albert_data.storage import FOLDER, find_kind, find_storage
 from albert_data.storage.disk import NOT_THERE
+from albert_data.storage.files import is_regular, remove_files, write_bytes
+from albert_data.text.escaping import escape_controls
 
 LOCK_SECONDS = 5.0  # to wait for a lock: if a command has just been killed, its processes have to end first
 LOCK_NAME = "lock"

@@ -29,10 +29,10 @@ from albert_data.corpus.formats.recognition import match_name
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.mixtures import Names, find_sources
 from albert_data.errors import ArgumentError, InputError
-from albert_data.files import hash_file
 from albert_data.jobs.progress import Progress
+from albert_data.storage.files import hash_file
 from albert_data.storage.scratch import machine_scratch
-from albert_data.wording import count_of
+from albert_data.text.wording import count_of
 
 _BATCH_ROWS = 1000  # of a record batch: workers share a table between its batches
 _HASH_LEN = 16

@@ -14,14 +14,14 @@ from typing import Any
 
 from albert_data.config import take_settings
 from albert_data.errors import AlbertDataError, ArgumentError
-from albert_data.files import check_output, write_output
 from albert_data.jobs.progress import Progress
 from albert_data.library.arguments import PathName, disk_path, public, require_packages
 from albert_data.library.progress import show_progress
-from albert_data.output import tell
 from albert_data.report.page import embed_page
 from albert_data.storage import is_remote, make_path
+from albert_data.storage.files import check_output, write_output
 from albert_data.storage.hub import MODEL_FILES, find_model
+from albert_data.text.output import tell
 from albert_data.train.config import (
     BUDGETS,
     DEFAULT_PRESETS,

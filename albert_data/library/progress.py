@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from albert_data.escaping import escape_controls
 from albert_data.jobs.progress import NullProgress, Progress
-from albert_data.output import fit, make_harmless, show, tell
+from albert_data.text.escaping import escape_controls
+from albert_data.text.output import fit, make_harmless, show, tell
 
 
 class Bar:

@@ -13,8 +13,6 @@ from albert_data.convert.conversion import Conversion, convert_folder
 from albert_data.corpus.inputs import Input, list_read
 from albert_data.corpus.mixtures import Names, find_sources
 from albert_data.errors import ArgumentError, ConfigError
-from albert_data.escaping import name_as_text, quote
-from albert_data.files import check_output, write_output
 from albert_data.inspect.audit.audit import Audit, audit_folder, audit_on
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.report import ShardReport, inspect_folder
@@ -28,9 +26,11 @@ from albert_data.shards.card import LICENSE_ID
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.paths import list_files
 from albert_data.storage import FILE, find_kind, make_path
+from albert_data.storage.files import check_output, write_output
 from albert_data.storage.hub import use_commits
+from albert_data.text.escaping import name_as_text, quote
+from albert_data.text.wording import count_of
 from albert_data.train.folder import RUN_FILE
-from albert_data.wording import count_of
 
 # An argument, what it does, and the arguments that would have no effect with it.
 _CONFLICTS = (

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import numpy as np
 
+from albert_data.clean.documents import batch_documents, clean_documents
 from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import batch_documents, clean_documents
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.tasks import read_tasks
 from albert_data.data import Lines
-from albert_data.dedup.contamination import find_contaminated, hash_grams
-from albert_data.dedup.gram_index import GramIndex, make_index, sort_grams
-from albert_data.dedup.sorted_columns import map_u64, write_u64
 from albert_data.errors import InputError
-from albert_data.nfc import compose_lines
 from albert_data.storage import FILE, find_kind
+from albert_data.survey.contamination import find_contaminated, hash_grams
+from albert_data.survey.gram_index import GramIndex, make_index, sort_grams
+from albert_data.survey.sorted_columns import map_u64, write_u64
+from albert_data.text.nfc import compose_lines
 
 _FILE = "benchmarks.keys"
 

@@ -32,9 +32,9 @@ from albert_data.shards.advice import advise_on, advise_on_parts, list_notes
 from albert_data.shards.card import check_license
 from albert_data.shards.manifest import MANIFEST_NAME, Manifest, Plan
 from albert_data.shards.manifest_file import check_readable
+from albert_data.text.wording import count_of
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
-from albert_data.wording import count_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ OUT/.build/lock         see jobs/work_folder.py
     boot                the boot id of the machine when the build began (see `_boot_id`), or "synced"
     runs/ receipts/     sorted runs and receipts of map tasks, the lists of their documents, and the texts that are not
                         in NFC (forms.py); where near-duplicates are dropped, also signatures and shingles
-                        (dedup/parts.py), and when they are compared the keys of those to drop, with a receipt; with
+                        (survey/parts.py), and when they are compared the keys of those to drop, with a receipt; with
                         groups, these
     shards/             finished shards, until they are published; a hash of the plan is part of their names
     shards/receipts/    the receipts of these shards, named likewise
@@ -27,9 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from albert_data.dedup.repeated_lines import LINE_FILES
 from albert_data.errors import OutputError, ShardError, StorageError
-from albert_data.files import is_regular, is_there, read_bytes, read_json, write_bytes, write_json
 from albert_data.jobs.work_folder import WorkFolder
 from albert_data.pipeline.identity import find_difference, find_other_rules, find_renaming
 from albert_data.pipeline.ownership import Ours, check_empty, read_our_manifest
@@ -40,6 +38,8 @@ from albert_data.shards.paths import CARD_NAME
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.shards.typed_values import to_value
 from albert_data.storage import FOLDER, find_kind, find_storage, is_remote
+from albert_data.storage.files import is_regular, is_there, read_bytes, read_json, write_bytes, write_json
+from albert_data.survey.repeated_lines import LINE_FILES
 from albert_data.tokenizer.lexicon import WORDS_NAME
 from albert_data.tokenizer.model import MODEL_NAMES
 from albert_data.vocab.folder import FILES as VOCABULARY_FILES

@@ -19,16 +19,16 @@ import numpy as np
 
 from albert_data.config import SPECIALS_PER_PAIR, BuildConfig, ExampleConfig
 from albert_data.corpus.sources import ONE_PASS, MixtureSource, share_tokens
-from albert_data.dedup.sorted_columns import find_keys, map_u64
-from albert_data.draws import choice_keys, split_keys, threshold
 from albert_data.errors import InputError
-from albert_data.pipeline.document_lists import DocumentList, Limits, number_sources, read_lists
+from albert_data.kernels.draws import choice_keys, split_keys, threshold
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.receipts import TaskReceipt, make_nearest
 from albert_data.pipeline.row_buffer import RowKeys
-from albert_data.pipeline.sizes import SizeSample
 from albert_data.shards.manifest import SPLITS
 from albert_data.storage import find_storage
+from albert_data.survey.document_lists import DocumentList, Limits, number_sources, read_lists
+from albert_data.survey.sizes import SizeSample
+from albert_data.survey.sorted_columns import find_keys, map_u64
 
 _SHARED_KEYS, _SHARED_SOURCES = "shared.documents", "shared.sources"
 # Budgets are cut between 2**16 ranges of choice keys, so they err by 1 / 2**16 of a large source. Over 256 sources have

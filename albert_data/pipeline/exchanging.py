@@ -17,8 +17,8 @@ from albert_data.examples.masks import Pieces, make_rows, mask_by_tables
 from albert_data.examples.spans import span_tables
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.rows import unmask
+from albert_data.text.wording import format_share
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.wording import format_share
 
 _FEW = 0.8  # of the wanted random segments; with fewer the build says so
 

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.config import MIN_VALIDATION, BuildConfig
-from albert_data.dedup.sorted_columns import find_changes, find_keys, map_u64, merge_columns, write_u64
-from albert_data.draws import choice_keys, split_keys, threshold
+from albert_data.kernels.draws import choice_keys, split_keys, threshold
 from albert_data.pipeline.choosing import Choice, estimate_bytes
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.shard_plan import Grouping, Move, check_drawn, count_wanted, is_validation_emptied
 from albert_data.shards.manifest import SPLITS
+from albert_data.survey.sorted_columns import find_changes, find_keys, map_u64, merge_columns, write_u64
 
 _FILE = "grouped.keys"
 

@@ -12,16 +12,16 @@ from albert_data.config import AUTO, BuildConfig, VocabConfig
 from albert_data.corpus.formats.recognition import TABLES
 from albert_data.corpus.inputs import Input
 from albert_data.errors import ConfigError, InputError, OutputError
-from albert_data.escaping import name_as_text
-from albert_data.files import MAX_BYTES, MAX_VALUES
 from albert_data.pipeline.mixed_sources import describe_sources
 from albert_data.rules import current_versions
 from albert_data.shards.manifest import InputEntry, Manifest, Plan, ShardEntry, SourceEntry
 from albert_data.shards.manifest_file import MAX_INT
+from albert_data.storage.files import MAX_BYTES, MAX_VALUES
 from albert_data.storage.hub import list_commits, name_origin
+from albert_data.text.escaping import name_as_text
+from albert_data.text.wording import count_of, list_some
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
 from albert_data.version import __version__
-from albert_data.wording import count_of, list_some
 
 # Estimates for an input, on average of its entries in `inputs` and in `plan`. Bytes of JSON beside its path: keys, a
 # size of up to 10 digits, a time of 19, a language, white space; escapes in the path are not counted. Values: the entry

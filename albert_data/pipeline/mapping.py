@@ -14,31 +14,18 @@ from typing import Any
 
 import numpy as np
 
+from albert_data.clean.documents import batch_documents, clean_documents
 from albert_data.config import BuildConfig, TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import batch_documents, clean_documents
 from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.tasks import ReadTask
 from albert_data.data import Documents, Lines
-from albert_data.dedup.parts import PartWriter
-from albert_data.dedup.signatures import choose_bands
-from albert_data.dedup.sorted_columns import map_u64, write_columns
-from albert_data.draws import shuffle_keys, split_keys, threshold
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.jobs.receipts import write_receipt
+from albert_data.kernels.draws import shuffle_keys, split_keys, threshold
 from albert_data.pipeline.benchmarks import Benchmarks, count_contaminated, is_benchmark
-from albert_data.pipeline.document_lists import (
-    choose_passes,
-    find_place,
-    list_documents,
-    list_groups,
-    name_source,
-    number_documents,
-    write_list,
-)
-from albert_data.pipeline.forms import FormTexts
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.row_buffer import RowKeys, RowScratch
 from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, merge_runs, sort_rows, write_sorted_run
@@ -47,6 +34,19 @@ from albert_data.sentences.text import find_sentences
 from albert_data.shards.manifest import SPLITS
 from albert_data.storage import find_storage
 from albert_data.storage.scratch import machine_scratch
+from albert_data.survey.document_lists import (
+    choose_passes,
+    find_place,
+    list_documents,
+    list_groups,
+    name_source,
+    number_documents,
+    write_list,
+)
+from albert_data.survey.forms import FormTexts
+from albert_data.survey.parts import PartWriter
+from albert_data.survey.signatures import choose_bands
+from albert_data.survey.sorted_columns import map_u64, write_columns
 from albert_data.tokenizer.model import Tokenizer
 
 RUN_BYTES = 32 << 20  # a sorted run is written as soon as the ids of the rows in memory have that many bytes

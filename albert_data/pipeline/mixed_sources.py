@@ -11,12 +11,12 @@ from albert_data.corpus.inputs import STDIN, Input
 from albert_data.corpus.mixtures import TEXT_KEYS
 from albert_data.corpus.sources import MAX_PASSES, ONE_PASS, MixtureSource
 from albert_data.errors import ConfigError, InputError
-from albert_data.languages import choose_rules
 from albert_data.pipeline.benchmarks import count_contaminated
 from albert_data.pipeline.choosing import Choice
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.shards.manifest import SourceEntry
-from albert_data.wording import count_of, format_share
+from albert_data.text.languages import choose_rules
+from albert_data.text.wording import count_of, format_share
 
 _SHOWN = 20  # sources
 

@@ -13,15 +13,15 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from albert_data.errors import OutputError, ShardError
-from albert_data.files import hash_file, is_regular, is_there
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.paths import CARD_NAME
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.storage import FOLDER, LINK, find_kind, find_storage, remember_listings
+from albert_data.storage.files import hash_file, is_regular, is_there
+from albert_data.text.wording import count_of
 from albert_data.tokenizer.lexicon import WORDS_NAME
 from albert_data.tokenizer.model import MODEL_NAMES
-from albert_data.wording import count_of
 
 _TOKENIZER_FOLDER = "tokenizer"
 WORDS_FILE = f"{_TOKENIZER_FOLDER}/{WORDS_NAME}"

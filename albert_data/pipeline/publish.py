@@ -17,11 +17,9 @@ from pathlib import Path
 
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.sources import ONE_PASS
-from albert_data.escaping import name_as_text
+from albert_data.examples.pair_tasks import PairTask
 from albert_data.examples.spans import span_shares
-from albert_data.files import is_there, write_bytes
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
-from albert_data.pair_tasks import PairTask
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.choosing import Choice, SourceCounts
 from albert_data.pipeline.mixed_sources import describe_source, list_languages
@@ -49,8 +47,10 @@ from albert_data.shards.manifest import (
 )
 from albert_data.shards.paths import CARD_NAME
 from albert_data.storage import find_storage, is_remote
+from albert_data.storage.files import is_there, write_bytes
+from albert_data.text.escaping import name_as_text
+from albert_data.text.wording import list_some
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.wording import list_some
 
 _SHARDS_OF_TASK = 100  # some seconds in a store: a node that outlives the lock moves no more of them
 _MAX_SKIPPED = 1000  # paths of each reason: a folder may hold a million that are no text

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from albert_data.config import MIN_VALIDATION
 from albert_data.corpus.damage import Damage
-from albert_data.dedup.near_duplicates import NearDuplicates
-from albert_data.dedup.parts import SignedPart
-from albert_data.dedup.sorted_columns import SortedFile
 from albert_data.jobs.receipts import read_receipt
-from albert_data.languages import name_sources
-from albert_data.pipeline.document_lists import DocumentList
 from albert_data.pipeline.row_buffer import Dropped
-from albert_data.pipeline.sizes import SizeSample
 from albert_data.pipeline.stages import Stages
 from albert_data.shards.manifest import SPLITS, NearDuplicateEntry
+from albert_data.survey.document_lists import DocumentList
+from albert_data.survey.near_duplicates import NearDuplicates
+from albert_data.survey.parts import SignedPart
+from albert_data.survey.sizes import SizeSample
+from albert_data.survey.sorted_columns import SortedFile
+from albert_data.text.languages import name_sources
 
 
 def make_nearest() -> SizeSample:

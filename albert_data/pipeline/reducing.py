@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.data import Examples
-from albert_data.dedup.sorted_columns import find_keys, map_u64
 from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.pipeline import shard_plan
 from albert_data.pipeline.choosing import find_kept, read_shared
@@ -43,6 +42,7 @@ from albert_data.shards.rows import join_rows
 from albert_data.shards.schema import ShardReceipt, shard_schema, write_shard
 from albert_data.storage import find_storage
 from albert_data.storage.scratch import machine_scratch
+from albert_data.survey.sorted_columns import find_keys, map_u64
 
 # Read at once: 48 MiB, the largest shard below 2 TB by default (1.5 x SHARD_BYTES). More would need more memory than
 # map does.

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from albert_data.config import MIN_VALIDATION, BuildConfig
-from albert_data.dedup.sorted_columns import find_keys, map_u64
-from albert_data.draws import split_keys, threshold
 from albert_data.errors import InputError
+from albert_data.kernels.draws import split_keys, threshold
 from albert_data.pipeline.choosing import Choice
 from albert_data.pipeline.mapping import measure_rows
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.shards.manifest import SPLITS
 from albert_data.shards.schema import SHARD_SUFFIX
-from albert_data.wording import count_of
+from albert_data.survey.sorted_columns import find_keys, map_u64
+from albert_data.text.wording import count_of
 
 SHARD_BYTES = 32 << 20
 MOST_SHARDS = 40_000  # of a split by default: reached at 1.3 TB of rows, 2 TB of English text; then shards get larger

@@ -29,7 +29,7 @@ from albert_data.pipeline.sorted_runs import Held, fetch_range, merge_runs
 from albert_data.pipeline.stages import Stages
 from albert_data.shards.manifest import SPLITS
 from albert_data.storage.scratch import machine_scratch
-from albert_data.wording import count_of
+from albert_data.text.wording import count_of
 
 MOST_READS = 2_000_000  # of each step; a store of objects charges for them, and answers so many a second
 DISK_BYTES = 3 << 29  # of rows that a task of the reduce step may copy to its disk, before there is a merge step

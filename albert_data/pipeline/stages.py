@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
-from albert_data.wording import format_share
+from albert_data.text.wording import format_share
 
 STAGES = (
     *("read", "clean", "sign", "segment", "tokenise", "pair", "mask", "sort", "write runs"),

@@ -23,21 +23,16 @@ from albert_data.corpus.inputs import STDIN, Input, count_bytes, list_samples
 from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.tasks import ReadTask, read_tasks
-from albert_data.dedup.near_duplicates import NearDuplicates, find_near_duplicates
-from albert_data.dedup.sorted_columns import find_keys, map_u64
-from albert_data.draws import shuffle_keys
 from albert_data.errors import InputError
-from albert_data.files import to_json
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.jobs.progress import Progress
 from albert_data.jobs.receipts import read_receipt, write_receipt
+from albert_data.kernels.draws import shuffle_keys
 from albert_data.pipeline.benchmarks import Benchmarks, write_benchmarks
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.choosing import Choice, UsedSizes, choose_documents
-from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, VALIDATION_PLACE, read_lists, write_left_out
 from albert_data.pipeline.exchanging import Exchange
-from albert_data.pipeline.forms import find_lost
 from albert_data.pipeline.grouping import group_documents
 from albert_data.pipeline.identity import check_size
 from albert_data.pipeline.mapping import MapJob
@@ -58,7 +53,12 @@ from albert_data.pipeline.warming import Warming
 from albert_data.shards.manifest import SPLITS, NearDuplicateEntry, Plan
 from albert_data.shards.typed_values import to_value
 from albert_data.storage import find_storage, is_remote, remember_listings
+from albert_data.storage.files import to_json
 from albert_data.storage.scratch import machine_scratch
+from albert_data.survey.document_lists import RANGE_DOCUMENTS, VALIDATION_PLACE, read_lists, write_left_out
+from albert_data.survey.forms import find_lost
+from albert_data.survey.near_duplicates import NearDuplicates, find_near_duplicates
+from albert_data.survey.sorted_columns import find_keys, map_u64
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.vocab.folder import is_saved, save_vocabulary
 from albert_data.vocab.learning import check_found, learn_vocabulary

@@ -10,14 +10,14 @@ from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.tasks import WARMING_BLOCK, compile_reading
 from albert_data.data import Examples
-from albert_data.dedup.near_duplicates import compile_comparing
-from albert_data.draws import split_keys
+from albert_data.kernels.draws import split_keys
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.mapping import MapJob
 from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.row_buffer import FoundRows, RowScratch, find_copies, find_rows, take_examples
 from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, sort_rows
 from albert_data.pipeline.stages import Stages
+from albert_data.survey.near_duplicates import compile_comparing
 from albert_data.tokenizer.model import Tokenizer
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from albert_data.report.page import escape
-from albert_data.wording import format_share
+from albert_data.text.wording import format_share
 
 WIDTH, HEIGHT = 320, 204
 _LETTER = 5.6  # mean width of a letter at 10 units, to make room for text: the browser's font is not known here

@@ -14,7 +14,7 @@ from hashlib import sha256
 from importlib.resources import files
 from string import Template
 
-from albert_data.escaping import escape_controls
+from albert_data.text.escaping import escape_controls
 
 
 @dataclass(frozen=True, kw_only=True)

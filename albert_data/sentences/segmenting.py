@@ -15,10 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.ascii import DIGIT_0, FULL_STOP, SMALL_A, SMALL_Z, SPACE, is_digit
-from albert_data.character_bits import FULL_STOPS
-from albert_data.fnv import FNV_BASIS, add_byte
 from albert_data.kernels import I64, U64, Pointer, count_trailing_zeros, helper, item, kernel, load_u64, pointer, put
+from albert_data.kernels.fnv import FNV_BASIS, add_byte
 from albert_data.sentences.words import (
     ENDS,
     LEAD,
@@ -34,8 +32,10 @@ from albert_data.sentences.words import (
     VOLUME,
     make_table,
 )
-from albert_data.unicode_tables import categories
-from albert_data.utf8 import find_width, read_character, step_back
+from albert_data.text.ascii import DIGIT_0, FULL_STOP, SMALL_A, SMALL_Z, SPACE, is_digit
+from albert_data.text.character_bits import FULL_STOPS
+from albert_data.text.unicode_tables import categories
+from albert_data.text.utf8 import find_width, read_character, step_back
 
 # ---- characters ----
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from albert_data.clean.documents import clean_documents
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.lines.line_ends import break_lines
 from albert_data.data import Lines, Text, slice_sentences
-from albert_data.languages import unpack_language
 from albert_data.sentences.segmenting import (
     HAS_COLON,
     HAS_COMMA,
@@ -27,6 +26,7 @@ from albert_data.sentences.segmenting import (
     make_rule,
     segment_lines,
 )
+from albert_data.text.languages import unpack_language
 
 _MAX_HEADING = 200  # bytes
 _MAX_SHORT_HEADING = 100  # bytes; all sentences of a heading up to this size are marked, of a longer one only its last

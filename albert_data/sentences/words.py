@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from albert_data.fnv import hash_bytes
+from albert_data.kernels.fnv import hash_bytes
 
 _PATH = Path(__file__).with_name("abbreviations.txt")
 MAX_WORD = 48  # bytes

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from albert_data.conditions import EXCLUSIONS
 from albert_data.config import TextConfig
+from albert_data.corpus.conditions import EXCLUSIONS
 from albert_data.corpus.damage import LOSES_NOTHING, REASONS, CountsByInput, Damage, InputCounts
 from albert_data.corpus.fields import list_names
 from albert_data.corpus.inputs import Input
@@ -15,9 +15,9 @@ from albert_data.corpus.layout import Advice, advise
 from albert_data.corpus.removed_lines import REMOVALS, RemovedLines
 from albert_data.corpus.sources import advise_names
 from albert_data.errors import InputError
-from albert_data.escaping import escape_controls, name_as_text, quote
 from albert_data.shards.manifest import DamagedInput, DamagedInputs, Manifest, RemovedEntry
-from albert_data.wording import count_of, format_share, list_some
+from albert_data.text.escaping import escape_controls, name_as_text, quote
+from albert_data.text.wording import count_of, format_share, list_some
 
 Removed = Mapping[str, RemovedLines] | Mapping[str, RemovedEntry]  # by reason
 _LISTED, _SHOWN, _FIELDS = 20, 3, 8  # inputs in a manifest, inputs in a sentence, fields of an input

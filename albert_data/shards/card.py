@@ -14,12 +14,12 @@ import numpy as np
 from albert_data.config import DEFAULT_TEXT
 from albert_data.corpus.damage import REASONS
 from albert_data.errors import ConfigError
-from albert_data.escaping import escape_controls, escape_marks, to_yaml
-from albert_data.languages import UNDETERMINED, is_language, list_languages, normalise_language
-from albert_data.pair_tasks import NO_LABEL
+from albert_data.examples.pair_tasks import NO_LABEL
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.schema import shard_schema
-from albert_data.wording import count_of, format_share, list_some
+from albert_data.text.escaping import escape_controls, escape_marks, to_yaml
+from albert_data.text.languages import UNDETERMINED, is_language, list_languages, normalise_language
+from albert_data.text.wording import count_of, format_share, list_some
 
 LICENSE_ID = re.compile(r"[A-Za-z0-9.+-]{1,64}")
 _MAX_LICENSE = 200  # characters

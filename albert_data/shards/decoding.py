@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_data.escaping import escape_controls
-from albert_data.pair_tasks import PairTask
+from albert_data.examples.pair_tasks import PairTask
+from albert_data.text.escaping import escape_controls
+from albert_data.text.wording import count_of
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, num_bytes
 from albert_data.tokenizer.words import WordRule, find_word_starts
-from albert_data.wording import count_of
 
 # What a token shows: it is not masked; or masked and shows [MASK], a random piece, its own piece.
 PLAIN, MASKED, RANDOM, KEPT = "", "masked", "random", "kept"

@@ -15,10 +15,10 @@ from typing import Annotated, Any, TypeVar
 
 from albert_data.config import AS_IS, AUTO, BuildConfig, TextConfig
 from albert_data.errors import ShardError
-from albert_data.languages import choose_rules, is_source_name
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.schema import FORMAT_VERSION, ShardReceipt, Totals
 from albert_data.shards.typed_values import Count, read, to_value
+from albert_data.text.languages import choose_rules, is_source_name
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_NAME = "albert-data"

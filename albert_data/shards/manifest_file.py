@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from albert_data.errors import ShardError
-from albert_data.escaping import quote
-from albert_data.files import MAX_BYTES, is_there, parse_json, read_json
 from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, Manifest, Parsed, hash_manifest, parse
 from albert_data.shards.paths import check_folder, measure_file
 from albert_data.shards.schema import FORMAT_VERSION
 from albert_data.shards.typed_values import to_value
 from albert_data.storage import FOLDER, Status, find_kind, find_storage
+from albert_data.storage.files import MAX_BYTES, is_there, parse_json, read_json
+from albert_data.text.escaping import quote
 
 MAX_DEPTH = 32
 MAX_INT = (1 << 63) - 1

@@ -23,7 +23,6 @@ import pyarrow.ipc
 
 from albert_data.data import Examples
 from albert_data.errors import ConfigError, ShardError
-from albert_data.escaping import escape_controls
 from albert_data.shards.columns import Columns
 from albert_data.shards.decoding import Example
 from albert_data.shards.manifest import SPLITS, Manifest, ShardEntry
@@ -39,12 +38,13 @@ from albert_data.shards.schema import (
     shard_schema,
     to_record_batch,
 )
-from albert_data.sharing import SharedLock
 from albert_data.storage import is_remote, make_path
 from albert_data.storage.cache import measure_limit
+from albert_data.storage.sharing import SharedLock
+from albert_data.text.escaping import escape_controls
+from albert_data.text.wording import count_of
 from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
-from albert_data.wording import count_of
 
 _CACHED_BATCHES = 16
 _SHOWN = 3  # rows, in a notebook

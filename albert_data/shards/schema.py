@@ -16,9 +16,9 @@ import pyarrow
 import pyarrow.ipc
 
 from albert_data.data import Examples
-from albert_data.files import HashingFile
 from albert_data.shards.typed_values import Count
 from albert_data.storage import find_storage
+from albert_data.storage.files import HashingFile
 
 FORMAT_VERSION = 2
 SHARD_SUFFIX = ".arrow"

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from albert_data.interrupts import before_exit
+from albert_data.storage.interrupts import before_exit
 from albert_data.storage.protocol import (
     DEVICE,
     FILE,

@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from albert_data.errors import StorageError
-from albert_data.wording import count_of, list_some
+from albert_data.text.wording import count_of, list_some
 
 SCHEME = "hf://"
 TOKENIZER_FILES = ("*.model", "tokenizer.json", "tokenizer_config.json", "vocab.txt")

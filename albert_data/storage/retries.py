@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from albert_data.errors import StorageError
-from albert_data.sharing import SharedLock
+from albert_data.storage.sharing import SharedLock
 from albert_data.storage.urls import StoreURL
 
 RETRY_SECONDS = 300.0

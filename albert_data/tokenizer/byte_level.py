@@ -34,6 +34,7 @@ from typing import Any
 
 import numpy as np
 
+from albert_data.text.unicode_tables import categories
 from albert_data.tokenizer.backend import Backend, list_rules
 from albert_data.tokenizer.chunks.cutting import AFTER, BEFORE, SOLID, CutRule, make_rule
 from albert_data.tokenizer.chunks.encoder import ChunkEncoder, ChunkModel, join_ids
@@ -44,7 +45,6 @@ from albert_data.tokenizer.library import LibraryKind, read_bytes
 from albert_data.tokenizer.merging import BEGINS, FOLLOWS, Merges, make_merges, merge_texts
 from albert_data.tokenizer.sentencepiece.charsmap import NUM_BASIC
 from albert_data.tokenizer.tokenizer_json import import_tokenizers
-from albert_data.unicode_tables import categories
 
 # The expressions of Llama 3 and OLMo 2, and of Qwen 2. That of GPT-2 is built into the library.
 _LLAMA = (

@@ -23,12 +23,12 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.errors import TokenizerError
-from albert_data.files import read_bytes
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, put
 from albert_data.storage import make_path
+from albert_data.storage.files import read_bytes
+from albert_data.text.utf8 import step_back
 from albert_data.tokenizer.chunks.trie import MAX_CHARACTERS, Trie, make_trie, point_to_trie, step
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, is_unspaced
-from albert_data.utf8 import step_back
 
 NO_WORDS, JIEBA = "none", "jieba"  # what a user may give instead of a path
 WORDS_NAME = "words.txt"  # in a folder with its tokenizer

@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.ascii import LINE_FEED, SPACE
-from albert_data.character_bits import ALPHA, OTHER, UNSPACED, character_properties
 from albert_data.data import Text, slice_sentences
 from albert_data.errors import TokenizerError
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
+from albert_data.text.ascii import LINE_FEED, SPACE
+from albert_data.text.character_bits import ALPHA, OTHER, UNSPACED, character_properties
+from albert_data.text.utf8 import read_character, step_back
 from albert_data.tokenizer.backend import JsonKind, list_rules
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
@@ -31,7 +32,6 @@ from albert_data.tokenizer.kinds import TextEncoder, id_dtype_of
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.tokenizer_json import CONTINUING
 from albert_data.tokenizer.wordpiece import show_piece
-from albert_data.utf8 import read_character, step_back
 
 _BYTES, _SPACES, _CONTINUED = "bytes", "spaces", "##"  # how pieces show where words begin
 _IS_SPACED, _IS_JOINED = 1, 2  # of sentences: a space before it, it goes on the one before

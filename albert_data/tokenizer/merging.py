@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_data.kernels import I64, U64, Pointer, helper, kernel, pointer
+from albert_data.text.utf8 import read_character
 from albert_data.tokenizer.chunks.table import NOT_DONE
-from albert_data.utf8 import read_character
 
 BEGINS, FOLLOWS = 1, 2  # roles of a character: it may stand before the letters of a word; it is a letter
 _MAX_WORD = 128  # bytes; the time for a word grows with the square

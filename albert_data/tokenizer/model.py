@@ -18,8 +18,8 @@ import numpy as np
 from albert_data.config import ExampleConfig
 from albert_data.data import Documents, Text
 from albert_data.errors import TokenizerError
-from albert_data.files import read_bytes
 from albert_data.storage import FOLDER, find_kind, find_storage, make_path
+from albert_data.storage.files import read_bytes
 from albert_data.storage.hub import suggest_path
 from albert_data.tokenizer.buffers import GrowingArray, Sentences
 from albert_data.tokenizer.byte_level import ByteLevelKind, explain_slow

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from functools import cache
 
-from albert_data.unicode_tables import category, script
+from albert_data.text.unicode_tables import category, script
 
 VISIBLE_SPACE = "\u2581"  # SentencePiece's visible space
 # Scripts that set no space between words, named as in unicode_tables.py. TAI is Tai Le, Tai Tham and Tai Viet, NEW is

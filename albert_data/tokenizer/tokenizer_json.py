@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from albert_data import files
 from albert_data.data import Specials
 from albert_data.errors import TokenizerError
-from albert_data.unicode_tables import category
+from albert_data.storage import files
+from albert_data.text.unicode_tables import category
 
 JSON_NAME = "tokenizer.json"
 VOCAB_NAME, CONFIG_NAME = "vocab.txt", "tokenizer_config.json"

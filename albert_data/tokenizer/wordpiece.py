@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from albert_data.text.unicode_tables import categories, category
 from albert_data.tokenizer.backend import JsonKind
 from albert_data.tokenizer.chunks.cutting import AFTER, BEFORE, SOLID, CutRule, make_rule
 from albert_data.tokenizer.chunks.encoder import ChunkEncoder, ChunkModel, join_ids
@@ -33,7 +34,6 @@ from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, is_unspaced
 from albert_data.tokenizer.sentencepiece.charsmap import NUM_BASIC
 from albert_data.tokenizer.tokenizer_json import CONTINUING, read_rules
 from albert_data.tokenizer.words import read_codes
-from albert_data.unicode_tables import categories, category
 
 _JOINED, _ALONE = 1, 2  # classes of characters
 # BERT's ideographs, of which each is a word.

@@ -22,9 +22,9 @@ import numpy as np
 
 from albert_data.errors import TokenizerError
 from albert_data.kernels import helper
+from albert_data.text.unicode_tables import category, script
 from albert_data.tokenizer.lexicon import Lexicon
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, count_letters, is_unspaced
-from albert_data.unicode_tables import category, script
 
 NEVER = -2  # outweighs the 1 of the neighbour, and the 2 of a clause: no word begins between them
 CLAUSE = 2  # `standalone` of a mark after which a clause may end

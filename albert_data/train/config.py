@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from albert_data.config import MASK_PROB_RANGE, check_choice, check_range, check_types
 from albert_data.errors import ConfigError
-from albert_data.pair_tasks import PAIR_TASKS, PairTask
+from albert_data.examples.pair_tasks import PAIR_TASKS, PairTask
 
 SHARING = ("all", "attention", "ffn", "none")
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")

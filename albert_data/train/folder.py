@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
-from albert_data.escaping import quote
-from albert_data.files import hash_file, read_bytes, write_bytes, write_json
 from albert_data.jobs.work_folder import take_lock
 from albert_data.storage import FILE, find_kind, find_storage
+from albert_data.storage.files import hash_file, read_bytes, write_bytes, write_json
+from albert_data.text.escaping import quote
 from albert_data.train.config import BUDGETS, AlbertConfig, TrainConfig
 from albert_data.train.reading import advise, explain, explain_writing, read_object, show
 

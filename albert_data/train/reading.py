@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from albert_data.errors import CheckpointError, OutputError
-from albert_data.escaping import name_as_text
-from albert_data.files import read_json
+from albert_data.storage.files import read_json
+from albert_data.text.escaping import name_as_text
 
 _MAX_BYTES = 1 << 22  # of a JSON file: a run.json has 3 KB
 MAX_LEVELS = 32  # of nested lists and objects

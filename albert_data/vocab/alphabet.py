@@ -15,10 +15,10 @@ import numpy as np
 
 from albert_data.config import VocabConfig
 from albert_data.errors import TokenizerError
+from albert_data.text.unicode_tables import categories, category
+from albert_data.text.wording import list_some
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, is_unspaced
-from albert_data.unicode_tables import categories, category
 from albert_data.vocab.counting import CharacterCounts, NormalRule
-from albert_data.wording import list_some
 
 PRINTABLE_ASCII = "".join(map(chr, range(0x20, 0x7F)))
 _UNUSABLE = {0x0000, 0x2585}  # SentencePiece ends strings at U+0000, and writes U+2585 for unknown characters

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pyarrow
 
-from albert_data.dedup.repeated_lines import LINE_FILES
 from albert_data.errors import StorageError
-from albert_data.files import read_bytes, write_bytes
 from albert_data.jobs.work_folder import WorkFolder
 from albert_data.storage import find_storage
+from albert_data.storage.files import read_bytes, write_bytes
+from albert_data.survey.repeated_lines import LINE_FILES
 
 _NAME = f"*-{'[0-9a-f]' * 16}.candidates"
 

@@ -28,12 +28,12 @@ import sentencepiece
 
 from albert_data.data import Text
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
+from albert_data.text.utf8 import read_character
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.sentencepiece.charsmap import match_longest, split_charsmap
 from albert_data.tokenizer.sentencepiece.proto import read_settings
 from albert_data.tokenizer.tokenizer_json import import_tokenizers
-from albert_data.utf8 import read_character
 
 NUM_CODES = 0x110000  # of Unicode
 _NUM_ASCII = 128

@@ -15,8 +15,8 @@ from typing import Any
 
 from albert_data.config import AS_IS, BYTE_BPE, NFC, WORDPIECE, TextConfig
 from albert_data.errors import OutputError, TokenizerError
-from albert_data.files import hash_file, is_regular, is_there, read_json, to_json
 from albert_data.storage import FOLDER, find_kind, find_storage
+from albert_data.storage.files import hash_file, is_regular, is_there, read_json, to_json
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
 from albert_data.tokenizer.tokenizer_json import CONFIG_NAME, JSON_NAME, VOCAB_NAME, BertRules, describe_config, dump
 from albert_data.vocab.report import VocabReport

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from albert_data.conditions import EXCLUDED
+from albert_data.clean.documents import batch_documents, clean_documents
 from albert_data.config import AS_IS, BYTE_BPE, NFC, SENTENCEPIECE_TYPES, WORDPIECE, TextConfig, VocabConfig
+from albert_data.corpus.conditions import EXCLUDED
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import batch_documents, clean_documents
 from albert_data.corpus.fields import name_field
 from albert_data.corpus.inputs import (
     Input,
@@ -31,7 +31,6 @@ from albert_data.corpus.inputs import (
 from albert_data.corpus.layout import advise
 from albert_data.corpus.sources import advise_names
 from albert_data.corpus.tasks import WARMING_BLOCK, ReadTask, compile_reading, read_tasks
-from albert_data.dedup.sorted_columns import map_u64
 from albert_data.errors import InputError
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
@@ -39,6 +38,7 @@ from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.sentences.text import find_sentences
 from albert_data.shards.advice import advise_inputs, check_losses, list_damaged
 from albert_data.storage import find_storage
+from albert_data.survey.sorted_columns import map_u64
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.sentencepiece.albert import normalise_text, normalise_text_of
 from albert_data.tokenizer.tokenizer_json import import_tokenizers

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from albert_data.clean.documents import clean_documents
 from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import STDIN, Input, count_bytes, list_samples
 from albert_data.corpus.tasks import WARMING_BLOCK, ReadTask, compile_reading, read_tasks
-from albert_data.dedup.repeated_lines import LineJob, find_place, list_lines, write_repeated
-from albert_data.dedup.sorted_columns import SortedFile
 from albert_data.errors import InputError
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.jobs.progress import Progress
 from albert_data.storage import FILE, find_kind, find_storage
+from albert_data.survey.repeated_lines import LineJob, find_place, list_lines, write_repeated
+from albert_data.survey.sorted_columns import SortedFile
 
 
 def check_rereadable(inputs: Sequence[Input], text: TextConfig) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 from albert_data.config import BYTE_BPE, SENTENCEPIECE_TYPES, VocabConfig
 from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.shards.advice import list_notes
+from albert_data.text.wording import count_of, wrap_words
 from albert_data.vocab.alphabet import Alphabet
 from albert_data.vocab.training import TrainedModel
-from albert_data.wording import count_of, wrap_words
 
 _COLUMNS, _INDENT = 80, 11
 _MAX_LISTED = 1000  # lost characters in vocab.json

@@ -12,9 +12,9 @@ import re
 import numpy as np
 
 from albert_data.data import Text, slice_sentences
-from albert_data.draws import mix
-from albert_data.fnv import FNV_BASIS, add_byte
 from albert_data.kernels import kernel
+from albert_data.kernels.draws import mix
+from albert_data.kernels.fnv import FNV_BASIS, add_byte
 
 MAX_SENTENCE_BYTES = 4192  # SentencePiece's default
 # As much as may be up to a space or the end; else up to the end of a character.

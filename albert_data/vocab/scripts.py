@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from albert_data.config import VocabConfig
+from albert_data.text.unicode_tables import category, script
+from albert_data.text.wording import format_share, list_some
 from albert_data.tokenizer.piece_texts import find_script
-from albert_data.unicode_tables import category, script
 from albert_data.vocab.alphabet import choose_alphabet
 from albert_data.vocab.counting import CharacterCounts
-from albert_data.wording import format_share, list_some
 
 _FEW_LETTERS, _MANY_PIECES = 0.02, 0.1  # shares
 _COVERAGES = (0.9995, 0.999, 0.995, 0.99, 0.98)  # the last is the lowest that is allowed

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from albert_data.files import write_output
+from albert_data.storage.files import write_output
 from albert_data.train.config import DEFAULT_PRESETS, MODEL_PRESETS
 from benchmarks.lab.page import write_page
 from benchmarks.lab.running import MIN_STEPS, Laboratory, Settings

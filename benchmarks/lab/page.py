@@ -10,7 +10,7 @@ from statistics import mean, stdev
 
 from albert_data.report.charts import Plot, Series, make_ticks
 from albert_data.report.page import Chart, PageSection, render_charts, render_list, render_page, render_table
-from albert_data.wording import count_of
+from albert_data.text.wording import count_of
 from benchmarks.lab.jobs import VALUES
 from benchmarks.lab.running import Laboratory
 from benchmarks.lab.tables import UNITS, Claim, Row, Table

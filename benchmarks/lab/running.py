@@ -24,9 +24,9 @@ from typing import Any
 
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig, VocabConfig
 from albert_data.errors import AlbertDataError, ConfigError
-from albert_data.files import read_json, write_json
 from albert_data.jobs.engine import count_cores
 from albert_data.shards.manifest import MANIFEST_NAME
+from albert_data.storage.files import read_json, write_json
 from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME
 from albert_data.train.config import MODEL_PRESETS, RECIPES
 from albert_data.train.history.figures import read_run

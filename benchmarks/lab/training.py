@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from albert_data.errors import AlbertDataError
-from albert_data.files import read_json, write_json
+from albert_data.storage.files import read_json, write_json
 from albert_data.train.config import MODEL_PRESETS, RECIPES
 from albert_data.train.data.loader import open_training
 from albert_data.train.folder import RUN_FILE

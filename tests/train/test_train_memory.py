@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from toy_rows import SMALL, mean_loss
 
 from albert_data.errors import ConfigError
+from albert_data.text.wording import count_of
 from albert_data.train.data.batch import Batch
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.data.order import BUCKET
@@ -25,7 +26,6 @@ from albert_data.train.model.checkpoint import load_model
 from albert_data.train.model.model import Albert
 from albert_data.train.run import loop, memory, session
 from albert_data.train.run.session import choose_shape
-from albert_data.wording import count_of
 
 TINY = dataclasses.replace(toy_rows.TINY, log_every=1, precision="fp32", remask=False)
 LARGE = dataclasses.replace(TINY, steps=2, save_every=1, batch_tokens=32 * 64, dropout=0.1)

@@ -21,7 +21,7 @@ from toy_rows import TINY
 
 from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError, OutputError
-from albert_data.files import read_json, write_json
+from albert_data.storage.files import read_json, write_json
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.folder import load_config
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint

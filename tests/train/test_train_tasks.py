@@ -18,8 +18,9 @@ from toy_rows import FIRST_ORDINARY, MASK, SMALL, TINY, FakeShards
 
 from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError
+from albert_data.examples.pair_tasks import NO_LABEL, PAIR_TASKS
 from albert_data.interop import ShardDataset
-from albert_data.pair_tasks import NO_LABEL, PAIR_TASKS
+from albert_data.text.wording import format_share
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.config import MODEL_PRESETS, RECIPES, TrainConfig
 from albert_data.train.data.batch import Batch
@@ -36,7 +37,6 @@ from albert_data.train.model.precision import choose_precision
 from albert_data.train.model.sizes import count_parameters
 from albert_data.train.run import loop
 from albert_data.train.run.session import choose_shape, select_weights, start_session, update
-from albert_data.wording import format_share
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 

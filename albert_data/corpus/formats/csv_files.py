@@ -28,7 +28,7 @@ from albert_data.corpus.fields import MAX_NAMES, MissingField, list_names, name_
 from albert_data.corpus.formats.records import Records, Value, make_blocks
 from albert_data.corpus.streams import STREAM_ERRORS
 from albert_data.errors import InputError
-from albert_data.wording import count_of, list_some
+from albert_data.text.wording import count_of, list_some
 
 OF_NAME = {"csv": ",", "tsv": "\t"}
 _DELIMITERS = ",;\t|"  # those that are found

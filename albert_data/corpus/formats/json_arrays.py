@@ -15,9 +15,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from albert_data.ascii import CARRIAGE_RETURN, LINE_FEED, SPACE
 from albert_data.corpus.streams import join_parts
 from albert_data.kernels import I64, item, kernel, pointer, put
+from albert_data.text.ascii import CARRIAGE_RETURN, LINE_FEED, SPACE
 
 _CHUNK = 1 << 20
 _QUOTE, _BACKSLASH, _COMMA = b'"\\,'

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from albert_data.errors import InputError
-from albert_data.files import read_json
 from albert_data.storage import FILE, find_kind, find_storage, make_path
+from albert_data.storage.files import read_json
 
 STATE, SPLITS = "state.json", "dataset_dict.json"
 DESCRIPTIONS = (STATE, SPLITS, "dataset_info.json", "dataset_infos.json")

@@ -21,18 +21,18 @@ import numpy as np
 import pyarrow
 import pyarrow.ipc
 
-from albert_data.conditions import Condition, count_nanoseconds
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, Origin
+from albert_data.corpus.conditions import Condition, count_nanoseconds
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import MAX_NAMES, MissingField, name_field, split_names
 from albert_data.corpus.formats.records import Records, Value, make_blocks
 from albert_data.corpus.formats.saved_datasets import read_indices, refuse_indices
 from albert_data.errors import InputError
-from albert_data.escaping import quote
 from albert_data.storage import find_storage, make_path
 from albert_data.storage.protocol import check_same
-from albert_data.wording import list_some
+from albert_data.text.escaping import quote
+from albert_data.text.wording import list_some
 
 # Rows that are read at a time: about 1 MiB by the average of the row group, and no more than 256, because a few rows
 # may be much longer than the average.

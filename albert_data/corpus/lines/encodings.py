@@ -21,8 +21,8 @@ from itertools import chain
 import numpy as np
 
 from albert_data.errors import InputError
-from albert_data.unicode_tables import categories
-from albert_data.wording import count_of, list_some
+from albert_data.text.unicode_tables import categories
+from albert_data.text.wording import count_of, list_some
 
 SAMPLE_BYTES = 1 << 16
 UTF8 = "utf-8"

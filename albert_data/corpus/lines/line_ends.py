@@ -11,9 +11,9 @@ import re
 
 import numpy as np
 
-from albert_data.ascii import CARRIAGE_RETURN, LINE_FEED
 from albert_data.corpus.lines.valid_utf8 import find_range
 from albert_data.kernels import Pointer, copy_items, helper, kernel, pointer
+from albert_data.text.ascii import CARRIAGE_RETURN, LINE_FEED
 
 _LONE_RETURN = re.compile(rb"\r(?!\r?\n)")
 # U+0085, U+2028, U+2029. `has_break` must agree with this list.

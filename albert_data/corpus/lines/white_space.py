@@ -13,10 +13,10 @@ import re
 
 import numpy as np
 
-from albert_data.ascii import LINE_FEED, SPACE, TAB
 from albert_data.corpus.lines.valid_utf8 import find_range
 from albert_data.kernels import I64, U64, Pointer, count_trailing_zeros, helper, item, kernel, pointer
-from albert_data.utf8 import read_character, step_back
+from albert_data.text.ascii import LINE_FEED, SPACE, TAB
+from albert_data.text.utf8 import read_character, step_back
 
 # In ASCII, with the separators of files, groups, records and units, 0x1C .. 0x1F; then beyond it: U+0085 and U+00A0,
 # U+1680, U+2000 .. U+200A with U+2028, U+2029 and U+202F, U+205F, U+3000.

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from albert_data.corpus.inputs import Input, check_reach, list_samples
-from albert_data.escaping import escape_controls, name_as_text
+from albert_data.examples.pair_tasks import RANDOM_B, SWAPPED
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.guesses import check_lengths, check_random, check_surface
 from albert_data.inspect.audit.overlap import Overlap, find_overlap
@@ -33,13 +33,13 @@ from albert_data.inspect.input_files import (
     read_similar,
 )
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
-from albert_data.pair_tasks import RANDOM_B, SWAPPED
 from albert_data.report.page import PageSection, embed_page, escape, read_asset, render_page, render_table
 from albert_data.shards.advice import advise_on
 from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS
 from albert_data.shards.reader import Shards, open_splits
-from albert_data.wording import count_of, format_share, wrap_words
+from albert_data.text.escaping import escape_controls, name_as_text
+from albert_data.text.wording import count_of, format_share, wrap_words
 
 WIDTH = 80
 MANY_DOCUMENTS, MANY_SHARE = 5, 0.01  # a window in at least as many documents, and this share, is boilerplate

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from albert_data.examples.pair_tasks import IN_ORDER, RANDOM_B
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.regression import FOLD_INFLATION, FOLDS, NumberDesign, StateDesign, cross_validate
 from albert_data.inspect.audit.rows import RowFacts, Subject, read_batches
 from albert_data.inspect.audit.rules import Check, Rule
 from albert_data.inspect.audit.surface import Features, Surface, gather_surface, make_features
-from albert_data.pair_tasks import IN_ORDER, RANDOM_B
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
-from albert_data.wording import count_of, format_share
+from albert_data.text.wording import count_of, format_share
 
 CHANCE = 0.5
 MAX_ROWS = 200_000  # for lengths: gives a standard error of 0.15 points, in half a second

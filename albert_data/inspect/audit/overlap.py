@@ -18,16 +18,16 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.data import ExampleArrays, Examples
-from albert_data.dedup.gram_index import GramIndex, find_gram, index_grams, sort_grams
-from albert_data.dedup.shingles import find_unspaced
-from albert_data.draws import mix
+from albert_data.examples.pair_tasks import RANDOM_B, SWAPPED
 from albert_data.inspect.audit.rows import Subject, read_batches
 from albert_data.kernels import U64, kernel
-from albert_data.nfc import compose, may_change
-from albert_data.pair_tasks import RANDOM_B, SWAPPED
+from albert_data.kernels.draws import mix
 from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
+from albert_data.survey.gram_index import GramIndex, find_gram, index_grams, sort_grams
+from albert_data.survey.shingles import find_unspaced
+from albert_data.text.nfc import compose, may_change
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 

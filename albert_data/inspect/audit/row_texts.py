@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from albert_data.escaping import escape_controls
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.misread import MIN_TEXTS, find_misread
 from albert_data.inspect.audit.rows import Subject
 from albert_data.inspect.audit.rules import Check, Rule
-from albert_data.unicode_tables import categories, scripts
-from albert_data.wording import count_of, format_share
+from albert_data.text.escaping import escape_controls
+from albert_data.text.unicode_tables import categories, scripts
+from albert_data.text.wording import count_of, format_share
 
 MAX_ROWS = 4000
 _SHOWN, _AROUND = 2, 24  # examples; characters on either side of one

@@ -15,10 +15,10 @@ import numpy as np
 
 from albert_data.config import ExampleConfig
 from albert_data.data import ExampleArrays, Examples
-from albert_data.draws import mix, threshold
+from albert_data.examples.pair_tasks import SWAPPED
 from albert_data.inspect.statistics import find_text_words
 from albert_data.kernels import kernel
-from albert_data.pair_tasks import SWAPPED
+from albert_data.kernels.draws import mix, threshold
 from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids

@@ -29,9 +29,9 @@ from albert_data.kernels import kernel
 from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
+from albert_data.text.unicode_tables import category
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
-from albert_data.unicode_tables import category
 
 MAX_PAIRS = 200_000  # gives a standard error of 0.15 points, at best, in a few seconds
 STOPS = ".!?…‥。．！？؟۔।॥།༎။።፧፨។៕։⸮"

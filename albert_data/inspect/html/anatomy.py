@@ -13,9 +13,9 @@ from itertools import groupby
 
 import numpy as np
 
+from albert_data.examples.pair_tasks import IN_ORDER, NO_LABEL, RANDOM_B, SWAPPED, PairTask
 from albert_data.inspect.report import format_figure
 from albert_data.inspect.statistics import Statistics, count_scripts
-from albert_data.pair_tasks import IN_ORDER, NO_LABEL, RANDOM_B, SWAPPED, PairTask
 from albert_data.report.page import escape, render_table
 from albert_data.sentences.text import split_sentences
 from albert_data.shards.decoding import (
@@ -31,9 +31,9 @@ from albert_data.shards.decoding import (
     name_piece,
 )
 from albert_data.shards.reader import Shards
+from albert_data.text.wording import count_of, format_share
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, find_script
 from albert_data.tokenizer.words import WordRule
-from albert_data.wording import count_of, format_share
 
 _NUM_SEARCHED, _NUM_READ = 2_000, 100  # rows that are ranked by counts alone; how many of the best are decoded
 _TOKENS = 72  # about as many fit on a screen

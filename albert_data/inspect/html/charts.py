@@ -17,7 +17,7 @@ from albert_data.inspect.report import format_figure
 from albert_data.inspect.statistics import Statistics
 from albert_data.report.charts import Panel, Plot, Series, draw_bar_rows, draw_stacked_rows, make_ticks, share_ticks
 from albert_data.report.page import Chart
-from albert_data.wording import count_of, format_share
+from albert_data.text.wording import count_of, format_share
 
 _NUM_BINS = 32
 _MAX_POINTS, _MAX_LINES = 512, 32  # of the chart of positions, and of its table

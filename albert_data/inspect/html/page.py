@@ -11,7 +11,7 @@ from string import Template
 from typing import Any
 
 from albert_data.corpus.damage import REASONS
-from albert_data.escaping import escape_controls
+from albert_data.examples.pair_tasks import NO_LABEL
 from albert_data.inspect.audit.audit import Audit, audit_splits
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.anatomy import render_anatomy
@@ -26,7 +26,6 @@ from albert_data.inspect.report import (
     tabulate_figures,
     tabulate_scripts,
 )
-from albert_data.pair_tasks import NO_LABEL
 from albert_data.report.page import (
     PageSection,
     escape,
@@ -42,8 +41,9 @@ from albert_data.shards.advice import describe_losses, list_removed
 from albert_data.shards.decoding import PLAIN, Example, Token, decode_segments, name_pair
 from albert_data.shards.reader import Shards
 from albert_data.storage import find_storage, make_path
+from albert_data.text.escaping import escape_controls
+from albert_data.text.wording import count_of
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.wording import count_of
 
 MAX_BYTES = 3_500_000  # a page of up to 4 MB opens without a delay
 # "<" can't end the element nor open a comment; U+2028 and U+2029 end a line in old JavaScript.

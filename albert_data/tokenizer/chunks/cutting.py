@@ -27,7 +27,7 @@ from albert_data.kernels import (
     pointer,
     put,
 )
-from albert_data.utf8 import decode_three, read_character
+from albert_data.text.utf8 import decode_three, read_character
 
 BLOCK = 64  # bytes of one mask
 PADDING = BLOCK + 8  # bytes after the text that may be read: a block, and a u64 from the last byte on

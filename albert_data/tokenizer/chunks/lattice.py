@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer, put
+from albert_data.text.utf8 import read_character
 from albert_data.tokenizer.chunks.trie import NUM_FIRST, Trie, point_to_trie, read_entry, step
-from albert_data.utf8 import read_character
 
 _FLOAT32_PRECISION = 2.0**24  # an addition errs by at most 1 / 2^24 of the sum
 _MAX_LIMIT = 2.0**31  # it is stored in the upper 32 bits of a tag (table.py)

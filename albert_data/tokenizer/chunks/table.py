@@ -34,7 +34,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.draws import mix
 from albert_data.kernels import (
     I64,
     U64,
@@ -52,12 +51,13 @@ from albert_data.kernels import (
     rarely,
     store_u64,
 )
+from albert_data.kernels.draws import mix
+from albert_data.text.utf8 import write_character
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.cutting import BLOCK, CutRule, find_single, look_up_character, point_to_rule
 from albert_data.tokenizer.chunks.lattice import ChunkIds, Lattice, encode_chunk, make_lattice, point_to_lattice
 from albert_data.tokenizer.chunks.trie import LEAF, Trie, point_to_trie
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
-from albert_data.utf8 import write_character
 
 INLINE_IDS, INLINE_BYTES = 4, 16
 SLOT = 4  # uint64 of a slot; a slot is known by the index of its first one

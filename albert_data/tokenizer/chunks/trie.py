@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, pointer
-from albert_data.utf8 import write_character
+from albert_data.text.utf8 import write_character
 
 NUM_FIRST = 1 << 16  # characters of the basic plane
 MAX_CHARACTERS = 1 << 21  # of all pieces together; a model with more goes through SentencePiece

@@ -33,15 +33,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import sentencepiece
 
-from albert_data import unicode_tables
 from albert_data.data import Text, slice_sentences
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, put, rarely
+from albert_data.text.utf8 import read_character, step_back, write_character
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.cutting import PADDING
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
-from albert_data.utf8 import read_character, step_back, write_character
 
-_PATH = Path(unicode_tables.__file__).with_name("normalization.tsv")
+_PATH = Path(__file__).parent.with_name("normalization.tsv")
 _NUM_CODES = 0x110000
 _SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = "Σ", 0x3C3, 0x3C2
 _SIGMA_CODE = ord(_SIGMA)

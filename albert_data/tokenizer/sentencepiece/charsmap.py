@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
+from albert_data.text.utf8 import read_character
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
-from albert_data.utf8 import read_character
 
 NUM_BASIC = 1 << 16  # codes of the basic plane
 _SPACE, _VISIBLE_SPACE = ord(" "), ord(VISIBLE_SPACE)

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from albert_data.data import ExampleArrays, Examples
+from albert_data.examples.pair_tasks import NO_LABEL as NO_LABEL
 from albert_data.kernels import item, kernel, pointer, put
-from albert_data.pair_tasks import NO_LABEL as NO_LABEL
 from albert_data.shards.rows import no_rows
 from albert_data.train.data.order import Pack
 

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from albert_data.draws import GOLDEN, mix
+from albert_data.kernels.draws import GOLDEN, mix
 from albert_data.shards.packing import FindWords, pack_rows
 
 BUCKET = 64

@@ -21,10 +21,10 @@ from sys import getsizeof
 from typing import Any, BinaryIO, cast
 
 from albert_data.errors import InputError
-from albert_data.files import parse_json
+from albert_data.storage.files import parse_json
+from albert_data.text.wording import format_share
 from albert_data.train.config import TrainConfig
 from albert_data.train.reading import explain, show
-from albert_data.wording import format_share
 
 STDIN = "-"
 NO_GROUP = "all"  # the group of a pair that names none

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from albert_data.errors import CheckpointError
-from albert_data.files import parse_json, read_bytes
-from albert_data.pair_tasks import PAIR_TASKS, PairTask
+from albert_data.examples.pair_tasks import PAIR_TASKS, PairTask
+from albert_data.storage.files import parse_json, read_bytes
+from albert_data.text.wording import format_share
 from albert_data.train.folder import METRICS_FILE, RUN_FILE
 from albert_data.train.reading import explain, read_object, show
-from albert_data.wording import format_share
 
 SPLITS = ("train", "validation")
 MAX_EXACT = 2**53  # the largest step or figure that is read: beyond it a float does not hold every integer

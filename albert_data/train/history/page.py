@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean, median
 
-from albert_data.files import write_bytes
 from albert_data.report.charts import Plot, Series, make_ticks
 from albert_data.report.page import Chart, PageSection, render_charts, render_page, render_table
+from albert_data.storage.files import write_bytes
+from albert_data.text.wording import format_duration
 from albert_data.train.folder import METRICS_FILE, PAGE_FILE
 from albert_data.train.history.figures import (
     SPEEDS,
@@ -29,7 +30,6 @@ from albert_data.train.history.figures import (
 )
 from albert_data.train.history.verdicts import judge_run
 from albert_data.train.reading import FREE_SPACE, explain_writing
-from albert_data.wording import format_duration
 
 MOST_ROWS = 40
 MOST_POINTS = 400  # of a curve: more than a screen shows, and few enough for a small page

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from albert_data.config import MIN_VALIDATION
-from albert_data.pair_tasks import PairTask
+from albert_data.examples.pair_tasks import PairTask
+from albert_data.text.wording import count_of, format_share
 from albert_data.train.folder import DIGEST_KEY, NORMALIZATION_KEY, TOKENIZER_KEY
 from albert_data.train.history.figures import Line, RunFigures, number
-from albert_data.wording import count_of, format_share
 
 CERTAIN = 3  # standard errors by which the losses of a model and of frequencies must differ
 # Overfitting: nats by which validation is above training. With sound text and few epochs it is 0.1 or less; new masks

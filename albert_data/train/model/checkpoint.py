@@ -27,8 +27,8 @@ from safetensors.torch import load, load_file, save_file
 from torch import Tensor
 
 from albert_data.errors import CheckpointError, ConfigError, OutputError
-from albert_data.escaping import name_as_text
-from albert_data.files import TEMPORARY_SUFFIX, is_regular, sync_path
+from albert_data.storage.files import TEMPORARY_SUFFIX, is_regular, sync_path
+from albert_data.text.escaping import name_as_text
 from albert_data.train.config import AlbertConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, check_shape
 from albert_data.train.model.model import Albert

@@ -15,9 +15,9 @@ from pathlib import Path
 import torch
 
 from albert_data.errors import ConfigError
+from albert_data.text.wording import count_of
 from albert_data.train.config import DEFAULT_PRESETS
 from albert_data.train.distributed import ALONE, Ranks
-from albert_data.wording import count_of
 
 BF16_CAPABILITY = (8, 0)
 BF16_FLAGS = ("amx_bf16", "avx512_bf16")  # as Linux names them

@@ -23,11 +23,11 @@ import numpy as np
 import torch
 
 from albert_data.errors import AlbertDataError, ConfigError
-from albert_data.escaping import quote
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.progress import NullProgress
-from albert_data.output import tell
 from albert_data.shards.card import describe_text
+from albert_data.text.escaping import quote
+from albert_data.text.output import tell
 from albert_data.train.config import TrainConfig
 from albert_data.train.data.batch import Batch
 from albert_data.train.data.loader import ShardLoader, Splits, open_training

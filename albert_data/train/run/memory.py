@@ -14,10 +14,10 @@ from contextlib import contextmanager
 import torch
 
 from albert_data.errors import ConfigError
+from albert_data.text.wording import count_of
 from albert_data.train.data.batch import Batch, empty_batch
 from albert_data.train.data.loader import ShardLoader
 from albert_data.train.run.state import Session
-from albert_data.wording import count_of
 
 PROBE_TOKENS = 2048
 MAX_TOKENS = 131_072  # at once: more make an update no faster

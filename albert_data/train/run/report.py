@@ -19,9 +19,10 @@ from torch.profiler import profile, schedule
 from tqdm import tqdm
 
 from albert_data.errors import ConfigError
-from albert_data.escaping import join_lines
-from albert_data.files import replace_file
-from albert_data.pair_tasks import PairTask
+from albert_data.examples.pair_tasks import PairTask
+from albert_data.storage.files import replace_file
+from albert_data.text.escaping import join_lines
+from albert_data.text.wording import count_of, format_duration, format_share, wrap_words
 from albert_data.train.config import DEFAULT_PRESETS, name_preset
 from albert_data.train.data.loader import ShardLoader, Splits
 from albert_data.train.folder import EVENTS_FOLDER
@@ -31,7 +32,6 @@ from albert_data.train.model.flops import describe_peak
 from albert_data.train.reading import FREE_SPACE, explain, explain_writing, name_in_utf8
 from albert_data.train.run.budget import POINTS, Budget
 from albert_data.train.run.state import Session
-from albert_data.wording import count_of, format_duration, format_share, wrap_words
 
 # Of the estimate: enough updates that those which compile, one for each length of rows, do not change the median; but
 # no more than five minutes of them, because a run that would take weeks should not hide that for hours.

@@ -16,9 +16,10 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compr
 from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
-from albert_data.escaping import quote
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Shards
+from albert_data.text.escaping import quote
+from albert_data.text.wording import list_some
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
 from albert_data.train.data.batch import Batch
 from albert_data.train.data.loader import ShardLoader
@@ -37,7 +38,6 @@ from albert_data.train.run.memory import explain_out_of_memory
 from albert_data.train.run.metrics import Tally, measure
 from albert_data.train.run.optimizer import FusedOptimizer, make_optimizer, pack_optimizer, unpack_optimizer
 from albert_data.train.run.state import Initial, Session
-from albert_data.wording import list_some
 
 _MAX_SECONDS = 1e9  # thirty years
 # A gradient that overflows in float16 halves the loss scale. Below this scale the gradient is too large even unscaled.

@@ -24,7 +24,6 @@ from pathlib import Path
 
 import numpy as np
 
-from albert_data.ascii import LINE_FEED
 from albert_data.data import Lines
 from albert_data.kernels import (
     I64,
@@ -39,7 +38,8 @@ from albert_data.kernels import (
     pointer,
     put,
 )
-from albert_data.utf8 import read_character, step_back, write_character
+from albert_data.text.ascii import LINE_FEED
+from albert_data.text.utf8 import read_character, step_back, write_character
 
 _PATH = Path(__file__).with_name("composition.tsv")
 _NUM_CODES, _UNSTABLE = 0x110000, 256

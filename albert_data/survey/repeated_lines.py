@@ -17,14 +17,16 @@ from pathlib import Path
 
 import numpy as np
 
+from albert_data.clean.documents import clean_documents
+from albert_data.clean.repetition import hash_lines
 from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import Input
-from albert_data.corpus.lines.repetition import hash_lines
 from albert_data.corpus.tasks import ReadTask, read_tasks
 from albert_data.data import Lines
-from albert_data.dedup.sorted_columns import (
+from albert_data.storage import find_storage
+from albert_data.storage.scratch import machine_scratch
+from albert_data.survey.sorted_columns import (
     ROWS_AT_ONCE,
     SortedFile,
     find_changes,
@@ -34,8 +36,6 @@ from albert_data.dedup.sorted_columns import (
     sort_columns,
     write_columns,
 )
-from albert_data.storage import find_storage
-from albert_data.storage.scratch import machine_scratch
 
 LINE_FILES = ("*.lines", "*.hashes")
 _NAME = "repeated.hashes"

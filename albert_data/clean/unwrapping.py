@@ -41,7 +41,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.ascii import (
+from albert_data.corpus.lines.long_documents import MAX_DOCUMENT, MAX_LINE
+from albert_data.corpus.lines.white_space import find_feed, skip_white, skip_white_back
+from albert_data.kernels import I64, U64, Pointer, copy_items, helper, item, kernel, pointer, put
+from albert_data.kernels.draws import mix
+from albert_data.kernels.fnv import FNV_BASIS, add_byte, hash_bytes
+from albert_data.text.ascii import (
     CASE_BIT,
     FULL_STOP,
     HYPHEN_MINUS,
@@ -53,7 +58,7 @@ from albert_data.ascii import (
     is_letter,
     is_white,
 )
-from albert_data.character_bits import (
+from albert_data.text.character_bits import (
     ALPHA,
     CLOSING,
     LOWER_LETTER,
@@ -65,12 +70,7 @@ from albert_data.character_bits import (
     WORD_CHARACTER,
     character_properties,
 )
-from albert_data.corpus.lines.long_documents import MAX_DOCUMENT, MAX_LINE
-from albert_data.corpus.lines.white_space import find_feed, skip_white, skip_white_back
-from albert_data.draws import mix
-from albert_data.fnv import FNV_BASIS, add_byte, hash_bytes
-from albert_data.kernels import I64, U64, Pointer, copy_items, helper, item, kernel, pointer, put
-from albert_data.utf8 import read_character, step_back
+from albert_data.text.utf8 import read_character, step_back
 
 
 class Unwrapped(NamedTuple):

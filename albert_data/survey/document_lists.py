@@ -19,9 +19,9 @@ from albert_data.config import ExampleConfig
 from albert_data.corpus.sources import ONE_PASS, MixtureSource
 from albert_data.corpus.tasks import ReadTask
 from albert_data.data import Documents
-from albert_data.dedup.sorted_columns import SortedFile, find_keys, map_u64, merge_columns, write_columns, write_u64
-from albert_data.draws import choice_keys
 from albert_data.errors import InputError
+from albert_data.kernels.draws import choice_keys
+from albert_data.survey.sorted_columns import SortedFile, find_keys, map_u64, merge_columns, write_columns, write_u64
 
 RANGE_DOCUMENTS = 1 << 20  # read at once: keys are random, so lists are read by ranges of keys, in bounded memory
 VALIDATION_PLACE = 0

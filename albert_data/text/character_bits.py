@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from albert_data.unicode_tables import categories, scripts
+from albert_data.text.unicode_tables import categories, scripts
 
 # The properties of a character, as bits. ALPHA: letters and marks; WORD_CHARACTER: these and numbers; UNSPACED: of a
 # script without spaces; OTHER: no letter, number or separator.

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_data.dedup import shingles
-from albert_data.dedup.gram_index import GramIndex, find_gram
 from albert_data.kernels import kernel
+from albert_data.survey import shingles
+from albert_data.survey.gram_index import GramIndex, find_gram
 
 GRAM_WORDS, GRAM_CHARACTERS = 13, 18
 

@@ -1,7 +1,7 @@
 """Compile inner loops with Numba.
 
 A kernel is a short loop over flat arrays, without policy: random state, limits and tables are arguments. Python calls
-kernels; kernels call helpers. The machine code is kept on the disk (kernel_cache.py), so each machine compiles once. A
+kernels; kernels call helpers. The machine code is kept on the disk (kernels/cache.py), so each machine compiles once. A
 build loads all its kernels before it forks workers, which inherit them.
 """
 
@@ -20,7 +20,7 @@ from numba import types
 from numba.core.cgutils import raw_memcpy
 from numba.extending import intrinsic, register_jitable
 
-from albert_data.kernel_cache import drop, find_folder, kept_in, name_by_types
+from albert_data.kernels.cache import drop, find_folder, kept_in, name_by_types
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -24,10 +24,10 @@ from typing import IO
 
 import numpy as np
 
-from albert_data.dedup.parts import SHINGLE_BYTES, ShingleReader, SignedPart, copy_ranges
-from albert_data.dedup.shingles import hash_shingles
-from albert_data.dedup.signatures import Bands, make_signatures
-from albert_data.dedup.sorted_columns import (
+from albert_data.survey.parts import SHINGLE_BYTES, ShingleReader, SignedPart, copy_ranges
+from albert_data.survey.shingles import hash_shingles
+from albert_data.survey.signatures import Bands, make_signatures
+from albert_data.survey.sorted_columns import (
     ROWS_AT_ONCE,
     SortedFile,
     find_changes,
@@ -40,7 +40,7 @@ from albert_data.dedup.sorted_columns import (
     write_columns,
     write_u64,
 )
-from albert_data.dedup.staying import (
+from albert_data.survey.staying import (
     MOST_STAYING,
     BucketedDocuments,
     Buckets,

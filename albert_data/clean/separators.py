@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from albert_data.character_bits import UNSPACED, character_properties
 from albert_data.corpus.lines.white_space import skip_white
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer
-from albert_data.utf8 import find_width, read_character, step_back
+from albert_data.text.character_bits import UNSPACED, character_properties
+from albert_data.text.utf8 import find_width, read_character, step_back
 
 
 def remove_separators(data: bytes, ends: np.ndarray, separator: str) -> tuple[bytes, np.ndarray]:

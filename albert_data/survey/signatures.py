@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.draws import SIGNING, make_streams, mix
 from albert_data.kernels import U64, helper, kernel
+from albert_data.kernels.draws import SIGNING, make_streams, mix
 
 _MISSES = 0.005  # of pairs that are just as similar as is asked
 _MOST_MINIMA = 128  # more rows a band mean fewer comparisons in vain, but more hash functions

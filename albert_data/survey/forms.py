@@ -15,9 +15,9 @@ from typing import BinaryIO
 import numpy as np
 
 from albert_data.data import Lines
-from albert_data.dedup.sorted_columns import SortedFile, find_changes, merge_columns, write_columns, write_u64
-from albert_data.pipeline.document_lists import RANGE_DOCUMENTS, DocumentList
 from albert_data.storage import find_storage
+from albert_data.survey.document_lists import RANGE_DOCUMENTS, DocumentList
+from albert_data.survey.sorted_columns import SortedFile, find_changes, merge_columns, write_columns, write_u64
 
 _LOST = "lost.forms"
 _SIZE_BITS = 24  # of a document: none is longer than 4 MiB (corpus/lines/long_documents.py)

@@ -29,11 +29,11 @@ import llvmlite
 import numba
 import numpy as np
 
-from albert_data.files import find_cache_folder
+from albert_data.storage.files import find_cache_folder
 
 _config: Any = numba.config  # CACHE_DIR: what the user set by NUMBA_CACHE_DIR, or nothing
 MAX_FOLDERS = 8  # kept for each module, each at most 100 kB: enough to switch between several branches
-_ROOT = Path(__file__).parent.parent
+_ROOT = Path(__file__).parents[2]
 # A module with kernels must import what its kernels use at the top of the file and in this form: only that is found.
 _IMPORTED = re.compile(r"^from (albert_data[.\w]*) import", re.MULTILINE)
 

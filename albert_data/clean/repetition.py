@@ -1,19 +1,19 @@
 """Remove lines that stand in many documents: footers, licences, templates.
 
 A line is known by a hash of its words, in which each run of ASCII digits counts as one digit and each run of white
-space as one space. So it is the same before and after white space is tidied. dedup/repeated_lines.py counts lines.
+space as one space. So it is the same before and after white space is tidied. survey/repeated_lines.py counts lines.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from albert_data.ascii import LINE_FEED, SPACE, is_digit
 from albert_data.corpus.lines.long_documents import MAX_DOCUMENT, MAX_LINE
 from albert_data.corpus.lines.white_space import find_feed, skip_white
-from albert_data.draws import mix
-from albert_data.fnv import FNV_BASIS, add_byte
 from albert_data.kernels import I64, U64, Pointer, copy_items, helper, item, kernel, pointer, put
+from albert_data.kernels.draws import mix
+from albert_data.kernels.fnv import FNV_BASIS, add_byte
+from albert_data.text.ascii import LINE_FEED, SPACE, is_digit
 
 _ZERO = ord("0")
 

@@ -17,13 +17,13 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from albert_data.data import Lines
-from albert_data.dedup.shingles import hash_shingles
-from albert_data.dedup.signatures import Bands, make_signatures
-from albert_data.dedup.sorted_columns import SortedFile, find_changes, sort_columns, write_columns
 from albert_data.errors import OutputError
 from albert_data.kernels import kernel
-from albert_data.nfc import compose_lines
 from albert_data.storage import find_storage, is_remote
+from albert_data.survey.shingles import hash_shingles
+from albert_data.survey.signatures import Bands, make_signatures
+from albert_data.survey.sorted_columns import SortedFile, find_changes, sort_columns, write_columns
+from albert_data.text.nfc import compose_lines
 
 PART_DOCUMENTS = 1 << 17
 SHINGLE_BYTES = 4

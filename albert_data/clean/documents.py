@@ -22,7 +22,9 @@ from typing import NamedTuple
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from albert_data.ascii import LINE_FEED, SPACE
+from albert_data.clean.repetition import drop_lines
+from albert_data.clean.separators import remove_separators
+from albert_data.clean.unwrapping import unwrap
 from albert_data.config import NFC, TextConfig
 from albert_data.corpus.blocks import RECORDS, Block
 from albert_data.corpus.damage import Damage
@@ -30,9 +32,6 @@ from albert_data.corpus.formats.json_lines import parse_lines
 from albert_data.corpus.layout import count_layout
 from albert_data.corpus.lines.line_ends import break_lines
 from albert_data.corpus.lines.long_documents import MAX_DOCUMENT, MAX_LINE, cut_document, hash_beginning
-from albert_data.corpus.lines.repetition import drop_lines
-from albert_data.corpus.lines.separators import remove_separators
-from albert_data.corpus.lines.unwrapping import unwrap
 from albert_data.corpus.lines.valid_utf8 import is_utf8, repair
 from albert_data.corpus.lines.white_space import BLANK_LINE, clear_invisible_lines, find_odd_white, skip_white
 from albert_data.corpus.removed_lines import PAGE_FURNITURE, REPEATED_LINES
@@ -49,8 +48,9 @@ from albert_data.kernels import (
     pointer,
     put,
 )
-from albert_data.languages import pack_source
-from albert_data.nfc import compose, compose_lines
+from albert_data.text.ascii import LINE_FEED, SPACE
+from albert_data.text.languages import pack_source
+from albert_data.text.nfc import compose, compose_lines
 
 _BATCH_BYTES = 4 << 20
 _ALL = U64(0xFFFFFFFFFFFFFFFF)

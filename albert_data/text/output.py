@@ -15,9 +15,9 @@ from typing import Any, TextIO
 
 import click
 
-from albert_data.escaping import join_lines, make_encodable
+from albert_data.text.escaping import join_lines, make_encodable
+from albert_data.text.wording import wrap_words
 from albert_data.version import __version__
-from albert_data.wording import wrap_words
 
 BUG = 70  # EX_SOFTWARE of sysexits.h
 

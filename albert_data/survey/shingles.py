@@ -17,8 +17,6 @@ from functools import cache
 
 import numpy as np
 
-from albert_data.character_bits import UNSPACED, character_properties
-from albert_data.draws import mix
 from albert_data.kernels import (
     U64,
     Pointer,
@@ -31,7 +29,9 @@ from albert_data.kernels import (
     pointer,
     rarely,
 )
-from albert_data.utf8 import read_character
+from albert_data.kernels.draws import mix
+from albert_data.text.character_bits import UNSPACED, character_properties
+from albert_data.text.utf8 import read_character
 
 SHINGLE_WORDS, SHINGLE_CHARACTERS = 5, 7
 _PADDING = 64 + 8  # bytes after the text that may be read

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 from albert_data.errors import OutputError
 from albert_data.storage import FILE, Address, find_kind, find_storage, is_remote, remember_listings
 from albert_data.storage import TEMPORARY_SUFFIX as TEMPORARY_SUFFIX  # for train/
-from albert_data.storage.disk import find_cache_folder as find_cache_folder  # for kernel_cache.py
+from albert_data.storage.disk import find_cache_folder as find_cache_folder  # for kernels/cache.py
 
 # Of a file that is read as a whole, and of JSON: a manifest of 800,000 inputs with paths of 30 bytes. A build of more
 # inputs is refused (pipeline/identity.py).

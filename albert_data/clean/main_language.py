@@ -11,12 +11,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from albert_data.clean.documents import clean_documents
 from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.documents import clean_documents
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.samples import read_samples
-from albert_data.unicode_tables import categories, scripts
+from albert_data.text.unicode_tables import categories, scripts
 
 _LANGUAGES = {"CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "THAI": "th", "LAO": "lo", "KHMER": "km"}
 _LANGUAGES |= {"GREEK": "el", "ARMENIAN": "hy", "GEORGIAN": "ka", "TAMIL": "ta", "TELUGU": "te", "KANNADA": "kn"}
