@@ -14,10 +14,10 @@ import pytest
 import references
 from hypothesis import strategies as st
 
-from albert_data.clean import repetition, unwrapping
+from albert_data.clean import documents, repetition, unwrapping
 from albert_data.clean.documents import clean_documents
 from albert_data.config import TextConfig
-from albert_data.corpus import blocks, documents
+from albert_data.corpus import blocks
 from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import Input

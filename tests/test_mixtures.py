@@ -23,9 +23,9 @@ from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.jobs.progress import NullProgress
-from albert_data.pipeline import document_lists
 from albert_data.shards.manifest import MixedSource
 from albert_data.shards.reader import open_shards
+from albert_data.survey import document_lists
 from albert_data.tokenizer.model import Tokenizer
 
 POOL = fixtures.make_documents(24, seed=5)

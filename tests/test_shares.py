@@ -29,12 +29,13 @@ from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.jobs.progress import NullProgress
-from albert_data.pipeline import choosing, document_lists, mixed_sources
+from albert_data.pipeline import choosing, mixed_sources
 from albert_data.pipeline.build import BuildReport, build_shards
 from albert_data.pipeline.estimate import estimate
 from albert_data.pipeline.mixed_sources import list_languages
 from albert_data.shards.manifest import MixedSource
 from albert_data.shards.reader import open_shards
+from albert_data.survey import document_lists
 from albert_data.survey.document_lists import number_sources
 from albert_data.tokenizer.model import Tokenizer
 
