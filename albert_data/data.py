@@ -24,8 +24,9 @@ class Lines:
     line_offsets: int64 [lines + 1], in bytes
     document_offsets: int64 [D + 1], in lines
     document_keys: uint64 [D], hashes of the documents' text in NFC
-    source_codes: uint32 [D], what `pack_source` makes of each document's language; None where the build has one
-        language. In a mixture the number of the source takes its place after tokenising (survey/document_lists.py)
+    source_codes: uint32 [D], a number for each document's source: what `pack_source` makes of its language, and after
+        tokenising, where sources have passes of their own, its place among these (survey/passes.py); None where the
+        build has one language
     groups: uint64 [D], what decides each document's split: a hash of its group, or its key where it names none; None
         where the settings name no field
     wholes: uint64 [D], its key, or for the parts of one that was cut what they share; None where none was cut

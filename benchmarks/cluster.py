@@ -30,12 +30,12 @@ from albert_data.corpus.tasks import ReadTask
 from albert_data.jobs import ray_engine
 from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.pipeline import shard_plan
-from albert_data.pipeline.mapping import RUN_BYTES
-from albert_data.pipeline.receipts import TaskReceipt
+from albert_data.pipeline.make_rows import RUN_BYTES
 from albert_data.pipeline.shuffle import MergedRun, ReduceGroup, Shuffle, group_tasks, plan_merges
 from albert_data.pipeline.sorted_runs import MERGE_BYTES, Section, make_head
 from albert_data.shards.manifest import ShardEntry
 from albert_data.storage.files import MAX_BYTES, to_json
+from albert_data.survey.made import Made
 from benchmarks import object_store
 from benchmarks.object_store import ANSWER_SECONDS, AT_ONCE, READ_BYTES, StepRequests, count_puts
 
@@ -76,7 +76,7 @@ def measure_plan(num_bytes: int, num_files: int) -> Sizes:
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as file, patch.object(tasks, "find_document", cut_there):
         one = Input(path=file.name, format="jsonl", compression=None, size=num_bytes // num_files, modified_ns=0)
         made = tasks.plan_tasks([one] * num_files)
-    shards = shard_plan.plan_shards("train", int(num_bytes * ROWS_BYTES), None, int(num_bytes * ROWS_BYTES))
+    shards = shard_plan.plan_split("train", int(num_bytes * ROWS_BYTES), None, int(num_bytes * ROWS_BYTES))
     plan = Shuffle.plan(shards, len(made))
     merges = plan_merges(plan, [task.name for task in made], {"train": 1}, "") if plan.num_batches else []
     groups, seconds = group_tasks(shards, plan), time.process_time() - began
@@ -217,11 +217,11 @@ def run_stage(num_cpus: int, tasks: list[Any], measure: Any) -> tuple[float, flo
 
 def measure_receipts(num_tasks: int) -> tuple[float, float, int]:
     """Seconds to add up so many receipts, to read them again when a build is resumed, and the bytes of one."""
-    receipt, rng = TaskReceipt(fingerprint="0" * 64, runs=["files-000000-000.run"]), np.random.default_rng(0)
-    for sample in receipt.samples.values():
+    receipt, rng = Made(fingerprint="0" * 64, runs=["files-000000-000.run"]), np.random.default_rng(0)
+    for sample in receipt.sizes.samples.values():
         sample.add(rng.integers(0, 2**63, 4096).astype(np.uint64), rng.integers(100, 10**6, 4096))
     receipt.counts.update(dict.fromkeys(("documents", "sentences", "text_bytes", "tokens", "train_rows"), 10**6))
-    total, count = TaskReceipt(), 200
+    total, count = Made(), 200
     began = time.process_time()
     for _ in range(count):
         total.add(receipt)
@@ -231,7 +231,7 @@ def measure_receipts(num_tasks: int) -> tuple[float, float, int]:
         write_receipt(path, receipt)
         began = time.process_time()
         for _ in range(count):
-            read_receipt(path, TaskReceipt)
+            read_receipt(path, Made)
         return added / count * num_tasks, (time.process_time() - began) / count * num_tasks, path.stat().st_size
 
 

@@ -29,7 +29,7 @@ from albert_data.config import BuildConfig, ExampleConfig, TextConfig
 from albert_data.corpus import blocks, tasks
 from albert_data.corpus.inputs import find_inputs
 from albert_data.jobs.engine import Engine, MultiprocessEngine
-from albert_data.pipeline import mapping, shuffle, sorted_runs
+from albert_data.pipeline import make_rows, shuffle, sorted_runs
 from albert_data.pipeline.build import BuildReport, build_shards
 from albert_data.pipeline.shard_plan import ReduceTask
 from albert_data.pipeline.shuffle import Shuffle
@@ -172,7 +172,7 @@ def shape_shuffle(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(Shuffle, "plan", plan)
     monkeypatch.setattr(shuffle, "READ_BYTES", 1)
     monkeypatch.setattr(sorted_runs, "MERGE_BYTES", 1 << 12)
-    monkeypatch.setattr(mapping, "RUN_BYTES", 1 << 10)
+    monkeypatch.setattr(make_rows, "RUN_BYTES", 1 << 10)
 
 
 class SpanningEngine(InlineEngine):

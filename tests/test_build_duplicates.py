@@ -28,7 +28,7 @@ from albert_data.errors import ConfigError
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.pipeline import steps
 from albert_data.pipeline.build import build_shards
-from albert_data.pipeline.reducing import ReduceJob
+from albert_data.pipeline.merge_rows import MergeRows
 from albert_data.shards.manifest import Counts, Manifest
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
@@ -112,7 +112,7 @@ def test_many_copies_change_neither_shards_nor_record_batches(num_shards, slices
     """A slice holds more bytes than are read at once, so it is read in parts."""
     monkeypatch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 12)
     monkeypatch.setattr("albert_data.pipeline.shard_plan.SHARD_BYTES", 1 << 14)
-    monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", slices_read)
+    monkeypatch.setattr("albert_data.pipeline.merge_rows._SLICES_READ", slices_read)
     build(DOCUMENTS[:60], "once", layout="jsonl", num_shards=num_shards)
     build(DOCUMENTS[:60] * 9, "often", layout="jsonl", num_shards=num_shards)
     check_same(tmp_path / "often", tmp_path / "once")
@@ -185,7 +185,7 @@ def test_a_build_killed_while_it_writes_shards_compares_no_documents_again(token
         def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
             for found in super().run(job, tasks):
                 yield found
-                if isinstance(job, ReduceJob):
+                if isinstance(job, MergeRows):
                     raise KeyboardInterrupt
 
     settings = {"drop_near_duplicates": True, "num_shards": 6}

@@ -22,7 +22,7 @@ from shard_fixtures import seal
 from albert_data.errors import AlbertDataError, OutputError
 from albert_data.pipeline import build as build_module
 from albert_data.pipeline.build_folder import BuildFolder
-from albert_data.pipeline.reducing import ReduceJob
+from albert_data.pipeline.merge_rows import MergeRows
 from albert_data.tokenizer.model import Tokenizer
 
 ADDED = ("notes.txt", "train/notes.txt", "tokenizer/pieces.txt", "validation/data.arrow", "run/run.json", ".git/config")
@@ -254,7 +254,7 @@ def test_a_worker_that_outlives_its_build_puts_nothing_into_the_next(little, tmp
     class Keeping(InlineEngine):
         def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
             for task in tasks:
-                if isinstance(job, ReduceJob):
+                if isinstance(job, MergeRows):
                     left.append(partial(job, task))
                 yield task, job(task)
 
@@ -315,7 +315,7 @@ class Busy(InlineEngine):
 
     def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
         yield from super().run(job, tasks)
-        if isinstance(job, ReduceJob):
+        if isinstance(job, MergeRows):
             self._act()
 
 

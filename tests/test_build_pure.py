@@ -99,7 +99,7 @@ def test_stdin_changes_no_byte(encode, reference, tokenizer, tmp_path, monkeypat
 def test_sizes_of_tasks_and_blocks_change_no_byte(task_bytes, rebuild, reference, monkeypatch):
     fixtures.make_tasks_small(monkeypatch, task_bytes)
     monkeypatch.setattr("albert_data.corpus.blocks.BLOCK_BYTES", task_bytes)
-    monkeypatch.setattr("albert_data.pipeline.mapping.RUN_BYTES", task_bytes)
+    monkeypatch.setattr("albert_data.pipeline.make_rows.RUN_BYTES", task_bytes)
     check_same(rebuild(), reference)
 
 
@@ -135,7 +135,7 @@ def test_the_order_of_documents_with_the_same_key_changes_no_byte(engine, run_by
     documents = DOCUMENTS[:60] * 2
     build_documents(documents, tmp_path / "reference", tokenizer)
     assert len({example.document_key for example in open_shards(tmp_path / "reference")}) <= 3
-    monkeypatch.setattr("albert_data.pipeline.mapping.RUN_BYTES", run_bytes)
+    monkeypatch.setattr("albert_data.pipeline.make_rows.RUN_BYTES", run_bytes)
     build_documents(documents[::-1], tmp_path / "out", tokenizer, engine)
     check_same(tmp_path / "out", tmp_path / "reference")
 
@@ -163,7 +163,7 @@ def test_slices_read_at_once_change_no_byte(slices_read, rebuild, tmp_path, monk
     """Those of validation too, whose rows are among those of training until they are moved."""
     monkeypatch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 12)
     wanted = rebuild(num_shards=2).rename(tmp_path / "wanted")
-    monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", slices_read)
+    monkeypatch.setattr("albert_data.pipeline.merge_rows._SLICES_READ", slices_read)
     out = rebuild(num_shards=2)
     check_same(out, wanted)
     file = next((out / "train").glob("*.arrow"))

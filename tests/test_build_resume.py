@@ -164,13 +164,13 @@ def test_finished_tasks_are_not_done_again(corpus, out):
 def test_finished_shards_are_not_made_again(corpus, out, monkeypatch):
     interrupt(corpus, out, CORPUS_TASKS + 2)
     made = []
-    inner = steps.ReduceJob.__call__
+    inner = steps.MergeRows.__call__
 
-    def count(self: steps.ReduceJob, group: Any) -> Any:
+    def count(self: steps.MergeRows, group: Any) -> Any:
         made.extend(task.file for task in group.tasks)
         return inner(self, group)
 
-    monkeypatch.setattr(steps.ReduceJob, "__call__", count)
+    monkeypatch.setattr(steps.MergeRows, "__call__", count)
     assert corpus.build(out).resumed_tasks == CORPUS_TASKS
     assert len(made) == CORPUS_SHARDS + 1 - 2
     check_finished(corpus, out)

@@ -18,7 +18,7 @@ import pytest
 from albert_data import __version__
 from albert_data.cli.main import COMMANDS, cli, run
 from albert_data.config import BuildConfig, VocabConfig
-from albert_data.pipeline.stages import STAGES, format_stages
+from albert_data.jobs.stages import STAGES, format_stages
 
 BUILD_SETTINGS = {**BuildConfig().to_flat_dict(), "max_seq_len": 64, "validation_fraction": 0.2}
 

@@ -18,8 +18,8 @@ from refusals import check_refused
 from albert_data.cli.main import cli
 from albert_data.errors import InputError
 from albert_data.jobs.engine import MultiprocessEngine
-from albert_data.pipeline import benchmarks
 from albert_data.shards.manifest_file import read_manifest
+from albert_data.survey import benchmarks
 from albert_data.survey.contamination import find_contaminated, hash_grams
 from albert_data.survey.gram_index import index_grams, sort_grams
 

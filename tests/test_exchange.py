@@ -185,7 +185,7 @@ def test_slices_that_are_read_in_parts_have_the_same_rows(corpus, tokenizer, tmp
     monkeypatch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 13)
     run_build(corpus, tmp_path / "once", tokenizer, pairs="nsp")
     fixtures.write_corpus(tmp_path / "in", 4 * DOCUMENTS, "txt", random.Random(3))
-    monkeypatch.setattr("albert_data.pipeline.reducing._SLICES_READ", 1)
+    monkeypatch.setattr("albert_data.pipeline.merge_rows._SLICES_READ", 1)
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, pairs="nsp")
     assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "once")
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.pipeline.build import build_shards
-from albert_data.pipeline.mapping import MapJob
+from albert_data.pipeline.make_rows import MakeRows
 from albert_data.pipeline.warming import Warming
 from albert_data.tokenizer.model import load_tokenizer
 from build_fixtures import InlineEngine
@@ -41,7 +41,7 @@ def list_compiled():
 
 model, text, out = map(Path, sys.argv[1:])
 tokenizer = load_tokenizer(model)
-Warming(MapJob(BuildConfig(), tokenizer, out, out), tokenizer)()
+Warming(MakeRows(BuildConfig(), tokenizer, out, out), tokenizer)()
 before = list_compiled()
 assert len(before) > 20
 build_shards(find_inputs([str(text), str(text.with_suffix(".jsonl"))]), out, tokenizer, BuildConfig(), InlineEngine())

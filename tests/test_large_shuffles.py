@@ -114,7 +114,7 @@ def test_each_row_is_in_one_merged_run_and_each_group_reads_a_window_at_a_time(n
         bounds = sorted((low, high + 1) for name, low, high in ranges if name == split)
         assert [end for _, end in bounds[:-1]] == [low for low, _ in bounds[1:]]
         assert not bounds or (bounds[0][0], bounds[-1][1]) == (0, 2**64)
-    groups = [group for group in engine.tasks["ReduceJob"] if group.split == "train"]
+    groups = [group for group in engine.tasks["MergeRows"] if group.split == "train"]
     assert max(len(group.tasks) for group in groups) == max(1, int(window))
     assert all(bool(group.window_keys) == bool(window) for group in groups)
 
@@ -169,8 +169,8 @@ TEXT_TO_ROWS = 0.65
 )
 def test_reads_and_local_disks_are_bounded_at_any_size(terabytes, num_runs, num_stages, most_reads, most_disk):
     num_bytes = int(terabytes * 1e12 * TEXT_TO_ROWS)
-    tasks = shard_plan.plan_shards("validation", num_bytes // 200, None, num_bytes // 200)
-    tasks += shard_plan.plan_shards("train", num_bytes, min(num_bytes // 2**25 + 1, 50_000), num_bytes)
+    tasks = shard_plan.plan_split("validation", num_bytes // 200, None, num_bytes // 200)
+    tasks += shard_plan.plan_split("train", num_bytes, min(num_bytes // 2**25 + 1, 50_000), num_bytes)
     plan = Shuffle.plan(tasks, num_runs)
     groups = group_tasks(tasks, plan)
     assert [task for group in groups for task in group.tasks] == tasks
@@ -189,12 +189,12 @@ def test_reads_and_local_disks_are_bounded_at_any_size(terabytes, num_runs, num_
 
 def test_more_shards_than_rows_can_be_planned(monkeypatch):
     monkeypatch.setattr(shuffle, "MOST_READS", 10)
-    tasks = shard_plan.plan_shards("train", 1, 20, 1)
+    tasks = shard_plan.plan_split("train", 1, 20, 1)
     assert [group.tasks for group in group_tasks(tasks, Shuffle.plan(tasks, 3))] == [(task,) for task in tasks]
 
 
 def test_shards_that_are_left_stay_in_their_groups():
-    tasks = shard_plan.plan_shards("train", 10**10, None, 10**10)
+    tasks = shard_plan.plan_split("train", 10**10, None, 10**10)
     plan = Shuffle(window_bytes=10**9)
     groups = {task: group.tasks[0].shard for group in group_tasks(tasks, plan) for task in group.tasks}
     left = random.Random(0).sample(tasks, 50)
@@ -208,7 +208,7 @@ def test_shards_that_are_left_stay_in_their_groups():
     [(40_000, None, (40_000, 4)), (40_001, None, (40_000, 5)), (400_000, 100_000, (100_000, 16))],
 )
 def test_shards_grow_where_a_split_would_have_more_than_forty_thousand(slices, num_shards, wanted):
-    made = shard_plan.plan_shards("train", slices << 25, num_shards, slices << 26)
+    made = shard_plan.plan_split("train", slices << 25, num_shards, slices << 26)
     assert [task.shard for task in made] == list(range(len(made)))
     assert all(task.slice_bytes <= 2 * shard_plan.SLICE_BYTES for task in made)
     assert (len(made), made[0].num_slices) == wanted

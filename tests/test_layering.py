@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "examples": ("tokenizer",),
     "shards": ("corpus", "tokenizer", "examples"),
     "jobs": (),
-    "survey": ("corpus", "clean", "shards"),
+    "survey": ("corpus", "clean", "shards", "jobs"),
     "vocab": ("corpus", "clean", "survey", "sentences", "tokenizer", "shards", "jobs"),
     "pipeline": ("corpus", "clean", "survey", "sentences", "tokenizer", "examples", "shards", "jobs", "vocab"),
     "report": (),

@@ -9,21 +9,19 @@ import pytest
 
 from albert_data.corpus.damage import Damage
 from albert_data.jobs.receipts import read_receipt, write_receipt
-from albert_data.pipeline.receipts import TaskReceipt
-from albert_data.pipeline.reducing import ReduceReceipt
-from albert_data.pipeline.row_buffer import Dropped
+from albert_data.jobs.stages import Stages
+from albert_data.pipeline.merge_rows import ReduceReceipt
 from albert_data.pipeline.shard_plan import ReduceTask
-from albert_data.pipeline.stages import Stages
 from albert_data.shards.schema import ShardReceipt
 from albert_data.survey.document_lists import DocumentList
+from albert_data.survey.made import Dropped, Made
 from albert_data.survey.near_duplicates import NearDuplicates
 from albert_data.survey.parts import SignedPart
-from albert_data.survey.sorted_columns import SortedFile
 
 SHARD = ShardReceipt(num_rows=1, num_tokens=2, num_masked=3, num_unpaired=4, num_bytes=5, sha256="a")
 
 
-def make_receipt() -> TaskReceipt:
+def make_receipt() -> Made:
     damage = Damage()
     with damage.inputs.reading("a.jsonl", is_part=True):
         damage.add("missing_field", "a.jsonl", 7)
@@ -32,35 +30,35 @@ def make_receipt() -> TaskReceipt:
     damage.add_names({"web", "books"})
     damage.remove("repeated_lines", [b"page 1", b"page 2"])
     damage.matched.add("score")
-    receipt = TaskReceipt(
+    receipt = Made(
         fingerprint="plan",
         runs=["a.run"],
         lists=[DocumentList("a", 1, 2)],
         parts=[SignedPart("a", 3, 4)],
-        groups=[SortedFile("a", 5, 6)],
         counts=Counter(documents=1),
         damage=damage,
-        documents_digest=2**64 - 1,
+        digest=2**64 - 1,
         least={"a.run": 2**64 - 1},
         source_codes={9, 3, 2**32 - 1},
         dropped=Dropped(1, 2, 3, 2**64 - 1),
         seconds=Stages(read=0.1),
     )
-    receipt.nearest.add(np.array([2**64 - 1], np.uint64), np.array([100]))
+    receipt.sizes.nearest.add(np.array([2**64 - 1], np.uint64), np.array([100]))
     return receipt
 
 
 def test_the_receipt_of_a_task_is_read_as_it_was_written(tmp_path):
     written, path = make_receipt(), tmp_path / "receipt.json"
     write_receipt(path, written, sync=False)
-    read = read_receipt(path, TaskReceipt)
+    read = read_receipt(path, Made)
     assert read is not None
     for name, value in vars(written).items():
-        if name not in ("samples", "nearest"):
+        if name != "sizes":
             assert (getattr(read, name), type(getattr(read, name))) == (value, type(value))
-    assert read.nearest.hashes.tolist() == [2**64 - 1]
-    assert (read.nearest.sizes.tolist(), read.nearest.limit) == ([100], written.nearest.limit)
-    assert {split: sample.count() for split, sample in read.samples.items()} == {"train": 0, "validation": 0}
+    nearest, samples = read.sizes.nearest, read.sizes.samples
+    assert nearest.hashes.tolist() == [2**64 - 1]
+    assert (nearest.sizes.tolist(), nearest.limit) == ([100], written.sizes.nearest.limit)
+    assert {split: sample.count() for split, sample in samples.items()} == {"train": 0, "validation": 0}
     read.add(make_receipt())  # of the types that it needs to be added up
     assert (read.counts["documents"], read.seconds["read"], len(read.lists)) == (2, 0.2, 2)
 
@@ -85,7 +83,7 @@ def test_other_receipts_are_read_as_they_were_written(tmp_path, written):
 
 def test_a_receipt_that_is_missing_changed_or_of_another_kind_counts_as_none(tmp_path):
     path = tmp_path / "receipt.json"
-    assert read_receipt(path, TaskReceipt) is None
+    assert read_receipt(path, Made) is None
     write_receipt(path, SHARD)
     assert read_receipt(path, ReduceReceipt) is None
     assert read_receipt(path, list[str]) is None

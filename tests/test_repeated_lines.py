@@ -34,8 +34,8 @@ from albert_data.errors import ConfigError
 from albert_data.inspect.input_files import read_corpus
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.library.building import train_vocab
-from albert_data.pipeline.benchmarks import write_benchmarks
 from albert_data.survey import repeated_lines, sorted_columns
+from albert_data.survey.benchmarks import write_benchmarks
 from albert_data.survey.repeated_lines import LineJob, count_here, write_repeated
 from albert_data.survey.sorted_columns import map_u64, write_columns
 from albert_data.tokenizer.model import Tokenizer

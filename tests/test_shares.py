@@ -29,14 +29,13 @@ from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.jobs.progress import NullProgress
-from albert_data.pipeline import choosing, mixed_sources
 from albert_data.pipeline.build import BuildReport, build_shards
 from albert_data.pipeline.estimate import estimate
-from albert_data.pipeline.mixed_sources import list_languages
 from albert_data.shards.manifest import MixedSource
 from albert_data.shards.reader import open_shards
-from albert_data.survey import document_lists
-from albert_data.survey.document_lists import number_sources
+from albert_data.survey import budgets, document_lists, mixed_sources
+from albert_data.survey.mixed_sources import list_languages
+from albert_data.survey.passes import number_sources
 from albert_data.tokenizer.model import Tokenizer
 
 POOL = fixtures.make_documents(60, seed=17)
@@ -178,8 +177,8 @@ def test_the_rows_have_the_shares(kind, alpha, max_passes, dupe_factor, tokenize
 
 
 def test_very_many_sources_are_counted_in_fewer_ranges_of_keys(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(choosing, "_CELL_BITS", 7)
-    assert choosing.choose_bucket_bits(3) == 5
+    monkeypatch.setattr(budgets, "_CELL_BITS", 7)
+    assert budgets.choose_bucket_bits(3) == 5
     mixture = prepare("mixture", tmp_path, tokenizer)(tmp_path / "out").manifest.mixture or ()
     tokens = max(one.num_tokens for one in mixture)
     check_shares(mixture, tmp_path / "out", 2 * (find_largest(POOL, tokenizer) + tokens // 32))

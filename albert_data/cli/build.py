@@ -160,9 +160,9 @@ def build(inputs: tuple[str, ...], output: Path, profile: bool, dry_run: bool, a
     given = take_given(settings)
     with fast_imports():
         from albert_data.cli.summary import describe_build
+        from albert_data.jobs.stages import format_stages
         from albert_data.library.building import build
         from albert_data.library.progress import Bar
-        from albert_data.pipeline.stages import format_stages
 
         if dry_run:
             _show_plan(inputs, output, given, as_json=as_json)

@@ -19,19 +19,19 @@ from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.jobs.engine import Engine, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
+from albert_data.jobs.stages import Stages
 from albert_data.pipeline.build_folder import BuildFolder
-from albert_data.pipeline.exchanging import Exchange, describe_shortages
+from albert_data.pipeline.exchanging import describe_shortages
 from albert_data.pipeline.identity import check_encoding, check_finished, check_size, choose_fraction, make_plan
-from albert_data.pipeline.mixed_sources import check_alpha, check_passes, list_sources
 from albert_data.pipeline.ownership import read_our_manifest
 from albert_data.pipeline.publish import finish_manifest, make_manifest, publish, publish_license
-from albert_data.pipeline.shard_plan import describe_validation
-from albert_data.pipeline.stages import Stages
-from albert_data.pipeline.steps import Build, decide, learn_tokenizer, map_documents, reduce_rows, share_sources
+from albert_data.pipeline.steps import Build, decide_on, learn_tokenizer, map_documents, merge_rows, share_sources
 from albert_data.shards.advice import advise_on, advise_on_parts, list_notes
 from albert_data.shards.card import check_license
 from albert_data.shards.manifest import MANIFEST_NAME, Manifest, Plan
 from albert_data.shards.manifest_file import check_readable
+from albert_data.survey.decisions import describe_validation
+from albert_data.survey.mixed_sources import check_alpha, check_passes, describe_budgets, list_sources
 from albert_data.text.wording import count_of
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
@@ -121,18 +121,6 @@ def build_shards(
     work = BuildFolder(out)
     if trust_inputs:
         plan = work.trust(plan, progress.say, overwrite=overwrite)
-    made = Build(
-        work=work,
-        inputs=inputs,
-        plan=plan,
-        config=config,
-        vocab=vocab,
-        engine=engine,
-        progress=progress,
-        allow_loss=allow_loss,
-        sources=list_sources(inputs),
-        language_named=language_named,
-    )
     finished = None if overwrite else _find_finished(out, plan)
     is_done = finished is not None and license in (None, finished.manifest.license)
     if dry_run and finished is None:
@@ -147,25 +135,30 @@ def build_shards(
     try:
         # Perhaps by a build that ran until now.
         if not overwrite and (finished := _find_finished(out, plan)) is not None:
-            finished = _change_license(made, finished, license)
+            finished = _change_license(work, plan, finished, license, progress)
             work.remove()
             return finished
-        made.syncs = work.begin(plan, overwrite, syncs=spans_machines(engine), given=given)
-        manifest = _make(made, tokenizer, license)
+        build = Build(
+            work=work,
+            inputs=inputs,
+            plan=plan,
+            config=config,
+            vocab=vocab,
+            engine=engine,
+            progress=progress,
+            syncs=work.begin(plan, overwrite, syncs=spans_machines(engine), given=given),
+            allow_loss=allow_loss,
+            sources=list_sources(inputs),
+            language_named=language_named,
+        )
+        report = _make(build, tokenizer, license)
         work.remove()
     except AlbertDataError:
         work.remove_if_empty()
         raise
     finally:
         work.close()
-    return BuildReport(
-        manifest=manifest,
-        seconds=time.monotonic() - started,
-        resumed_tasks=made.num_resumed,
-        was_finished=False,
-        stages=made.stages,
-        removed=made.removed,
-    )
+    return dataclasses.replace(report, seconds=time.monotonic() - started)
 
 
 def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, engine: Engine) -> None:
@@ -185,40 +178,53 @@ def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig
         raise ConfigError("a word list is for masks of whole words; leave it out, or mask whole words")
 
 
-def _make(build: Build, tokenizer: Tokenizer | None, license: str | None) -> Manifest:
-    """Do all steps of a build, and say what the user should know of them."""
-    build.repeated = find_repeated_lines(
-        build.inputs, build.config.text, build.work.lines, build.engine, build.progress
+def _make(build: Build, tokenizer: Tokenizer | None, license: str | None) -> BuildReport:
+    """Documents in, shards out. Any line may be killed and repeated."""
+    config, work, engine, progress = build.config, build.work, build.engine, build.progress
+    repeated = find_repeated_lines(build.inputs, config.text, work.lines, engine, progress)
+    tokenizer = tokenizer or learn_tokenizer(build, repeated)
+    build.tell(_describe_tokenizer(tokenizer))
+    sources = share_sources(build, tokenizer, repeated)
+    made, num_resumed = map_documents(build, tokenizer, sources, repeated)
+    decisions = decide_on(build, tokenizer, made, sources)
+    build.tell(describe_budgets(sources, decisions.used))
+    merged = merge_rows(build, tokenizer, made, decisions)
+    manifest = finish_manifest(make_manifest(build, tokenizer, made, decisions, merged), license)
+    shards = {shard.task.file: work.shards / shard.task.made_file for shard in merged.shards}
+    build.tell(publish(work, manifest, tokenizer, shards, engine))
+    if any(len(entry.paths) > SHOWN for entry in (manifest.skipped or {}).values()):
+        progress.say(f"{work.out / MANIFEST_NAME} names all that was skipped")
+    build.tell(describe_shortages(manifest))
+    build.tell(describe_validation(decisions, has_validation=build.has_validation))
+    return BuildReport(
+        manifest=manifest,
+        seconds=0.0,
+        resumed_tasks=num_resumed,
+        was_finished=False,
+        stages=build.stages,
+        removed=made.damage.removed,
     )
-    tokenizer, task = tokenizer or learn_tokenizer(build), build.config.examples.task
+
+
+def _describe_tokenizer(tokenizer: Tokenizer) -> list[str]:
     notes = [tokenizer.note] if tokenizer.note else []
     if tokenizer.slow_reason:
         notes.append(
             f"this tokenizer is slow: {tokenizer.library} itself encodes each sentence, because {tokenizer.slow_reason}"
         )
-    build.tell(notes)
-    exchange = Exchange(build.config.examples, tokenizer) if task.has_random else None
-    share_sources(build, tokenizer)
-    total = map_documents(build, tokenizer, exchange)
-    rules = decide(build, total, tokenizer)
-    shards = reduce_rows(build, total, rules, exchange)
-    build.removed = total.damage.removed
-    manifest = finish_manifest(make_manifest(build, tokenizer, total, shards, rules.choice), license)
-    made = {receipt.task.file: build.work.shards / receipt.task.made_file for receipt in shards}
-    notes = publish(build.work, manifest, tokenizer, made, build.engine)
-    if any(len(entry.paths) > SHOWN for entry in (manifest.skipped or {}).values()):
-        notes.append(f"{build.work.out / MANIFEST_NAME} names all that was skipped")
-    build.tell([*notes, *describe_shortages(manifest), *describe_validation(total, rules)])
-    return manifest
+    return notes
 
 
-def _change_license(build: Build, finished: BuildReport, license: str | None) -> BuildReport:
+def _change_license(
+    work: BuildFolder, plan: Plan, finished: BuildReport, license: str | None, progress: Progress
+) -> BuildReport:
     """Give a finished build another licence, if one is named."""
     if license in (None, finished.manifest.license):
         return finished
-    build.work.begin(build.plan, overwrite=False)
+    work.begin(plan, overwrite=False)
     manifest = finish_manifest(finished.manifest, license)
-    build.tell([*publish_license(build.work, manifest), f"the licence of {build.work.out} is {license} now"])
+    for line in (*publish_license(work, manifest), f"the licence of {work.out} is {license} now"):
+        progress.say(line)
     return dataclasses.replace(finished, manifest=manifest)
 
 

@@ -55,8 +55,8 @@ _SHARD_FILES = {
 }
 _WORK_FILES = {
     "runs": (
-        *("*.run", "*.documents", "*.sources", "*.signed", "*.bands"),
-        *("*.shingles", "*.groups", "*.keys", "*.scratch", "*.texts", "*.forms"),
+        *("*.run", "*.documents", "*.columns", "*.signed", "*.bands"),
+        *("*.shingles", "*.keys", "*.scratch", "*.texts", "*.forms"),
     ),
     "receipts": ("*.json",),
     **_SHARD_FILES,

@@ -22,9 +22,10 @@ from albert_data.corpus.sources import ONE_PASS, MixtureSource, share_tokens
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.progress import Progress
 from albert_data.pipeline.exchanging import Exchange
-from albert_data.pipeline.mapping import MapJob, measure_rows
-from albert_data.pipeline.receipts import TaskReceipt
+from albert_data.pipeline.make_rows import MakeRows
 from albert_data.pipeline.warming import Warming
+from albert_data.survey.made import Made
+from albert_data.survey.sizes import measure_rows
 from albert_data.tokenizer.model import Tokenizer
 
 _MOST_SECONDS = 2.0  # no more places are read then; a slow tokenizer or disk reaches it
@@ -77,7 +78,7 @@ def estimate(
     inputs: list[Input], tokenizer: Tokenizer, config: BuildConfig, workers: int, progress: Progress
 ) -> BuildEstimate | None:
     """Estimate a build, in about a second. No stream is read, and nothing is written."""
-    job = MapJob(config, tokenizer, Path(), Path())
+    job = MakeRows(config, tokenizer, Path(), Path())
     exchange = Exchange(config.examples, tokenizer) if config.examples.task.has_random else None
     compile_with_notice(Warming(job, tokenizer, exchange=exchange), progress.say)
     deadline = time.monotonic() + _MOST_SECONDS
@@ -97,12 +98,12 @@ def estimate(
     return _sum(by_source, config, scale, sample_bytes, workers)
 
 
-def _measure(job: MapJob, sample: Sample) -> _Measured:
+def _measure(job: MakeRows, sample: Sample) -> _Measured:
     return min((_measure_once(job, sample) for _ in range(3)), key=lambda made: made.read_seconds + made.row_seconds)
 
 
-def _measure_once(job: MapJob, sample: Sample) -> _Measured:
-    receipt, made = TaskReceipt(), _Measured()
+def _measure_once(job: MakeRows, sample: Sample) -> _Measured:
+    receipt, made = Made(), _Measured()
     for block in sample.blocks:
         for _, documents in job.read(block, Damage(), receipt, sample.text):
             rows = job.make_rows(documents, 0, receipt.seconds).examples

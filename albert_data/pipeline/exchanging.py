@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from albert_data.config import ExampleConfig
+from albert_data.config import BuildConfig, ExampleConfig
 from albert_data.data import Examples
 from albert_data.examples.exchange import exchange_segments
 from albert_data.examples.masks import Pieces, make_rows, mask_by_tables
@@ -40,6 +40,11 @@ class Exchange:
         unmasked = make_rows(pairs, self._words, shuffle_keys, np.uint64(config.seed), 0)
         masked = mask_by_tables(pairs, unmasked, tables, self._pieces)
         return dataclasses.replace(masked, sources=rows.sources, document_keys_b=rows.document_keys[partners])
+
+
+def make_exchange(config: BuildConfig, tokenizer: Tokenizer) -> Exchange | None:
+    """None for sentence tasks without random segments."""
+    return Exchange(config.examples, tokenizer) if config.examples.task.has_random else None
 
 
 def describe_shortages(manifest: Manifest) -> list[str]:

@@ -12,12 +12,12 @@ from albert_data.config import AUTO, BuildConfig, VocabConfig
 from albert_data.corpus.formats.recognition import TABLES
 from albert_data.corpus.inputs import Input
 from albert_data.errors import ConfigError, InputError, OutputError
-from albert_data.pipeline.mixed_sources import describe_sources
 from albert_data.rules import current_versions
 from albert_data.shards.manifest import InputEntry, Manifest, Plan, ShardEntry, SourceEntry
 from albert_data.shards.manifest_file import MAX_INT
 from albert_data.storage.files import MAX_BYTES, MAX_VALUES
 from albert_data.storage.hub import list_commits, name_origin
+from albert_data.survey.mixed_sources import describe_sources
 from albert_data.text.escaping import name_as_text
 from albert_data.text.wording import count_of, list_some
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer

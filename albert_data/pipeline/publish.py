@@ -21,12 +21,9 @@ from albert_data.examples.pair_tasks import PairTask
 from albert_data.examples.spans import span_shares
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.pipeline.build_folder import BuildFolder
-from albert_data.pipeline.choosing import Choice, SourceCounts
-from albert_data.pipeline.mixed_sources import describe_source, list_languages
+from albert_data.pipeline.merge_rows import ReduceReceipt
 from albert_data.pipeline.ownership import WORDS_FILE, Ours, find_foreign_shards, name_tokenizer
-from albert_data.pipeline.receipts import TaskReceipt
-from albert_data.pipeline.reducing import ReduceReceipt
-from albert_data.pipeline.steps import Build
+from albert_data.pipeline.steps import Build, Merged
 from albert_data.shards.advice import list_damaged
 from albert_data.shards.card import make_card
 from albert_data.shards.manifest import (
@@ -48,6 +45,9 @@ from albert_data.shards.manifest import (
 from albert_data.shards.paths import CARD_NAME
 from albert_data.storage import find_storage, is_remote
 from albert_data.storage.files import is_there, write_bytes
+from albert_data.survey.decisions import Decisions, SourceCounts
+from albert_data.survey.made import Made
+from albert_data.survey.mixed_sources import describe_source, list_languages
 from albert_data.text.escaping import name_as_text
 from albert_data.text.wording import list_some
 from albert_data.tokenizer.model import Tokenizer
@@ -59,11 +59,9 @@ _LEFT_OUT_COUNTS = ("left_out_documents", "left_out_tokens")
 _NEAR_DUPLICATE_COUNTS = ("near_duplicate_documents", "near_duplicate_tokens")
 
 
-def make_manifest(
-    build: Build, tokenizer: Tokenizer, total: TaskReceipt, shards: list[ReduceReceipt], choice: Choice | None
-) -> Manifest:
-    """The manifest of a build, for `finish_manifest`; docs/reference/format.md has every key. choice: of sources."""
-    plan, config = build.plan, build.config
+def make_manifest(build: Build, tokenizer: Tokenizer, made: Made, decisions: Decisions, merged: Merged) -> Manifest:
+    """The manifest of a build, for `finish_manifest`; docs/reference/format.md has every key."""
+    plan, config, shards = build.plan, build.config, merged.shards
     splits = {split: _describe_split(split, shards, config.examples.task) for split in SPLITS}
     names = [field.name for field in dataclasses.fields(Counts)]
     missing = set(_DROPPED_COUNTS if config.keep_duplicates else ())
@@ -87,24 +85,24 @@ def make_manifest(
         ),
         inputs=plan.inputs,
         plan=plan,
-        documents_digest=f"{total.documents_digest:016x}",
-        counts=Counts(**{name: total.counts[name] for name in names if name not in missing}),
-        damage=dict(sorted(total.damage.counts.items())),
-        damaged_inputs=list_damaged(total.damage.inputs),
-        removed={why: RemovedEntry(**lines.to_dict()) for why, lines in sorted(total.damage.removed.items())} or None,
+        documents_digest=f"{merged.digest:016x}",
+        counts=Counts(**{name: merged.counts[name] for name in names if name not in missing}),
+        damage=dict(sorted(made.damage.counts.items())),
+        damaged_inputs=list_damaged(made.damage.inputs),
+        removed={why: RemovedEntry(**lines.to_dict()) for why, lines in sorted(made.damage.removed.items())} or None,
         skipped=_list_skipped(build.inputs),
         splits=splits,
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),
-        sources=tuple(total.sources) or None,
+        sources=tuple(made.sources) or None,
         words=FileEntry(file=WORDS_FILE, sha256=tokenizer.words_sha256) if tokenizer.words_sha256 else None,
-        near_duplicates=total.near_duplicates,
+        near_duplicates=decisions.near_duplicates,
         label_names=config.examples.task.label_names,
         source_tokens=tuple(map(sum, zip(*(shard.source_tokens for shard in shards), strict=True))) or None,
         language_named=build.language_named or None,
     )
-    if choice is not None:
-        entries = plan.mixture or map(describe_source, list_languages(config, total.sources))
-        mixture = tuple(map(_describe_source, entries, choice.counts))
+    if decisions.used:
+        entries = plan.mixture or map(describe_source, list_languages(config, made.sources))
+        mixture = tuple(map(_describe_source, entries, decisions.used))
         manifest = dataclasses.replace(manifest, sources=tuple(one.name for one in mixture), mixture=mixture)
     return manifest
 

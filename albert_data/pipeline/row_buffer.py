@@ -24,6 +24,7 @@ import numpy as np
 
 from albert_data.data import ExampleArrays, Examples
 from albert_data.kernels import I64, copy_items, helper, kernel, pointer, prefetch
+from albert_data.survey.made import Dropped
 
 _FORM, _HEAD_U64 = 5, 6
 _PASS, _INDEX, _NUM_IDS, _NUM_MASKS, _A_LEN, _SOURCE_CODE = range(4, 10)  # positions of the i32 above
@@ -195,22 +196,6 @@ def find_copies(records: RowBuffer, starts: np.ndarray, is_tie: np.ndarray) -> n
     return is_copy
 
 
-class Dropped(NamedTuple):
-    """Counts of dropped rows. rows: over all passes; documents, tokens: in the first pass.
-
-    digest: the sum of the keys of these documents modulo 2**64.
-    """
-
-    rows: int = 0
-    documents: int = 0
-    tokens: int = 0
-    digest: int = 0
-
-    def add(self, other: Dropped) -> Dropped:
-        rows, documents, tokens, digest = (mine + its for mine, its in zip(self, other, strict=True))
-        return Dropped(rows, documents, tokens, digest % 2**64)
-
-
 def count_dropped(records: RowBuffer, starts: np.ndarray) -> Dropped:
     """Count the rows whose records begin at these u64 (int64)."""
     i32 = records.i32
@@ -274,7 +259,7 @@ def find_rows(
         next_start = start + _count_u64(num_ids, num_masks, id_bytes)
         if num_ids < 0 or num_masks < 0 or next_start > end or count >= len(found.starts):
             raise ValueError("a record lies outside its run")
-        # The index has one entry for 16 rows, so some rows at both ends may be outside the keys.
+        # The index has an entry for several rows (sorted_runs.py), so some rows at both ends may be outside the keys.
         if low <= u64[start] <= high:
             found.starts[count] = start
             keys.shuffle_keys[count], keys.document_keys[count] = u64[start], u64[start + 1]

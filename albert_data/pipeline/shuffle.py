@@ -23,12 +23,13 @@ from itertools import groupby
 from math import ceil, isqrt
 from pathlib import Path
 
+from albert_data.jobs.stages import Stages
 from albert_data.pipeline.row_buffer import RowScratch
-from albert_data.pipeline.shard_plan import KEYS, Move, ReduceTask
+from albert_data.pipeline.shard_plan import KEYS, ReduceTask
 from albert_data.pipeline.sorted_runs import Held, fetch_range, merge_runs
-from albert_data.pipeline.stages import Stages
 from albert_data.shards.manifest import SPLITS
 from albert_data.storage.scratch import machine_scratch
+from albert_data.survey.splits import Move
 from albert_data.text.wording import count_of
 
 MOST_READS = 2_000_000  # of each step; a store of objects charges for them, and answers so many a second

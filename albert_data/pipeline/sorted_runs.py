@@ -23,7 +23,6 @@ import numpy as np
 from albert_data.data import Examples
 from albert_data.errors import OutputError
 from albert_data.pipeline.row_buffer import (
-    Dropped,
     FoundRows,
     RowBuffer,
     RowKeys,
@@ -37,6 +36,7 @@ from albert_data.pipeline.row_buffer import (
 )
 from albert_data.shards.manifest import SPLITS
 from albert_data.storage import find_storage
+from albert_data.survey.made import Dropped
 
 _U64_BYTES = 8
 _KEYS = 2**64

@@ -10,13 +10,13 @@ from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.tasks import WARMING_BLOCK, compile_reading
 from albert_data.data import Examples
+from albert_data.jobs.stages import Stages
 from albert_data.kernels.draws import split_keys
 from albert_data.pipeline.exchanging import Exchange
-from albert_data.pipeline.mapping import MapJob
-from albert_data.pipeline.receipts import TaskReceipt
+from albert_data.pipeline.make_rows import MakeRows
 from albert_data.pipeline.row_buffer import FoundRows, RowScratch, find_copies, find_rows, take_examples
 from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, sort_rows
-from albert_data.pipeline.stages import Stages
+from albert_data.survey.made import Made
 from albert_data.survey.near_duplicates import compile_comparing
 from albert_data.tokenizer.model import Tokenizer
 
@@ -28,7 +28,7 @@ class Warming:
     texts: settings of a mixture's sources. It can be pickled, so that other machines can do the same.
     """
 
-    job: MapJob
+    job: MakeRows
     tokenizer: Tokenizer
     texts: tuple[TextConfig, ...] = ()
     exchange: Exchange | None = None
@@ -37,10 +37,10 @@ class Warming:
         compile_reading()
         self.tokenizer.compile_rare()
         for text in self.texts:
-            list(self.job.read(WARMING_BLOCK, Damage(), TaskReceipt(), text))
+            list(self.job.read(WARMING_BLOCK, Damage(), Made(), text))
         if self.job.config.drop_near_duplicates:
             compile_comparing()
-        parts = self.job.read(WARMING_BLOCK, Damage(), TaskReceipt())
+        parts = self.job.read(WARMING_BLOCK, Damage(), Made())
         rows = _sort_and_take([self.job.make_rows(documents, 0, Stages()) for _, documents in parts])
         if self.exchange is not None:
             self.exchange(rows, np.zeros(len(rows), np.uint64))

@@ -1,35 +1,36 @@
-"""Lists of documents, by which is decided whose they are, which form of each stays, and what training leaves out.
+"""Lists of documents: what is known of each between map and merge, by which is decided what becomes of it.
 
-A map task writes a list beside its sorted runs. The file is uint64 throughout: the keys of the documents in ascending
-order, then, in the same order, their tokens of text, their places, their forms (see `Lines`), and where the texts lie
-that are not in NFC (forms.py). Copies are listed too, and documents that are not used. What training leaves out becomes
-one file of sorted keys, which reduce maps into memory.
+A map task writes a list beside its sorted runs: sorted columns of uint64, a row a document, copies and documents that
+are not used included. All lists are read together, a range of keys after another.
+
+    key, source, form, tokens, group, text
+
+source: see `find_source`; form: see `Lines`; tokens: of text; group: what decides the split; text: where the text lies
+that is not in NFC (forms.py).
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.config import ExampleConfig
-from albert_data.corpus.sources import ONE_PASS, MixtureSource
+from albert_data.config import BuildConfig
+from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.tasks import ReadTask
 from albert_data.data import Documents
-from albert_data.errors import InputError
-from albert_data.kernels.draws import choice_keys
-from albert_data.survey.sorted_columns import SortedFile, find_keys, map_u64, merge_columns, write_columns, write_u64
+from albert_data.survey.passes import number_sources
+from albert_data.survey.sorted_columns import SortedFile, find_changes, find_keys, merge_columns, write_columns
 
 RANGE_DOCUMENTS = 1 << 20  # read at once: keys are random, so lists are read by ranges of keys, in bounded memory
-VALIDATION_PLACE = 0
-_LEFT_OUT = "left-out.documents"
+VALIDATION_SOURCE = 0
+_NUM_COLUMNS = 6
 
 
 class DocumentList(NamedTuple):
-    """A list on the disk. name: of the file; source: the number of its source, see `find_place`.
+    """A list on the disk. name: of the file; source: see `find_source`.
 
     texts: the file of the texts that are not in NFC; None without any
     """
@@ -41,37 +42,30 @@ class DocumentList(NamedTuple):
 
     @property
     def file(self) -> SortedFile:
-        return SortedFile(self.name, 5, self.num_documents)
+        return SortedFile(self.name, _NUM_COLUMNS, self.num_documents)
 
 
-def find_place(task: ReadTask) -> int:
-    """The place of a task's documents among all: of several that are alike, one of the first place stays.
+def find_source(task: ReadTask) -> int:
+    """The source of a task's documents among all: of several that are alike, one of the first source stays.
 
-    In a mixture it is the number of the source. In other builds the inputs for validation come before all others.
+    In a mixture it is its number. In other builds the inputs for validation are a source that comes before all others.
     """
-    return task.source.number if task.source else VALIDATION_PLACE + (not task.is_validation)
+    return task.source.number if task.source else VALIDATION_SOURCE + (not task.is_validation)
 
 
-def list_documents(documents: Documents, place: int | None, texts: np.ndarray | None = None) -> np.ndarray:
-    """The documents that give rows: uint64, the columns of a list, [5, num_documents].
+def list_documents(documents: Documents, source: int | None, texts: np.ndarray | None = None) -> np.ndarray:
+    """The documents that give rows: uint64, the columns of a list, [6, num_documents].
 
-    place: of all documents, see `find_place`; None where the source code of each is its place. texts: see `FormTexts`.
+    source: of all documents, see `find_source`; None where each names its own. texts: see `FormTexts`.
     """
+    keys = documents.document_keys
     tokens = np.diff(documents.sentence_offsets[documents.document_offsets])
-    places = documents.source_codes if place is None else np.full(len(tokens), place)
-    assert places is not None, "each document has a source"
+    sources = documents.source_codes if source is None else np.full(len(tokens), source)
+    assert sources is not None, "each document has a source"
     none = np.zeros(len(tokens), np.uint64)
     forms, texts = none if documents.forms is None else documents.forms, none if texts is None else texts
-    columns = (documents.document_keys, tokens, places, forms, texts)
+    columns = (keys, sources, forms, tokens, keys if documents.groups is None else documents.groups, texts)
     return np.stack([column.astype(np.uint64) for column in columns])[:, tokens > 0]
-
-
-def list_groups(documents: Documents, place: int | None) -> np.ndarray:
-    """The documents that give rows: uint64, keys, groups, tokens of text and places, [4, num_documents]."""
-    keys, tokens, places = list_documents(documents, place)[:3]
-    assert documents.groups is not None, "the settings name a field"
-    groups = documents.groups[np.diff(documents.sentence_offsets[documents.document_offsets]) > 0]
-    return np.stack([keys, groups, tokens, places])
 
 
 def write_list(folder: Path, task: str, source: int, parts: Sequence[np.ndarray], texts: str | None) -> DocumentList:
@@ -81,104 +75,55 @@ def write_list(folder: Path, task: str, source: int, parts: Sequence[np.ndarray]
 
 
 class Listed(NamedTuple):
-    """Documents of several lists: uint64, int64, uint64, bool. is_lost: whether another form of the text stays."""
+    """Documents of all lists in a range of keys, sorted by key and source.
+
+    keys, forms, groups: uint64; sources (numbers), tokens: int64
+    is_foreign: bool, whether the text belongs to an earlier source; is_lost: whether another form of the text stays;
+    is_similar: whether a similar document stays; is_own: whether it counts: neither foreign, lost nor a copy
+    """
 
     keys: np.ndarray
     sources: np.ndarray
+    forms: np.ndarray
     tokens: np.ndarray
+    groups: np.ndarray
+    is_foreign: np.ndarray
     is_lost: np.ndarray
+    is_similar: np.ndarray
+    is_own: np.ndarray
 
 
-def read_lists(folder: Path, lists: Sequence[DocumentList], lost: Path | None = None) -> Iterator[Listed]:
-    """The documents of all lists by their keys, a range of these after another. lost: as `find_lost` returns it."""
-    for keys, tokens, sources, forms, *_ in merge_columns(folder, [item.file for item in lists], RANGE_DOCUMENTS):
-        is_lost = np.zeros(len(keys), bool) if lost is None else find_keys(forms, map_u64(lost))[0]
-        yield Listed(keys, sources.astype(np.int64), tokens, is_lost)
+class DocumentReader:
+    """Reads all lists of a build, as often as is asked for.
 
-
-def write_left_out(folder: Path, lists: Sequence[DocumentList]) -> Path:
-    """Write the keys of all listed documents, ascending, each once. Returns the path of the file."""
-    path = write_u64(folder / _LEFT_OUT, (np.unique(listed.keys) for listed in read_lists(folder, lists)))
-    assert path is not None, "documents of validation have rows"
-    return path
-
-
-class Limits(NamedTuple):
-    """Limits as `MixtureSource.count_limit` has them, in two parts.
-
-    passes, rest: uint64, of each source, whole and left over.
-
-    A document of source s has `passes[s]` passes, and one more if its choice key is below `rest[s]`.
+    sources: those that have passes of their own; none elsewhere
+    lost, similar: the forms and the keys of documents that are not used, ascending; None without any
     """
 
-    passes: np.ndarray
-    rest: np.ndarray
+    def __init__(
+        self, folder: Path, lists: Sequence[DocumentList], sources: Sequence[MixtureSource], config: BuildConfig
+    ) -> None:
+        self.folder, self.lists, self.sources, self.config = folder, lists, sources, config
+        self.lost: np.ndarray | None = None
+        self.similar: np.ndarray | None = None
 
-    @classmethod
-    def divide(cls, limits: Sequence[int]) -> Limits:
-        parts = np.array([divmod(limit, ONE_PASS) for limit in limits], np.uint64)
-        return cls(parts[:, 0], parts[:, 1])
+    def read(self) -> Iterator[Listed]:
+        """All documents, a range of keys after another."""
+        for rows in merge_columns(self.folder, [item.file for item in self.lists], RANGE_DOCUMENTS, numbered=False):
+            yield self._judge(rows)
 
-    def count_passes(self, sources: np.ndarray, choices: np.ndarray) -> np.ndarray:
-        """The passes over each document: uint64. sources: of each, as numbers; choices: uint64, choice keys."""
-        passes: np.ndarray = self.passes[sources] + (choices < self.rest[sources])
-        return passes
-
-
-def name_source(documents: Documents, source: MixtureSource) -> Documents:
-    """The documents with the number of their source as source code: shards of a mixture name it, not the language."""
-    numbers = np.full(len(documents.document_keys), source.number, np.uint32)
-    return dataclasses.replace(documents, source_codes=numbers)
-
-
-def number_documents(documents: Documents, sources: Sequence[MixtureSource]) -> Documents:
-    """The documents with the numbers of their sources as source codes."""
-    assert documents.source_codes is not None, "each has a source"
-    numbers = number_sources(documents.source_codes, sources).astype(np.uint32)
-    return dataclasses.replace(documents, source_codes=numbers)
-
-
-def number_sources(source_codes: np.ndarray, sources: Sequence[MixtureSource]) -> np.ndarray:
-    """The number of the source of each code: int64. Raises InputError for a code that is of none."""
-    codes = np.array([source.code for source in sources])
-    order = np.argsort(codes)
-    is_known, at = find_keys(source_codes, codes[order])
-    if not is_known.all():
-        raise InputError("an input was changed while it was read: a language is new in it; build again by --overwrite")
-    numbers: np.ndarray = order[at]
-    return numbers
-
-
-def choose_passes(
-    documents: Documents, sources: Sequence[MixtureSource], config: ExampleConfig
-) -> Iterator[tuple[Documents, int]]:
-    """Yield the documents of each pass, with the numbers of their sources, and its number.
-
-    sources: with their limits; without any, all documents are used in all passes.
-    """
-    if not sources or documents.source_codes is None:
-        yield from ((documents, number) for number in range(config.dupe_factor))
-        return
-    limits = Limits.divide([source.count_limit(config.dupe_factor) for source in sources])
-    choices = choice_keys(np.uint64(config.seed), documents.document_keys)
-    passes = limits.count_passes(documents.source_codes, choices)
-    for number in range(int(passes.max(initial=0))):
-        is_chosen = passes > number
-        yield (documents if is_chosen.all() else _take_documents(documents, is_chosen)), number
-
-
-def _take_documents(documents: Documents, is_taken: np.ndarray) -> Documents:
-    """Some of the documents. is_taken: bool, of each."""
-    num_sentences, num_tokens = np.diff(documents.document_offsets), np.diff(documents.sentence_offsets)
-    has_sentence = np.repeat(is_taken, num_sentences)
-    source_codes = documents.source_codes
-    return Documents(
-        ids=documents.ids[np.repeat(has_sentence, num_tokens)],
-        sentence_offsets=np.append(0, np.cumsum(num_tokens[has_sentence])),
-        is_heading=documents.is_heading[has_sentence],
-        document_offsets=np.append(0, np.cumsum(num_sentences[is_taken])),
-        document_keys=documents.document_keys[is_taken],
-        source_codes=None if source_codes is None else source_codes[is_taken],
-        groups=None if documents.groups is None else documents.groups[is_taken],
-        forms=None if documents.forms is None else documents.forms[is_taken],
-    )
+    def _judge(self, rows: np.ndarray) -> Listed:
+        keys, codes, forms, tokens, groups, _ = rows
+        sources = number_sources(codes, self.sources) if self.sources else codes.astype(np.int64)
+        nothing = np.zeros(len(keys), bool)
+        is_lost = nothing if self.lost is None else find_keys(forms, self.lost)[0]
+        is_similar = nothing if self.similar is None else find_keys(keys, self.similar)[0]
+        is_foreign, is_own = nothing, ~nothing
+        if not self.config.keep_duplicates:
+            firsts = np.flatnonzero(find_changes(keys[None]))
+            owners = np.repeat(sources[firsts], np.diff(firsts, append=len(keys)))
+            if self.config.alpha is None:  # else a text of two languages belongs to both
+                is_foreign = sources != owners
+            is_own = find_changes(rows[:4]) & ~is_foreign & ~is_lost
+        tokens = tokens.astype(np.int64)
+        return Listed(keys, sources, forms, tokens, groups, is_foreign, is_lost, is_similar, is_own)

@@ -1,7 +1,7 @@
 """Which of the forms of a text stay: documents with one key that differ in bytes, since some are not in NFC.
 
 Map lists every document with its form, and keeps the texts of those that are not in NFC. Out: the forms that are
-dropped, a file of hashes, by which reduce drops rows. Of several forms that of the first source stays; of one source,
+dropped, a file of hashes. Of several forms that of the first source stays; of one source,
 or with `alpha` of all, that in NFC, then the text whose UTF-8 bytes sort first.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from albert_data.data import Lines
 from albert_data.storage import find_storage
 from albert_data.survey.document_lists import RANGE_DOCUMENTS, DocumentList
-from albert_data.survey.sorted_columns import SortedFile, find_changes, merge_columns, write_columns, write_u64
+from albert_data.survey.sorted_columns import SortedFile, find_changes, map_u64, merge_columns, write_columns, write_u64
 
 _LOST = "lost.forms"
 _SIZE_BITS = 24  # of a document: none is longer than 4 MiB (corpus/lines/long_documents.py)
@@ -52,8 +52,8 @@ class FormTexts:
         return self._path.name if self._file else None
 
 
-def find_lost(folder: Path, lists: Sequence[DocumentList], *, by_source: bool) -> Path | None:
-    """Write the forms that are dropped, ascending; None if there are none. by_source: whether the first source counts.
+def find_lost(folder: Path, lists: Sequence[DocumentList], *, by_source: bool) -> np.ndarray | None:
+    """The forms that are dropped, ascending; None if there are none. by_source: whether the first source counts.
 
     folder: that of the lists, whose texts are read where two forms of a text are not in NFC.
     """
@@ -62,12 +62,13 @@ def find_lost(folder: Path, lists: Sequence[DocumentList], *, by_source: bool) -
         if lost := list(_choose_lost(folder, lists, rows, by_source)):
             files.append(write_columns(folder, f"{len(files)}-{_LOST}", np.array([lost], np.uint64)))
     merged = merge_columns(folder, files, numbered=False)
-    return write_u64(folder / _LOST, (rows[0, find_changes(rows)] for rows in merged))
+    path = write_u64(folder / _LOST, (rows[0, find_changes(rows)] for rows in merged))
+    return None if path is None else map_u64(path)
 
 
 def _choose_lost(folder: Path, lists: Sequence[DocumentList], rows: np.ndarray, by_source: bool) -> Iterator[int]:
     """Yield the forms that are dropped. rows: of the lists, all of each key that they have."""
-    keys, _, sources, forms, places, numbers = rows
+    keys, sources, forms, _, _, places, numbers = rows
     ends = np.cumsum([item.num_documents for item in lists])
     files = np.searchsorted(ends, numbers.astype(np.int64), "right")  # of each document the list that has it
     sources = sources if by_source else np.zeros_like(sources)

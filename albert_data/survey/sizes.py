@@ -11,11 +11,31 @@ their mean.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from albert_data.config import MIN_VALIDATION, SPECIALS_PER_PAIR, ExampleConfig
+from albert_data.shards.manifest import SPLITS
+
 SAMPLE = 1024
 _HASHES = 2**64
+# Arrow bytes of a row beside its ids and masks: document_key 8, segment_a_len 4, sop_label 1, three list offsets of 4,
+# source 2; rounded up. It decides how many shards there are, so another value would change the bytes of builds.
+_ROW_BYTES = 30
+
+
+def measure_rows(num_rows: Any, num_tokens: Any, num_masked: Any, id_bytes: int) -> Any:
+    """About how many bytes rows have as Arrow data."""
+    return _ROW_BYTES * num_rows + num_tokens * id_bytes + num_masked * (2 + id_bytes)
+
+
+def estimate_bytes(tokens: np.ndarray, passes: Any, config: ExampleConfig, id_bytes: int) -> np.ndarray:
+    """About how many bytes the rows of documents have. tokens: int64, of each; passes: over each."""
+    rows = -(-tokens // config.max_tokens)  # as few as the tokens fill
+    masked = (tokens * config.mask_prob).astype(np.int64)
+    sizes: np.ndarray = passes * measure_rows(rows, tokens + rows * SPECIALS_PER_PAIR, masked, id_bytes)
+    return sizes
 
 
 @dataclass(kw_only=True)
@@ -64,3 +84,26 @@ def _find_largest(hashes: np.ndarray, limit: int) -> np.ndarray:
         distinct = np.unique(hashes)
     largest: np.ndarray = distinct[:limit][-1:]
     return largest
+
+
+@dataclass(kw_only=True)
+class Sizes:
+    """About how many bytes documents make.
+
+    samples: of the documents of each split. nearest: of those with the least split keys, as many as validation gets at
+    least, and the next one: they may have to change their split (see splits.py).
+    """
+
+    samples: dict[str, SizeSample] = field(default_factory=lambda: {split: SizeSample() for split in SPLITS})
+    nearest: SizeSample = field(default_factory=lambda: SizeSample(limit=MIN_VALIDATION + 1))
+
+    def add(self, other: Sizes) -> None:
+        for split, sample in other.samples.items():
+            self.samples[split].add(sample.hashes, sample.sizes)
+        self.nearest.add(other.nearest.hashes, other.nearest.sizes)
+
+    def add_documents(self, is_validation: np.ndarray, hashes: np.ndarray, bits: np.ndarray, sizes: np.ndarray) -> None:
+        """hashes: uint64, equal for equal documents, otherwise random; bits: uint64, split keys; sizes: bytes."""
+        for sample, is_here in zip(self.samples.values(), (~is_validation, is_validation), strict=True):
+            sample.add(hashes[is_here], sizes[is_here])
+        self.nearest.add(bits, sizes)

@@ -1,4 +1,4 @@
-"""Reduce: read the rows in one range of shuffle keys from all sorted runs, sort them, and write them as a shard.
+"""Merge: read the rows in one range of shuffle keys from all sorted runs, sort them, and write them as a shard.
 
 Shard s of N holds the rows with keys from s * 2**64 / N to below (s + 1) * 2**64 / N. So the shuffle is global, and its
 order depends on the keys alone. A shard consists of slices of about 8 MiB. Each becomes a record batch; a few are read
@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_data.config import BuildConfig
 from albert_data.data import Examples
 from albert_data.jobs.receipts import read_receipt, write_receipt
+from albert_data.jobs.stages import Stages
 from albert_data.pipeline import shard_plan
-from albert_data.pipeline.choosing import find_kept, read_shared
 from albert_data.pipeline.exchanging import Exchange
 from albert_data.pipeline.row_buffer import (
-    Dropped,
     FoundRows,
     RowBuffer,
     RowScratch,
@@ -34,15 +34,16 @@ from albert_data.pipeline.row_buffer import (
     read_sources,
     take_examples,
 )
-from albert_data.pipeline.shard_plan import KEYS, ReduceRules, ReduceTask
+from albert_data.pipeline.shard_plan import KEYS, ReduceTask
 from albert_data.pipeline.shuffle import ReduceGroup
 from albert_data.pipeline.sorted_runs import Held, fetch_range, read_range
-from albert_data.pipeline.stages import Stages
 from albert_data.shards.rows import join_rows
 from albert_data.shards.schema import ShardReceipt, shard_schema, write_shard
 from albert_data.storage import find_storage
 from albert_data.storage.scratch import machine_scratch
-from albert_data.survey.sorted_columns import find_keys, map_u64
+from albert_data.survey.decisions import Decisions
+from albert_data.survey.exceptions import COPY, LEFT_OUT, Exceptions
+from albert_data.survey.made import Dropped
 
 # Read at once: 48 MiB, the largest shard below 2 TB by default (1.5 x SHARD_BYTES). More would need more memory than
 # map does.
@@ -71,10 +72,11 @@ def read_reduce_receipt(folder: Path, task: ReduceTask) -> ReduceReceipt | None:
     return read_receipt(folder / "receipts" / task.receipt_name, ReduceReceipt)
 
 
-class ReduceJob:
+class MergeRows:
     """Writes the shards of a group into `folder`, each followed by its receipt.
 
-    held: where the rows of each split lie. exchange: None for tasks without random segments.
+    held: where the rows of each split lie. runs: the folder of the decisions' files. exchange: None for tasks without
+    random segments.
     syncs: whether a receipt waits until its shard is safe from a crash of this machine. Otherwise the parent, on the
     same machine, syncs shards while workers make the next ones.
     """
@@ -83,18 +85,21 @@ class ReduceJob:
 
     def __init__(
         self,
+        config: BuildConfig,
+        id_dtype: type,
+        decisions: Decisions,
         held: Mapping[str, Sequence[Held]],
+        runs: Path,
         folder: Path,
-        rules: ReduceRules,
         exchange: Exchange | None = None,
         *,
         syncs: bool = False,
     ) -> None:
-        self._held, self._folder, self._rules, self._exchange = held, folder, rules, exchange
-        self._syncs = syncs
-        has_key_b = exchange is not None
-        self._schema = shard_schema(rules.id_dtype, has_source=bool(rules.sources), has_key_b=has_key_b)
-        self._scratch = RowScratch(rules.id_dtype)
+        self._config, self._decisions, self._held, self._runs = config, decisions, held, runs
+        self._folder, self._exchange, self._syncs = folder, exchange, syncs
+        has_source, has_key_b = bool(decisions.source_codes), exchange is not None
+        self._schema = shard_schema(id_dtype, has_source=has_source, has_key_b=has_key_b)
+        self._scratch = RowScratch(id_dtype)
 
     def __call__(self, group: ReduceGroup) -> tuple[list[ReduceReceipt], Stages]:
         """Returns the receipts, and how long merging and writing took."""
@@ -106,11 +111,11 @@ class ReduceJob:
     def _write(self, task: ReduceTask, find: FindHeld, stages: Stages) -> ReduceReceipt:
         """Adds to `stages` how long merging and writing took."""
         path, spent = self._folder / task.made_file, Stages()
-        merge = _Merge(find, self._scratch, self._rules, task.split)
-        num_tokens = np.zeros(len(self._rules.sources), np.int64)
+        merge = _Merge(find, self._scratch, self._config, self._decisions, self._runs, task.split)
+        num_tokens = np.zeros(len(self._decisions.source_codes), np.int64)
         with spent.time("write shards"):
             slices = spent.time_each("merge runs", self._finish(_read_slices(task, merge), num_tokens))
-            shard = write_shard(path, slices, self._schema, self._rules.compression)
+            shard = write_shard(path, slices, self._schema, self._config.compression)
             receipt = ReduceReceipt(
                 task=task,
                 shard=shard,
@@ -195,15 +200,13 @@ def _read_slices(task: ReduceTask, merge: _Merge) -> Iterator[Slice]:
 class _Merge:
     """The rows of one split, out of all sorted runs. dropped: the copies so far; left_out: as in ReduceReceipt."""
 
-    def __init__(self, find: FindHeld, scratch: RowScratch, rules: ReduceRules, split: str) -> None:
-        self._find, self._scratch, self._rules, self._split = find, scratch, rules, split
-        self._sources = np.array(rules.sources, np.uint32) if rules.sources else None
-        self._shared = None if rules.choice is None else read_shared(rules.choice)
-        self._left_out = None if rules.left_out is None or split != "train" else map_u64(rules.left_out)
-        self._removed = None if rules.removed is None else map_u64(rules.removed)
-        self._lost = None if rules.lost is None else map_u64(rules.lost)
-        held_out = rules.grouping.held_out if rules.grouping and split == "train" else None
-        self._held_out = None if held_out is None else map_u64(held_out)
+    def __init__(
+        self, find: FindHeld, scratch: RowScratch, config: BuildConfig, decisions: Decisions, runs: Path, split: str
+    ) -> None:
+        self._find, self._scratch, self._config, self._split = find, scratch, config, split
+        self._move, self._limits = decisions.move, decisions.limits
+        self._sources = np.array(decisions.source_codes, np.uint32) if decisions.source_codes else None
+        self._exceptions = Exceptions(runs, decisions.exceptions, split) if decisions.exceptions else None
         self.dropped = self.left_out = Dropped()
 
     def read(self, bounds: list[int]) -> Iterator[Slice]:
@@ -213,33 +216,33 @@ class _Merge:
         """
         records, found = self._find_rows(bounds[0], bounds[-1] - 1)
         order, is_copy = order_rows(records, found)
-        if is_copy.any() and not self._rules.keep_duplicates:
+        if is_copy.any() and not self._config.keep_duplicates:
             self.dropped = self.dropped.add(count_dropped(records, found.starts[order[is_copy]]))
             order = order[~is_copy]
-        # Copies too: other forms of a text, and documents of validation.
-        for column, dropped in ((found.keys.forms, self._lost), (found.keys.document_keys, self._held_out)):
-            if dropped is not None:
-                is_copy, _ = find_keys(column[order], dropped)
-                self.dropped = self.dropped.add(count_dropped(records, found.starts[order[is_copy]]))
-                order = order[~is_copy]
-        if self._left_out is not None:  # after the copies: so both counts depend on the documents alone
-            is_out, _ = find_keys(found.keys.document_keys[order], self._left_out)
-            self.left_out = self.left_out.add(count_dropped(records, found.starts[order[is_out]]))
-            order = order[~is_out]
-        if self._removed is not None:  # counted before, each document once: so after what is dropped as equal
-            order = order[~find_keys(found.keys.document_keys[order], self._removed)[0]]
+        if self._exceptions is not None:  # after the copies: so each document is counted once
+            order = self._drop_exceptions(records, found, order)
         keys, starts = found.keys.shuffle_keys[order], found.starts[order]
         inner = np.searchsorted(keys, np.array(bounds[1:-1], np.uint64)).tolist()
         for begin, end in pairwise([0, *inner, len(order)]):
             if end > begin:
                 yield Slice(take_examples(records, starts[begin:end], self._sources), keys[begin:end])
 
+    def _drop_exceptions(self, records: RowBuffer, found: FoundRows, order: np.ndarray) -> np.ndarray:
+        assert self._exceptions is not None
+        starts, keys = found.starts[order], found.keys.take(order)
+        sources = np.zeros(len(order), np.int64) if self._limits is None else read_sources(records, starts)
+        reasons = self._exceptions.find(keys.document_keys, sources, keys.forms)
+        self.dropped = self.dropped.add(count_dropped(records, starts[reasons == COPY]))
+        self.left_out = self.left_out.add(count_dropped(records, starts[reasons == LEFT_OUT]))
+        stays: np.ndarray = order[reasons == 0]
+        return stays
+
     def _find_rows(self, low: int, high: int) -> tuple[RowBuffer, FoundRows]:
-        """The rows of this split with shuffle keys in [low, high]; of a mixture, those that are kept."""
+        """The rows of this split with shuffle keys in [low, high]; of sources with limits, those of their passes."""
         records, found = read_range(self._find(low, high), low, high, self._scratch)
-        if (move := self._rules.move) is not None:
-            found = found.take(move.find_rows(found.keys.document_keys, self._split))
-        if (choice := self._rules.choice) is not None:
-            sources = read_sources(records, found.starts)
-            found = found.take(find_kept(choice, self._shared, found.keys, sources))
+        if self._move is not None:
+            found = found.take(self._move.find_rows(found.keys.document_keys, self._split))
+        if self._limits is not None:
+            sources, seed = read_sources(records, found.starts), self._config.examples.seed
+            found = found.take(found.keys.passes < self._limits.count_passes(sources, seed, found.keys.document_keys))
         return records, found

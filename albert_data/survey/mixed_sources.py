@@ -11,10 +11,10 @@ from albert_data.corpus.inputs import STDIN, Input
 from albert_data.corpus.mixtures import TEXT_KEYS
 from albert_data.corpus.sources import MAX_PASSES, ONE_PASS, MixtureSource
 from albert_data.errors import ConfigError, InputError
-from albert_data.pipeline.benchmarks import count_contaminated
-from albert_data.pipeline.choosing import Choice
-from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.shards.manifest import SourceEntry
+from albert_data.survey.benchmarks import count_contaminated
+from albert_data.survey.decisions import SourceCounts
+from albert_data.survey.made import Made
 from albert_data.text.languages import choose_rules
 from albert_data.text.wording import count_of, format_share
 
@@ -90,22 +90,22 @@ def check_passes(sources: Sequence[MixtureSource], config: BuildConfig) -> None:
             )
 
 
-def check_lists(sources: Sequence[MixtureSource], total: TaskReceipt) -> None:
+def check_lists(sources: Sequence[MixtureSource], made: Made) -> None:
     """Raise InputError if a source has no document with a token: its settings are mostly wrong then."""
-    listed = {item.source for item in total.lists}
+    listed = {item.source for item in made.lists}
     for source in sources:
-        if source.number not in listed and not total.counts[count_contaminated(source)]:
-            fields = f"; {total.damage.fields.describe()}" if total.damage.fields.describe() else ""
+        if source.number not in listed and not made.counts[count_contaminated(source)]:
+            fields = f"; {made.damage.fields.describe()}" if made.damage.fields.describe() else ""
             raise InputError(
                 f"source {source.name!r} of the mixture holds no document with a token{fields}; "
                 "check its paths, its text_field and --where"
             )
 
 
-def describe_shares(sources: Sequence[MixtureSource], choice: Choice) -> list[str]:
+def describe_shares(sources: Sequence[MixtureSource], used: Sequence[SourceCounts]) -> list[str]:
     """How many tokens the sources give by alpha, and a line for each of those with the most."""
-    total = sum(counts.used_tokens for counts in choice.counts)
-    found = [one for one in zip(sources, choice.counts, strict=True) if one[0].alpha is not None]
+    total = sum(counts.used_tokens for counts in used)
+    found = [one for one in zip(sources, used, strict=True) if one[0].alpha is not None]
     if others := sorted(found, key=lambda one: -one[1].used_tokens)[_SHOWN:]:
         found = [one for one in found if one not in others]
     shares = [
@@ -119,11 +119,11 @@ def describe_shares(sources: Sequence[MixtureSource], choice: Choice) -> list[st
     return [f"by alpha the sources give {count_of(total, 'token')} of text:", *shares]
 
 
-def describe_budgets(sources: Sequence[MixtureSource], choice: Choice) -> list[str]:
+def describe_budgets(sources: Sequence[MixtureSource], used: Sequence[SourceCounts]) -> list[str]:
     """A line for each source that has fewer tokens than its budget."""
     return [
         f"source {source.name} has {count_of(counts.tokens, 'token')} of text, fewer than its budget of "
         f"{source.tokens:,}: all of it is used"
-        for source, counts in zip(sources, choice.counts, strict=True)
+        for source, counts in zip(sources, used, strict=True)
         if source.tokens is not None and counts.tokens < source.tokens
     ]

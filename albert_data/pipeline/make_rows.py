@@ -10,7 +10,6 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,43 +23,29 @@ from albert_data.data import Documents, Lines
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.jobs.receipts import write_receipt
+from albert_data.jobs.stages import Stages
 from albert_data.kernels.draws import shuffle_keys, split_keys, threshold
-from albert_data.pipeline.benchmarks import Benchmarks, count_contaminated, is_benchmark
-from albert_data.pipeline.receipts import TaskReceipt
 from albert_data.pipeline.row_buffer import RowKeys, RowScratch
 from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, merge_runs, sort_rows, write_sorted_run
-from albert_data.pipeline.stages import Stages
 from albert_data.sentences.text import find_sentences
 from albert_data.shards.manifest import SPLITS
 from albert_data.storage import find_storage
 from albert_data.storage.scratch import machine_scratch
-from albert_data.survey.document_lists import (
-    choose_passes,
-    find_place,
-    list_documents,
-    list_groups,
-    name_source,
-    number_documents,
-    write_list,
-)
+from albert_data.survey.benchmarks import Benchmarks, count_contaminated, is_benchmark
+from albert_data.survey.document_lists import find_source, list_documents, write_list
 from albert_data.survey.forms import FormTexts
+from albert_data.survey.made import DIGESTS, Made
 from albert_data.survey.parts import PartWriter
+from albert_data.survey.passes import choose_passes, name_source, number_documents
 from albert_data.survey.signatures import choose_bands
-from albert_data.survey.sorted_columns import map_u64, write_columns
+from albert_data.survey.sizes import measure_rows
+from albert_data.survey.sorted_columns import map_u64
 from albert_data.tokenizer.model import Tokenizer
 
 RUN_BYTES = 32 << 20  # a sorted run is written as soon as the ids of the rows in memory have that many bytes
-# Arrow bytes of a row beside its ids and masks: document_key 8, segment_a_len 4, sop_label 1, three list offsets of 4,
-# source 2; rounded up. It decides how many shards there are, so another value would change the bytes of builds.
-_ROW_BYTES = 30
 
 
-def measure_rows(num_rows: Any, num_tokens: Any, num_masked: Any, id_bytes: int) -> Any:
-    """About how many bytes rows have as Arrow data."""
-    return _ROW_BYTES * num_rows + num_tokens * id_bytes + num_masked * (2 + id_bytes)
-
-
-class MapJob:
+class MakeRows:
     """Makes the sorted runs of a task, a pure function of its documents, the tokenizer and the config.
 
     plan_hash: of the build's plan. With `syncs`, where workers can outlive the lock of their build, names of files
@@ -92,32 +77,30 @@ class MapJob:
         self._scratch = RowScratch(tokenizer.id_dtype)
         self._word_rule = tokenizer.word_rule(config.examples)  # how pieces form words, the units of masking
 
-    def __call__(self, task: ReadTask) -> TaskReceipt:
+    def __call__(self, task: ReadTask) -> Made:
         with (
             machine_scratch() if self._merges else nullcontext(self._runs) as folder,
             ExitStack() as files,
             ExitStack() as others,
         ):
             bands = choose_bands(self.config.similarity) if self.config.drop_near_duplicates else None
-            signing = PartWriter(self._runs, self._name(task), find_place(task), bands, files) if bands else None
+            signing = PartWriter(self._runs, self._name(task), find_source(task), bands, files) if bands else None
             texts = None if self.config.keep_duplicates else FormTexts(self._runs, self._name(task), others)
             return self._map(task, folder, signing, texts)
 
-    def _map(self, task: ReadTask, folder: Path, signing: PartWriter | None, texts: FormTexts | None) -> TaskReceipt:
+    def _map(self, task: ReadTask, folder: Path, signing: PartWriter | None, texts: FormTexts | None) -> Made:
         """folder: where sorted runs are written first; signing, texts: where near-duplicates or copies are dropped."""
-        receipt = TaskReceipt(fingerprint=self._plan_hash + task.fingerprint)
+        receipt = Made(fingerprint=self._plan_hash + task.fingerprint)
         damage = Damage(strict=self.config.text.strict)
         held: list[KeyedRows] = []
         listed: list[np.ndarray] = []
-        grouped: list[np.ndarray] = []
         has_sources = task.source is not None or self.config.alpha is not None
-        place = None if has_sources else find_place(task)
+        source = None if has_sources else find_source(task)
         for block in receipt.seconds.time_each("read", task.read(damage)):
             for lines, documents in self.read(block, damage, receipt, task.text, task.source):
                 if task.source is not None:
                     documents = name_source(documents, task.source)
-                if place is None or task.is_validation or signing or texts:
-                    listed.append(list_documents(documents, place, texts.add(lines) if texts else None))
+                listed.append(list_documents(documents, source, texts.add(lines) if texts else None))
                 if signing:
                     with receipt.seconds.time("sign"):
                         tokens = np.diff(documents.sentence_offsets[documents.document_offsets])
@@ -126,8 +109,6 @@ class MapJob:
                     continue
                 if self._sources:
                     documents = number_documents(documents, self._sources)
-                if documents.groups is not None:
-                    grouped.append(list_groups(documents, place))
                 for chosen, pass_index in choose_passes(documents, self._sources, self.config.examples):
                     held.append(self.make_rows(chosen, pass_index, receipt.seconds))
                     if sum(part.examples.input_ids.nbytes for part in held) >= RUN_BYTES:
@@ -140,10 +121,7 @@ class MapJob:
             self._merge_runs(task, receipt, folder)
         if any(part.size for part in listed):
             name = texts.finish() if texts else None
-            receipt.lists.append(write_list(self._runs, self._name(task), find_place(task), listed, name))
-        if any(part.size for part in grouped):
-            name = f"{self._name(task)}.groups"
-            receipt.groups.append(write_columns(self._runs, name, np.concatenate(grouped, axis=1)))
+            receipt.lists.append(write_list(self._runs, self._name(task), find_source(task), listed, name))
         if signing:
             receipt.parts = signing.finish()
         receipt.damage = damage
@@ -158,7 +136,7 @@ class MapJob:
         self,
         block: Block,
         damage: Damage,
-        receipt: TaskReceipt,
+        receipt: Made,
         config: TextConfig | None = None,
         source: MixtureSource | None = None,
     ) -> Iterator[tuple[Lines, Documents]]:
@@ -212,7 +190,7 @@ class MapJob:
         seal = sha256((self._plan_hash + task.name).encode()).hexdigest()[:16]
         return f"{seal}-{task.name}" if self._syncs else task.name
 
-    def _merge_runs(self, task: ReadTask, receipt: TaskReceipt, folder: Path) -> None:
+    def _merge_runs(self, task: ReadTask, receipt: Made, folder: Path) -> None:
         """Replace the runs of a task by one in the build's folder."""
         with receipt.seconds.time("write runs"):
             name = f"{self._name(task)}-all.run"
@@ -221,7 +199,7 @@ class MapJob:
         receipt.runs, receipt.dropped = [name], receipt.dropped.add(dropped)
         receipt.least = {name: min(receipt.least.values())} if receipt.least else {}
 
-    def _write_run(self, task: ReadTask, held: list[KeyedRows], receipt: TaskReceipt, folder: Path) -> None:
+    def _write_run(self, task: ReadTask, held: list[KeyedRows], receipt: Made, folder: Path) -> None:
         with receipt.seconds.time("sort"):
             keys = join_keys(held)
             groups = [part.groups for part in held if part.groups is not None]
@@ -240,7 +218,7 @@ class MapJob:
 
 
 def _count_rows(
-    parts: list[KeyedRows], keys: RowKeys, row_split_keys: np.ndarray, is_validation: np.ndarray, receipt: TaskReceipt
+    parts: list[KeyedRows], keys: RowKeys, row_split_keys: np.ndarray, is_validation: np.ndarray, receipt: Made
 ) -> None:
     """Count the rows of all parts. keys: joined; row_split_keys: uint64."""
     tokens, masked = (
@@ -257,15 +235,13 @@ def _count_rows(
         receipt.counts[f"{split}_rows"] += int(np.count_nonzero(is_here))
         receipt.counts[f"{split}_tokens"] += int(tokens[is_here].sum())
         receipt.counts[f"{split}_masked"] += int(masked[is_here].sum())
-        here = is_here[firsts]
-        # The sample needs hashes that are random, and equal for equal documents: so are the keys of their first rows.
-        receipt.samples[split].add(keys.shuffle_keys[firsts[here]], sizes[here])
-    receipt.nearest.add(row_split_keys[firsts], sizes)
+    # The samples need hashes that are random, and equal for equal documents: so are the keys of their first rows.
+    receipt.sizes.add_documents(is_validation[firsts], keys.shuffle_keys[firsts], row_split_keys[firsts], sizes)
     if not is_validation.all():
         receipt.least[receipt.runs[-1]] = int(row_split_keys[~is_validation].min())
 
 
-def _count_documents(lines: Lines, documents: Documents, receipt: TaskReceipt) -> int:
+def _count_documents(lines: Lines, documents: Documents, receipt: Made) -> int:
     """Add the documents to the receipt. Returns how many of them have no tokens, and so no rows."""
     receipt.counts.update(
         documents=len(documents.document_keys),
@@ -277,7 +253,7 @@ def _count_documents(lines: Lines, documents: Documents, receipt: TaskReceipt) -
     if documents.groups is not None:
         receipt.counts["grouped_documents"] += int(np.count_nonzero(documents.groups != documents.document_keys))
     digest = int(documents.document_keys[has_rows].sum(dtype=np.uint64))
-    receipt.documents_digest = (receipt.documents_digest + digest) % 2**64
+    receipt.digest = (receipt.digest + digest) % DIGESTS
     if documents.source_codes is not None:
         receipt.source_codes |= set(np.unique(documents.source_codes[has_rows]).tolist())
     return int(np.count_nonzero(~has_rows))
