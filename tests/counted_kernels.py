@@ -15,8 +15,8 @@ import numpy as np
 from albert_data import kernels
 
 _MODULES = (
-    *("ascii", "utf8", "fnv"),
-    *("corpus.lines.valid_utf8", "corpus.lines.white_space", "corpus.lines.line_ends", "corpus.documents"),
+    *("text.ascii", "text.utf8", "kernels.fnv"),
+    *("corpus.lines.valid_utf8", "corpus.lines.white_space", "corpus.lines.line_ends", "clean.documents"),
     "sentences.segmenting",
 )
 

@@ -115,7 +115,7 @@ class Groups:
         yield from (self._group(listed, all_used=all_used) for listed in self._reader.read())
 
     def _group(self, listed: Listed, *, all_used: bool) -> _Grouped:
-        """all_used: also those that are dropped as similar, whose rows must be found in the split that they would be in."""
+        """all_used: also similar ones, whose rows must be found in the split that they would be in."""
         config, keys = self._config.examples, listed.keys
         bits = split_keys(np.uint64(config.seed), listed.groups)
         if self._limits is None:
