@@ -18,7 +18,6 @@ from refusals import check_refused
 
 from albert_data import split_sentences
 from albert_data.cli.main import run as run_command
-from albert_data.config import TextConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import InputError, OutputError
 from albert_data.inspect.choice import RowChoice
@@ -203,13 +202,6 @@ def test_a_file_that_became_another_encoding_is_another_build(tokenizer, mixed, 
     monkeypatch.setattr("chardet.detect_all", lambda *_, **__: [{"encoding": "cp1251", "confidence": 1.0}])
     with pytest.raises(OutputError, match="unfinished build of another kind: the inputs differ"):
         run_build(mixed, tmp_path / "out", tokenizer, encoding="auto")
-
-
-def test_inputs_that_were_found_otherwise_are_refused(tokenizer, mixed, tmp_path):
-    inputs = find_inputs([str(mixed / "utf-8-0.txt")], text=TextConfig())
-    config = fixtures.make_config(encoding="auto")
-    with pytest.raises(InputError, match="were not found with the encoding of the settings, auto"):
-        build_shards(inputs, tmp_path / "out", tokenizer, config, fixtures.InlineEngine())
 
 
 def test_inspect_lists_what_was_found(tokenizer, mixed, tmp_path, capsys):

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from hashlib import sha256
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -122,20 +121,14 @@ def kill_everywhere(
     raise AssertionError("it never ends")
 
 
-def kill(
-    little: Little, out: Path, name: str, changes: int, engine: InlineEngine | None = None, *, at_once: bool = False
-) -> bool:
-    """Build, and die when so much has changed since publishing began. Returns False if it ended before.
-
-    at_once: count from the beginning of the build.
-    """
+def kill(little: Little, out: Path, name: str, changes: int, engine: InlineEngine | None = None) -> bool:
+    """Build, and die when so much has changed since publishing began. Returns False if it ended before."""
     publish = build_module.publish
     with pytest.MonkeyPatch.context() as monkeypatch:
         mortal = Mortal(monkeypatch)
-        mortal.left = changes if at_once else None
 
         def begin(*arguments: Any) -> Any:
-            mortal.left = mortal.left if at_once else changes
+            mortal.left = changes
             return publish(*arguments)
 
         monkeypatch.setattr(build_module, "publish", begin)
@@ -155,41 +148,29 @@ def is_of(little: Little, out: Path, name: str) -> bool:
 # ---- kills ----
 
 
-def test_the_same_command_finishes_it(little, ready):
-    own = mine(ready)
-    for changes, out in kill_everywhere(little, ready, every=2):
+@pytest.mark.parametrize("kind", ["alone", "cluster", "shards removed"])
+def test_the_same_command_finishes_it(kind, little, ready, monkeypatch):
+    """Also what a cluster began to publish, and if the user has removed some of the shards."""
+    monkeypatch.setattr("albert_data.pipeline.publish._SHARDS_OF_TASK", 2)
+    own, engine = mine(ready), fixtures.SpanningEngine() if kind == "cluster" else None
+    for changes, out in kill_everywhere(little, ready, every=2, engine=engine):
         assert mine(out) == own
         for name in "ab":  # a manifest stands only beside all that it names, though the user has edited the card
             if is_of(little, out, name):
                 assert dict(little.files[name].items() - digest_folder(out).items()).keys() <= {"README.md"}
+        if kind == "shards removed":  # an older build may have some of the same names
+            folders = [".build/shards/train", *(() if (out / "manifest.json").exists() else ("train",))]
+            pattern = ("shard-*1*.arrow", "shard-*0*.arrow", "shard-*")[changes % 3]
+            for path in [path for folder in folders for path in (out / folder).glob(pattern)]:
+                path.unlink()
         is_finished = is_of(little, out, "b")
-        assert little.build(out, "b", overwrite=is_of(little, out, "a")).was_finished == is_finished
+        made = little.build(out, "b", engine if changes % 4 else None, overwrite=is_of(little, out, "a"))
+        assert made.was_finished == is_finished
         assert is_as_built(little, out, "b", own), changes
         assert not (out / ".build").exists()
 
 
-@pytest.mark.slow
-def test_a_build_killed_before_any_change_is_finished_by_the_same_command(little, tmp_path):
-    """Before it publishes too, where test_build_resume kills processes at some moments."""
-    for changes in count():
-        out = tmp_path / str(changes)
-        if not kill(little, out, "b", changes, at_once=True):
-            break
-        little.build(out, "b")
-        assert is_as_built(little, out, "b", ()), changes
-    assert changes > 50
-
-
-def test_the_same_command_finishes_what_a_cluster_began_to_publish(little, ready, monkeypatch):
-    monkeypatch.setattr("albert_data.pipeline.publish._SHARDS_OF_TASK", 2)
-    for changes, out in kill_everywhere(little, ready, every=2, engine=fixtures.SpanningEngine()):
-        engine = fixtures.SpanningEngine() if changes % 4 else None
-        little.build(out, "b", engine, overwrite=is_of(little, out, "a"))
-        assert is_as_built(little, out, "b", mine(ready)), changes
-        assert not (out / ".build").exists()
-
-
-def test_other_commands_are_refused_without_overwrite_and_lose_nothing_when_they_are_killed(little, ready):
+def test_other_commands_are_refused_without_overwrite_and_lose_nothing_when_they_fail_or_are_killed(little, ready):
     own, rng = mine(ready), random.Random(0)
     for changes, out in kill_everywhere(little, ready, every=2):
         before = digest_folder(out)
@@ -199,22 +180,16 @@ def test_other_commands_are_refused_without_overwrite_and_lose_nothing_when_they
         for name in rng.choices("abc", k=changes % 3):
             kill(little, out, name, rng.randrange(40))
             assert own == mine(out)
+        if changes % 5 == 0:
+            with pytest.raises(AlbertDataError, match="holds no document"):
+                fixtures.run_build(plant(out.with_name("empty.txt"), b""), out, little.tokenizer, overwrite=True)
+            if not (out / ".build").exists() and not (out / "manifest.json").exists():
+                assert digest_folder(out).keys() == own  # nothing of ours is left
+                continue
         last = rng.choice("abc") if changes % 3 else "c"
         little.build(out, last, overwrite=True)
         assert is_as_built(little, out, last, own), changes
         assert not (out / ".build").exists()
-
-
-def test_a_build_that_fails_after_a_kill_forgets_no_file_of_the_killed_one(little, ready):
-    for changes, out in kill_everywhere(little, ready, every=5):
-        empty = plant(out.with_name("empty.txt"), b"")
-        with pytest.raises(AlbertDataError, match="holds no document"):
-            fixtures.run_build(empty, out, little.tokenizer, overwrite=True)
-        if not (out / ".build").exists() and not (out / "manifest.json").exists():
-            assert digest_folder(out).keys() == mine(ready)  # nothing of ours is left
-            continue
-        little.build(out, "c", overwrite=True)
-        assert is_as_built(little, out, "c", mine(ready)), changes
 
 
 # ---- what the user does between a kill and the next command ----
@@ -232,18 +207,6 @@ def test_a_users_file_under_one_of_our_names_stops_the_next_command(little, read
         assert without_work(out) == before
         (out / name).unlink()
         little.build(out, "b", overwrite=(out / "manifest.json").exists())
-        assert is_as_built(little, out, "b", mine(ready)), changes
-
-
-def test_shards_that_the_user_removed_are_made_again(little, ready):
-    """Also if an older build has one of the same name."""
-    for changes, out in kill_everywhere(little, ready, every=2):
-        pattern = ("shard-*1.arrow", "shard-*0.arrow", "shard-*")[changes % 3]
-        for folder in ("train", ".build/shards/train"):
-            if folder != "train" or not (out / "manifest.json").exists():
-                for path in (out / folder).glob(pattern):
-                    path.unlink()
-        little.build(out, "b", overwrite=is_of(little, out, "a"))
         assert is_as_built(little, out, "b", mine(ready)), changes
 
 
@@ -345,58 +308,59 @@ def test_files_that_are_added_while_a_build_runs_stay(overwrite, out, little):
         assert is_as_built(little, out, config, names)
 
 
-@pytest.mark.parametrize("name", ["train/shard-00001.arrow", "train/shard-00007.arrow", "tokenizer/tokenizer.json"])
-def test_a_file_that_takes_a_name_of_ours_while_a_build_runs_stops_it_before_anything_is_moved(
-    name, overwrite, out, little
-):
-    kept = without_work(out)
-    with pytest.raises(OutputError, match=rf"{name} was not written by a build.*move it away"):
-        little.build(out, "b", Busy(lambda: plant(out / name)), overwrite=overwrite)
-    assert (out / name).read_bytes() == MINE
-    (out / name).unlink()
-    assert without_work(out).items() >= {path: kept[path] for path in kept.keys() - {name}}.items()
-    if not overwrite:
-        assert little.build(out, "b").resumed_tasks
-        assert is_as_built(little, out, "b", ())
+def put_file(name: str) -> Callable[[Path, Path], object]:
+    return lambda out, other: plant(out / name)
 
 
-def test_a_folder_that_becomes_a_link_while_a_build_runs_stops_it(overwrite, out, little):
-    def link() -> None:
-        out.mkdir(exist_ok=True)
-        plant(out.with_name("elsewhere") / "shard-00000.arrow")
-        if (out / "train").exists():
-            (out / "train").rename(out.with_name("old"))
-        (out / "train").symlink_to(out.with_name("elsewhere"))
-
-    with pytest.raises(OutputError, match="train is a link.*move it away"):
-        little.build(out, "b", Busy(link), overwrite=overwrite)
-    assert digest_folder(out.with_name("elsewhere")).keys() == {"shard-00000.arrow"}
-    assert mine(out.with_name("elsewhere")) == {"shard-00000.arrow"}
+def link_folder(out: Path, other: Path) -> None:
+    if (out / "train").exists():
+        (out / "train").rename(out.with_name("old"))
+    (out / "train").symlink_to(plant(out.with_name("elsewhere") / "shard-00000.arrow").parent)
 
 
-def test_a_build_that_the_user_puts_into_out_while_another_runs_is_not_replaced(overwrite, out, little, tmp_path):
+def put_build(out: Path, other: Path) -> None:
     """Its files are those of a manifest of ours, and it must stay all the same."""
+    for name in ("train", "validation", "tokenizer"):
+        shutil.rmtree(out / name, ignore_errors=True)
+    shutil.copytree(other, out, dirs_exist_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (put_file("train/shard-00001.arrow"), "shard-00001.arrow was not written by a build.*move it away"),
+        (put_file("train/shard-00007.arrow"), "shard-00007.arrow was not written by a build"),
+        (put_file("tokenizer/tokenizer.json"), "tokenizer.json was not written by a build"),
+        (link_folder, "train is a link.*move it away"),
+        (put_build, "manifest.json was changed by something else while this build ran"),
+    ],
+)
+def test_what_takes_a_name_of_ours_while_a_build_runs_stops_it_before_anything_is_moved(
+    act, message, overwrite, out, little, tmp_path
+):
+    def digest() -> dict[str, str]:
+        return {name: digest for name, digest in digest_folder(tmp_path).items() if ".build" not in name}
+
+    def change() -> None:
+        act(out, tmp_path / "c")
+        before.update(digest())
+
+    before: dict[str, str] = {}
     little.build(tmp_path / "c", "c")
-
-    def copy() -> None:
-        for name in ("train", "validation", "tokenizer"):
-            shutil.rmtree(out / name, ignore_errors=True)
-        shutil.copytree(tmp_path / "c", out, dirs_exist_ok=True)
-
-    with pytest.raises(OutputError, match=r"manifest.json was changed by something else while this build ran"):
-        little.build(out, "b", Busy(copy), overwrite=overwrite)
-    assert without_work(out) == little.files["c"]
+    with pytest.raises(OutputError, match=message):
+        little.build(out, "b", Busy(change), overwrite=overwrite)
+    assert digest() == before
 
 
 def test_a_build_that_waits_for_another_one_does_not_replace_it(little, tmp_path):
     out, first = tmp_path / "out", BuildFolder(tmp_path / "out")
     for name in ("a", "b"):
-        first.open()
+        first.lock()
 
         def finish() -> None:
             little.build(tmp_path / "made", "a")
             shutil.copytree(tmp_path / "made", out, dirs_exist_ok=True)
-            first.close()  # it was killed before it cleaned up
+            first.unlock()  # it was killed before it cleaned up
 
         finishing = threading.Timer(0.3, finish)
         finishing.start()

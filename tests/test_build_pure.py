@@ -23,7 +23,7 @@ from mixture_fixtures import describe
 from albert_data import split_sentences
 from albert_data.errors import InputError
 from albert_data.jobs.engine import Engine, MultiprocessEngine
-from albert_data.pipeline import identity
+from albert_data.pipeline import plan
 from albert_data.shards.manifest import ShardEntry, SkippedEntry
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.shards.typed_values import to_value
@@ -243,23 +243,19 @@ def test_any_corpus_in_any_layout_gives_the_same_bytes_and_loses_no_token(
     check_tokens(folder / "out0", documents, tokenizer, dupe_factor, "lines")
 
 
-@pytest.mark.parametrize(("what", "of_files", "of_shards"), [("BYTES", 700, 1_300), ("VALUES", 29, 34)])
+@pytest.mark.parametrize(("what", "of_files", "of_shards"), [("BYTES", 2_000, 4_500), ("VALUES", 90, 150)])
 def test_more_files_or_shards_than_a_manifest_can_name_are_refused_before_they_are_written(
     what, of_files, of_shards, tokenizer, tmp_path, monkeypatch
 ):
-    monkeypatch.chdir(tmp_path)
-    fixtures.write_corpus(Path("few"), fixtures.make_documents(3, 0), "jsonl", random.Random(0))
-    fixtures.write_corpus(Path("in"), fixtures.make_documents(60, 0), "txt", random.Random(0))
-    monkeypatch.setattr(f"albert_data.pipeline.identity.MAX_{what}", of_files)
-    with pytest.raises(InputError, match="the corpus is 3 files, more than a manifest can name; join small"):
-        run_build(Path("few"), tmp_path / "out", tokenizer)
-    monkeypatch.setattr(f"albert_data.pipeline.identity.MAX_{what}", of_shards)
-    with pytest.raises(InputError, match="has 7 shards, and beside . inputs? a manifest can name 2; use a smaller"):
-        run_build(Path("in"), tmp_path / "out", tokenizer, num_shards=7)
+    fixtures.write_corpus(tmp_path / "in", fixtures.make_documents(60, 0), "txt", random.Random(0))
+    for most, num_shards, named in ((of_files, None, "0 shards; join small"), (of_shards, 7, "7 shards; join small")):
+        monkeypatch.setattr(f"albert_data.pipeline.plan.MAX_{what}", most)
+        with pytest.raises(InputError, match=f"1 file, more than a manifest can name beside {named}"):
+            run_build(tmp_path / "in", tmp_path / "out", tokenizer, num_shards=num_shards)
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr("albert_data.pipeline.shard_plan.SHARD_BYTES", 1 << 10)
-    with pytest.raises(InputError, match="use a smaller --num-shards, or join small inputs"):
-        run_build(Path("in"), tmp_path / "out", tokenizer)
+    with pytest.raises(InputError, match="or use a smaller --num-shards"):
+        run_build(tmp_path / "in", tmp_path / "out", tokenizer)
     assert not list((tmp_path / "out").rglob("*.arrow"))
 
 
@@ -267,8 +263,8 @@ def test_a_manifest_of_many_shards_has_no_more_bytes_and_values_than_expected():
     numbers = ("num_rows", "num_tokens", "num_masked", "num_unpaired", "num_random", "num_bytes")
     shard = ShardEntry(file="validation/shard-99999.arrow", sha256="0" * 64, **dict.fromkeys(numbers, 10**10 - 1))
     values = to_json({"splits": {"validation": {"shards": [to_value(shard)] * 1000}}})
-    assert 0.9 * identity._SHARD_BYTES < len(values) / 1000 <= identity._SHARD_BYTES
-    assert values.count(b",") + values.count(b"{") < 1000 * identity._SHARD_VALUES + 10
+    assert 0.9 * plan._SHARD_BYTES < len(values) / 1000 <= plan._SHARD_BYTES
+    assert values.count(b",") + values.count(b"{") < 1000 * plan._SHARD_VALUES + 10
 
 
 def test_what_was_skipped_is_named_in_the_manifest_and_decides_nothing(tokenizer, tmp_path):

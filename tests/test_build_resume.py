@@ -20,6 +20,7 @@ import pytest
 from build_fixtures import (
     CORPUS_DOCUMENTS,
     CORPUS_SHARDS,
+    CORPUS_TASK_BYTES,
     CORPUS_TASKS,
     Corpus,
     InlineEngine,
@@ -35,8 +36,7 @@ from refusals import check_refused, refused
 from albert_data.errors import InputError, OutputError
 from albert_data.jobs import work_folder
 from albert_data.jobs.engine import Engine, MultiprocessEngine
-from albert_data.jobs.work_folder import WorkFolder
-from albert_data.pipeline import build_folder, steps
+from albert_data.pipeline import steps
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.shards.reader import open_shards
@@ -66,29 +66,14 @@ def kill_build(
     return pid
 
 
-# About how many files and folders are in OUT just before publishing.
-WRITTEN = 8 + 2 * CORPUS_TASKS + 2 * (CORPUS_SHARDS + 1)
-
-
-@pytest.mark.parametrize(
-    "moment", [*(n / 4 for n in range(4)), *(pytest.param(n / 40, marks=pytest.mark.slow) for n in range(40))]
-)
-def test_a_build_killed_at_any_moment_resumes_to_the_same_bytes(moment, corpus, out):
-    """A moment is a share of the build's work, measured by the files that are written."""
-    engine = MultiprocessEngine(2)
-    kill_build(corpus, out, round(moment * WRITTEN), engine)
-    corpus.build(out, engine)
-    check_finished(corpus, out)
-
-
-@pytest.mark.parametrize("number", [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 30))])
-def test_a_build_killed_over_and_over_with_any_shuffle_finishes(number, corpus, out, monkeypatch):
-    """On one machine and as on a cluster."""
+@pytest.mark.parametrize("number", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 40))])
+def test_a_build_killed_at_any_moment_resumes_to_the_same_bytes(number, corpus, out, monkeypatch):
+    """Several times, with any shuffle, on one machine and as on a cluster."""
     if number % 3:
         fixtures.shape_shuffle(monkeypatch, ("two stages", "two stages, windows")[number % 3 - 1])
     rng = random.Random(number)
     engine = fixtures.SpanningProcesses() if rng.random() < 0.5 else MultiprocessEngine(2)
-    for num_files in sorted(rng.sample(range(6, 60), 3)):
+    for num_files in sorted(rng.sample(range(60), rng.randint(1, 3))):  # about 45 are there before it publishes
         kill_build(corpus, out, num_files, engine)
     corpus.build(out, engine)
     check_finished(corpus, out)
@@ -102,18 +87,18 @@ def test_a_build_can_start_at_once_after_only_the_parent_of_another_was_killed(c
 
 
 def test_work_of_another_plan_is_removed_even_if_the_removal_is_killed(corpus, out, monkeypatch):
-    drop = WorkFolder.drop
+    remove = work_folder.remove_files
     interrupt(corpus, out, 5)
 
-    def remove_half(work: WorkFolder, files: Any) -> None:
-        if "" in files:  # the plan, which goes first
-            return drop(work, files)
-        for file in sorted((work.path / "runs").iterdir())[::2]:
+    def remove_half(folder: Path, is_ours: Any) -> None:
+        if folder.name != "runs":
+            return remove(folder, is_ours)
+        for file in sorted(folder.iterdir())[::2]:
             file.unlink()
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(WorkFolder, "drop", remove_half)
+        patch.setattr(work_folder, "remove_files", remove_half)
         interrupt(corpus, out, 0, seed=5, overwrite=True)
     assert not (out / ".build/plan.json").exists()
     assert corpus.build(out).resumed_tasks == 0
@@ -155,12 +140,6 @@ def test_any_kind_of_build_resumes_to_the_same_bytes_and_counts(kind, tokenizer,
     assert bool(counts.moved_documents) == (KINDS[kind].get("validation_fraction") is None)
 
 
-def test_finished_tasks_are_not_done_again(corpus, out):
-    interrupt(corpus, out, 5)
-    assert corpus.build(out).resumed_tasks == 5
-    check_finished(corpus, out)
-
-
 def test_finished_shards_are_not_made_again(corpus, out, monkeypatch):
     interrupt(corpus, out, CORPUS_TASKS + 2)
     made = []
@@ -179,13 +158,35 @@ def test_finished_shards_are_not_made_again(corpus, out, monkeypatch):
 # ---- what is not trusted ----
 
 
-def test_files_from_before_a_restart_of_the_machine_are_not_trusted(corpus, out, monkeypatch):
+def restart(work: Path) -> None:
     """Sorted runs are not synced, so after a power loss they may be full of zeros."""
-    interrupt(corpus, out, results=2)
-    for run in (out / ".build" / "runs").iterdir():
+    for run in (work / "runs").iterdir():
         run.write_bytes(bytes(run.stat().st_size))
-    monkeypatch.setattr(build_folder, "_boot_id", lambda: "another")
-    assert corpus.build(out).resumed_tasks == 0
+    plan = work / "plan.json"
+    plan.write_text(json.dumps({**json.loads(plan.read_text()), "boot": "another"}))
+
+
+def damage_receipts(work: Path) -> None:
+    for path in work.rglob("receipts/*.json"):
+        path.write_text(path.read_text().replace("0", "1"))
+
+
+@pytest.mark.parametrize(
+    ("results", "change", "task_bytes", "resumed"),
+    [
+        (2, restart, CORPUS_TASK_BYTES, 0),
+        (5, damage_receipts, CORPUS_TASK_BYTES, 0),  # test_receipts knows other damage
+        (CORPUS_TASKS + 2, damage_receipts, CORPUS_TASK_BYTES, 0),
+        (5, lambda work: next((work / "runs").iterdir()).unlink(), CORPUS_TASK_BYTES, 4),
+        (5, lambda work: None, CORPUS_TASK_BYTES // 2, 0),  # another version may split files in another way
+    ],
+    ids=["restart", "receipts of tasks", "of shards", "no run", "other ranges"],
+)
+def test_what_may_be_damaged_is_made_again(results, change, task_bytes, resumed, corpus, out):
+    interrupt(corpus, out, results)
+    change(out / ".build")
+    with fixtures.small_tasks(task_bytes):
+        assert corpus.build(out).resumed_tasks == resumed
     check_finished(corpus, out)
 
 
@@ -195,31 +196,6 @@ def test_a_truncated_run_stops_the_build(corpus, out):
     run.write_bytes(run.read_bytes()[:-10])
     with pytest.raises(OutputError, match="is cut short; start again with --overwrite"):
         corpus.build(out)
-
-
-def test_a_receipt_for_other_ranges_does_not_count(corpus, out):
-    """A version that splits files in another way would leave such receipts."""
-    interrupt(corpus, out, 5)
-    with fixtures.small_tasks(fixtures.CORPUS_TASK_BYTES // 2):
-        assert corpus.build(out).resumed_tasks == 0
-    check_finished(corpus, out)
-
-
-@pytest.mark.parametrize("results", [5, CORPUS_TASKS + 2], ids=["tasks", "shards"])
-def test_a_damaged_receipt_counts_as_missing(results, corpus, out):
-    """test_receipts knows other damage."""
-    interrupt(corpus, out, results)
-    for path in (out / ".build").rglob("receipts/*.json"):
-        path.write_text(path.read_text().replace("0", "1"))
-    assert corpus.build(out).resumed_tasks == 0
-    check_finished(corpus, out)
-
-
-def test_a_task_whose_run_is_missing_is_done_again(corpus, out):
-    interrupt(corpus, out, 5)
-    next((out / ".build/runs").iterdir()).unlink()
-    assert corpus.build(out).resumed_tasks == 4
-    check_finished(corpus, out)
 
 
 def test_changed_blocks_of_stdin_are_done_again(tokenizer, tmp_path, monkeypatch):
@@ -282,9 +258,19 @@ def test_another_tokenizer_and_other_inputs_are_refused_and_named(results, token
     for one in (other, None):
         with pytest.raises(OutputError, match="the tokenizer differs"):
             run_build(tmp_path / "in", out, one)
+
+    def check_refused(names: str) -> None:
+        with pytest.raises(OutputError, match=rf"the inputs differ \(.*in/{names}\)"):
+            run_build(tmp_path / "in", out, tokenizer, trust_inputs=True)
+
     (tmp_path / "in/0.txt").write_text("More text.")
-    with pytest.raises(OutputError, match=r"the inputs differ \(.*in/0.txt\)"):
-        run_build(tmp_path / "in", out, tokenizer, trust_inputs=True)
+    check_refused("0.txt")
+    (tmp_path / "in/0.txt").unlink()
+    (tmp_path / "in/b.jsonl").rename(tmp_path / "in/z.jsonl")
+    check_refused("b.jsonl and 1 more")
+    (tmp_path / "in/b.jsonl").write_bytes((tmp_path / "in/z.jsonl").read_bytes()[:-1])
+    (tmp_path / "in/z.jsonl").unlink()
+    check_refused("b.jsonl")
 
 
 def touch_all(folder: Path) -> Path:
@@ -293,68 +279,52 @@ def touch_all(folder: Path) -> Path:
     return folder
 
 
+def rename_one(folder: Path) -> Path:
+    path = max(folder.iterdir())
+    path.rename(path.with_name(f"{path.name[0]}zz{path.name}"))
+    return folder
+
+
 @pytest.mark.parametrize("results", [3, 1000], ids=["unfinished", "finished"])
 @pytest.mark.parametrize(
-    ("change", "named"),
+    "change",
     [
-        (touch_all, "time alone"),
-        (lambda folder: folder.rename(folder.with_name("moved")), "name alone"),
-        (lambda folder: touch_all(shutil.copytree(folder, folder.with_name("moved"))), "name and time alone"),
+        touch_all,
+        lambda folder: folder.rename(folder.with_name("moved")),
+        rename_one,
+        lambda folder: touch_all(shutil.copytree(folder, folder.with_name("moved"))),
     ],
-    ids=["time", "name", "both"],
+    ids=["time", "folder", "name", "both"],
 )
-def test_inputs_of_another_time_or_name_are_named_and_trusted_if_the_user_says_so(
-    change, named, results, tokenizer, out, tmp_path
+def test_inputs_of_another_time_or_folder_are_named_and_trusted_if_the_user_says_so(
+    change, results, tokenizer, out, tmp_path
 ):
     made = build_documents(CORPUS_DOCUMENTS, tmp_path / "reference", tokenizer, layout="mixed")
     place = tmp_path / "reference-in"
     with suppress(KeyboardInterrupt):
         run_build(place, out, tokenizer, InterruptedEngine(results))
     place = change(place)
-    check_refused(lambda: run_build(place, out, tokenizer), OutputError, f"inputs differ in {named} & --trust-inputs")
+    named = "inputs differ in time or name alone & --trust-inputs"
+    check_refused(lambda: run_build(place, out, tokenizer), OutputError, named)
     report = run_build(place, out, tokenizer, trust_inputs=True)
     assert report.resumed_tasks == (results if results == 3 else 0)
     assert report.manifest == made.manifest
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "text", "named"),
-    [
-        ("b.txt", "d.txt", "We went to the river b.txt.\n", "and 1 more"),  # of another time: another text?
-        ("b.txt", "b.txt", "Two.\n", "b.txt: 28 bytes there, 5 here"),
-    ],
-    ids=["name and time", "size"],
-)
-def test_other_inputs_are_not_trusted(old, new, text, named, tokenizer, out, tmp_path):
-    (tmp_path / "in").mkdir()
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / "in" / name).write_text(f"We went to the river {name}.\n")
-    run_build(tmp_path / "in", out, tokenizer)
-    (tmp_path / "in" / old).unlink()
-    (tmp_path / "in" / new).write_text(text)
-    with pytest.raises(OutputError, match=rf"the inputs differ \(.*{named}\)"):
-        run_build(tmp_path / "in", out, tokenizer, trust_inputs=True)
-
-
-def test_an_overwrite_that_fails_leaves_the_old_build_whole(corpus, finished, out, tmp_path):
+@pytest.mark.parametrize("there", ["nothing", "folder", "build"])
+def test_a_build_that_fails_at_its_start_leaves_the_folder_as_it_was(there, corpus, finished, out, tmp_path):
     (tmp_path / "bad.txt").write_bytes(b"One.\n\n\xff\n")
     (tmp_path / "empty.txt").write_bytes(b"\n\n")
-    out = shutil.copytree(finished, out)
+    if there == "build":
+        shutil.copytree(finished, out)
+    elif there == "folder":
+        out.mkdir()
     for name, strict in (("bad.txt", True), ("empty.txt", False)):
         with pytest.raises(InputError):
             run_build(tmp_path / name, out, corpus.tokenizer, overwrite=True, strict=strict)
-        check_finished(corpus, out)
-
-
-@pytest.mark.parametrize("was_there", [False, True])
-def test_a_build_that_fails_at_its_start_leaves_the_folder_as_it_was(was_there, tokenizer, out, tmp_path):
-    (tmp_path / "empty.txt").write_bytes(b"\n\n")
-    if was_there:
-        out.mkdir()
-    with pytest.raises(InputError, match="holds no document"):
-        run_build(tmp_path / "empty.txt", out, tokenizer)
-    assert out.exists() == was_there
-    assert not list(out.glob("*"))
+        assert out.exists() == (there != "nothing")
+        assert digest_folder(out) == (corpus.files if there == "build" else {})
+        assert not (out / ".build").exists()
 
 
 def test_a_second_build_into_the_same_folder_is_refused_while_one_runs(corpus, out, monkeypatch):
@@ -374,7 +344,7 @@ def test_a_second_build_into_the_same_folder_is_refused_while_one_runs(corpus, o
 def test_a_lock_in_a_removed_folder_does_not_count(out, monkeypatch):
     """The other build ends after this one has opened the lock file and before it locks it."""
     first, second = BuildFolder(out), BuildFolder(out)
-    first.open()
+    first.lock()
     inner = os.open
 
     def open_late(path: Any, flags: int, *mode: int) -> int:
@@ -385,12 +355,12 @@ def test_a_lock_in_a_removed_folder_does_not_count(out, monkeypatch):
 
     monkeypatch.setattr(os, "open", open_late)
     with pytest.raises(OutputError, match="another build"):
-        second.open()
+        second.lock()
 
 
 @refused(
-    ("file", OutputError, "file is a file; name a folder"),
-    ("file/below", OutputError, "file/below can't be written: Not a directory"),
+    ("file", OutputError, "file can't be written & file is not a folder"),
+    ("file/below", OutputError, "file/below can't be written & file is not a folder"),
 )
 def test_a_file_in_place_of_the_folder_is_refused(call, kind, named, corpus, tmp_path):
     (tmp_path / "file").write_text("a file")

@@ -145,8 +145,6 @@ DIRECT = {
     ("corpus/inputs.py", "os.fstat"): "stdin has no name",
     ("corpus/inputs.py", "os.stat"): "two names of a pipe are recognised by its device and inode",
     ("corpus/inputs.py", "io.FileIO"): "a pipe or a device",
-    ("pipeline/build.py", "work.open"): "not a file: takes the lock on OUT",
-    ("pipeline/build_folder.py", "self.open"): "the same",
     ("pipeline/build_folder.py", "path.exists"): "/proc",
     ("pipeline/build_folder.py", "path.read_text"): "/proc",
 }

@@ -20,7 +20,7 @@ from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.verify import verify
-from albert_data.pipeline.ownership import read_our_manifest
+from albert_data.pipeline.build_folder import read_our_manifest
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.manifest import (
     MANIFEST_NAME,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -84,18 +83,18 @@ def test_the_lock_of_a_dead_process_is_waited_for_and_taken_and_its_owner_publis
 @pytest.mark.usefixtures("dead_locks")
 def test_a_build_whose_lock_was_taken_changes_nothing_of_the_other(bucket):
     work = BuildFolder(make_path(f"{bucket.url}/out"))
-    work.open()
+    work.lock()
     free_other = other_process(bucket).lock(work.plan_path.parent / "lock", b"", 0)
     bucket.put("out/manifest.json", b"of the other")
     bucket.put("out/.build/plan.json", b"of the other")
     before = bucket.files()
-    for step in (work.clear, work.remove, work.check_lock, partial(work.begin_shards, "runs")):
+    for step in (work.clear, work.remove, work.check_lock):
         with pytest.raises(OSError, match="another process has taken the lock"):
             step()
     with pytest.raises(OSError, match="another process has taken the lock"):
-        publish(work, Mock(), Mock(), {}, Mock())
+        publish(work, Mock(), Mock())
     work.remove_if_empty()
-    work.close()
+    work.unlock()
     assert bucket.files() == before
     free_other()
 

@@ -10,7 +10,7 @@ from build_fixtures import CountingEngine, InlineEngine, check_finished, digest_
 from shard_fixtures import seal
 
 from albert_data.errors import OutputError
-from albert_data.pipeline import identity
+from albert_data.pipeline import plan
 from albert_data.rules import RULES_VERSION, current_versions
 from albert_data.shards.manifest import MANIFEST_NAME, SEAL
 from albert_data.shards.manifest_file import read_manifest
@@ -56,7 +56,7 @@ def test_a_build_of_another_format_is_kept(corpus, tmp_path):
         (NEWER_LIBRARY, f"another version of sentencepiece (99.0 there, {LIBRARIES['sentencepiece']} here)"),
         ((NUMBER, UNICODE, {**LIBRARIES, "old": "1"}), "another version of old (1 there, none here)"),
         ((NUMBER, "13.0", LIBRARIES), f"other Unicode tables (13.0 there, {UNICODE} here)"),
-        ((1, UNICODE, LIBRARIES), f"older rules (version 1, this is {NUMBER})"),
+        ((1, UNICODE, LIBRARIES), f"other rules (1 there, {NUMBER} here)"),
     ],
 )
 @pytest.mark.parametrize("is_finished", [True, False], ids=["finished", "unfinished"])
@@ -65,7 +65,7 @@ def test_a_build_by_other_versions_is_named_and_kept_until_overwritten(
 ):
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(identity, "current_versions", lambda packages: there)
+        patch.setattr(plan, "current_versions", lambda packages: there)
         if is_finished:
             corpus.build(out)
         else:
@@ -84,13 +84,14 @@ def test_a_build_by_other_versions_is_named_and_kept_until_overwritten(
 
 
 def test_work_by_newer_rules_is_kept(corpus, tmp_path):
+    """Even if its plan can't be read."""
     out = tmp_path / "out"
     interrupt(corpus, out, 3)
     path = out / ".build" / "plan.json"
-    path.write_text(json.dumps({**read_json(path), "rules_version": RULES_VERSION + 1}))
+    path.write_text(json.dumps({**read_json(path), "inputs": 1, "rules_version": RULES_VERSION + 1}))
     runs = sorted(out.rglob("*.run"))
-    versions = rf"\(version {RULES_VERSION + 1}, this is {RULES_VERSION}\)"
-    with pytest.raises(OutputError, match=rf"newer rules {versions}.*--overwrite"):
+    versions = rf"\({RULES_VERSION + 1} there, {RULES_VERSION} here\)"
+    with pytest.raises(OutputError, match=rf"other rules {versions}.*--overwrite"):
         corpus.build(out, InlineEngine())
     assert sorted(out.rglob("*.run")) == runs
     corpus.build(out, InlineEngine(), overwrite=True)

@@ -115,7 +115,7 @@ def test_a_changed_list_is_an_error_and_a_fault(built, tmp_path):
 
 def test_another_list_is_another_build_and_a_build_without_one_leaves_none_behind(inputs, built, tmp_path):
     out, plain = shutil.copytree(built, tmp_path / "out"), load_tokenizer(inputs / "vocab")
-    with pytest.raises(OutputError, match="the word list differs"):
+    with pytest.raises(OutputError, match="the tokenizer differs, or its word list"):
         run_build(inputs / "in", out, plain, max_seq_len=64)
     run_build(inputs / "in", out, plain, overwrite=True, max_seq_len=64)
     assert [path.name for path in (out / "tokenizer").iterdir()] == ["tokenizer.json"]

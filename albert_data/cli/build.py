@@ -186,7 +186,7 @@ def _show_plan(inputs: tuple[str, ...], output: Path, given: dict[str, Any], *, 
     from albert_data.library.progress import Bar
     from albert_data.pipeline.build import build_shards
     from albert_data.pipeline.estimate import estimate
-    from albert_data.pipeline.identity import choose_fraction
+    from albert_data.pipeline.plan import choose_fraction
 
     bar, workers = Bar(), given.pop("workers", None) or count_cores()
     named: dict[str, Any] = {name: given[name] for name in ("license", "overwrite", "trust_inputs") if name in given}

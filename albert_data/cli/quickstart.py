@@ -147,7 +147,7 @@ def _claim(folder: Path, options: Sequence[str], inputs: list[Input]) -> None:
 
     Several quickstarts at once are kept apart by the locks of the commands that they run.
     """
-    from albert_data.pipeline.ownership import check_empty
+    from albert_data.pipeline.build_folder import check_empty
 
     # What decides whether a build takes its text for the same; the name is one of them.
     identify = attrgetter("path", "size", "modified_ns", "language", "is_validation", "source")

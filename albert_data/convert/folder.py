@@ -34,7 +34,7 @@ class ConversionFolder:
     """DIR, and the working folder in it. plan: what decides every byte that is written."""
 
     def __init__(self, path: Path, plan: Mapping[str, Any]) -> None:
-        self._folder = WorkFolder(path, _WORK, "conversion", {"": (_PLAN, f"*{_RECEIPT_SUFFIX}", RECORD_NAME)})
+        self._folder = WorkFolder(path, _WORK, "conversion", (_PLAN, f"*{_RECEIPT_SUFFIX}", RECORD_NAME))
         self.path, self.plan, self.work = path, dict(plan), self._folder.path
         self.plan_path, self._storage = self.work / _PLAN, find_storage(path)
 
@@ -141,22 +141,15 @@ class ConversionFolder:
         assert record is not None, "seal wrote it"
         names = (*_list_files(record), RECORD_NAME)
         self._storage.publish(self.path, {name: find_place(self.work, name) for name in names})
-        self._remove_receipts()
+        self._folder.remove()
         return record
 
     def sweep(self) -> None:
         """Remove the working folder, if a command was killed just before it did that itself."""
-        if is_there(self.work):
-            self._folder.lock()
-            self._remove_receipts()
-            self.close()
-
-    def _remove_receipts(self) -> None:
-        # A store may copy the record and not move it.
-        self._folder.drop({"": (f"*{_RECEIPT_SUFFIX}", RECORD_NAME)})
+        self._folder.sweep()
 
     def close(self) -> None:
-        """Free the lock. If no shard was converted, or all files are published, remove .convert, and an empty DIR."""
+        """Free the lock. If no shard was converted, remove .convert, and an empty DIR."""
         try:
             if self._folder.is_locked and not self._holds_files():
                 self._folder.remove()

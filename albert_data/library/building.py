@@ -19,7 +19,7 @@ from albert_data.library.documents import open_corpus, take_documents
 from albert_data.library.progress import show_progress
 from albert_data.library.tokenizers import load_tokenizer
 from albert_data.pipeline.build import BuildReport, build_shards
-from albert_data.pipeline.build_folder import read_commits
+from albert_data.pipeline.build_folder import find_plan
 from albert_data.storage import make_path
 from albert_data.storage.hub import use_commits
 from albert_data.storage.scratch import machine_scratch
@@ -160,7 +160,8 @@ def load_arguments(
     if tokenizer is None and (rules["specials"] or rules.get("words", NO_WORDS) != NO_WORDS):
         what = "--special" if rules["specials"] else "a word list"
         raise ConfigError(f"{what} needs a tokenizer; train one first with `albert-data vocab`")
-    with use_commits(read_commits(out, overwrite=overwrite)):
+    there = find_plan(out, overwrite=overwrite)
+    with use_commits(there.hub if there else None):  # what names on the Hub meant to the build that is there
         loaded = None if tokenizer is None else load_tokenizer(tokenizer, **rules)
         with open_corpus(inputs, documents, progress, config.text, validation) as found:
             check_apart(found, out)

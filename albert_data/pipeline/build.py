@@ -20,11 +20,10 @@ from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.jobs.engine import Engine, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.jobs.stages import Stages
-from albert_data.pipeline.build_folder import BuildFolder
+from albert_data.pipeline.build_folder import BuildFolder, find_plan, read_our_manifest
 from albert_data.pipeline.exchanging import describe_shortages
-from albert_data.pipeline.identity import check_encoding, check_finished, check_size, choose_fraction, make_plan
-from albert_data.pipeline.ownership import read_our_manifest
-from albert_data.pipeline.publish import finish_manifest, make_manifest, publish, publish_license
+from albert_data.pipeline.plan import check_finished, check_size, choose_fraction, make_plan, trust_moved
+from albert_data.pipeline.publish import finish_manifest, make_manifest, publish
 from albert_data.pipeline.steps import Build, decide_on, learn_tokenizer, map_documents, merge_rows, share_sources
 from albert_data.shards.advice import advise_on, advise_on_parts, list_notes
 from albert_data.shards.card import check_license
@@ -120,18 +119,19 @@ def build_shards(
     check_readable(plan)
     work = BuildFolder(out)
     if trust_inputs:
-        plan = work.trust(plan, progress.say, overwrite=overwrite)
+        plan = trust_moved(plan, find_plan(out, overwrite=overwrite), progress.say)
     finished = None if overwrite else _find_finished(out, plan)
     is_done = finished is not None and license in (None, finished.manifest.license)
     if dry_run and finished is None:
-        work.open(dry_run=True)
-        work.begin(plan, overwrite, dry_run=True)
+        work.check()
+        work.compare(plan, overwrite=overwrite)
     if dry_run:
         return finished if is_done else None
     if is_done:
-        work.sweep(plan)
+        if work.read_plan() in (plan, None):  # a build of this plan was killed after it had written its manifest
+            work.sweep()
         return finished
-    work.open()
+    work.lock()
     try:
         # Perhaps by a build that ran until now.
         if not overwrite and (finished := _find_finished(out, plan)) is not None:
@@ -146,7 +146,7 @@ def build_shards(
             vocab=vocab,
             engine=engine,
             progress=progress,
-            syncs=work.begin(plan, overwrite, syncs=spans_machines(engine), given=given),
+            syncs=work.begin(plan, overwrite=overwrite, syncs=spans_machines(engine), given=given),
             allow_loss=allow_loss,
             sources=list_sources(inputs),
             language_named=language_named,
@@ -157,13 +157,12 @@ def build_shards(
         work.remove_if_empty()
         raise
     finally:
-        work.close()
+        work.unlock()
     return dataclasses.replace(report, seconds=time.monotonic() - started)
 
 
 def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, engine: Engine) -> None:
     """Raise ConfigError or InputError for settings that do not fit the inputs, the tokenizer or the engine."""
-    check_encoding(inputs, config)
     check_reach(inputs, spans_machines=spans_machines(engine))
     check_language_field(inputs, config.text)
     check_group_field(inputs, config.text)
@@ -190,8 +189,7 @@ def _make(build: Build, tokenizer: Tokenizer | None, license: str | None) -> Bui
     build.tell(describe_budgets(sources, decisions.used))
     merged = merge_rows(build, tokenizer, made, decisions)
     manifest = finish_manifest(make_manifest(build, tokenizer, made, decisions, merged), license)
-    shards = {shard.task.file: work.shards / shard.task.made_file for shard in merged.shards}
-    build.tell(publish(work, manifest, tokenizer, shards, engine))
+    build.tell(publish(work, manifest, tokenizer, [shard.task for shard in merged.shards], engine))
     if any(len(entry.paths) > SHOWN for entry in (manifest.skipped or {}).values()):
         progress.say(f"{work.out / MANIFEST_NAME} names all that was skipped")
     build.tell(describe_shortages(manifest))
@@ -223,7 +221,7 @@ def _change_license(
         return finished
     work.begin(plan, overwrite=False)
     manifest = finish_manifest(finished.manifest, license)
-    for line in (*publish_license(work, manifest), f"the licence of {work.out} is {license} now"):
+    for line in (*publish(work, manifest), f"the licence of {work.out} is {license} now"):
         progress.say(line)
     return dataclasses.replace(finished, manifest=manifest)
 

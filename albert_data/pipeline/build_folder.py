@@ -1,151 +1,221 @@
-"""The working folder of a build: its lock, and what a killed build left there.
+"""OUT of a build: which files there are ours, and the working folder OUT/.build with what a killed build left.
+
+OUT is new, empty or ours: it holds a manifest as a build wrote it, or a .build with our mark. There a file is ours if
+a manifest names it and it is a regular file of the size or SHA-256 in that manifest, in a folder that is no link. No
+other file is ever replaced or removed. The manifests are that of OUT, and those that a publication keeps in .build.
 
 OUT/.build/lock         see jobs/work_folder.py
-    plan.json           what is being built: config, tokenizer, inputs, versions
-    boot                the boot id of the machine when the build began (see `_boot_id`), or "synced"
+    plan.json           what is being built: config, tokenizer, inputs, versions; and the boot id of the machine when
+                        the build began (see `_boot_id`), or "synced"
     runs/ receipts/     sorted runs and receipts of map tasks, the lists of their documents, and the texts that are not
                         in NFC (forms.py); where near-duplicates are dropped, also signatures and shingles
                         (survey/parts.py), and when they are compared the keys of those to drop, with a receipt; with
                         groups, these
-    shards/             finished shards, until they are published; a hash of the plan is part of their names
-    shards/receipts/    the receipts of these shards, named likewise
-    shards/basis        what the shards are made of: digest, counts, names of the runs
+    shards/             finished shards, until they are published, and their receipts; a hash of the plan and of the
+                        sorted runs is part of their names
     tokenizer/          a vocabulary that was trained for this build
     candidates/         on a cluster: sentences from which its sample is chosen (vocab/candidates.py)
-    manifests/          while publishing: of this build and of those whose files are in OUT (see ownership.py)
+    lines/              the hashes of repeated lines
+    manifests/          while publishing: of this build and of those whose files are in OUT
 
 A killed build resumes by its receipts: a task or shard with a receipt is finished. On one machine runs and receipts are
 never synced, and shards only once they are finished. So after a crash of the machine none of them is trusted, and the
 build begins anew. Only Linux shows that there was a crash (see `_boot_id`). On a cluster each file is synced before its
-receipt, so a build is resumed after any crash, and from any machine.
+receipt, so a build that began there is resumed after any crash, and from any machine.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from albert_data.errors import OutputError, ShardError, StorageError
 from albert_data.jobs.work_folder import WorkFolder
-from albert_data.pipeline.identity import find_difference, find_other_rules, find_renaming
-from albert_data.pipeline.ownership import Ours, check_empty, read_our_manifest
-from albert_data.rules import RULES_VERSION
+from albert_data.pipeline.plan import find_other
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse
-from albert_data.shards.manifest_file import GIVEN, PLAN_NAME, WORK_NAME, check_readable, read_file
+from albert_data.shards.manifest_file import GIVEN, PLAN_NAME, WORK_NAME, check_readable, load_manifest, read_file
 from albert_data.shards.paths import CARD_NAME
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.shards.typed_values import to_value
-from albert_data.storage import FOLDER, find_kind, find_storage, is_remote
-from albert_data.storage.files import is_regular, is_there, read_bytes, read_json, write_bytes, write_json
-from albert_data.survey.repeated_lines import LINE_FILES
+from albert_data.storage import FOLDER, LINK, find_kind, find_storage, is_remote, remember_listings
+from albert_data.storage.files import hash_file, is_regular, is_there, read_json, write_json
+from albert_data.text.wording import list_some
 from albert_data.tokenizer.lexicon import WORDS_NAME
 from albert_data.tokenizer.model import MODEL_NAMES
 from albert_data.vocab.folder import FILES as VOCABULARY_FILES
 
-_SYNCED = "synced"
-_BOOT_NAME, _BASIS_NAME = "boot", "basis"
-# The files that a build writes into each folder below .build, see WorkFolder.
-_SHARD_FILES = {
-    "shards/receipts": ("*.json",),
-    **{f"shards/{split}": (f"*{SHARD_SUFFIX}",) for split in SPLITS},
-    "shards/tokenizer": (*MODEL_NAMES, WORDS_NAME),
-    "shards": (_BASIS_NAME, CARD_NAME),
-}
-_WORK_FILES = {
-    "runs": (
-        *("*.run", "*.documents", "*.columns", "*.signed", "*.bands"),
-        *("*.shingles", "*.keys", "*.scratch", "*.texts", "*.forms"),
-    ),
-    "receipts": ("*.json",),
-    **_SHARD_FILES,
-    "tokenizer": VOCABULARY_FILES,
-    "candidates": ("*.candidates",),
-    "lines": LINE_FILES,
-}
-_MANIFEST_FILES = {"manifests": ("*.json",)}
-_PLAN_FILES = {"": (PLAN_NAME, _BOOT_NAME)}
+_BOOT, _SYNCED = "boot", "synced"  # a key of plan.json, and its value where each file is synced before its receipt
+_MADE = ("runs", "receipts", "shards/receipts", *(f"shards/{split}" for split in SPLITS), "shards/tokenizer")
+_WORK = (*_MADE, "shards", "tokenizer", "candidates", "lines")
+_MANIFESTS = "manifests"
+_FILES = (
+    *("*.run", "*.documents", "*.columns", "*.signed", "*.bands", "*.shingles", "*.keys", "*.scratch", "*.texts"),
+    *("*.forms", "*.candidates", "*.lines", "*.hashes", "*.json", f"*{SHARD_SUFFIX}", CARD_NAME),
+    *(*MODEL_NAMES, WORDS_NAME, *VOCABULARY_FILES),
+)
+TOKENIZER_FOLDER = "tokenizer"
+WORDS_FILE = f"{TOKENIZER_FOLDER}/{WORDS_NAME}"
+_FOLDERS = (TOKENIZER_FOLDER, *SPLITS)  # of OUT
+_SHARD_NAME = re.compile(rf"({'|'.join(SPLITS)})/shard-[0-9]{{5,}}{re.escape(SHARD_SUFFIX)}")
+_TOKENIZER_FILES = {WORDS_FILE, *(f"{TOKENIZER_FOLDER}/{name}" for name in MODEL_NAMES)}
 
 
-class BuildFolder:
+# ---- OUT ----
+
+
+def check_empty(out: Path, noun: str = "build") -> None:
+    """Raise OutputError unless OUT is missing or empty. Hidden files, as those of systems and of git, do not count."""
+    if names := sorted(name for name in find_storage(out).list_names(out) if not name.startswith(".")):
+        raise OutputError(f"{out} holds {list_some(names, 1)}, but no {noun}; name a new or empty folder")
+
+
+def read_our_manifest(out: Path) -> Manifest | None:
+    """The manifest of the finished build in `out`, or None. Raises OutputError if it is not as a build wrote it."""
+    path = out / MANIFEST_NAME
+    if not is_there(path):
+        return None
+    why = "it is no regular file, or was changed since the build"
+    try:
+        read = load_manifest(out)
+        if is_regular(path) and read.is_sealed:
+            return read.manifest
+    except ShardError as error:
+        why = str(error)
+    raise OutputError(
+        f"{path} is not as a build wrote it, so nothing there is replaced; name a new or empty folder ({why})"
+    )
+
+
+class Ours:
+    """The files in OUT that manifests name.
+
+    Anybody may have written a manifest, so only names that a build gives to its files count.
+    """
+
+    def __init__(self, out: Path, manifests: Iterable[Manifest]) -> None:
+        self._out = out
+        self._files = defaultdict[str, set[int | str]](set)
+        for name, content in (entry for manifest in manifests for entry in _list_files(manifest)):
+            if name == CARD_NAME or _is_name(name):
+                self._files[name].add(content)
+
+    def holds(self, name: str) -> bool:
+        """Whether OUT holds a file of this name as a manifest describes it."""
+        path, known = self._out / name, self._files.get(name)
+        if not known or not is_regular(path):
+            return False
+        if _SHARD_NAME.fullmatch(name):
+            return find_storage(path).status(path).num_bytes in known
+        return hash_file(path) in known
+
+    def check(self) -> None:
+        """Raise OutputError for a file that is not ours but has a name that builds give, and for a folder's link.
+
+        The card is no obstacle: one that was edited stays.
+        """
+        for folder in _FOLDERS:
+            path = self._out / folder
+            if (found := find_kind(path, follow=False)) not in (None, FOLDER):
+                kind = "a link" if found == LINK else "not a folder"
+                raise OutputError(f"{path} is {kind}, and a build would write there; move it away")
+            with remember_listings():
+                for name in find_storage(path).list_names(path):
+                    # On some disks two names are the same in upper and lower case.
+                    if _is_name(f"{folder}/{name.lower()}") and not self.holds(f"{folder}/{name}"):
+                        raise OutputError(
+                            f"{path / name} was not written by a build, or was changed since, and a build would "
+                            "replace it; move it away, or name a new or empty folder"
+                        )
+
+    def remove(self, kept: Collection[str]) -> None:
+        """Remove these files, except the card and those named in `kept`."""
+        storage = find_storage(self._out)
+        with remember_listings():
+            for folder in _FOLDERS:
+                storage.list_names(self._out / folder)
+            others = self._files.keys() - {CARD_NAME, *kept}
+            paths = [self._out / name for name in others if self.holds(name)]
+        storage.remove_all(paths)
+        for parent in {path.parent for path in paths}:
+            storage.sync(parent)  # or they could be back after a crash, beside those of the new build
+
+
+def _list_files(manifest: Manifest) -> Iterator[tuple[str, int | str]]:
+    """The files that a manifest names, with the size of a shard, which is large, or the SHA-256 of another file."""
+    if manifest.card is not None:  # `publish` makes the card last
+        yield CARD_NAME, manifest.card.sha256
+    yield manifest.tokenizer.file, manifest.tokenizer.sha256
+    if manifest.words:
+        yield WORDS_FILE, manifest.words.sha256
+    yield from ((shard.file, shard.num_bytes) for shard in manifest.shards)
+
+
+def _is_name(name: str) -> bool:
+    """Whether a build gives this name to a shard or a file of the tokenizer."""
+    return name in _TOKENIZER_FILES or _SHARD_NAME.fullmatch(name) is not None
+
+
+# ---- OUT/.build ----
+
+
+class BuildFolder(WorkFolder):
     """The paths of a build in OUT, and the lock on it."""
 
     def __init__(self, out: Path) -> None:
-        self._storage = find_storage(out)
-        self._folder = WorkFolder(out, WORK_NAME, "build", {**_WORK_FILES, **_MANIFEST_FILES, **_PLAN_FILES})
-        self.out, root = out, self._folder.path
-        self.runs, self.receipts = root / "runs", root / "receipts"
-        self.shards, self.tokenizer = root / "shards", root / "tokenizer"
-        self.candidates, self.lines, self._manifests = root / "candidates", root / "lines", root / "manifests"
-        self.plan_path, self._boot, self._basis = root / PLAN_NAME, root / _BOOT_NAME, self.shards / _BASIS_NAME
+        super().__init__(out, WORK_NAME, "build", _FILES, (*_WORK, _MANIFESTS))
+        self.plan_path, self._manifests = self.path / PLAN_NAME, self.path / _MANIFESTS
+        self.runs, self.receipts, self.shards = self.path / "runs", self.path / "receipts", self.path / "shards"
+        self.tokenizer, self.lines = self.path / TOKENIZER_FOLDER, self.path / "lines"
+        self.candidates = self.path / "candidates"
         self._replaced: Manifest | None = None  # of the finished build that was in OUT when this one began
-        self.check_lock, self.close = self._folder.check_lock, self._folder.unlock
 
-    def open(self, *, dry_run: bool = False) -> None:
-        """Make the folder and lock it. Raises OutputError if it can't, or if OUT is not new, empty or ours.
-
-        dry_run: only raise what can be known before.
-        """
-        if find_kind(self.out) not in (None, FOLDER):
-            raise OutputError(f"output {self.out} is a file; name a folder")
-        if not is_remote(self.out) and any(find_kind(path) not in (None, FOLDER) for path in self.out.parents):
-            raise OutputError(f"output {self.out} can't be written: Not a directory; name another folder")
-        self._folder.check()
-        if not self._folder.is_marked and read_our_manifest(self.out) is None:
+    def check(self) -> None:
+        """Raise OutputError unless OUT is new, empty or ours."""
+        for path in (self.out, *(() if is_remote(self.out) else self.out.parents)):
+            if find_kind(path) not in (None, FOLDER):
+                raise OutputError(f"output {self.out} can't be written: {path} is not a folder; name another one")
+        super().check()
+        if not self.is_marked and read_our_manifest(self.out) is None:
             check_empty(self.out)
-        if not dry_run:
-            self._folder.lock()
 
-    def begin(
-        self, plan: Plan, overwrite: bool, *, syncs: bool = False, given: Sequence[str] = (), dry_run: bool = False
-    ) -> bool:
-        """Resume a killed build of this plan, or start one.
+    def compare(self, plan: Plan, *, overwrite: bool) -> None:
+        """Raise OutputError if a build of this plan may not begin in OUT.
 
-        given: the words that name the inputs on a command line, for who wants to resume it.
-        syncs: whether every file of this build is synced before its receipt. Returns whether it has to be: a build that
-        began so goes on so, and any machine can resume it. dry_run: only raise errors, also without the lock.
-        Raises OutputError if there is an unfinished build of another plan, or if a file that no build wrote has a name
-        that builds give to theirs.
+        So if there is an unfinished build of another plan, or a file that no build wrote under a name that builds give
+        to theirs.
         """
         self._replaced = read_our_manifest(self.out)
-        left = self.read_plan()
-        other_rules, difference = left and find_other_rules(left, plan), left and find_difference(left, plan)
-        what = other_rules and f"by {other_rules}; finish it with the versions that began it"
-        if newer := self._find_newer_rules():
-            what = f"by newer rules (version {newer}, this is {RULES_VERSION}); "
-            what += "finish it with the version of albert-data that began it"
-        elif difference and not other_rules:
-            what = f"of another kind: {difference}; run that command to its end"
-        if what and not overwrite:
-            raise OutputError(f"{self.out} holds an unfinished build {what}, or start anew with --overwrite")
-        Ours(self.out, self.read_manifests()).check()
-        if dry_run:
-            return syncs
-        # Another version may write sorted runs and receipts in another form, so its unfinished build is not resumed.
-        is_same = left is not None and not other_rules and not difference and left.version == plan.version
-        before = self._read_boot()
-        now = self._present_boot(syncs=syncs or (is_same and before == _SYNCED))
-        if not is_same or before not in (_SYNCED, self._present_boot()):
+        if not overwrite and (what := find_other(self._read_values(), self.read_plan(), plan)):
+            raise OutputError(
+                f"{self.out} holds an unfinished build {what}; run the command that began it to its end, with the "
+                "versions that began it, or start anew with --overwrite"
+            )
+        self.find_ours().check()
+
+    def begin(self, plan: Plan, *, overwrite: bool, syncs: bool = False, given: Sequence[str] = ()) -> bool:
+        """Resume a killed build of this plan, or start one, or raise what `compare` raises.
+
+        given: the words that name the inputs on a command line, for who wants to resume it.
+        syncs: whether every file is synced before its receipt. Returns whether it has to be: a build that began so goes
+        on so, and any machine can resume it.
+        """
+        self.compare(plan, overwrite=overwrite)
+        boot = self._read_values().get(_BOOT)
+        # A plan names the version: another one may write sorted runs and receipts in another form.
+        if self.read_plan() != plan or boot not in (_SYNCED, _boot_id()):
+            boot = _SYNCED if syncs or is_remote(self.out) else _boot_id()  # a store loses nothing
             self.clear()
-            write_bytes(self._boot, now.encode(), sync=False)
-            write_json(self.plan_path, to_value(plan) | {GIVEN: given})
-        elif before != now:
-            if syncs:
-                self._sync_files()
-            write_bytes(self._boot, now.encode())
-        for folder in (self.runs, self.receipts):
-            self._storage.make_folder(folder)
-        return now == _SYNCED
+            write_json(self.plan_path, to_value(plan) | {GIVEN: given, _BOOT: boot})
+        for folder in _MADE:
+            self._storage.make_folder(self.path / folder)
+        return syncs or boot == _SYNCED
 
-    def _sync_files(self) -> None:
-        """Sync what an engine of this machine alone has written."""
-        for folder in (self.runs, self.receipts, self.shards / "receipts", *(self.shards / split for split in SPLITS)):
-            for name in self._storage.list_names(folder):
-                self._storage.sync(folder / name)
-
-    def read_manifests(self) -> list[Manifest]:
-        """Those that name the files of builds in OUT: its own, and those of publications that were killed.
+    def find_ours(self) -> Ours:
+        """The files of builds in OUT: of its own manifest, and of publications that were killed.
 
         Raises OutputError if OUT's own was put there, removed or changed since `begin`.
         """
@@ -155,119 +225,61 @@ class BuildFolder:
                 "and give the command again"
             )
         kept = (_read_sealed(self._manifests / name) for name in self._storage.list_names(self._manifests))
-        return [manifest for manifest in (self._replaced, *kept) if manifest is not None]
+        return Ours(self.out, (manifest for manifest in (self._replaced, *kept) if manifest is not None))
 
-    def keep_manifests(self, manifest: Manifest) -> Path:
-        """Keep OUT's manifest, and that of this build until it is moved there; returns where the latter is."""
+    def keep_manifest(self, manifest: Manifest, *, withdraws: bool) -> Path:
+        """Keep the manifest of this build until it is moved to OUT; returns where it is.
+
+        withdraws: move OUT's there too, so that readers don't take a mixture of shards for a build.
+        """
         check_readable(manifest)
         self._storage.make_folder(self._manifests)
-        if self._replaced:
-            data = read_bytes(self.out / MANIFEST_NAME)
-            write_bytes(self._manifests / f"{self._replaced.manifest_sha256}.json", data)
         made = self._manifests / f"{manifest.manifest_sha256}.json"
         write_json(made, manifest.to_values())
-        for folder in (self._manifests, self._folder.path):
+        for folder in (self._manifests, self.path):
             self._storage.sync(folder)
+        self.check_lock()
+        if withdraws and self._replaced:
+            old = f"{self._replaced.manifest_sha256}.json"
+            self._storage.place(self._manifests, {old: self.out / MANIFEST_NAME})
         return made
 
     def read_plan(self) -> Plan | None:
         """The plan of an unfinished build. None if it is missing, unreadable, or a link, which no build writes."""
-        try:
-            plan, _ = parse(Plan, read_json(self.plan_path))
-        except (OSError, ValueError):
-            return None
-        return plan if is_regular(self.plan_path) else None
+        return parse(Plan, self._read_values())[0]
 
-    def trust(self, plan: Plan, say: Callable[[str], object], *, overwrite: bool) -> Plan:
-        """The plan with the inputs of the build in OUT, if its own differ from them in time or name alone."""
-        finished = None if overwrite else read_our_manifest(self.out)
-        there = finished.plan if finished else self.read_plan()
-        if there is None or there.inputs == plan.inputs or (renamed := find_renaming(there, plan)) is None:
-            return plan
-        say(f"trusting that the text of the inputs is the same, though they differ in {renamed}")
-        return dataclasses.replace(plan, inputs=there.inputs)
-
-    def _find_newer_rules(self) -> int | None:
-        """The version of the rules that began an unfinished build, if this program does not know it yet; else None."""
-        try:
-            version = read_json(self.plan_path).get("rules_version")
-        except (OSError, ValueError):
-            return None
-        return version if isinstance(version, int) and version > RULES_VERSION else None
-
-    def _present_boot(self, *, syncs: bool = False) -> str:
-        """What `boot` has to hold if nothing was lost since. A store loses nothing, whatever machine resumes."""
-        return _SYNCED if syncs or is_remote(self.out) else _boot_id()
-
-    def _read_boot(self) -> str:
+    def _read_values(self) -> dict[str, Any]:
+        """What plan.json holds; nothing if it can't be read."""
         with suppress(OSError, ValueError):
-            return read_bytes(self._boot).decode()
-        return "none"  # equals no boot id
+            return read_json(self.plan_path) if is_regular(self.plan_path) else {}
+        return {}
 
-    def begin_shards(self, basis: str) -> None:
-        """Keep finished shards if they were made of the same sorted runs, and remove them otherwise.
-
-        basis: a text that differs if the runs do.
-        """
-        self.check_lock()
-        if not is_regular(self._basis) or read_bytes(self._basis) != basis.encode():
-            self._folder.drop(_SHARD_FILES)
-        for folder in ("receipts", "tokenizer", *SPLITS):
-            self._storage.make_folder(self.shards / folder)
-        write_bytes(self._basis, basis.encode())
+    def clear(self) -> None:
+        """Remove what an unfinished build left, except the lock and manifests."""
+        self.drop(("", *_WORK))
 
     def remove_if_empty(self) -> None:
         """Remove the folder of a build that failed before it made a sorted run or a vocabulary.
 
-        Not if that fails: another build may have taken the lock.
+        Manifests and lock stay while OUT has no manifest: only they then say which files in OUT are ours. Not if it
+        fails: another build may have taken the lock.
         """
         with suppress(OSError, StorageError):
             has_run = any(name.endswith(".run") for name in self._storage.list_names(self.runs))
-            if not has_run and not is_there(self.tokenizer / "vocab.json"):
+            if has_run or is_there(self.tokenizer / "vocab.json"):
+                return
+            self.clear()
+            if is_there(self.out / MANIFEST_NAME) or not self._storage.list_names(self._manifests):
                 self.remove()
 
-    def clear(self) -> None:
-        """Remove what an unfinished build left, except the lock and manifests.
 
-        The plan goes first: with a plan still there, a build could resume from the rest if this is killed halfway.
-        """
-        self.check_lock()
-        self._folder.drop(_PLAN_FILES)
-        self._folder.drop(_WORK_FILES)
+def find_plan(out: Path, *, overwrite: bool) -> Plan | None:
+    """The plan of the build in `out` that a command may go on with: of the finished one, or of an unfinished one.
 
-    def remove(self) -> None:
-        """Remove the working folder.
-
-        Manifests and lock stay while OUT has no manifest: only they then say which files in OUT are ours.
-        """
-        self.clear()
-        is_publishing = any(name.endswith(".json") for name in self._storage.list_names(self._manifests))
-        if not is_publishing or find_kind(self.out / MANIFEST_NAME):
-            self._folder.remove()
-        self.close()
-
-    def sweep(self, plan: Plan) -> None:
-        """Remove what a build of this plan left if it was killed after it had written its manifest.
-
-        It may have been killed while it removed its folder: then the plan is gone, and the mark may be.
-        """
-        self._storage.remove_empty(self._folder.path)
-        left = self.read_plan()
-        if left == plan or (left is None and self._folder.is_marked):
-            self.open()
-            self.remove()
-
-
-def read_commits(out: Path, *, overwrite: bool) -> Mapping[str, str] | None:
-    """What names on the Hugging Face Hub mean to the build in `out`: to an unfinished one, or to one that stays.
-
-    None if it uses none, or there is no build.
+    overwrite: whether the command replaces a finished one.
     """
-    if plan := BuildFolder(out).read_plan():
-        return plan.hub
-    with suppress(OSError, ValueError, ShardError):
-        return None if overwrite else read_file(out / MANIFEST_NAME).manifest.plan.hub
-    return None
+    finished = None if overwrite else read_our_manifest(out)
+    return finished.plan if finished else BuildFolder(out).read_plan()
 
 
 def _read_sealed(path: Path) -> Manifest | None:

@@ -1,16 +1,15 @@
 """Publish: move the finished shards to OUT, then write the manifest, which makes them a finished build.
 
-After a kill every step can be repeated: a file is still in .build, or already in OUT. Before the first step the
-old manifest and the new one are put into .build, so that a later build recognises the files of both even though OUT has
-no manifest at that time.
+After a kill every step can be repeated: a file is still in .build, or already in OUT. First the new manifest is put
+into .build, and the old one is moved there, so that a later build recognises the files of both even though OUT has no
+manifest at that time.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -20,9 +19,10 @@ from albert_data.corpus.sources import ONE_PASS
 from albert_data.examples.pair_tasks import PairTask
 from albert_data.examples.spans import span_shares
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
-from albert_data.pipeline.build_folder import BuildFolder
+from albert_data.pipeline.build_folder import TOKENIZER_FOLDER, WORDS_FILE, BuildFolder
 from albert_data.pipeline.merge_rows import ReduceReceipt
-from albert_data.pipeline.ownership import WORDS_FILE, Ours, find_foreign_shards, name_tokenizer
+from albert_data.pipeline.shard_plan import ReduceTask
+from albert_data.pipeline.shuffle import ReduceGroup
 from albert_data.pipeline.steps import Build, Merged
 from albert_data.shards.advice import list_damaged
 from albert_data.shards.card import make_card
@@ -43,13 +43,13 @@ from albert_data.shards.manifest import (
     hash_content,
 )
 from albert_data.shards.paths import CARD_NAME
+from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.storage import find_storage, is_remote
 from albert_data.storage.files import is_there, write_bytes
 from albert_data.survey.decisions import Decisions, SourceCounts
 from albert_data.survey.made import Made
 from albert_data.survey.mixed_sources import describe_source, list_languages
 from albert_data.text.escaping import name_as_text
-from albert_data.text.wording import list_some
 from albert_data.tokenizer.model import Tokenizer
 
 _SHARDS_OF_TASK = 100  # some seconds in a store: a node that outlives the lock moves no more of them
@@ -77,7 +77,7 @@ def make_manifest(build: Build, tokenizer: Tokenizer, made: Made, decisions: Dec
         config=config,
         ngram_shares=tuple(span_shares(config.examples.longest_span, config.examples.masking).tolist()),
         tokenizer=TokenizerEntry(
-            file=name_tokenizer(tokenizer.file_name),
+            file=f"{TOKENIZER_FOLDER}/{tokenizer.file_name}",
             sha256=tokenizer.sha256,
             vocab_size=tokenizer.vocab_size,
             **tokenizer.specials.to_dict(),
@@ -141,85 +141,56 @@ def _describe_split(split: str, shards: list[ReduceReceipt], pair_task: PairTask
     return SplitEntry(**totals, shards=tuple(ShardEntry(file=made.task.file, **vars(made.shard)) for made in ours))
 
 
-@dataclass(frozen=True)
-class PublishTask:
-    """Shards to move to OUT: for each name there the finished file."""
-
-    files: dict[str, Path]
-
-    def describe(self) -> str:
-        return f"{list_some(list(self.files), 1)} to publish"
-
-
 def publish(
-    work: BuildFolder, manifest: Manifest, tokenizer: Tokenizer, shards: Mapping[str, Path], engine: Engine
+    work: BuildFolder,
+    manifest: Manifest,
+    tokenizer: Tokenizer | None = None,
+    tasks: Sequence[ReduceTask] = (),
+    engine: Engine | None = None,
 ) -> list[str]:
     """Put shards, tokenizer and card into OUT, and the manifest last, in place of an older build's files.
 
-    shards: for each name in the manifest the finished file. engine: of several machines moves them, if they are many.
+    tasks: which made the shards. engine: of several machines moves them, if they are many. Without tokenizer and tasks,
+    card and manifest of the finished build in OUT are replaced.
     Returns lines that the user should read. Raises OutputError, before anything is changed, if one of the names is
     taken by a file that no build wrote, and OSError if another build has taken the lock.
     """
     work.check_lock()
-    ours = Ours(work.out, work.read_manifests())
+    ours, storage = work.find_ours(), find_storage(work.out)
     ours.check()
-    files = {manifest.tokenizer.file: tokenizer.model}
-    if tokenizer.words is not None:
+    files = {} if tokenizer is None else {manifest.tokenizer.file: tokenizer.model}
+    if tokenizer is not None and tokenizer.words is not None:
         files[WORDS_FILE] = tokenizer.words
-    notes = _add_card(work, ours, manifest, files)
-    for name, data in files.items():
-        write_bytes(work.shards / name, data)
-    made = {**shards, **{name: work.shards / name for name in files}}
-    made[MANIFEST_NAME] = work.keep_manifests(manifest)
-    storage = find_storage(work.out)
-    work.check_lock()
-    storage.remove(work.out / MANIFEST_NAME)  # first: readers must not take a mixture of shards for a build
-    ours.remove(kept=made)
-    if spans_machines(engine) and len(shards) > _SHARDS_OF_TASK:
-        _publish_together(work, shards, engine)
-        made = {name: path for name, path in made.items() if name not in shards}
-    storage.publish(work.out, made)
-    notes += [
-        f"{work.out / name} does not belong to this build and stays; programs that read all of the folder read it too"
-        for name in find_foreign_shards(work.out, shards)
-    ]
-    return notes
-
-
-def _publish_together(work: BuildFolder, shards: Mapping[str, Path], engine: Engine) -> None:
-    """Move shards to OUT by all nodes of a cluster."""
-    names = list(shards)
-    starts = range(0, len(names), _SHARDS_OF_TASK)
-    tasks = [PublishTask({name: shards[name] for name in names[i : i + _SHARDS_OF_TASK]}) for i in starts]
-    job = PreparedJob(job=partial(_place, work.out), name="publish", places=(str(work.plan_path),))
-    for _ in engine.run(job, tasks):
-        work.check_lock(asks=False)
-
-
-def _place(out: Path, task: PublishTask) -> None:
-    find_storage(out).place(out, task.files)
-
-
-def publish_license(work: BuildFolder, manifest: Manifest) -> list[str]:
-    """Replace card and manifest of a finished build; its other files stay. Returns lines that the user should read."""
-    work.check_lock()
-    files: dict[str, bytes] = {}
-    notes = _add_card(work, Ours(work.out, work.read_manifests()), manifest, files)
-    storage = find_storage(work.out)
-    storage.make_folder(work.shards)
-    for name, data in files.items():
-        write_bytes(work.shards / name, data)
-    made = {**{name: work.shards / name for name in files}, MANIFEST_NAME: work.keep_manifests(manifest)}
-    if is_remote(work.out):  # a store replaces no manifest
-        storage.remove(work.out / MANIFEST_NAME)
-    storage.publish(work.out, made)
-    return notes
-
-
-def _add_card(work: BuildFolder, ours: Ours, manifest: Manifest, files: dict[str, bytes]) -> list[str]:
-    """Add the card to the files to publish, unless the user has edited the one in OUT: then a line says so."""
-    card = work.out / CARD_NAME
+    notes, card = list[str](), work.out / CARD_NAME
     if is_there(card) and not ours.holds(CARD_NAME):
-        return [f"{card} is not as a build wrote it, and stays as it is"]
-    files[CARD_NAME] = make_card(manifest)
-    return []
+        notes.append(f"{card} is not as a build wrote it, and stays as it is")
+    else:
+        files[CARD_NAME] = make_card(manifest)
+    for name, data in files.items():
+        write_bytes(work.shards / name, data)
+    withdraws = bool(tasks) or is_remote(work.out)  # a store replaces no manifest
+    kept = work.keep_manifest(manifest, withdraws=withdraws)
+    names = {shard.file for shard in manifest.shards}
+    ours.remove(kept={*names, manifest.tokenizer.file, *files})
+    work.check_lock()
+    place = partial(_place, work.out, work.shards)
+    if engine is not None and spans_machines(engine) and len(tasks) > _SHARDS_OF_TASK:
+        groups = (ReduceGroup(tuple(tasks[i : i + _SHARDS_OF_TASK])) for i in range(0, len(tasks), _SHARDS_OF_TASK))
+        job = PreparedJob(job=place, name="publish", places=(str(work.plan_path),))
+        for _ in engine.run(job, groups):
+            work.check_lock(asks=False)
+    else:
+        place(ReduceGroup(tuple(tasks)))
+    storage.publish(work.out, {**{name: work.shards / name for name in files}, MANIFEST_NAME: kept})
+    for split in SPLITS:  # programs that read all of a folder read all of its Arrow files
+        for name in sorted(storage.list_names(work.out / split)):
+            if name.endswith(SHARD_SUFFIX) and f"{split}/{name}" not in names:
+                notes.append(
+                    f"{work.out / split / name} does not belong to this build and stays; "
+                    "programs that read all of the folder read it too"
+                )
+    return notes
+
+
+def _place(out: Path, shards: Path, group: ReduceGroup) -> None:
+    find_storage(out).place(out, {task.file: shards / task.made_file for task in group.tasks})

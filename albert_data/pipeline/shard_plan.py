@@ -26,8 +26,8 @@ class ReduceTask:
     """One shard to write.
 
     num_slices: how many record batches it gets; slice_bytes: about what the runs hold for each, copies included.
-    seal: of the build's plan. It is part of the names in .build, so that a worker which outlives the lock of its build
-        replaces no file of the next one.
+    seal: of the build's plan and its sorted runs. It is part of the names in .build, so that shards of other runs do
+        not count, and a worker which outlives the lock of its build replaces no file of the next one.
     """
 
     split: str

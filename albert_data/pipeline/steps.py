@@ -30,9 +30,9 @@ from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.jobs.stages import Stages
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.exchanging import make_exchange
-from albert_data.pipeline.identity import check_size
 from albert_data.pipeline.make_rows import MakeRows
 from albert_data.pipeline.merge_rows import MergeRows, ReduceReceipt, read_reduce_receipt
+from albert_data.pipeline.plan import check_size
 from albert_data.pipeline.shard_plan import ReduceTask, plan_shards
 from albert_data.pipeline.shuffle import MergedRun, MergeJob, ReduceGroup, Shuffle, group_tasks, list_held, plan_merges
 from albert_data.pipeline.warming import Warming
@@ -290,14 +290,15 @@ class Merged(NamedTuple):
 def merge_rows(build: Build, tokenizer: Tokenizer, made: Made, decisions: Decisions) -> Merged:
     """Merge the sorted runs into shards."""
     work, config, id_dtype = build.work, build.config, tokenizer.id_dtype
-    tasks = plan_shards(made, decisions, config, np.dtype(id_dtype).itemsize)
-    tasks = [replace(task, seal=build.plan_hash[:16]) for task in tasks]
-    check_size(build.plan, len(tasks))
     counts = made.counts + decisions.counts
-    basis = f"{decisions.digest} {sorted(counts.items())} {sorted(made.runs)}"
-    work.begin_shards(basis)
+    # Shards count only if they were made of the same sorted runs.
+    basis = f"{build.plan_hash} {decisions.digest} {sorted(counts.items())} {sorted(made.runs)}"
+    seal = sha256(basis.encode()).hexdigest()
+    tasks = plan_shards(made, decisions, config, np.dtype(id_dtype).itemsize)
+    tasks = [replace(task, seal=seal[:16]) for task in tasks]
+    check_size(build.plan, len(tasks))
     shuffle = Shuffle.plan(tasks, len(made.runs))
-    merged = _merge_runs(build, made, shuffle, MergeJob(work.runs, id_dtype, syncs=build.syncs), basis)
+    merged = _merge_runs(build, made, shuffle, MergeJob(work.runs, id_dtype, syncs=build.syncs), seal)
     held, exchange = list_held(work.runs, merged, decisions.move), make_exchange(config, tokenizer)
     job = MergeRows(config, id_dtype, decisions, held, work.runs, work.shards, exchange, syncs=build.syncs)
     shards = _write_shards(build, job, tasks, shuffle)
@@ -350,10 +351,9 @@ def _write_shards(build: Build, job: MergeRows, tasks: list[ReduceTask], shuffle
     return made
 
 
-def _merge_runs(build: Build, made: Made, shuffle: Shuffle, job: MergeJob, basis: str) -> list[MergedRun]:
+def _merge_runs(build: Build, made: Made, shuffle: Shuffle, job: MergeJob, seal: str) -> list[MergedRun]:
     """What holds the rows for the reduce step. Makes what a killed build has not, if these are merged runs."""
     work, num_rows = build.work, {split: made.counts[f"{split}_rows"] for split in SPLITS}
-    seal = sha256(f"{build.plan_hash} {basis}".encode()).hexdigest()
     merged = plan_merges(shuffle, sorted(made.runs), num_rows, seal)
     there = set(find_storage(work.runs).list_names(work.runs)) if shuffle.num_batches else set(made.runs)
     if left := [task for task in merged if task.name not in there]:

@@ -19,7 +19,7 @@ from albert_data.storage import TEMPORARY_SUFFIX as TEMPORARY_SUFFIX  # for trai
 from albert_data.storage.disk import find_cache_folder as find_cache_folder  # for kernels/cache.py
 
 # Of a file that is read as a whole, and of JSON: a manifest of 800,000 inputs with paths of 30 bytes. A build of more
-# inputs is refused (pipeline/identity.py).
+# inputs is refused (pipeline/plan.py).
 MAX_BYTES, MAX_VALUES = 1 << 28, 1 << 23
 
 
@@ -150,14 +150,18 @@ def write_output(path: Path, data: bytes) -> bool:
         raise OutputError(f"{path} can't be written: {error.strerror or error}; name another file") from error
 
 
+def count_values(data: bytes) -> int:
+    """About how many values a JSON text holds, and no fewer."""
+    return sum(map(data.count, (b",", b"[", b"{")))
+
+
 def parse_json(data: bytes, **options: Any) -> Any:
     """Parse JSON in UTF-8. Raises ValueError for anything else, and for so many values that they fill the memory.
 
     options: of json.loads.
     """
     # Counted before parsing, which makes an object in memory for each value.
-    num_values = sum(map(data.count, (b",", b"[", b"{")))
-    if num_values > MAX_VALUES:
+    if (num_values := count_values(data)) > MAX_VALUES:
         raise ValueError(f"it holds about {num_values:,} values; at most {MAX_VALUES:,} are allowed")
     try:
         return json.loads(data.decode(), **options)

@@ -37,7 +37,6 @@ from albert_data.survey.sorted_columns import (
     write_columns,
 )
 
-LINE_FILES = ("*.lines", "*.hashes")
 _NAME = "repeated.hashes"
 
 

@@ -21,9 +21,8 @@ from albert_data.errors import StorageError
 from albert_data.jobs.work_folder import WorkFolder
 from albert_data.storage import find_storage
 from albert_data.storage.files import read_bytes, write_bytes
-from albert_data.survey.repeated_lines import LINE_FILES
 
-_NAME = f"*-{'[0-9a-f]' * 16}.candidates"
+_FILES = ("*.candidates", "*.lines", "*.hashes")
 
 
 def write_candidates(folder: Path, task_name: str, sentences: dict[bytes, int]) -> Path:
@@ -51,7 +50,7 @@ def lock_folder(parent: Path) -> Iterator[Path]:
 
     Raises OutputError if another command uses it, or if it is not ours.
     """
-    folder = _work_folder(parent)
+    folder = WorkFolder(parent, ".vocab", "`vocab`", _FILES)
     folder.lock()
     try:
         folder.drop()  # a command was killed
@@ -62,7 +61,3 @@ def lock_folder(parent: Path) -> Iterator[Path]:
         with suppress(OSError, StorageError):
             folder.remove()
         folder.unlock()
-
-
-def _work_folder(parent: Path) -> WorkFolder:
-    return WorkFolder(parent, ".vocab", "`vocab`", {"": (_NAME, *LINE_FILES)})
