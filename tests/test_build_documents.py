@@ -87,8 +87,8 @@ def test_stdin_is_one_document(tokenizer, tmp_path, monkeypatch):
 
 def test_a_giant_file_is_cut_at_the_same_places_in_every_format(tokenizer, tmp_path, monkeypatch):
     for name, size in (("MAX_DOCUMENT", 3000), ("MAX_LINE", 700)):
-        for module in ("documents", "lines.long_documents", "lines.repetition", "lines.unwrapping"):
-            monkeypatch.setattr(f"albert_data.corpus.{module}.{name}", size)
+        for module in ("clean.documents", "clean.repetition", "clean.unwrapping", "corpus.lines.long_documents"):
+            monkeypatch.setattr(f"albert_data.{module}.{name}", size)
     monkeypatch.setattr("albert_data.corpus.blocks.GIANT_BYTES", 9000)
     monkeypatch.setattr("albert_data.corpus.blocks.BLOCK_BYTES", 4000)
     text = "\n\n".join(DOCUMENTS)
