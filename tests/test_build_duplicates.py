@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +13,12 @@ import build_fixtures as fixtures
 import dedup_reference
 import mixture_fixtures as mixtures
 import pytest
-import references
 from build_fixtures import InlineEngine, PicklingEngine, build_documents, digest_shards, document_key, run_build
 from hypothesis import given
 from hypothesis import strategies as st
 from mixture_fixtures import Mixed
 from refusals import check_refused, refused
 
-from albert_data.corpus.fields import hash_group
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import ConfigError
 from albert_data.jobs.engine import MultiprocessEngine
@@ -247,28 +243,6 @@ def test_one_text_of_two_languages_counts_for_each_when_it_is_dropped(tokenizer,
     assert made.near_duplicates.sources == {"de": 4, "en": 8}
     assert (counts.duplicate_documents, counts.near_duplicate_documents) == (3, 12)
     assert counts.documents - 3 - 12 == wanted.counts.documents == len(kept)
-
-
-@pytest.mark.parametrize("grouped", [False, True])
-def test_copies_of_what_is_dropped_are_counted_where_one_document_stays(grouped, tokenizer, tmp_path):
-    longer, dropped = next((longer, one) for one in ORIGINALS if is_similar(one, longer := f"{one}\nRead by me."))
-    keys = [hash_group(one) if grouped else document_key(one) for one in (longer, dropped)]
-    seed = next(
-        seed for seed in count() if [references.split_key(key, seed) < 0.005 * 2**64 for key in keys] == [False, True]
-    )  # only what is dropped is drawn for validation
-    for number, text in enumerate([longer, longer, *[dropped] * 5]):
-        (tmp_path / f"in/{number}").mkdir(parents=True)
-        data = json.dumps({"text": text, "group": text} if grouped else {"text": text})
-        (tmp_path / f"in/{number}/in.jsonl.gz").write_bytes(gzip.compress(data.encode()))  # a task of its own
-    settings = {"drop_near_duplicates": True, "seed": seed}
-    if grouped:
-        settings["group_field"] = "group"
-    made = run_build(tmp_path / "in", tmp_path / "out", tokenizer, **settings).manifest
-    assert made.documents_digest == f"{document_key(longer):016x}"
-    counts = made.counts
-    assert (counts.documents, counts.duplicate_documents, counts.near_duplicate_documents) == (7, 5, 1)
-    run_build(tmp_path / "in/0", tmp_path / "alone", tokenizer, seed=seed)
-    assert digest_shards(tmp_path / "out") == digest_shards(tmp_path / "alone")
 
 
 @refused(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import random
 import shutil
@@ -11,7 +10,6 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -105,39 +103,10 @@ def test_work_of_another_plan_is_removed_even_if_the_removal_is_killed(corpus, o
     check_finished(corpus, out)
 
 
-# ---- interrupted ----
-
-KINDS: dict[str, dict[str, Any]] = {
-    "copies": {"num_shards": 4},
-    "copies that are kept": {"keep_duplicates": True, "dupe_factor": 2},
-    "near-duplicates": {"drop_near_duplicates": True, "num_shards": 4},
-    "groups": {"group_field": "book", "validation_fraction": 0.3},
-    "groups, moved": {"group_field": "book", "seed": 1},
-    "selected": {"where": "number < 40"},
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_any_kind_of_build_resumes_to_the_same_bytes_and_counts(kind, tokenizer, tmp_path):
-    """The counts are of documents in finished shards too."""
-    texts = CORPUS_DOCUMENTS[:50]
-    texts = [*texts, *texts[:20], *texts[15:25], *(f"{text}\nRead by me." for text in texts[::3])]
-    records = [{"text": text, "book": number % 9, "number": number % 60} for number, text in enumerate(texts)]
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    with fixtures.small_tasks(1 << 12):
-        counts = run_build(tmp_path / "in.jsonl", tmp_path / "whole", tokenizer, **KINDS[kind]).manifest.counts
-        for results in count(1, 3):
-            out = tmp_path / str(results)
-            try:
-                run_build(tmp_path / "in.jsonl", out, tokenizer, InterruptedEngine(results), **KINDS[kind])
-                break  # it has fewer tasks
-            except KeyboardInterrupt:
-                run_build(tmp_path / "in.jsonl", out, tokenizer, **KINDS[kind])
-                assert digest_folder(out) == digest_folder(tmp_path / "whole")
-    assert results > 8
-    assert (counts.duplicate_documents is None) == ("kept" in kind)
-    assert bool(counts.near_duplicate_documents) == ("near" in kind)
-    assert bool(counts.moved_documents) == (KINDS[kind].get("validation_fraction") is None)
+def test_finished_tasks_are_not_done_again(corpus, out):
+    interrupt(corpus, out, 5)
+    assert corpus.build(out).resumed_tasks == 5
+    check_finished(corpus, out)
 
 
 def test_finished_shards_are_not_made_again(corpus, out, monkeypatch):

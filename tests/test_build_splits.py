@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ from albert_data.corpus.mixtures import find_sources
 from albert_data.errors import InputError
 from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import MultiprocessEngine
-from albert_data.jobs.progress import NullProgress
 from albert_data.pipeline.build import BuildReport, build_shards
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
@@ -102,21 +100,6 @@ def test_validation_has_thirty_documents_and_at_most_a_tenth(count, wanted, toke
     assert len(keys_of(out)[1]) == wanted
     num_drawn = sum(is_drawn(document_key(document), 0) for document in documents)
     assert report.manifest.counts.moved_documents == wanted - num_drawn
-
-
-@pytest.mark.parametrize(("count", "num_said"), [(1, 0), (40, 1), (400, 0)])
-def test_few_validation_documents_are_said(count, num_said, tokenizer, out, monkeypatch):
-    lines: list[str] = []
-    monkeypatch.setattr(NullProgress, "say", lambda self, line: lines.append(line))
-    build_documents(number_documents(range(count)), out, tokenizer)
-    assert sum(line.startswith("validation: 4 documents") for line in lines) == num_said
-
-
-def test_training_is_not_empty_if_all_documents_are_drawn(tokenizer, tmp_path):
-    keys = list(map(document_key, DOCUMENTS[:2]))
-    for seed in islice((seed for seed in count() if all(is_drawn(key, seed) for key in keys)), 2):
-        build_documents(DOCUMENTS[:2], tmp_path / f"{seed}", tokenizer, seed=seed)
-        check_split(tmp_path / f"{seed}", DOCUMENTS[:2], None, seed)
 
 
 @pytest.mark.parametrize("group", [None, "book"])

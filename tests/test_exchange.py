@@ -10,7 +10,7 @@ from pathlib import Path
 import build_fixtures as fixtures
 import numpy as np
 import pytest
-from build_fixtures import InterruptedEngine, digest_folder, digest_shards, make_documents, run_build
+from build_fixtures import digest_shards, make_documents, run_build
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -171,13 +171,6 @@ def test_workers_and_the_layout_of_the_corpus_change_no_byte(built, tokenizer, t
     fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "mixed", random.Random(1))
     run_build(tmp_path / "in", tmp_path / "out", tokenizer, MultiprocessEngine(2), pairs=task_of(built), num_shards=2)
     assert digest_shards(tmp_path / "out") == digest_shards(built)
-
-
-def test_a_resumed_build_has_the_same_bytes(corpus, built, tokenizer, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        run_build(corpus, tmp_path / "out", tokenizer, InterruptedEngine(5), pairs=task_of(built), num_shards=2)
-    run_build(corpus, tmp_path / "out", tokenizer, pairs=task_of(built), num_shards=2)
-    assert digest_folder(tmp_path / "out") == digest_folder(built)
 
 
 def test_slices_that_are_read_in_parts_have_the_same_rows(corpus, tokenizer, tmp_path, monkeypatch):

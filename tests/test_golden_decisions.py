@@ -204,7 +204,7 @@ class Saying(NullProgress):
 
     def say(self, line: str) -> None:
         if "compiling" not in line:  # of kernels, where that takes long
-            self.lines.append(line.partition(", ")[0])
+            self.lines.append(line.partition("; ")[0])
 
 
 def run(build: Build, names: list[str], out: Any, engine: Engine | None = None) -> tuple[dict[str, Any], list[str]]:

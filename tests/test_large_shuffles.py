@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -12,14 +11,11 @@ from typing import Any
 import build_fixtures as fixtures
 import pytest
 from build_fixtures import InlineEngine, digest_folder, run_build
-from mixture_fixtures import Mixed, build_mixture, write_mixture
 
 from albert_data.corpus import tasks
 from albert_data.corpus.inputs import Input
-from albert_data.corpus.mixtures import find_sources
 from albert_data.jobs.engine import Engine
 from albert_data.pipeline import shard_plan, shuffle
-from albert_data.pipeline.build import build_shards
 from albert_data.pipeline.shuffle import Shuffle, group_tasks, plan_merges
 from albert_data.shards.manifest import SPLITS
 from albert_data.tokenizer.model import Tokenizer
@@ -34,40 +30,18 @@ def small_tasks() -> Iterator[None]:
 Build = Callable[[Path, Engine | None], object]
 
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "nsp": {"pairs": "nsp"},
-    "with copies": {"keep_duplicates": True},
-    "moved": {"validation_fraction": None},
-    "one shard": {"num_shards": 1},
-    "groups": {"group_field": "book", "validation_fraction": None},
-}
+SETTINGS: dict[str, dict[str, int]] = {"plain": {}, "one shard": {"num_shards": 1}}
 
 
 def plan_build(kind: str, folder: Path, tokenizer: Tokenizer) -> Build:
     """A corpus with copies, and what builds it into a folder."""
     documents = fixtures.make_documents(48, seed=5)
-    if kind == "mixture":
-        sources = [Mixed(documents=documents[:30], weight=2), Mixed(documents=documents[20:], weight=0.5)]
-        path = write_mixture(folder, sources)
-        return lambda out, engine: build_mixture(path, out, tokenizer, engine or InlineEngine(), num_shards=7)
-    if kind == "validation inputs":
-        for name, some in (("training", documents), ("validation", documents[40:] * 2)):
-            fixtures.write_corpus(folder / name, some, "mixed", random.Random(0))
-        config = fixtures.make_config(validation_fraction=0.0, num_shards=7)
-        inputs = find_sources([str(folder / "training")], validation=[str(folder / "validation")])
-        return lambda out, engine: build_shards(inputs, out, tokenizer, config, engine or InlineEngine())
-    if kind == "groups":
-        (folder / "in").mkdir()
-        records = [{"text": text, "book": str(number // 4)} for number, text in enumerate(documents + documents[:9])]
-        (folder / "in/a.jsonl").write_text("\n".join(map(json.dumps, records)))
-    else:
-        fixtures.write_corpus(folder / "in", [*documents, *documents[:20]], "mixed", random.Random(0))
+    fixtures.write_corpus(folder / "in", [*documents, *documents[:20]], "mixed", random.Random(0))
     settings = {"num_shards": 7, **SETTINGS[kind]}
     return lambda out, engine: run_build(folder / "in", out, tokenizer, engine, **settings)
 
 
-@pytest.mark.parametrize("kind", [*SETTINGS, "mixture", "validation inputs"])
+@pytest.mark.parametrize("kind", SETTINGS)
 def test_rows_that_go_another_way_make_the_same_bytes(kind, tokenizer, tmp_path, monkeypatch):
     build = plan_build(kind, tmp_path, tokenizer)
     build(tmp_path / "direct", None)
@@ -121,7 +95,7 @@ def test_each_row_is_in_one_merged_run_and_each_group_reads_a_window_at_a_time(n
 
 @pytest.mark.parametrize("name", ["one stage", "two stages", "two stages, windows"])
 def test_an_interrupted_shuffle_resumes_where_it_was(name, tokenizer, tmp_path, monkeypatch):
-    build = plan_build("moved", tmp_path, tokenizer)
+    build = plan_build("plain", tmp_path, tokenizer)
     build(tmp_path / "direct", None)
     fixtures.shape_shuffle(monkeypatch, name)
     whole = Watching(tmp_path / "whole/.build")

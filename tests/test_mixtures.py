@@ -12,7 +12,7 @@ from typing import Any
 import build_fixtures as fixtures
 import mixture_fixtures as mixtures
 import pytest
-from build_fixtures import InterruptedEngine, PicklingEngine, digest_shards, run_build
+from build_fixtures import PicklingEngine, digest_shards, run_build
 from hypothesis import given
 from hypothesis import strategies as st
 from mixture_fixtures import Mixed, build_mixture, expect, read_rows, write_mixture
@@ -22,7 +22,6 @@ from test_contamination import list_grams
 from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import MultiprocessEngine
-from albert_data.jobs.progress import NullProgress
 from albert_data.shards.manifest import MixedSource
 from albert_data.shards.reader import open_shards
 from albert_data.survey import document_lists
@@ -163,17 +162,6 @@ def test_layout_order_copies_and_workers_change_no_byte(layout, engine, referenc
     check_same(tmp_path / "out", reference)
 
 
-@pytest.mark.parametrize("results", [2, 6, 8])
-def test_an_interrupted_build_resumes_to_the_same_bytes(results, reference, tokenizer, tmp_path):
-    path, out = write_mixture(tmp_path, MIXTURE, "mixed"), tmp_path / "out"
-    with pytest.raises(KeyboardInterrupt):
-        build_mixture(path, out, tokenizer, InterruptedEngine(results), num_shards=3)
-    report = build_mixture(path, out, tokenizer, num_shards=3)
-    assert report.resumed_tasks == min(results, 7)  # that many are map tasks
-    check_same(out, reference)
-    assert not (out / ".build").exists()
-
-
 def test_another_weight_is_another_build(tokenizer, tmp_path):
     out = tmp_path / "out"
     path = write_mixture(tmp_path, [Mixed(documents=POOL[:4], weight=1.0), Mixed(documents=POOL[4:8])])
@@ -214,16 +202,6 @@ def test_a_budget_takes_the_tokens_that_come_nearest(budget, dupe_factor, plain,
 def count_tokens(sourced: tuple[int | None, mixtures.Row]) -> int:
     _, (ids, *_, label) = sourced
     return len(ids) - (2 if label < 0 else 3)
-
-
-def test_a_source_with_less_than_its_budget_is_used_as_a_whole_and_the_build_says_so(tokenizer, tmp_path, monkeypatch):
-    said: list[str] = []
-    monkeypatch.setattr(NullProgress, "say", lambda self, line: said.append(line))
-    path = write_mixture(tmp_path, [Mixed(documents=POOL, tokens=10**9)])
-    entry = (build_mixture(path, tmp_path / "out", tokenizer).manifest.mixture or ())[0]
-    assert (entry.passes, entry.num_used_documents, entry.num_used_tokens) == (1.0, len(POOL), entry.num_tokens)
-    line = f"source source 0 has {entry.num_tokens:,} tokens of text, fewer than its budget of 1,000,000,000"
-    assert f"{line}: all of it is used" in said
 
 
 # ---- settings that meet a mixture ----

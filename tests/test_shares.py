@@ -14,7 +14,7 @@ from typing import Any
 import build_fixtures as fixtures
 import numpy as np
 import pytest
-from build_fixtures import InlineEngine, InterruptedEngine, PicklingEngine, digest_shards, run_build
+from build_fixtures import InlineEngine, PicklingEngine, digest_shards, run_build
 from hypothesis import given
 from hypothesis import strategies as st
 from mixture_fixtures import Mixed, build_mixture, count_text, write_mixture
@@ -255,17 +255,6 @@ def test_layout_copies_and_workers_change_no_byte(kind, layout, workers, referen
     build = prepare(kind, tmp_path, tokenizer, layout)
     build(tmp_path / "out", engine=MultiprocessEngine(2) if workers else PicklingEngine(), num_shards=3)
     assert digest_shards(tmp_path / "out") == reference[kind]
-
-
-@both
-@pytest.mark.parametrize("results", [1, 6, 16])
-def test_an_interrupted_build_resumes_to_the_same_bytes(kind, results, reference, tokenizer, tmp_path):
-    build, out = prepare(kind, tmp_path, tokenizer, "mixed" if kind == "mixture" else "parts.jsonl"), tmp_path / "out"
-    with pytest.raises(KeyboardInterrupt):
-        build(out, engine=InterruptedEngine(results), num_shards=3)
-    assert build(out, num_shards=3).manifest.mixture
-    assert digest_shards(out) == reference[kind]
-    assert not (out / ".build").exists()
 
 
 def test_inputs_may_name_the_languages(tokenizer, tmp_path):

@@ -16,7 +16,7 @@ from unittest.mock import Mock
 import build_fixtures as fixtures
 import numpy as np
 import pytest
-from build_fixtures import Corpus, InterruptedEngine, PicklingEngine
+from build_fixtures import Corpus, InterruptedEngine
 from flat_store import Died
 from refusals import check_refused
 from store_fixtures import SECRET, Bucket, times
@@ -102,24 +102,6 @@ def test_to_resume_and_to_publish_listings_are_read_instead_of_each_file(stored,
     assert not [name for name in asked if name.startswith("HEAD") and name.endswith(".run")]
     deleted = [name.rpartition("out/")[2] for name in asked if name.startswith("DELETE")]
     assert [name.rpartition("/")[0] for name in sorted(deleted)] == [".build", ".build/manifests"]
-
-
-def test_near_duplicates_are_dropped_in_a_store_as_on_a_disk(bucket, corpus, tmp_path):
-    class Spanning(PicklingEngine):
-        spans_machines = True
-
-    documents = fixtures.make_documents(60, seed=11)
-    documents += [f"{one}\nRead by me." for one in documents[::2]]
-    fixtures.write_corpus(tmp_path / "in", documents, "txt", random.Random(0))
-    for path in (tmp_path / "in").iterdir():
-        bucket.put(f"in/{path.name}", path.read_bytes())
-    on_disk = fixtures.run_build(
-        tmp_path / "in", tmp_path / "out", corpus.tokenizer, drop_near_duplicates=True
-    ).manifest
-    in_store = build(bucket, corpus, Spanning(), drop_near_duplicates=True, num_shards=None).manifest
-    assert in_store.counts.near_duplicate_documents
-    assert in_store.digest == on_disk.digest
-    assert (in_store.counts, in_store.near_duplicates) == (on_disk.counts, on_disk.near_duplicates)
 
 
 class DyingRequests:
