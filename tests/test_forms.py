@@ -105,14 +105,6 @@ def test_a_build_of_all_forms_is_one_of_those_that_stay(sources, kind, options, 
     assert counts.near_duplicate_documents == fewer.near_duplicate_documents
 
 
-def test_copies_that_are_kept_are_kept_in_all_forms(tmp_path):
-    texts = [form for text in POOL for form in forms_of(text)]
-    run(tmp_path, [texts], "plain", keep_duplicates=True)
-    keys = [row.document_key for split in ("train", "validation") for row in open_shards(tmp_path / "out", split)]
-    assert len(set(keys)) == len(POOL)
-    assert len(keys) > len(texts)
-
-
 def test_with_alpha_one_form_of_all_languages_stays(tmp_path):
     composed, decomposed = zip(*(forms_of(text)[:2] for text in POOL), strict=True)
     texts = {"en": [*decomposed, *composed[:3]], "de": composed}
