@@ -307,10 +307,6 @@ class DyingDisk(storage.Disk):
         self._note("place", folder)
         super().place(folder, files)
 
-    def replace_together(self, folder: Path, files: Mapping[str, bytes]) -> None:
-        self._note("replace", folder)
-        super().replace_together(folder, files)
-
     def remove(self, path: Path) -> None:
         self._note("remove", path)
         super().remove(path)
@@ -351,14 +347,13 @@ class Cluster(fixtures.PicklingEngine):
 @pytest.mark.parametrize("how", ["one stage", "two stages, windows", pytest.param("store", marks=pytest.mark.slow)])
 def test_a_build_as_on_a_cluster_or_in_a_store_makes_the_same(name, how, make, tmp_path, monkeypatch, request):
     (_, wanted, files), out = make(name), tmp_path / "out"
+    names = write_inputs(BUILDS[name], tmp_path / "in")
     if how == "store":
         bucket = request.getfixturevalue("bucket")
-        found, _ = run(
-            BUILDS[name], write_inputs(BUILDS[name], tmp_path / "in"), make_path(f"{bucket.url}/out"), Cluster()
-        )
+        found, _ = run(BUILDS[name], names, make_path(f"{bucket.url}/out"), Cluster())
         for file, data in bucket.files("out/").items():
             fixtures.plant(out / file, data)
     else:
         fixtures.shape_shuffle(monkeypatch, how)
-        found, _ = run(BUILDS[name], write_inputs(BUILDS[name], tmp_path / "in"), out, Cluster())
+        found, _ = run(BUILDS[name], names, out, Cluster())
     assert (found, fixtures.digest_shards(out)) == (wanted, files)
