@@ -54,15 +54,20 @@ POOL = [
 ]
 NEAR = change(POOL[::3], "\nRead by me.", book="book 20")
 EMPTY = [{"text": "\x01", "lang": "en", "book": "book 1"}] * 3  # no token, and copies
+OTHER = [{"text": text, "book": f"book {len(text) % 5}"} for text in fixtures.make_documents(20, seed=43)]
+HALVES = [  # neither they nor what is wholly decomposed is in NFC, so texts are compared
+    {**one, "text": normalize("NFD", one["text"][: len(one["text"]) // 2]) + one["text"][len(one["text"]) // 2 :]}
+    for one in OTHER[:12]
+]
 ALL = [
     *(*POOL, *NEAR, *EMPTY),
     *change(POOL[10:20], book="book 30"),
     *change(POOL[4:9], lang="zh"),
     *change(POOL[::5], form="NFD"),
     *change(NEAR[3:8], form="NFD", lang="de"),
+    *(*HALVES, *change(OTHER[:12], form="NFD", lang="zh")),
 ]
 HELD = [*POOL[60:], *change(POOL[:9], form="NFD"), *change(POOL[12:18], "\nRead by me."), *EMPTY]
-OTHER = [{"text": text, "book": f"book {len(text) % 5}"} for text in fixtures.make_documents(20, seed=43)]
 SHORT = [f"{fixtures.make_sentence(RNG)} {fixtures.make_sentence(RNG)}" for _ in range(1500)]
 MANY = [
     {"text": text, "book": f"{number // 7}"}
@@ -349,7 +354,9 @@ def test_a_build_as_on_a_cluster_or_in_a_store_makes_the_same(name, how, make, t
     (_, wanted, files), out = make(name), tmp_path / "out"
     names = write_inputs(BUILDS[name], tmp_path / "in")
     if how == "store":
-        bucket = request.getfixturevalue("bucket")
+        from store_fixtures import make_bucket
+
+        bucket = make_bucket(request, "s3")
         found, _ = run(BUILDS[name], names, make_path(f"{bucket.url}/out"), Cluster())
         for file, data in bucket.files("out/").items():
             fixtures.plant(out / file, data)
