@@ -263,7 +263,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], A
         return {**found, "said": lines, "shards": hashes}, found, files
 
     with fixtures.small_tasks(1 << 13), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("albert_data.pipeline.mapping.RUN_BYTES", 1 << 14)
+        patch.setattr("albert_data.pipeline.make_rows.RUN_BYTES", 1 << 14)
         patch.setattr("albert_data.pipeline.shard_plan.SHARD_BYTES", 1 << 14)
         patch.setattr("albert_data.pipeline.shard_plan.SLICE_BYTES", 1 << 12)
         patch.setattr("albert_data.survey.document_lists.RANGE_DOCUMENTS", 50)

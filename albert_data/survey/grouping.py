@@ -122,17 +122,19 @@ class Groups:
             passes = np.full(len(keys), config.dupe_factor)
         else:
             passes = self._limits.count_passes(listed.sources, config.seed, keys).astype(np.int64)
+        order = np.lexsort((listed.tokens, bits, listed.sources, keys))  # of several forms, that of the least split key
+        keys, bits, passes, sources = keys[order], bits[order], passes[order], listed.sources[order]
         firsts = np.flatnonzero(find_changes(keys[None]))
-        is_own = listed.sources == np.repeat(listed.sources[firsts], np.diff(firsts, append=len(keys)))
+        is_own = sources == np.repeat(sources[firsts], np.diff(firsts, append=len(keys)))
         if self._config.alpha is not None:  # a text of two languages belongs to both
             is_own = passes > 0
         least = np.minimum.reduceat(np.where(is_own, bits, np.uint64(2**64 - 1)), firsts)
         most = np.maximum.reduceat(np.where(is_own, bits, np.uint64(0)), firsts)
         passes = np.maximum.reduceat(np.where(is_own, passes, 0), firsts)
-        sizes = estimate_bytes(listed.tokens[firsts], passes, config, self._id_bytes)
+        sizes = estimate_bytes(listed.tokens[order][firsts], passes, config, self._id_bytes)
         is_used = passes > 0
         if not all_used:
-            is_used &= ~listed.is_similar[firsts]
+            is_used &= ~listed.is_similar[order][firsts]
         return _Grouped(keys[firsts][is_used], least[is_used], most[is_used], sizes[is_used])
 
 
