@@ -25,13 +25,13 @@ from albert_data.kernels.cache import drop, find_folder, kept_in, name_by_types
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def kernel(function: Function, *, nogil: bool = True) -> Function:
-    """Compile on the first call for each combination of argument types. nogil: release Python's lock while it runs."""
+def kernel(function: Function) -> Function:
+    """Compile on the first call for each combination of argument types. Python's lock is released while it runs."""
     folder = find_folder(function.__module__)
     if folder is None:
-        return cast(Function, numba.njit(nogil=nogil)(function))
+        return cast(Function, numba.njit(nogil=True)(function))
     with kept_in(folder, cast(FunctionType, function)):
-        compiled: Any = numba.njit(nogil=nogil, cache=True)(function)
+        compiled: Any = numba.njit(nogil=True, cache=True)(function)
     name_by_types(compiled)
 
     @wraps(function)

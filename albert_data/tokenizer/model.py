@@ -21,15 +21,13 @@ from albert_data.errors import TokenizerError
 from albert_data.storage import FOLDER, find_kind, find_storage, make_path
 from albert_data.storage.files import read_bytes
 from albert_data.storage.hub import suggest_path
-from albert_data.tokenizer.buffers import GrowingArray, Sentences
+from albert_data.tokenizer.buffers import GrowingArray, Sentences, encode_strings
 from albert_data.tokenizer.byte_level import ByteLevelKind, explain_slow
-from albert_data.tokenizer.chunks.cutting import PADDING
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
 from albert_data.tokenizer.kinds import Kind, TextEncoder, id_dtype_of
 from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, match_words, parse_words, read_words
 from albert_data.tokenizer.library import LibraryKind, include_spaces
 from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME, SentencePieceKind
-from albert_data.tokenizer.strings import read_strings
 from albert_data.tokenizer.tokenizer_json import (
     JSON_NAME,
     VOCAB_NAME,
@@ -149,7 +147,7 @@ class Tokenizer:
         else:
             texts = texts if type(texts) is list else list(texts)
             num_sentences = len(texts)
-            batches = read_strings(texts, num_sentences, SLICE_BYTES, PADDING)
+            batches = encode_strings(texts, SLICE_BYTES)
         ids, offsets, done = GrowingArray(self.id_dtype), np.zeros(num_sentences + 1, np.int64), 0
         for sentences in batches:
             ids.reserve(len(ids) + len(sentences.utf8) // _BYTES_PER_ID)
