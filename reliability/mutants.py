@@ -13,7 +13,6 @@ import math
 import os
 import random
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,8 +25,6 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import click
-
-from albert_data.storage.files import find_cache_folder
 
 ROOT = Path(__file__).parent.parent
 OPERATORS = {
@@ -190,16 +187,10 @@ def _change_operators(operands: list[ast.expr], places: _Places) -> Iterator[tup
 
 
 def copy_checkout(folder: Path) -> Path:
-    """Clone what is committed, with the kernels that are compiled."""
+    """Clone what is committed."""
     command = ["git", "clone", "--quiet", "--shared", str(ROOT), str(folder)]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
-    kernels = os.environ.get("NUMBA_CACHE_DIR") or find_cache_folder("kernels")
-    shutil.copytree(kernels, _find_kernels(folder))
     return folder
-
-
-def _find_kernels(copy: Path) -> Path:
-    return copy.with_name(f"{copy.name}-kernels")
 
 
 def try_mutant(mutant: Mutant, copies: SimpleQueue[Path], num_files: int | None) -> Mutant:
@@ -236,7 +227,7 @@ def run_tests(copy: Path, tests: list[str]) -> str | None:
     """Run the fast tests of a copy until one fails, and return it. None if all pass."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=line"]
     command += ["-o", f"faulthandler_timeout={HANG_SECONDS}", "-m", "(not slow or quick) and not gpu", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(copy), "NUMBA_CACHE_DIR": str(_find_kernels(copy))}
+    environment = {**os.environ, "PYTHONPATH": str(copy), "NUMBA_CACHE_DIR": f"{copy}-kernels"}
     ended = subprocess.run(
         command, cwd=copy, env=environment, text=True, errors="replace", stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import json
 import os
-import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from callable_helpers import around
+from numba.core import event
 
 from albert_data import kernels
 from albert_data.kernels import cache as kernel_cache
+from albert_data.storage import find_storage
 from albert_data.storage.files import find_cache_folder
 from albert_data.tokenizer.chunks.table import fill_in
 
@@ -53,7 +56,7 @@ print({name for name, _ in list_compiled() - before})
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where kernels are kept that are decorated from now on: nothing is there."""
-    monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(kernel_cache.config, "CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))  # Numba reads it again before it compiles
     return tmp_path
 
@@ -84,95 +87,84 @@ def test_a_kernel_whose_file_is_cut_short_is_compiled_again_and_kept(cache):
     assert count_hits() == 1
 
 
-def test_of_two_processes_that_compile_a_kernel_at_once_none_gets_the_code_for_the_types_of_the_other(cache):
-    """The second one begins before the first has noted its file, and ends before it has written it."""
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_kernel_is_compiled_and_kept_under_a_lock_unless_another_process_has_it_for_long(
+    cache, monkeypatch, is_taken
+):
+    """Numba numbers the files of a kernel. Two processes could give one number twice, for different types."""
+    monkeypatch.setattr(kernel_cache, "_LOCK_SECONDS", 0.1)
+    lock = partial(find_storage(cache).lock, cache / "albert_data.lock", b"", 0.0)
+    events = event.RecordingListener()
+    free = lock() if is_taken else lambda: None
+    replace = os.replace
 
-    def fill(made: Any, dtype: Any) -> list[float]:
-        arrays = np.array([0.5], dtype), np.array([1, -1]), np.array([0.5, 9], dtype), np.array([2])
-        return list(made(*arrays))
+    def replace_late(*paths: Any) -> None:
+        with pytest.raises(BlockingIOError):
+            lock()
+        replace(*paths)
 
-    first, second, third = (decorate_again() for _ in range(3))
-    files, others = (made.compiled._cache._cache_file for made in (first, second))
-    write = files._save_data
-
-    def write_late(*arguments: Any) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(others, "_load_index", dict)
-            fill(second, np.int64)
-        write(*arguments)
-
-    files._save_data = write_late
-    fill(first, np.float64)
-    for dtype in (np.int64, np.float64):
-        assert fill(third, dtype) == [*np.array([0.5], dtype), *np.array([0.5, 9], dtype)]
+    monkeypatch.setattr(os, "replace", replace_late)
+    with event.install_listener("numba:compile", events):
+        call_again()
+    assert len(events.buffer) == 2
+    assert Path(kernel_cache.config.CACHE_DIR) == cache, "others keep theirs where they did"
+    free()
+    lock()()
+    assert call_again().compiled.stats.cache_hits
 
 
-def test_a_kernel_for_which_the_disk_has_no_room_runs(cache):
-    made = decorate_again()
-
-    def fail(path: str) -> None:
+def test_a_kernel_for_which_the_disk_has_no_room_runs(cache, monkeypatch):
+    def fail(*paths: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    made.compiled._cache._cache_file._open_for_write = fail
-    assert made(np.array([7]), np.array([1]), np.array([0]), np.array([0]))[0] == 7
+    monkeypatch.setattr(os, "replace", fail)
+    assert not call_again().compiled.stats.cache_hits
     assert not list(cache.rglob("*.nb*"))
 
 
-def test_kernels_are_kept_anew_where_a_file_changes_that_their_module_imports(monkeypatch):
-    modules = ("albert_data.examples.masks", "albert_data.corpus.lines.valid_utf8")
-    before = [kernel_cache.hash_sources(module) for module in modules]
-    read = kernel_cache._read_module
-
-    def read_changed(module: str) -> tuple[bytes, frozenset[str]]:
-        digest, imports = read(module)
-        return digest + b"#" * (module == "albert_data.examples.spans"), imports
-
-    monkeypatch.setattr(kernel_cache, "_read_module", read_changed)
-    masks, utf8 = (kernel_cache.hash_sources(module) for module in modules)
-    assert masks != before[0], "it imports spans.py"
-    assert utf8 == before[1], "it does not"
+@pytest.mark.parametrize(
+    ("changed", "is_new"), [("text/utf8.py", True), ("text/character_bits.py", True), ("cli/build.py", False)]
+)
+def test_kernels_are_kept_anew_where_a_file_that_makes_them_changes(monkeypatch, changed, is_new):
+    read, before = Path.read_bytes, kernel_cache.hash_sources()
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"#" * str(path).endswith(changed))
+    assert (kernel_cache.hash_sources.__wrapped__() != before) is is_new
 
 
-def test_equal_sources_share_their_kernels_and_an_edited_helper_of_another_file_changes_them(tmp_path):
-    """Numba alone would compile again in another checkout, and load the kernel of the older helper in the same one."""
-    env, package = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}, tmp_path / "first" / "albert_data"
-    shutil.copytree(Path(kernels.__file__).with_name("storage"), package / "storage")
-    for name in ("__init__", "kernels", "kernel_cache", "files", "errors", "interrupts"):
-        shutil.copy(Path(kernels.__file__).with_name(f"{name}.py"), package)
-    (package / "kern.py").write_text(
-        "from albert_data.kernels import kernel\nfrom albert_data.help import add\n\n@kernel\ndef double(value):\n"
-        "    return add(value, value)\n"
-    )
-    helper = "from albert_data.kernels import helper\n\n@helper\ndef add(a, b):\n    return a {} b\n"
-    (package / "help.py").write_text(helper.format("+"))
-    shutil.copytree(tmp_path / "first", tmp_path / "second", copy_function=shutil.copyfile)  # with other dates
-    shutil.copytree(tmp_path / "second", tmp_path / "edited")
-    (tmp_path / "edited" / "albert_data" / "help.py").write_text(helper.format("*"))
-    program = "from albert_data.kern import double; print(double(3), *double.compiled.stats.cache_hits.values())"
-    found = []
-    for place in ("first", "second", "edited"):
-        folder = tmp_path / place
-        done = subprocess.run([sys.executable, "-c", program], cwd=folder, env=env, capture_output=True, text=True)
-        found.append(done.stdout.split())
-    assert found == [["6"], ["6", "1"], ["9"]]
+def list_names(*nodes: ast.AST) -> set[str]:
+    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
-def test_only_the_newest_folders_of_a_module_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path))
-    module, other = "albert_data.kernels.draws", tmp_path / "albert_data.kernels.draws.more-0123456789abcdef"
-    old = [tmp_path / f"{module}-{number:016x}" for number in range(kernel_cache.MAX_FOLDERS + 2)]
-    for age, folder in enumerate([*old, other]):
+def test_what_kernels_read_is_in_files_with_kernels():
+    """So that what is kept of a kernel is not used when a constant or a tuple of another file has changed."""
+    root = Path(kernels.__file__).parents[2]
+    for path in root.glob("albert_data/**/*.py"):
+        module = ast.parse(path.read_text())
+        functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
+        compiled = [node for node in functions if {"kernel", "helper"} & list_names(*node.decorator_list)]
+        used = list_names(*compiled)
+        for node in reversed(module.body):  # constants are made of others above them
+            if isinstance(node, ast.Assign) and used & list_names(*node.targets):
+                used |= list_names(node.value)
+            if isinstance(node, ast.ImportFrom) and used & {name.name for name in node.names}:
+                source = root.joinpath(*(node.module or "").split(".")).with_suffix(".py")
+                assert not source.exists() or "kernel" in source.read_text(), f"{path} imports it; say kernel there"
+
+
+def test_only_the_newest_folders_are_kept(cache):
+    old = [cache / f"albert_data-{number:016x}" for number in range(kernel_cache.MAX_FOLDERS + 2)]
+    for age, folder in enumerate([*old, cache / "other-1"]):
         folder.mkdir()
         os.utime(folder, (10**9 - age, 10**9 - age))
-    new = kernel_cache.find_folder(module)
-    assert set(tmp_path.glob("*-*")) == {new, other, *old[: kernel_cache.MAX_FOLDERS - 1]}
-    assert kernel_cache.find_folder(module) == new
+    new = kernel_cache.find_folder()
+    assert set(cache.iterdir()) == {new, cache / "other-1", *old[: kernel_cache.MAX_FOLDERS - 1]}
+    assert kernel_cache.find_folder() == new
 
 
 def test_without_a_folder_that_can_be_written_kernels_are_compiled_and_not_kept(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(kernel_cache._config, "CACHE_DIR", str(tmp_path / "file"))
-    assert kernel_cache.find_folder("albert_data.kernels.draws") is None
+    monkeypatch.setattr(kernel_cache.config, "CACHE_DIR", str(tmp_path / "file"))
+    assert kernel_cache.find_folder() is None
     call_again()
 
 

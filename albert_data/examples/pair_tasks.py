@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-NO_LABEL = -1
+NO_LABEL = -1  # kernels write it
 IN_ORDER, SWAPPED, RANDOM_B = "in order", "swapped", "random"
 _SOP_TAG, _NSP_TAG = "sentence-order-prediction", "next-sentence-prediction"
 _MEANINGS = {

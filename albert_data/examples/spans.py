@@ -50,8 +50,9 @@ def measure_span_len(config: ExampleConfig) -> float:
 
 
 class SpanTables(NamedTuple):
-    """Tables with the axes [ends, longest, words]: index k - 1 is for k segment ends, n - 1 for spans of 1 to n words.
+    """Tables for kernels, with the axes [ends, longest, words].
 
+    Index k - 1 is for k segment ends, n - 1 for spans of 1 to n words.
     The axis of words has max_words + 1 items, here called M. cumulative: uint64 [2, N, M, N], thresholds: 64 random
     bits below the first mean length 1, below the second 2, ..; the last is for 1.0. bounds: int32 [2, N, M], the bound
     b in words; extra: uint64 [2, N, M], threshold for the bound b + 1.

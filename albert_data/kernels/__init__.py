@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from pickle import UnpicklingError
-from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import numba
@@ -20,27 +19,36 @@ from numba import types
 from numba.core.cgutils import raw_memcpy
 from numba.extending import intrinsic, register_jitable
 
-from albert_data.kernels.cache import drop, find_folder, kept_in, name_by_types
+from albert_data.kernels.cache import compile_lock, config, drop, find_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def kernel(function: Function) -> Function:
     """Compile on the first call for each combination of argument types. Python's lock is released while it runs."""
-    folder = find_folder(function.__module__)
+    # Of a function outside this package it is not known what it imports, so it is not kept.
+    folder = find_folder() if function.__module__.startswith("albert_data.") else None
     if folder is None:
         return cast(Function, numba.njit(nogil=True)(function))
-    with kept_in(folder, cast(FunctionType, function)):
-        compiled: Any = numba.njit(nogil=True, cache=True)(function)
-    name_by_types(compiled)
+    before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
+    try:
+        compiled: Any = numba.njit(nogil=True, cache=True)(function)  # it reads the setting only here
+    finally:
+        config.CACHE_DIR = before
+    compile_lock.kernels.add(compiled)
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
         try:
+            try:
+                return compiled(*arguments)
+            except (EOFError, UnpicklingError):  # a file there is cut short: the power failed, or the disk was full
+                drop(folder)
+                return compiled(*arguments)  # it finds nothing and compiles
+        except OSError:  # the disk is full, say: what it compiled is in memory alone
             return compiled(*arguments)
-        except (EOFError, UnpicklingError):  # a file in the folder is cut short: the power failed, or the disk was full
-            drop(folder)
-            return compiled(*arguments)  # it finds nothing and compiles
+        finally:
+            compile_lock.free()
 
     vars(call)["compiled"] = compiled  # for tests: Numba's statistics
     return cast(Function, call)

@@ -1,84 +1,50 @@
-"""Where compiled kernels are kept: a folder for each module and each state of its sources.
+"""Where compiled kernels are kept: a folder for each state of the sources and of what compiles them.
 
 Numba keeps machine code on the disk (`cache=True`), but it compares only the kernel's own file with what it compiled.
-The helpers and constants that a kernel uses are in other files too. So the folder's name holds a hash of all sources
-that the module imports: a change in one of them leads to a new folder, and the kernel is compiled again. Numba also
-compares the path and, before 0.68, the date of the source. It is shown an empty file beside these folders, of the
-module's name, so that equal sources share what they compile, in any checkout or virtual environment.
+The helpers and constants that a kernel uses are in other files too. So the folder's name holds a hash of all files that
+hold kernels, helpers or constants for them: those with the word "kernel". A change there leads to a new folder.
 
-A kernel's folder has an index, from types to files. Numba numbers the files, so of two processes that compile a kernel
-for different types at once, one can overwrite the other's code while the index names it for the other's types. Here a
-file has a name of its own for its types, and is there before the index names it.
+A kernel has an index, from types to files, which Numba numbers. Two processes that compile a kernel for different types
+at once could give one number twice. So one process compiles at a time.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from types import FunctionType
+from threading import local
 from typing import Any
 
 import llvmlite
 import numba
 import numpy as np
+from numba.core import event
 
+from albert_data.storage import find_storage
 from albert_data.storage.files import find_cache_folder
 
-_config: Any = numba.config  # CACHE_DIR: what the user set by NUMBA_CACHE_DIR, or nothing
-MAX_FOLDERS = 8  # kept for each module, each at most 100 kB: enough to switch between several branches
-_ROOT = Path(__file__).parents[2]
-# A module with kernels must import what its kernels use at the top of the file and in this form: only that is found.
-_IMPORTED = re.compile(r"^from (albert_data[.\w]*) import", re.MULTILINE)
+config: Any = numba.config  # CACHE_DIR: what the user set by NUMBA_CACHE_DIR, or nothing
+MAX_FOLDERS = 8  # kept, each of a few MB: enough to switch between several branches
+_LOCK_SECONDS = 60.0  # the largest kernel compiles in a few
 
 
-def find_folder(module: str) -> Path | None:
-    """Make the folder for the kernels of a module. None if there is none that can be written: nothing is kept then."""
-    if not _list_files(module):
-        return None  # not of this package: what it imports is not known
+def find_folder() -> Path | None:
+    """Make the folder for the kernels. None if there is none that can be written: nothing is kept then."""
     try:
-        base = Path(_config.CACHE_DIR or find_cache_folder("kernels"))
-        folder = base / f"{module}-{hash_sources(module)}"
+        base = _find_base()
+        folder = base / f"albert_data-{hash_sources()}"
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
-            _drop_oldest(base, module)
-        if not (source := base / f"{module}.py").exists():
-            source.touch()
-            os.utime(source, (0, 0))
+            for old in sorted(base.glob("albert_data-*"), key=lambda path: -path.stat().st_mtime_ns)[MAX_FOLDERS:]:
+                drop(old)  # a process that uses it compiles what it had not loaded
     except (OSError, RuntimeError):  # RuntimeError: a user without a home
         return None
     return folder if os.access(folder, os.W_OK) else None
-
-
-@contextmanager
-def kept_in(folder: Path, function: FunctionType) -> Iterator[None]:
-    """Let Numba keep a kernel in a folder that it decorates meanwhile. It reads the setting and the path only then."""
-    before = _config.CACHE_DIR, function.__code__
-    _config.CACHE_DIR = str(folder)
-    function.__code__ = function.__code__.replace(co_filename=str(folder.with_name(f"{function.__module__}.py")))
-    try:
-        yield
-    finally:
-        _config.CACHE_DIR, function.__code__ = before
-
-
-def name_by_types(compiled: Any) -> None:
-    """Let what a kernel keeps have names by its types. compiled: decorated by Numba; see the top of this file."""
-    files = compiled._cache._cache_file
-
-    def save(types: Any, code: Any) -> None:
-        name = files._data_name(int.from_bytes(sha256(files._dump(types)).digest()[:8]))
-        with suppress(OSError):  # the disk is full: then it is compiled again the next time
-            files._save_data(name, code)
-            files._save_index({**files._load_index(), types: name})
-
-    files.save = save
 
 
 def drop(folder: Path) -> None:
@@ -86,35 +52,44 @@ def drop(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def hash_sources(module: str) -> str:
-    """Hash the sources of a module and of all that it imports of this package, directly or not, and the versions."""
-    found, waiting = {module}, [module]
-    while waiting:
-        new = _read_module(waiting.pop())[1] - found
-        found |= new
-        waiting += new
+@cache
+def hash_sources() -> str:
+    """Hash the sources of all kernels, and the versions of what compiles them."""
     digest = sha256(f"{sys.version} {numba.__version__} {llvmlite.__version__} {np.__version__}".encode())
-    for name in sorted(found):
-        digest.update(name.encode() + _read_module(name)[0])
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        if b"kernel" in (source := path.read_bytes()):
+            digest.update(sha256(source).digest())
     return digest.hexdigest()[:16]
 
 
-@cache
-def _read_module(name: str) -> tuple[bytes, frozenset[str]]:
-    """Return the hash of a module's source, and the modules of this package that it imports."""
-    source = "".join(path.read_text("utf-8") for path in _list_files(name))
-    return sha256(source.encode()).digest(), frozenset(_IMPORTED.findall(source))
+def _find_base() -> Path:
+    return Path(config.CACHE_DIR or find_cache_folder("kernels"))
 
 
-def _list_files(module: str) -> list[Path]:
-    """The file of a module, or all files of a package: `from package import module` does not say which."""
-    path = _ROOT.joinpath(*module.split("."))
-    files = sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
-    return [file for file in files if module.startswith("albert_data") and file.is_file()]
+class CompileLock(event.Listener):
+    """Lets one process at a time compile kernels and write them. A thread takes it when Numba begins to compile.
+
+    kernels: those that whoever calls them frees it after
+    """
+
+    def __init__(self) -> None:
+        self.kernels: set[Any] = set()
+        self._of_thread = local()
+
+    def on_start(self, started: event.Event) -> None:
+        if started.data["dispatcher"] in self.kernels:
+            self.free()  # of a compilation that Numba begins anew
+            with suppress(OSError, RuntimeError):  # files can't be locked there, or another process takes too long
+                path = _find_base() / "albert_data.lock"
+                self._of_thread.unlock = find_storage(path).lock(path, b"", _LOCK_SECONDS)
+
+    def on_end(self, ended: event.Event) -> None:
+        pass  # it is not written yet
+
+    def free(self) -> None:
+        if unlock := vars(self._of_thread).pop("unlock", None):
+            unlock()
 
 
-def _drop_oldest(base: Path, module: str) -> None:
-    """Keep the newest folders of a module. A process that uses a removed one compiles what it had not loaded."""
-    folders = [path for path in base.glob(f"{module}-*") if re.fullmatch("-[0-9a-f]{16}", path.name[len(module) :])]
-    for folder in sorted(folders, key=lambda path: path.stat().st_mtime_ns, reverse=True)[MAX_FOLDERS:]:
-        drop(folder)
+compile_lock = CompileLock()
+event.register("numba:compile", compile_lock)

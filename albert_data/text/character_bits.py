@@ -1,6 +1,6 @@
 """What a character is where text is laid out and joined: a letter, its case, of a script without spaces, wide, a mark.
 
-From the shipped Unicode tables. When a mark ends a sentence is another question: sentences/segmenting.py.
+From the shipped Unicode tables, for kernels. When a mark ends a sentence is another question: sentences/segmenting.py.
 """
 
 from __future__ import annotations

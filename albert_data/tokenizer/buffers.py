@@ -11,7 +11,7 @@ from albert_data.data import Text
 
 
 class Sentences(NamedTuple):
-    """Sentences in one buffer.
+    """Sentences in one buffer, as kernels take them.
 
     utf8: uint8 [N]
     begins, ends: int64 [S], in bytes, in order

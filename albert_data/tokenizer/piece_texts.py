@@ -8,7 +8,7 @@ from functools import cache
 
 from albert_data.text.unicode_tables import category, script
 
-VISIBLE_SPACE = "\u2581"  # SentencePiece's visible space
+VISIBLE_SPACE = "\u2581"  # SentencePiece's visible space; kernels look for it
 # Scripts that set no space between words, named as in unicode_tables.py. TAI is Tai Le, Tai Tham and Tai Viet, NEW is
 # New Tai Lue.
 _UNSPACED_SCRIPTS = frozenset(
