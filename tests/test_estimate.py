@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ LARGE = fixtures.make_documents(9000, seed=22)  # 4 MB
 
 def foretell(path: Path, tokenizer: Tokenizer, **settings: Any) -> BuildEstimate | None:
     config = make_config(**settings)
-    return estimate(find_sources([str(path)], text=config.text), tokenizer, config, 1, NullProgress())
+    return estimate(find_sources([str(path)], text=config.text), tokenizer, config, NullProgress())
 
 
 def build(path: Path, tokenizer: Tokenizer, **settings: Any) -> Manifest:
@@ -95,7 +94,7 @@ def test_a_larger_corpus_is_estimated_from_a_part_of_it(name, tokenizer, tmp_pat
     assert found is not None
     assert again is not None
     assert found.sample_bytes < 0.7 * found.text_bytes
-    assert {**vars(found), "seconds": 0} == {**vars(again), "seconds": 0}
+    assert found == again
 
 
 def test_files_of_every_kind_count_by_their_size(tokenizer, tmp_path):
@@ -158,20 +157,19 @@ def test_every_file_has_places_in_proportion_to_its_size(sizes):
 # ---- the command ----
 
 
-def test_a_dry_run_says_tokens_disk_and_time(tokenizer_model, tmp_path, capsys, monkeypatch):
+def test_a_dry_run_says_tokens_and_disk(tokenizer_model, tmp_path, capsys, monkeypatch):
     (tmp_path / "model.model").write_bytes(tokenizer_model)
-    path, began = write(tmp_path / "in", "a.jsonl", LARGE), time.monotonic()
+    path = write(tmp_path / "in", "a.jsonl", LARGE)
     arguments = ["build", str(path), "-o", str(tmp_path / "out"), "--dry-run", "--workers", "2"]
     before = sorted(tmp_path.rglob("*"))
     assert run([*arguments, "--tokenizer", str(tmp_path / "model.model")]) == 0
-    assert time.monotonic() - began < 60
     lines = capsys.readouterr().out.split("estimate ")[1].splitlines()
-    assert len(lines) == 4
-    for line, words in zip(lines, ("by a sample of", "tokens, ", " of shards; ", "with 2 workers"), strict=True):
+    assert len(lines) == 3
+    for line, words in zip(lines, ("by a sample of", "tokens, ", " of shards; "), strict=True):
         assert words in line
     assert max(map(len, lines)) <= 80
     assert run([*arguments, "--tokenizer", str(tmp_path / "model.model"), "--drop-near-duplicates"]) == 0
-    assert "without the time and disk of --drop-near-duplicates" in capsys.readouterr().out
+    assert "without the disk of --drop-near-duplicates" in capsys.readouterr().out
     assert run(arguments) == 0
     assert "estimate   needs a tokenizer: train one with `albert-data vocab`" in capsys.readouterr().out
     fixtures.set_stdin(monkeypatch, b"")

@@ -295,7 +295,7 @@ def test_an_estimate_is_near_the_rows_that_shares_give(tokenizer, tmp_path):
     settings: dict[str, Any] = {"pairs": "none", "short_seq_prob": 0.0, "max_passes": 40.0, "keep_duplicates": True}
     manifest = build_languages(path, tmp_path / "out", tokenizer, **settings).manifest
     config = fixtures.make_config(language_field="lang", alpha=0.3, **settings)
-    found = estimate(find_inputs([str(path)], text=config.text), tokenizer, config, 1, NullProgress())
+    found = estimate(find_inputs([str(path)], text=config.text), tokenizer, config, NullProgress())
     assert found is not None
     assert found.rows == pytest.approx(sum(split.num_rows for split in manifest.splits.values()), rel=0.1)
 

@@ -137,7 +137,7 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Print what would be read and with which settings, an estimate of tokens, disk and time, and stop. An OUT "
+    help="Print what would be read and with which settings, an estimate of tokens and disk, and stop. An OUT "
     "that build refuses is refused.",
 )
 @json_option
@@ -201,10 +201,10 @@ def _show_plan(inputs: tuple[str, ...], output: Path, given: dict[str, Any], *, 
             return
         if not as_json:  # before the estimate, which takes a second
             show(*describe_plan(found, output, tokenizer, chosen))
-        estimated = None if tokenizer is None else estimate(found, tokenizer, config, workers, bar)
+        estimated = None if tokenizer is None else estimate(found, tokenizer, config, bar)
         if as_json:
             show_json(plan_to_dict(found, tokenizer, chosen, estimated))
         elif tokenizer is None:
             show("estimate   needs a tokenizer: train one with `albert-data vocab`, and give it by --tokenizer")
         else:
-            show(*describe_estimate(estimated, found, config, workers))
+            show(*describe_estimate(estimated, found, config))

@@ -17,7 +17,7 @@ from albert_data.shards.manifest import SourceEntry
 from albert_data.shards.typed_values import to_value
 from albert_data.survey.mixed_sources import describe_sources
 from albert_data.text.escaping import quote
-from albert_data.text.wording import count_of, format_duration, format_share, wrap_words
+from albert_data.text.wording import count_of, format_share, wrap_words
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.report import VocabReport
 
@@ -88,27 +88,23 @@ def plan_to_dict(
         "vocab_size": tokenizer.vocab_size if tokenizer else None,
         "config": config.to_flat_dict(),
         # A fraction of a row or a byte would look exact.
-        "estimate": {name: value if name == "seconds" else round(value) for name, value in values.items()} or None,
+        "estimate": {name: round(value) for name, value in values.items()} or None,
     }
 
 
-def describe_estimate(
-    found: BuildEstimate | None, inputs: Sequence[Input], config: BuildConfig, workers: int
-) -> list[str]:
+def describe_estimate(found: BuildEstimate | None, inputs: Sequence[Input], config: BuildConfig) -> list[str]:
     """What `build --dry-run` prints at the end. found: None where the files hold no token."""
     num_streams = sum(item.is_stream for item in inputs)
     streams = count_of(num_streams, "stream")
     if found is None:
         return [f"estimate   none: {f'{streams} can be read only once' if num_streams else 'a sample holds no token'}"]
     disk = found.shard_bytes + found.work_bytes
-    time = "under a minute" if found.seconds < 60 else format_duration(float(f"{found.seconds:.2g}"))
     before = "" if config.compression == "none" else " before compression"
     lines = [
         f"about, by a sample of {_size(found.sample_bytes)}; copies count as if they stayed",
         f"{_round(found.tokens)} tokens, {_size(found.text_bytes)} of text, {_round(found.rows)} rows",
         f"{_size(found.shard_bytes)} of shards{before}; while they are made, {_size(disk)} of disk",
-        f"{time} with {count_of(workers, 'worker')} like this machine's",
-        *(["without the time and disk of --drop-near-duplicates"] if config.drop_near_duplicates else []),
+        *(["without the disk of --drop-near-duplicates"] if config.drop_near_duplicates else []),
         *([f"and {streams}, not counted: it can be read only once"] if num_streams else []),
     ]
     return [f"{'' if number else 'estimate':<10} {line}" for number, line in enumerate(lines)]

@@ -9,7 +9,6 @@ Streams are not read. The sample depends on the inputs alone.
 from __future__ import annotations
 
 import io
-import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -42,7 +41,6 @@ class Sample:
     disk_bytes: those that were read near the documents
     data_bytes: what came of these, as `Block.data` counts
     blocks: at most one, of some of that; none where there was no document
-    stream_seconds: for reading it, if one process reads it for all workers
     """
 
     source: MixtureSource | None
@@ -51,7 +49,6 @@ class Sample:
     disk_bytes: int = 1
     data_bytes: int = 0
     blocks: list[Block] = field(default_factory=list)
-    stream_seconds: float = 0.0
 
 
 def read_samples(inputs: list[Input], text: TextConfig) -> Iterator[Sample]:
@@ -126,12 +123,10 @@ def _read_range(item: Input, start: int, end: int, count: int, whole: Sample) ->
 
 
 def _read_beginning(item: Input, count: int, whole: Sample) -> Iterator[Sample]:
-    began = time.perf_counter()
     stream, count_read = open_input(item)
     with closing(stream):
         data = _take(stream, max(_LEAST_READ, count * _READ_BYTES))
-        disk_bytes, seconds = max(count_read(), 1), time.perf_counter() - began
-    whole = replace(whole, disk_bytes=disk_bytes, stream_seconds=0.0 if item.is_splittable else seconds)
+        whole = replace(whole, disk_bytes=max(count_read(), 1))
     blocks = read_stream(io.BytesIO(data), item.origin, whole.text, Damage(), lambda position: _READ_BYTES)
     return _divide(whole, blocks, len(data) // _READ_BYTES + 1)
 

@@ -1,9 +1,8 @@
-"""Estimate what a build makes, and how long it takes, from a sample of the corpus.
+"""Estimate what a build makes from a sample of the corpus.
 
 In: inputs, a tokenizer, the settings. Out: a `BuildEstimate`, or None where the sample holds no token. The sample is
-tokenised and masked as a build does it (corpus/samples.py says what is in it), three times: the fastest counts, because
-in a large corpus most words have occurred before. Copies of documents are not known from a sample, so they
-count as if they stayed.
+tokenised and masked as a build does it (corpus/samples.py says what is in it). Copies of documents are not known from
+a sample, so they count as if they stayed.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ from albert_data.survey.sizes import measure_rows
 from albert_data.tokenizer.model import Tokenizer
 
 _MOST_SECONDS = 2.0  # no more places are read then; a slow tokenizer or disk reaches it
-# Bytes of rows that a core sorts, writes, merges and writes again in a second, measured on books and classics.
-_ROW_BYTES_PER_SECOND = 100e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +37,6 @@ class BuildEstimate:
     sample_bytes: of text, by which it was judged
     text_bytes, tokens: of the corpus, in one pass; rows, shard_bytes: of all passes, of what is used of a mixture
     work_bytes: of the sorted runs, which lie on the disk beside the shards until the build is finished
-    seconds: of wall time
     """
 
     sample_bytes: int
@@ -49,25 +45,16 @@ class BuildEstimate:
     rows: float
     shard_bytes: float
     work_bytes: float
-    seconds: float
 
 
 @dataclass(kw_only=True)
 class _Measured:
-    """What samples hold, then what these stand for.
-
-    text_bytes .. row_bytes: of one pass
-    read_seconds: of a core, up to the tokens; row_seconds: of a core, for the rows of one pass
-    stream_seconds: of the process that reads what can't be split
-    """
+    """What samples hold, then what these stand for, in one pass."""
 
     text_bytes: float = 0.0
     tokens: float = 0.0
     rows: float = 0.0
     row_bytes: float = 0.0
-    read_seconds: float = 0.0
-    row_seconds: float = 0.0
-    stream_seconds: float = 0.0
 
     def add(self, other: _Measured, factor: float = 1.0) -> None:
         for name, value in vars(other).items():
@@ -75,7 +62,7 @@ class _Measured:
 
 
 def estimate(
-    inputs: list[Input], tokenizer: Tokenizer, config: BuildConfig, workers: int, progress: Progress
+    inputs: list[Input], tokenizer: Tokenizer, config: BuildConfig, progress: Progress
 ) -> BuildEstimate | None:
     """Estimate a build, in about a second. No stream is read, and nothing is written."""
     job = MakeRows(config, tokenizer, Path(), Path())
@@ -89,20 +76,15 @@ def estimate(
         sample_bytes += measured.text_bytes
         factor = sample.stands_for / sample.disk_bytes
         by_source[sample.source].add(measured, factor * sample.data_bytes / max(data_bytes, 1))
-        by_source[sample.source].stream_seconds += factor * sample.stream_seconds
         if time.monotonic() > deadline:
             break
     if not sum(one.tokens for one in by_source.values()):
         return None
     scale = sum(item.size for item in inputs) / covered  # over 1 if the time was up
-    return _sum(by_source, config, scale, sample_bytes, workers)
+    return _sum(by_source, config, scale, sample_bytes)
 
 
 def _measure(job: MakeRows, sample: Sample) -> _Measured:
-    return min((_measure_once(job, sample) for _ in range(3)), key=lambda made: made.read_seconds + made.row_seconds)
-
-
-def _measure_once(job: MakeRows, sample: Sample) -> _Measured:
     receipt, made = Made(), _Measured()
     for block in sample.blocks:
         for _, documents in job.read(block, Damage(), receipt, sample.text):
@@ -111,20 +93,14 @@ def _measure_once(job: MakeRows, sample: Sample) -> _Measured:
             made.rows += len(rows)
             made.row_bytes += measure_rows(len(rows), num_tokens, num_masked, rows.input_ids.itemsize)
     made.text_bytes, made.tokens = receipt.counts["text_bytes"], receipt.counts["tokens"]
-    made.row_seconds = receipt.seconds.get("pair", 0.0) + receipt.seconds.get("mask", 0.0)
-    made.read_seconds = sum(receipt.seconds.values()) - made.row_seconds
     return made
 
 
 def _sum(
-    by_source: Mapping[MixtureSource | None, _Measured],
-    config: BuildConfig,
-    scale: float,
-    sample_bytes: float,
-    workers: int,
+    by_source: Mapping[MixtureSource | None, _Measured], config: BuildConfig, scale: float, sample_bytes: float
 ) -> BuildEstimate:
     """Add up the sources, each with the passes that it gets. scale: from what was measured to the corpus."""
-    total, rows, shard_bytes, work_bytes, seconds = _Measured(), 0.0, 0.0, 0.0, 0.0
+    total, rows, shard_bytes, work_bytes = _Measured(), 0.0, 0.0, 0.0
     dupe_factor = config.examples.dupe_factor
     sizes = {source: scale * one.tokens for source, one in by_source.items() if source and source.alpha is not None}
     shares = share_tokens(sizes)
@@ -132,16 +108,12 @@ def _sum(
         made = dupe_factor if source is None else source.count_limit(dupe_factor) / ONE_PASS
         if source in shares:
             made = dupe_factor * shares[source] / max(sizes[source], 1.0)
-        if source in shares or config.alpha is not None:
-            seconds += scale * measured.read_seconds  # tokens are counted first
         budget = source.tokens if source else None
         kept = made if budget is None else made * min(1.0, budget / max(scale * measured.tokens, 1.0))
         total.add(measured, scale)
         rows += scale * kept * measured.rows
         shard_bytes += scale * kept * measured.row_bytes
         work_bytes += scale * made * measured.row_bytes
-        seconds += scale * (measured.read_seconds + made * measured.row_seconds)
-    seconds = (seconds + work_bytes / _ROW_BYTES_PER_SECOND) / workers
     return BuildEstimate(
         sample_bytes=int(sample_bytes),
         text_bytes=total.text_bytes,
@@ -149,5 +121,4 @@ def _sum(
         rows=rows,
         shard_bytes=shard_bytes,
         work_bytes=work_bytes,
-        seconds=max(seconds, total.stream_seconds),
     )
