@@ -92,4 +92,5 @@ class CompileLock(event.Listener):
 
 
 compile_lock = CompileLock()
-event.register("numba:compile", compile_lock)
+_register: Any = event.register  # it has no types
+_register("numba:compile", compile_lock)
