@@ -34,7 +34,6 @@ from reliability.oddities import (
 from reliability.sound import Sound, build_config, run_build
 from reliability.tables import (
     Write,
-    indices_oddities,
     make_tables,
     stream_oddities,
     table_oddities,
@@ -43,7 +42,7 @@ from reliability.tables import (
     write_stream,
 )
 
-_NAMES = {"wiki": "wiki_00", "mixture.toml": "mixture.toml", "indices": "indices.arrow"}
+_NAMES = {"wiki": "wiki_00", "mixture.toml": "mixture.toml"}
 MIXTURE = b"""# Sources
 [[source]]
 name = "a"
@@ -55,9 +54,6 @@ paths = "*.txt"
 language = "de"
 tokens = 1_000
 """
-STATE = json.dumps(
-    {"_data_files": [{"filename": "data.arrow"}], "_indices_data_files": [{"filename": "indices.arrow"}]}
-)
 # What may stand behind a key of a mixture: some is right for one of them.
 _VALUES = (
     *("0", "1", "2.5", "-1", "1e9", "1e400", "nan", "10" * 30, "true", "2026-01-01"),
@@ -91,8 +87,7 @@ def text_readers(sound: Sound) -> list[Reader]:
     lines = to_json_lines(text)
     tables = make_tables(text)
     articles = to_articles(text)
-    indices = pyarrow.table({"indices": pyarrow.array([3, 0, 1, 1], pyarrow.uint64())})
-    reads = ReadText(load_tokenizer(sound.unigram), write_stream(tables[0]))
+    reads = ReadText(load_tokenizer(sound.unigram))
 
     def make(name: str, share: int, seed: bytes, mutate: Mutate, oddities: Callable[[], list[Oddity]]) -> Reader:
         short = b"".join(seed.splitlines(keepends=True)[:3])
@@ -114,7 +109,6 @@ def text_readers(sound: Sound) -> list[Reader]:
         make_table("parquet", 50, write_parquet, table_oddities(write_parquet)),
         make_table("feather", 30, write_feather, table_oddities(write_feather)),
         make_table("arrow", 50, write_stream, stream_oddities()),
-        make("indices", 10, write_stream(indices), mutate_bytes, indices_oddities),
         make("wiki", 20, articles, mutate_bytes, wiki_oddities),
         make("mixture.toml", 20, MIXTURE, mutate_mixture, mixture_oddities),
         make("stdin", 30, lines, mutate_lines, list),
@@ -142,8 +136,8 @@ def write_csv(table: pyarrow.Table) -> bytes:
 class ReadText:
     """Builds shards from a file; from an oddity with the command's default settings."""
 
-    def __init__(self, tokenizer: Tokenizer, rows: bytes) -> None:
-        self._tokenizer, self._rows = tokenizer, rows
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
 
     def __call__(self, case: Case, data: bytes, folder: Path) -> None:
         config = choose_config(case)
@@ -156,10 +150,6 @@ class ReadText:
         path.write_bytes(data)
         if case.reader.name == "mixture.toml":
             (path.parent / "a.txt").write_bytes(PLAIN)
-        if case.reader.name == "indices":
-            (path.parent / "data.arrow").write_bytes(self._rows)
-            (path.parent / "state.json").write_text(STATE)
-            path = path.parent
         if case.oddity is None or case.oddity.means is None:
             self._build(path, folder / "out", config)
         else:
@@ -188,7 +178,7 @@ def choose_config(case: Case) -> BuildConfig:
     language_field = "lang" if is_table else None
     if case.oddity:
         return build_config(text=TextConfig(language_field=language_field))
-    has_encoding = not is_table and case.reader.name not in ("stdin", "indices")
+    has_encoding = not is_table and case.reader.name != "stdin"
     rng = case.random("config")
     text = TextConfig(
         language_field=language_field if rng.random() < 0.7 else None,

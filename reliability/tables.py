@@ -117,23 +117,3 @@ def stream_oddities() -> list[Oddity]:
             for name, columns in tables.items()
         ),
     ]
-
-
-def indices_oddities() -> list[Oddity]:
-    """The file of indices of a saved data set."""
-    odd = {
-        "negative": pyarrow.array([-1, -2, -3]),
-        "beyond the end": pyarrow.array([10**6]),
-        "over 2**63": pyarrow.array([2**64 - 1], pyarrow.uint64()),
-        "null": pyarrow.array([0, None]),
-        "fractions": pyarrow.array([0.5]),
-        "text": pyarrow.array(["0"]),
-        "lists": pyarrow.array([[0]]),
-        "nothing": pyarrow.array([], pyarrow.int64()),
-        "rows without bytes": pyarrow.Array.from_buffers(pyarrow.null(), _MANY, [None]),
-    }
-    return [
-        *(Oddity(name=n, make=partial(write_stream, pyarrow.table({"indices": v}), _MANY)) for n, v in odd.items()),
-        Oddity(name="no column", make=partial(write_stream, pyarrow.table({}))),
-        Oddity(name="no table", make=lambda: b"[0, 1]"),
-    ]

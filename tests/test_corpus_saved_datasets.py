@@ -1,29 +1,24 @@
-"""Folders that datasets.save_to_disk writes, of the present layout and of older ones with indices."""
+"""Folders that datasets.save_to_disk writes."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 
-import pyarrow
 import pytest
-from format_fixtures import MOST_ROWS, declare_nulls, make_table, write_parquet, write_stream
+from format_fixtures import make_table, write_parquet, write_stream
 from test_corpus_formats import read_all
 
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import InputError
 
 
-def save(folder: Path, texts: list[str], num_files: int = 1, indices: list[int] | None = None) -> Path:
+def save(folder: Path, texts: list[str], num_files: int = 1) -> Path:
     folder.mkdir(parents=True)
     names = [f"data-{number:05d}-of-{num_files:05d}.arrow" for number in range(num_files)]
     for number, name in enumerate(names):
         write_stream(folder / name, make_table(texts[number::num_files]), rows=2)
     state = {"_data_files": [{"filename": name} for name in names], "_fingerprint": "f", "_split": None}
-    if indices is not None:
-        write_stream(folder / "indices.arrow", pyarrow.table({"indices": pyarrow.array(indices, pyarrow.uint64())}), 2)
-        state["_indices_data_files"] = [{"filename": "indices.arrow"}]
     (folder / "state.json").write_text(json.dumps(state))
     (folder / "dataset_info.json").write_text('{"text": "no document"}')
     write_stream(folder / "cache-1234.arrow", make_table(["of a cache"]))
@@ -95,48 +90,12 @@ def test_a_store_is_asked_for_the_descriptions_of_data_sets_that_are_there_alone
     ]
 
 
-def test_indices_select_rows_in_any_order_as_often_as_they_name_them(tmp_path):
-    folder = save(tmp_path / "set", ["a", "b", "c", "d", "e"], indices=[4, 0, 4, 2])
-    assert read(folder) == ["a", "c", "e", "e"]
-    (item,) = find_inputs([str(folder)])
-    assert item.modified_ns == max(
-        (folder / name).stat().st_mtime_ns for name in ("data-00000-of-00001.arrow", "indices.arrow")
-    )
-
-
-@pytest.mark.parametrize(
-    "indices",
-    [
-        *([0, 5], [-1], pyarrow.array([-1, -2], pyarrow.int8()), pyarrow.array([2**63], pyarrow.uint64())),
-        *([0, None], [0.0], [True], ["0"], declare_nulls(MOST_ROWS), None),
-    ],
-    ids=str,
-)
-def test_indices_that_are_wrong_or_no_table_are_named(tmp_path, indices):
-    folder = save(tmp_path / "set", ["a", "b"], indices=[0])
-    if indices is None:
-        (folder / "indices.arrow").write_bytes(b"no table")
-    else:
-        write_stream(folder / "indices.arrow", pyarrow.table({"indices": pyarrow.array(indices)}), rows=MOST_ROWS)
-    with pytest.raises(InputError, match=r"indices .*indices\.arrow can't be read: .*; save the data set again"):
-        read(folder)
-
-
-def test_indices_select_rows_of_large_batches_and_count_those_without_text(tmp_path):
-    texts = [f"text {number}" for number in range(10_000)]
-    folder = save(tmp_path / "set", texts, indices=[9999, 0, 4096, 4095, 4096])
-    write_stream(folder / "data-00000-of-00001.arrow", make_table(texts), rows=10_000)
-    assert read(folder) == ["text 0", "text 4095", "text 4096", "text 4096", "text 9999"]
-    write_stream(folder / "data-00000-of-00001.arrow", pyarrow.table({"text": pyarrow.nulls(10_000)}), rows=10_000)
-    assert read_all(folder) == ([], Counter(field_not_text=5))
-
-
-def test_damaged_data_with_indices_is_an_error_because_later_rows_would_have_other_numbers(tmp_path):
-    folder = save(tmp_path / "set", ["a", "b", "c", "d"], indices=[3])
-    path = folder / "data-00000-of-00001.arrow"
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(InputError, match=r"data-00000-of-00001\.arrow can't be read as Arrow: .*; restore it"):
-        read(folder)
+def test_a_data_set_whose_rows_are_selected_by_indices_is_refused(tmp_path):
+    folder = save(tmp_path / "set", ["a", "b"])
+    state = json.loads((folder / "state.json").read_text())
+    (folder / "state.json").write_text(json.dumps(state | {"_indices_data_files": [{"filename": "indices.arrow"}]}))
+    with pytest.raises(InputError, match="set has files of indices, .*; load it, and save it again"):
+        find_inputs([str(folder)])
 
 
 @pytest.mark.parametrize("name", ["missing.arrow", "../data-00000-of-00001.arrow"])

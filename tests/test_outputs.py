@@ -115,10 +115,15 @@ def test_a_report_is_not_written_over_the_set_the_corpus_or_what_names_it(tmp_pa
     }
     for name, text in texts.items():
         Path(name).write_text(text)
-    save(tmp_path / "ds/train", ["a"], indices=[0])
+    save(tmp_path / "ds/train", ["a"])
     Path("ds/dataset_dict.json").write_text('{"splits": ["train"]}')
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    states = ["ds/train/state.json", "ds/train/dataset_info.json", "ds/train/indices.arrow", "ds/dataset_dict.json"]
+    states = [
+        "ds/train/state.json",
+        "ds/train/dataset_info.json",
+        "ds/train/data-00000-of-00001.arrow",
+        "ds/dataset_dict.json",
+    ]
     rows = ["out/manifest.json", "out/README.md", "out/tokenizer/spiece.model", "out/train/shard-00000.arrow"]
     read = {
         "a.txt": ["a.txt", *rows],

@@ -26,7 +26,6 @@ from hypothesis import strategies as st
 from mixture_fixtures import build_mixture
 from refusals import check_refused, refused
 from test_corpus_formats import read_all
-from test_corpus_saved_datasets import save
 
 from albert_data.cli.main import run
 from albert_data.config import TextConfig
@@ -165,11 +164,6 @@ def test_a_field_of_the_whole_name_comes_first_and_may_be_quoted(tmp_path):
     )
     assert len(read_all(tmp_path / "a.jsonl", TextConfig(where="a.b == 1"))[0]) == 2
     assert read_all(tmp_path / "a.jsonl", TextConfig(where="'a b' == 3"))[0] == [b"Two.\n"]
-
-
-def test_rows_of_a_saved_data_set_are_selected_after_its_indices(tmp_path):
-    folder = save(tmp_path / "set", ["a", "b", "c", "d", "e"], indices=[4, 0, 4, 2])
-    assert read_all(folder, TextConfig(where="id >= 2"))[0] == [b"c\n", b"e\n", b"e\n"]
 
 
 def test_a_text_of_many_megabytes_is_selected_like_others(tmp_path):

@@ -43,7 +43,6 @@ from albert_data.corpus.formats.saved_datasets import (
     DESCRIPTIONS,
     SPLITS,
     STATE,
-    find_indices,
     list_data_files,
     list_other_splits,
 )
@@ -185,7 +184,6 @@ class Input:
         has been read yet (compressed files, streams)
     is_encoding_found: whether all of the file was read to find it
     language: None if the build has one language
-    indices: the file that selects rows, of a saved data set
     begins: of a table, the bytes at which its parts begin
     source: of a mixture, None for other inputs
     found_by: the lists and the mixture that name it
@@ -208,7 +206,6 @@ class Input:
     encoding: str | None = None
     is_encoding_found: bool = False
     language: str | None = None
-    indices: str | None = None
     begins: tuple[int, ...] = ()
     source: MixtureSource | None = None
     found_by: tuple[str, ...] = ()
@@ -322,7 +319,7 @@ def list_read(inputs: Iterable[Input]) -> Iterator[str]:
     inputs = list(inputs)
     folders = {os.path.dirname(item.path) for item in inputs if not item.is_stream and not is_remote(item.path)}
     folders |= {os.path.join(folder, "..") for folder in folders}
-    yield from {path for item in inputs for path in (item.path, item.indices, *item.found_by) if path}
+    yield from {path for item in inputs for path in (item.path, *item.found_by)}
     yield from (os.path.join(folder, name) for folder in folders for name in DESCRIPTIONS)
 
 
@@ -588,10 +585,7 @@ def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
     with item.origin.open_file() as file:
         sample = file.read(SAMPLE_BYTES)
     if item.format in TABLES:
-        indices = find_indices(path) if item.format == "arrow" else None
-        # Other indices make another corpus, so their time counts.
-        changed = max(item.modified_ns, _read_status(indices).modified_ns) if indices else item.modified_ns
-        return replace(item, encoding=None, indices=indices, modified_ns=changed)
+        return replace(item, encoding=None)
     is_odd = item.compression is not None and not is_compressed(sample, item.compression)
     if encoding == AUTO:
         with _open(item)[0] as stream:

@@ -91,7 +91,7 @@ def _choose_places(files: list[Input], total: int) -> Iterator[tuple[Input, list
 def _find_ranges(item: Input, text: TextConfig, places: list[int]) -> list[tuple[int, int]]:
     """Bytes of a file with whole documents, near each place; none for a file that can't be cut there."""
     if item.format in TABLES:
-        begins = [0] if item.indices else list(item.begins)
+        begins = list(item.begins)
         numbers = [bisect_right(begins, place) - 1 for place in places]
         return [(begins[number], [*begins, item.size][number + 1]) for number in numbers]
     if item.format != "jsonl" and (item.format != "txt" or text.documents == "file"):
@@ -116,7 +116,7 @@ def _find_documents(file: BinaryIO, item: Input, places: Sequence[int]) -> list[
 
 def _read_range(item: Input, start: int, end: int, count: int, whole: Sample) -> Iterator[Sample]:
     """count: of the places that lie there."""
-    names = ("path", "format", "language", "indices", "place", "found")
+    names = ("path", "format", "language", "place", "found")
     part = FileRange(start=start, end=end, **{name: getattr(item, name) for name in names})
     blocks = ReadTask(name="", text=whole.text, ranges=(part,)).read(Damage())
     return _divide(replace(whole, disk_bytes=end - start), blocks, count)

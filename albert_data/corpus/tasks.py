@@ -52,7 +52,7 @@ _SLOW_PARTS = 8  # tasks of a slow tokenizer (`is_slow`) are so many times small
 class FileRange:
     """Bytes [start, end) of a plain file; both bounds lie between documents.
 
-    language, indices, place, found: of the input; names, places and times are no part of what identifies a task, since
+    language, place, found: of the input; names, places and times are no part of what identifies a task, since
         the plan of a build has them
     is_part: whether the file has more bytes, or is read in other ways too
     """
@@ -62,7 +62,6 @@ class FileRange:
     start: int
     end: int
     language: str | None = None
-    indices: str | None = field(default=None, repr=False)
     is_part: bool = False
     place: str | None = field(default=None, repr=False)
     found: Status | None = field(default=None, repr=False)
@@ -121,7 +120,7 @@ class ReadTask:
     def _read_range(self, part: FileRange, damage: Damage) -> Iterator[Block]:
         origin = Origin(part.path, part.format, part.language, place=part.place, found=part.found)
         if part.format in TABLES:
-            yield from read_table(origin, part.start, part.end, self.text, damage, part.indices)
+            yield from read_table(origin, part.start, part.end, self.text, damage)
             return
         with origin.open_file() as file:
             if part.format not in SPLIT:
@@ -281,7 +280,6 @@ def _split_files(files: list[Input], cuts: list[list[int]], text: TextConfig) ->
                     start=start,
                     end=end,
                     language=item.language,
-                    indices=item.indices,
                     is_part=item.is_shared or end - start < item.size,
                     place=item.place,
                     found=item.found,
@@ -303,9 +301,8 @@ def _find_cuts(item: Input, cuts: Sequence[int], text: TextConfig) -> list[int]:
     """
     if item.format in TABLES:
         begins = [*item.begins, item.size]
-        if item.indices is None:  # otherwise rows are selected by their numbers in the whole file
-            return [begins[bisect_left(begins, at)] for at in cuts[:-1]]
-    elif item.format == "jsonl" or (item.format == "txt" and text.documents != "file"):
+        return [begins[bisect_left(begins, at)] for at in cuts[:-1]]
+    if item.format == "jsonl" or (item.format == "txt" and text.documents != "file"):
         with item.origin.open_file() as file:
             return [find_document(file, item.format, at, stop, item.size) for at, stop in pairwise(cuts)]
     return []

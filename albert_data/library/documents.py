@@ -71,10 +71,10 @@ def open_corpus(
             stored = _store(documents, folder, text)
             files = [str(stored)]
         found = find_sources(files, progress.say, text, validation)
-        changes: dict[str, Any] = {"indices": None}  # a file may lie in a folder of which others select rows
+        changes: dict[str, Any] = {}
         if stored is not None:
             name = f"documents-{hash_file(stored)[:_HASH_LEN]}{stored.suffix}"
-            changes |= {"path": name, "place": str(stored), "modified_ns": 0}
+            changes = {"path": name, "place": str(stored), "modified_ns": 0}
         yield [dataclasses.replace(item, **changes) if item.path in files else item for item in found]
 
 

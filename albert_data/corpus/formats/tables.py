@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from fractions import Fraction
-from itertools import chain, count, repeat
+from itertools import count, repeat
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,7 +26,6 @@ from albert_data.corpus.conditions import Condition, count_nanoseconds
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import MAX_NAMES, MissingField, name_field, split_names
 from albert_data.corpus.formats.records import Records, Value, make_blocks
-from albert_data.corpus.formats.saved_datasets import read_indices, refuse_indices
 from albert_data.errors import InputError
 from albert_data.storage import find_storage, make_path
 from albert_data.storage.protocol import check_same
@@ -55,13 +53,8 @@ def list_begins(origin: Origin, text: TextConfig) -> list[int]:
     return table.list_begins()
 
 
-def read_table(
-    origin: Origin, start: int, end: int, text: TextConfig, damage: Damage, indices: str | None = None
-) -> Iterator[Block]:
-    """Yield the documents of the parts that begin in bytes [start, end) of a table.
-
-    indices: a file of the rows to read, for the whole table.
-    """
+def read_table(origin: Origin, start: int, end: int, text: TextConfig, damage: Damage) -> Iterator[Block]:
+    """Yield the documents of the parts that begin in bytes [start, end) of a table."""
     table = _open(origin)
     wanted = _find_columns(table.schema, origin.path, text)
 
@@ -75,13 +68,11 @@ def read_table(
                         first = records.first + records.num_rows
             except _ERRORS as error:
                 _check_cause(error, origin.path)
-                if indices is not None:  # which number the rows of the whole file
-                    raise _can_not_read(origin.path, origin.format, error) from error
                 damage.add("damaged_table", origin.path, f"{unit} {first} or later", _shorten(error))
                 left = 1 - first / num_rows if num_rows else 1.0
                 damage.inputs.of(origin.path).unread_bytes += round(left * num_bytes)
 
-    return make_blocks(read() if indices is None else _select(read(), indices), origin, text, damage)
+    return make_blocks(read(), origin, text, damage)
 
 
 def _read_batch(
@@ -132,21 +123,6 @@ def _exclude(
         damage.find_exclusion(wanted.conditions, values, lambda: names) or text
         for text, values in zip(texts, rows, strict=False)
     )
-
-
-def _select(parts: Iterator[Records], path: str) -> Iterator[Records]:
-    """The records of a table that a file of indices names, as often as it names each."""
-    indices, first = read_indices(path), 0
-    for part in parts:
-        chosen = indices[slice(*np.searchsorted(indices, (first, first + part.num_rows)))] - first
-        first += part.num_rows
-        rows = None
-        if part.rows is not None:
-            counts = np.bincount(chosen, minlength=part.num_rows).tolist()
-            rows = chain.from_iterable(map(repeat, part.rows, counts))
-        yield replace(part, rows=rows, num_rows=len(chosen))
-    if len(indices) and indices[-1] >= first:
-        raise refuse_indices(path, f"they name row {indices[-1]}, and the data has {first} rows")
 
 
 # ---- the columns of the text, of the language and of the group: where a schema has them ----
@@ -409,12 +385,10 @@ def _open(origin: Origin) -> _Table:
         return table
     except _ERRORS as error:
         _check_cause(error, path)
-        raise _can_not_read(path, format, error) from error
-
-
-def _can_not_read(path: str, format: str, error: BaseException) -> InputError:
-    name = "Parquet" if format == "parquet" else "Arrow"
-    return InputError(f"input {path} can't be read as {name}: {_shorten(error)}; restore it, or name other inputs")
+        name = "Parquet" if format == "parquet" else "Arrow"
+        raise InputError(
+            f"input {path} can't be read as {name}: {_shorten(error)}; restore it, or name other inputs"
+        ) from error
 
 
 def _check_cause(error: BaseException, path: str) -> None:
