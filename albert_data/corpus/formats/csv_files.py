@@ -24,8 +24,8 @@ from albert_data.config import AUTO, LONG_QUOTES, NO_QUOTES, TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.fields import MAX_NAMES, MissingField, list_names, name_field, split_names
-from albert_data.corpus.formats.records import Records, Value, make_blocks
+from albert_data.corpus.fields import MAX_NAMES, list_names, name_field
+from albert_data.corpus.formats.records import Columns, Records, find_columns, make_blocks
 from albert_data.corpus.streams import STREAM_ERRORS
 from albert_data.errors import InputError
 from albert_data.text.wording import count_of, list_some
@@ -46,75 +46,65 @@ def read_rows(
     stream: io.BufferedIOBase, origin: Origin, text: TextConfig, damage: Damage, block_bytes: blocks.BlockBytes
 ) -> Iterator[Block]:
     """Yield the documents of an open file as blocks."""
-    decoded = _decode(stream)
-    try:
-        yield from make_blocks(_read_records(decoded, origin, text, damage), origin, text, damage, block_bytes)
-    finally:
-        if not decoded.closed:
-            decoded.detach()  # without it, the end of `decoded` would close the stream
+    lines = _open_lines(stream)  # held to the last block, because its end closes the stream
+    yield from make_blocks(_read_records(lines, origin, text, damage), origin, text, damage, block_bytes)
 
 
 def find_delimiter(stream: io.BufferedIOBase, origin: Origin, text: TextConfig) -> str:
     """The delimiter of an open file. Raises InputError if it is not found, or the header lacks the text fields."""
-    table = _open(_Lines(_decode(stream).readline), origin, text)
+    table = _open(_open_lines(stream), origin, text)
     if header := next(table.read(), None):
-        find_columns(header, origin.path, text)
+        _find_columns(header, origin.path, text)
     return table.delimiter
 
 
-def _decode(stream: io.BufferedIOBase) -> io.TextIOWrapper:
+def _open_lines(stream: io.BufferedIOBase) -> _Lines:
     # Bytes that are no UTF-8 become surrogates.
-    return io.TextIOWrapper(cast(Any, stream), "utf-8-sig", errors="surrogateescape", newline="")
+    return _Lines(io.TextIOWrapper(cast(Any, stream), "utf-8-sig", errors="surrogateescape", newline="").readline)
 
 
-def _read_records(decoded: io.TextIOWrapper, origin: Origin, text: TextConfig, damage: Damage) -> Iterator[Records]:
-    rows = _read_rows(_Lines(decoded.readline), origin, text, damage)
+def _read_records(lines: _Lines, origin: Origin, text: TextConfig, damage: Damage) -> Iterator[Records]:
+    rows = _read_rows(lines, origin, text, damage)
     header = next(rows, (0, []))[1]
     if not header:
         return
-    columns, names = find_columns(header, origin.path, text)
-    label, group, *compared = (
-        _find_column(header, name, origin.path)
-        for name in (text.language_field, text.group_field, *(one.field for one in text.conditions))
-    )
-    conditions, fields = text.conditions, dict.fromkeys(header)
-
-    def read_text(row: list[str]) -> Value | str:
-        values = [None if i is None else row[i] for i in compared]
-        excluded = damage.find_exclusion(conditions, values, lambda: fields) if conditions else None
-        return excluded or "\n".join([row[i] for i in columns]).encode(errors="surrogateescape")
-
+    columns = _find_columns(header, origin.path, text)
+    texts, language, group, compared = columns.texts, columns.language, columns.group, columns.compared
     yield Records(
         rows=(
             (
                 number,
-                read_text(row),
-                None if label is None else row[label],
+                ("\n".join([row[i] for i in texts]).encode(errors="surrogateescape"),),
+                [None if i is None else row[i] for i in compared],
+                None if language is None else row[language],
                 None if group is None else row[group],
             )
             for number, row in rows
         ),
-        has_languages=label is not None,
-        has_all_texts=len(columns) == len(names),
+        has_languages=language is not None,
+        has_all_texts=columns.has_all_texts,
         names=tuple(header[:MAX_NAMES]),
+        conditions=text.conditions,
         unit="row",
     )
 
 
-def find_columns(header: Sequence[str], path: str, text: TextConfig) -> tuple[list[int], tuple[str, ...]]:
-    """The columns of the text fields that a header has, and the names of all. Raises MissingField if it has none."""
-    names = split_names(text.text_field, header)
-    columns = [column for name in names if (column := _find_column(header, name, path)) is not None]
-    if not columns:
-        raise MissingField(path, names, list_names(header), "name one of text with --text-field")
-    return columns, names
+def _find_columns(header: Sequence[str], path: str, text: TextConfig) -> Columns:
+    """Raises MissingField if a header has no text field."""
+    return find_columns(
+        text,
+        header,
+        lambda name, option: _find_column(header, name, path),
+        lambda: (list_names(header), "name one of text with --text-field"),
+        path,
+    )
 
 
-def _find_column(header: Sequence[str], name: str | None, path: str) -> int | None:
+def _find_column(header: Sequence[str], name: str, path: str) -> int | None:
     places = [str(number) for number, one in enumerate(header, 1) if one == name]
     if len(places) > 1:
         raise InputError(
-            f"input {path} has {len(places)} fields {name_field(name or '')}; give each a name of its own: they are "
+            f"input {path} has {len(places)} fields {name_field(name)}; give each a name of its own: they are "
             f"the columns {list_some(places, 8)}"
         )
     return int(places[0]) - 1 if places else None

@@ -1,21 +1,22 @@
 """Texts of records into blocks of whole documents, in bounded memory.
 
-In: the values of the text field, and of the fields of language and group, as a reader of a format yields them. Out:
-`Block`s. Records without text are counted, as for JSON lines. A text of over 16 MiB is read as a text file that is one
-document, so it is cut in the same places.
+In: the values of the fields that the settings name, as a reader of a format yields them. Out: `Block`s. Records without
+text and those that `--where` excludes are counted, as for JSON lines. A text of over 16 MiB is read as a text file that
+is one document, so it is cut in the same places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.blocks import RECORDS, Block, Origin
+from albert_data.corpus.conditions import Condition
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.fields import hash_group
+from albert_data.corpus.fields import MissingField, hash_group, split_names
 from albert_data.corpus.lines.white_space import has_text
 from albert_data.corpus.sources import Labels
 from albert_data.corpus.streams import join_parts
@@ -26,11 +27,46 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Where a table has the fields that the settings name: of the texts those that it has, of others None for none."""
+
+    texts: list[Any]
+    has_all_texts: bool
+    language: Any
+    group: Any
+    compared: list[Any]
+
+
+def find_columns(
+    text: TextConfig,
+    known: Sequence[str],
+    find: Callable[[str, str | None], Any],
+    describe: Callable[[], tuple[str, str]],
+    path: str,
+) -> Columns:
+    """The columns of a table with fields of the names `known`. Raises MissingField if it has no text field.
+
+    find: where the field of a name is that an option names, None for none; describe: its fields, and what to do
+    """
+    names = split_names(text.text_field, known)
+    texts = [column for name in names if (column := find(name, "--text-field")) is not None]
+    if not texts:
+        raise MissingField(path, names, *describe())
+    return Columns(
+        texts=texts,
+        has_all_texts=len(texts) == len(names),
+        language=None if text.language_field is None else find(text.language_field, "--language-field"),
+        group=None if text.group_field is None else find(text.group_field, "--group-field"),
+        compared=[find(one.field, None) for one in text.conditions],
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Records:
     """Records of a file.
 
-    rows: number, text (None for null; a str says why `--where` excludes it), language and group of each; None if no
-        record has a text: then they are counted without being visited
+    rows: of each record its number, its texts, the values that `conditions` compare, its language and its group; None
+        if no record has a text: then they are counted without being visited
     first, num_rows: the number of the first record, and how many they are; 0 where nobody asks
     has_languages: whether the records have the language field that the settings name
     has_all_texts: whether they have all text fields
@@ -39,12 +75,13 @@ class Records:
     reason: why `--where` excludes all of them; None where it does not
     """
 
-    rows: Iterable[tuple[int, Value | str, Any, Any]] | None
+    rows: Iterable[tuple[int, Sequence[Value], Sequence[Any], Any, Any]] | None
     first: int = 0
     num_rows: int = 0
     has_languages: bool = False
     has_all_texts: bool = True
     names: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     unit: str
     reason: str | None = None
 
@@ -115,22 +152,32 @@ def _find_texts(
             damage.add(records.reason, path, records.first, count=records.num_rows)
         elif records.rows is None:
             _count_nulls(records, records.first, records.num_rows, path, damage)
-        for number, value, language, group in records.rows or ():
-            if not records.has_all_texts and isinstance(value, bytes | memoryview):
-                damage.add("missing_part", path, f"{records.unit} {number}", "not all of the text fields")
+        conditions, fields = records.conditions, dict.fromkeys(records.names)
+        for number, texts, compared, language, group in records.rows or ():
+            if conditions and (reason := damage.find_exclusion(conditions, compared, fields.copy)):
+                damage.add(reason, path, f"{records.unit} {number}")
+                continue
+            value = texts[0] if len(texts) == 1 else _join(texts)
             if value is None:
                 _count_nulls(records, number, 1, path, damage)
-            elif isinstance(value, str):
-                damage.add(value, path, f"{records.unit} {number}")
-            elif not _has_text(value):
+                continue
+            if not records.has_all_texts:
+                damage.add("missing_part", path, f"{records.unit} {number}", "not all of the text fields")
+            if not _has_text(value):
                 damage.add("empty_document", path, f"{records.unit} {number}")
             elif labels is None:
                 yield records.unit, number, value, 0, group
             else:
                 if not records.has_languages:
-                    damage.unlabelled.add(dict.fromkeys(records.names))
+                    damage.unlabelled.add(fields)
                 code = labels.read(language, records.has_languages, path, f"{records.unit} {number}")
                 yield records.unit, number, value, code, group
+
+
+def _join(texts: Sequence[Value]) -> bytes | None:
+    """The texts of a record, joined by line feeds; None where all are null."""
+    found = [text for text in texts if text is not None]
+    return b"\n".join(found) if found else None
 
 
 def _count_nulls(records: Records, number: int, count: int, path: str, damage: Damage) -> None:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
-from itertools import count, repeat
+from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 import pyarrow
 import pyarrow.ipc
 
@@ -24,8 +24,8 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.conditions import Condition, count_nanoseconds
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.fields import MAX_NAMES, MissingField, name_field, split_names
-from albert_data.corpus.formats.records import Records, Value, make_blocks
+from albert_data.corpus.fields import MAX_NAMES, name_field
+from albert_data.corpus.formats.records import Columns, Records, Value, find_columns, make_blocks
 from albert_data.errors import InputError
 from albert_data.storage import find_storage, make_path
 from albert_data.storage.protocol import check_same
@@ -36,10 +36,11 @@ from albert_data.text.wording import list_some
 # may be much longer than the average.
 _BATCH_BYTES = 1 << 20
 _MAX_BATCH_ROWS = 256
-_SLICE_ROWS = 4096  # rows whose values are objects of Python at a time; the values themselves are not copied
+_SLICE_ROWS = 4096  # rows whose values are objects of Python at a time
+_COPIED_BYTES = 8 << 20  # of texts that are copied at once, which is faster than one by one
 _PAGE_READ_BYTES = 1 << 16
 _MANY_ROWS, _MAX_ROWS_PER_BYTE = 1 << 26, 1000  # a column of nulls has 600 rows in a byte of Parquet
-_ARROW_FILE, _OLD_FEATHER = b"ARROW1", b"FEA1"
+_ARROW_FILE = b"ARROW1"
 _ERRORS = (pyarrow.ArrowException, OSError, ValueError)
 
 
@@ -49,17 +50,18 @@ def list_begins(origin: Origin, text: TextConfig) -> list[int]:
     Raises InputError if the table can't be read, has no text field, or a field of another type than is needed.
     """
     table = _open(origin)
-    _find_columns(table.schema, origin.path, text)
+    _find_wanted(table.schema, origin.path, text)
     return table.list_begins()
 
 
 def read_table(origin: Origin, start: int, end: int, text: TextConfig, damage: Damage) -> Iterator[Block]:
     """Yield the documents of the parts that begin in bytes [start, end) of a table."""
     table = _open(origin)
-    wanted = _find_columns(table.schema, origin.path, text)
+    wanted = _find_wanted(table.schema, origin.path, text)
+    columns = [*wanted.columns.texts, *filter(None, wanted.others)]
 
     def read() -> Iterator[Records]:
-        for unit, batches, num_bytes, num_rows in table.read_parts(start, end, wanted.all):
+        for unit, batches, num_bytes, num_rows in table.read_parts(start, end, columns):
             first = 0
             try:
                 for batch in batches:
@@ -67,7 +69,7 @@ def read_table(origin: Origin, start: int, end: int, text: TextConfig, damage: D
                         yield records
                         first = records.first + records.num_rows
             except _ERRORS as error:
-                _check_cause(error, origin.path)
+                _check_disk(error, origin.path)
                 damage.add("damaged_table", origin.path, f"{unit} {first} or later", _shorten(error))
                 left = 1 - first / num_rows if num_rows else 1.0
                 damage.inputs.of(origin.path).unread_bytes += round(left * num_bytes)
@@ -79,50 +81,45 @@ def _read_batch(
     batch: pyarrow.RecordBatch, wanted: _Wanted, unit: str, first: int, damage: Damage
 ) -> Iterator[Records]:
     """Some rows at a time, because a value as an object of Python takes more than its bytes."""
-    texts = [take_column(batch, column) for column in wanted.texts]
-    labels, groups, *compared = (
-        None if one is None else take_column(batch, one) for one in (wanted.label, wanted.group, *wanted.compared)
+    texts = [take_column(batch, column) for column in wanted.columns.texts]
+    language, group, *compared = (column and take_column(batch, column) for column in wanted.others)
+    every = Records(
+        rows=None,
+        first=first,
+        num_rows=len(batch),
+        has_languages=language is not None,
+        has_all_texts=wanted.columns.has_all_texts,
+        names=wanted.names,
+        conditions=wanted.conditions,
+        unit=unit,
     )
-    is_absent = [column is None or column.null_count == len(batch) > 0 for column in compared]
-    is_null = any(is_absent) if compared else all(column.null_count == len(batch) for column in texts)
-    reason = None
+    if not len(batch):
+        return
+    is_absent = [column is None or column.null_count == len(batch) for column in compared]
+    # A column of nulls may have 2**40 rows in a few bytes.
     if any(is_absent):
         found = [None if one else "" for one in is_absent]
         reason = damage.find_exclusion(wanted.conditions, found, lambda: dict.fromkeys(wanted.names))
-    num_rows = max(len(batch), 1) if is_null else _SLICE_ROWS  # a column of nulls may have 2**40 rows in a few bytes
-    for at in range(0, len(batch), num_rows):
-        rows = None
-        if not is_null:
-            values: Iterator[Value | str] = join_texts([read_texts(column.slice(at, num_rows)) for column in texts])
-            if compared:
-                others = [None if column is None else column.slice(at, num_rows) for column in compared]
-                values = _exclude(values, others, wanted, damage)
-            named = (
-                repeat(None) if column is None else _read_compared(column.slice(at, num_rows))
-                for column in (labels, groups)
-            )
-            rows = zip(count(first + at), values, *named, strict=False)
-        yield Records(
-            rows=rows,
-            first=first + at,
-            num_rows=min(num_rows, len(batch) - at),
-            has_languages=labels is not None,
-            has_all_texts=wanted.has_all_texts,
-            names=wanted.names,
-            unit=unit,
-            reason=reason,
+        yield replace(every, reason=reason)
+        return
+    if not compared and all(column.null_count == len(batch) for column in texts):
+        yield every
+        return
+    for at in range(0, len(batch), _SLICE_ROWS):
+        values = [read_texts(column.slice(at, _SLICE_ROWS)) for column in texts]
+        named, grouped, *others = (
+            repeat(None) if column is None else _read_compared(column.slice(at, _SLICE_ROWS))
+            for column in (language, group, *compared)
         )
-
-
-def _exclude(
-    texts: Iterator[Value | str], compared: list[pyarrow.Array | None], wanted: _Wanted, damage: Damage
-) -> Iterator[Value | str]:
-    """The texts of rows, or the reasons for which `--where` excludes them. compared: None for a missing column."""
-    rows, names = zip(*map(_read_compared, compared), strict=False), dict.fromkeys(wanted.names)
-    return (
-        damage.find_exclusion(wanted.conditions, values, lambda: names) or text
-        for text, values in zip(texts, rows, strict=False)
-    )
+        rows = zip(
+            range(first + at, first + min(at + _SLICE_ROWS, len(batch))),
+            zip(*values, strict=True),
+            zip(*others, strict=True) if others else repeat(()),
+            named,
+            grouped,
+            strict=False,
+        )
+        yield replace(every, rows=rows, first=first + at, num_rows=min(_SLICE_ROWS, len(batch) - at))
 
 
 # ---- the columns of the text, of the language and of the group: where a schema has them ----
@@ -139,43 +136,33 @@ Column = tuple[str, ...]  # the names of a column and of fields in its structs
 
 
 class _Wanted(NamedTuple):
-    """The columns of the texts, of the language, of the group and of each condition, and the names of all.
+    """The columns that are wanted, with conditions as their types compare, and the names of the first 100 columns."""
 
-    has_all_texts: as in Records
-    """
-
-    texts: list[Column]
-    has_all_texts: bool
-    label: Column | None
-    group: Column | None
-    names: tuple[str, ...]
+    columns: Columns
     conditions: tuple[Condition, ...]
-    compared: list[Column | None]
+    names: tuple[str, ...]
 
     @property
-    def all(self) -> list[Column]:
-        return [*self.texts, *filter(None, (self.label, self.group, *self.compared))]
+    def others(self) -> list[Column | None]:
+        """The columns of the language, of the group and of each condition."""
+        return [self.columns.language, self.columns.group, *self.columns.compared]
 
 
-def _find_columns(schema: pyarrow.Schema, path: str, text: TextConfig) -> _Wanted:
+def _find_wanted(schema: pyarrow.Schema, path: str, text: TextConfig) -> _Wanted:
     """Raises MissingField if there is no text field, and InputError for a field of no text."""
-    label, group = (
-        None if name is None else _find_column(schema, name, path, option)
-        for name, option in ((text.language_field, "--language-field"), (text.group_field, _GROUP))
+    columns = find_columns(
+        text,
+        schema.names,
+        lambda name, option: _find_column(schema, name, path, option),
+        lambda: _describe_fields(schema),
+        path,
     )
-    text_names = split_names(text.text_field, schema.names)
-    texts = [column for name in text_names if (column := _find_column(schema, name, path, "--text-field")) is not None]
-    if not texts:
-        shown, advice = _describe_fields(schema)
-        raise MissingField(path, text_names, shown, advice)
-    compared = [_find_column(schema, one.field, path, None) for one in text.conditions]
     conditions = tuple(
         one if column is None else _fit_condition(one, _find_type(schema, column, path), path)
-        for one, column in zip(text.conditions, compared, strict=True)
+        for one, column in zip(text.conditions, columns.compared, strict=True)
     )
-    names = [name for name, _ in _list_fields("", schema)] if compared else schema.names
-    has_all, names = len(texts) == len(text_names), names[:MAX_NAMES]
-    return _Wanted(texts, has_all, label, group, tuple(names), conditions, compared)
+    names = [name for name, _ in _list_fields("", schema)] if conditions else schema.names
+    return _Wanted(columns, conditions, tuple(names[:MAX_NAMES]))
 
 
 def _find_column(schema: pyarrow.Schema, name: str, path: str, option: str | None) -> Column | None:
@@ -186,10 +173,9 @@ def _find_column(schema: pyarrow.Schema, name: str, path: str, option: str | Non
     for column in ((name,), tuple(name.split("."))):
         kind = _find_type(schema, column, path)
         if kind is not None and option and not _is_text(kind) and not (option == _GROUP and _is_number(kind)):
-            shown, advice = _describe_fields(schema, option)
             raise InputError(
-                f"input {path}: the field {name_field(name)} is of the type {str(kind):.60}, no text; the fields are "
-                f"{shown}; {advice}"
+                f"input {path}: the field {name_field(name)} is of the type {str(kind):.60}, no text"
+                f"{' or whole number' if option == _GROUP else ''}; name another with {option}"
             )
         if kind is not None:
             return column
@@ -212,13 +198,12 @@ def _find_type(schema: pyarrow.Schema, column: Column, path: str) -> pyarrow.Dat
     return kind
 
 
-def _describe_fields(schema: pyarrow.Schema, option: str = "--text-field") -> tuple[str, str]:
+def _describe_fields(schema: pyarrow.Schema) -> tuple[str, str]:
     """The fields of a schema with their types, and what to do."""
     fields = list(_list_fields("", schema))
     shown = list_some([f"{name_field(name)} ({str(kind):.60})" for name, kind in fields], _SHOWN_FIELDS) or "none"
     texts = [name for name, kind in fields if _is_text(kind) and not pyarrow.types.is_null(kind)]
-    is_sure, others = option == "--text-field" and len(texts) == 1, " or whole numbers" if option == _GROUP else ""
-    advice = f"pass {option} {quote(texts[0])}" if is_sure else f"name one of text{others} with {option}"
+    advice = f"pass --text-field {quote(texts[0])}" if len(texts) == 1 else "name one of text with --text-field"
     return shown, advice if texts else "none of them is text"
 
 
@@ -299,26 +284,13 @@ def take_column(batch: pyarrow.RecordBatch, path: Column) -> pyarrow.Array:
     return compute.struct_field(column, list(path[1:]))
 
 
-def join_texts(columns: list[Iterator[Value]]) -> Iterator[Value]:
-    """The texts of each row, joined by line feeds; None where all are null."""
-    if len(columns) == 1:
-        return columns[0]
-    rows = ([value for value in row if value is not None] for row in zip(*columns, strict=True))
-    return (b"\n".join(row) if row else None for row in rows)
-
-
-def decode_labels(array: pyarrow.Array) -> Iterator[str | None]:
-    """The values of a short column as str."""
-    return (None if value is None else str(value, "utf-8", "replace") for value in read_texts(array))
-
-
-def _read_compared(array: pyarrow.Array | None) -> Iterator[Any]:
-    """The values of a column as objects of Python, None for nulls and without a column.
+def _read_compared(array: pyarrow.Array) -> Iterator[Any]:
+    """The values of a column as objects of Python, None for nulls.
 
     Moments are what the column counts: many a time is no object of Python.
     """
-    if array is None or _is_text(array.type):
-        return repeat(None) if array is None else decode_labels(array)
+    if _is_text(array.type):
+        return (None if value is None else str(value, "utf-8", "replace") for value in read_texts(array))
     array.validate(full=True)
     if _find_unit(array.type):
         array = array.dictionary_decode() if pyarrow.types.is_dictionary(array.type) else array
@@ -327,42 +299,28 @@ def _read_compared(array: pyarrow.Array | None) -> Iterator[Any]:
 
 
 def read_texts(array: pyarrow.Array) -> Iterator[Value]:
-    """The values of a column of text, each a view of the column's memory; None for nulls.
+    """The values of a column of text; None for nulls. Of large ones one at a time is copied.
 
     array: from `take_column`, or a slice of that. Raises ArrowInvalid before the first value if any is damaged.
     """
     if pyarrow.types.is_null(array.type):
         return repeat(None, len(array))
-    if not pyarrow.types.is_dictionary(array.type):
-        return _read_values(array, np.arange(len(array)))
-    places, values = array.indices.to_pylist(), array.dictionary
-    used = sorted({place for place in places if place is not None})
-    if used and not 0 <= used[0] <= used[-1] < len(values):
-        raise pyarrow.ArrowInvalid(f"a column has an index that its dictionary of {len(values)} values does not have")
-    found = dict(zip(used, _read_values(values, np.array(used, np.int64)), strict=True))
-    return (None if place is None else found[place] for place in places)
+    if pyarrow.types.is_dictionary(array.type):
+        array = pyarrow.DictionaryArray.from_arrays(array.indices, _as_bytes(array.dictionary))  # checks the indices
+        values, places = array.dictionary, array.indices.to_pylist()
+        found = {place: memoryview(values[place].as_buffer()) for place in set(places) if place is not None}
+        return map(found.get, places)
+    values = _as_bytes(array)
+    return iter(values.to_pylist()) if values.nbytes < _COPIED_BYTES else (value.as_py() for value in values)
 
 
-def _read_values(array: pyarrow.Array, places: np.ndarray) -> Iterator[Value]:
-    """The values at some places of a column of strings; nothing is read that belongs to other places."""
-    if not len(places):
-        return iter(())
-    if _is_view(array.type):
-        views = array.view(pyarrow.binary_view())
-        views.validate(full=True)
-        return (views[place].as_py() for place in places.tolist())
-    _, offsets, data = array.buffers()
-    width = np.int64 if pyarrow.types.is_large_string(array.type) else np.int32
-    bounds = np.frombuffer(offsets, width)[array.offset :]
-    begins, ends = bounds[places], bounds[places + 1]
-    view = memoryview(data or b"").cast("B")
-    if (begins < 0).any() or (begins > ends).any() or (ends > len(view)).any():
-        raise pyarrow.ArrowInvalid("the offsets of a column are not ascending positions in its data")
-    values = (view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True))
-    if not array.null_count:
-        return values
-    is_valid = array.is_valid().to_numpy(zero_copy_only=False)[places].tolist()
-    return (value if known else None for value, known in zip(values, is_valid, strict=True))
+def _as_bytes(array: pyarrow.Array) -> pyarrow.Array:
+    """A column of strings as one of bytes, whose offsets are checked: they need not be UTF-8."""
+    is_large = pyarrow.types.is_large_string(array.type)
+    kind = pyarrow.binary_view() if _is_view(array.type) else pyarrow.large_binary() if is_large else pyarrow.binary()
+    array = array.view(kind)
+    array.validate(full=True)
+    return array
 
 
 # ---- the three kinds of files ----
@@ -384,17 +342,15 @@ def _open(origin: Origin) -> _Table:
         list(_list_fields("", table.schema))  # raises an error where a name is damaged
         return table
     except _ERRORS as error:
-        _check_cause(error, path)
+        _check_disk(error, path)
         name = "Parquet" if format == "parquet" else "Arrow"
         raise InputError(
             f"input {path} can't be read as {name}: {_shorten(error)}; restore it, or name other inputs"
         ) from error
 
 
-def _check_cause(error: BaseException, path: str) -> None:
-    """Raise InputError if not the bytes of the file are damaged, but the disk fails or they are encrypted."""
-    if "crypt" in str(error).replace(path, ""):  # encrypt, decrypt
-        raise InputError(f"input {path} is encrypted; write it again without encryption") from error
+def _check_disk(error: BaseException, path: str) -> None:
+    """Raise InputError if not the bytes of the file are damaged, but the disk fails."""
     if isinstance(error, OSError) and error.errno is not None:
         raise InputError(f"input {path} can't be read: {error.strerror}; check the disk and try again") from error
 
@@ -407,10 +363,6 @@ def _open_arrow(path: str) -> _Table:
     storage = find_storage(path)
     file = pyarrow.BufferReader(storage.map(make_path(path)) if storage.status(path).num_bytes else b"")
     beginning = file.read(len(_ARROW_FILE))
-    if beginning.startswith(_OLD_FEATHER):
-        raise InputError(
-            f"input {path} is in version 1 of Feather; write it again, by pandas for example, in version 2"
-        )
     file.seek(0)
     return _ArrowFile(file) if beginning == _ARROW_FILE else _ArrowStream(file)
 

@@ -34,7 +34,7 @@ def read_wiki(
 ) -> Iterator[Block]:
     """Yield the documents of an open file as blocks."""
     articles = _read_articles(stream, origin.path, damage)
-    records = Records(rows=((number, text, None, None) for number, text in articles), unit="article")
+    records = Records(rows=((number, (text,), (), None, None) for number, text in articles), unit="article")
     return make_blocks([records], origin, text, damage, block_bytes)
 
 
