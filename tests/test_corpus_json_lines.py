@@ -22,24 +22,8 @@ from albert_data.corpus.formats import json_lines
 from albert_data.errors import ConfigError
 
 PIECES = [
-    *(
-        "{",
-        "}",
-        "[",
-        "]",
-        ":",
-        ",",
-        " ",
-        "\t",
-        "\n",
-        "\r",
-        '"text"',
-        '"text": ',
-        '"t\\u0065xt": ',
-        '"a": ',
-        '"x"',
-        '""',
-    ),
+    *("{", "}", "[", "]", ":", ",", " ", "\t", "\n", "\r"),
+    *('"text"', '"text": ', '"t\\u0065xt": ', '"a": ', '"x"', '""'),
     *("0", "-0", "-", "1.5", "1e5", "01", "1.", ".5", "1E+", "1e-2", "9" * 5000, "true", "false", "null", "nul", "NaN"),
     *("Infinity", "-Infinity", "-NaN", "Inf", '"\\n\\t\\"\\\\\\/\\b\\f\\r"', '"\\x"', '"\\u12g4"', '"\\u12', '"\\'),
     *(

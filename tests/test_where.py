@@ -19,7 +19,6 @@ import build_fixtures as fixtures
 import pyarrow
 import pytest
 from build_fixtures import digest_shards, run_build
-from corpus_fixtures import small_sizes
 from format_fixtures import write_arrow, write_parquet, write_stream
 from hypothesis import given
 from hypothesis import strategies as st
@@ -164,13 +163,6 @@ def test_a_field_of_the_whole_name_comes_first_and_may_be_quoted(tmp_path):
     )
     assert len(read_all(tmp_path / "a.jsonl", TextConfig(where="a.b == 1"))[0]) == 2
     assert read_all(tmp_path / "a.jsonl", TextConfig(where="'a b' == 3"))[0] == [b"Two.\n"]
-
-
-def test_a_text_of_many_megabytes_is_selected_like_others(tmp_path):
-    texts = ["long words " * 20, "short", "long words " * 30]
-    write_parquet(tmp_path / "a.parquet", pyarrow.table({"text": texts, "n": [1, 2, 3]}))
-    with small_sizes(max_line=1 << 10, max_document=1 << 12):
-        assert len(read_all(tmp_path / "a.parquet", TextConfig(where="n != 3"))[0]) == 2
 
 
 DAYS, NOON = [date(2015 + number, 1, 1) for number in range(4)], datetime(2017, 1, 1, 12, tzinfo=UTC)

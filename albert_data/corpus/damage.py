@@ -153,10 +153,9 @@ class CountsByInput:
 
         At least the 100 worst are listed, if there are so many. Call it on the sum of all tasks.
         """
-        by_name, total = CountsByInput(), CountsByInput()
+        by_name, total = CountsByInput(), replace(self, parts={}, whole={})
         for counts in (self.parts, self.whole):  # a mixture may read one input in two ways
             by_name.merge(CountsByInput(parts=counts))
-        total.merge(replace(self, parts={}, whole={}))
         for one in by_name.parts.values():
             total._let_go(one)
         return rank({name: one for name, one in by_name.parts.items() if not one.is_sound}), total

@@ -98,13 +98,11 @@ class Fields:
     num_records: how many such records
     counts: how many of them have a field, by its name
     text_len: characters of the texts in it, by its name
-    lists: those that hold lists
     """
 
     num_records: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     text_len: Counter[str] = field(default_factory=Counter)
-    lists: set[str] = field(default_factory=set)
 
     def add(self, record: Mapping[str, object], count: int = 1) -> None:
         """Add a record, or several with the same fields."""
@@ -113,14 +111,11 @@ class Fields:
             # JSON can escape a lone surrogate ("\\ud800"), which UTF-8 can't hold.
             valid = name[: _SHOWN_LEN + 1].encode(errors="backslashreplace").decode()
             self._count(valid, count, count * len(value) if isinstance(value, str) and _may_be_text(value) else 0)
-            if isinstance(value, list) and valid in self.counts:
-                self.lists.add(valid)
 
     def merge(self, other: Fields) -> None:
         self.num_records += other.num_records
         for name in other.counts:
             self._count(name, other.counts[name], other.text_len[name])
-        self.lists = (self.lists | other.lists) & self.counts.keys()
 
     def _count(self, name: str, count: int, text_len: int) -> None:
         if name not in self.counts and len(self.counts) == MAX_NAMES:
@@ -137,17 +132,12 @@ class Fields:
         kind = "field" if len(self.counts) == 1 else "fields"
         records = "the record has" if self.num_records == 1 else f"the {self.num_records:,} records have"
         best = self.find_text()
-        advice = "pass --text-field NAME with the one that holds the text"
-        if best is not None:
-            advice = f"pass --text-field {quote(best)}"
-        elif self.lists:
-            advice = "none of them holds text; if the list in one does, take its items out of it, as in: "
-            advice += f"jq {quote(f'.{min(self.lists)}[]')} FILE > NEW_FILE.json"
-        return f"{records} the {kind} {self.describe_names()}; {advice}"
+        advice = "NAME with the one that holds the text" if best is None else quote(best)
+        return f"{records} the {kind} {self.describe_names()}; pass --text-field {advice}"
 
     def find_text(self) -> str | None:
         """The field with the most text; None if there is none, or its name can't be shown as it is."""
-        best = max(sorted(self.counts, key=self._rank), key=lambda name: self.text_len[name], default="")
+        best = next(iter(self.rank_by_text()), "")
         return best if self.text_len[best] and name_field(best) == f'"{best}"' else None
 
     def rank_by_text(self) -> tuple[str, ...]:
@@ -156,11 +146,8 @@ class Fields:
 
     def describe_names(self) -> str:
         """The most frequent names, and how many records have each."""
-        ranked = sorted(self.counts, key=self._rank)
+        ranked = sorted(self.counts, key=lambda name: (-self.counts[name], name))
         return list_some([f"{name_field(name)} ({self.counts[name]:,})" for name in ranked], _SHOWN_NAMES)
-
-    def _rank(self, name: str) -> tuple[int, str]:
-        return -self.counts[name], name
 
 
 def _may_be_text(value: str) -> bool:

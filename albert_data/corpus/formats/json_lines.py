@@ -30,7 +30,6 @@ LARGE_LINE = 8 << 20
 _DEEPEST = 200  # brackets; parsers stop at about 1,000, less where the stack is already deep
 _PIECE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
-_FIRST_NAME = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.){0,1000}")\s*:')
 _STRING_OR_BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{]++|[\]}]++')
 _Array = msgspec.defstruct("list", [], array_like=True)  # stands for any array, whose items are skipped
 
@@ -67,11 +66,9 @@ class _LineReader:
     def __init__(self, block: blocks.Block, config: TextConfig, damage: Damage) -> None:
         self._block, self._data, self._damage = block, memoryview(block.data), damage
         self._is_utf8 = is_utf8(np.frombuffer(block.data, np.uint8))
-        self._text_field, self._language_field = config.text_field, config.language_field
-        self._group_field, self.group = config.group_field, 0
-        self._names = split_names(config.text_field)
-        self._conditions = config.conditions
-        others = (config.language_field, config.group_field, *(one.field for one in self._conditions))
+        self._config, self._names, self.group = config, split_names(config.text_field), 0
+        self._text_field, self._conditions = config.text_field, config.conditions
+        others = (config.language_field, config.group_field, *(one.field for one in config.conditions))
         self._decoder = make_decoder((config.text_field, *self._names, *filter(None, others)))
         self._labels = Labels(config, block.language, damage)
         self.source_code = self._labels.default
@@ -141,13 +138,13 @@ class _LineReader:
         found = self._encode(text)
         if not has_text(found):
             return self._count("empty_document")
-        if self._language_field is not None:
-            value, is_there = look_up(record, self._language_field)
+        if (name := self._config.language_field) is not None:
+            value, is_there = look_up(record, name)
             self.source_code = self._labels.read(value, is_there, self._block.path, self._start)
             if not is_there:
                 self._damage.unlabelled.add(self._find_fields(record))
-        if self._group_field is not None:
-            self.group = hash_group(look_up(record, self._group_field)[0], self._block.path, f"byte {self._start}")
+        if (name := self._config.group_field) is not None:
+            self.group = hash_group(look_up(record, name)[0], self._block.path, f"byte {self._start}")
         return found
 
     def _find_exclusion(self, record: dict[str, Any]) -> str | None:
@@ -171,19 +168,16 @@ class _LineReader:
                 kind = odd[0] if odd else "NoneType"
                 self._count("field_not_text", f"field {self._text_field!r} holds {kind}, not a string")
             else:
-                self._count("missing_field", f"no field {self._text_field!r}; the fields are {list_names(names_found)}")
+                shown = f"; the fields are {list_names(names_found)}" if names_found else ""
+                self._count("missing_field", f"no field {self._text_field!r}{shown}")
             return None
         if not all(is_there for _, is_there in found):
             self._count("missing_part", f"not all of the fields {self._text_field!r}")
         return "\n".join(texts)
 
     def _find_fields(self, record: dict[str, Any]) -> Mapping[str, object]:
-        """All fields of a record. Of a large line only the wanted ones, and the first, which may show what it is."""
-        if len(self._line) <= LARGE_LINE:
-            fields: dict[str, object] = self._load(str(self._line, "utf-8"))
-            return fields
-        first = _FIRST_NAME.match(self._line)
-        return {json.loads(first[1]): None} | record if first else record
+        """All fields of a record; of a large line only the wanted ones."""
+        return record if len(self._line) > LARGE_LINE else dict(self._load(str(self._line, "utf-8")))
 
     def _encode(self, text: str) -> bytes:
         try:

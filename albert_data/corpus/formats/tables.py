@@ -132,6 +132,7 @@ _GROUP = "--group-field"
 _UNITS = {f"timestamp[{unit}": 1000**power for power, unit in enumerate(("ns", "us", "ms", "s"))}
 _UNITS |= {"date32[day": 86_400 * 10**9, "date64[ms": 10**6}
 _UTC = (None, "UTC", "+00:00")
+_BYTES = {"string": "binary", "large_string": "large_binary", "string_view": "binary_view"}  # types of the same layout
 Column = tuple[str, ...]  # the names of a column and of fields in its structs
 
 
@@ -217,8 +218,7 @@ def _list_fields(prefix: str, fields: Any) -> Iterator[tuple[str, pyarrow.DataTy
 
 
 def _is_text(kind: Any) -> bool:
-    is_kind, kind = pyarrow.types, _find_values(kind)
-    return any(is_a(kind) for is_a in (is_kind.is_string, is_kind.is_large_string, is_kind.is_null, _is_view))
+    return str(_find_values(kind)) in ("null", *_BYTES)
 
 
 def _is_number(kind: Any) -> bool:
@@ -261,13 +261,6 @@ def _fit_condition(condition: Condition, kind: Any, path: str) -> Condition:
     )
 
 
-def _is_view(kind: Any) -> bool:
-    return hasattr(pyarrow.types, "is_string_view") and bool(pyarrow.types.is_string_view(kind))
-
-
-# ---- the values of columns ----
-
-
 def take_column(batch: pyarrow.RecordBatch, path: Column) -> pyarrow.Array:
     """A column, or a field of its structs, which is null where a struct is; its buffers are as long as they must be.
 
@@ -303,7 +296,7 @@ def read_texts(array: pyarrow.Array) -> Iterator[Value]:
 
     array: from `take_column`, or a slice of that. Raises ArrowInvalid before the first value if any is damaged.
     """
-    if pyarrow.types.is_null(array.type):
+    if pyarrow.types.is_null(_find_values(array.type)):
         return repeat(None, len(array))
     if pyarrow.types.is_dictionary(array.type):
         array = pyarrow.DictionaryArray.from_arrays(array.indices, _as_bytes(array.dictionary))  # checks the indices
@@ -316,9 +309,7 @@ def read_texts(array: pyarrow.Array) -> Iterator[Value]:
 
 def _as_bytes(array: pyarrow.Array) -> pyarrow.Array:
     """A column of strings as one of bytes, whose offsets are checked: they need not be UTF-8."""
-    is_large = pyarrow.types.is_large_string(array.type)
-    kind = pyarrow.binary_view() if _is_view(array.type) else pyarrow.large_binary() if is_large else pyarrow.binary()
-    array = array.view(kind)
+    array = array.view(getattr(pyarrow, _BYTES[str(array.type)])())
     array.validate(full=True)
     return array
 
@@ -435,7 +426,7 @@ class _ArrowStream:
         file.seek(0)
         pyarrow.ipc.read_message(file)
         self._first = file.tell()
-        self._is_one = _has_dictionary(self.schema)
+        self._is_one = any("dictionary<" in str(field.type) for field in self.schema)
 
     def list_begins(self) -> list[int]:
         """Only the heads of the batches are read; a damaged one ends the list."""
@@ -473,9 +464,3 @@ class _ArrowStream:
                 raise
         else:
             yield batch
-
-
-def _has_dictionary(kind: Any) -> bool:
-    """Whether a schema or type holds a dictionary at any depth."""
-    fields = kind if isinstance(kind, pyarrow.Schema) else [kind.field(i) for i in range(kind.num_fields)]
-    return any(pyarrow.types.is_dictionary(field.type) or _has_dictionary(field.type) for field in fields)
