@@ -18,13 +18,14 @@ import io
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, cast
 
 from albert_data.config import AUTO, LONG_QUOTES, NO_QUOTES, TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.fields import MAX_NAMES, list_names, name_field
+from albert_data.corpus.fields import list_names, name_field
 from albert_data.corpus.formats.records import Columns, Records, find_columns, make_blocks
 from albert_data.corpus.streams import STREAM_ERRORS
 from albert_data.errors import InputError
@@ -81,26 +82,18 @@ def _read_records(lines: _Lines, origin: Origin, text: TextConfig, damage: Damag
             )
             for number, row in rows
         ),
-        has_languages=language is not None,
-        has_all_texts=columns.has_all_texts,
-        names=tuple(header[:MAX_NAMES]),
-        conditions=text.conditions,
+        columns=columns,
         unit="row",
     )
 
 
 def _find_columns(header: Sequence[str], path: str, text: TextConfig) -> Columns:
     """Raises MissingField if a header has no text field."""
-    return find_columns(
-        text,
-        header,
-        lambda name, option: _find_column(header, name, path),
-        lambda: (list_names(header), "name one of text with --text-field"),
-        path,
-    )
+    find = partial(_find_column, header, path)
+    return find_columns(text, header, path, find, lambda: (list_names(header), "name one of text with --text-field"))
 
 
-def _find_column(header: Sequence[str], name: str, path: str) -> int | None:
+def _find_column(header: Sequence[str], path: str, name: str, option: str | None) -> int | None:
     places = [str(number) for number, one in enumerate(header, 1) if one == name]
     if len(places) > 1:
         raise InputError(
@@ -112,7 +105,7 @@ def _find_column(header: Sequence[str], name: str, path: str) -> int | None:
 
 def _read_rows(lines: _Lines, origin: Origin, text: TextConfig, damage: Damage) -> Iterator[tuple[int, list[str]]]:
     """The header, then the rows as wide as it, each with its number; blank lines are no rows."""
-    table, number, num_stray, num_malformed = _open(lines, origin, text), -1, 0, 0
+    table, number, num_stray = _open(lines, origin, text), -1, 0
 
     def count(reason: str, detail: str, times: int = 1) -> None:
         damage.add(reason, origin.path, f"row {number}", detail, times)
@@ -128,11 +121,7 @@ def _read_rows(lines: _Lines, origin: Origin, text: TextConfig, damage: Damage) 
         elif len(row) == table.width:
             yield number, row
         else:
-            num_malformed += 1
-            if num_malformed == 1:  # the others are counted at the end, which takes a fifth of the time
-                count("malformed_row", f"{len(row)} fields, but the header has {table.width}")
-    if num_malformed > 1:
-        count("malformed_row", "", num_malformed - 1)
+            count("malformed_row", f"{len(row)} fields, but the header has {table.width}")
     if lines.error is not None:
         blocks.count_broken(lines.error, origin.path, f"row {number + 1}", damage)
 

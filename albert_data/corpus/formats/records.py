@@ -16,7 +16,7 @@ from albert_data.corpus import blocks
 from albert_data.corpus.blocks import RECORDS, Block, Origin
 from albert_data.corpus.conditions import Condition
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.fields import MissingField, hash_group, split_names
+from albert_data.corpus.fields import MAX_NAMES, MissingField, hash_group, split_names
 from albert_data.corpus.lines.white_space import has_text
 from albert_data.corpus.sources import Labels
 from albert_data.corpus.streams import join_parts
@@ -28,49 +28,29 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Where a table has the fields that the settings name: of the texts those that it has, of others None for none."""
+    """Where records have the fields that the settings name; None for those that they lack.
 
-    texts: list[Any]
-    has_all_texts: bool
-    language: Any
-    group: Any
-    compared: list[Any]
-
-
-def find_columns(
-    text: TextConfig,
-    known: Sequence[str],
-    find: Callable[[str, str | None], Any],
-    describe: Callable[[], tuple[str, str]],
-    path: str,
-) -> Columns:
-    """The columns of a table with fields of the names `known`. Raises MissingField if it has no text field.
-
-    find: where the field of a name is that an option names, None for none; describe: its fields, and what to do
+    texts: of the text fields that they have; has_all_texts: whether these are all
+    compared: of the fields of `conditions`
+    names: of the first 100 fields
     """
-    names = split_names(text.text_field, known)
-    texts = [column for name in names if (column := find(name, "--text-field")) is not None]
-    if not texts:
-        raise MissingField(path, names, *describe())
-    return Columns(
-        texts=texts,
-        has_all_texts=len(texts) == len(names),
-        language=None if text.language_field is None else find(text.language_field, "--language-field"),
-        group=None if text.group_field is None else find(text.group_field, "--group-field"),
-        compared=[find(one.field, None) for one in text.conditions],
-    )
+
+    texts: Sequence[Any] = ()
+    has_all_texts: bool = True
+    language: Any = None
+    group: Any = None
+    compared: Sequence[Any] = ()
+    conditions: tuple[Condition, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
     """Records of a file.
 
-    rows: of each record its number, its texts, the values that `conditions` compare, its language and its group; None
-        if no record has a text: then they are counted without being visited
+    rows: of each record its number, its texts, the values that the conditions compare, its language and its group;
+        None if no record has a text: then they are counted without being visited
     first, num_rows: the number of the first record, and how many they are; 0 where nobody asks
-    has_languages: whether the records have the language field that the settings name
-    has_all_texts: whether they have all text fields
-    names: of the first 100 fields
     unit: what records are numbered by, such as "row"
     reason: why `--where` excludes all of them; None where it does not
     """
@@ -78,12 +58,35 @@ class Records:
     rows: Iterable[tuple[int, Sequence[Value], Sequence[Any], Any, Any]] | None
     first: int = 0
     num_rows: int = 0
-    has_languages: bool = False
-    has_all_texts: bool = True
-    names: tuple[str, ...] = ()
-    conditions: tuple[Condition, ...] = ()
+    columns: Columns = Columns()
     unit: str
     reason: str | None = None
+
+
+def find_columns(
+    text: TextConfig,
+    names: Sequence[str],
+    path: str,
+    find: Callable[[str, str | None], Any],
+    describe: Callable[[], tuple[str, str]],
+) -> Columns:
+    """The columns of a table with fields of some names. Raises MissingField if it has no text field.
+
+    find: where the field of a name is that an option names; describe: the fields that the table has, and what to do
+    """
+    wanted = split_names(text.text_field, names)
+    texts = [column for name in wanted if (column := find(name, "--text-field")) is not None]
+    if not texts:
+        raise MissingField(path, wanted, *describe())
+    return Columns(
+        texts=texts,
+        has_all_texts=len(texts) == len(wanted),
+        language=None if text.language_field is None else find(text.language_field, "--language-field"),
+        group=None if text.group_field is None else find(text.group_field, "--group-field"),
+        compared=[find(one.field, None) for one in text.conditions],
+        conditions=text.conditions,
+        names=tuple(names[:MAX_NAMES]),
+    )
 
 
 def make_blocks(
@@ -152,25 +155,25 @@ def _find_texts(
             damage.add(records.reason, path, records.first, count=records.num_rows)
         elif records.rows is None:
             _count_nulls(records, records.first, records.num_rows, path, damage)
-        conditions, fields = records.conditions, dict.fromkeys(records.names)
+        columns, fields = records.columns, dict.fromkeys(records.columns.names)
         for number, texts, compared, language, group in records.rows or ():
-            if conditions and (reason := damage.find_exclusion(conditions, compared, fields.copy)):
+            if compared and (reason := damage.find_exclusion(columns.conditions, compared, fields.copy)):
                 damage.add(reason, path, f"{records.unit} {number}")
                 continue
             value = texts[0] if len(texts) == 1 else _join(texts)
             if value is None:
                 _count_nulls(records, number, 1, path, damage)
                 continue
-            if not records.has_all_texts:
+            if not columns.has_all_texts:
                 damage.add("missing_part", path, f"{records.unit} {number}", "not all of the text fields")
             if not _has_text(value):
                 damage.add("empty_document", path, f"{records.unit} {number}")
             elif labels is None:
                 yield records.unit, number, value, 0, group
             else:
-                if not records.has_languages:
+                if columns.language is None:
                     damage.unlabelled.add(fields)
-                code = labels.read(language, records.has_languages, path, f"{records.unit} {number}")
+                code = labels.read(language, columns.language is not None, path, f"{records.unit} {number}")
                 yield records.unit, number, value, code, group
 
 
@@ -182,7 +185,7 @@ def _join(texts: Sequence[Value]) -> bytes | None:
 
 def _count_nulls(records: Records, number: int, count: int, path: str, damage: Damage) -> None:
     for fields in damage.fields_of(path):
-        fields.add(dict.fromkeys(records.names), count)
+        fields.add(dict.fromkeys(records.columns.names), count)
     damage.add("field_not_text", path, f"{records.unit} {number}", "no text, but null", count)
 
 

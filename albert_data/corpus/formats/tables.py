@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow
 import pyarrow.ipc
@@ -57,15 +58,15 @@ def list_begins(origin: Origin, text: TextConfig) -> list[int]:
 def read_table(origin: Origin, start: int, end: int, text: TextConfig, damage: Damage) -> Iterator[Block]:
     """Yield the documents of the parts that begin in bytes [start, end) of a table."""
     table = _open(origin)
-    wanted = _find_wanted(table.schema, origin.path, text)
-    columns = [*wanted.columns.texts, *filter(None, wanted.others)]
+    columns = _find_wanted(table.schema, origin.path, text)
+    wanted = [*columns.texts, *filter(None, (columns.language, columns.group, *columns.compared))]
 
     def read() -> Iterator[Records]:
-        for unit, batches, num_bytes, num_rows in table.read_parts(start, end, columns):
+        for unit, batches, num_bytes, num_rows in table.read_parts(start, end, wanted):
             first = 0
             try:
                 for batch in batches:
-                    for records in _read_batch(batch, wanted, unit, first, damage):
+                    for records in _read_batch(batch, columns, unit, first, damage):
                         yield records
                         first = records.first + records.num_rows
             except _ERRORS as error:
@@ -78,36 +79,25 @@ def read_table(origin: Origin, start: int, end: int, text: TextConfig, damage: D
 
 
 def _read_batch(
-    batch: pyarrow.RecordBatch, wanted: _Wanted, unit: str, first: int, damage: Damage
+    batch: pyarrow.RecordBatch, columns: Columns, unit: str, first: int, damage: Damage
 ) -> Iterator[Records]:
     """Some rows at a time, because a value as an object of Python takes more than its bytes."""
-    texts = [take_column(batch, column) for column in wanted.columns.texts]
-    language, group, *compared = (column and take_column(batch, column) for column in wanted.others)
-    every = Records(
-        rows=None,
-        first=first,
-        num_rows=len(batch),
-        has_languages=language is not None,
-        has_all_texts=wanted.columns.has_all_texts,
-        names=wanted.names,
-        conditions=wanted.conditions,
-        unit=unit,
-    )
+    texts = [take_column(batch, column) for column in columns.texts]
+    named = (columns.language, columns.group, *columns.compared)
+    language, group, *compared = (column and take_column(batch, column) for column in named)
+    every = Records(rows=None, first=first, num_rows=len(batch), columns=columns, unit=unit)
     if not len(batch):
         return
     is_absent = [column is None or column.null_count == len(batch) for column in compared]
-    # A column of nulls may have 2**40 rows in a few bytes.
-    if any(is_absent):
+    if any(is_absent) or (not compared and all(column.null_count == len(batch) for column in texts)):
+        # None is visited: a column of nulls may have 2**40 rows in a few bytes.
         found = [None if one else "" for one in is_absent]
-        reason = damage.find_exclusion(wanted.conditions, found, lambda: dict.fromkeys(wanted.names))
+        reason = damage.find_exclusion(columns.conditions, found, lambda: dict.fromkeys(columns.names))
         yield replace(every, reason=reason)
-        return
-    if not compared and all(column.null_count == len(batch) for column in texts):
-        yield every
         return
     for at in range(0, len(batch), _SLICE_ROWS):
         values = [read_texts(column.slice(at, _SLICE_ROWS)) for column in texts]
-        named, grouped, *others = (
+        languages, groups, *others = (
             repeat(None) if column is None else _read_compared(column.slice(at, _SLICE_ROWS))
             for column in (language, group, *compared)
         )
@@ -115,8 +105,8 @@ def _read_batch(
             range(first + at, first + min(at + _SLICE_ROWS, len(batch))),
             zip(*values, strict=True),
             zip(*others, strict=True) if others else repeat(()),
-            named,
-            grouped,
+            languages,
+            groups,
             strict=False,
         )
         yield replace(every, rows=rows, first=first + at, num_rows=min(_SLICE_ROWS, len(batch) - at))
@@ -128,7 +118,6 @@ def _read_batch(
 # view, dictionary), or one of nulls alone.
 
 _SHOWN_FIELDS = 8
-_GROUP = "--group-field"
 _UNITS = {f"timestamp[{unit}": 1000**power for power, unit in enumerate(("ns", "us", "ms", "s"))}
 _UNITS |= {"date32[day": 86_400 * 10**9, "date64[ms": 10**6}
 _UTC = (None, "UTC", "+00:00")
@@ -136,47 +125,33 @@ _BYTES = {"string": "binary", "large_string": "large_binary", "string_view": "bi
 Column = tuple[str, ...]  # the names of a column and of fields in its structs
 
 
-class _Wanted(NamedTuple):
-    """The columns that are wanted, with conditions as their types compare, and the names of the first 100 columns."""
-
-    columns: Columns
-    conditions: tuple[Condition, ...]
-    names: tuple[str, ...]
-
-    @property
-    def others(self) -> list[Column | None]:
-        """The columns of the language, of the group and of each condition."""
-        return [self.columns.language, self.columns.group, *self.columns.compared]
-
-
-def _find_wanted(schema: pyarrow.Schema, path: str, text: TextConfig) -> _Wanted:
+def _find_wanted(schema: pyarrow.Schema, path: str, text: TextConfig) -> Columns:
     """Raises MissingField if there is no text field, and InputError for a field of no text."""
-    columns = find_columns(
-        text,
-        schema.names,
-        lambda name, option: _find_column(schema, name, path, option),
-        lambda: _describe_fields(schema),
-        path,
-    )
+    find = partial(_find_column, schema, path)
+    columns = find_columns(text, schema.names, path, find, lambda: _describe_fields(schema))
+    if not text.conditions:
+        return columns
     conditions = tuple(
         one if column is None else _fit_condition(one, _find_type(schema, column, path), path)
         for one, column in zip(text.conditions, columns.compared, strict=True)
     )
-    names = [name for name, _ in _list_fields("", schema)] if conditions else schema.names
-    return _Wanted(columns, conditions, tuple(names[:MAX_NAMES]))
+    names = [name for name, _ in _list_fields("", schema)]
+    return replace(columns, conditions=conditions, names=tuple(names[:MAX_NAMES]))
 
 
-def _find_column(schema: pyarrow.Schema, name: str, path: str, option: str | None) -> Column | None:
+def _find_column(schema: pyarrow.Schema, path: str, name: str, option: str | None) -> Column | None:
     """The column of a name; None if there is none. option: what names it; None where its type does not matter.
 
     Raises InputError if there are two, or it is of another type than it should be.
     """
+    is_group = option == "--group-field"
     for column in ((name,), tuple(name.split("."))):
         kind = _find_type(schema, column, path)
-        if kind is not None and option and not _is_text(kind) and not (option == _GROUP and _is_number(kind)):
+        if kind is not None and option and not _is_text(kind) and not (is_group and _is_number(kind)):
+            needed = "text or whole number" if is_group else "text"
             raise InputError(
-                f"input {path}: the field {name_field(name)} is of the type {str(kind):.60}, no text"
-                f"{' or whole number' if option == _GROUP else ''}; name another with {option}"
+                f"input {path}: the field {name_field(name)} is of the type {str(kind):.60}, no {needed}; name another "
+                f"with {option}"
             )
         if kind is not None:
             return column
