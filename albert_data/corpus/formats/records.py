@@ -125,12 +125,7 @@ def make_blocks(
             if data:
                 yield take()
             language = labels.names[code] if has_labels else origin.language
-            yield from _read_giant(
-                value,
-                origin._replace(language=language, group=hash_group(group, origin.path, f"{unit} {number}")),
-                text,
-                damage,
-            )
+            yield from _read_giant(value, origin._replace(language=language, group=group), text, damage)
             continue
         if not data:
             first_unit, first = unit, number
@@ -138,8 +133,7 @@ def make_blocks(
         data += b"\n"
         ends.append(len(data))
         codes.append(code)
-        if text.group_field is not None:
-            groups.append(hash_group(group, origin.path, f"{unit} {number}"))
+        groups.append(group)
         if len(data) >= want:
             yield take()
     if data:
@@ -148,8 +142,8 @@ def make_blocks(
 
 def _find_texts(
     parts: Iterable[Records], path: str, labels: Labels | None, damage: Damage
-) -> Iterator[tuple[str, int, bytes | memoryview, int, Any]]:
-    """Unit, number, text, source code and group of each record that has text; the others are counted."""
+) -> Iterator[tuple[str, int, bytes | memoryview, int, int]]:
+    """Unit, number, text, source code and hash of the group of each record with text; the others are counted."""
     for records in parts:
         if records.reason is not None:
             damage.add(records.reason, path, records.first, count=records.num_rows)
@@ -168,13 +162,14 @@ def _find_texts(
                 damage.add("missing_part", path, f"{records.unit} {number}", "not all of the text fields")
             if not _has_text(value):
                 damage.add("empty_document", path, f"{records.unit} {number}")
-            elif labels is None:
-                yield records.unit, number, value, 0, group
-            else:
+                continue
+            code = 0
+            if labels is not None:
                 if columns.language is None:
                     damage.unlabelled.add(fields)
                 code = labels.read(language, columns.language is not None, path, f"{records.unit} {number}")
-                yield records.unit, number, value, code, group
+            hashed = 0 if group is None else hash_group(group, path, f"{records.unit} {number}")
+            yield records.unit, number, value, code, hashed
 
 
 def _join(texts: Sequence[Value]) -> bytes | None:
