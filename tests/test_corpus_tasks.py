@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import random
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from format_fixtures import write_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from albert_data.clean.documents import clean_documents
 from albert_data.config import TextConfig
 from albert_data.corpus import tasks
 from albert_data.corpus.damage import Damage
@@ -165,3 +168,57 @@ def test_a_file_that_is_changed_before_it_is_opened_again_is_an_error(name, chan
     for read in (lambda: [task], lambda: tasks.read_tasks(inputs, TextConfig(), Damage())):
         with pytest.raises(InputError, match=f"^input {path} has changed since it was found: it was a file.*{message}"):
             [list(one.read(Damage())) for one in read()]
+
+
+# ---- many small files ----
+
+TEXTS = [b"One.\n\nTwo.", b"\xef\xbb\xbfA line\r\nand\r", b"Last \xe2\x80\xa8 line.\n\n", b" \n\nWords\n", b"a.\n" * 40]
+LINES = [
+    b'{"text": "One.", "n": "x"}\n{"text": "Two."}',
+    b'\xef\xbb\xbf{"text": "Three."}\n\n',
+    b'{"text": "a\\r\\nb"}\r\n',
+]
+ODD_TEXTS = [b"", b" \n", "\u200b\n".encode(), b"caf\xe9 is damaged.\n"]
+ODD_LINES = [b"", b"\n", b'{"text": ""}', b'{"text": "caf\xe9"}', b'{"text": ', b'{"other": "x"}\n{"text": "Four."}']
+
+
+def read_files(inputs: list[Input], text: TextConfig) -> tuple[int, list[Any], Damage]:
+    """The number of blocks, the documents in order, and the damage."""
+    damage, blocks, documents = Damage(), 0, list[Any]()
+    for task in tasks.read_tasks(inputs, text, damage):
+        for block in task.read(damage):
+            lines = clean_documents(block, text, damage)
+            ends = lines.line_offsets[lines.document_offsets]
+            groups = [None] * len(lines.document_keys) if lines.groups is None else lines.groups.tolist()
+            texts = [lines.utf8[begin:end].tobytes() for begin, end in pairwise(ends)]
+            documents += zip(texts, groups, strict=True)
+            blocks += 1
+    return blocks, documents, damage
+
+
+@pytest.mark.parametrize("odd", [0, 1, 7])
+@pytest.mark.parametrize(
+    "text",
+    [
+        TextConfig(),
+        TextConfig(documents="file"),
+        TextConfig(documents="file", unwrap=True),
+        TextConfig(unicode="nfc", group_field="n"),
+    ],
+    ids=["blank-line", "file", "unwrap", "fields"],
+)
+def test_small_files_are_read_together_as_they_would_be_alone(text, odd, tmp_path, monkeypatch):
+    for kind, sound, others in (("txt", TEXTS, ODD_TEXTS), ("jsonl", LINES, ODD_LINES)):
+        files = [*sound * 8, *others * odd]
+        random.Random(0).shuffle(files)
+        for number, data in enumerate(files):
+            (tmp_path / f"{number:03d}.{kind}").write_bytes(data)
+        inputs = find_inputs([f"{tmp_path}/*.{kind}"])
+        num_blocks, documents, damage = read_files(inputs, text)
+        with monkeypatch.context() as patch:
+            patch.setattr(tasks, "_SMALL_FILE_BYTES", 0)
+            _, expected, alone = read_files(inputs, text)
+        assert documents == expected
+        assert (damage.counts, damage.layout) == (alone.counts, alone.layout)
+        assert damage.inputs.finish() == alone.inputs.finish()
+        assert num_blocks == 1 or odd

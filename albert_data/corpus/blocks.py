@@ -29,7 +29,7 @@ BLOCK_BYTES = 4 << 20
 GIANT_BYTES = 16 << 20
 MAX_JSON_LINE = 128 << 20
 _MAX_INDENTATION = 4096  # bytes of the first line of a stream; more changes nothing for --unwrap
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
 
 BlockBytes = Callable[[int], int]  # gives, for the position of a block, the size that it should have
@@ -152,9 +152,9 @@ class _Buffer:
 
     def _look_at_beginning(self) -> None:
         """Drop a byte order mark. Find the format of a stream whose name does not show it by its first character."""
-        self.fill(len(_BOM))
-        if self.pending.startswith(_BOM):
-            self.take(len(_BOM))
+        self.fill(len(BOM))
+        if self.pending.startswith(BOM):
+            self.take(len(BOM))
         if self.format == "auto":
             white = b""
             while self.fill(1) and (size := len(self.pending) - len(self.pending.lstrip())):

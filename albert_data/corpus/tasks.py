@@ -10,25 +10,31 @@ from __future__ import annotations
 
 import io
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from itertools import chain, groupby, islice, pairwise
+from itertools import accumulate, chain, groupby, islice, pairwise
 from typing import BinaryIO
 
+import numpy as np
+
 from albert_data.config import DEFAULT_TEXT, TextConfig
-from albert_data.corpus.blocks import BLOCK_BYTES, Block, BlockBytes, Origin, read_blocks
+from albert_data.corpus.blocks import BLOCK_BYTES, BOM, Block, BlockBytes, Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats.csv_files import read_rows
 from albert_data.corpus.formats.json_arrays import as_json_lines
+from albert_data.corpus.formats.json_lines import parse_lines
 from albert_data.corpus.formats.recognition import SPLIT, TABLES, find_json
 from albert_data.corpus.formats.tables import read_table
 from albert_data.corpus.formats.wiki import read_wiki
 from albert_data.corpus.inputs import Input, open_input
 from albert_data.corpus.lines.line_ends import break_lines
+from albert_data.corpus.lines.valid_utf8 import is_utf8
 from albert_data.corpus.lines.white_space import has_text
 from albert_data.corpus.sources import MixtureSource
+from albert_data.errors import AlbertDataError
 from albert_data.storage import Status
 from albert_data.text.wording import count_of
 
@@ -45,6 +51,7 @@ _LARGE_TASK_BYTES, _MOST_TASKS = 512 * _MIB, 10_000
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
 _JOBS_AT_ONCE = 32  # of those that look for ends of documents: a store answers so many requests at a time
 CUTS_OF_JOB = 16  # in one file, which is opened once
+_SMALL_FILE_BYTES, _JOINED_BYTES = 128 << 10, _MIB  # a document of a joined block is never so long that it is cut
 _SLOW_PARTS = 8  # tasks of a slow tokenizer (`is_slow`) are so many times smaller: progress is shown when one ends
 
 
@@ -113,9 +120,50 @@ class ReadTask:
                         num_read = count_read()
                         yield block
                 counts.count_unread(num_read, item.size)
+        for parts in self._group_ranges():
+            yield from self._read_ranges(parts, damage)
+
+    def _group_ranges(self) -> Iterator[list[FileRange]]:
+        """Consecutive small files that can be read as one block; every other range by itself.
+
+        --unwrap counts the blank line at the end of a document, which joining adds.
+        """
+        can_join = self.text.documents == "file" or not self.text.unwrap
+        group, num_bytes = list[FileRange](), 0
         for part in self.ranges:
-            with inputs.reading(part.path, part.end - part.start, is_part=part.is_part):
-                yield from self._read_range(part, damage)
+            is_small = (
+                can_join and part.format in ("txt", "jsonl") and not part.is_part and part.end <= _SMALL_FILE_BYTES
+            )
+            num_bytes += part.end
+            if group and not (is_small and num_bytes <= _JOINED_BYTES and _are_alike(group[-1], part)):
+                yield group
+                group, num_bytes = [], part.end
+            group.append(part)
+            if not is_small:
+                yield group
+                group, num_bytes = [], 0
+        if group:
+            yield group
+
+    def _read_ranges(self, parts: Sequence[FileRange], damage: Damage, data: Sequence[bytes] = ()) -> Iterator[Block]:
+        """Yield the blocks of a range, or one of several small files, whose content is `data`.
+
+        A block costs some milliseconds, whatever its size. If a file has no document, or damage, halves of the files
+        are read as blocks, and in the end it by itself: so the counts are those of the files.
+        """
+        if len(parts) > 1:
+            data = data or [_read_file(part) for part in parts]
+            if (block := _join_files(parts, data, self.text)) is None:
+                middle = len(parts) // 2
+                yield from self._read_ranges(parts[:middle], damage, data[:middle])
+                yield from self._read_ranges(parts[middle:], damage, data[middle:])
+                return
+            blocks: Iterable[Block] = [block]
+        else:
+            blocks = self._read_range(parts[0], damage)
+        num_bytes = sum(part.end - part.start for part in parts)
+        with damage.inputs.reading(parts[0].path, num_bytes, is_part=parts[0].is_part):
+            yield from blocks
 
     def _read_range(self, part: FileRange, damage: Damage) -> Iterator[Block]:
         origin = Origin(part.path, part.format, part.language, place=part.place, found=part.found)
@@ -134,6 +182,42 @@ class ReadTask:
         """Bytes on the disk; 0 for a block of a pipe, which has no size there."""
         whole_bytes = 0 if self.whole is None else self.whole.size
         return self.block_bytes + whole_bytes + sum(part.end - part.start for part in self.ranges)
+
+
+def _are_alike(part: FileRange, other: FileRange) -> bool:
+    return (part.format, part.language) == (other.format, other.language)
+
+
+def _read_file(part: FileRange) -> bytes:
+    """A small file without the byte order mark, with the line ends of text replaced."""
+    origin = Origin(part.path, part.format, part.language, place=part.place, found=part.found)
+    with origin.open_file() as file:
+        data = file.read(part.end).removeprefix(BOM)
+    return break_lines(data) if part.format == "txt" else data
+
+
+def _join_files(parts: Sequence[FileRange], data: Sequence[bytes], text: TextConfig) -> Block | None:
+    """Files as one block; None if one has no document, or has damage that must be counted where it is."""
+    if not all(map(has_text, data)):
+        return None
+    ends = None
+    if parts[0].format == "jsonl":
+        joined = b"\n".join(data)
+    elif text.documents == "file":
+        data = [one if one.endswith(b"\n") else one + b"\n" for one in data]
+        joined, ends = b"".join(data), tuple(accumulate(map(len, data)))
+    else:
+        joined = b"\n\n".join(data)
+    block = Block(
+        data=joined, format=parts[0].format, path=parts[0].path, start=0, ends=ends, language=parts[0].language
+    )
+    if parts[0].format == "txt":
+        return block if is_utf8(np.frombuffer(joined, np.uint8)) else None
+    found = Damage(strict=True)
+    with suppress(AlbertDataError):
+        parse_lines(block, text, found)
+        return None if found.counts else block
+    return None
 
 
 def read_stream(
