@@ -156,9 +156,9 @@ WIDE = TEXTS["English"].encode("utf-16-le")
     (
         ("a.txt.gz", gzip.compress(WIDE)),
         WrongEncoding,
-        "`zcat FOLDER/a.txt.gz | iconv -f UTF-16LE -t UTF-8 | albert-data build -",
+        "`... | iconv -f UTF-16LE -t UTF-8 | albert-data build -",
     ),
-    (("a.jsonl.zst", to_zst(WIDE)), WrongEncodings, "FOLDER/a.jsonl.zst & `zstdcat "),
+    (("a.jsonl.zst", to_zst(WIDE)), WrongEncodings, "FOLDER/a.jsonl.zst & `... | iconv"),
     (("a.txt", FRENCH.encode("cp1252")), WrongEncodings, "FOLDER/a.txt & is not UTF-8: it looks like cp1252"),
     (("a.txt", bytes(100)), WrongEncodings, "FOLDER/a.txt & is no text: it is a binary file: 100 % of its first bytes"),
 )

@@ -498,7 +498,7 @@ def test_a_language_field_needs_fields(tmp_path):
     (tmp_path / "wiki_00").write_text(ARTICLE)
     config = TextConfig(language_field="lang")
     with pytest.raises(InputError, match="which have no fields such as 'lang'"):
-        inputs.check_language_field(find_inputs([str(tmp_path)], text=config), config)
+        inputs.check_fields(find_inputs([str(tmp_path)], text=config), config)
 
 
 def test_character_references_are_replaced_once():

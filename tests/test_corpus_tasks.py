@@ -47,10 +47,9 @@ def make_inputs(path: str, sizes: list[int], format: str = "jsonl") -> list[Inpu
 @given(
     sizes=st.lists(st.integers(1, 30) | st.integers(1, 3000), min_size=1, max_size=12),
     format=st.sampled_from(["txt", "jsonl", "csv"]),
-    is_slow=st.booleans(),
 )
-def test_the_parts_are_all_of_each_file_and_end_between_documents(path, sizes, format, is_slow):
-    found = tasks.plan_tasks(make_inputs(path, sizes, format), is_slow=is_slow)
+def test_the_parts_are_all_of_each_file_and_end_between_documents(path, sizes, format):
+    found = tasks.plan_tasks(make_inputs(path, sizes, format))
     files: list[list[FileRange]] = []
     for part in (part for task in found for part in task.ranges):
         files += [[]] if part.start == 0 else []

@@ -88,14 +88,12 @@ MISTAKES = {
     "[[sources]]": "'sources' is no known key; did you mean source",
     "[[source]": r"is no TOML: .*line 1.*; see docs/guides/mixtures\.md",
     "a = " + "[" * 2000: "is no TOML",
-    "a" + ".a" * 33 + " = 1": r"is no TOML: line 1 has a key of over 32 parts; see docs/guides/mixtures\.md",
-    "\n[" + "'.'." * 33 + "a]": "is no TOML: line 2 has a key of over 32 parts",
     '[[source]]\npaths = "alone.txt"': "source 1: name is missing; every source has a name and paths",
     '[[source]]\nname = "a"': "source 'a': paths is missing",
-    '[[source]]\nname = 1\npaths = "alone.txt"': "source 1: name is 1; a string is needed",
+    '[[source]]\nname = 1\npaths = "alone.txt"': "source 1: name is 1, of the type int; a str is needed",
     '[[source]]\nname = "a|b"\npaths = "alone.txt"': r"name is 'a\|b'; use up to 64 letters",
-    '[[source]]\nname = "a"\npaths = []': "source 'a': paths names no file",
-    '[[source]]\nname = "a"\npaths = [1]': r"paths is \[1\]; a list of strings is needed",
+    '[[source]]\nname = "a"\npaths = []': r"source 'a': paths is \[\]; give files, folders",
+    '[[source]]\nname = "a"\npaths = [1]': r"paths is \[1\]; give files, folders, globs or lists",
     '[[source]]\nname = "a"\npaths = "nothing/*.txt"': "source 'a': input .*nothing.* matches no file",
     '[[source]]\nname = "a"\npaths = "-"': "source 'a': paths holds -, but a mixture can't read stdin",
     '[[source]]\nname = "a"\npaths = "/dev/null"': "source 'a': /dev/null is a pipe or device; a mixture reads files",
@@ -109,13 +107,13 @@ MISTAKES = {
     source("alpha = 0.3"): "'alpha' is no known key; allowed are name",
     source("where = 'a == 1'"): r"source 'a': input .*alone\.txt has no fields, which --where 'a == 1' needs",
     source("wieght = 2"): "source 'a': 'wieght' is no known key; did you mean weight",
-    source("weight = -1"): "source 'a': weight is -1.0; allowed are 0 to 1000",
+    source("weight = -1"): "source 'a': weight is -1; allowed are 0 to 1000",
     source("weight = nan"): "weight is nan; allowed are 0 to 1000",
-    source("weight = '2'"): "weight is '2'; a number is needed",
-    source("tokens = 1.5"): "tokens is 1.5; a whole number is needed",
+    source("weight = '2'"): "weight is '2', of the type str; a number is needed",
+    source("tokens = 1.5"): "tokens is 1.5, of the type float; a whole number is needed",
     source("weight = 1", "tokens = 5"): "source 'a': has both a weight and a budget of tokens; leave one out",
     source("language = 'germn'"): "source 'a': language is 'germn', which is no known ISO 639 code",
-    source("unwrap = 1"): "unwrap is 1; true or false is needed",
+    source("unwrap = 1"): "unwrap is 1, of the type int; True or False is needed",
     source("encoding = 'utf-99'"): "source 'a': encoding is 'utf-99', which is no encoding",
 }
 
@@ -126,17 +124,6 @@ def test_each_mistake_is_one_clear_line(text, folder):
         find(folder, text)
     assert "\n" not in str(raised.value)
     assert str(raised.value).startswith((str(folder / "mixture.toml"), f"mixture {folder / 'mixture.toml'}"))
-
-
-def test_points_in_strings_and_comments_are_no_parts_of_keys(folder):
-    text = source("# " + "." * 100).replace('"alone.txt"', '["./alone.txt", ' + "'./alone.txt', " * 40 + "]")
-    assert len(find(folder, text)) == 1
-
-
-def test_strings_without_an_end_are_each_read_once(folder):
-    """A second reading of the rest from each quote on would take hours."""
-    for quotes in ('"\\' * 300_000, "'\"" * 300_000, '\\"' * 300_000):
-        check_refused(lambda quotes=quotes: find(folder, "." * 40 + quotes), InputError, "is no TOML")
 
 
 def test_bytes_that_are_no_utf_8_huge_files_and_a_language_field_are_refused(folder):

@@ -14,17 +14,18 @@ where they are not in NFC.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from albert_data.clean.repetition import drop_lines
 from albert_data.clean.separators import remove_separators
-from albert_data.clean.unwrapping import unwrap
+from albert_data.clean.unwrapping import Unwrapped, unwrap
 from albert_data.config import NFC, TextConfig
 from albert_data.corpus.blocks import RECORDS, Block
 from albert_data.corpus.damage import Damage
@@ -52,6 +53,7 @@ from albert_data.text.ascii import LINE_FEED, SPACE
 from albert_data.text.languages import pack_source
 from albert_data.text.nfc import compose, compose_lines
 
+Made = TypeVar("Made")
 _BATCH_BYTES = 4 << 20
 _ALL = U64(0xFFFFFFFFFFFFFFFF)
 
@@ -63,6 +65,7 @@ class _Texts(NamedTuple):
     source_codes: as in Lines; None where blank lines end documents
     groups: uint64 [documents], 0 where one names none; None likewise
     wholes: uint64 [documents], what identifies the one of which each is a part, 0 if it is whole; None if none is cut
+    is_cut: whether long documents and lines were cut
     """
 
     data: bytes
@@ -71,6 +74,7 @@ class _Texts(NamedTuple):
     source_codes: np.ndarray | None = None
     groups: np.ndarray | None = None
     wholes: np.ndarray | None = None
+    is_cut: bool = False
 
 
 def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: np.ndarray | None = None) -> Lines:
@@ -84,28 +88,16 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
     if config.word_separator is not None:
         data, ends = remove_separators(texts.data, texts.ends, config.word_separator)
         texts = texts._replace(data=data, ends=ends)
+    # These two hold facts of each line, and see the text as it was written.
     if repeated is not None:
-        left = drop_lines(texts.data, texts.ends, repeated)
-        if left is None:
-            texts = _cut(texts, block, damage, keep_layout=config.unwrap)
-            left = drop_lines(texts.data, texts.ends, repeated, is_cut=True)
-            assert left is not None, "it is cut"
-        data, ends, dropped = left
+        texts, (data, ends, dropped) = _apply(partial(_drop, repeated), texts, block, damage, keep_layout=config.unwrap)
         damage.remove(REPEATED_LINES, dropped)
         texts = texts._replace(data=data, ends=ends)
-    if config.unwrap:  # a long document is cut first, because unwrapping holds the facts of all its lines
-        joined = unwrap(texts.data, texts.ends, texts.ends_at_blank)
-        if joined is None:
-            texts = _cut(texts, block, damage, keep_layout=True)
-            joined = unwrap(texts.data, texts.ends, texts.ends_at_blank)
-            assert joined is not None, "a cut document fits"
+    if config.unwrap:
+        texts, joined = _apply(_join_paragraphs, texts, block, damage, keep_layout=True)
         damage.remove(PAGE_FURNITURE, joined.furniture)
         texts = texts._replace(data=joined.data, ends=joined.ends)
-    found = _find_lines(texts)
-    if found is None:
-        texts = _cut(texts, block, damage, keep_layout=False)
-        found = _find_lines(texts)
-        assert found is not None, "a cut document fits"
+    texts, found = _apply(_find_lines, texts, block, damage, keep_layout=False)
     utf8, line_offsets, document_offsets, numbers = found
     own = keys = _hash_documents(utf8, line_offsets[document_offsets])
     source_codes = None if texts.source_codes is None else texts.source_codes[numbers]
@@ -125,6 +117,25 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
         groups=None if config.group_field is None else _fill(texts.groups, numbers, keys, block.group),
         wholes=_fill(texts.wholes, numbers, keys, block.whole) if block.whole or texts.wholes is not None else None,
     )
+
+
+def _apply(
+    step: Callable[[_Texts], Made | None], texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool
+) -> tuple[_Texts, Made]:
+    """What a step makes of texts, and these texts: cut, if a line or document is so long that it makes None of them."""
+    if (made := step(texts)) is None:
+        texts = _cut(texts, block, damage, keep_layout=keep_layout)
+        made = step(texts)
+        assert made is not None, "a cut document fits"
+    return texts, made
+
+
+def _drop(repeated: np.ndarray, texts: _Texts) -> tuple[bytes, np.ndarray, list[bytes]] | None:
+    return drop_lines(texts.data, texts.ends, repeated, is_cut=texts.is_cut)
+
+
+def _join_paragraphs(texts: _Texts) -> Unwrapped | None:
+    return unwrap(texts.data, texts.ends, texts.ends_at_blank)
 
 
 def _fill(column: np.ndarray | None, numbers: np.ndarray, keys: np.ndarray, of_all: int) -> np.ndarray:
@@ -212,7 +223,7 @@ def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _
         counts.append(len(cut))
         wholes += [hash_beginning(cut[0])] * len(cut) if cut[1:] else [0] * len(cut)
     columns = (None if column is None else np.repeat(column, counts) for column in (texts.source_codes, texts.groups))
-    return _join(parts, *columns)._replace(wholes=np.array(wholes, np.uint64) if any(wholes) else None)
+    return _join(parts, *columns)._replace(wholes=np.array(wholes, np.uint64) if any(wholes) else None, is_cut=True)
 
 
 def _find_lines(texts: _Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:

@@ -44,7 +44,7 @@ def describe_vocabulary(report: VocabReport, model: Path) -> list[str]:
 
 def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, config: BuildConfig) -> list[str]:
     """What `build --dry-run` prints: the inputs and the settings."""
-    counts = _count_inputs(inputs, tokenizer, config)
+    counts = _count_inputs(inputs, config)
     files, tasks = count_of(counts["num_plain_files"], "plain file"), count_of(counts["num_tasks"], "task")
     one_reader = count_of(counts["num_unsplit"], "file or stream", "files or streams")
     num_held_out = counts["num_validation"]
@@ -62,16 +62,15 @@ def describe_plan(inputs: list[Input], out: Path, tokenizer: Tokenizer | None, c
     ]
 
 
-def _count_inputs(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig) -> dict[str, int]:
+def _count_inputs(inputs: list[Input], config: BuildConfig) -> dict[str, int]:
     """num_plain_files, plain_bytes, num_tasks: files that are read in parts; num_unsplit: others, which one process
     reads each; num_validation: of both, those named for validation.
     """
     files = [item for item in inputs if item.is_splittable]
-    is_slow = tokenizer is not None and tokenizer.slow_reason is not None
     return {
         "num_plain_files": len(files),
         "plain_bytes": sum(item.size for item in files),
-        "num_tasks": len(plan_tasks(files, config.text, is_slow=is_slow)),
+        "num_tasks": len(plan_tasks(files, config.text)),
         "num_unsplit": len(inputs) - len(files),
         "num_validation": sum(item.is_validation for item in inputs),
     }
@@ -83,7 +82,7 @@ def plan_to_dict(
     """What `build --dry-run --json` prints. found: None without a tokenizer, or where the files hold no token."""
     values = {} if found is None else vars(found)
     return {
-        "inputs": _count_inputs(inputs, tokenizer, config),
+        "inputs": _count_inputs(inputs, config),
         "sources": [to_value(one) for one in describe_sources(inputs) or ()],
         "vocab_size": tokenizer.vocab_size if tokenizer else None,
         "config": config.to_flat_dict(),

@@ -60,14 +60,12 @@ from albert_data.corpus.lines.encodings import (
     transcode,
 )
 from albert_data.corpus.sources import MixtureSource
-from albert_data.corpus.streams import PROGRAMS, STREAM_ERRORS, decompress, join_parts
-from albert_data.errors import ConfigError, InputError
+from albert_data.corpus.streams import STREAM_ERRORS, decompress, join_parts
+from albert_data.errors import InputError
 from albert_data.storage import (
-    DEVICE,
     FILE,
     FOLDER,
     LINK,
-    PIPE,
     SOCKET,
     Status,
     find_kind,
@@ -86,7 +84,7 @@ from albert_data.text.wording import list_some
 # Each reason is one line, with a few names and the number of the others: a folder may hold thousands.
 
 SHOWN = 3  # files of each reason, and inputs of each encoding
-HIDDEN, UNKNOWN, FOLDER_LINK, NO_DATA, OTHER_SPLIT = "hidden", "unknown", "link", "no data", "split"
+HIDDEN, UNKNOWN, FOLDER_LINK, NO_FILE, NO_DATA, OTHER_SPLIT = "hidden", "unknown", "link", "no file", "no data", "split"
 _TO_READ = "; name {it} as an input to read {it}"
 # For each reason: what one file is, what several are, and the advice after their names.
 _REASONS = {
@@ -99,9 +97,7 @@ _REASONS = {
     ),
     HIDDEN: ("a hidden file or folder", "hidden files or folders", _TO_READ),
     FOLDER_LINK: ("a link to a folder", "links to folders", _TO_READ),
-    PIPE: ("a named pipe, no file", "named pipes, no files", _TO_READ),
-    SOCKET: ("a socket, no file", "sockets, no files", ""),
-    DEVICE: ("a device, no file", "devices, no files", _TO_READ),
+    NO_FILE: ("a pipe, socket or device", "pipes, sockets or devices", _TO_READ),
 }
 Skipped = defaultdict[str, list[str]]  # paths by reason
 
@@ -116,8 +112,6 @@ def _describe_skipped(skipped: Skipped, *, with_advice: bool) -> Iterator[str]:
 
 
 # ---- lists of inputs: `@files.txt` stands for the names in files.txt, a path or glob on each line ----
-
-_MAX_LIST_BYTES = 64 << 20
 
 
 def is_list(name: str) -> bool:
@@ -134,15 +128,11 @@ def read_list(path: str) -> list[str]:
         is_file = find_kind(path) == FILE
         with find_storage(path).open(path) if is_file else open(path, "rb") as file:
             folder = os.path.dirname(path) if is_file else ""
-            data = file.read(_MAX_LIST_BYTES + 1)
+            data = file.read()
     except OSError as error:
         raise InputError(
             f"list {path} can't be read: {error.strerror}; give a file with a path on each line"
         ) from error
-    if len(data) > _MAX_LIST_BYTES:
-        raise InputError(
-            f"list {path} has over 64 MiB; give a file with a path on each line, or name the input without @"
-        )
     names = [name for line in data.split(b"\n") if (name := os.fsdecode(line.strip(b"\r"))).strip()]
     if not names:
         raise InputError(f"list {path} names no input; write a path or glob on each line")
@@ -343,22 +333,15 @@ def check_apart(inputs: Iterable[Input], out: Path) -> None:
         )
 
 
-def check_language_field(inputs: Sequence[Input], text: TextConfig) -> None:
-    """Raise InputError if the settings name a language field, and no input can have fields."""
-    if text.language_field is not None and not any(has_fields(item.format) for item in inputs):
-        raise InputError(
-            f"all inputs are .txt files or articles, which have no fields such as {text.language_field!r}; leave out "
-            "--language-field, and name the language of all by --language or of one by INPUT:LANGUAGE"
-        )
-
-
-def check_group_field(inputs: Sequence[Input], text: TextConfig) -> None:
-    """Raise InputError if the settings name a group field, and no input can have fields."""
-    if text.group_field is not None and not any(has_fields(item.format) for item in inputs):
-        raise InputError(
-            f"all inputs are .txt files or articles, which have no fields such as {text.group_field!r}; leave out "
-            "--group-field, or give records (.jsonl, .csv, .parquet) with one"
-        )
+def check_fields(inputs: Sequence[Input], text: TextConfig) -> None:
+    """Raise InputError if the settings name a field of languages or groups, and no input can have fields."""
+    for option, name in (("--language-field", text.language_field), ("--group-field", text.group_field)):
+        if name is not None and not any(has_fields(item.format) for item in inputs):
+            raise InputError(
+                f"all inputs are .txt files or articles, which have no fields such as {name!r}; leave out {option}, or "
+                "give records (.jsonl, .csv, .parquet). The language of all is named by --language, of one by "
+                "INPUT:LANGUAGE"
+            )
 
 
 def list_texts(inputs: Iterable[Input], text: TextConfig) -> set[TextConfig]:
@@ -452,22 +435,9 @@ def _expand(name: str, skipped: Skipped) -> Iterable[str]:
     if not matches:
         kind = "matches no file" if glob.has_magic(name) else "does not exist"
         raise InputError(
-            f"input {name} {kind}{_doubt_language(name)}; name files, folders, globs in quotes, "
-            "hf://datasets/OWNER/NAME, or - for stdin"
+            f"input {name} {kind}; name files, folders, globs in quotes, hf://datasets/OWNER/NAME, or - for stdin"
         )
     return matches
-
-
-def _doubt_language(name: str) -> str:
-    """A hint if `name` is an existing path, a colon and something that is no language."""
-    path, _, code = name.rpartition(":")
-    if not path or find_kind(path) is None:
-        return ""
-    try:
-        normalise_language(code)
-    except ConfigError as error:
-        return f" ({path} does, but {str(error).split(';')[0]})"
-    return ""
 
 
 def _walk(folder: str, skipped: Skipped) -> list[str]:
@@ -517,7 +487,7 @@ def _choose_files(paths: Iterable[str], skipped: Skipped) -> Iterator[str]:
         elif kind == FILE:
             yield path
         elif kind != FOLDER:
-            skipped[kind].append(path)
+            skipped[NO_FILE].append(path)
 
 
 def _read_status(path: str) -> Status:
@@ -621,21 +591,16 @@ def _describe_fields(item: Input, text: TextConfig) -> Input:
 
 
 def _read_blocks(stream: io.BufferedIOBase) -> Iterator[bytes]:
-    beginning, failure = _read_beginning(stream)
-    yield beginning
     with suppress(*STREAM_ERRORS):  # that a stream is damaged is told when its text is read
-        while failure is None and (data := stream.read1(_BLOCK_BYTES)):
-            yield data
+        yield from _read_on(*_read_beginning(stream), stream)
 
 
 def _describe_conversion(item: Input, encoding: str) -> str:
     """A command that converts a file to UTF-8, or in a pipe the text of a stream or of a compressed file."""
-    path, convert = quote(item.path), f"iconv -f {encoding} -t UTF-8"
-    if item.is_stream:
+    convert = f"iconv -f {encoding} -t UTF-8"
+    if item.is_stream or item.compression:
         return f"`... | {convert} | albert-data build - ...`"
-    if item.compression is None:
-        return f"`{convert} {path} > NEW_FILE`"
-    return f"`{PROGRAMS[item.compression]} {path} | {convert} | albert-data build - ...`"
+    return f"`{convert} {quote(item.path)} > NEW_FILE`"
 
 
 def open_input(item: Input, *, strict: bool = False) -> tuple[io.BufferedIOBase, Callable[[], int]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,21 +27,12 @@ Names = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 _SUFFIX = ".toml"
 _MAX_BYTES = 1 << 20
 _TABLE = "source"
-_MAX_POINTS = 32  # outside of the strings of a line: tomllib takes the square of a key's parts
-_STRING_OR_COMMENT = re.compile(r"""\"(?:[^"\\]|\\.)*\"?|'[^']*'?|#.*""")  # a string may lack its end
 # Settings of TextConfig.
 TEXT_KEYS = (
     *("language", "text_field", "documents", "sentences", "unwrap", "encoding", "unicode", "word_separator", "where"),
     *("delimiter", "quoting"),
 )
-_KINDS: dict[str, tuple[type[Any], str]] = {
-    "name": (str, "a string"),
-    "paths": (list, "a list of strings"),
-    "weight": (float, "a number"),
-    "tokens": (int, "a whole number"),
-    **dict.fromkeys(TEXT_KEYS, (str, "a string")),
-    "unwrap": (bool, "true or false"),
-}
+_KEYS = ("name", "paths", "weight", "tokens", *TEXT_KEYS)
 _SHARING = {"alpha": (0, 1), "max_passes": (1, MAX_PASSES)}  # keys of the file, with their range
 
 
@@ -99,8 +89,16 @@ def list_names(names: Names) -> list[str]:
 
 def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[MixtureSource]:
     """The sources that a file names. text: the settings that a source does not name. Raises InputError."""
-    values = _read_toml(path)
-    tables, sharing = values.pop(_TABLE, []), _read_sharing(path, values)
+    sharing = _read_toml(path)
+    tables = sharing.pop(_TABLE, [])
+    try:
+        _check_keys(sharing, (_TABLE, *_SHARING))
+        for key, value in sharing.items():
+            check_range(key, value, *_SHARING[key])
+    except AlbertDataError as error:
+        raise InputError(f"{path}: {error}") from error
+    if "max_passes" in sharing and "alpha" not in sharing:
+        raise InputError(f"{path}: max_passes limits what alpha gives, and there is no alpha; give both")
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise InputError(f"{path} names no source; begin each with a line [[{_TABLE}]]")
     sources: dict[str, MixtureSource] = {}
@@ -118,22 +116,6 @@ def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[MixtureSour
     return list(sources.values())
 
 
-def _read_sharing(path: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of the file that hold for all sources."""
-    for key in values:
-        if key not in _SHARING:
-            raise InputError(f"{path}: {_refuse_key(key, (_TABLE, *_SHARING))}")
-    if "max_passes" in values and "alpha" not in values:
-        raise InputError(f"{path}: max_passes limits what alpha gives, and there is no alpha; give both")
-    try:
-        found = {key: _convert(key, value, dict.fromkeys(_SHARING, _KINDS["weight"])) for key, value in values.items()}
-        for key, value in found.items():
-            check_range(key, value, *_SHARING[key])
-    except AlbertDataError as error:
-        raise InputError(f"{path}: {error}") from error
-    return found
-
-
 def _read_toml(path: str) -> dict[str, Any]:
     try:
         with find_storage(path).open(path) as file:
@@ -143,55 +125,38 @@ def _read_toml(path: str) -> dict[str, Any]:
     if len(data) > _MAX_BYTES:
         raise InputError(f"mixture {path} has over 1 MiB; name folders, globs or lists (@files.txt) in it")
     try:
-        text = data.decode()
-        for number, line in enumerate(text.split("\n"), 1):
-            if line.count(".") > _MAX_POINTS and _STRING_OR_COMMENT.sub("", line).count(".") > _MAX_POINTS:
-                raise ValueError(f"line {number} has a key of over {_MAX_POINTS} parts")
-        return tomllib.loads(text)
+        return tomllib.loads(data.decode())
     except UnicodeDecodeError as error:
         raise InputError(f"mixture {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"mixture {path} is no TOML: {error}; see docs/guides/mixtures.md for an example") from error
 
 
-def _refuse_key(key: str, allowed: Sequence[str]) -> str:
-    close = get_close_matches(key.lower().replace("-", "_"), allowed, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"allowed are {', '.join(allowed)}"
-    return f"{key!r:.80} is no known key; {hint}"
+def _check_keys(table: Mapping[str, Any], allowed: Sequence[str]) -> None:
+    for key in table:
+        if key not in allowed:
+            close = get_close_matches(key.lower().replace("-", "_"), allowed, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"allowed are {', '.join(allowed)}"
+            raise InputError(f"{key!r:.80} is no known key; {hint}")
 
 
 def _read_source(number: int, table: Mapping[str, Any], text: TextConfig, sharing: Mapping[str, Any]) -> MixtureSource:
-    """Raises InputError or ConfigError."""
+    """Raises InputError or ConfigError. `paths` may be one string, and 1e9 is a whole number."""
+    _check_keys(table, _KEYS)
     values = dict(table)
-    for key, value in table.items():
-        if key not in _KINDS:
-            raise InputError(_refuse_key(key, tuple(_KINDS)))
-        values[key] = _convert(key, value, _KINDS)
     for key in ("name", "paths"):
         if key not in values:
             raise InputError(f"{key} is missing; every source has a name and paths")
+    paths, tokens = values["paths"], values.get("tokens")
+    values["paths"] = (paths,) if isinstance(paths, str) else tuple(paths) if isinstance(paths, list) else ()
+    if not values["paths"] or not all(isinstance(path, str) and path for path in values["paths"]):
+        raise InputError(f"paths is {paths!r:.80}; give files, folders, globs or lists (@files.txt)")
+    if isinstance(tokens, float) and tokens.is_integer():
+        values["tokens"] = int(tokens)
     settings = {key: values.pop(key) for key in TEXT_KEYS if key in values}
     if text.where is not None and "where" in settings:  # both hold
         settings["where"] = f"{text.where} and {settings['where']}"
     return MixtureSource(number=number, text=dataclasses.replace(text, **settings), **values, **sharing)
-
-
-def _convert(key: str, value: Any, kinds: Mapping[str, tuple[type[Any], str]]) -> Any:
-    """The value of a key, of its type. One path may stand without a list, and 1e9 is a whole number."""
-    kind, words = kinds[key]
-    if key == "paths" and isinstance(value, str):
-        value = [value]
-    if kind is int and isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if kind is float and type(value) is int:
-        value = float(max(-(10**9), min(value, 10**9)))  # a larger one is refused anyway, but float() may overflow
-    if type(value) is not kind or (kind is list and not all(isinstance(item, str) for item in value)):
-        raise InputError(f"{key} is {value!r:.80}; {words} is needed")
-    if kind is not list:
-        return value
-    if not value or not all(value):
-        raise InputError("paths names no file; give files, folders, globs or lists (@files.txt)")
-    return tuple(value)
 
 
 def _find_files(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from albert_data.config import BuildConfig, TextConfig, check_range
+from albert_data.config import BuildConfig, TextConfig, check_range, check_types
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import list_names
 from albert_data.errors import ConfigError
@@ -45,6 +45,7 @@ class MixtureSource:
     limit: int | None = None
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.paths and not _NAME.fullmatch(self.name):
             raise ConfigError(
                 f"name is {self.name!r:.80}; use up to 64 letters, digits, spaces, dots, hyphens and underscores"
@@ -57,6 +58,9 @@ class MixtureSource:
             check_range("weight", self.weight, 0, MAX_PASSES)
         if self.tokens is not None:
             check_range("tokens", self.tokens, 1, _MAX_TOKENS)
+        for name in ("weight", "alpha", "max_passes"):
+            if isinstance(value := getattr(self, name), int):
+                object.__setattr__(self, name, float(value))
 
     @property
     def code(self) -> int:

@@ -15,7 +15,6 @@ from albert_data.text.escaping import quote
 
 # What is raised on a cut or damaged stream: by gzip any of these, by pyarrow (zst, lz4) and bz2 OSError.
 STREAM_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError)
-PROGRAMS = {"gz": "zcat", "zst": "zstdcat", "xz": "xzcat", "bz2": "bzcat", "lz4": "lz4 -dc"}
 
 _READ_BYTES = 1 << 16  # pyarrow's streams lose all bytes of a read that meets damage
 _XZ_MEMORY = 192 << 20  # xz -9 needs 65 MiB; a dictionary of 128 MiB is as large as the largest window of zstd

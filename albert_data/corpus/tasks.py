@@ -52,7 +52,6 @@ _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
 _JOBS_AT_ONCE = 32  # of those that look for ends of documents: a store answers so many requests at a time
 CUTS_OF_JOB = 16  # in one file, which is opened once
 _SMALL_FILE_BYTES, _JOINED_BYTES = 128 << 10, _MIB  # a document of a joined block is never so long that it is cut
-_SLOW_PARTS = 8  # tasks of a slow tokenizer (`is_slow`) are so many times smaller: progress is shown when one ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,16 +244,13 @@ def read_tasks(
     text: TextConfig,
     damage: Damage,
     is_whole: Callable[[ReadTask], bool] = lambda task: False,
-    *,
-    is_slow: bool = False,
 ) -> Iterator[ReadTask]:
     """All tasks of a corpus: those of plain files first, then the blocks of streams, read as they are asked for.
 
     text: how inputs are read that are of no mixture. is_whole: whether a compressed file is given to a worker as
     this one task, and not read here.
-    is_slow: whether the library of the tokenizer encodes all text itself.
     """
-    yield from plan_tasks(inputs, text, is_slow=is_slow)
+    yield from plan_tasks(inputs, text)
     for number, item in enumerate(inputs):
         if item.is_splittable and not item.size:  # no task reads it, but it counts as an input without documents
             with damage.inputs.reading(item.path, is_part=item.is_shared):
@@ -264,7 +260,7 @@ def read_tasks(
             if not item.is_stream and is_whole(task):
                 yield task
             else:
-                yield from read_stream_tasks(number, item, damage, task.text, is_slow=is_slow)
+                yield from read_stream_tasks(number, item, damage, task.text)
 
 
 def _plan_whole(number: int, item: Input, text: TextConfig) -> ReadTask:
@@ -279,30 +275,29 @@ def _plan_whole(number: int, item: Input, text: TextConfig) -> ReadTask:
     )
 
 
-def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT, *, is_slow: bool = False) -> list[ReadTask]:
+def plan_tasks(inputs: list[Input], text: TextConfig = DEFAULT_TEXT) -> list[ReadTask]:
     """Split the plain files of `inputs` into tasks of about equal size, the last ones smaller.
 
     A task of a mixture has files of one source, because these are read alike; and each task is of one split.
     """
-    parts = _SLOW_PARTS if is_slow else 1
     total = sum(item.size for item in inputs if item.is_splittable)
-    most_bytes = max(_MAX_TASK_BYTES, min(-(-total // _FEW_TASKS), _LARGE_TASK_BYTES)) // parts
-    least_bytes, most_bytes = _MIN_TASK_BYTES // parts, max(most_bytes, -(-total // _MOST_TASKS))
+    most_bytes = max(_MAX_TASK_BYTES, min(-(-total // _FEW_TASKS), _LARGE_TASK_BYTES))
+    most_bytes = max(most_bytes, -(-total // _MOST_TASKS))
     tasks: list[ReadTask] = []
     plain = (item for item in inputs if item.is_splittable)
     for (source, _), files in groupby(plain, key=lambda item: (item.source, item.is_validation)):
-        tasks += _plan_source(list(files), source.text if source else text, least_bytes, most_bytes)
+        tasks += _plan_source(list(files), source.text if source else text, most_bytes)
     return tasks
 
 
-def _plan_source(files: list[Input], text: TextConfig, least_bytes: int, most_bytes: int) -> list[ReadTask]:
+def _plan_source(files: list[Input], text: TextConfig, most_bytes: int) -> list[ReadTask]:
     source, is_validation = files[0].source, files[0].is_validation
     name = "validation" if is_validation else "files" if source is None else f"source-{source.number:03d}"
     total = sum(item.size for item in files)
     largest = min(total // _TASKS, most_bytes)
 
     def choose_size(left: int) -> int:
-        return max(min(largest, left // _TASKS_LEFT), least_bytes)
+        return max(min(largest, left // _TASKS_LEFT), _MIN_TASK_BYTES)
 
     cuts = _choose_cuts(files, total, choose_size)
     tasks: list[tuple[FileRange, ...]] = []
@@ -412,11 +407,8 @@ def find_document(file: BinaryIO, format: str, at: int, stop: int, size: int) ->
     return size
 
 
-def read_stream_tasks(
-    number: int, item: Input, damage: Damage, text: TextConfig, *, is_slow: bool
-) -> Iterator[ReadTask]:
+def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig) -> Iterator[ReadTask]:
     """Read an input that cannot be split, and yield a task for each block. The first are small: workers start early."""
-    parts = _SLOW_PARTS if is_slow else 1
     stream, count_read = open_input(item, strict=damage.strict)
     with damage.inputs.reading(item.path, item.size, is_part=True) as counts, stream:
         num_read = 0
@@ -425,7 +417,7 @@ def read_stream_tasks(
             item.origin,
             text,
             damage,
-            lambda position: min(max(position // 64, _MIN_TASK_BYTES), _MAX_STREAM_BLOCK_BYTES) // parts,
+            lambda position: min(max(position // 64, _MIN_TASK_BYTES), _MAX_STREAM_BLOCK_BYTES),
         )
         for index, block in enumerate(blocks):
             before, num_read = num_read, count_read()

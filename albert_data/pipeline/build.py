@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from albert_data.config import BuildConfig, VocabConfig
-from albert_data.corpus.inputs import SHOWN, Input, check_group_field, check_language_field, check_reach
+from albert_data.corpus.inputs import SHOWN, Input, check_fields, check_reach
 from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.jobs.engine import Engine, spans_machines
@@ -164,8 +164,7 @@ def build_shards(
 def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig, engine: Engine) -> None:
     """Raise ConfigError or InputError for settings that do not fit the inputs, the tokenizer or the engine."""
     check_reach(inputs, spans_machines=spans_machines(engine))
-    check_language_field(inputs, config.text)
-    check_group_field(inputs, config.text)
+    check_fields(inputs, config.text)
     if config.text.group_field is not None and any(item.is_validation for item in inputs):
         raise ConfigError("--validation names the documents of validation, so leave out --group-field")
     check_rereadable(inputs, config.text)

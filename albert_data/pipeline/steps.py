@@ -195,7 +195,6 @@ def map_documents(
         damage,
         # A compressed file is one task on a cluster, and here if a killed build, perhaps on one, finished it as one.
         lambda task: several or finished.read(task) is not None,
-        is_slow=tokenizer.slow_reason is not None,
     )
     title = "counting tokens" if sources is None else "tokenising, pairing, masking"
     build.progress.start(title, count_bytes(build.inputs))

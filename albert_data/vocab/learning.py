@@ -21,7 +21,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import name_field
 from albert_data.corpus.inputs import (
     Input,
-    check_language_field,
+    check_fields,
     check_reach,
     check_where,
     count_bytes,
@@ -172,7 +172,7 @@ def learn_vocabulary(
     allow_loss: train also if over half of the corpus, or of a file that the user named, can't be read.
     Raises InputError for a corpus without documents, TokenizerError if the training fails.
     """
-    check_language_field(inputs, text)
+    check_fields(inputs, text)
     check_reach(inputs, spans_machines=spans_machines(engine))
     progress = progress or NullProgress()
     rule = BertNormalRule(config.cased) if config.model_type == WORDPIECE else None
