@@ -234,15 +234,16 @@ def test_a_json_line_that_is_too_long_is_counted_or_named():
             read(data, "jsonl", block_bytes=8, strict=True)
 
 
-@pytest.mark.parametrize("text", ["", " \n\t", "\r\n"])
-def test_documents_without_text_are_counted_but_no_damage_under_strict(text):
-    assert read(as_jsonl([text]), "jsonl", strict=True) == ([], {"empty_document": 1})
-
-
-def test_long_documents_are_no_damage_under_strict():
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        *((text, {"empty_document": 1}) for text in ("", " \n\t", "\r\n", "\u2028\u0085 \r\n\u2029")),
+        ("a line of text\n" * 6, {"long_document_cut": 1}),
+    ],
+)
+def test_documents_without_text_and_long_ones_are_counted_but_no_damage_under_strict(text, counts):
     with small_sizes():
-        _, counts = read(as_jsonl(["a line of text\n" * 6]), "jsonl", strict=True)
-    assert counts == {"long_document_cut": 1}
+        assert read(as_jsonl([text]), "jsonl", strict=True)[1] == counts
 
 
 @given(

@@ -151,14 +151,14 @@ WIDE = TEXTS["English"].encode("utf-16-le")
         ("a {} b.txt", WIDE),
         WrongEncodings,
         "it looks like UTF-16LE without a byte order mark; if all inputs are in it, pass --encoding utf-16-le; if in & "
-        "`iconv -f UTF-16LE -t UTF-8 'FOLDER/a {} b.txt' > NEW_FILE`",
+        "convert this one by `iconv -f UTF-16LE -t UTF-8`",
     ),
     (
         ("a.txt.gz", gzip.compress(WIDE)),
         WrongEncoding,
-        "`... | iconv -f UTF-16LE -t UTF-8 | albert-data build -",
+        "FOLDER/a.txt.gz & `iconv -f UTF-16LE -t UTF-8`",
     ),
-    (("a.jsonl.zst", to_zst(WIDE)), WrongEncodings, "FOLDER/a.jsonl.zst & `... | iconv"),
+    (("a.jsonl.zst", to_zst(WIDE)), WrongEncodings, "FOLDER/a.jsonl.zst & `iconv"),
     (("a.txt", FRENCH.encode("cp1252")), WrongEncodings, "FOLDER/a.txt & is not UTF-8: it looks like cp1252"),
     (("a.txt", bytes(100)), WrongEncodings, "FOLDER/a.txt & is no text: it is a binary file: 100 % of its first bytes"),
 )
@@ -174,7 +174,7 @@ def open_all(path: Path) -> list[bytes]:
 
 def test_stdin_is_looked_at(monkeypatch):
     set_stdin(monkeypatch, TEXTS["Russian"].encode("koi8-r"))
-    named = "it looks like koi8-r; if all inputs are in it, pass --encoding koi8-r & `... | iconv -f KOI8-R"
+    named = "it looks like koi8-r; if all inputs are in it, pass --encoding koi8-r & `iconv -f KOI8-R"
     check_refused(lambda: open_input(*find_inputs(["-"])), WrongEncoding, named)
 
 
@@ -205,7 +205,7 @@ def test_all_files_that_are_refused_are_in_one_message(tmp_path):
     )
     message = check_refused(lambda: find_inputs([str(tmp_path)]), WrongEncodings, " & ".join(parts))
     assert re.search(r"cp1252-0\d.txt and 2\d more; 30 are", message)
-    assert len(message) < 1000 + 5 * len(str(tmp_path))
+    assert len(message) < 600 + 13 * len(str(tmp_path))
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -320,13 +320,6 @@ def test_a_stream_does_not_decide(monkeypatch):
     set_stdin(monkeypatch, b"text")
     with pytest.raises(InputError, match="can be read only once, so its encoding can't be found first; name it by"):
         find_inputs(["-"], text=AUTO_TEXT)
-
-
-def test_every_encoding_that_can_be_found_can_be_read():
-    from chardet.registry import REGISTRY
-
-    for name in REGISTRY:
-        assert TextConfig(encoding=name).encoding
 
 
 # ---- transcoding ----
@@ -462,16 +455,11 @@ def check_validity(data: bytes) -> None:
     assert is_utf8(np.frombuffer(data, np.uint8)) == (data.decode(errors="ignore").encode() == data)
 
 
-@given(valid_texts, st.integers(0, 70))
-def test_text_is_valid(text, shift):
-    data = b"x" * shift + text.encode()
-    check_validity(data)
-    assert is_utf8(np.frombuffer(data, np.uint8))
-
-
 @given(valid_texts, st.integers(0, 70), st.data())
-def test_a_changed_lost_or_added_byte_is_noticed(text, shift, data):
+def test_text_is_valid_and_a_changed_lost_or_added_byte_is_noticed(text, shift, data):
     valid = b"x" * shift + text.encode()
+    assert is_utf8(np.frombuffer(valid, np.uint8))
+    check_validity(valid)
     at = data.draw(st.integers(0, len(valid)))
     check_validity(valid[:at])
     check_validity(valid[at:])

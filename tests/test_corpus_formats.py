@@ -457,7 +457,7 @@ def test_names_without_an_ending_are_recognised_by_the_first_bytes(tmp_path):
     assert [(item.format, item.compression) for item in items] == [("wiki", None), ("wiki", "bz2"), ("jsonl", None)]
     assert read_all(tmp_path) == ([*ARTICLES, b"C\nof JSON\n"], Counter())
     assert len(said) == 1
-    assert f"skipped 2 files of no known ending: {tmp_path}/LICENSE, {tmp_path}/wiki.md" in said[0]
+    assert f"skipped files of no known ending (2): {tmp_path}/LICENSE, {tmp_path}/wiki.md" in said[0]
     assert read_all(tmp_path / "AA/wiki_00")[0] == ARTICLES[:1]
 
 

@@ -125,7 +125,7 @@ def odd(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("az://bucket", StorageError, "az://bucket is not on a disk"),
     ("empty", InputError, "empty holds no readable file"),
     ("pipes", InputError, "pipes holds no readable file"),
-    ("unread", InputError, "unread holds no readable file (skipped a file of no known ending: unread/notes.md"),
+    ("unread", InputError, "unread holds no readable file (skipped files of no known ending (1): unread/notes.md"),
     ("*.csv", InputError, "*.csv matches no file"),
     ("dee?", InputError, "dee? matches no file"),
     ("@blank.list", InputError, "list blank.list names no input & write a path or glob"),
@@ -159,10 +159,10 @@ def test_what_a_folder_holds_beside_is_named_with_the_reason(corpus):
     said: list[str] = []
     find_inputs([str(corpus)], said.append)
     assert said == [
-        f"skipped 7 files of no known ending: {corpus}/notes.md, {corpus}/table0.pdf, {corpus}/table1.pdf and 4"
+        f"skipped files of no known ending (7): {corpus}/notes.md, {corpus}/table0.pdf, {corpus}/table1.pdf and 4"
         f" more; readable are {ALLOWED_NAMES}",
-        f"skipped 3 hidden files or folders: {corpus}/.e.txt, {corpus}/.hidden, {corpus}/~$b.txt; name one as an input "
-        "to read one",
+        f"skipped hidden files or folders (3): {corpus}/.e.txt, {corpus}/.hidden, {corpus}/~$b.txt; name one as an "
+        "input to read it",
     ]
 
 

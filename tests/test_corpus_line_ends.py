@@ -38,10 +38,6 @@ def test_json_lines_end_at_line_feeds_alone():
     assert read(data, "jsonl") == ([b"e\n"], {"malformed_json": 1})
 
 
-def test_a_text_of_line_ends_alone_is_counted_as_empty():
-    assert read(as_jsonl(["\u2028\u0085 \r\n\u2029"]), "jsonl") == ([], {"empty_document": 1})
-
-
 @given(st.integers(0, 140), any_bytes, st.integers(0, 140))
 def test_line_ends_become_line_feeds_in_place(before, data, after):
     data = b"x" * before + data + b"y" * after

@@ -40,7 +40,7 @@ def test_the_files_that_the_state_names_are_read_and_no_others(tmp_path):
     said: list[str] = []
     assert len(find_inputs([str(folder)], said.append)) == 2
     assert said == [
-        f"skipped 3 files beside the data of a data set: {folder}/cache-1234.arrow, {folder}/dataset_info.json, "
+        f"skipped files beside the data of a data set (3): {folder}/cache-1234.arrow, {folder}/dataset_info.json, "
         f"{folder}/state.json"
     ]
     assert read(folder) == ["a", "b", "c"]
@@ -50,7 +50,7 @@ def test_of_splits_train_is_read_or_the_one_that_is_named(tmp_path):
     save_splits(tmp_path / "set")
     said: list[str] = []
     find_inputs([str(tmp_path / "set")], said.append)
-    assert f"skipped a split of a data set that has a split train: {tmp_path}/set/test; name it as an input" in said[1]
+    assert f"skipped splits of a data set that has a split train (1): {tmp_path}/set/test; name one as an" in said[1]
     assert read(tmp_path / "set") == ["a", "b"]
     assert read(tmp_path / "set/test") == ["c"]
     (tmp_path / "set/dataset_dict.json").write_text('{"splits": ["test"]}')
@@ -65,7 +65,7 @@ def test_a_split_behind_a_link_is_named_if_nothing_is_left_to_read(tmp_path):
     save(tmp_path / "elsewhere", ["a"])
     (tmp_path / "set/train").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "set/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    with pytest.raises(InputError, match=r"no readable file \(.*; skipped a link to a folder: \S+/set/train\)"):
+    with pytest.raises(InputError, match=r"no readable file \(.*; skipped links to folders \(1\): \S+/set/train\)"):
         find_inputs([str(tmp_path / "set")])
 
 

@@ -234,13 +234,10 @@ def test_tables_of_no_rows_or_of_nulls_hold_no_document(tmp_path, name):
         assert read_all(tmp_path / name) == ([], Counter(field_not_text=num_nulls) if num_nulls else Counter())
 
 
-def test_an_encoding_is_refused_where_all_inputs_are_tables(tmp_path):
+def test_an_encoding_is_that_of_text_beside_tables(tmp_path):
     write_parquet(tmp_path / "a.parquet", make_table(["ä"]))
-    config = TextConfig(encoding="cp1252")
-    with pytest.raises(InputError, match="--encoding is for text"):
-        find_inputs([str(tmp_path)], text=config)
     (tmp_path / "a.txt").write_bytes("ö".encode("cp1252"))
-    assert read_all(tmp_path, config)[0] == ["ä\n".encode(), "ö\n".encode()]
+    assert read_all(tmp_path, TextConfig(encoding="cp1252"))[0] == ["ä\n".encode(), "ö\n".encode()]
 
 
 def test_a_table_in_a_pipe_is_refused(tmp_path):

@@ -202,9 +202,10 @@ def read_files(inputs: list[Input], text: TextConfig) -> tuple[int, list[Any], D
         TextConfig(),
         TextConfig(documents="file"),
         TextConfig(documents="file", unwrap=True),
+        TextConfig(unwrap=True),
         TextConfig(unicode="nfc", group_field="n"),
     ],
-    ids=["blank-line", "file", "unwrap", "fields"],
+    ids=["blank-line", "file", "unwrapped file", "unwrap", "fields"],
 )
 def test_small_files_are_read_together_as_they_would_be_alone(text, odd, tmp_path, monkeypatch):
     for kind, sound, others in (("txt", TEXTS, ODD_TEXTS), ("jsonl", LINES, ODD_LINES)):
@@ -216,8 +217,9 @@ def test_small_files_are_read_together_as_they_would_be_alone(text, odd, tmp_pat
         num_blocks, documents, damage = read_files(inputs, text)
         with monkeypatch.context() as patch:
             patch.setattr(tasks, "_SMALL_FILE_BYTES", 0)
-            _, expected, alone = read_files(inputs, text)
+            _, expected, expected_damage = read_files(inputs, text)
         assert documents == expected
-        assert (damage.counts, damage.layout) == (alone.counts, alone.layout)
-        assert damage.inputs.finish() == alone.inputs.finish()
-        assert num_blocks == 1 or odd
+        assert (damage.counts, damage.layout) == (expected_damage.counts, expected_damage.layout)
+        assert damage.inputs.finish() == expected_damage.inputs.finish()
+        alone = kind == "txt" and text == TextConfig(unwrap=True)
+        assert num_blocks == (len(inputs) if alone else 1) or odd

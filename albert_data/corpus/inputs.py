@@ -75,7 +75,6 @@ from albert_data.storage import (
     strip_file_scheme,
 )
 from albert_data.storage.hub import SCHEME, find_files
-from albert_data.text.escaping import quote
 from albert_data.text.languages import is_language, normalise_language
 from albert_data.text.wording import list_some
 
@@ -84,31 +83,21 @@ from albert_data.text.wording import list_some
 # Each reason is one line, with a few names and the number of the others: a folder may hold thousands.
 
 SHOWN = 3  # files of each reason, and inputs of each encoding
-HIDDEN, UNKNOWN, FOLDER_LINK, NO_FILE, NO_DATA, OTHER_SPLIT = "hidden", "unknown", "link", "no file", "no data", "split"
-_TO_READ = "; name {it} as an input to read {it}"
-# For each reason: what one file is, what several are, and the advice after their names.
-_REASONS = {
-    UNKNOWN: ("a file of no known ending", "files of no known ending", f"; readable are {ALLOWED_NAMES}"),
-    NO_DATA: ("a file beside the data of a data set", "files beside the data of a data set", ""),
-    OTHER_SPLIT: (
-        "a split of a data set that has a split train",
-        "splits of data sets that have a split train",
-        _TO_READ,
-    ),
-    HIDDEN: ("a hidden file or folder", "hidden files or folders", _TO_READ),
-    FOLDER_LINK: ("a link to a folder", "links to folders", _TO_READ),
-    NO_FILE: ("a pipe, socket or device", "pipes, sockets or devices", _TO_READ),
-}
+_TO_READ = "; name one as an input to read it"
+UNKNOWN, NO_DATA = "files of no known ending", "files beside the data of a data set"
+OTHER_SPLIT, HIDDEN = "splits of a data set that has a split train", "hidden files or folders"
+FOLDER_LINK, NO_FILE = "links to folders", "pipes, sockets or devices"
+# For each reason the advice after the names.
+_ADVICE = {UNKNOWN: f"; readable are {ALLOWED_NAMES}", NO_DATA: ""}
+_ADVICE |= dict.fromkeys((OTHER_SPLIT, HIDDEN, FOLDER_LINK, NO_FILE), _TO_READ)
 Skipped = defaultdict[str, list[str]]  # paths by reason
 
 
 def _describe_skipped(skipped: Skipped, *, with_advice: bool) -> Iterator[str]:
     """A line for each reason. with_advice: how to read such files."""
-    for reason, (one, several, advice) in _REASONS.items():
+    for reason, advice in _ADVICE.items():
         if paths := skipped.get(reason):
-            advice = advice.format(it="it" if len(paths) == 1 else "one") if with_advice else ""
-            what = one if len(paths) == 1 else f"{len(paths):,} {several}"
-            yield f"skipped {what}: {list_some(paths, SHOWN)}{advice}"
+            yield f"skipped {reason} ({len(paths):,}): {list_some(paths, SHOWN)}{advice if with_advice else ''}"
 
 
 # ---- lists of inputs: `@files.txt` stands for the names in files.txt, a path or glob on each line ----
@@ -255,8 +244,6 @@ def find_inputs(
     if streams and any(_identify(item.path) in streams for item in items if item.is_stream):
         raise InputError("one stream is named for training and for validation, but can be read only once; give files")
     items += [replace(item, is_validation=True) for item in held_out]
-    if text.encoding is not None and items and all(item.format in TABLES for item in items):
-        raise InputError("--encoding is for text, and all inputs are Parquet or Arrow files; leave it out")
     if text.where is not None and (bare := [item.path for item in items if not has_fields(item.format)]):
         raise InputError(f"input {bare[0]} has no fields, which --where {text.where!r:.80} needs; leave one out")
     if any(item.language for item in items):
@@ -561,10 +548,10 @@ def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
         with _open(item)[0] as stream:
             found = find_encoding(_read_blocks(stream))
         if found.codec is None:
-            raise refuse(path, found, partial(_describe_conversion, item))
+            raise refuse(path, found)
         item = replace(item, encoding=found.codec, is_encoding_found=True)
     elif item.compression is None:
-        marked = check_encoding(sample, path, partial(_describe_conversion, item), encoding)
+        marked = check_encoding(sample, path, encoding)
         item = replace(item, encoding=marked or encoding)
     if is_odd:
         ending = os.path.splitext(path)[1]
@@ -595,14 +582,6 @@ def _read_blocks(stream: io.BufferedIOBase) -> Iterator[bytes]:
         yield from _read_on(*_read_beginning(stream), stream)
 
 
-def _describe_conversion(item: Input, encoding: str) -> str:
-    """A command that converts a file to UTF-8, or in a pipe the text of a stream or of a compressed file."""
-    convert = f"iconv -f {encoding} -t UTF-8"
-    if item.is_stream or item.compression:
-        return f"`... | {convert} | albert-data build - ...`"
-    return f"`{convert} {quote(item.path)} > NEW_FILE`"
-
-
 def open_input(item: Input, *, strict: bool = False) -> tuple[io.BufferedIOBase, Callable[[], int]]:
     """Open an input for reading from the start, decompressed, as UTF-8.
 
@@ -619,7 +598,7 @@ def open_input(item: Input, *, strict: bool = False) -> tuple[io.BufferedIOBase,
     if not item.is_encoding_found and (encoding in (None, UTF8) or item.is_stream or item.compression):
         try:
             beginning, failure = _read_beginning(stream)
-            encoding = check_encoding(beginning, item.path, partial(_describe_conversion, item), encoding)
+            encoding = check_encoding(beginning, item.path, encoding)
         except InputError:
             stream.close()
             raise

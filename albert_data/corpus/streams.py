@@ -7,7 +7,7 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
 from albert_data.errors import InputError
@@ -17,7 +17,6 @@ from albert_data.text.escaping import quote
 STREAM_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 _READ_BYTES = 1 << 16  # pyarrow's streams lose all bytes of a read that meets damage
-_XZ_MEMORY = 192 << 20  # xz -9 needs 65 MiB; a dictionary of 128 MiB is as large as the largest window of zstd
 _Stream = io.RawIOBase | io.BufferedIOBase
 
 
@@ -51,7 +50,7 @@ def decompress(file: _Stream, compression: str, path: str) -> io.BufferedIOBase:
     if compression == "gz":
         return _Gzip(file)
     if compression in ("bz2", "xz"):
-        return join_parts(_unpack(file, compression, path), file)
+        return join_parts(_unpack(file, compression), file)
     import pyarrow
 
     codec = {"zst": "zstd", "lz4": "lz4"}[compression]
@@ -69,12 +68,9 @@ class _Gzip(gzip.GzipFile):
         self._opened.close()
 
 
-def _unpack(file: _Stream, compression: str, path: str) -> Iterator[bytes]:
+def _unpack(file: _Stream, compression: str) -> Iterator[bytes]:
     """One compressed stream after another, as in files that were joined; zeros may follow each."""
-
-    def make() -> Any:
-        return bz2.BZ2Decompressor() if compression == "bz2" else lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
-
+    make: Callable[[], Any] = bz2.BZ2Decompressor if compression == "bz2" else lzma.LZMADecompressor
     decompressor = make()
     while True:
         packed = b""
@@ -85,13 +81,7 @@ def _unpack(file: _Stream, compression: str, path: str) -> Iterator[bytes]:
             decompressor = make()
         elif decompressor.needs_input and not (packed := file.read(_READ_BYTES) or b""):
             raise EOFError("Compressed file ended before the end-of-stream marker was reached")
-        try:
-            data = decompressor.decompress(packed, _READ_BYTES)
-        except lzma.LZMAError as error:
-            if "Memory usage limit" not in str(error):
-                raise
-            raise _too_large(path, "dictionary", "xz --lzma2=dict=...", "xz -dc") from error
-        yield data
+        yield decompressor.decompress(packed, _READ_BYTES)
 
 
 def _read_little(stream: BinaryIO, path: str) -> Iterator[bytes]:
@@ -101,11 +91,7 @@ def _read_little(stream: BinaryIO, path: str) -> Iterator[bytes]:
     except OSError as error:
         if "too much memory" not in str(error):
             raise
-        raise _too_large(path, "window", "zstd --long=28 to 31", "zstd -dc --long=31") from error
-
-
-def _too_large(path: str, what: str, how: str, program: str) -> InputError:
-    return InputError(
-        f"input {path} is compressed with a {what} over 128 MiB ({how}), larger than is supported; decompress it on "
-        f"the way: `{program} {quote(path)} | albert-data build - ...`"
-    )
+        raise InputError(
+            f"input {path} is compressed with a window over 128 MiB (zstd --long=28 to 31), larger than is supported; "
+            f"decompress it on the way: `zstd -dc --long=31 {quote(path)} | albert-data build - ...`"
+        ) from error

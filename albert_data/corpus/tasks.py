@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import accumulate, chain, groupby, islice, pairwise
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -51,7 +51,7 @@ _LARGE_TASK_BYTES, _MOST_TASKS = 512 * _MIB, 10_000
 _MAX_STREAM_BLOCK_BYTES = 16 * _MIB
 _JOBS_AT_ONCE = 32  # of those that look for ends of documents: a store answers so many requests at a time
 CUTS_OF_JOB = 16  # in one file, which is opened once
-_SMALL_FILE_BYTES, _JOINED_BYTES = 128 << 10, _MIB  # a document of a joined block is never so long that it is cut
+_SMALL_FILE_BYTES, _JOINED_BYTES = 128 << 10, _MIB  # so small that no line or document of a joined block is cut
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +71,10 @@ class FileRange:
     is_part: bool = False
     place: str | None = field(default=None, repr=False)
     found: Status | None = field(default=None, repr=False)
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.path, self.format, self.language, place=self.place, found=self.found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,26 +127,21 @@ class ReadTask:
             yield from self._read_ranges(parts, damage)
 
     def _group_ranges(self) -> Iterator[list[FileRange]]:
-        """Consecutive small files that can be read as one block; every other range by itself.
+        """Consecutive small files that can be read as one block; every other range by itself."""
+        totals = accumulate(part.end - part.start for part in self.ranges)
+        for kind, group in groupby(zip(self.ranges, totals, strict=True), key=lambda one: self._find_kind(*one)):
+            parts = [part for part, _ in group]
+            yield from [parts] if kind else ([part] for part in parts)
 
-        --unwrap counts the blank line at the end of a document, which joining adds.
+    def _find_kind(self, part: FileRange, total: int) -> tuple[Any, ...] | None:
+        """What is equal for small files of one block; None if it is none. total: bytes of all ranges up to this one.
+
+        --unwrap counts the blank line at the end of a document, which joining adds in text.
         """
-        can_join = self.text.documents == "file" or not self.text.unwrap
-        group, num_bytes = list[FileRange](), 0
-        for part in self.ranges:
-            is_small = (
-                can_join and part.format in ("txt", "jsonl") and not part.is_part and part.end <= _SMALL_FILE_BYTES
-            )
-            num_bytes += part.end
-            if group and not (is_small and num_bytes <= _JOINED_BYTES and _are_alike(group[-1], part)):
-                yield group
-                group, num_bytes = [], part.end
-            group.append(part)
-            if not is_small:
-                yield group
-                group, num_bytes = [], 0
-        if group:
-            yield group
+        can_join = part.format == "jsonl" or not self.text.unwrap or self.text.documents == "file"
+        if not can_join or part.format not in ("txt", "jsonl") or part.is_part or part.end > _SMALL_FILE_BYTES:
+            return None
+        return part.format, part.language, total // _JOINED_BYTES
 
     def _read_ranges(self, parts: Sequence[FileRange], damage: Damage, data: Sequence[bytes] = ()) -> Iterator[Block]:
         """Yield the blocks of a range, or one of several small files, whose content is `data`.
@@ -165,16 +164,16 @@ class ReadTask:
             yield from blocks
 
     def _read_range(self, part: FileRange, damage: Damage) -> Iterator[Block]:
-        origin = Origin(part.path, part.format, part.language, place=part.place, found=part.found)
         if part.format in TABLES:
-            yield from read_table(origin, part.start, part.end, self.text, damage)
+            yield from read_table(part.origin, part.start, part.end, self.text, damage)
             return
-        with origin.open_file() as file:
+        with part.origin.open_file() as file:
             if part.format not in SPLIT:
-                yield from read_stream(file, origin, self.text, damage)
+                yield from read_stream(file, part.origin, self.text, damage)
                 return
             file.seek(part.start)
-            yield from read_blocks(file, origin, damage, start=part.start, length=part.end - part.start, text=self.text)
+            length = part.end - part.start
+            yield from read_blocks(file, part.origin, damage, start=part.start, length=length, text=self.text)
 
     @property
     def num_bytes(self) -> int:
@@ -183,14 +182,9 @@ class ReadTask:
         return self.block_bytes + whole_bytes + sum(part.end - part.start for part in self.ranges)
 
 
-def _are_alike(part: FileRange, other: FileRange) -> bool:
-    return (part.format, part.language) == (other.format, other.language)
-
-
 def _read_file(part: FileRange) -> bytes:
     """A small file without the byte order mark, with the line ends of text replaced."""
-    origin = Origin(part.path, part.format, part.language, place=part.place, found=part.found)
-    with origin.open_file() as file:
+    with part.origin.open_file() as file:
         data = file.read(part.end).removeprefix(BOM)
     return break_lines(data) if part.format == "txt" else data
 

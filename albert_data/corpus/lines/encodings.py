@@ -14,7 +14,7 @@ from __future__ import annotations
 import codecs
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -28,7 +28,7 @@ SAMPLE_BYTES = 1 << 16
 UTF8 = "utf-8"
 _NAMES = {"utf-16-le": "UTF-16LE", "utf-16-be": "UTF-16BE", "utf-32-le": "UTF-32LE", "utf-32-be": "UTF-32BE"}
 _MIN_PLACES = 5  # fewer damaged sequences, or odd characters, are no proof
-_GROUPS, _MOST_LEN = 5, 400  # kinds of files in one message, and characters of their names
+_GROUPS, _SHOWN = 5, 3  # kinds of files in one message, and names of each
 _AUTO = "pass --encoding auto to let each file decide"
 
 
@@ -57,14 +57,14 @@ class WrongEncoding(InputError):
         self.path, self.what, self.advice = path, what, advice
 
 
-def refuse(path: str, found: Encoding, describe_conversion: Callable[[str], str]) -> WrongEncoding:
+def refuse(path: str, found: Encoding) -> WrongEncoding:
     """The error for a file that is in another encoding than expected, or is no text."""
     if found.iconv is None:
         what, next_step = f"no text: it is {found.name}", "leave it out, or name the file that holds its text"
         return WrongEncoding(path, what, next_step, "leave out what is no text")
     next_step = (
         f"if all inputs are in it, pass --encoding {found.codec}; if inputs differ, pass --encoding auto, or convert "
-        f"this one: {describe_conversion(found.iconv)}"
+        f"this one by `iconv -f {found.iconv} -t UTF-8`"
     )
     return WrongEncoding(path, f"not UTF-8: it looks like {found.name}", next_step)
 
@@ -79,9 +79,8 @@ class WrongEncodings(InputError):
 
 def _join(refused: Sequence[WrongEncoding]) -> str:
     groups = group_paths((error.what, error.path) for error in refused)
-    most = max(1, _MOST_LEN // len(groups) // max(len(error.path) for error in refused))
     parts = [
-        f"{len(paths):,} {'is' if len(paths) == 1 else 'are'} {what}: {list_some(paths, most)}"
+        f"{len(paths):,} {'is' if len(paths) == 1 else 'are'} {what}: {list_some(paths, _SHOWN)}"
         for what, paths in groups.items()
     ]
     listed = "; ".join(parts[:_GROUPS]) + (f"; and {len(parts) - _GROUPS:,} more kinds" if parts[_GROUPS:] else "")
@@ -130,21 +129,19 @@ _NO_TEXT = (
 )
 
 
-def check_encoding(
-    sample: bytes, path: str, describe_conversion: Callable[[str], str], named: str | None = None
-) -> str | None:
+def check_encoding(sample: bytes, path: str, named: str | None = None) -> str | None:
     """The encoding that the settings (`named`) or the byte order mark of a file names; None for UTF-8.
 
-    sample: the beginning of the file; describe_conversion: names the command that converts it from an encoding.
+    sample: the beginning of the file
     Raises WrongEncoding if the file seems to be in another one, or is not text.
     """
     if (no_text := find_no_text(sample)) is not None:
-        raise refuse(path, no_text, describe_conversion)
+        raise refuse(path, no_text)
     if named not in (None, UTF8):
         _check_named(sample, path, named)
         return named
     if (marked := find_marked_encoding(sample)) is None and (found := find_wrong_encoding(sample)) is not None:
-        raise refuse(path, found, describe_conversion)
+        raise refuse(path, found)
     return marked
 
 
