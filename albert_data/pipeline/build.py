@@ -31,9 +31,9 @@ from albert_data.shards.manifest import MANIFEST_NAME, Manifest, Plan
 from albert_data.shards.manifest_file import check_readable
 from albert_data.survey.decisions import describe_validation
 from albert_data.survey.mixed_sources import check_alpha, check_passes, describe_budgets, list_sources
+from albert_data.survey.repeated_lines import check_rereadable, find_repeated_lines
 from albert_data.text.wording import count_of
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.vocab.line_counting import check_rereadable, find_repeated_lines
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ documents alone. A file holds no more documents of a line than are asked for, an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,12 +19,16 @@ import numpy as np
 
 from albert_data.clean.documents import clean_documents
 from albert_data.clean.repetition import hash_lines
-from albert_data.config import TextConfig
+from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.inputs import Input
-from albert_data.corpus.tasks import ReadTask, read_tasks
+from albert_data.corpus.inputs import STDIN, Input, count_bytes, list_samples
+from albert_data.corpus.tasks import WARMING_BLOCK, ReadTask, compile_reading, read_tasks
 from albert_data.data import Lines
-from albert_data.storage import find_storage
+from albert_data.errors import InputError
+from albert_data.jobs.compiling import compile_with_notice
+from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
+from albert_data.jobs.progress import Progress
+from albert_data.storage import FILE, find_kind, find_storage
 from albert_data.storage.scratch import machine_scratch
 from albert_data.survey.sorted_columns import (
     ROWS_AT_ONCE,
@@ -82,7 +86,7 @@ def list_lines(lines: Lines) -> np.ndarray:
 
 def write_repeated(folder: Path, files: Iterable[SortedFile], least: int) -> Path:
     """Merge what all tasks wrote, remove it, and write the hashes of repeated lines. Returns the path of these."""
-    files, storage, path = sorted(files), find_storage(folder), find_place(folder)
+    files, storage, path = sorted(files), find_storage(folder), folder / _NAME
     with storage.create(path) as out:
         out.write(np.zeros(1, np.uint64).data)  # no hash of a line: an empty file can't be mapped
         for hashes in _merge(folder, files, least):
@@ -98,9 +102,48 @@ def _merge(folder: Path, files: list[SortedFile], least: int) -> Iterator[np.nda
         yield np.ascontiguousarray(hashes[rank_inside(hashes) == least - 1])
 
 
-def find_place(folder: Path) -> Path:
-    """The path of the hashes in a folder."""
-    return folder / _NAME
+def check_rereadable(inputs: Sequence[Input], text: TextConfig) -> None:
+    """Raise InputError if lines are to be counted in an input that can be read only once."""
+    streams = [item.path for item in inputs if item.is_stream]
+    if streams and text.drop_repeated_lines is not None:
+        name = "stdin" if streams[0] == STDIN else streams[0]
+        raise InputError(
+            f"--drop-repeated-lines reads the corpus twice, and {name} can be read only once; write it to a file, and "
+            "give that"
+        )
+
+
+def compile_counting() -> None:
+    """Run the kernels of a LineJob on a few words."""
+    compile_reading()
+    list_lines(clean_documents(WARMING_BLOCK, DEFAULT_TEXT, Damage()))
+
+
+def find_repeated_lines(
+    inputs: list[Input], text: TextConfig, folder: Path, engine: Engine, progress: Progress
+) -> Path | None:
+    """The file with the hashes of repeated lines; None if the settings remove none.
+
+    folder: that every worker sees. If the file is there, a killed command has written it for the same inputs.
+    """
+    least, path = text.drop_repeated_lines, folder / _NAME
+    if least is None or find_kind(path) == FILE:
+        return None if least is None else path
+    find_storage(folder).make_folder(folder)
+    compile_with_notice(compile_counting, progress.say)
+    prepared = PreparedJob[ReadTask, list[SortedFile]](
+        job=LineJob(text.strict, least, folder),
+        name="count lines",
+        prepare=compile_counting,
+        places=tuple(list_samples(inputs)),
+    )
+    progress.start("counting lines", count_bytes(inputs))
+    files = []
+    tasks = read_tasks(inputs, text, Damage(strict=text.strict), lambda task: spans_machines(engine))
+    for task, found in engine.run(prepared, tasks):
+        files += found
+        progress.advance(task.num_bytes)
+    return write_repeated(folder, files, least)
 
 
 def count_here(inputs: list[Input], text: TextConfig) -> np.ndarray | None:
