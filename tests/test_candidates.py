@@ -22,8 +22,8 @@ from albert_data.jobs import work_folder
 from albert_data.library.building import train_vocab
 from albert_data.pipeline.build import build_shards
 from albert_data.storage import make_path
-from albert_data.vocab.candidates import lock_folder, take_candidates, write_candidates
-from albert_data.vocab.folder import FILES
+from albert_data.vocab.folder import FILES, lock_folder
+from albert_data.vocab.reading import take_candidates, write_candidates
 
 DOCUMENTS = fixtures.make_documents(60, 0)
 CONFIG = VocabConfig(vocab_size=140, sample_bytes=4000)  # a sixteenth of the corpus is not enough: it is read twice

@@ -29,7 +29,7 @@ from albert_data.corpus.layout import SHORT_BYTES, advise
 from albert_data.errors import ConfigError, InputError
 from albert_data.jobs.receipts import from_values, to_values
 from albert_data.text.languages import unpack_language
-from albert_data.vocab.learning import check_found
+from albert_data.vocab.reading import check_found
 
 
 def read_lines(records: list[Any], field: str, *, large: bool) -> tuple[list[bytes], Counter[str]]:

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
@@ -16,10 +17,10 @@ from toy_language import make_sentences
 from albert_data.config import SENTENCEPIECE_TYPES, VocabConfig
 from albert_data.errors import TokenizerError
 from albert_data.jobs.progress import NullProgress, Progress
-from albert_data.vocab import trainer
+from albert_data.vocab import process
 from albert_data.vocab.alphabet import Alphabet, choose_alphabet
 from albert_data.vocab.counting import CharacterCounts
-from albert_data.vocab.trainer import COMMAND, TrainerProcess, send
+from albert_data.vocab.process import COMMAND, send, train_apart
 from albert_data.vocab.training import TrainedModel, VocabularyTooLarge, train_model
 
 SENTENCES = [sentence.encode() for sentence in make_sentences(2000, seed=1)]
@@ -28,7 +29,7 @@ COUNTS = CharacterCounts(
     codes=np.array([code for code, _ in _CHARACTERS], np.uint32), counts=np.array([num for _, num in _CHARACTERS])
 )
 
-OURS = "import sys; sys.path[:] = sys.argv[1:]; import albert_data.vocab.trainer as t, time; "
+OURS = "import sys; sys.path[:] = sys.argv[1:]; import albert_data.vocab.process as t, time; "
 
 
 class Recorder(NullProgress):
@@ -53,7 +54,7 @@ def settings(**changes: Any) -> tuple[VocabConfig, Alphabet]:
 
 def train(progress: Progress, sentences: list[bytes] = SENTENCES, **changes: Any) -> TrainedModel:
     config, alphabet = settings(**changes)
-    return train_model(sentences, config, alphabet, TrainerProcess(config, len(alphabet.codes), progress))
+    return train_model(sentences, config, alphabet, partial(train_apart, config, len(alphabet.codes), progress))
 
 
 @pytest.mark.parametrize("model_type", SENTENCEPIECE_TYPES)
@@ -97,7 +98,7 @@ def test_an_error_of_the_trainer_is_raised_in_this_process():
 )
 @pytest.mark.parametrize("num_copies", [1, 40], ids=["little text", "more than a pipe holds"])
 def test_a_trainer_that_dies_is_an_error_that_names_the_cause(num_copies, program, told, monkeypatch):
-    monkeypatch.setattr(trainer, "COMMAND", f"import os; {program}")
+    monkeypatch.setattr(process, "COMMAND", f"import os; {program}")
     with pytest.raises(TokenizerError, match=told):
         train(NullProgress(), SENTENCES * num_copies)
 
@@ -109,7 +110,7 @@ def test_ctrl_c_ends_the_trainer(monkeypatch):
     monkeypatch.setattr(
         subprocess, "Popen", lambda *words, **named: started.append(start(*words, **named)) or started[0]
     )
-    monkeypatch.setattr(trainer, "COMMAND", f"{OURS}t.train = lambda *_: time.sleep(60); t.main()")
+    monkeypatch.setattr(process, "COMMAND", f"{OURS}t.train = lambda *_: time.sleep(60); t.main()")
     with pytest.raises(KeyboardInterrupt):
         train(progress)
     assert started[0].returncode is not None
@@ -131,7 +132,7 @@ def test_unknown_log_lines_of_the_trainer_are_ignored(monkeypatch):
     lines = [b"EM sub_iter=0 size=99999999 x", b"EM sub_iter=1 size=0 ", b"Initialized 0 seed", b"\xff\x00"]
     lines += [b"merges=7 ", b"I0 odd", b""]
     log = b"".join(rng.choice(lines) + rng.choice([b"\n", b""]) for _ in range(300))
-    monkeypatch.setattr(trainer, "COMMAND", f"import os; os.write(2, {log!r}); {COMMAND}")
+    monkeypatch.setattr(process, "COMMAND", f"import os; os.write(2, {log!r}); {COMMAND}")
     progress = Recorder()
     assert train(progress) == train_model(SENTENCES, *settings())
     assert all(done >= 0 for stage in progress.done.values() for done in stage)

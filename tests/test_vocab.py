@@ -30,12 +30,12 @@ from albert_data.errors import AlbertDataError, ConfigError, InputError, OutputE
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.library.building import train_vocab
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+from albert_data.vocab.alphabet import advise_scripts
 from albert_data.vocab.counting import NUM_CODES, CharacterCounts
 from albert_data.vocab.folder import FILES, is_saved, save_vocabulary
 from albert_data.vocab.learning import learn_vocabulary
 from albert_data.vocab.report import VocabReport
 from albert_data.vocab.sampling import SentenceSample, select_sentences
-from albert_data.vocab.scripts import advise_scripts
 from albert_data.vocab.training import VocabularyTooLarge
 
 DOCUMENTS = fixtures.make_documents(80, seed=4)
@@ -201,12 +201,12 @@ def test_scripts_of_few_letters_and_many_pieces_are_named_with_the_option():
         totals[list(map(ord, characters))] = count
     totals[ord("1")] = 10**6
     counts, pieces = CharacterCounts.of(totals), ["[MASK]", "▁12", *latin, *(f"{one}s" for one in latin)] * 4
-    [advice] = advise_scripts([*pieces, *han, *greek[:2]], counts, VocabConfig())
+    [advice] = advise_scripts([*pieces, *han, *greek[:2]], counts)
     assert advice.startswith("11.58 % of the pieces are of scripts that have 1.00 % of the letters (Cjk 20, Greek 2)")
-    assert "--character-coverage 0.995, which keeps 0 of their characters" in advice
-    assert not advise_scripts([*pieces, *han[:18]], counts, VocabConfig())
+    assert "pass a lower --character-coverage" in advice
+    assert not advise_scripts([*pieces, *han[:18]], counts)
     totals[ord(han[0])] = 30_000  # over 2 % of the letters
-    assert not advise_scripts([*pieces, *han, *greek[:2]], CharacterCounts.of(totals), VocabConfig())
+    assert not advise_scripts([*pieces, *han, *greek[:2]], CharacterCounts.of(totals))
 
 
 @pytest.mark.parametrize(

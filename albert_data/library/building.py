@@ -26,8 +26,7 @@ from albert_data.storage.scratch import machine_scratch
 from albert_data.survey.repeated_lines import check_rereadable, find_repeated_lines
 from albert_data.tokenizer.lexicon import NO_WORDS
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.vocab.candidates import lock_folder
-from albert_data.vocab.folder import check_unicode, claim_folder, save_vocabulary
+from albert_data.vocab.folder import check_unicode, claim_folder, lock_folder, save_vocabulary
 from albert_data.vocab.learning import learn_vocabulary
 from albert_data.vocab.report import VocabReport
 

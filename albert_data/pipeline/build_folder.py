@@ -14,7 +14,7 @@ OUT/.build/lock         see jobs/work_folder.py
     shards/             finished shards, until they are published, and their receipts; a hash of the plan and of the
                         sorted runs is part of their names
     tokenizer/          a vocabulary that was trained for this build
-    candidates/         on a cluster: sentences from which its sample is chosen (vocab/candidates.py)
+    candidates/         on a cluster: sentences from which its sample is chosen (vocab/reading.py)
     lines/              the hashes of repeated lines
     manifests/          while publishing: of this build and of those whose files are in OUT
 

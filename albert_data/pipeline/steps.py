@@ -53,7 +53,8 @@ from albert_data.survey.near_duplicates import NearDuplicates, find_near_duplica
 from albert_data.survey.sorted_columns import map_u64
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.vocab.folder import is_saved, save_vocabulary
-from albert_data.vocab.learning import check_found, learn_vocabulary
+from albert_data.vocab.learning import learn_vocabulary
+from albert_data.vocab.reading import check_found
 
 _LIMITS = "limits.json"  # the receipt of `share_sources`
 _RECEIPTS_READ = 1000  # of shards, by one task of a cluster

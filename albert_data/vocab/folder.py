@@ -8,13 +8,15 @@ and a build knows whether the vocabulary that it trained was saved as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from albert_data.config import AS_IS, BYTE_BPE, NFC, WORDPIECE, TextConfig
-from albert_data.errors import OutputError, TokenizerError
+from albert_data.errors import OutputError, StorageError, TokenizerError
+from albert_data.jobs.work_folder import WorkFolder
 from albert_data.storage import FOLDER, find_kind, find_storage
 from albert_data.storage.files import hash_file, is_regular, is_there, read_json, to_json
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
@@ -30,6 +32,26 @@ _FILES_OF = {
     BYTE_BPE: (_JSON_FILES, (MODEL_NAME, VOCAB_NAME)),
 }
 _SEAL = "settings_sha256"
+_CANDIDATES = f"*-{'[0-9a-f]' * 16}.candidates"  # see reading.py
+
+
+@contextmanager
+def lock_folder(parent: Path) -> Iterator[Path]:
+    """Lock DIR of `vocab`. Yields the folder in it for candidates; what is left there is removed before and after.
+
+    Raises OutputError if another command uses it, or if it is not ours.
+    """
+    folder = WorkFolder(parent, ".vocab", "`vocab`", (_CANDIDATES, "*.lines", "*.hashes"))
+    folder.lock()
+    try:
+        folder.drop()  # a command was killed
+        yield folder.path
+    finally:
+        # Attempts ran late. What can't be removed now is removed by the next `vocab`. If another has taken the lock,
+        # all is its own.
+        with suppress(OSError, StorageError):
+            folder.remove()
+        folder.unlock()
 
 
 def claim_folder(folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:

@@ -35,7 +35,7 @@ from albert_data.tokenizer.tokenizer_json import CONTINUING, ROLES, BertRules, d
 from albert_data.tokenizer.wordpiece import find_alone
 from albert_data.vocab.alphabet import Alphabet
 from albert_data.vocab.counting import BertNormalRule, NormalRule, find_holders
-from albert_data.vocab.trainer import Trainer, train
+from albert_data.vocab.process import Trainer, train
 
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
 UNKNOWN = "<unk>"
@@ -91,15 +91,21 @@ def train_model(
     return TrainedModel(model=model, num_sentences=len(sentences), num_bytes=sum(map(len, sentences)))
 
 
-def _train_sentencepiece(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer) -> bytes:
-    assert config.dummy_prefix is not None, "it must be decided before the training"
-    smallest = len(alphabet.codes) + _NUM_SPECIALS
+def _check_size(config: VocabConfig, smallest: int, why: str, option: str) -> None:
     if config.vocab_size < smallest:
         raise TokenizerError(
-            f"a vocabulary of {config.vocab_size:,} pieces is smaller than the {smallest:,} that the characters of the "
-            f"text need, {alphabet.num_required:,} required ones (printable ASCII, --required-chars) among them; "
-            "raise --vocab-size or lower --character-coverage"
+            f"a vocabulary of {config.vocab_size:,} pieces is smaller than the {smallest:,} that {why}; "
+            f"raise --vocab-size{option}"
         )
+
+
+def _train_sentencepiece(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer) -> bytes:
+    assert config.dummy_prefix is not None, "it must be decided before the training"
+    why = (
+        f"the characters of the text need, {alphabet.num_required:,} required ones (printable ASCII, --required-chars) "
+        "among them"
+    )
+    _check_size(config, len(alphabet.codes) + _NUM_SPECIALS, why, " or lower --character-coverage")
     num_unknown = sum(map(len, sentences)) // _BYTES_PER_UNKNOWN + 1
     unknown = [UNKNOWN.encode() * _UNKNOWN_PER_SENTENCE] * -(-num_unknown // _UNKNOWN_PER_SENTENCE)
     options = {
@@ -144,14 +150,13 @@ def _train_wordpiece(sentences: list[bytes], config: VocabConfig, alphabet: Alph
     inside = [chr(code) for code, alone in zip(codes, find_alone(codes, rule.split), strict=True) if not alone]
     specials = [names[0] for names in ROLES.values()]
     symbols = [*specials, *map(chr, codes), *(CONTINUING + character for character in inside)]
-    if config.vocab_size < len(symbols):
-        raise TokenizerError(
-            f"a vocabulary of {config.vocab_size:,} pieces is smaller than the {len(symbols):,} that the special "
-            f"pieces and {len(codes):,} characters need, most of them at the beginning of a word and inside one; "
-            "raise --vocab-size or lower --character-coverage"
-        )
+    why = (
+        f"the special pieces and {len(codes):,} characters need, most of them at the beginning of a word and inside one"
+    )
+    _check_size(config, len(symbols), why, " or lower --character-coverage")
     options = {
         "vocab_size": config.vocab_size,
+        "model_type": WORDPIECE,
         "symbols": symbols,
         "lowercase": not config.cased,
         "lost": "".join(map(chr, alphabet.lost)),
@@ -164,13 +169,8 @@ def _train_wordpiece(sentences: list[bytes], config: VocabConfig, alphabet: Alph
 
 def _train_byte_bpe(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer) -> bytes:
     specials = [names[0] for names in ROLES.values()]
-    smallest = len(specials) + 256
-    if config.vocab_size < smallest:
-        raise TokenizerError(
-            f"a vocabulary of {config.vocab_size:,} pieces is smaller than the {smallest:,} that the special pieces "
-            "and all bytes need; raise --vocab-size"
-        )
-    options = {"vocab_size": config.vocab_size, "specials": specials}
+    _check_size(config, len(specials) + 256, "the special pieces and all bytes need", "")
+    options = {"vocab_size": config.vocab_size, "model_type": BYTE_BPE, "specials": specials}
     values = json.loads(trainer(list(map(_add_space, sentences)), options))
     if (num_pieces := len(values["model"]["vocab"])) < config.vocab_size:
         raise VocabularyTooLarge(config.vocab_size, num_pieces)

@@ -1,12 +1,12 @@
-"""Run SentencePiece's trainer, or that of `tokenizers`, in a process of its own, and show the progress.
+"""The trainers of SentencePiece and `tokenizers`, and a process of its own to run them in.
 
 SentencePiece trains for minutes inside one call, which can't be interrupted and reports its progress only in its log.
 In a process of its own, the log is a pipe that is read here, Ctrl-C ends the process, and if memory runs out the system
 kills that process alone. The process is not forked: OpenMP threads, which the trainer uses, don't survive a fork. So it
 runs `main` in a new Python:
 
-    stdin     the length of a pickle (8 bytes), and the pickle: sentences and options. The parent keeps stdin open, and
-              the process ends when it is closed, as it is when the parent dies
+    stdin     a pickle: sentences and options. The parent keeps stdin open, and the process ends when it is closed, as
+              it is when the parent dies
     stdout    a pickle of the model, or of the trainer's error
     stderr    the trainer's log; unknown lines are ignored. The trainer of `tokenizers` has none
 """
@@ -18,7 +18,6 @@ import math
 import os
 import pickle
 import re
-import selectors
 import signal
 import subprocess
 import sys
@@ -26,18 +25,19 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import wait
+from subprocess import PIPE
 from typing import IO, Any
 
 import sentencepiece
 
-from albert_data.config import SENTENCEPIECE_TYPES, VocabConfig
+from albert_data.config import BYTE_BPE, SENTENCEPIECE_TYPES, WORDPIECE, VocabConfig
 from albert_data.errors import TokenizerError
 from albert_data.jobs.progress import Progress
 
 Trainer = Callable[[list[bytes], dict[str, Any]], bytes]
 # Its arguments are the parent's sys.path, so that both import from the same folders.
-COMMAND = "import sys; sys.path[:] = sys.argv[1:]; from albert_data.vocab.trainer import main; main()"
-_LENGTH_BYTES = 8
+COMMAND = "import sys; sys.path[:] = sys.argv[1:]; from albert_data.vocab.process import main; main()"
 _TICK_SECONDS = 0.5
 _READ_BYTES = 1 << 16
 _LINES_KEPT = 3
@@ -50,25 +50,24 @@ _ORDINARY = re.compile(rb"I\d|WARNING: All log messages| |}|\w*_spec {|$")
 
 
 def train(sentences: list[bytes], options: dict[str, Any]) -> bytes:
-    """The serialised model, the pieces of a WordPiece vocabulary (options with "symbols"), or a byte-level BPE's JSON.
+    """The serialised model, the pieces of a WordPiece vocabulary, a line each, or the JSON of a byte-level BPE.
 
     Raises RuntimeError with the trainer's message, or MemoryError.
     """
-    if "symbols" in options:
-        return train_wordpiece(sentences, options)
-    if "specials" in options:
-        return train_byte_bpe(sentences, options)
+    if options["model_type"] == WORDPIECE:
+        return _train_wordpiece(sentences, options)
+    if options["model_type"] == BYTE_BPE:
+        return _train_byte_bpe(sentences, options)
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.Train(sentence_iterator=iter(sentences), model_writer=model, **options)
     return model.getvalue()
 
 
-def train_wordpiece(sentences: list[bytes], options: dict[str, Any]) -> bytes:
-    """The pieces, a line each.
+def _train_wordpiece(sentences: list[bytes], options: dict[str, Any]) -> bytes:
+    """Join the most frequent pair of neighbours, as BPE does, and of equally frequent ones that of the lowest ids.
 
-    The trainer joins the most frequent pair of neighbours, as BPE does, and of equally frequent ones that of the lowest
-    ids. Left to itself it numbers the forms of characters inside words ("##a") as a hash table yields them, differently
-    each time. Here they are special pieces, which it numbers in the order in which they are given.
+    Left to itself the trainer numbers the forms of characters inside words ("##a") as a hash table yields them,
+    differently each time. Here they are special pieces, which it numbers in the order in which they are given.
 
     options: vocab_size; symbols: special pieces, characters and their forms inside words, the first pieces; lowercase:
     of BERT's normaliser; lost: characters that divide words, as they have no piece.
@@ -91,7 +90,7 @@ def train_wordpiece(sentences: list[bytes], options: dict[str, Any]) -> bytes:
     return "\n".join(sorted(found, key=found.__getitem__)).encode()
 
 
-def train_byte_bpe(sentences: list[bytes], options: dict[str, Any]) -> bytes:
+def _train_byte_bpe(sentences: list[bytes], options: dict[str, Any]) -> bytes:
     """The tokenizer.json. Of equally frequent pairs the trainer joins that of the lowest ids first.
 
     options: vocab_size; specials: the first pieces.
@@ -112,55 +111,46 @@ def train_byte_bpe(sentences: list[bytes], options: dict[str, Any]) -> bytes:
     return str(backend.to_str()).encode()
 
 
-class TrainerProcess:
-    """Runs `train` in a process of its own: a `Trainer`."""
+def train_apart(
+    config: VocabConfig, num_characters: int, progress: Progress, sentences: list[bytes], options: dict[str, Any]
+) -> bytes:
+    """Call `train` in a process of its own, and show its progress. With the first three arguments it is a `Trainer`.
 
-    def __init__(self, config: VocabConfig, num_characters: int, progress: Progress) -> None:
-        self._watcher = _Watcher(config, num_characters, progress)
-
-    def __call__(self, sentences: list[bytes], options: dict[str, Any]) -> bytes:
-        """Raises RuntimeError with the trainer's message, and TokenizerError where the process dies."""
-        pipe = subprocess.PIPE
-        command = [sys.executable, "-c", COMMAND, *sys.path]
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
-        try:
-            assert process.stdin is not None
-            with suppress(BrokenPipeError):  # the process died; that shows below, as there is no answer
-                send(process.stdin, sentences, {**options, "minloglevel": 0})
-            answer = self._wait_for_answer(process)
-            code = process.wait()
-            with suppress(EOFError, pickle.UnpicklingError):  # it died
-                result: bytes | Exception = pickle.loads(answer)
-                if isinstance(result, bytes):
-                    self._watcher.finish()
-                    return result
-                if not isinstance(result, MemoryError):  # the error below says what to do
-                    raise result
-            raise _explain_death(code, sum(map(len, sentences)), " ".join(self._watcher.last_lines))
-        finally:
-            process.kill()
-            with suppress(BrokenPipeError), process:  # closes the pipes, which flushes what was not yet written
-                pass
-
-    def _wait_for_answer(self, process: subprocess.Popen[bytes]) -> bytes:
-        """Feed the log to the watcher until both pipes are closed. Returns the answer."""
+    Raises RuntimeError with the trainer's message, and TokenizerError where the process dies.
+    """
+    watcher, command = _Watcher(config, num_characters, progress), [sys.executable, "-c", COMMAND, *sys.path]
+    process, parts = subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE), list[bytes]()
+    try:
+        assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        answer, log, parts = process.stdout.fileno(), process.stderr.fileno(), []
-        with selectors.DefaultSelector() as selector:
-            for pipe in (answer, log):
-                selector.register(pipe, selectors.EVENT_READ)
-            while selector.get_map():
-                for key, _ in selector.select(_TICK_SECONDS):
-                    data = os.read(key.fd, _READ_BYTES)
-                    if not data:
-                        selector.unregister(key.fd)
-                    elif key.fd == log:
-                        self._watcher.feed(data)
-                    else:
-                        parts.append(data)
-                self._watcher.tick()
-        return b"".join(parts)
+        answer, log = process.stdout.fileno(), process.stderr.fileno()
+        with suppress(BrokenPipeError):  # the process died; that shows below, as there is no answer
+            send(process.stdin, sentences, {**options, "minloglevel": 0})
+        pipes = {answer, log}
+        while pipes:
+            for pipe in pipes.intersection(wait(pipes, _TICK_SECONDS)):
+                data = os.read(pipe, _READ_BYTES)
+                if not data:
+                    pipes.remove(pipe)
+                elif pipe == log:
+                    watcher.feed(data)
+                else:
+                    parts.append(data)
+            watcher.tick()
+        code = process.wait()
+        with suppress(EOFError, pickle.UnpicklingError):  # it died
+            result: bytes | Exception = pickle.loads(b"".join(parts))
+            if isinstance(result, bytes):
+                watcher.finish()
+                return result
+            if not isinstance(result, MemoryError):  # the error below says what to do
+                raise result
+        raise _explain_death(code, sum(map(len, sentences)), " ".join(watcher.last_lines))
+    finally:
+        process.kill()
+        with suppress(BrokenPipeError), process:  # closes the pipes, which flushes what was not yet written
+            pass
 
 
 def _explain_death(code: int, num_bytes: int, last_lines: str) -> TokenizerError:
@@ -228,17 +218,14 @@ class _Watcher:
 
 def send(pipe: IO[bytes], sentences: list[bytes], options: dict[str, Any]) -> None:
     """Give the program its task."""
-    task = pickle.dumps((sentences, options), protocol=5)
-    pipe.write(len(task).to_bytes(_LENGTH_BYTES, "little"))
-    pipe.write(task)
+    pickle.dump((sentences, options), pipe, protocol=5)
     pipe.flush()
 
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and ends this process
-    stdin = sys.stdin.buffer
-    sentences, options = pickle.loads(stdin.read(int.from_bytes(stdin.read(_LENGTH_BYTES), "little")))
-    threading.Thread(target=_end_with, args=(stdin,), daemon=True).start()
+    sentences, options = pickle.load(sys.stdin.buffer)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         result: bytes | Exception = train(sentences, options)
     except (RuntimeError, MemoryError) as error:
@@ -248,7 +235,7 @@ def main() -> None:
     os._exit(0)  # skips the interpreter's shutdown, since the thread still reads stdin
 
 
-def _end_with(pipe: IO[bytes]) -> None:
-    """End this process when the other side closes the pipe."""
-    os.read(pipe.fileno(), 1)
+def _end_with_parent() -> None:
+    """End this process when the parent closes the pipe."""
+    os.read(sys.stdin.fileno(), 1)
     os._exit(1)

@@ -1,0 +1,227 @@
+"""Read a corpus for a vocabulary: a sample of its sentences, and how often each character occurs in all of them.
+
+The corpus is read in parallel, as a build reads it. Each task returns candidates, the sentences that may be in the
+sample, and the counts of all characters. On a cluster, candidates go through files, as Ray carries no text. A file is
+an Arrow stream of one batch: hashes (uint64), sentences (binary). The process that trains the vocabulary removes each
+as it reads it. Every attempt of a task writes a file of its own, because an attempt that Ray has given up may still
+run, and write late.
+
+    OUT/.build/candidates/   of a build without --tokenizer
+    DIR/.vocab/              of `vocab`, see folder.py
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+
+from albert_data.clean.documents import batch_documents, clean_documents
+from albert_data.config import SENTENCEPIECE_TYPES, TextConfig, VocabConfig
+from albert_data.corpus.conditions import EXCLUDED
+from albert_data.corpus.damage import Damage
+from albert_data.corpus.fields import name_field
+from albert_data.corpus.inputs import Input, check_where, count_bytes, list_samples
+from albert_data.corpus.tasks import WARMING_BLOCK, ReadTask, compile_reading, read_tasks
+from albert_data.errors import InputError
+from albert_data.jobs.compiling import compile_with_notice
+from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
+from albert_data.jobs.progress import Progress
+from albert_data.sentences.text import find_sentences
+from albert_data.shards.advice import check_losses
+from albert_data.storage import find_storage
+from albert_data.storage.files import read_bytes, write_bytes
+from albert_data.survey.sorted_columns import map_u64
+from albert_data.tokenizer.sentencepiece.albert import normalise_text_of
+from albert_data.vocab.counting import NUM_CODES, CharacterCounts, NormalCounter, NormalRule, RawCounter
+from albert_data.vocab.sampling import SentenceSample, select_sentences
+
+# The sample is chosen from candidates of so many times its bytes: enough if a sixteenth of the corpus is distinct text.
+_CANDIDATES = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleTask:
+    """A task to read, and the largest hash that a sentence in the sample can have at this time."""
+
+    task: ReadTask
+    limit: int
+
+    def describe(self) -> str:
+        return self.task.describe()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """What a task has read.
+
+    sentences: the candidates with their hashes, or the path of the file that holds them
+    characters: of all sentences, not of these alone
+    raw: the same before a normalization of the config, empty where there is none
+    """
+
+    sentences: dict[bytes, int] | Path
+    characters: CharacterCounts
+    raw: CharacterCounts
+    num_documents: int
+    text_bytes: int
+    damage: Damage
+
+
+class SampleJob:
+    """Reads the documents of a task, and returns the sentences whose hashes are within its limit.
+
+    folder: where a file with them is written; None to return the sentences themselves.
+    repeated: the file with the hashes of lines to remove, None to remove none.
+    """
+
+    def __init__(
+        self, text: TextConfig, config: VocabConfig, folder: Path | None = None, repeated: Path | None = None
+    ) -> None:
+        self._text, self._config, self._folder, self._repeated = text, config, folder, repeated
+
+    def __call__(self, task: SampleTask) -> Candidates:
+        damage, config = Damage(strict=self._text.strict), self._config
+        # BERT's normaliser is applied to the counts (learn_vocabulary), so that no worker needs the library.
+        is_raw = config.model_type not in SENTENCEPIECE_TYPES
+        counter, raw = RawCounter() if is_raw else NormalCounter(NormalRule(config.cased)), RawCounter()
+        sentences: dict[bytes, int] = {}
+        num_documents = text_bytes = 0
+        for block in task.task.read(damage):
+            repeated = None if self._repeated is None else map_u64(self._repeated)
+            for lines in batch_documents(clean_documents(block, task.task.text, damage, repeated)):
+                text = find_sentences(lines, task.task.text)
+                if config.normalization != "none":
+                    raw.add(text)
+                    text = normalise_text_of(text)
+                sentences |= select_sentences(text, config.seed, task.limit)
+                counter.add(text)
+                num_documents += len(lines.document_keys)
+                text_bytes += len(lines.utf8)
+        return Candidates(
+            sentences=sentences if self._folder is None else write_candidates(self._folder, task.task.name, sentences),
+            characters=counter.finish(),
+            raw=raw.finish(),
+            num_documents=num_documents,
+            text_bytes=text_bytes,
+            damage=damage,
+        )
+
+
+def compile_sampling(job: SampleJob, text: TextConfig) -> None:
+    """Run the kernels of a SampleJob on a few words."""
+    compile_reading()
+    task = ReadTask(name="", text=text, block=WARMING_BLOCK)
+    job(SampleTask(task=task, limit=SentenceSample(1).limit))
+
+
+def write_candidates(folder: Path, task_name: str, sentences: dict[bytes, int]) -> Path:
+    """Write the candidates of a task, with their hashes, to a new file."""
+    path = folder / f"{task_name}-{secrets.token_hex(8)}.candidates"
+    columns = [pyarrow.array(sentences.values(), pyarrow.uint64()), pyarrow.array(sentences, pyarrow.large_binary())]
+    batch = pyarrow.record_batch(columns, ["hash", "sentence"])
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    write_bytes(path, sink.getvalue())
+    return path
+
+
+def take_candidates(path: Path) -> dict[bytes, int]:
+    """Read the candidates of a task and remove the file."""
+    hashes, sentences = pyarrow.ipc.open_stream(read_bytes(path)).read_all().columns
+    find_storage(path).remove(path)
+    return dict(zip(sentences.to_pylist(), hashes.to_pylist(), strict=True))
+
+
+@dataclass(kw_only=True)
+class SampledCorpus:
+    """What was read of a corpus. totals, raw: int64 [NUM_CODES], see `Candidates`."""
+
+    sample: SentenceSample
+    damage: Damage
+    totals: np.ndarray
+    raw: np.ndarray
+    num_documents: int = 0
+    text_bytes: int = 0
+
+    def add(self, found: Candidates) -> None:
+        sentences = found.sentences
+        self.sample.add(sentences if isinstance(sentences, dict) else take_candidates(sentences))
+        found.characters.add_to(self.totals)
+        found.raw.add_to(self.raw)
+        self.damage.merge(found.damage)
+        self.num_documents += found.num_documents
+        self.text_bytes += found.text_bytes
+
+
+def read_corpus(
+    inputs: list[Input],
+    text: TextConfig,
+    config: VocabConfig,
+    engine: Engine,
+    progress: Progress,
+    *,
+    shared: Path | None,
+    repeated: Path | None,
+    allow_loss: bool,
+) -> SampledCorpus:
+    """Read a corpus. shared, repeated, allow_loss: see `learn_vocabulary`."""
+    warming = partial(compile_sampling, SampleJob(text, config, repeated=repeated), text)
+    compile_with_notice(warming, progress.say)
+    places = list_samples(inputs)
+    if shared is not None:
+        find_storage(shared).make_folder(shared)
+        places += [str(write_candidates(shared, "begin", {}))]  # a file that every machine has to see
+    job = SampleJob(text, config, shared, repeated)
+    prepared = PreparedJob(job=job, name="read", prepare=warming, places=tuple(places))
+
+    def fill(sample: SentenceSample) -> SampledCorpus:
+        totals, raw = np.zeros((2, NUM_CODES), np.int64)
+        corpus = SampledCorpus(sample=sample, damage=Damage(strict=text.strict), totals=totals, raw=raw)
+        progress.start("reading", count_bytes(inputs))
+        # Tasks are made while others run: later ones get a lower limit, since the sample fills.
+        here = Damage(strict=text.strict)  # a thread counts in it, so it is added at the end
+        plan = read_tasks(inputs, text, here, lambda task: spans_machines(engine))
+        for task, found in engine.run(prepared, (SampleTask(task=task, limit=sample.limit) for task in plan)):
+            corpus.add(found)
+            progress.advance(task.task.num_bytes, found.text_bytes)
+        corpus.damage.merge(here)
+        check_found(inputs, text, corpus.damage, corpus.num_documents, allow_loss=allow_loss)
+        return corpus
+
+    # Without a share, the first tasks would return all of their sentences, since the sample is not full yet.
+    num_bytes = count_bytes(inputs)
+    share = min(_CANDIDATES * config.sample_bytes / num_bytes, 1.0) if num_bytes else 1.0
+    corpus = fill(SentenceSample(config.sample_bytes, share))
+    if corpus.sample.is_full:
+        return corpus
+    progress.say("the corpus repeats itself or holds little text; it is read again, for more sentences")
+    return fill(SentenceSample(config.sample_bytes))
+
+
+def check_found(
+    inputs: list[Input], text: TextConfig, damage: Damage, num_documents: int, *, allow_loss: bool = False
+) -> None:
+    """Raise InputError for a corpus without a document, of which much is lost, or without a field of the settings."""
+    check_where(inputs, text, damage)
+    if not num_documents:
+        reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in damage.counts.items())
+        found = f" ({reasons})" if reasons else ""
+        oddities = [f"{item.path}: {item.oddity}" for item in inputs if item.oddity]
+        advice = "check --where" if EXCLUDED in damage.counts else "give files with text in them"
+        advice = "check --delimiter and --quoting" if "malformed_row" in damage.counts else advice
+        advice = oddities[0] if oddities else advice
+        raise InputError(f"the corpus holds no document{found}; {damage.fields.describe() or advice}")
+    if damage.unlabelled.num_records and not damage.num_labelled:
+        raise InputError(
+            f"no line has the field {name_field(text.language_field or '')}; the fields are "
+            f"{damage.unlabelled.describe_names() or 'not known'}; pass --language-field NAME with the one that names "
+            "the language, or leave it out"
+        )
+    if not allow_loss:
+        check_losses(inputs, text, damage)
