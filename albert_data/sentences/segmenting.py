@@ -293,13 +293,6 @@ def find_others(eight: U64) -> U64:
 
 
 @helper
-def find_equal(eight: U64, wanted: U64) -> U64:
-    """The high bit of each of eight bytes that is equal to the one of `wanted`."""
-    different = eight ^ wanted
-    return ~((different & _LOW_BITS) + _LOW_BITS | different) & _HIGH_BIT
-
-
-@helper
 def skip_plain(rule: SentenceRule, at: int, size: int) -> int:
     """Skip what can't matter. The line feed stops it, so it needs no end of the line. size: of the whole text."""
     while True:
@@ -490,11 +483,8 @@ ABBREVIATIONS = TITLE | VOLUME | MAYBE | ENDS | TIME | NAME
 # rest.
 ORDINARY, INITIAL, ACRONYM, DIGITS = range(4)
 _MAX_LEAD = 32  # bytes from the beginning of a sentence to its time, as in "At half past 5 a.m."
-_I, _SMALL_I, _NUMERALS = (
-    ord("I"),
-    ord("i"),
-    tuple(b"IVXLC"),
-)  # without D and M, which are initials; numerals above 399 are rare
+_I, _SMALL_I = ord("I"), ord("i")
+_NUMERALS = tuple(b"IVXLC")  # without D and M, which are initials; numerals above 399 are rare
 
 
 @helper
@@ -551,17 +541,15 @@ def find_initial(line: Line, end: int) -> int:
     """Where a single letter begins that has a full stop, which ends at `end`; -1 if no such letter is there."""
     if end == line.begin or item(line.rule.utf8, end - 1) != FULL_STOP:
         return -1
-    at, letters = end - 1, 0
-    while at > line.begin and end - at <= MAX_WORD:
-        before = step_back(line.rule.utf8, at)
-        char_class = read_class(line.rule, before)
-        if is_letter(char_class) and letters == 0:
-            letters = 1
-        elif char_class != ACCENT or letters == 1:
-            stands_alone = char_class in (BLANK, DOT, STRAIGHT_SINGLE, STRAIGHT_DOUBLE) or is_opening(char_class)
-            return at if letters == 1 and stands_alone else -1
-        at = before
-    return at if letters == 1 else -1
+    at = end - 1
+    while end - at <= MAX_WORD and class_before(line, at) == ACCENT:
+        at = step_back(line.rule.utf8, at)
+    if not is_letter(class_before(line, at)):
+        return -1
+    at = step_back(line.rule.utf8, at)
+    left = class_before(line, at)
+    stands_alone = left in (BLANK, DOT, STRAIGHT_SINGLE, STRAIGHT_DOUBLE) or is_opening(left)
+    return int(at) if stands_alone else -1
 
 
 @helper
@@ -577,12 +565,6 @@ def find_word_end(line: Line, at: int) -> int:
 
 
 @helper
-def is_single(line: Line, word: int, word_end: int) -> bool:
-    """Whether a word is one letter."""
-    return is_letter(read_class(line.rule, word)) and step(line.rule, word) == word_end
-
-
-@helper
 def is_i(line: Line, word: int) -> bool:
     """Whether the word at a position is I."""
     return item(line.rule.utf8, word) == _I and find_word_end(line, word) == word + 1
@@ -591,7 +573,8 @@ def is_i(line: Line, word: int) -> bool:
 @helper
 def is_initial(line: Line, word: int, word_end: int) -> bool:
     """Whether a word is one letter before a full stop."""
-    return class_at(line, word_end) == DOT and is_single(line, word, word_end)
+    is_single = is_letter(read_class(line.rule, word)) and step(line.rule, word) == word_end
+    return is_single and class_at(line, word_end) == DOT
 
 
 @helper
@@ -718,8 +701,6 @@ def is_quote(char_class: int) -> bool:
 
 IS_EXCLAIM, IS_FULL = 1, 2
 _URDU = 0xDB  # the first byte of "۔", which stands after abbreviations, too; no other stop begins with it
-_SMALL_I = ord("i")
-_SPACES, _SMALL_IS = U64(SPACE * _EACH_BYTE), U64(_SMALL_I * _EACH_BYTE)
 _MAX_SKIPPED = 8  # marks before a word
 _MAX_NOTE = 5  # bytes from the bracket of a footnote number to its last digit
 
@@ -745,16 +726,12 @@ class Closing(NamedTuple):
 def read_stop(line: Line, at: int) -> Run:
     """The stop at a position; its end is `at` if there is none."""
     stop, after = class_at(line, at), step(line.rule, at)
-    if stop == DOT:
-        return Run(at, after, 0, 1)
-    if stop == ELLIPSIS:
-        return Run(at, after, 0, 3)
+    following = class_at(line, after)
+    if stop in (DOT, ELLIPSIS):
+        return Run(at, after, 0, 1 if stop == DOT else 3)
     if stop == EXCLAIM:
         return Run(at, after, IS_EXCLAIM, 0)
-    if stop == FULL:
-        return Run(at, after, IS_FULL, 0)
-    following = class_at(line, after)
-    if stop == WIDE_DOT and following not in (LOWER, UPPER, DIGIT):
+    if stop == FULL or (stop == WIDE_DOT and following not in (LOWER, UPPER, DIGIT)):
         return Run(at, after, IS_FULL, 0)
     if stop == DOUBLE and following == DOUBLE:
         return Run(at, step(line.rule, after), IS_FULL, 0)
@@ -868,10 +845,7 @@ def names_speaker(line: Line, at: int) -> bool:
 
 @helper
 def is_hiragana(line: Line, at: int) -> bool:
-    """Whether U+3040 .. U+309F is at a position: E3 81 80 .. E3 82 9F."""
-    utf8 = line.rule.utf8
-    second = item(utf8, at + 1)
-    return bool(item(utf8, at) == 0xE3 and (second == 0x81 or second == 0x82 and item(utf8, at + 2) < 0xA0))
+    return 0x3040 <= read_character(line.rule.utf8, at)[0] < 0x30A0
 
 
 @helper
@@ -903,17 +877,10 @@ def is_lower_text(line: Line) -> bool:
 @helper
 def has_small_i(line: Line) -> bool:
     """Whether the word i stands between two spaces."""
-    utf8, at = line.rule.utf8, line.begin
-    while at + 8 <= line.end:  # the three bytes may begin at any of the first six of eight
-        eight = load_u64(utf8, at)
-        spaces, letters = find_equal(eight, _SPACES), find_equal(eight, _SMALL_IS)
-        if spaces & (letters >> U64(8)) & (spaces >> U64(16)) != U64(0):
+    utf8 = line.rule.utf8
+    for at in range(line.begin, line.end - 2):
+        if item(utf8, at + 1) == _SMALL_I and item(utf8, at) == SPACE and item(utf8, at + 2) == SPACE:
             return True
-        at += 6
-    while at + 2 < line.end:
-        if item(utf8, at) == SPACE and item(utf8, at + 1) == _SMALL_I and item(utf8, at + 2) == SPACE:
-            return True
-        at += 1
     return False
 
 
