@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -160,8 +159,14 @@ def make_chunk_model(
     model: bytes, settings: ModelSettings, processor: sentencepiece.SentencePieceProcessor, pieces: list[str]
 ) -> ChunkModel:
     """Raises ValueError if the model's table of replacements is damaged."""
-    other, trie = _load_other(model, settings), _make_trie(settings, pieces, processor.unk_id())
-    # Chunks after a space get a "▁", those inside a word do not.
+    trie = _make_trie(settings, pieces, processor.unk_id())
+    # Chunks after a space get a "▁", those inside a word do not. The model itself does one of both.
+    changed = change_settings(
+        model,
+        add_dummy_prefix=not settings.add_dummy_prefix,
+        remove_extra_whitespaces=settings.remove_extra_whitespaces,
+    )
+    other = sentencepiece.SentencePieceProcessor(model_proto=changed)
     outer, inner = (processor, other) if settings.add_dummy_prefix else (other, processor)
 
     def learn(texts: list[bytes], is_inner: bool) -> ChunkIds:
@@ -184,24 +189,6 @@ def encode_whole(processor: sentencepiece.SentencePieceProcessor, sentences: lis
         return [processor.encode(sentence, out_type="numpy") for sentence in sentences]
     encoded: list[np.ndarray] = processor.encode(sentences, out_type="numpy", num_threads=1)
     return encoded
-
-
-def _load_other(model: bytes, settings: ModelSettings) -> Any:
-    """The counterpart of the model's processor: it adds a "▁" before text if that does not, and vice versa.
-
-    Chunks of a unigram model are only normalised, and the normaliser alone loads in a tenth of the time. But it
-    does not know user-defined pieces.
-    """
-    has_prefix, removes_spaces = not settings.add_dummy_prefix, settings.remove_extra_whitespaces
-    if settings.model_type == UNIGRAM and USER_DEFINED not in settings.types:
-        return sentencepiece.SentencePieceNormalizer(
-            model_proto=model,
-            add_dummy_prefix=has_prefix,
-            remove_extra_whitespaces=removes_spaces,
-            escape_whitespaces=True,
-        )
-    changed = change_settings(model, add_dummy_prefix=has_prefix, remove_extra_whitespaces=removes_spaces)
-    return sentencepiece.SentencePieceProcessor(model_proto=changed)
 
 
 def _make_trie(settings: ModelSettings, pieces: list[str], unk_id: int) -> Trie:
