@@ -230,15 +230,6 @@ def test_rules_that_make_ids_random_are_left_out(maker, rule):
     assert tokenizer.note == f"t has {rule}, so its ids would be random; a build encodes text without"
 
 
-def test_other_ids_each_time_are_refused(monkeypatch):
-    numbers = itertools.count()
-    monkeypatch.setattr(
-        "albert_data.tokenizer.backend.Backend.encode", lambda self, texts: [[next(numbers)] for _ in texts]
-    )
-    with pytest.raises(TokenizerError, match="^t gives other ids each time; give one without"):
-        Tokenizer(load("roberta")[0].model, "t").prepare()
-
-
 def test_a_build_says_whether_it_is_slow_and_keeps_the_space_between_sentences(tmp_path):
     documents = [" ".join(document.split()) for document in make_documents(30, seed=5)]
     write_corpus(tmp_path / "in", documents, "txt", random.Random(0))
