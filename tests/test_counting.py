@@ -82,16 +82,6 @@ def test_an_alphabet_is_what_is_required_and_the_fewest_characters_that_cover_th
     assert alphabet.num_characters == total
 
 
-@given(st.dictionaries(any_character.map(ord), st.integers(1, 10), max_size=30))
-def test_a_named_coverage_keeps_as_many_more_as_it_says(counts):
-    alphabet = choose_alphabet(as_counts(counts), VocabConfig(character_coverage=0.98))
-    for coverage, number in alphabet.kept_by.items():
-        other = choose_alphabet(as_counts(counts), VocabConfig(character_coverage=coverage))
-        assert len(alphabet.lost) - len(other.lost) == number
-    most = len(set(alphabet.lost) - {0, 0x2585})
-    assert most == 0 or max(alphabet.kept_by.values()) == most
-
-
 @pytest.mark.parametrize(
     ("text", "share"), [("", 0), ("12 .", 0), ("abc 山", 0.25), ("a ที่", 0.5), ("かナ山རྐ", 1), ("한국어 ñ", 0)]
 )

@@ -191,7 +191,7 @@ def test_lost_characters_are_reported_with_counts_and_are_unknown(tmp_path):
     told = " ".join(" ".join(report.describe_choices()).split())
     assert "3 others are lost, 4 times" in told
     assert "é 2, ï 1, ▅ 1" in told
-    assert "--character-coverage 0.99999 keeps 2 of them; --required-chars keeps those that you name" in told
+    assert "a higher --character-coverage keeps more of them, --required-chars those that you name" in told
 
 
 def test_scripts_of_few_letters_and_many_pieces_are_named_with_the_option():

@@ -24,7 +24,6 @@ from albert_data.vocab.counting import CharacterCounts, NormalRule
 
 PRINTABLE_ASCII = "".join(map(chr, range(0x20, 0x7F)))
 _UNUSABLE = {0x0000, 0x2585}  # SentencePiece ends strings at U+0000, and writes U+2585 for unknown characters
-_COVERAGES = (0.999, 0.9999, 0.99999, 0.999999, 1.0)
 _NUM_SHOWN = 12
 _FEW_LETTERS, _MANY_PIECES = 0.02, 0.1  # shares
 _SCRIPTS_SHOWN = 3
@@ -38,20 +37,18 @@ class Alphabet:
     num_required: how many of them are required
     lost: the others of the corpus, most frequent first, and how often each occurs
     num_characters: of the corpus, spaces included
-    kept_by: how many lost characters a higher coverage would keep
     """
 
     codes: tuple[int, ...]
     num_required: int
     lost: dict[int, int]
     num_characters: int
-    kept_by: dict[float, int]
 
     @classmethod
     def of_all(cls, counts: CharacterCounts) -> Alphabet:
         """All characters that occur."""
         codes, num_characters = tuple(counts.codes.tolist()), int(counts.counts.sum())
-        return cls(codes=codes, num_required=0, lost={}, num_characters=num_characters, kept_by={})
+        return cls(codes=codes, num_required=0, lost={}, num_characters=num_characters)
 
     @property
     def characters(self) -> str:
@@ -70,14 +67,11 @@ class Alphabet:
             return [f"{head}; after normalisation no character is lost"]
         share = 100 * self.num_lost / self.num_characters
         first = [f"{show_character(code)} {count:,}" for code, count in islice(self.lost.items(), _NUM_SHOWN)]
-        options = ", ".join(f"{coverage:.7g} keeps {number:,} of them" for coverage, number in self.kept_by.items())
-        lines = [
+        return [
             f"{head}; {len(self.lost):,} others are lost, {self.num_lost:,} times ({share:.2g} % of the text):",
             list_some(first, _NUM_SHOWN, len(self.lost)),
+            "a higher --character-coverage keeps more of them, --required-chars those that you name",
         ]
-        if options:
-            lines.append(f"--character-coverage {options}; --required-chars keeps those that you name")
-        return lines
 
 
 def show_character(code: int) -> str:
@@ -103,24 +97,15 @@ def choose_alphabet(
     order = np.lexsort((counts.codes, -counts.counts))  # most frequent first, equally frequent ones by code
     order = order[~(is_required | np.isin(counts.codes, list(_UNUSABLE)))[order]]
     covered_before = covered + np.cumsum(counts.counts[order]) - counts.counts[order]  # without the character itself
-
-    def count_kept(coverage: float) -> int:
-        return int(np.searchsorted(covered_before, coverage * num_characters))
-
-    num_kept = count_kept(config.character_coverage)
+    num_kept = int(np.searchsorted(covered_before, config.character_coverage * num_characters))
     codes = sorted([*required, *counts.codes[order[:num_kept]].tolist()])
     occurring = dict(zip(counts.codes.tolist(), counts.counts.tolist(), strict=True))
     lost = sorted(occurring.keys() - set(codes), key=lambda code: (-occurring[code], code))
-    kept_by: dict[float, int] = {}
-    for coverage in _COVERAGES:
-        if (more := count_kept(coverage) - num_kept) > max(kept_by.values(), default=0):  # more than the last one keeps
-            kept_by[coverage] = more
     return Alphabet(
         codes=tuple(codes),
         num_required=len(required),
         lost={code: occurring[code] for code in lost},
         num_characters=num_characters,
-        kept_by=kept_by,
     )
 
 

@@ -126,11 +126,7 @@ def check_unicode(path: Path, texts: Iterable[TextConfig]) -> None:
 
 def _read_record(path: Path) -> dict[str, Any]:
     """The values of the vocab.json beside a model, or in its folder; empty if `vocab` did not write it."""
-    try:
-        known = read_json((path if find_kind(path) == FOLDER else path.parent) / SETTINGS_NAME)
-    except (OSError, ValueError):
-        return {}
-    return known if _SEAL in known else {}
+    return _read_settings(path if find_kind(path) == FOLDER else path.parent)
 
 
 def is_saved(folder: Path) -> bool:

@@ -137,7 +137,7 @@ def train_apart(
                     watcher.feed(data)
                 else:
                     parts.append(data)
-            watcher.tick()
+            progress.advance(0)  # updates the time that is shown
         code = process.wait()
         with suppress(EOFError, pickle.UnpicklingError):  # it died
             result: bytes | Exception = pickle.loads(b"".join(parts))
@@ -166,8 +166,7 @@ class _Watcher:
     """Turns the trainer's log into progress."""
 
     def __init__(self, config: VocabConfig, num_characters: int, progress: Progress) -> None:
-        self._config, self._progress = config, progress
-        self._num_merges = max(config.vocab_size - num_characters, 1)
+        self._config, self._num_characters, self._progress = config, num_characters, progress
         self._log_smallest, self._log_seeds = math.log(_PRUNED_TO * config.vocab_size), 0.0
         self._done, self._total = 0, 0
         self._rest, self.last_lines = b"", deque[str](maxlen=_LINES_KEPT)
@@ -178,30 +177,24 @@ class _Watcher:
         for line in lines:
             self._read(line)
 
-    def tick(self) -> None:
-        """Update the time that is shown."""
-        self._progress.advance(0)
-
     def finish(self) -> None:
         """Fill the bar: how many rounds there will be is an estimate."""
         self._reach(self._total)
-
-    def _start(self, stage: str, total: int, unit: str) -> None:
-        self._total = total
-        self._progress.start(stage, total, unit)
 
     def _read(self, line: bytes) -> None:
         if b"Extracting seed" in line or b"Making suffix array" in line:
             self._progress.start("finding candidates", None, "")
         elif found := _SEEDS.search(line):
             self._log_seeds = math.log(max(int(found[1]), 1))
-            self._start("choosing pieces", 100, "%")
+            self._total = 100
+            self._progress.start("choosing pieces", 100, "%")
         elif found := _ROUND.search(line):  # each round keeps 3/4 of the pieces, so progress is linear in the logarithm
             left = math.log(max(int(found[1]), 1)) - self._log_smallest
             all_rounds = self._log_seeds - self._log_smallest
             self._reach(int(100 * (1 - left / all_rounds)) if all_rounds > 0 else 100)
         elif b"Tokenizing input sentences" in line and self._config.model_type == "bpe":
-            self._start("merging pieces", self._num_merges, "pieces")
+            self._total = max(self._config.vocab_size - self._num_characters, 1)
+            self._progress.start("merging pieces", self._total, "pieces")
         elif found := _MERGES.search(line):
             self._reach(int(found[1]))
         elif not _ORDINARY.match(line):

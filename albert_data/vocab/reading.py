@@ -72,6 +72,7 @@ class Candidates:
     damage: Damage
 
 
+@dataclass(frozen=True)
 class SampleJob:
     """Reads the documents of a task, and returns the sentences whose hashes are within its limit.
 
@@ -79,20 +80,20 @@ class SampleJob:
     repeated: the file with the hashes of lines to remove, None to remove none.
     """
 
-    def __init__(
-        self, text: TextConfig, config: VocabConfig, folder: Path | None = None, repeated: Path | None = None
-    ) -> None:
-        self._text, self._config, self._folder, self._repeated = text, config, folder, repeated
+    text: TextConfig
+    config: VocabConfig
+    folder: Path | None = None
+    repeated: Path | None = None
 
     def __call__(self, task: SampleTask) -> Candidates:
-        damage, config = Damage(strict=self._text.strict), self._config
+        damage, config = Damage(strict=self.text.strict), self.config
         # BERT's normaliser is applied to the counts (learn_vocabulary), so that no worker needs the library.
         is_raw = config.model_type not in SENTENCEPIECE_TYPES
         counter, raw = RawCounter() if is_raw else NormalCounter(NormalRule(config.cased)), RawCounter()
         sentences: dict[bytes, int] = {}
         num_documents = text_bytes = 0
         for block in task.task.read(damage):
-            repeated = None if self._repeated is None else map_u64(self._repeated)
+            repeated = None if self.repeated is None else map_u64(self.repeated)
             for lines in batch_documents(clean_documents(block, task.task.text, damage, repeated)):
                 text = find_sentences(lines, task.task.text)
                 if config.normalization != "none":
@@ -103,7 +104,7 @@ class SampleJob:
                 num_documents += len(lines.document_keys)
                 text_bytes += len(lines.utf8)
         return Candidates(
-            sentences=sentences if self._folder is None else write_candidates(self._folder, task.task.name, sentences),
+            sentences=sentences if self.folder is None else write_candidates(self.folder, task.task.name, sentences),
             characters=counter.finish(),
             raw=raw.finish(),
             num_documents=num_documents,

@@ -94,7 +94,7 @@ def train_model(
 def _check_size(config: VocabConfig, smallest: int, why: str, option: str) -> None:
     if config.vocab_size < smallest:
         raise TokenizerError(
-            f"a vocabulary of {config.vocab_size:,} pieces is smaller than the {smallest:,} that {why}; "
+            f"a vocabulary of {config.vocab_size:,} pieces is smaller than the {smallest:,} {why}; "
             f"raise --vocab-size{option}"
         )
 
@@ -102,8 +102,8 @@ def _check_size(config: VocabConfig, smallest: int, why: str, option: str) -> No
 def _train_sentencepiece(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer) -> bytes:
     assert config.dummy_prefix is not None, "it must be decided before the training"
     why = (
-        f"the characters of the text need, {alphabet.num_required:,} required ones (printable ASCII, --required-chars) "
-        "among them"
+        f"that the characters of the text need, {alphabet.num_required:,} required ones (printable ASCII, "
+        "--required-chars) among them"
     )
     _check_size(config, len(alphabet.codes) + _NUM_SPECIALS, why, " or lower --character-coverage")
     num_unknown = sum(map(len, sentences)) // _BYTES_PER_UNKNOWN + 1
@@ -151,7 +151,8 @@ def _train_wordpiece(sentences: list[bytes], config: VocabConfig, alphabet: Alph
     specials = [names[0] for names in ROLES.values()]
     symbols = [*specials, *map(chr, codes), *(CONTINUING + character for character in inside)]
     why = (
-        f"the special pieces and {len(codes):,} characters need, most of them at the beginning of a word and inside one"
+        f"that the special pieces and {len(codes):,} characters need, most of them at the beginning of a word and "
+        "inside one"
     )
     _check_size(config, len(symbols), why, " or lower --character-coverage")
     options = {
@@ -169,7 +170,7 @@ def _train_wordpiece(sentences: list[bytes], config: VocabConfig, alphabet: Alph
 
 def _train_byte_bpe(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer) -> bytes:
     specials = [names[0] for names in ROLES.values()]
-    _check_size(config, len(specials) + 256, "the special pieces and all bytes need", "")
+    _check_size(config, len(specials) + 256, "that the special pieces and all bytes need", "")
     options = {"vocab_size": config.vocab_size, "model_type": BYTE_BPE, "specials": specials}
     values = json.loads(trainer(list(map(_add_space, sentences)), options))
     if (num_pieces := len(values["model"]["vocab"])) < config.vocab_size:
