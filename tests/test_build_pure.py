@@ -24,9 +24,8 @@ from albert_data import split_sentences
 from albert_data.errors import InputError
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.pipeline import plan
-from albert_data.shards.manifest import ShardEntry, SkippedEntry
+from albert_data.shards.manifest import ShardEntry, SkippedEntry, to_value
 from albert_data.shards.reader import Shards, open_shards
-from albert_data.shards.typed_values import to_value
 from albert_data.storage.files import to_json
 from albert_data.tokenizer.model import Tokenizer
 

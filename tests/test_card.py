@@ -16,11 +16,10 @@ from build_fixtures import InterruptedEngine, digest_folder, run_build
 from hypothesis import example, given
 from hypothesis import strategies as st
 from mixture_fixtures import Mixed, build_mixture, write_mixture
-from shard_fixtures import change_manifest, describe_folder
+from shard_fixtures import describe_folder
 
 import albert_data
 from albert_data.errors import ConfigError
-from albert_data.inspect.verify import verify
 from albert_data.shards.card import DROPPED, check_license, make_card
 from albert_data.shards.manifest import SPLITS, Counts, Manifest, SplitEntry
 from albert_data.shards.manifest_file import read_manifest
@@ -75,9 +74,6 @@ def test_the_tokens_of_sources_are_those_of_the_rows(tokenizer, tmp_path):
     assert read_manifest(tmp_path / "out").source_tokens == tuple(tokens[number] for number in range(3))
     card = (tmp_path / "out/README.md").read_bytes()
     assert read_metadata(card)["language"] == ["no"]  # "no" without quotation marks would be false
-    change_manifest(tmp_path / "out", lambda manifest: manifest["source_tokens"].append(1))
-    said = f"source_tokens has 4 values, {tokens.total() + 1:,} in all; the splits have {tokens.total():,}"
-    assert [said in str(fault) for fault in verify(tmp_path / "out")] == [True]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from albert_data.corpus.tasks import plan_tasks
 from albert_data.examples.spans import span_shares
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.estimate import BuildEstimate
-from albert_data.shards.manifest import SourceEntry
-from albert_data.shards.typed_values import to_value
+from albert_data.shards.manifest import SourceEntry, to_value
 from albert_data.survey.mixed_sources import describe_sources
 from albert_data.text.escaping import quote
 from albert_data.text.wording import count_of, format_share, wrap_words

@@ -26,11 +26,10 @@ from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.engine import Engine, PreparedJob
 from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.shards.card import describe_text
-from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, to_value
 from albert_data.shards.manifest_file import load_manifest
 from albert_data.shards.packing import check_pack
 from albert_data.shards.reader import check_split
-from albert_data.shards.typed_values import to_value
 from albert_data.storage import find_storage, make_path
 from albert_data.storage.files import sync_path
 from albert_data.text.wording import count_of

@@ -36,11 +36,10 @@ from typing import Any
 from albert_data.errors import OutputError, ShardError, StorageError
 from albert_data.jobs.work_folder import WorkFolder
 from albert_data.pipeline.plan import find_other
-from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan, parse
+from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan
 from albert_data.shards.manifest_file import GIVEN, PLAN_NAME, WORK_NAME, check_readable, load_manifest, read_file
 from albert_data.shards.paths import CARD_NAME
 from albert_data.shards.schema import SHARD_SUFFIX
-from albert_data.shards.typed_values import to_value
 from albert_data.storage import FOLDER, LINK, find_kind, find_storage, is_remote, remember_listings
 from albert_data.storage.files import hash_file, is_regular, is_there, read_json, write_json
 from albert_data.text.wording import list_some
@@ -209,7 +208,7 @@ class BuildFolder(WorkFolder):
         if self.read_plan() != plan or boot not in (_SYNCED, _boot_id()):
             boot = _SYNCED if syncs or is_remote(self.out) else _boot_id()  # a store loses nothing
             self.clear()
-            write_json(self.plan_path, to_value(plan) | {GIVEN: given, _BOOT: boot})
+            write_json(self.plan_path, plan.to_values() | {GIVEN: given, _BOOT: boot})
         for folder in _MADE:
             self._storage.make_folder(self.path / folder)
         return syncs or boot == _SYNCED
@@ -246,7 +245,9 @@ class BuildFolder(WorkFolder):
 
     def read_plan(self) -> Plan | None:
         """The plan of an unfinished build. None if it is missing, unreadable, or a link, which no build writes."""
-        return parse(Plan, self._read_values())[0]
+        with suppress(ShardError):
+            return Plan.from_values(self._read_values())
+        return None
 
     def _read_values(self) -> dict[str, Any]:
         """What plan.json holds; nothing if it can't be read."""

@@ -14,7 +14,6 @@ from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.rules import current_versions
 from albert_data.shards.manifest import InputEntry, Manifest, Plan, ShardEntry
 from albert_data.shards.manifest_file import MAX_INT
-from albert_data.shards.typed_values import to_value
 from albert_data.storage.files import MAX_BYTES, MAX_VALUES, count_values, to_json
 from albert_data.storage.hub import list_commits, name_origin
 from albert_data.survey.mixed_sources import describe_sources
@@ -83,7 +82,7 @@ def check_size(plan: Plan, num_shards: int = 0) -> None:
 
     It names each input in `inputs` and in `plan`.
     """
-    data = to_json(to_value(plan))
+    data = to_json(plan.to_values())
     if (
         2 * len(data) + _SHARD_BYTES * num_shards > MAX_BYTES
         or 2 * count_values(data) + _SHARD_VALUES * num_shards > MAX_VALUES

@@ -37,7 +37,6 @@ from albert_data.pipeline.shard_plan import ReduceTask, plan_shards
 from albert_data.pipeline.shuffle import MergedRun, MergeJob, ReduceGroup, Shuffle, group_tasks, list_held, plan_merges
 from albert_data.pipeline.warming import Warming
 from albert_data.shards.manifest import SPLITS, Plan
-from albert_data.shards.typed_values import to_value
 from albert_data.storage import find_storage, is_remote, remember_listings
 from albert_data.storage.files import to_json
 from albert_data.storage.scratch import machine_scratch
@@ -87,7 +86,7 @@ class Build:
     @cached_property
     def plan_hash(self) -> str:
         """Names the plan: a receipt of another plan does not count."""
-        return sha256(to_json(to_value(self.plan))).hexdigest()
+        return sha256(to_json(self.plan.to_values())).hexdigest()
 
     @property
     def has_validation(self) -> bool:

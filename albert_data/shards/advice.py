@@ -29,7 +29,7 @@ def advise_on(manifest: Manifest) -> list[Advice]:
 
     Empty if the corpus looks sound, or the manifest lacks the counts.
     """
-    counts = {name: value or 0 for name, value in vars(manifest.counts).items()}
+    counts = {name: value or 0 for name, value in dataclasses.asdict(manifest.counts).items()}
     return advise(counts, dataclasses.asdict(manifest.config.text), [item.path for item in manifest.inputs])
 
 

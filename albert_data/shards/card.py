@@ -5,6 +5,7 @@ Source of the metadata: huggingface.co/docs/hub/datasets-cards.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -212,7 +213,7 @@ def _describe_sources(manifest: Manifest) -> str:
 
 
 def _describe_dropped(manifest: Manifest) -> str:
-    counts = vars(manifest.counts)
+    counts = dataclasses.asdict(manifest.counts)
     unused = sum(source.num_documents - source.num_used_documents for source in manifest.mixture or ())
     rows = (
         [("documents not used", "the weights, budgets and shares of sources leave them out", unused)] if unused else []

@@ -11,24 +11,25 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self
+
+import msgspec
 
 from albert_data.config import AS_IS, AUTO, BuildConfig, TextConfig
-from albert_data.errors import ShardError
+from albert_data.errors import ConfigError, ShardError
 from albert_data.rules import RULES_VERSION
-from albert_data.shards.schema import FORMAT_VERSION, ShardReceipt, Totals
-from albert_data.shards.typed_values import Count, read, to_value
+from albert_data.shards.schema import FORMAT_VERSION, Count, ShardReceipt, Totals
 from albert_data.text.languages import choose_rules, is_source_name
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_NAME = "albert-data"
 SEAL = "manifest_sha256"
 SPLITS = ("train", "validation")
+SplitName = Annotated[str, msgspec.Meta(pattern=rf"^({'|'.join(SPLITS)})\Z")]
 _SUMMARY = (
     *("format", "format_version", "albert_data_version", "rules_version", "config", "tokenizer", "counts", "damage"),
     *("splits", "mixture", "damaged_inputs", "removed", "digest"),
 )
-Parsed = TypeVar("Parsed", "Manifest", "Plan")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +47,24 @@ class Versions:
                 "albert-data that built it, or a newer one"
             )
 
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        """Values of JSON in any state. Unknown keys are no fault, and null is a missing key where one may be missing.
 
-VERSIONS = tuple(field.name for field in dataclasses.fields(Versions))
+        `vars` of what is made lacks the fields that took their default. Raises ShardError, naming the first key that is
+        missing, or whose value is of another type or out of range.
+        """
+        if cls is Manifest and isinstance(config := values.get("config"), dict):
+            values = {**values, "config": _read_config(config)}
+        try:
+            return msgspec.convert(values, cls)
+        except msgspec.ValidationError as error:
+            raise ShardError(str(error)) from error
+
+    def to_values(self) -> dict[str, Any]:
+        """The values as JSON has them."""
+        values: dict[str, Any] = to_value(self)
+        return values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,7 +290,7 @@ class Manifest(Versions):
     documents_digest: the sum of the documents' keys, in hexadecimal
     removed: lines that settings removed, by reason, None where there are none
     skipped: what stands beside the inputs and is not read, by reason, None if there is nothing; no part of the plan
-    splits: by name; SPLITS are the names that are allowed
+    splits: by name
     digest: `hash_content` of the shards' hashes
     sources: the languages and other names, or a mixture's sources, that the column `source` refers to by index; None
         where the rows have no such column
@@ -302,7 +319,7 @@ class Manifest(Versions):
     damaged_inputs: DamagedInputs | None = None
     removed: Mapping[str, RemovedEntry] | None = None
     skipped: Mapping[str, SkippedEntry] | None = None
-    splits: Annotated[Mapping[str, SplitEntry], SPLITS]
+    splits: Mapping[SplitName, SplitEntry]
     digest: str
     sources: tuple[str, ...] | None = None
     words: FileEntry | None = None
@@ -322,19 +339,6 @@ class Manifest(Versions):
                 raise ShardError(f"sources holds {name!a:.80}, which is no name of a source; build anew")
         if self.mixture is not None and self.sources != tuple(source.name for source in self.mixture):
             raise ShardError("mixture names other sources than `sources`; both must have the same names in one order")
-
-    @classmethod
-    def from_values(cls, values: Mapping[str, Any]) -> Manifest:
-        """Raises ShardError, naming the first fault, for values that are no manifest."""
-        manifest, faults = parse(Manifest, values)
-        if manifest is None:
-            raise ShardError(faults[0])
-        return manifest
-
-    def to_values(self) -> dict[str, Any]:
-        """The values as JSON has them."""
-        values: dict[str, Any] = to_value(self)
-        return values
 
     def to_summary(self) -> dict[str, Any]:
         """What `inspect --json` and `build --json` say of a build: the values that do not grow with its files."""
@@ -369,11 +373,26 @@ class Manifest(Versions):
         return [shard for name in SPLITS if name in self.splits for shard in self.splits[name].shards]
 
 
-def parse(kind: type[Parsed], values: object) -> tuple[Parsed | None, list[str]]:
-    """A manifest or plan and no faults; or None and the faults: what is missing, of another type or out of range."""
-    faults: list[str] = []
-    found = read(kind, values, "", faults)
-    return (None if faults else found), faults
+def _read_config(settings: Mapping[str, Any]) -> BuildConfig:
+    """The config of a flat object, which holds every setting."""
+    try:
+        return BuildConfig.from_settings(**{name: settings[name] for name in BuildConfig().to_flat_dict()})
+    except KeyError as error:
+        raise ShardError(f"config.{error.args[0]} is missing") from error
+    except ConfigError as error:
+        raise ShardError(f"config.{error}") from error
+
+
+def to_value(value: Any) -> Any:
+    """The JSON value of an object; a field that is None is not written."""
+    if isinstance(value, BuildConfig):
+        return value.to_flat_dict()
+    if dataclasses.is_dataclass(value):
+        found = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return {name: to_value(item) for name, item in found if item is not None}
+    if isinstance(value, Mapping):
+        return {name: to_value(item) for name, item in value.items()}
+    return [to_value(item) for item in value] if isinstance(value, tuple) else value
 
 
 def hash_manifest(values: Mapping[str, Any]) -> str:

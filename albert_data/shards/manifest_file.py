@@ -7,19 +7,20 @@ and depth of its values, and the range of its numbers are limited.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+import json
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
+
+import msgspec
 
 from albert_data.errors import ShardError
-from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, Manifest, Parsed, hash_manifest, parse
+from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, Manifest, Plan, hash_manifest
 from albert_data.shards.paths import check_folder, measure_file
 from albert_data.shards.schema import FORMAT_VERSION
-from albert_data.shards.typed_values import to_value
 from albert_data.storage import FOLDER, Status, find_kind, find_storage
 from albert_data.storage.files import MAX_BYTES, is_there, parse_json, read_json
 from albert_data.text.escaping import quote
@@ -137,64 +138,26 @@ def read_file(path: Path) -> ManifestFile:
 
 def parse_object(data: bytes) -> dict[str, Any]:
     """Parse a JSON object in UTF-8. Raises ValueError for all else, and for values that not every reader accepts."""
-    value = parse_json(data, parse_constant=_refuse_constant)
+    # msgspec refuses NaN, numbers beyond float64 and half of a surrogate pair.
+    value = parse_json(data, msgspec.json.decode)
     if not isinstance(value, dict):
         raise ValueError("it holds no JSON object")
-    _check_values(value)
-    return value
-
-
-def check_readable(made: Parsed) -> None:
-    """Raise ShardError for a plan or manifest that readers would refuse. It is called before the file is written."""
-    values = to_value(made)
-    try:
-        _check_values(values)
-        faults = parse(type(made), values)[1]
-    except ValueError as error:
-        faults = [str(error)]
-    if faults:
-        raise ShardError(f"no command could read the manifest of this build: {faults[0]}; give what holds it otherwise")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"it holds {name}, which is not JSON")
-
-
-def _check_values(value: object) -> None:
-    """Check all values, level by level: recursion would fail at a depth that depends on the caller's stack."""
-    level = [value]
+    level: list[Any] = [value]  # recursion would fail at a depth that depends on the caller's stack
     for _ in range(MAX_DEPTH):
-        inner: list[object] = []
-        for one in level:
-            if isinstance(one, dict):
-                inner += one.values()
-                _check_texts(one)
-            elif isinstance(one, list):
-                inner += one
-            else:
-                _check_single(one)
-        if not inner:
-            return
-        level = inner
+        if not level:
+            return value
+        if any(isinstance(one, int) and abs(one) > MAX_INT for one in level):
+            raise ValueError("it holds a whole number beyond -(2**63 - 1) to 2**63 - 1")
+        lists = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = list(chain.from_iterable(lists))
     raise ValueError(f"it nests its values deeper than {MAX_DEPTH} levels")
 
 
-def _check_single(value: object) -> None:
-    if isinstance(value, str):
-        _check_texts([value])
-    elif isinstance(value, int) and abs(value) > MAX_INT:
-        raise ValueError(
-            f"it holds a whole number of {value.bit_length():,} bits; allowed are -(2**63 - 1) to 2**63 - 1"
-        )
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("it holds a number beyond the range of float64")
-
-
-def _check_texts(texts: Iterable[str]) -> None:
-    """Raise ValueError for half a surrogate pair: JSON can hold it, but it can't be printed or used as a path."""
-    for text in texts:
-        if not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise ValueError(f"it holds half a surrogate pair, in {text!a:.40}") from error
+def check_readable(made: Manifest | Plan) -> None:
+    """Raise ShardError for a plan or manifest that readers would refuse. It is called before the file is written."""
+    try:
+        made.from_values(parse_object(json.dumps(made.to_values()).encode()))
+    except (ValueError, ShardError) as error:
+        raise ShardError(
+            f"no command could read the manifest of this build: {error}; give what holds it otherwise"
+        ) from error

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import pyarrow
 import pyarrow.ipc
 
 from albert_data.data import Examples
-from albert_data.shards.typed_values import Count
 from albert_data.storage import find_storage
 from albert_data.storage.files import HashingFile
 
 FORMAT_VERSION = 2
+Count = Annotated[int, msgspec.Meta(ge=0)]
 SHARD_SUFFIX = ".arrow"
 SOURCE, DOCUMENT_KEY_B = "source", "document_key_b"  # columns that only some shards have
 MAX_QUOTED = 300  # characters of a damaged file that a message quotes
