@@ -399,8 +399,6 @@ class BuildConfig:
 
 def take_settings(kind: type[Config], settings: dict[str, Any], base: Config | None = None) -> Config:
     """Remove the settings of a class from `settings`, and make an object of them; the others are those of `base`."""
-    if base is not None and not isinstance(base, kind):
-        raise ConfigError(f"a config is of the type {type(base).__name__}; a {kind.__name__} is needed")
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     given = {name: settings.pop(name) for name in names if name in settings}
     return kind(**given) if base is None else dataclasses.replace(base, **given)  # type: ignore[type-var]

@@ -37,7 +37,6 @@ from albert_data.train.folder import (
     NORMALIZATION_KEY,
     RUN_FILE,
     TOKENIZER_KEY,
-    check_types,
     find_tokenizer,
     read_run_file,
 )
@@ -264,7 +263,6 @@ def config_from_huggingface(settings: dict[str, Any]) -> AlbertConfig:
     found |= {"num_groups": settings.get("num_hidden_groups", 1), "dropout": dropouts[0]}
     found |= {"sentence_task": settings.get("sentence_task", AlbertConfig.sentence_task)}
     try:
-        check_types(AlbertConfig, found, {**_SETTINGS, "num_groups": "num_hidden_groups"})
         return AlbertConfig(**found)
     except ConfigError as error:
         raise ConfigError(f"config.json: {explain(error)}") from error

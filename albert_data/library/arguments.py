@@ -8,10 +8,11 @@ import importlib
 import inspect
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from types import UnionType
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from albert_data.config import check_range, take_value
 from albert_data.errors import ArgumentError, ConfigError, StorageError, explain_disk_error
@@ -30,22 +31,6 @@ RANGES: dict[str, tuple[int, int | None]] = {
 }
 NUM_SHOWN, NUM_IN_HTML = 3, 300  # rows that `inspect` shows
 _ITEMS = (str, bytes, os.PathLike)  # each is one value, and not several
-# By annotation, which values an argument may have, and their type in words. Those of other annotations are checked
-# where they are used.
-_TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "PathName": (lambda value: isinstance(value, str | os.PathLike), "a str or a Path"),
-    "str": (lambda value: isinstance(value, str), "a str"),
-    "os.PathLike[str]": (lambda value: isinstance(value, os.PathLike), "a Path"),
-    "bool": (lambda value: isinstance(value, bool), "True or False"),
-    "Sequence[str]": (lambda value: isinstance(value, Collection) and _are_str(value), "a list of them"),
-    "Mapping[str, str]": (lambda value: isinstance(value, Mapping) and _are_str(value.values()), "a dict of str"),
-    "Callable[[Fault], object]": (callable, "a function"),
-    "Engine": (lambda value: hasattr(value, "run"), "an engine"),
-    "Progress": (
-        lambda value: all(hasattr(value, name) for name in ("start", "advance", "say")),
-        "an object with start, advance and say",
-    ),
-}
 _NESTED = ("text", "examples")  # fields of BuildConfig whose settings are keywords of their own
 
 
@@ -61,7 +46,7 @@ def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function],
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
         own = {name: one for name, one in signature.parameters.items() if one.kind is not one.VAR_KEYWORD}
-        types = {name: str(one.annotation).split(" | ") for name, one in own.items()}
+        classes = {name: _list_classes(hint) for name, hint in get_type_hints(function).items() if name in own}
         fields = (field for kind in kinds for field in dataclasses.fields(kind) if field.name not in (*own, *_NESTED))
         own |= {
             field.name: inspect.Parameter(
@@ -78,10 +63,12 @@ def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function],
             for name in sorted(named.keys() - own.keys()):
                 similar = " or ".join(get_close_matches(name, own)) or ", ".join(own)
                 raise ArgumentError(f"{function.__name__} has no argument {name!r}; is it one of: {similar}?")
-            by_place = [_take(name, value, types[name]) for name, value in zip(types, given, strict=False)]
-            named |= {name: _take(name, named[name], types[name]) for name in types if name in named}
+            bound = signature.bind_partial(*given, **named)
+            for name in bound.arguments.keys() & classes.keys():
+                are_names = "Names" in str(own[name].annotation)
+                bound.arguments[name] = _take(name, bound.arguments[name], classes[name], are_names=are_names)
             try:
-                return function(*by_place, *given[len(by_place) :], **named)
+                return function(*bound.args, **bound.kwargs)
             except BrokenPipeError:  # nobody reads what is printed any more
                 raise
             except OSError as error:
@@ -93,29 +80,27 @@ def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function],
     return decorate
 
 
-def _take(name: str, value: Any, types: list[str]) -> Any:
+def _list_classes(hint: Any) -> tuple[type[Any], ...]:
+    """The classes of a union, without what is in them: (str, Mapping, NoneType) of str | Mapping[str, str] | None."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return tuple(get_origin(kind) or kind for kind in kinds)
+
+
+def _take(name: str, value: Any, classes: tuple[type[Any], ...], *, are_names: bool) -> Any:
     """The value of an argument: a whole number as an int, several of them as a tuple, names as a list.
 
-    types: the alternatives in its annotation. Raises ConfigError for a value of none of them.
+    Raises ConfigError for a value of none of these classes.
     """
-    if value is None and "None" in types:
-        return None
     are_several = isinstance(value, Iterable) and not isinstance(value, _ITEMS) and not hasattr(value, "columns")
-    if "Names" in types:
+    if are_names and not (value is None and type(None) in classes):
         return [] if value is None else list(value) if are_several else [value]
-    if "Sequence[int]" in types and are_several:
-        return tuple(_take_number(name, one) for one in value)
-    if "int" in types:
-        return _take_number(name, value)
-    known = [_TYPES[one] for one in types if one in _TYPES]
-    if len(known) == len(types) - types.count("None") and not any(is_of(value) for is_of, _ in known):
-        what = " or ".join(what for _, what in known)
+    if int in classes and value is not None:
+        is_sequence = Sequence in classes and are_several
+        return tuple(_take_number(name, one) for one in value) if is_sequence else _take_number(name, value)
+    if Any not in classes and not isinstance(value, classes):
+        what = " or ".join(kind.__name__ for kind in classes if kind is not type(None))
         raise ConfigError(f"{name} is {value!r:.80}, of the type {type(value).__name__}; {what} is needed")
     return value
-
-
-def _are_str(values: Iterable[Any]) -> bool:
-    return all(isinstance(value, str) for value in values)
 
 
 def _take_number(name: str, value: Any) -> int:

@@ -63,6 +63,7 @@ class AlbertConfig:
     sentence_task: str = "sop"
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_range("vocab_size", self.vocab_size, 1, 2**31 - 1)
         check_range("max_positions", self.max_positions, 8, 2**16)
         for name in ("embedding_size", "hidden_size", "num_heads", "ffn_size"):

@@ -15,11 +15,11 @@ import pytest
 from test_train_stop import drop_last_checkpoint
 from toy_rows import TINY
 
-from albert_data.errors import ConfigError, OutputError
+from albert_data.errors import OutputError
 from albert_data.storage.disk import Disk
 from albert_data.train.config import RECIPES, TrainConfig
 from albert_data.train.data.loader import ShardLoader
-from albert_data.train.folder import check_types, lock_folder
+from albert_data.train.folder import lock_folder
 from albert_data.train.model import checkpoint
 from albert_data.train.model.checkpoint import FILES, list_checkpoints
 from albert_data.train.run import loop
@@ -117,13 +117,11 @@ def test_what_a_user_added_to_the_run_file_stays(over):
 
 
 @pytest.mark.parametrize("is_compiled", [None, True, False])
-def test_all_settings_that_a_run_file_can_have_are_read_back(tmp_path, is_compiled):
+def test_all_settings_that_a_run_file_can_have_are_read_back(is_compiled):
     for recipes in RECIPES.values():
         for config in recipes.values():
             settings = {**dataclasses.asdict(config), "compile": is_compiled}
-            check_types(TrainConfig, json.loads(json.dumps(settings)))
-    with pytest.raises(ConfigError, match="compile is 1, of a wrong type"):
-        check_types(TrainConfig, {"compile": 1})
+            assert TrainConfig(**json.loads(json.dumps(settings))) == TrainConfig(**settings)
 
 
 # ---- two at once ----

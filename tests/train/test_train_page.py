@@ -206,11 +206,11 @@ def test_figures_that_training_lacks_are_left_out(run):
 
 @refused(
     ({"config": {"colour": 1}}, CheckpointError, "colour is 1, a setting that this version does not know"),
-    ({"config": {"lr": "fast"}}, CheckpointError, "lr is 'fast', of a wrong type; float is needed"),
-    ({"config": {"steps": 2.5}}, CheckpointError, "steps is 2.5, of a wrong type; int or null is needed"),
+    ({"config": {"lr": "fast"}}, CheckpointError, "lr is 'fast', of the type str; a number is needed"),
+    ({"config": {"steps": 2.5}}, CheckpointError, "steps is 2.5, of the type float; a whole number is needed"),
     ({"config": {"steps": None}}, CheckpointError, "none is given; give exactly one of"),
-    ({"config": {"tensorboard": 1}}, CheckpointError, "tensorboard is 1, of a wrong type; bool is needed"),
-    ({"model": {"num_layers": True}}, CheckpointError, "num_layers is True, of a wrong type"),
+    ({"config": {"tensorboard": 1}}, CheckpointError, "tensorboard is 1, of the type int; True or False is needed"),
+    ({"model": {"num_layers": True}}, CheckpointError, "num_layers is True, of the type bool"),
     ({"model": {"num_layers": 0}}, CheckpointError, "num_layers is 0; allowed are 1 to"),
     ({"model": None}, CheckpointError, "model is None; an object is needed"),
 )
