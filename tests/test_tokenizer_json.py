@@ -226,8 +226,8 @@ def test_a_file_that_needs_no_names_takes_none(tmp_path, call, kind, named):
 @pytest.mark.parametrize(
     ("values", "code", "named"),
     [
-        (["cls"], 2, "is no role with its piece; write it as cls=<bos>"),
-        (["cls=<s>", "sep=</s>", "cls=<t>"], 2, "'cls' is given twice; leave one out"),
+        (["cls"], 2, "write ROLE=PIECE"),
+        (["cls=<s>", "sep=</s>", "cls=<t>"], 2, "a key is there twice"),
         (["cls=<s>"], 1, "--special needs a tokenizer"),
     ],
 )

@@ -19,7 +19,7 @@ from albert_data.cli.options import (
     json_option,
     normalization_option,
     open_engine,
-    parse_specials,
+    parse_pairs,
     setting,
     take_given,
     text_options,
@@ -57,7 +57,7 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
     "--special",
     multiple=True,
     metavar="ROLE=PIECE",
-    callback=parse_specials,
+    callback=parse_pairs,
     help="Piece for a role (pad, unk, cls, sep or mask) of a tokenizer.json in which it is not named [CLS], <s> or so: "
     "cls=<bos>. May be repeated.",
 )
@@ -190,7 +190,7 @@ def _show_plan(inputs: tuple[str, ...], output: Path, given: dict[str, Any], *, 
 
     bar, workers = Bar(), given.pop("workers", None) or count_cores()
     named: dict[str, Any] = {name: given[name] for name in ("license", "overwrite", "trust_inputs") if name in given}
-    for name in ("engine", "address", "license", "trust_inputs"):  # no part of the plan
+    for name in ("engine", "address", "nodes", "license", "trust_inputs"):  # no part of the plan
         given.pop(name, None)
     named["vocab"] = VocabConfig(normalization=given.get("normalization", "none"))
     with load_arguments(inputs, output, bar, **given) as (found, tokenizer, config):

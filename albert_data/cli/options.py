@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 _LIST_WIDTH = 80  # columns
+_PAIR = re.compile(r"([^=!]+)(!?)=(.+)")
 
 
 class LibraryCommand(click.Command):
@@ -104,15 +105,15 @@ def parse_size(value: str | int) -> int:
         raise click.BadParameter(f"{value!r} is not a size; write it as 64000000, 64M or 1.5G") from None
 
 
-def parse_specials(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """The piece of each role: of cls=<bos> and mask=<x>, {"cls": "<bos>", "mask": "<x>"}."""
-    for value in values:
-        if not all(value.partition("=")[::2]):
-            raise click.BadParameter(f"{value!r} is no role with its piece; write it as cls=<bos>")
-    roles = [value.partition("=")[0] for value in values]
-    if twice := next((role for role in roles if roles.count(role) > 1), None):
-        raise click.BadParameter(f"{twice!r} is given twice; leave one out")
-    return dict(value.split("=", 1) for value in values)
+def parse_pairs(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """The value of each key: {"cls": "<bos>"} of cls=<bos>, and {"zone": "!a"} of zone!=a."""
+    found = [_PAIR.fullmatch(value) for value in values]
+    if None in found:
+        raise click.BadParameter(f"write {parameter.metavar}")
+    pairs = {one[1]: one[2] + one[3] for one in found if one}
+    if len(pairs) < len(values):
+        raise click.BadParameter("a key is there twice; give each key once")
+    return pairs
 
 
 def _list_languages(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -247,25 +248,11 @@ _address_option = click.option(
     help="Head of the Ray cluster.  [default: that of RAY_ADDRESS or of this machine, or a Ray of its own]",
 )
 
-_LABEL = re.compile(r"([^=!]+)(!?)=([^!()]+)")
-_LABELS = "albert_data.labels"  # in the context of the command, where `open_engine` finds them
-
-
-def _keep_labels(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> None:
-    found = [_LABEL.fullmatch(value) for value in values]
-    if None in found:
-        raise click.BadParameter("write KEY=VALUE or KEY!=VALUE")
-    context.meta[_LABELS] = {one[1]: one[2] + one[3] for one in found if one}
-    if len(context.meta[_LABELS]) < len(values):
-        raise click.BadParameter("a key is there twice; give each key once")
-
-
 _nodes_option = click.option(
     "--nodes",
     multiple=True,
     metavar="KEY=VALUE",
-    expose_value=False,
-    callback=_keep_labels,
+    callback=parse_pairs,
     help="Label of the Ray nodes that get tasks, or KEY!=VALUE of those that get none. May be repeated for other keys.",
 )
 
@@ -287,7 +274,7 @@ def open_engine(given: dict[str, Any]) -> Iterator[Engine | None]:
     --workers is of a cluster the most CPUs at a time, all if it is not given. Raises ConfigError if there is no such
     cluster.
     """
-    labels, address = click.get_current_context().meta[_LABELS], given.pop("address", None)
+    labels, address = given.pop("nodes", {}), given.pop("address", None)
     if given.pop("engine", "local") == "local":
         if address is not None or labels:
             raise click.UsageError(f"{'--nodes' if labels else '--address'} is for --engine ray")
