@@ -306,28 +306,17 @@ def _to_int(index: SupportsIndex) -> int:
 
 def to_row_numbers(indices: np.ndarray | Sequence[SupportsIndex], num_rows: int) -> np.ndarray:
     """Rows from 0 on, int64. indices: integers of any type, in one dimension. An empty array may have any type."""
-    found = _to_integers(indices)
+    found = np.asarray(indices)
+    if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
+        raise TypeError(
+            f"row indices are of type {found.dtype}, in {found.ndim} dimensions; integers in one dimension are needed, "
+            "such as np.flatnonzero(mask) for a mask"
+        )
     outside = found[(found < 0) | (found >= num_rows)]  # before the cast: a large uint64 would turn negative
     if len(outside):
         allowed = f"; allowed are 0 to {num_rows - 1}" if num_rows else ""
         raise IndexError(f"row {outside[0]} of a split of {num_rows} rows{allowed}")
     return found.astype(np.int64, copy=False)
-
-
-def _to_integers(indices: Any) -> np.ndarray:
-    try:
-        found = np.asarray(indices)
-    except ValueError as error:  # lists of several lengths
-        raise TypeError(f"row indices are {indices!r:.40}; integers in one dimension are needed") from error
-    if found.ndim == 1 and found.dtype.kind in "fO" and not isinstance(indices, np.ndarray):
-        # A list of integers that no one integer type holds, such as [-1, 2**63], becomes an array of floats or objects.
-        return np.array([_to_int(index) for index in indices], object)
-    if found.ndim == 1 and (found.dtype.kind in "iu" or (len(found) == 0 and found.dtype.kind != "b")):
-        return found
-    raise TypeError(
-        f"row indices are of type {found.dtype}, in {found.ndim} dimensions; integers in one dimension are needed, "
-        "such as np.flatnonzero(mask) for a mask"
-    )
 
 
 # ---- opening ----
