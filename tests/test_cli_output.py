@@ -135,11 +135,6 @@ def change_manifest(change: Callable[[dict[str, Any]], Any]) -> None:
     Path("out/manifest.json").write_text(json.dumps(manifest))
 
 
-def write_plan() -> None:
-    Path("out/.build").mkdir(parents=True)
-    Path("out/.build/plan.json").write_text(json.dumps({"given": [STEERING + "\nError: forged"]}))
-
-
 @pytest.mark.parametrize(
     ("prepare", "command"),
     [
@@ -152,11 +147,10 @@ def write_plan() -> None:
             lambda: change_manifest(lambda found: found["splits"]["train"]["shards"][0].update(file=f"../{STEERING}")),
             "inspect out",
         ),
-        (write_plan, "inspect out"),
         (lambda: None, f"inspect out --label {STEERING}"),
         (lambda: None, f"build in.txt --tokenizer model.model -o {STEERING}/out/ --dry-run"),
     ],
-    ids=["field", "format version", "shard", "plan", "usage", "folder"],
+    ids=["field", "format version", "shard", "usage", "folder"],
 )
 def test_names_and_values_of_others_reach_the_terminal_escaped(prepare, command, capsys):
     prepare()

@@ -319,7 +319,7 @@ def test_only_a_regular_file_is_opened_as_a_manifest(folder, make, what):
             "holds no manifest.json, so it is no finished build; make one with `albert-data build INPUT... -o",
         ),
         (lambda path: write_small(path / "shards"), "out/shards, which holds one"),
-        (lambda path: (path / ".build").mkdir(parents=True), "not finished & resume it: albert-data build INPUT... -o"),
+        (lambda path: (path / ".build").mkdir(parents=True), "not finished & albert-data build INPUT... -o & the same"),
     ],
 )
 def test_a_folder_that_is_no_build_is_named_with_what_to_do(tmp_path, make, what):
@@ -333,22 +333,3 @@ def test_an_impossible_path_is_named(name, what):
     for read in OTHERS:
         with pytest.raises((ShardError, StorageError), match=what):
             read(Path(name))
-
-
-@pytest.mark.parametrize(
-    ("given", "shown"),
-    [
-        (["a b", "@list.txt", "x/*.txt:de", "--validation", "v"], "'a b' @list.txt 'x/*.txt:de' --validation v"),
-        (["a\nError: b", os.fsdecode(b"c'\xff")], r"$'a\x0aError: b' $'c\'\xff'"),
-        (["a" * 700], "INPUT..."),
-        ([["a"]], "INPUT..."),
-        (None, "INPUT..."),
-    ],
-)
-def test_an_unfinished_build_says_how_to_resume_it(tmp_path, given, shown):
-    (tmp_path / ".build").mkdir()
-    write_json(tmp_path / ".build/plan.json", {"given": given})
-    command = f"give its command again to resume it: albert-data build {shown} -o {tmp_path}, with the same options"
-    check_refused(lambda: read_manifest(tmp_path), ShardError, command)
-    (tmp_path / ".build/plan.json").write_text("[")
-    check_refused(lambda: read_manifest(tmp_path), ShardError, f"albert-data build INPUT... -o {tmp_path}")

@@ -40,7 +40,7 @@ from albert_data.shards.manifest import (
     hash_content,
     hash_manifest,
 )
-from albert_data.shards.manifest_file import ManifestDamage, ManifestFile, load_unchecked, read_manifest
+from albert_data.shards.manifest_file import ManifestDamage, ManifestFile, load_manifest, read_manifest
 from albert_data.shards.paths import find_file
 from albert_data.shards.schema import (
     DOCUMENT_KEY_B,
@@ -99,7 +99,7 @@ def verify(
     faults may then be of the old or the new build.
     """
     try:
-        file = load_unchecked(folder)
+        file = load_manifest(folder)
     except ManifestDamage as error:
         yield Fault(file=MANIFEST_NAME, what=str(error))
         return
@@ -111,11 +111,7 @@ def verify(
 
 
 def _find_faults(folder: Path, file: ManifestFile, quick: bool, run: Run, progress: Progress) -> Iterator[Fault]:
-    try:
-        manifest = file.manifest
-    except ShardError as error:
-        yield Fault(file=MANIFEST_NAME, what=str(error))
-        return
+    manifest = file.manifest
     yield from (Fault(file=MANIFEST_NAME, what=what) for what in _find_changes(file))
     yield from _find_unlisted(folder, manifest)
     rules = yield from _check_tokenizer(folder, manifest, quick)

@@ -10,7 +10,7 @@ from typing import Any
 
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig, VocabConfig, take_settings
 from albert_data.corpus.inputs import Input, check_apart, list_texts
-from albert_data.corpus.mixtures import Names, list_names
+from albert_data.corpus.mixtures import Names
 from albert_data.errors import ArgumentError, ConfigError
 from albert_data.jobs.engine import Engine, MultiprocessEngine, spans_machines
 from albert_data.jobs.progress import Progress
@@ -116,8 +116,7 @@ def build(
     settings |= {"normalization": normalization, "words": words, "special": special}
     settings |= {"tokenizer": tokenizer, "config": config, "validation": validation, "overwrite": overwrite}
     named = dict[str, Any](license=license, language_named="language" in settings, overwrite=overwrite)
-    held_out = (word for name in list_names(validation) for word in ("--validation", name))
-    named |= {"given": [*list_names(inputs or ()), *held_out], "allow_loss": allow_loss, "trust_inputs": trust_inputs}
+    named |= {"allow_loss": allow_loss, "trust_inputs": trust_inputs}
     out, settings["allow_loss"] = require_output(output), allow_loss
     with show_progress(progress) as shown, load_arguments(inputs, out, shown, **settings) as arguments:
         found, loaded, config = arguments

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,6 @@ def build_shards(
     allow_loss: bool = False,
     trust_inputs: bool = False,
     dry_run: bool = False,
-    given: Sequence[str] = (),
 ) -> BuildReport | None:
     """Build the shards of inputs into `out` on any engine.
 
@@ -107,7 +106,6 @@ def build_shards(
     card of a finished one.
     language_named: whether the user named the language of the config, for the card.
     dry_run: only check what is known before the work, and write nothing. Returns None then, unless it is finished.
-    given: the words that name the inputs on a command line.
     Raises InputError, TokenizerError, OutputError, WorkerError, or OSError if the disk fails. Finished tasks are kept.
     """
     started, progress = time.monotonic(), progress or NullProgress()
@@ -146,7 +144,7 @@ def build_shards(
             vocab=vocab,
             engine=engine,
             progress=progress,
-            syncs=work.begin(plan, overwrite=overwrite, syncs=spans_machines(engine), given=given),
+            syncs=work.begin(plan, overwrite=overwrite, syncs=spans_machines(engine)),
             allow_loss=allow_loss,
             sources=list_sources(inputs),
             language_named=language_named,

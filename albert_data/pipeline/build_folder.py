@@ -37,7 +37,7 @@ from albert_data.errors import OutputError, ShardError, StorageError
 from albert_data.jobs.work_folder import WorkFolder
 from albert_data.pipeline.plan import find_other
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS, Manifest, Plan
-from albert_data.shards.manifest_file import GIVEN, PLAN_NAME, WORK_NAME, check_readable, load_manifest, read_file
+from albert_data.shards.manifest_file import PLAN_NAME, WORK_NAME, check_readable, load_manifest, read_file
 from albert_data.shards.paths import CARD_NAME
 from albert_data.shards.schema import SHARD_SUFFIX
 from albert_data.storage import FOLDER, LINK, find_kind, find_storage, is_remote, remember_listings
@@ -195,10 +195,9 @@ class BuildFolder(WorkFolder):
             )
         self.find_ours().check()
 
-    def begin(self, plan: Plan, *, overwrite: bool, syncs: bool = False, given: Sequence[str] = ()) -> bool:
+    def begin(self, plan: Plan, *, overwrite: bool, syncs: bool = False) -> bool:
         """Resume a killed build of this plan, or start one, or raise what `compare` raises.
 
-        given: the words that name the inputs on a command line, for who wants to resume it.
         syncs: whether every file is synced before its receipt. Returns whether it has to be: a build that began so goes
         on so, and any machine can resume it.
         """
@@ -208,7 +207,7 @@ class BuildFolder(WorkFolder):
         if self.read_plan() != plan or boot not in (_SYNCED, _boot_id()):
             boot = _SYNCED if syncs or is_remote(self.out) else _boot_id()  # a store loses nothing
             self.clear()
-            write_json(self.plan_path, plan.to_values() | {GIVEN: given, _BOOT: boot})
+            write_json(self.plan_path, plan.to_values() | {_BOOT: boot})
         for folder in _MADE:
             self._storage.make_folder(self.path / folder)
         return syncs or boot == _SYNCED

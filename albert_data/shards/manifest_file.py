@@ -8,7 +8,6 @@ and depth of its values, and the range of its numbers are limited.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -22,14 +21,13 @@ from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, Manife
 from albert_data.shards.paths import check_folder, measure_file
 from albert_data.shards.schema import FORMAT_VERSION
 from albert_data.storage import FOLDER, Status, find_kind, find_storage
-from albert_data.storage.files import MAX_BYTES, is_there, parse_json, read_json
+from albert_data.storage.files import MAX_BYTES, is_there, parse_json
 from albert_data.text.escaping import quote
 
 MAX_DEPTH = 32
 MAX_INT = (1 << 63) - 1
 WORK_NAME = ".build"  # where a build keeps what it has until it is finished
-PLAN_NAME, GIVEN = "plan.json", "given"  # the key of the words that named the inputs
-_MOST_SHOWN = 600  # characters of these words in a message
+PLAN_NAME = "plan.json"
 
 
 class ManifestDamage(ShardError):
@@ -46,11 +44,11 @@ class ManifestFile:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """Raises ShardError where a key of docs/reference/format.md is missing or its value is not allowed."""
+        """Raises ManifestDamage where a key of docs/reference/format.md is missing or its value is not allowed."""
         try:
             return Manifest.from_values(self.values)
         except ShardError as error:
-            raise ShardError(f"{self.path}: {error}; move it away and build anew") from error
+            raise ManifestDamage(f"{self.path}: {error}; move it away and build anew") from error
 
     @property
     def is_sealed(self) -> bool:
@@ -75,17 +73,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def load_manifest(folder: Path) -> ManifestFile:
-    """As read_manifest, with the file's values and status."""
-    read = load_unchecked(folder)
-    _ = read.manifest  # raises ShardError where a key is missing
-    return read
-
-
-def load_unchecked(folder: Path) -> ManifestFile:
-    """Read a manifest of our format, whatever it lacks.
-
-    Raises ShardError if there is none, ManifestDamage if it can't be read.
-    """
+    """As read_manifest, with the file's values and status. Raises ManifestDamage for a manifest that is there."""
     path = folder / MANIFEST_NAME
     check_folder(folder)
     if not is_there(path):
@@ -106,6 +94,7 @@ def load_unchecked(folder: Path) -> ManifestFile:
             f"{path} is of format {name!s:.40} {version!s:.40}; this version reads {FORMAT_NAME} {FORMAT_VERSION}: "
             "build it again, or use the version of albert-data that built it"
         )
+    _ = read.manifest  # raises where a key is missing or its value is not allowed
     return read
 
 
@@ -116,13 +105,9 @@ def _explain_missing(folder: Path) -> str:
         if is_there(folder / "shards" / MANIFEST_NAME):  # where quickstart puts them
             return f"{what}; name {folder / 'shards'}, which holds one"
         return f"{what}; make one with `albert-data build INPUT... -o {quote(folder)}`"
-    inputs = "INPUT..."
-    with suppress(OSError, ValueError, LookupError, TypeError, ShardError):
-        words = " ".join(map(quote, read_json(folder / WORK_NAME / PLAN_NAME)[GIVEN]))
-        inputs = words if 0 < len(words) <= _MOST_SHOWN else inputs
     return (
         f"{folder} is a build that is not finished; give its command again to resume it: "
-        f"albert-data build {inputs} -o {quote(folder)}, with the same options"
+        f"albert-data build INPUT... -o {quote(folder)}, with the same options"
     )
 
 
