@@ -16,7 +16,7 @@ from typing import Annotated, Any, Self
 import msgspec
 
 from albert_data.config import AS_IS, AUTO, BuildConfig, TextConfig
-from albert_data.errors import ConfigError, ShardError
+from albert_data.errors import AlbertDataError, ShardError
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.schema import FORMAT_VERSION, Count, ShardReceipt, Totals
 from albert_data.text.languages import choose_rules, is_source_name
@@ -379,7 +379,7 @@ def _read_config(settings: Mapping[str, Any]) -> BuildConfig:
         return BuildConfig.from_settings(**{name: settings[name] for name in BuildConfig().to_flat_dict()})
     except KeyError as error:
         raise ShardError(f"config.{error.args[0]} is missing") from error
-    except ConfigError as error:
+    except AlbertDataError as error:
         raise ShardError(f"config.{error}") from error
 
 
@@ -388,7 +388,7 @@ def to_value(value: Any) -> Any:
     if isinstance(value, BuildConfig):
         return value.to_flat_dict()
     if dataclasses.is_dataclass(value):
-        found = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        found = ((name, getattr(value, name)) for name in value.__dataclass_fields__)
         return {name: to_value(item) for name, item in found if item is not None}
     if isinstance(value, Mapping):
         return {name: to_value(item) for name, item in value.items()}
