@@ -29,7 +29,7 @@ import multiprocess
 from multiprocess.connection import Connection, wait
 
 from albert_data.errors import AlbertDataError, WorkerError, explain_disk_error
-from albert_data.storage.interrupts import before_exit
+from albert_data.storage.interrupts import on_interrupt
 
 _ORPHAN_CHECK_SECONDS = 0.5
 _TRIES = 2
@@ -276,7 +276,7 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
         connection.send_bytes(answer)
 
 
-@before_exit
+@on_interrupt
 def _kill_workers() -> None:
     """Kill all workers, and wait: until a forked one ends, its copy of the descriptor keeps OUT/.build/lock locked."""
     workers = multiprocess.active_children()

@@ -26,7 +26,7 @@ from uuid import uuid4
 from albert_data.errors import AlbertDataError, ConfigError, WorkerError
 from albert_data.jobs.engine import AnyTask, PreparedJob, Result, count_cores, explain_memory_error
 from albert_data.jobs.ray_worker import NodeError, Shipment, list_places, list_versions, run_task
-from albert_data.storage.interrupts import before_exit
+from albert_data.storage.interrupts import on_interrupt
 
 _RETRIES = 4  # of a task, by Ray, whatever goes wrong
 _TASKS_PER_CPU = 2  # handed to Ray at a time, so that a CPU need not wait for the next one
@@ -296,7 +296,7 @@ def _speaks_http2(address: str) -> bool:
     return False
 
 
-@before_exit
+@on_interrupt
 def _leave() -> None:
     """End the tasks, and the Ray that was started here: some of its processes would outlive this one."""
     for engine in list(_engines):

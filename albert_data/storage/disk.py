@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from albert_data.storage.interrupts import before_exit
+from albert_data.storage.interrupts import on_interrupt
 from albert_data.storage.protocol import (
     DEVICE,
     FILE,
@@ -256,7 +256,7 @@ def _remove_temporary(temporary: Path) -> None:
     _open_temporaries.discard(temporary)
 
 
-@before_exit
+@on_interrupt
 def _remove_open_temporaries() -> None:
     for temporary in list(_open_temporaries):
         _remove_temporary(temporary)

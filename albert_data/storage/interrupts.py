@@ -20,7 +20,7 @@ _cleanups: list[Callable[[], object]] = []
 _message = "Interrupted."
 
 
-def before_exit(cleanup: Callable[[], object]) -> Callable[[], object]:
+def on_interrupt(cleanup: Callable[[], object]) -> Callable[[], object]:
     """Have a function called when Ctrl-C ends the process.
 
     It may interrupt code that holds a lock, so it must take none.
