@@ -63,10 +63,7 @@ def test_a_lock_excludes_others_until_it_is_freed(bucket, store):
 
 
 @pytest.mark.usefixtures("dead_locks")
-def test_the_lock_of_a_dead_process_is_waited_for_and_taken_and_its_owner_publishes_nothing_more(
-    bucket, store, monkeypatch, caplog
-):
-    monkeypatch.setattr("albert_data.storage.locks._SAID_AFTER_SECONDS", 0.0)
+def test_the_lock_of_a_dead_process_is_waited_for_and_taken_and_its_owner_publishes_nothing_more(bucket, store, caplog):
     out = make_path(f"{bucket.url}/out")
     free = store.lock(out / ".build/lock", b"mark\n", 0)
     free_other = other_process(bucket).lock(out / ".build/lock", b"mark\n", 0)

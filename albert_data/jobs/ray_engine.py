@@ -244,7 +244,7 @@ def connect(ray: Any, address: str | None, num_workers: int | None) -> None:
                 **settings,
             )
     except Exception as error:  # Ray raises classes of many kinds here, none of them documented
-        raise ConfigError(_explain_refusal(named, str(error))) from error
+        raise ConfigError(f"no Ray cluster can be used at {named}: {' '.join(str(error).split())[:300]}") from error
 
 
 def _check_address(address: str) -> None:
@@ -266,15 +266,6 @@ def _check_own_cluster() -> None:
             f"no Ray cluster answers at {address}, the last one of this machine; start it again, or forget it with "
             "`ray stop`"
         )
-
-
-def _explain_refusal(named: str, message: str) -> str:
-    message = " ".join(message.split())
-    if "Version mismatch" in message:
-        return f"the Ray cluster at {named} has other versions than this command: {message}"
-    if "Could not find any running Ray instance" in message:
-        return "no Ray runs on this machine; start one with `ray start --head`, or give --address HOST:PORT"
-    return f"no Ray cluster can be used at {named}: {message[:300]}; if it wants a token, set RAY_AUTH_MODE=token"
 
 
 def _answers(address: str) -> bool:

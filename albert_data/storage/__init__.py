@@ -1,18 +1,17 @@
 """Where files lie: on a disk, or in a store of objects: s3:// or gs://.
 
 Every reader and writer of corpus/, pipeline/, shards/ and convert/ asks `find_storage` for the storage of a path, and
-touches no file in another way. `protocol.py` says what it needs, and docs/explanation/architecture.md what a disk
-and a store do.
+touches no file in another way. `Disk` says what each operation promises, and docs/guides/stores.md what a store does.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Union
 
 from albert_data.errors import StorageError
 from albert_data.storage.disk import Disk
 from albert_data.storage.object_requests import remember_listings
-from albert_data.storage.protocol import (
+from albert_data.storage.status import (
     DEVICE,
     FILE,
     FOLDER,
@@ -23,7 +22,6 @@ from albert_data.storage.protocol import (
     TEMPORARY_SUFFIX,
     Address,
     Status,
-    Storage,
 )
 from albert_data.storage.urls import STORES, is_remote, make_path, parse_url, strip_file_scheme
 
@@ -51,7 +49,8 @@ __all__ = [
     "strip_file_scheme",
 ]
 
-_disk: Storage = Disk()
+Storage = Union[Disk, "ObjectStore"]  # noqa: UP007  # the second is imported when a store is used
+_disk = Disk()
 _stores: dict[str, ObjectStore] = {}
 
 
@@ -61,11 +60,9 @@ def find_storage(path: Address) -> Storage:
     Raises StorageError for a URL of another kind than s3://, gs:// and file://, or with a password, and if the package
     for a store is missing.
     """
-    url = parse_url(path)
-    return _disk if url is None else _find_store(url.scheme)
-
-
-def _find_store(scheme: str) -> ObjectStore:
+    if (url := parse_url(path)) is None:
+        return _disk
+    scheme = url.scheme
     if scheme not in _stores:
         try:
             from albert_data.storage.objects import make_store

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from albert_data.errors import StorageError
 from albert_data.storage.disk import find_cache_folder
-from albert_data.storage.protocol import Status
 from albert_data.storage.retries import PreconditionFailed
+from albert_data.storage.status import Status
 from albert_data.storage.urls import StoreURL
 
 if TYPE_CHECKING:

@@ -21,27 +21,18 @@ from google.auth.transport.requests import AuthorizedSession
 from requests.adapters import HTTPAdapter
 
 from albert_data.storage.object_requests import NEW, Found, Got
-from albert_data.storage.protocol import FILE, Status
-from albert_data.storage.retries import Connection, PreconditionFailed, Refusal
+from albert_data.storage.retries import CONNECT_SECONDS, Connection, PreconditionFailed, Refusal
+from albert_data.storage.status import FILE, Status
 from albert_data.storage.urls import StoreURL
 
 PAGE_ENTRIES = 1000  # the most that Google gives
 _ADDRESS = "https://storage.googleapis.com"
 _SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
-_CONNECT_SECONDS = 10
 _STORED_SIZE = "x-goog-stored-content-length"
 _CONNECTIONS = 32
 _STATUS_FIELDS = "size,generation,timeCreated"
 _UNFINISHED, _CANCELLED = 308, 499  # what Google answers to a part, and to the end of an upload
 _REASON = re.compile(rb'"reason": *"(\w+)"')
-
-
-class _Refused(Exception):
-    """An answer that is an error. `find_refusal` reads it."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.code)
-        self.refusal = refusal
 
 
 class _Reply(NamedTuple):
@@ -53,14 +44,10 @@ class _Reply(NamedTuple):
     values: dict[str, Any]
 
 
-class GCS:
-    """The requests of `Requests`, made of Google's."""
+class GCS(Connection[AuthorizedSession]):
+    """The requests of `S3`, made of Google's."""
 
     most_deletes = 1  # Google's batches are no single requests
-
-    def __init__(self, read_seconds: float) -> None:
-        """read_seconds: without a byte of an answer; then a request is repeated."""
-        self._read_seconds, self._connection = read_seconds, Connection(self._connect)
 
     def _connect(self) -> AuthorizedSession:
         if "STORAGE_EMULATOR_HOST" in os.environ:
@@ -75,7 +62,7 @@ class GCS:
     def _call(self, url: StoreURL, method: str, path: str, *, missing: str = "NoSuchKey", **arguments: Any) -> _Reply:
         """One request. missing: what is not there if the answer is 404; arguments: of `_send`."""
         address = os.environ.get("STORAGE_EMULATOR_HOST", _ADDRESS).rstrip("/") + path
-        return self._connection.repeat(url, lambda: self._send(method, address, missing, **arguments))
+        return self.repeat(url, lambda: self._send(method, address, missing, **arguments))
 
     def _send(
         self, method: str, address: str, missing: str, *, headers: Mapping[str, str] | None = None, **arguments: Any
@@ -83,11 +70,11 @@ class GCS:
         """arguments: `params` and `data`, as requests has them."""
         is_media = arguments.get("params", {}).get("alt") == "media"
         headers = {"Accept-Encoding": "gzip", **(headers or {})}  # or Google unpacks what was put as gzip
-        with self._connection.get().request(
+        with self.client().request(
             method,
             address,
             headers=headers,
-            timeout=(min(_CONNECT_SECONDS, self._read_seconds), self._read_seconds),
+            timeout=(min(CONNECT_SECONDS, self.read_seconds), self.read_seconds),
             stream=True,
             allow_redirects=False,
             **arguments,
@@ -100,7 +87,7 @@ class GCS:
             reason = found[1].decode() if (found := _REASON.search(body)) else str(status)
             if status in (404, 410):
                 reason = "NoSuchBucket" if b"bucket does not exist" in body else missing
-            raise _Refused(Refusal(reason, status, None))
+            raise Refusal(reason, status)
         if (300 <= status < 400 and status != _UNFINISHED) or (is_media and _STORED_SIZE not in answer.headers):
             raise ValueError("not an answer of Google's store")
         values = json.loads(body) if body and not is_media and status < 300 else {}
@@ -191,12 +178,7 @@ class GCS:
         return ""
 
     def complete_upload(self, url: StoreURL, upload: str, parts: list[str], num_bytes: int, rest: bytes = b"") -> None:
-        try:
-            self._upload(url, upload, num_bytes - len(rest), rest, str(num_bytes))
-        except FileNotFoundError:
-            # It may have been completed by a request whose answer was lost.
-            if self.head(url).num_bytes != num_bytes:
-                raise
+        self._upload(url, upload, num_bytes - len(rest), rest, str(num_bytes))
 
     def _upload(self, url: StoreURL, upload: str, begin: int, data: bytes, total: str) -> None:
         """Send bytes until the store holds them all. total: of the object, with the last bytes; otherwise "*"."""
@@ -214,10 +196,10 @@ class GCS:
                 if held < end or total != "*":
                     raise ConnectionError("the store took only some of the bytes")  # the others are sent next
 
-        self._connection.repeat(url, request)
+        self.repeat(url, request)
 
     def abort_upload(self, url: StoreURL, upload: str) -> None:
-        self._connection.repeat(url, lambda: self._send("DELETE", upload, "NoSuchUpload"))
+        self.repeat(url, lambda: self._send("DELETE", upload, "NoSuchUpload"))
 
     def list_uploads(self, folder: StoreURL) -> Iterator[tuple[StoreURL, str]]:
         """Google lists none. It removes them after a week."""

@@ -15,17 +15,20 @@ import re
 import threading
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from albert_data.errors import StorageError
-from albert_data.storage.object_requests import NEW, Requests
+from albert_data.storage.object_requests import NEW
 from albert_data.storage.retries import PreconditionFailed
 from albert_data.storage.urls import StoreURL
+
+if TYPE_CHECKING:
+    from albert_data.storage.object_requests import Requests
 
 EXPIRY_SECONDS = 30.0
 RENEW_SECONDS = 6.0
 LOCK_READ_SECONDS = 5.0  # without an answer; a renewal's pause and three such requests take less than EXPIRY_SECONDS
 _POLL_SECONDS = 1.0
-_SAID_AFTER_SECONDS = 2.0
 _FREE = b"free\n"  # what the object holds after the mark when nobody holds the lock
 _STATE = re.compile(rb"(free|held [0-9a-f]{16})\n\Z")
 _log = logging.getLogger("albert_data")
@@ -54,7 +57,7 @@ class StoreLock:
         self._thread.start()
 
     def _take(self) -> str:
-        seen, begin, is_said = None, time.monotonic(), False
+        seen = None
         while True:
             if (version := self._put(NEW)) is not None:
                 return version
@@ -65,16 +68,15 @@ class StoreLock:
             if held.endswith(_FREE) or age > EXPIRY_SECONDS:
                 if (version := self._put(found)) is not None:
                     return version
-            elif seen not in (None, found):
-                raise BlockingIOError(errno.EWOULDBLOCK, "another process holds the lock and renews it", str(self.url))
-            seen = found
-            if not is_said and time.monotonic() - begin > _SAID_AFTER_SECONDS:
-                is_said = True
+            elif seen is None:
                 _log.warning(
                     "%s is locked; waiting up to %.0f s to see whether the command that locked it still runs",
                     self.url,
                     EXPIRY_SECONDS,
                 )
+            elif seen != found:
+                raise BlockingIOError(errno.EWOULDBLOCK, "another process holds the lock and renews it", str(self.url))
+            seen = found
             time.sleep(_POLL_SECONDS)
 
     def _put(self, version: str, *, content: bytes | None = None) -> str | None:

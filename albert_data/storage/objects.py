@@ -22,26 +22,28 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from albert_data.errors import StorageError
 from albert_data.storage.cache import get_copy
+from albert_data.storage.disk import Item, Result
 from albert_data.storage.locks import LOCK_READ_SECONDS, StoreLock, strip_state
-from albert_data.storage.object_requests import NEW, Got, Requests, recall
-from albert_data.storage.protocol import FOLDER, Address, Item, Result, Status
+from albert_data.storage.object_requests import NEW, Got, recall
 from albert_data.storage.retries import PreconditionFailed
+from albert_data.storage.status import FOLDER, Address, Status
 from albert_data.storage.urls import StoreURL, parse_url, resolve_url
 
 if TYPE_CHECKING:
     import pyarrow
 
+    from albert_data.storage.object_requests import Requests
+
 _FOLDER = Status(FOLDER, 0, 0, None)
 _FIRST_READ_BYTES, _LARGEST_READ_BYTES = 64 << 10, 8 << 20
-PART_BYTES = 64 << 20  # of an upload: a shard of the default size is one put
-_PARTS_OF_A_SIZE = 1_000
+PART_BYTES = 64 << 20  # of an upload, which has at most 10,000: a shard of the default size is one put
 _REQUESTS_AT_ONCE = 32  # as many connections as s3.py and gcs.py keep
 _READ_SECONDS = 60.0
 _WORKING_FOLDERS = {".build", ".convert", ".vocab"}
 
 
 class ObjectStore:
-    """The objects of one kind of store. `Storage` says what each operation promises."""
+    """The objects of one kind of store. `Disk` says what each operation promises."""
 
     def __init__(self, requests: Requests, lock_requests: Requests) -> None:
         """lock_requests: those of locks, which expire while a request waits for a connection that has stalled."""
@@ -100,31 +102,24 @@ class ObjectStore:
     def _match(self, folder: StoreURL, parts: list[str]) -> Iterator[StoreURL]:
         """What matches a pattern below a folder, by the rules of Python's glob. parts: of the pattern, one a folder."""
         part, rest = parts[0], parts[1:]
-        if part == "**":
-            if rest:
-                yield from self._match(folder, rest)
-            for name, is_folder in list(self._scan(folder)):
-                if name.startswith("."):
-                    continue
-                if not rest:
-                    yield folder.join(name)
-                if is_folder:
-                    yield from self._match(folder.join(name), parts)
-        elif not glob.has_magic(part):
+        if not glob.has_magic(part):
             inner = folder.join(part)
             if rest:
                 yield from self._match(inner, rest)
             elif self._is_there(inner):
                 yield inner
-        else:
-            for name, is_folder in list(self._scan(folder)):
-                is_hidden = name.startswith(".") and not part.startswith(".")
-                if is_hidden or not fnmatch.fnmatchcase(name, part):
-                    continue
-                if not rest:
-                    yield folder.join(name)
-                elif is_folder:
-                    yield from self._match(folder.join(name), rest)
+            return
+        is_deep = part == "**"
+        if is_deep and rest:
+            yield from self._match(folder, rest)
+        for name, is_folder in list(self._scan(folder)):
+            is_hidden = name.startswith(".") and not part.startswith(".")
+            if is_hidden or not fnmatch.fnmatchcase(name, part):
+                continue
+            if not rest:
+                yield folder.join(name)
+            if is_folder and (rest or is_deep):
+                yield from self._match(folder.join(name), parts if is_deep else rest)
 
     def _is_there(self, url: StoreURL) -> bool:
         try:
@@ -300,17 +295,12 @@ class ObjectStore:
 
 def make_store(scheme: str) -> ObjectStore:
     """A connection to the stores of a kind. Raises ModuleNotFoundError if the package for them is missing."""
-    return ObjectStore(_make_requests(scheme, _READ_SECONDS), _make_requests(scheme, LOCK_READ_SECONDS))
-
-
-def _make_requests(scheme: str, read_seconds: float) -> Requests:
+    make: type[Requests]
     if scheme == "gs":
-        from albert_data.storage.gcs import GCS
-
-        return GCS(read_seconds)
-    from albert_data.storage.s3 import S3
-
-    return S3(read_seconds)
+        from albert_data.storage.gcs import GCS as make
+    else:
+        from albert_data.storage.s3 import S3 as make
+    return ObjectStore(make(_READ_SECONDS), make(LOCK_READ_SECONDS))
 
 
 def _parse(path: Address) -> StoreURL:
@@ -398,16 +388,12 @@ class _Upload(io.RawIOBase):
     def write(self, data: Any) -> int:
         taken = rest = memoryview(data).cast("B")
         while rest:
-            room = self._part_bytes() - self._buffer.tell()
+            room = PART_BYTES - self._buffer.tell()
             self._num_bytes += self._buffer.write(rest[:room])
             if len(rest) >= room:
                 self._send()
             rest = rest[room:]
         return len(taken)
-
-    def _part_bytes(self) -> int:
-        """Parts double after each thousand, so that the 10,000 that are allowed hold the 5 TB of the largest object."""
-        return PART_BYTES << (len(self._parts) // _PARTS_OF_A_SIZE)
 
     def _send(self) -> None:
         if not self._upload:
@@ -421,7 +407,12 @@ class _Upload(io.RawIOBase):
         if not self._upload:
             self._store.put(self._url, rest)
             return
-        self._store.complete_upload(self._url, self._upload, self._parts, self._num_bytes, rest)
+        try:
+            self._store.complete_upload(self._url, self._upload, self._parts, self._num_bytes, rest)
+        except FileNotFoundError:
+            # It may have been completed by a request whose answer was lost.
+            if self._store.head(self._url).num_bytes != self._num_bytes:
+                raise
 
     def abort(self) -> None:
         """Leave nothing in the store. Raises nothing: what failed before is the error to report."""

@@ -14,16 +14,18 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from albert_data.errors import StorageError
 from albert_data.storage.sharing import SharedLock
 from albert_data.storage.urls import StoreURL
 
 RETRY_SECONDS = 300.0
-FIRST_RETRY_SECONDS = 60.0  # until a store has answered once: its address may be wrong
-LOST_RETRY_SECONDS = 5.0  # after a request that was given up: cleaning up is not worth the same wait again
+# Of a store that never answered, as its address may be wrong; and after a request that was given up, since cleaning up
+# is not worth the same wait again.
+LOST_RETRY_SECONDS = 60.0
+CONNECT_SECONDS = 10.0
 _FIRST_WAIT_SECONDS, _SLOWEST_SECONDS = 0.2, 8.0
 _SAID_AFTER_SECONDS = 3.0
 _TRANSIENT_CODES = {
@@ -48,12 +50,12 @@ Answer = TypeVar("Answer")
 Client = TypeVar("Client")
 
 
-class Refusal(NamedTuple):
-    """What a store answered. code: as the store names it, or the status where it does not."""
+class Refusal(Exception):
+    """An answer that is an error. code: as the store names it, or the status where it does not."""
 
-    code: str
-    status: int
-    region: str | None
+    def __init__(self, code: str, status: int, region: str | None = None) -> None:
+        super().__init__(code)
+        self.code, self.status, self.region = code, status, region
 
 
 class PreconditionFailed(Exception):
@@ -62,8 +64,8 @@ class PreconditionFailed(Exception):
 
 def find_refusal(error: BaseException) -> Refusal | None:
     """The store's answer in an error of gcs.py, botocore or s3fs; None if it gave none."""
-    if isinstance(refusal := getattr(error, "refusal", None), Refusal):
-        return refusal
+    if isinstance(error, Refusal):
+        return error
     for one in (error, error.__cause__):
         response = getattr(one, "response", None)
         if isinstance(response, dict) and "Error" in response:
@@ -74,19 +76,21 @@ def find_refusal(error: BaseException) -> Refusal | None:
 
 
 class Connection(Generic[Client]):
-    """Connects each process to one store, and repeats its requests. Threads of a process share the client.
+    """Connects each process to one store, and repeats its requests. Threads of a process share the client."""
 
-    connect: makes a client, which takes up to seconds
-    """
-
-    def __init__(self, connect: Callable[[], Client]) -> None:
-        self._connect, self._connecting = connect, SharedLock()
+    def __init__(self, read_seconds: float) -> None:
+        """read_seconds: without a byte of an answer; then a request is repeated."""
+        self.read_seconds, self._connecting = read_seconds, SharedLock()
         # Neither sockets nor threads survive a fork, so each process has its own. Those of the parent stay referenced:
         # a destructor would close its sockets.
         self._by_process: dict[int, Client] = {}
-        self._has_answered = self._is_lost = False
+        self._answers = False  # whether the last request had an answer
 
-    def get(self) -> Client:
+    def _connect(self) -> Client:
+        """Make a client, which takes up to seconds."""
+        raise NotImplementedError
+
+    def client(self) -> Client:
         with self._connecting:
             if (found := self._by_process.get(os.getpid())) is None:
                 found = self._by_process[os.getpid()] = self._connect()
@@ -105,23 +109,24 @@ class Connection(Generic[Client]):
             raise
 
     def _repeat(self, url: StoreURL, request: Callable[[], Answer]) -> Answer:
-        begin, is_said = time.monotonic(), False
-        for wait in _choose_waits():
+        begin, is_said, longest = time.monotonic(), False, _FIRST_WAIT_SECONDS
+        while True:
             try:
                 answer = request()
-                self._has_answered, self._is_lost = True, False
+                self._answers = True
                 return answer
             except Exception as error:  # of botocore, aiohttp, s3fs or the system, which have no class in common
                 refusal = find_refusal(error)
-                self._has_answered |= refusal is not None and refusal.status < 500
+                self._answers |= refusal is not None and refusal.status < 500
                 if not _is_transient(error, refusal):
                     raise _explain(error, refusal, url) from error
                 reason = refusal.code if refusal else type(error).__name__
+            wait = longest * random.uniform(0.5, 1.0)  # random, so that workers do not all return at once
+            longest = min(2 * longest, _SLOWEST_SECONDS)
             seconds = time.monotonic() - begin
-            limit = RETRY_SECONDS if self._has_answered else FIRST_RETRY_SECONDS
-            limit = LOST_RETRY_SECONDS if self._is_lost else limit
+            limit = RETRY_SECONDS if self._answers else LOST_RETRY_SECONDS
             if seconds + wait > limit:
-                self._is_lost = True
+                self._answers = False
                 raise StorageError(
                     f"{url}: the store gave no answer for {seconds:.0f} s ({reason}); check the network and the "
                     "address of the store, and give the same command again"
@@ -130,15 +135,6 @@ class Connection(Generic[Client]):
                 is_said = True
                 _log.warning("%s gives no answer (%s); trying again for up to %.0f s", url, reason, limit)
             time.sleep(wait)
-        raise AssertionError("the waits never end")
-
-
-def _choose_waits() -> Iterator[float]:
-    """Seconds, twice as long each time, and random, so that workers do not all return at once."""
-    longest = _FIRST_WAIT_SECONDS
-    while True:
-        yield longest * random.uniform(0.5, 1.0)
-        longest = min(2 * longest, _SLOWEST_SECONDS)
 
 
 def _is_transient(error: Exception, refusal: Refusal | None) -> bool:
@@ -160,7 +156,7 @@ def _explain(error: Exception, refusal: Refusal | None, url: StoreURL) -> Except
         names = [kind.__name__ for kind in type(error).__mro__]
         reason = next((_NO_ANSWER[name] for name in names if name in _NO_ANSWER), names[0])
         return StorageError(f"{bucket} can't be reached: {reason}")
-    code, status, region = refusal
+    code, status = refusal.code, refusal.status
     if status == 412 or code == "PreconditionFailed":
         return PreconditionFailed(str(url))
     if code == "NoSuchBucket":
@@ -168,7 +164,7 @@ def _explain(error: Exception, refusal: Refusal | None, url: StoreURL) -> Except
     if status == 404 or code in ("NoSuchKey", "404", "NoSuchUpload"):
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(url))
     if code in _REGION_CODES:
-        where = f"in the region {region}" if region else "in another region"
+        where = f"in the region {refusal.region}" if refusal.region else "in another region"
         return StorageError(f"bucket {bucket} lies {where}; set AWS_REGION to its region")
     if status == 401 or code in _CREDENTIAL_CODES:
         return StorageError(

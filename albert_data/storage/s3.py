@@ -16,8 +16,8 @@ from s3fs import S3FileSystem
 
 from albert_data.errors import StorageError
 from albert_data.storage.object_requests import NEW, Found, Got
-from albert_data.storage.protocol import FILE, Status
-from albert_data.storage.retries import Connection
+from albert_data.storage.retries import CONNECT_SECONDS, Connection
+from albert_data.storage.status import FILE, Status
 from albert_data.storage.urls import StoreURL
 
 _LARGEST_COPY_BYTES = 5 << 30
@@ -26,20 +26,19 @@ PAGE_ENTRIES = 1000  # the most that S3 gives
 _ATTEMPTS = 3  # by botocore, which repeats at once what is likely to succeed then
 
 
-class S3:
-    """The requests of `Requests`, made of those of S3."""
+class S3(Connection[S3FileSystem]):
+    """The requests that a store of objects is asked. `GCS` has the same; `Connection.repeat` says what they raise.
+
+    most_deletes: objects for one call of `delete_all`
+    """
 
     most_deletes = PAGE_ENTRIES
-
-    def __init__(self, read_seconds: float) -> None:
-        """read_seconds: without a byte of an answer; then a request is repeated."""
-        self._read_seconds, self._connection = read_seconds, Connection(self._connect)
 
     def _connect(self) -> S3FileSystem:
         settings = {
             "retries": {"mode": "standard", "total_max_attempts": _ATTEMPTS},
-            "connect_timeout": min(10.0, self._read_seconds),
-            "read_timeout": self._read_seconds,
+            "connect_timeout": min(CONNECT_SECONDS, self.read_seconds),
+            "read_timeout": self.read_seconds,
             "max_pool_connections": 32,
         }
         store = S3FileSystem(skip_instance_cache=True, use_listings_cache=False, config_kwargs=settings)
@@ -50,24 +49,26 @@ class S3:
     def _call(self, method: str, url: StoreURL, **arguments: Any) -> Mapping[str, Any]:
         """One request for an object, or for the bucket where the URL has no key."""
         key = {"Key": url.key} if url.key else {}
-        return self._connection.repeat(
-            url, lambda: self._connection.get().call_s3(method, Bucket=url.bucket, **key, **arguments)
-        )
+        return self.repeat(url, lambda: self.client().call_s3(method, Bucket=url.bucket, **key, **arguments))
 
     # ---- looking ----
 
     def head(self, url: StoreURL) -> Status:
+        """The status of an object."""
         answer = self._call("head_object", url)
         return _status_of(answer["ContentLength"], answer["LastModified"], answer["ETag"])
 
     def check_bucket(self, url: StoreURL) -> None:
+        """Raise StorageError if there is no such bucket, or if it may not be listed."""
         self._call("list_objects_v2", url._replace(key=""), MaxKeys=1)
 
     def is_folder(self, url: StoreURL) -> bool:
+        """Whether there is an object in a folder, or one that marks an empty folder: its key ends in a slash."""
         page = self._call("list_objects_v2", url._replace(key=""), Prefix=url.prefix, MaxKeys=1)
         return bool(page.get("Contents"))
 
     def entries(self, folder: StoreURL) -> Iterator[Found]:
+        """What lies directly in a folder, a page at a time."""
         bucket, prefix, more = folder._replace(key=""), folder.prefix, dict[str, str]()
         while True:
             page = self._call("list_objects_v2", bucket, Prefix=prefix, Delimiter="/", MaxKeys=PAGE_ENTRIES, **more)
@@ -83,6 +84,7 @@ class S3:
     # ---- reading ----
 
     def get(self, url: StoreURL, begin: int = 0, num_bytes: int | None = None, version: str | None = None) -> Got:
+        """Bytes of an object from `begin` on. version: the only one that may be read."""
         arguments: dict[str, Any] = {} if version is None else {"IfMatch": version}
         if num_bytes is not None:
             arguments["Range"] = f"bytes={begin}-{begin + num_bytes - 1}"
@@ -90,6 +92,7 @@ class S3:
         return Got(data, _find_size(answer), answer["ETag"])
 
     def get_aged(self, url: StoreURL) -> tuple[bytes, str, float]:
+        """All of an object, its version, and the seconds since it was put, by the store's own clock."""
         data, answer = self._fetch(url, {})
         now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
         return data, str(answer["ETag"]), (now - answer["LastModified"]).total_seconds()
@@ -101,24 +104,27 @@ class S3:
                 return await body.read(), answer
 
         def request() -> tuple[bytes, Mapping[str, Any]]:
-            store = self._connection.get()
+            store = self.client()
             data, answer = sync(store.loop, fetch, store)
             if len(data) != answer["ContentLength"]:
                 raise ConnectionError("the answer broke off")
             return data, answer
 
-        return self._connection.repeat(url, request)
+        return self.repeat(url, request)
 
     # ---- writing ----
 
     def put(self, url: StoreURL, data: bytes, version: str | None = None) -> str:
+        """Put an object, and return its version. version: the one to replace, or NEW; None for any."""
         condition = {} if version is None else {"IfNoneMatch": "*"} if version == NEW else {"IfMatch": version}
         return str(self._call("put_object", url, Body=data, **condition)["ETag"])
 
     def delete(self, url: StoreURL) -> None:
+        """Delete an object, if it is there."""
         self._call("delete_object", url)
 
     def delete_all(self, urls: list[StoreURL]) -> None:
+        """Delete objects of one bucket, if they are there."""
         listed = {"Objects": [{"Key": url.key} for url in urls], "Quiet": True}
         try:
             refused = self._call("delete_objects", urls[0]._replace(key=""), Delete=listed).get("Errors", ())
@@ -128,6 +134,7 @@ class S3:
             self.delete(urls[0]._replace(key=entry["Key"]))  # says what is wrong
 
     def copy(self, source: StoreURL, target: StoreURL) -> None:
+        """Copy an object within the store."""
         size = self.head(source).num_bytes
         origin = {"Bucket": source.bucket, "Key": source.key}
         if size <= _LARGEST_COPY_BYTES:
@@ -153,27 +160,33 @@ class S3:
             raise
 
     def begin_upload(self, url: StoreURL) -> str:
+        """Begin an upload in parts; returns its id."""
         return str(self._call("create_multipart_upload", url)["UploadId"])
 
     def upload_part(self, url: StoreURL, upload: str, number: int, begin: int, data: bytes) -> str:
+        """Upload a part, of 5 MiB or more and a multiple of 256 KiB; returns its version.
+
+        number: from 1 on, in order. begin: the part's place in the object, in bytes.
+        """
         answer = self._call("upload_part", url, UploadId=upload, PartNumber=number, Body=data)
         return str(answer["ETag"])
 
     def complete_upload(self, url: StoreURL, upload: str, parts: list[str], num_bytes: int, rest: bytes = b"") -> None:
+        """Make an object of the parts, which are given by their versions, and of the rest, which may be short.
+
+        num_bytes: of all of it. Raises FileNotFoundError also if an earlier request did it, whose answer was lost.
+        """
         if rest:
             parts = [*parts, self.upload_part(url, upload, len(parts) + 1, num_bytes - len(rest), rest)]
         listed = [{"PartNumber": number, "ETag": part} for number, part in enumerate(parts, 1)]
-        try:
-            self._call("complete_multipart_upload", url, UploadId=upload, MultipartUpload={"Parts": listed})
-        except FileNotFoundError:
-            # It may have been completed by a request whose answer was lost.
-            if self.head(url).num_bytes != num_bytes:
-                raise
+        self._call("complete_multipart_upload", url, UploadId=upload, MultipartUpload={"Parts": listed})
 
     def abort_upload(self, url: StoreURL, upload: str) -> None:
+        """End an upload, and remove its parts."""
         self._call("abort_multipart_upload", url, UploadId=upload)
 
     def list_uploads(self, folder: StoreURL) -> Iterator[tuple[StoreURL, str]]:
+        """The keys and ids of uploads into a folder, or one below it, that were never completed."""
         bucket, more = folder._replace(key=""), dict[str, Any]()
         while True:
             page = self._call("list_multipart_uploads", bucket, Prefix=folder.prefix, **more)

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, NamedTuple, cast
 
 from albert_data.errors import StorageError
-from albert_data.storage.protocol import Address
+from albert_data.storage.status import Address
 
 STORES = {"s3": "s3fs", "gs": "google-auth"}  # the package for each scheme
 _FILE_SCHEME = "file"
@@ -133,13 +133,6 @@ def is_remote(address: Address) -> bool:
 
 def resolve_url(address: Address) -> str:
     """A URL without `.` and `..`, which lead out of no bucket."""
-    text = str(StorePath(os.fspath(address)))
-    scheme, _, rest = text.partition("://")
-    bucket, *parts = rest.split("/")
-    kept: list[str] = []
-    for part in parts:
-        if part == "..":
-            del kept[-1:]
-        elif part not in ("", "."):
-            kept.append(part)
-    return "/".join([f"{scheme}://{bucket}", *kept])
+    scheme, _, rest = str(StorePath(os.fspath(address))).partition("://")
+    bucket, _, key = rest.partition("/")
+    return f"{scheme}://{bucket}{os.path.normpath('/' + key).rstrip('/')}"

@@ -29,7 +29,7 @@ from albert_data.corpus.fields import MAX_NAMES, name_field
 from albert_data.corpus.formats.records import Columns, Records, Value, find_columns, make_blocks
 from albert_data.errors import InputError
 from albert_data.storage import find_storage, make_path
-from albert_data.storage.protocol import check_same
+from albert_data.storage.status import check_same
 from albert_data.text.escaping import quote
 from albert_data.text.wording import list_some
 

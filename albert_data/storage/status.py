@@ -1,0 +1,36 @@
+"""What lies at a path, on a disk or in a store."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from albert_data.errors import InputError
+
+Address = str | os.PathLike[str]
+
+FILE, FOLDER, LINK, PIPE, SOCKET, DEVICE, OTHER = "file", "folder", "link", "pipe", "socket", "device", "other"
+KIND_NAMES = {FILE: "a file", FOLDER: "a folder", PIPE: "a FIFO", SOCKET: "a socket", DEVICE: "a device"}
+TEMPORARY_SUFFIX = ".tmp"
+
+
+class Status(NamedTuple):
+    """What lies at a path. If a file has another status than before, it was replaced or changed.
+
+    kind: FILE, FOLDER, ...; modified_ns: in nanoseconds since the epoch; version: differs for two files of one name.
+    """
+
+    kind: str
+    num_bytes: int
+    modified_ns: int
+    version: object
+
+
+def check_same(path: Address, now: Status, known: Status | None) -> None:
+    """Raise InputError if a file is not as it was found. The version of one on a disk differs between machines."""
+    if known and (now[:3] != known[:3] or (isinstance(now.version, str) and now.version != known.version)):
+        kind = f"another of {now.num_bytes:,} bytes" if now.kind == FILE else KIND_NAMES.get(now.kind, "no file")
+        raise InputError(
+            f"input {os.fspath(path)} has changed since it was found: it was a file of {known.num_bytes:,} bytes, and "
+            f"is {kind} now; give the command again when no program writes to it"
+        )
