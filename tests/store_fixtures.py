@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from memory_store import MemoryBucket
 
 from albert_data.storage.objects import ObjectStore, make_store
 
@@ -42,7 +43,9 @@ def serve_google() -> Iterator[Any]:
 
 
 def make_bucket(request: pytest.FixtureRequest, scheme: str) -> Any:
-    """A new bucket, for tests that take one of each kind of store."""
+    """A new bucket, for tests that take one of each kind of store, or "memory", without a server."""
+    if scheme == "memory":
+        return MemoryBucket(request.getfixturevalue("monkeypatch"))
     if scheme == "s3":
         return Bucket(request.getfixturevalue("s3_server"))
     pytest.importorskip("google.auth", reason="the gs extra is not installed")

@@ -22,16 +22,16 @@ from build_fixtures import (
     wait_until,
 )
 from convert_fixtures import ROWS, convert
-from flat_store import Died, FlatStore
+from memory_store import Died, MemoryBucket
 from row_fixtures import numbered_rows
 from shard_fixtures import change_manifest, write_rows
 
-from albert_data import storage
 from albert_data.cli.main import run
 from albert_data.convert import FORMATS
 from albert_data.errors import OutputError, ShardError
 from albert_data.jobs import work_folder
 from albert_data.jobs.engine import MultiprocessEngine
+from albert_data.storage import Disk, make_path
 
 NUM_SHARDS = 4  # of the fixture, in both splits
 
@@ -101,28 +101,23 @@ def test_an_interrupted_conversion_shows_nothing_and_resumes(done, shards, out, 
     assert digest_folder(out) == reference
 
 
-def test_a_conversion_into_a_store_that_dies_at_any_change_resumes(shards, out, reference, monkeypatch):
-    """Changes: lock, plan, files, receipts, record, publishing, cleaning up."""
-    store = FlatStore(out)
-    monkeypatch.setattr(storage, "_disk", store)
-    before = store.changes_left
-    convert(shards, out, "mds")
-    changes = before - store.changes_left
+def test_a_conversion_into_a_store_that_dies_at_any_change_resumes(shards, reference, monkeypatch):
+    """Changes: plan, files, receipts, record, publishing, cleaning up."""
+    out = make_path("s3://memory/out")
+    changes = MemoryBucket(monkeypatch).requests.count_changes(lambda: convert(shards, out, "mds"))
     assert changes > 20
     for moment in range(changes):
-        store = FlatStore(out)
-        monkeypatch.setattr(storage, "_disk", store)
-        store.changes_left = moment
+        bucket = MemoryBucket(monkeypatch)
+        bucket.requests.changes_left = moment
         with pytest.raises(Died):
             convert(shards, out, "mds")
-        found = store.files(out)
+        found = bucket.files("out/")
         is_finished = "conversion.json" in found
         assert not is_finished or reference.keys() <= found.keys()
-        store.changes_left = before
+        bucket.requests.changes_left = 1 << 30
         left = count_left(shards, out)
         assert not is_finished or left == 0
-        assert {name: sha256(data).hexdigest() for name, data in store.files(out).items()} == reference
-    assert not out.exists()
+        assert {name: sha256(data).hexdigest() for name, data in bucket.files("out/").items()} == reference
 
 
 @pytest.mark.slow
@@ -143,7 +138,7 @@ def test_a_file_that_appears_between_a_kill_and_the_next_command_is_not_replaced
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(storage.Disk, "publish", die)
+        patch.setattr(Disk, "publish", die)
         with pytest.raises(KeyboardInterrupt):
             convert(shards, out, "mds")
     mine = out / "train" / "index.json"

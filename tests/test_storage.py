@@ -8,24 +8,15 @@ import os
 import pickle
 import stat
 import threading
-from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
 
-import build_fixtures as fixtures
 import pytest
-from build_fixtures import Corpus, InterruptedEngine
-from flat_store import Died, FlatStore
 
 import albert_data
-from albert_data import storage
 from albert_data.cli.main import run
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import StorageError
-from albert_data.jobs.work_folder import take_lock
-from albert_data.shards.reader import open_shards
 from albert_data.storage import (
     DEVICE,
     FILE,
@@ -43,63 +34,6 @@ from albert_data.storage.files import find_cache_folder, write_bytes
 from albert_data.storage.urls import resolve_url
 
 DISK = Disk()
-
-
-# ---- another storage ----
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "out"
-
-
-@pytest.fixture
-def flat(corpus: Corpus, out: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FlatStore]:
-    """The corpus and OUT lie in a store, and no longer on the disk."""
-    store = FlatStore(corpus.path, out)
-    store.take(corpus.path)
-    monkeypatch.setattr(storage, "_disk", store)
-    yield store
-    assert not out.exists()
-    for name, data in store.files(corpus.path).items():
-        (corpus.path / name).write_bytes(data)
-        os.utime(corpus.path / name, ns=(0, store.status(corpus.path / name).modified_ns))
-
-
-def digest(store: FlatStore, folder: Path) -> dict[str, str]:
-    return {name: sha256(data).hexdigest() for name, data in store.files(folder).items()}
-
-
-def test_a_build_from_and_into_a_store_without_folders_and_renames_makes_the_same_bytes(corpus, out, flat):
-    with pytest.raises(KeyboardInterrupt):
-        corpus.build(out, InterruptedEngine(fixtures.CORPUS_TASKS + 1))
-    assert corpus.build(out).resumed_tasks == fixtures.CORPUS_TASKS
-    assert digest(flat, out) == corpus.files
-    assert corpus.build(out).was_finished
-    read = sum(len(open_shards(out, split).rows(range(3))) for split in ("train", "validation"))
-    assert read == 6
-
-
-# The last changes: the shards, publishing, cleaning up. What was begun is resumed; or another build replaces it, and
-# the one that was meant replaces that.
-@pytest.mark.parametrize(
-    "from_end", [pytest.param(at, marks=() if at % 12 == 1 else pytest.mark.slow) for at in range(1, 75, 4)]
-)
-def test_a_build_into_a_store_that_dies_at_a_change_is_resumed_or_replaced(from_end, corpus, out, flat):
-    before = flat.changes_left
-    corpus.build(out, seed=5)
-    changes = before - flat.changes_left
-    for replaces in (False, True):
-        corpus.build(out, seed=5, overwrite=True)
-        flat.changes_left = changes - from_end
-        with pytest.raises(Died):
-            corpus.build(out, overwrite=True)
-        flat.changes_left = 1 << 30
-        is_older = b'"seed": 5' in flat.files(out).get("manifest.json", b"")
-        if replaces:
-            corpus.build(out, seed=6, overwrite=True)
-        corpus.build(out, overwrite=is_older or replaces)
-        assert digest(flat, out) == corpus.files
 
 
 # ---- the disk ----
@@ -225,13 +159,6 @@ def test_a_lock_excludes_others_until_it_is_freed(tmp_path):
     threading.Timer(0.1, free).start()
     DISK.lock(path, b"mark", 10)()
     assert path.read_bytes() == b"mark"
-
-
-@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_where_there_are_no_locks_two_have_one(number, tmp_path, monkeypatch):
-    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(number, os.strerror(number))))
-    take_lock(tmp_path / "lock", b"mark", "taken")
-    take_lock(tmp_path / "lock", b"mark", "taken")()
 
 
 # ---- URLs ----

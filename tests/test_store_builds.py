@@ -6,8 +6,6 @@ import pickle
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import build_fixtures as fixtures
 import numpy as np
 import pytest
 from build_fixtures import Corpus, InterruptedEngine
-from flat_store import Died
+from memory_store import Died
 from refusals import check_refused
 from store_fixtures import SECRET, Bucket, times
 
@@ -27,10 +25,10 @@ from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.pipeline.build import BuildReport
 from albert_data.shards.reader import open_shards
 from albert_data.storage import make_path, retries
-from albert_data.storage.s3 import S3
 
 pytestmark = pytest.mark.slow
 both = pytest.mark.parametrize("bucket", ["s3", "gs"], indirect=True)
+in_memory = pytest.mark.parametrize("bucket", ["memory"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -62,21 +60,8 @@ def test_a_build_from_and_into_a_store_makes_the_same_bytes_with_many_workers(st
     assert build(stored, corpus).was_finished
 
 
-@both
-def test_a_finished_build_in_a_store_takes_another_licence(stored, corpus):
-    build(stored, corpus, license="cc0-1.0")
-    before = stored.files("out/")
-    assert build(stored, corpus, license="mit").manifest.license == "mit"
-    after = stored.files("out/")
-    assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} == {
-        "README.md",
-        "manifest.json",
-    }
-    assert b'license: "mit"\n' in after["README.md"]
-    assert build(stored, corpus).manifest.license == "mit"
-
-
 @pytest.mark.quick
+@in_memory
 def test_an_interrupted_build_resumes_even_on_another_machine(stored, corpus, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         build(stored, corpus, InterruptedEngine(fixtures.CORPUS_TASKS + 1))
@@ -104,56 +89,43 @@ def test_to_resume_and_to_publish_listings_are_read_instead_of_each_file(stored,
     assert [name.rpartition("/")[0] for name in sorted(deleted)] == [".build", ".build/manifests"]
 
 
-class DyingRequests:
-    """Has this process die where `left` more requests would have changed something in S3."""
-
-    _changing = [
-        "put_object",
-        "delete_object",
-        "delete_objects",
-        "copy_object",
-        "upload_part",
-        "complete_multipart_upload",
-    ]
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left, self._call = 1 << 30, S3._call
-        monkeypatch.setattr(S3, "_call", lambda *given, **arguments: self._count(*given, **arguments))
-
-    def _count(self, requests: S3, method: str, *args: Any, **arguments: Any) -> Any:
-        if method in self._changing and b"held" not in arguments.get("Body", b""):  # renewals of the lock: at any time
-            if not self.left:
-                raise Died
-            self.left -= 1
-        return self._call(requests, method, *args, **arguments)
-
-    def count(self, work: Callable[[], object]) -> int:
-        """How many such requests it makes."""
-        self.left = 1 << 30
-        work()
-        return (1 << 30) - self.left
-
-
-@pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, 12))])
-def test_a_build_that_dies_at_any_request_resumes_to_the_same_bytes(number, stored, corpus, monkeypatch):
-    """Over an older one too, with a shuffle in two stages."""
-    fixtures.shape_shuffle(monkeypatch, "two stages")
-    requests, rng, engine = DyingRequests(monkeypatch), random.Random(number), fixtures.SpanningEngine()
-    changes = requests.count(lambda: build(stored, corpus, engine, seed=5))
-    if number % 2:
-        for name in list(stored.files("out/")):
-            stored.delete(f"out/{name}")
-
-    def build_over() -> None:
+# The last changes: the shards, publishing, cleaning up. What was begun is resumed; or another build replaces it, and
+# the one that was meant replaces that.
+@in_memory
+@pytest.mark.parametrize(
+    "from_end", [pytest.param(at, marks=pytest.mark.quick if at % 12 == 1 else ()) for at in range(1, 75, 4)]
+)
+def test_a_build_that_dies_at_a_change_is_resumed_or_replaced(from_end, stored, corpus):
+    requests = stored.requests
+    changes = requests.count_changes(lambda: build(stored, corpus, seed=5))
+    for replaces in (False, True):
+        build(stored, corpus, seed=5, overwrite=True)
+        requests.changes_left = changes - from_end
+        with pytest.raises(Died):
+            build(stored, corpus, overwrite=True)
+        requests.changes_left = 1 << 30
         is_older = b'"seed": 5' in stored.files("out/").get("manifest.json", b"")
-        build(stored, corpus, engine, overwrite=is_older)
+        if replaces:
+            build(stored, corpus, seed=6, overwrite=True)
+        build(stored, corpus, overwrite=is_older or replaces)
+        check(stored, corpus)
 
-    for _ in range(3):  # before the shuffle, in it, while shards are published or the rest is removed
-        requests.left = rng.randrange(5, changes)
-        with suppress(Died):
-            build_over()
-    requests.left = 1 << 30
-    build_over()
+
+@in_memory
+@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.quick), *range(1, 12)])
+def test_a_shuffle_in_two_stages_that_dies_at_any_change_resumes_to_the_same_bytes(number, stored, corpus, monkeypatch):
+    fixtures.shape_shuffle(monkeypatch, "two stages")
+    requests, rng, engine = stored.requests, random.Random(number), fixtures.SpanningEngine()
+    changes, others = requests.count_changes(lambda: build(stored, corpus, engine)), list(stored.files("out/"))
+    check(stored, corpus)
+    for name in others:
+        stored.delete(f"out/{name}")
+    for _ in range(3):  # before the shuffle, in it, or while shards are published
+        requests.changes_left = rng.randrange(5, changes // 4)
+        with pytest.raises(Died):
+            build(stored, corpus, engine)
+    requests.changes_left = 1 << 30
+    build(stored, corpus, engine)
     check(stored, corpus)
 
 

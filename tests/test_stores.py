@@ -9,11 +9,11 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_store import MemoryRequests
 from refusals import check_refused
 from store_fixtures import SECRET, Bucket, make_bucket, other_process, times
 
@@ -30,8 +30,8 @@ from albert_data.storage import (
     remember_listings,
     retries,
 )
-from albert_data.storage.object_requests import Got
 from albert_data.storage.objects import ObjectStore
+from albert_data.storage.urls import StoreURL
 from benchmarks.object_store import count_puts
 
 pytestmark = pytest.mark.slow
@@ -156,28 +156,15 @@ def test_calls_at_once_give_results_in_order_and_know_what_was_listed(bucket, st
 @given(data=st.data())
 def test_any_reads_and_seeks_give_the_bytes_of_the_object(data):
     content = os.urandom(data.draw(st.integers(0, 400_000)))
-    file, wanted = io.BufferedReader(objects._ObjectFile(_Memory(content), None), 1000), io.BytesIO(content)
+    url, requests = StoreURL("s3", "memory", "file"), MemoryRequests()
+    requests.put(url, content)
+    file, wanted = io.BufferedReader(objects._ObjectFile(requests, url), 1000), io.BytesIO(content)
     for _ in range(data.draw(st.integers(1, 8))):
         at, size = data.draw(st.integers(0, 500_000)), data.draw(st.integers(-1, 200_000))
         if data.draw(st.booleans()):
             assert file.seek(at) == wanted.seek(at)
         assert file.read(size) == wanted.read(size)
         assert file.tell() == wanted.tell()
-
-
-class _Memory:
-    """Answers requests for ranges of one object."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def get(self, url: Any, begin: int, num_bytes: int, version: Any) -> Got:
-        if begin >= len(self._content):
-            raise OSError(22, "behind the end")
-        return Got(self._content[begin : begin + num_bytes], len(self._content), "version")
-
-    def head(self, url: Any) -> Any:
-        return objects.Status(FILE, len(self._content), 0, "version")
 
 
 @pytest.mark.quick
