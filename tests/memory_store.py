@@ -10,7 +10,7 @@ import pytest
 
 from albert_data import storage
 from albert_data.storage import FILE, Status
-from albert_data.storage.object_requests import NEW, Found, Got
+from albert_data.storage.object_requests import NEW, Got
 from albert_data.storage.objects import ObjectStore
 from albert_data.storage.retries import PreconditionFailed
 from albert_data.storage.urls import StoreURL
@@ -51,16 +51,13 @@ class MemoryRequests:
         found = self.get(url)
         return Status(FILE, found.num_bytes, 0, found.version)
 
-    def check_bucket(self, url: StoreURL) -> None:
-        pass
-
     def is_folder(self, url: StoreURL) -> bool:
         return any(key.startswith(url.prefix) for key in self.objects)
 
-    def entries(self, folder: StoreURL) -> Iterator[Found]:
-        inner = {key.removeprefix(folder.prefix) for key in self.objects if key.startswith(folder.prefix)}
-        for name, is_folder in sorted({(key.partition("/")[0], "/" in key) for key in inner}):
-            yield Found(name, None if is_folder else self.head(folder.join(name)))
+    def entries(self, folder: StoreURL) -> Iterator[tuple[str, Status | None]]:
+        inner = [key.removeprefix(folder.prefix) for key in self.objects if key.startswith(folder.prefix)]
+        for key in sorted({folder.prefix + "".join(key.partition("/")[:2]) for key in inner}):
+            yield key, None if key.endswith("/") else self.head(folder._replace(key=key))
 
     def get(self, url: StoreURL, begin: int = 0, num_bytes: int | None = None, version: str | None = None) -> Got:
         if url.key not in self.objects:

@@ -64,9 +64,10 @@ def test_a_lock_excludes_others_until_it_is_freed(bucket, store):
 
 @pytest.mark.usefixtures("dead_locks")
 def test_the_lock_of_a_dead_process_is_waited_for_and_taken_and_its_owner_publishes_nothing_more(bucket, store, caplog):
-    out = make_path(f"{bucket.url}/out")
+    out, other = make_path(f"{bucket.url}/out"), other_process(bucket)
+    other.lock(out / "connects", b"", 0)()  # which takes longer than the other lock lives
     free = store.lock(out / ".build/lock", b"mark\n", 0)
-    free_other = other_process(bucket).lock(out / ".build/lock", b"mark\n", 0)
+    free_other = other.lock(out / ".build/lock", b"mark\n", 0)
     [line] = caplog.messages
     assert line.startswith(f"{out}/.build/lock is locked; waiting up to 2 s")
     with pytest.raises(OSError, match="another process has taken the lock"):

@@ -128,9 +128,10 @@ def test_listings_come_in_pages_and_tell_of_each_object(bucket, store, store_ser
     folder = make_path(f"{bucket.url}/many")
     with remember_listings():
         assert set(store.list_names(folder)) == names
-        assert [store.status(folder / name).num_bytes for name in names] == [7] * 35
+        listed = [store.status(folder / name) for name in names]
+    assert {status.num_bytes for status in listed} == {7}
     assert store_server.requests["GET"] - before == 4
-    assert store.status(folder / "000.txt") == store.read_with_status(folder / "000.txt", 7)[1]
+    assert store.status(folder / "000.txt") in listed
 
 
 def test_calls_at_once_give_results_in_order_and_know_what_was_listed(bucket, store, store_server):
@@ -172,7 +173,6 @@ def test_no_more_of_an_object_is_read_than_asked_for(bucket, store):
     path = make_path(f"{bucket.url}/file")
     bucket.put("file", b"0123456789")
     bucket.put("empty", b"")
-    assert store.read_with_status(path, most=10) == (b"0123456789", store.status(path))
     before = bucket.server.requests.total()
     assert store.read(path, most=10) == b"0123456789"
     assert bucket.server.requests.total() - before == 1
@@ -299,7 +299,7 @@ def test_any_name_can_be_written_found_read_copied_and_removed(key, bucket, stor
     write(store, str(path.parent / "large"), bytes(MIB))
     assert bucket.files("in/") == {key: b"text", f"{key.rpartition('/')[0]}/large".lstrip("/"): bytes(MIB)}
     assert path.name in store.list_names(path.parent)
-    assert store.status(path) == store.read_with_status(path, 9)[1]
+    assert store.read(path, 9) == b"text"
     bucket.put("end", b"")
     store.publish(make_path(f"{bucket.url}/out"), {key: path, "last": make_path(f"{bucket.url}/end")})
     assert bucket.files("out/") == {key: b"text", "last": b""}

@@ -41,6 +41,15 @@ def explain_memory_error(what: str) -> WorkerError:
     return WorkerError(f"memory ran out on {what}; use fewer --workers, or a machine with more of it")
 
 
+def explain_error(error: Exception, what: str) -> AlbertDataError | None:
+    """The error of ours that an error of a job stands for; None for a bug. what: the task."""
+    if isinstance(error, OSError):
+        return explain_disk_error(error, what)
+    if isinstance(error, MemoryError):
+        return explain_memory_error(what)
+    return error if isinstance(error, AlbertDataError) else None
+
+
 class Task(Protocol):
     """One unit of work for a job."""
 
@@ -262,18 +271,15 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker inherits a handler that was made for its parent
     keep_memory()
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
-    while (task := _receive(connection)) is not None:
-        try:
-            answer = pickle.dumps(("result", job(task)))
-        except AlbertDataError as error:
-            answer = pickle.dumps(("error", error))
-        except OSError as error:
-            answer = pickle.dumps(("error", explain_disk_error(error, task.describe())))
-        except MemoryError:
-            answer = pickle.dumps(("error", explain_memory_error(task.describe())))
-        except Exception:  # a bug in the job: the parent raises it, with the task's name
-            answer = pickle.dumps(("error", RuntimeError(f"{task.describe()}:\n{traceback.format_exc()}")))
-        connection.send_bytes(answer)
+    with suppress(EOFError):  # the parent has gone
+        while (task := pickle.loads(connection.recv_bytes())) is not None:
+            try:
+                answer = pickle.dumps(("result", job(task)))
+            except Exception as error:
+                what = task.describe()
+                told = explain_error(error, what) or RuntimeError(f"{what}:\n{traceback.format_exc()}")
+                answer = pickle.dumps(("error", told))
+            connection.send_bytes(answer)
 
 
 @on_interrupt
@@ -284,13 +290,6 @@ def _kill_workers() -> None:
         worker.kill()
     for worker in workers:
         worker.join()
-
-
-def _receive(connection: Connection) -> Any | None:
-    """The next task, or None at the end."""
-    with suppress(EOFError):
-        return pickle.loads(connection.recv_bytes())
-    return None
 
 
 def _end_with_parent(parent: int) -> None:

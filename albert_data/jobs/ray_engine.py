@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
 from itertools import islice
-from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
@@ -80,7 +79,7 @@ class RayEngine:
     def __enter__(self) -> RayEngine:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -268,20 +267,22 @@ def _check_own_cluster() -> None:
         )
 
 
+def _connect(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS)
+
+
 def _answers(address: str) -> bool:
     """Whether something accepts connections at host:port."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
-    except (OSError, OverflowError, ValueError):  # ValueError: no name of a host
-        return False
-    return True
+    with suppress(OSError, OverflowError, ValueError):  # ValueError: no name of a host
+        _connect(address).close()
+        return True
+    return False
 
 
 def _speaks_http2(address: str) -> bool:
     """Whether host:port answers the preface of HTTP/2 with its settings, as gRPC does (RFC 9113, section 3.4)."""
-    host, _, port = address.rpartition(":")
-    with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS) as connection:
+    with suppress(OSError), _connect(address) as connection:
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _EMPTY_SETTINGS)
         return connection.recv(len(_EMPTY_SETTINGS), socket.MSG_WAITALL)[3:4] == _EMPTY_SETTINGS[3:4]
     return False

@@ -17,8 +17,8 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from typing import Any
 
-from albert_data.errors import AlbertDataError, ConfigError, InputError, StorageError, explain_disk_error
-from albert_data.jobs.engine import PreparedJob, explain_memory_error, keep_memory
+from albert_data.errors import AlbertDataError, ConfigError, InputError, StorageError
+from albert_data.jobs.engine import PreparedJob, explain_error, keep_memory
 from albert_data.rules import current_versions
 from albert_data.storage import find_storage
 from albert_data.storage.files import find_cache_folder, is_regular, read_bytes, write_bytes
@@ -87,21 +87,14 @@ def run_task(name: str, sent: list[Any], task: Any) -> tuple[Any, dict[str, str]
     log.addHandler(listener)
     try:
         return _load(name, sent)(task), listener.lines
-    except OSError as error:
-        raise _blame_node(explain_disk_error(error, task.describe())) from None
-    except MemoryError:
-        raise _blame_node(explain_memory_error(task.describe())) from None
-    except AlbertDataError as error:
-        if not is_of_node(error):
+    except Exception as error:
+        told = explain_error(error, task.describe())
+        if told is None or (told is error and not is_of_node(told)):
             raise
-        raise _blame_node(error) from None
+        told.args = (f"node {socket.gethostname()}: {told}",)
+        raise NodeError(told) from None
     finally:
         log.removeHandler(listener)
-
-
-def _blame_node(error: AlbertDataError) -> NodeError:
-    error.args = (f"node {socket.gethostname()}: {error}",)
-    return NodeError(error)
 
 
 def is_of_node(error: AlbertDataError) -> bool:

@@ -117,8 +117,9 @@ def read_file(path: Path) -> ManifestFile:
     Raises OSError if it can't be read, ShardError if it is no regular file, ValueError if its content is not allowed.
     """
     measure_file(path)  # before it is opened: a FIFO or a device could wait for ever
-    data, status = find_storage(path).read_with_status(path, MAX_BYTES)
-    return ManifestFile(path=path, values=parse_object(data), status=status)
+    storage = find_storage(path)
+    status = storage.status(path)  # first: of a file that is replaced before it is read, `check_current` says so
+    return ManifestFile(path=path, values=parse_object(storage.read(path, MAX_BYTES)), status=status)
 
 
 def parse_object(data: bytes) -> dict[str, Any]:

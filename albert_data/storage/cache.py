@@ -45,21 +45,20 @@ def get_copy(store: Requests, url: StoreURL, digest: str | None = None) -> Path:
     status = None if digest else store.head(url)
     name = digest or sha256(f"{url} {status and status.version}".encode()).hexdigest()
     path = folder / f"{name}{_COPY}"
-    if _is_whole(path, status):
+    if _touch(path):
         return path
     with _lock(folder / f"{name[:2]}{_LOCK}"):  # 256 files, which stay
-        if not _is_whole(path, status):  # another process may have made it meanwhile
+        if not _touch(path):  # another process may have made it meanwhile
             _download(store, url, path, status or store.head(url), digest)
     return path
 
 
-def _is_whole(path: Path, status: Status | None) -> bool:
-    """Whether a copy is there. It is touched, so that it counts as used."""
-    try:
+def _touch(path: Path) -> bool:
+    """Whether a copy is there. From now on it counts as used at last."""
+    with suppress(FileNotFoundError):
         os.utime(path)
-        return status is None or path.stat().st_size == status.num_bytes
-    except FileNotFoundError:
-        return False
+        return True
+    return False
 
 
 @contextmanager
@@ -96,22 +95,18 @@ def _download(store: Requests, url: StoreURL, path: Path, status: Status, digest
 
 def measure_limit() -> int:
     """How many bytes the copies may take on this machine."""
-    folder = _make_folder()
-    return _find_limit(folder, sum(size for _, size, _ in _list_copies(folder)))
+    return _list_copies(_make_folder())[1]
 
 
-def _list_copies(folder: Path) -> list[tuple[int, int, Path]]:
-    """The time, size and path of each copy that another process does not remove meanwhile."""
+def _list_copies(folder: Path) -> tuple[list[tuple[int, int, Path]], int]:
+    """The time, size and path of each copy, and how many bytes all may take."""
     copies = []
     for path in folder.glob(f"*{_COPY}"):
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):  # another process removed it meanwhile
             found = path.stat()
             copies.append((found.st_mtime_ns, found.st_size, path))
-    return copies
-
-
-def _find_limit(folder: Path, used: int) -> int:
-    return min(MOST_BYTES, (used + shutil.disk_usage(folder).free) // 2)
+    used = sum(size for _, size, _ in copies)
+    return copies, min(MOST_BYTES, (used + shutil.disk_usage(folder).free) // 2)
 
 
 def _make_folder() -> Path:
@@ -125,13 +120,11 @@ def _make_folder() -> Path:
 
 def make_room(folder: Path, num_bytes: int) -> None:
     """Remove the copies that were used longest ago, until there is room. Raises OSError if there can be none."""
-    copies = _list_copies(folder)
-    used = sum(size for _, size, _ in copies)
-    limit = _find_limit(folder, used)
+    copies, limit = _list_copies(folder)
     if num_bytes > limit:
         raise OSError(errno.ENOSPC, f"no room for a copy of {num_bytes:,} bytes; allowed are {limit:,}", str(folder))
-    for _, size, path in sorted(copies):
-        if used + num_bytes <= limit:
-            break
-        path.unlink(missing_ok=True)
-        used -= size
+    used = num_bytes
+    for _, size, path in sorted(copies, reverse=True):
+        used += size
+        if used > limit:
+            path.unlink(missing_ok=True)

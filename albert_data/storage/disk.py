@@ -110,16 +110,12 @@ class Disk:
 
         Raises ValueError for more than `most` bytes, and OSError for a FIFO, a device or a folder, without waiting.
         """
-        return self.read_with_status(path, most)[0]
-
-    def read_with_status(self, path: Path, most: int) -> tuple[bytes, Status]:
-        """The same, and the status that belongs to these bytes."""
         _check_regular(path, self.status(path))  # before it is opened: that alone makes some devices do something
         with self.open(path) as file:  # another may have taken its place
-            status = _make_status(os.fstat(file.fileno()))
-            if status.num_bytes > most:
-                raise ValueError(f"it has {status.num_bytes:,} bytes; at most {most:,} are allowed")
-            return file.read(status.num_bytes), status
+            num_bytes = os.fstat(file.fileno()).st_size
+            if num_bytes > most:
+                raise ValueError(f"it has {num_bytes:,} bytes; at most {most:,} are allowed")
+            return file.read(num_bytes)
 
     def read_into(self, path: Path, begin: int, buffer: memoryview) -> int:
         """Fill a buffer with a file's bytes from byte `begin` on; returns how many there were."""

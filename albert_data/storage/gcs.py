@@ -20,7 +20,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.transport.requests import AuthorizedSession
 from requests.adapters import HTTPAdapter
 
-from albert_data.storage.object_requests import NEW, Found, Got
+from albert_data.storage.object_requests import NEW, Got
 from albert_data.storage.retries import CONNECT_SECONDS, Connection, PreconditionFailed, Refusal
 from albert_data.storage.status import FILE, Status
 from albert_data.storage.urls import StoreURL
@@ -98,9 +98,6 @@ class GCS(Connection[AuthorizedSession]):
     def head(self, url: StoreURL) -> Status:
         return _status_of(self._call(url, "GET", _path(url), params={"fields": _STATUS_FIELDS}).values)
 
-    def check_bucket(self, url: StoreURL) -> None:
-        next(self._list(url, maxResults="1"))
-
     def is_folder(self, url: StoreURL) -> bool:
         return any(page.get("items") for page in self._list(url, prefix=url.prefix, maxResults="1"))
 
@@ -115,14 +112,10 @@ class GCS(Connection[AuthorizedSession]):
                 return
             params["pageToken"] = page["nextPageToken"]
 
-    def entries(self, folder: StoreURL) -> Iterator[Found]:
-        prefix = folder.prefix
-        for page in self._list(folder, prefix=prefix, delimiter="/", maxResults=str(PAGE_ENTRIES)):
-            for inner in page.get("prefixes", ()):
-                yield Found.of_folder(folder, inner)
-            for item in page.get("items", ()):
-                if name := item["name"].removeprefix(prefix):
-                    yield Found(name, _status_of(item))
+    def entries(self, folder: StoreURL) -> Iterator[tuple[str, Status | None]]:
+        for page in self._list(folder, prefix=folder.prefix, delimiter="/", maxResults=str(PAGE_ENTRIES)):
+            yield from ((inner, None) for inner in page.get("prefixes", ()))
+            yield from ((item["name"], _status_of(item)) for item in page.get("items", ()))
 
     # ---- reading ----
 

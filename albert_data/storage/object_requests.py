@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from albert_data.errors import StorageError
 from albert_data.storage.status import Status
 from albert_data.storage.urls import StoreURL
 
@@ -39,22 +38,6 @@ def recall() -> dict[StoreURL, Status]:
 
 
 NEW = "*"  # as the version of `put`: only if there is no object
-
-
-class Found(NamedTuple):
-    """An entry of a listing: an object, or a folder if `status` is None."""
-
-    name: str
-    status: Status | None
-
-    @classmethod
-    def of_folder(cls, parent: StoreURL, prefix: str) -> Found:
-        """A folder, by what its keys begin with."""
-        if name := prefix.removeprefix(parent.prefix).rstrip("/"):
-            return cls(name, None)
-        raise StorageError(
-            f"{parent}// holds objects whose names have an empty part, which no path can have; rename them"
-        )
 
 
 class Got(NamedTuple):

@@ -57,7 +57,7 @@ class ObjectStore:
         if (known := recall().get(url)) is not None:
             return known
         if not url.key:
-            self._requests.check_bucket(url)
+            self._requests.is_folder(url)  # raises StorageError if there is no such bucket
             return _FOLDER
         try:
             return self._requests.head(url)
@@ -75,9 +75,14 @@ class ObjectStore:
     def _scan(self, folder: StoreURL) -> Iterator[tuple[str, bool]]:
         """Names in a folder, and whether each is a folder."""
         known = recall()
-        for name, status in self._requests.entries(folder):
-            known[folder.join(name)] = status or _FOLDER
-            yield name, status is None
+        for key, status in self._requests.entries(folder):
+            if name := key.removeprefix(folder.prefix).removesuffix("/"):
+                known[folder.join(name)] = status or _FOLDER
+                yield name, status is None
+            elif status is None:
+                raise StorageError(
+                    f"{folder}// holds objects whose names have an empty part, which no path can have; rename them"
+                )
 
     def list_names(self, folder: Path) -> list[str]:
         return sorted({name for name, _ in self._scan(_parse(folder))})
@@ -135,21 +140,10 @@ class ObjectStore:
         return io.BufferedReader(_ObjectFile(self._requests, _parse(path), version), _FIRST_READ_BYTES)
 
     def read(self, path: Path, most: int) -> bytes:
-        return self._read(_parse(path), most).data
-
-    def read_with_status(self, path: Path, most: int) -> tuple[bytes, Status]:
-        url = _parse(path)
-        while True:
-            got = self._read(url, most)
-            status = self._requests.head(url)  # Google gives no time with the bytes
-            if status.version == got.version:
-                return got.data, status
-
-    def _read(self, url: StoreURL, most: int) -> Got:
-        got = _get(self._requests, url, 0, most + 1)
+        got = _get(self._requests, _parse(path), 0, most + 1)
         if got.num_bytes > most:
             raise ValueError(f"it has {got.num_bytes:,} bytes; at most {most:,} are allowed")
-        return got
+        return got.data
 
     def read_into(self, path: Path, begin: int, buffer: memoryview) -> int:
         if not len(buffer):

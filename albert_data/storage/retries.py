@@ -38,13 +38,8 @@ _TRANSIENT_ERRORS = {
     *("HTTPClientError", "ConnectionError", "IncompleteReadError", "ResponseParserError", "ClientError"),
     *("IncompleteRead", "FSTimeoutError", "Timeout", "ProtocolError", "ReadTimeoutError", "TransportError"),
 }
-_CREDENTIAL_CODES = {
-    *("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired"),
-}
-_REGION_CODES = {
-    *("PermanentRedirect", "TemporaryRedirect", "Redirect", "AuthorizationHeaderMalformed", "301", "307"),
-    *("IllegalLocationConstraintException", "InvalidLocationConstraint"),
-}
+_CREDENTIAL_CODES = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
+_REGION_CODES = {"AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 _log = logging.getLogger("albert_data")
 Answer = TypeVar("Answer")
 Client = TypeVar("Client")
@@ -163,7 +158,7 @@ def _explain(error: Exception, refusal: Refusal | None, url: StoreURL) -> Except
         return StorageError(f"bucket {bucket} does not exist; check its name and the address of the store")
     if status == 404 or code in ("NoSuchKey", "404", "NoSuchUpload"):
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(url))
-    if code in _REGION_CODES:
+    if status in (301, 307) or code in _REGION_CODES:
         where = f"in the region {refusal.region}" if refusal.region else "in another region"
         return StorageError(f"bucket {bucket} lies {where}; set AWS_REGION to its region")
     if status == 401 or code in _CREDENTIAL_CODES:

@@ -15,7 +15,7 @@ from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
 from albert_data.errors import StorageError
-from albert_data.storage.object_requests import NEW, Found, Got
+from albert_data.storage.object_requests import NEW, Got
 from albert_data.storage.retries import CONNECT_SECONDS, Connection
 from albert_data.storage.status import FILE, Status
 from albert_data.storage.urls import StoreURL
@@ -58,25 +58,23 @@ class S3(Connection[S3FileSystem]):
         answer = self._call("head_object", url)
         return _status_of(answer["ContentLength"], answer["LastModified"], answer["ETag"])
 
-    def check_bucket(self, url: StoreURL) -> None:
-        """Raise StorageError if there is no such bucket, or if it may not be listed."""
-        self._call("list_objects_v2", url._replace(key=""), MaxKeys=1)
-
     def is_folder(self, url: StoreURL) -> bool:
-        """Whether there is an object in a folder, or one that marks an empty folder: its key ends in a slash."""
+        """Whether there is an object in a folder, or one that marks an empty folder: its key ends in a slash.
+
+        Raises StorageError if there is no such bucket, or if it may not be listed.
+        """
         page = self._call("list_objects_v2", url._replace(key=""), Prefix=url.prefix, MaxKeys=1)
         return bool(page.get("Contents"))
 
-    def entries(self, folder: StoreURL) -> Iterator[Found]:
-        """What lies directly in a folder, a page at a time."""
+    def entries(self, folder: StoreURL) -> Iterator[tuple[str, Status | None]]:
+        """The keys directly in a folder, with the status of objects; those of folders end in a slash, and have none."""
         bucket, prefix, more = folder._replace(key=""), folder.prefix, dict[str, str]()
         while True:
             page = self._call("list_objects_v2", bucket, Prefix=prefix, Delimiter="/", MaxKeys=PAGE_ENTRIES, **more)
             for entry in page.get("CommonPrefixes", ()):
-                yield Found.of_folder(folder, entry["Prefix"])
+                yield entry["Prefix"], None
             for entry in page.get("Contents", ()):
-                if name := entry["Key"].removeprefix(prefix):
-                    yield Found(name, _status_of(entry["Size"], entry["LastModified"], entry["ETag"]))
+                yield entry["Key"], _status_of(entry["Size"], entry["LastModified"], entry["ETag"])
             if not page.get("IsTruncated"):
                 return
             more["ContinuationToken"] = page["NextContinuationToken"]

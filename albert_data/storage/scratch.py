@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -17,7 +16,6 @@ from pathlib import Path
 from albert_data.storage.disk import NOT_THERE, Disk
 
 _PREFIX, _LOCK, _MARK = "albert-data-task-", "lock", b"a task of albert-data\n"
-_OLD_SECONDS = 3600
 
 
 @contextmanager
@@ -45,10 +43,6 @@ def remove_abandoned(base: Path) -> None:
         with suppress(OSError, ValueError):  # it is in use, was removed meanwhile, or is not ours
             if Disk().read(path / _LOCK, len(_MARK)) == _MARK:
                 _remove(path, Disk().lock(path / _LOCK, _MARK, 0))
-        # A kill before the lock was made leaves an empty folder; a new one may get its lock yet.
-        with suppress(OSError):
-            if path.stat().st_mtime < time.time() - _OLD_SECONDS:
-                path.rmdir()
 
 
 def _remove(folder: Path, unlock: Callable[[], None] | None) -> None:
