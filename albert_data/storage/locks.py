@@ -53,8 +53,7 @@ class StoreLock:
         self._is_lost = False
         self._freed = threading.Event()
         self._guard = threading.Lock()
-        self._thread = threading.Thread(target=self._renew, daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._renew, daemon=True).start()
 
     def _take(self) -> str:
         seen = None
@@ -95,20 +94,17 @@ class StoreLock:
             return None
 
     def _renew(self) -> None:
-        while not self._freed.wait(RENEW_SECONDS):
-            with suppress(OSError, StorageError), self._guard:
-                if self._freed.is_set():
-                    return
-                if (version := self._put(self._version)) is None:
-                    self._is_lost = True
-                    return
-                self._version = version
+        while not (self._freed.wait(RENEW_SECONDS) or self._is_lost):
+            with suppress(OSError, StorageError):
+                self.check(asks=True)
 
     def check(self, *, asks: bool) -> None:
-        """Raise OSError if the lock is another's now. asks: the store, and not only the last renewal."""
+        """Raise OSError if the lock is another's now. asks: renew it to know, and not only by the last renewal."""
         if not asks and not self._is_lost:
             return
         with self._guard:
+            if self._freed.is_set():
+                return
             version = None if self._is_lost else self._put(self._version)
             if version is None:
                 self._is_lost = True
