@@ -128,8 +128,6 @@ class MultiprocessEngine:
             while True:
                 self._hand_out(feed, workers)
                 busy = [worker for worker in workers if worker.task is not None]
-                # `take` may have read the feed's last message, "end", after which no other comes. So `is_done` is
-                # tested before `wait`, which would never return.
                 if not busy and feed.is_done:
                     break
                 handles = [handle for worker in busy for handle in (worker.connection, worker.sentinel)]
@@ -152,14 +150,16 @@ class MultiprocessEngine:
 
 
 class _Feed:
-    """Tasks made ahead by a thread. `messages` is a pipe that gets one message for each task, and one at the end."""
+    """Tasks made ahead by a thread. `messages` is a pipe that gets one message for each of them, and one at the end.
+
+    is_done: whether `take` has come to the end.
+    """
 
     def __init__(self, tasks: Iterable[Any], ahead: int) -> None:
         self.messages, self._sender = multiprocess.Pipe(duplex=False)
-        self._made: deque[Any] = deque()
+        self._made: deque[tuple[str, Any]] = deque()
         self._capacity = threading.Semaphore(ahead)
-        self._error: BaseException | None = None
-        self._ended = self._closed = False
+        self.is_done = self._closed = False
         self._thread = threading.Thread(target=self._make, args=(tasks,), daemon=True)
         self._thread.start()
 
@@ -169,27 +169,29 @@ class _Feed:
                 self._capacity.acquire()
                 if self._closed:
                     return
-                self._made.append(task)
-                self._sender.send_bytes(b"task")
+                self._add("task", task)
+            self._add("end", None)
         except BaseException as error:
-            self._error = error
-        self._ended = True
-        self._sender.send_bytes(b"end")
+            self._add("error", error)
 
-    @property
-    def is_done(self) -> bool:
-        return self._ended and not self._made and self._error is None
+    def _add(self, kind: str, value: Any) -> None:
+        self._made.append((kind, value))
+        self._sender.send_bytes(b"one more")  # last: whoever reads it finds what was added
 
     def take(self) -> Any | None:
-        """The next task, or None if none is ready. Raises what making a task raised."""
+        """The next task, or None if none is ready or left. Raises what making a task raised."""
         while self.messages.poll():
             self.messages.recv_bytes()
-        if self._made:
+        if not self._made:
+            return None
+        kind, value = self._made[0]  # an end or an error stays there
+        if kind == "error":
+            raise value
+        self.is_done = kind == "end"
+        if not self.is_done:
+            self._made.popleft()
             self._capacity.release()
-            return self._made.popleft()
-        if self._error is not None:
-            raise self._error
-        return None
+        return value
 
     def close(self) -> None:
         self._closed = True
