@@ -10,9 +10,8 @@ import pytest
 
 from albert_data import storage
 from albert_data.storage import FILE, Status
-from albert_data.storage.object_requests import NEW, Got
 from albert_data.storage.objects import ObjectStore
-from albert_data.storage.retries import PreconditionFailed
+from albert_data.storage.retries import NEW, Got, PreconditionFailed
 from albert_data.storage.urls import StoreURL
 
 

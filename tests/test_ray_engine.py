@@ -313,8 +313,8 @@ def test_an_address_without_a_cluster_is_named(capsys, monkeypatch):
     for address, says in (
         (free, f"no Ray cluster answers at {free}; start one with `ray start --head`"),
         ("a..b:6379", r"no Ray cluster answers at a\.\.b:6379"),
-        ("ray://host:10001", "ray://host:10001 is an address of Ray Client.*run the command on a node"),
-        ("10.0.0.1", "10.0.0.1 is not the address of a Ray cluster; give HOST:PORT, or auto$"),
+        ("ray://host:10001", "ray://host:10001 is not the address of a Ray cluster; run this on a node of it"),
+        ("10.0.0.1", "10.0.0.1 is not the address of a Ray cluster; run this on a node of it, and give HOST:PORT$"),
     ):
         with pytest.raises(ConfigError, match=f"^{says}"):
             ray_engine.connect(None, address, None)

@@ -17,7 +17,7 @@ from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.publish import publish
 from albert_data.storage import Storage, cache, find_storage, make_path
 from albert_data.storage.locks import StoreLock
-from albert_data.storage.object_requests import NEW
+from albert_data.storage.retries import NEW
 from albert_data.storage.urls import StoreURL
 
 pytestmark = pytest.mark.slow

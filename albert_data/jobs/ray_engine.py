@@ -37,7 +37,7 @@ _CONNECT_SECONDS = 10.0
 _CANCEL_SECONDS = 10.0
 _STORE_BYTES = 256 << 20  # memory for objects of a Ray of this machine: jobs and receipts are small
 _IP = re.compile(r"\bip=([\w.:]+)")  # of the node, in an error of Ray
-_HOST_PORT = re.compile(r"(.+):(\d+)")
+_HOST_PORT = re.compile(r"[^/]+:\d+")
 _log = logging.getLogger("albert_data")
 _EMPTY_SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # a frame of HTTP/2: its length in three bytes, then its type
 
@@ -217,17 +217,12 @@ def _import_ray() -> Any:
 
 def connect(ray: Any, address: str | None, num_workers: int | None) -> None:
     named = address or os.environ.get("RAY_ADDRESS") or "auto"
-    if named.startswith("ray://"):
-        raise ConfigError(
-            f"{named} is an address of Ray Client, which can't be used; run the command on a node of the cluster, for "
-            "example by `ray job submit`"
-        )
     if _HOST_PORT.fullmatch(named):
         _check_address(named)
     elif named == "auto":
         _check_own_cluster()
     elif named != "local":
-        raise ConfigError(f"{named} is not the address of a Ray cluster; give HOST:PORT, or auto")
+        raise ConfigError(f"{named} is not the address of a Ray cluster; run this on a node of it, and give HOST:PORT")
     settings = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         try:

@@ -20,8 +20,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.transport.requests import AuthorizedSession
 from requests.adapters import HTTPAdapter
 
-from albert_data.storage.object_requests import NEW, Got
-from albert_data.storage.retries import CONNECT_SECONDS, Connection, PreconditionFailed, Refusal
+from albert_data.storage.retries import CONNECT_SECONDS, NEW, Connection, Got, PreconditionFailed, Refusal
 from albert_data.storage.status import FILE, Status
 from albert_data.storage.urls import StoreURL
 

@@ -18,8 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from albert_data.errors import StorageError
-from albert_data.storage.object_requests import NEW
-from albert_data.storage.retries import PreconditionFailed
+from albert_data.storage.retries import NEW, PreconditionFailed
 from albert_data.storage.urls import StoreURL
 
 if TYPE_CHECKING:

@@ -1,11 +1,11 @@
-"""What single requests to a store of objects take and give, as `s3.py` and `gcs.py` make them."""
+"""The requests of a store of objects, which `S3` documents, and what they have listed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from albert_data.storage.status import Status
 from albert_data.storage.urls import StoreURL
@@ -35,14 +35,3 @@ def recall() -> dict[StoreURL, Status]:
     """What was listed in this block. Outside of one, a dictionary that nobody else sees."""
     known = _listed.get()
     return {} if known is None else known
-
-
-NEW = "*"  # as the version of `put`: only if there is no object
-
-
-class Got(NamedTuple):
-    """Some bytes of an object; the size and the version of the whole."""
-
-    data: bytes
-    num_bytes: int
-    version: str

@@ -24,8 +24,8 @@ from albert_data.errors import StorageError
 from albert_data.storage.cache import get_copy
 from albert_data.storage.disk import Item, Result
 from albert_data.storage.locks import LOCK_READ_SECONDS, StoreLock, strip_state
-from albert_data.storage.object_requests import NEW, Got, recall
-from albert_data.storage.retries import PreconditionFailed
+from albert_data.storage.object_requests import recall
+from albert_data.storage.retries import NEW, Got, PreconditionFailed
 from albert_data.storage.status import FOLDER, Address, Status
 from albert_data.storage.urls import StoreURL, parse_url, resolve_url
 

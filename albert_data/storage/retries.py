@@ -1,4 +1,4 @@
-"""What a failed request to a store means: try it again, or say in one line what is wrong.
+"""What the answers of a store mean: above all, whether to try a request again, or to say in one line what is wrong.
 
 botocore itself repeats a request a few times. It does not repeat a body that breaks off, and it gives up within
 seconds, so requests are repeated here for minutes. A bucket that is missing, in another region or not permitted, and
@@ -15,7 +15,7 @@ import os
 import random
 import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from albert_data.errors import StorageError
 from albert_data.storage.sharing import SharedLock
@@ -40,9 +40,18 @@ _TRANSIENT_ERRORS = {
 }
 _CREDENTIAL_CODES = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _REGION_CODES = {"AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
+NEW = "*"  # as the version of a put: only if there is no object
 _log = logging.getLogger("albert_data")
 Answer = TypeVar("Answer")
 Client = TypeVar("Client")
+
+
+class Got(NamedTuple):
+    """Some bytes of an object; the size and the version of the whole."""
+
+    data: bytes
+    num_bytes: int
+    version: str
 
 
 class Refusal(Exception):

@@ -15,8 +15,7 @@ from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
 from albert_data.errors import StorageError
-from albert_data.storage.object_requests import NEW, Got
-from albert_data.storage.retries import CONNECT_SECONDS, Connection
+from albert_data.storage.retries import CONNECT_SECONDS, NEW, Connection, Got
 from albert_data.storage.status import FILE, Status
 from albert_data.storage.urls import StoreURL
 
