@@ -23,7 +23,7 @@ import build_fixtures as fixtures
 import pyarrow
 import pytest
 from corpus_fixtures import small_sizes
-from flat_store import Died
+from memory_store import Died
 from made_models import compile_charsmap, make_model
 
 from albert_data import storage
