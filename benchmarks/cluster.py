@@ -31,7 +31,7 @@ from albert_data.jobs import ray_engine
 from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.pipeline import shard_plan
 from albert_data.pipeline.make_rows import RUN_BYTES
-from albert_data.pipeline.shuffle import MergedRun, ReduceGroup, Shuffle, group_tasks, plan_merges
+from albert_data.pipeline.shuffle import JoinedRun, ShardGroup, Shuffle, group_tasks, plan_joins
 from albert_data.pipeline.sorted_runs import MERGE_BYTES, Section, make_head
 from albert_data.shards.manifest import ShardEntry
 from albert_data.storage.files import MAX_BYTES, to_json
@@ -49,7 +49,7 @@ _SPREAD = 0.15  # of the time of equal tasks: nodes differ
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a corpus makes, one sorted run a map task. merges, groups: tasks of the merge and the reduce step.
+    """What a corpus makes, one sorted run a map task. merges, groups: tasks of the merge and the merge.
 
     num_bytes: of text; num_cuts: of files
     """
@@ -60,8 +60,8 @@ class Sizes:
     tasks: list[ReadTask]
     num_shards: int
     shuffle: Shuffle
-    merges: list[MergedRun]
-    groups: list[ReduceGroup]
+    merges: list[JoinedRun]
+    groups: list[ShardGroup]
     plan_seconds: float
 
 
@@ -78,7 +78,7 @@ def measure_plan(num_bytes: int, num_files: int) -> Sizes:
         made = tasks.plan_tasks([one] * num_files)
     shards = shard_plan.plan_split("train", int(num_bytes * ROWS_BYTES), None, int(num_bytes * ROWS_BYTES))
     plan = Shuffle.plan(shards, len(made))
-    merges = plan_merges(plan, [task.name for task in made], {"train": 1}, "") if plan.num_batches else []
+    merges = plan_joins(plan, [task.name for task in made], {"train": 1}, "") if plan.num_batches else []
     groups, seconds = group_tasks(shards, plan), time.process_time() - began
     return Sizes(num_bytes, num_files, len(cuts), made, len(shards), plan, merges, groups, seconds)
 
@@ -99,7 +99,7 @@ class Step:
 
 
 def list_steps(sizes: Sizes) -> list[Step]:
-    """Names of inputs, runs and merged runs spread over the partitions of a store; those of shards begin alike."""
+    """Names of inputs, runs and joined runs spread over the partitions of a store; those of shards begin alike."""
     rows_bytes, shuffle = sizes.num_bytes * ROWS_BYTES, sizes.shuffle
     num_runs, num_merges, num_shards = len(sizes.tasks), len(sizes.merges), sizes.num_shards
     run_bytes, merged_bytes = rows_bytes / num_runs, rows_bytes / (num_merges or num_runs)
@@ -121,10 +121,8 @@ def list_steps(sizes: Sizes) -> list[Step]:
     merge_disk, reduce_disk = 2 * merged_bytes * bool(num_merges), shuffle.window_bytes
     return [
         Step("map", sizes.tasks, lambda task: task.num_bytes / MAP_RATE, mapping, 1.0, 2 * run_bytes),
-        Step("merge", sizes.merges, lambda task: merge_seconds, merging, merge_over, merge_disk),
-        Step(
-            "reduce", sizes.groups, lambda group: len(group.tasks) * shard_seconds, reducing, reduce_over, reduce_disk
-        ),
+        Step("join", sizes.merges, lambda task: merge_seconds, merging, merge_over, merge_disk),
+        Step("merge", sizes.groups, lambda group: len(group.tasks) * shard_seconds, reducing, reduce_over, reduce_disk),
     ]
 
 
@@ -295,7 +293,7 @@ def main(
     sizes = measure_plan(int(terabytes * TERABYTE), num_files)
     steps = list_steps(sizes)
     describe_sizes(sizes, steps)
-    names = ("CPUs", "find", "map", "merge", "reduce", "publish", "clean", "resume")
+    names = ("CPUs", "find", "map", "join", "merge", "publish", "clean", "resume")
     shares = "".join(f"{f'{number} part.':>12} used" for number in partitions)
     click.echo("".join(f"{name:>9}" for name in names) + shares + "   driver")
     for count in cpus:

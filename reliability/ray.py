@@ -30,7 +30,7 @@ from reliability.scenes import digest_all
 PATIENCE_SECONDS = 300.0
 NODES = 3
 _FILES, _FILE_BYTES = 12, 4 << 20  # several tasks for each node
-_STAGES = ("map", "reduce", "publish")
+_STAGES = ("map", "merge", "publish")
 _VICTIMS = ("node", "worker", "leave", "head", "late")
 _LONG = ("--dupe-factor", "8")  # so that a node that joins in the map step comes in time
 
@@ -221,7 +221,7 @@ def count_names(folder: Path) -> int:
 
 def find_tasks() -> list[int]:
     """The processes below this one that run a task: Ray gives them its name."""
-    names = tuple(f"ray::{name}".encode() for name in ("map", "reduce", "publish", "read"))
+    names = tuple(f"ray::{name}".encode() for name in ("map", "merge", "publish", "read"))
     return [pid for pid in find_descendants(os.getpid()) if read_process(pid, "cmdline").startswith(names)]
 
 

@@ -31,7 +31,7 @@ from albert_data.corpus.inputs import find_inputs
 from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.pipeline import make_rows, shuffle, sorted_runs
 from albert_data.pipeline.build import BuildReport, build_shards
-from albert_data.pipeline.shard_plan import ReduceTask
+from albert_data.pipeline.shard_plan import ShardTask
 from albert_data.pipeline.shuffle import Shuffle
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
@@ -152,7 +152,7 @@ def make_tasks_small(monkeypatch: pytest.MonkeyPatch, num_bytes: int = 1 << 14) 
     monkeypatch.setattr(blocks, "_CHUNK", num_bytes)
 
 
-SHUFFLES = {  # shards of a window; batches and ranges of the merge step
+SHUFFLES = {  # shards of a window; batches and ranges of the join step
     "one stage": (3, 0, 0),
     "windows": (0.3, 0, 0),
     "two stages, read directly": (0, 4, 5),
@@ -165,7 +165,7 @@ def shape_shuffle(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Have rows go the way that they go in very large builds."""
     window, num_batches, num_ranges = SHUFFLES[name]
 
-    def plan(tasks: Sequence[ReduceTask], num_runs: int) -> Shuffle:
+    def plan(tasks: Sequence[ShardTask], num_runs: int) -> Shuffle:
         window_bytes = int(window * max(task.num_bytes for task in tasks if task.split == "train"))
         return Shuffle(num_batches=num_batches, num_ranges=num_ranges, window_bytes=window_bytes)
 

@@ -126,6 +126,6 @@ def test_a_simulation_of_a_cluster_prints_what_a_build_asks_for():
     assert result.exit_code == 0, result.output
     assert "0.1 TB in 100 files" in result.output
     rows = [line.split() for line in result.output.splitlines()]
-    assert [row[0] for row in rows[3:10]] == ["map", "merge", "reduce", "find", "map", "merge", "reduce"]
+    assert [row[0] for row in rows[3:10]] == ["map", "join", "merge", "find", "map", "join", "merge"]
     used = [float(part.rstrip("%")) for part in rows[-1] if part.endswith("%")]
     assert 50 < used[0] <= used[1] <= 100

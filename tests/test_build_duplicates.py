@@ -177,7 +177,7 @@ def is_similar(one: str, other: str) -> bool:
 
 
 def test_a_build_killed_while_it_writes_shards_compares_no_documents_again(tokenizer, tmp_path, monkeypatch):
-    class EngineThatEndsInReduce(InlineEngine):
+    class EngineThatEndsInMerge(InlineEngine):
         def run(self, job: Any, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
             for found in super().run(job, tasks):
                 yield found
@@ -187,7 +187,7 @@ def test_a_build_killed_while_it_writes_shards_compares_no_documents_again(token
     settings = {"drop_near_duplicates": True, "num_shards": 6}
     whole = build_documents(SIMILAR, tmp_path / "whole", tokenizer, **settings).manifest
     with pytest.raises(KeyboardInterrupt):
-        run_build(tmp_path / "whole-in", tmp_path / "out", tokenizer, EngineThatEndsInReduce(), **settings)
+        run_build(tmp_path / "whole-in", tmp_path / "out", tokenizer, EngineThatEndsInMerge(), **settings)
     monkeypatch.delattr(steps, "find_near_duplicates")
     assert run_build(tmp_path / "whole-in", tmp_path / "out", tokenizer, **settings).manifest == whole
 

@@ -259,7 +259,7 @@ def test_a_build_of_documents_resumes_and_is_found_finished(texts, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("albert_data.pipeline.build.reduce_rows", fail)
+        patch.setattr("albert_data.pipeline.build.merge_rows", fail)
         with pytest.raises(AlbertDataError, match="No space left"):
             build("out", documents=iter(texts))
     resumed = build("out", documents=iter(texts))

@@ -23,8 +23,8 @@ import build_fixtures as fixtures
 import pyarrow
 import pytest
 from corpus_fixtures import small_sizes
-from memory_store import Died
 from made_models import compile_charsmap, make_model
+from memory_store import Died
 
 from albert_data import storage
 from albert_data.corpus.mixtures import find_sources

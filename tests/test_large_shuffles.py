@@ -16,7 +16,7 @@ from albert_data.corpus import tasks
 from albert_data.corpus.inputs import Input
 from albert_data.jobs.engine import Engine
 from albert_data.pipeline import shard_plan, shuffle
-from albert_data.pipeline.shuffle import Shuffle, group_tasks, plan_merges
+from albert_data.pipeline.shuffle import Shuffle, group_tasks, plan_joins
 from albert_data.shards.manifest import SPLITS
 from albert_data.tokenizer.model import Tokenizer
 
@@ -54,7 +54,7 @@ def test_rows_that_go_another_way_make_the_same_bytes(kind, tokenizer, tmp_path,
 
 
 class Watching(fixtures.SpanningEngine):
-    """Keeps the tasks, their results and the names of the merged runs that were made."""
+    """Keeps the tasks, their results and the names of the joined runs that were made."""
 
     def __init__(self, work: Path) -> None:
         self._work = work
@@ -65,7 +65,7 @@ class Watching(fixtures.SpanningEngine):
             self.tasks[type(job).__name__].append(task)
             self.results[type(job).__name__].append(result)
             yield task, result
-        self.merged = sorted(path.name for path in self._work.glob("runs/*-merged.run"))
+        self.merged = sorted(path.name for path in self._work.glob("runs/*-joined.run"))
 
 
 @pytest.mark.parametrize("name", fixtures.SHUFFLES)
@@ -75,7 +75,7 @@ def test_each_row_is_in_one_merged_run_and_each_group_reads_a_window_at_a_time(n
     engine = Watching(tmp_path / "out/.build")
     build(tmp_path / "out", engine)
     window, num_batches, num_ranges = fixtures.SHUFFLES[name]
-    merges = engine.tasks["MergeJob"]
+    merges = engine.tasks["JoinRuns"]
     assert engine.merged == sorted(task.name for task in merges)
     ranges = {(task.split, task.low, task.high) for task in merges}
     num_runs = sum(len(receipt.runs) for receipt in engine.results["PreparedJob"])
@@ -151,7 +151,7 @@ def test_reads_and_local_disks_are_bounded_at_any_size(terabytes, num_runs, num_
     assert all(len({task.split for task in group.tasks}) == 1 for group in groups)
     assert (plan.num_batches > 0, plan.window_bytes > 0) == (num_stages == 2, num_stages > 0)
     rows = {"train": 200, "validation": 1}
-    merges = plan_merges(plan, [str(number) for number in range(num_runs)], rows, "seal") if num_stages == 2 else []
+    merges = plan_joins(plan, [str(number) for number in range(num_runs)], rows, "seal") if num_stages == 2 else []
     reads = 2 * sum(len(task.runs) for task in merges) + 2 * (plan.num_batches or num_runs) * len(groups)
     assert reads <= most_reads
     assert plan.num_reads == pytest.approx(reads, rel=0.1)

@@ -10,8 +10,8 @@ import pytest
 from albert_data.corpus.damage import Damage
 from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.jobs.stages import Stages
-from albert_data.pipeline.merge_rows import ReduceReceipt
-from albert_data.pipeline.shard_plan import ReduceTask
+from albert_data.pipeline.merge_rows import MadeShard
+from albert_data.pipeline.shard_plan import ShardTask
 from albert_data.shards.schema import ShardReceipt
 from albert_data.survey.document_lists import DocumentList
 from albert_data.survey.made import Dropped, Made
@@ -66,8 +66,8 @@ def test_the_receipt_of_a_task_is_read_as_it_was_written(tmp_path):
 @pytest.mark.parametrize(
     "written",
     [
-        ReduceReceipt(
-            task=ReduceTask(split="train", shard=0, num_shards=1, num_slices=1, slice_bytes=1, seal="0"),
+        MadeShard(
+            task=ShardTask(split="train", shard=0, num_shards=1, num_slices=1, slice_bytes=1, seal="0"),
             shard=SHARD,
             dropped=Dropped(),
             left_out=Dropped(1, 2, 3, 4),
@@ -85,7 +85,7 @@ def test_a_receipt_that_is_missing_changed_or_of_another_kind_counts_as_none(tmp
     path = tmp_path / "receipt.json"
     assert read_receipt(path, Made) is None
     write_receipt(path, SHARD)
-    assert read_receipt(path, ReduceReceipt) is None
+    assert read_receipt(path, MadeShard) is None
     assert read_receipt(path, list[str]) is None
     assert read_receipt(path, ShardReceipt) == SHARD
     changed = path.read_bytes().replace(b'"num_rows": 1', b'"num_rows": 2')

@@ -312,7 +312,7 @@ def test_merged_and_fetched_runs_hold_the_rows_of_all(tmp_path_factory, runs, ke
     num_bytes = sum(path.stat().st_size for path in paths)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(sorted_runs, "MERGE_BYTES", -(-num_bytes // num_ranges))
-        dropped = sorted_runs.merge_runs(paths, folder / "merged", scratch, keep_copies=keep_copies)
+        dropped = sorted_runs.join_runs(paths, folder / "merged", scratch, keep_copies=keep_copies)
         for split in ("train", "validation"):
             for low, high in ((0, LAST), (0, 2**62), (2**63, LAST)):
                 rows = sort_range(paths, split, low, high)

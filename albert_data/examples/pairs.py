@@ -6,7 +6,7 @@ Every token is in exactly one row per pass, and both segments are always of one 
 order: it is `[CLS] A [SEP]`, with label -1. A heading and the sentence after it count as one sentence, unless each fits
 a row and both do not. A later pass avoids the rows of earlier ones.
 
-For next sentence prediction no pair is swapped. The label says in which pairs B is to be exchanged: the reduce step
+For next sentence prediction no pair is swapped. The label says in which pairs B is to be exchanged: the merge
 does that (exchange.py), when it has the rows of all documents. Without a sentence task every row is `[CLS] A [SEP]`.
 
 Deviations, see docs/explanation/fidelity.md: whether a row is to be short, and how long, is drawn for each row, not for

@@ -1,4 +1,4 @@
-"""Build shards: plan, map, reduce, publish.
+"""Build shards: plan, map, decide, merge, publish.
 
 In: inputs, a tokenizer, a config. Out: a shard folder, which is a pure function of the documents, the tokenizer and the
 config. A killed build resumes when it is started again with the same arguments.

@@ -26,7 +26,7 @@ from albert_data.jobs.receipts import write_receipt
 from albert_data.jobs.stages import Stages
 from albert_data.kernels.draws import shuffle_keys, split_keys, threshold
 from albert_data.pipeline.row_buffer import RowKeys, RowScratch
-from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, merge_runs, sort_rows, write_sorted_run
+from albert_data.pipeline.sorted_runs import KeyedRows, join_keys, join_runs, sort_rows, write_sorted_run
 from albert_data.sentences.text import find_sentences
 from albert_data.shards.manifest import SPLITS
 from albert_data.storage import find_storage
@@ -118,7 +118,7 @@ class MakeRows:
         if held:
             self._write_run(task, held, receipt, folder if has_several else self._runs)
         if self._merges and has_several:
-            self._merge_runs(task, receipt, folder)
+            self._join_runs(task, receipt, folder)
         if any(part.size for part in listed):
             name = texts.finish() if texts else None
             receipt.lists.append(write_list(self._runs, self._name(task), find_source(task), listed, name))
@@ -190,12 +190,12 @@ class MakeRows:
         seal = sha256((self._plan_hash + task.name).encode()).hexdigest()[:16]
         return f"{seal}-{task.name}" if self._syncs else task.name
 
-    def _merge_runs(self, task: ReadTask, receipt: Made, folder: Path) -> None:
+    def _join_runs(self, task: ReadTask, receipt: Made, folder: Path) -> None:
         """Replace the runs of a task by one in the build's folder."""
         with receipt.seconds.time("write runs"):
             name = f"{self._name(task)}-all.run"
             runs, keep_copies = [folder / run for run in receipt.runs], self.config.keep_duplicates
-            dropped = merge_runs(runs, self._runs / name, self._scratch, keep_copies=keep_copies)
+            dropped = join_runs(runs, self._runs / name, self._scratch, keep_copies=keep_copies)
         receipt.runs, receipt.dropped = [name], receipt.dropped.add(dropped)
         receipt.least = {name: min(receipt.least.values())} if receipt.least else {}
 

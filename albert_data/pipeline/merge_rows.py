@@ -34,8 +34,8 @@ from albert_data.pipeline.row_buffer import (
     read_sources,
     take_examples,
 )
-from albert_data.pipeline.shard_plan import KEYS, ReduceTask
-from albert_data.pipeline.shuffle import ReduceGroup
+from albert_data.pipeline.shard_plan import KEYS, ShardTask
+from albert_data.pipeline.shuffle import ShardGroup
 from albert_data.pipeline.sorted_runs import Held, fetch_range, read_range
 from albert_data.shards.rows import join_rows
 from albert_data.shards.schema import ShardReceipt, shard_schema, write_shard
@@ -51,7 +51,7 @@ _SLICES_READ = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReduceReceipt:
+class MadeShard:
     """What was made of a task.
 
     shard: its entry in the manifest
@@ -60,16 +60,16 @@ class ReduceReceipt:
     source_tokens: of the rows of each source; empty where the rows have no source
     """
 
-    task: ReduceTask
+    task: ShardTask
     shard: ShardReceipt
     dropped: Dropped
     left_out: Dropped
     source_tokens: tuple[int, ...] = ()
 
 
-def read_reduce_receipt(folder: Path, task: ReduceTask) -> ReduceReceipt | None:
+def read_made_shard(folder: Path, task: ShardTask) -> MadeShard | None:
     """The receipt of a finished shard; None where the shard is not finished. folder: that of the shards."""
-    return read_receipt(folder / "receipts" / task.receipt_name, ReduceReceipt)
+    return read_receipt(folder / "receipts" / task.receipt_name, MadeShard)
 
 
 class MergeRows:
@@ -81,7 +81,7 @@ class MergeRows:
     same machine, syncs shards while workers make the next ones.
     """
 
-    name = "reduce"
+    name = "merge"
 
     def __init__(
         self,
@@ -101,14 +101,14 @@ class MergeRows:
         self._schema = shard_schema(id_dtype, has_source=has_source, has_key_b=has_key_b)
         self._scratch = RowScratch(id_dtype)
 
-    def __call__(self, group: ReduceGroup) -> tuple[list[ReduceReceipt], Stages]:
+    def __call__(self, group: ShardGroup) -> tuple[list[MadeShard], Stages]:
         """Returns the receipts, and how long merging and writing took."""
         stages, held = Stages(), self._held[group.split]
         with machine_scratch() if group.window_keys else nullcontext() as folder:
             find = partial(_find_held, held) if folder is None else _Window(held, group, self._scratch, folder)
             return [self._write(task, find, stages) for task in group.tasks], stages
 
-    def _write(self, task: ReduceTask, find: FindHeld, stages: Stages) -> ReduceReceipt:
+    def _write(self, task: ShardTask, find: FindHeld, stages: Stages) -> MadeShard:
         """Adds to `stages` how long merging and writing took."""
         path, spent = self._folder / task.made_file, Stages()
         merge = _Merge(find, self._scratch, self._config, self._decisions, self._runs, task.split)
@@ -116,7 +116,7 @@ class MergeRows:
         with spent.time("write shards"):
             slices = spent.time_each("merge runs", self._finish(_read_slices(task, merge), num_tokens))
             shard = write_shard(path, slices, self._schema, self._config.compression)
-            receipt = ReduceReceipt(
+            receipt = MadeShard(
                 task=task,
                 shard=shard,
                 dropped=merge.dropped,
@@ -152,7 +152,7 @@ class _Window:
     So each run is read once for a window, and not once for each 48 MiB. Ranges are asked for in ascending order.
     """
 
-    def __init__(self, held: Sequence[Held], group: ReduceGroup, scratch: RowScratch, folder: Path) -> None:
+    def __init__(self, held: Sequence[Held], group: ShardGroup, scratch: RowScratch, folder: Path) -> None:
         self._held, self._group, self._scratch, self._folder = held, group, scratch, folder
         self._end = group.key_range[0]
         self._copies: list[Held] = []
@@ -178,7 +178,7 @@ class Slice(NamedTuple):
     shuffle_keys: np.ndarray
 
 
-def _read_slices(task: ReduceTask, merge: _Merge) -> Iterator[Slice]:
+def _read_slices(task: ShardTask, merge: _Merge) -> Iterator[Slice]:
     """Yield the slices of a shard that have rows. At most about 48 MiB are read at once."""
     total = task.num_shards * task.num_slices
     first, end = task.shard * task.num_slices, (task.shard + 1) * task.num_slices
@@ -198,7 +198,7 @@ def _read_slices(task: ReduceTask, merge: _Merge) -> Iterator[Slice]:
 
 
 class _Merge:
-    """The rows of one split, out of all sorted runs. dropped: the copies so far; left_out: as in ReduceReceipt."""
+    """The rows of one split, out of all sorted runs. dropped: the copies so far; left_out: as in MadeShard."""
 
     def __init__(
         self, find: FindHeld, scratch: RowScratch, config: BuildConfig, decisions: Decisions, runs: Path, split: str

@@ -20,9 +20,9 @@ from albert_data.examples.pair_tasks import PairTask
 from albert_data.examples.spans import span_shares
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.pipeline.build_folder import TOKENIZER_FOLDER, WORDS_FILE, BuildFolder
-from albert_data.pipeline.merge_rows import ReduceReceipt
-from albert_data.pipeline.shard_plan import ReduceTask
-from albert_data.pipeline.shuffle import ReduceGroup
+from albert_data.pipeline.merge_rows import MadeShard
+from albert_data.pipeline.shard_plan import ShardTask
+from albert_data.pipeline.shuffle import ShardGroup
 from albert_data.pipeline.steps import Build, Merged
 from albert_data.shards.advice import list_damaged
 from albert_data.shards.card import make_card
@@ -134,7 +134,7 @@ def _describe_source(source: SourceEntry, counts: SourceCounts) -> MixedSource:
     )
 
 
-def _describe_split(split: str, shards: list[ReduceReceipt], pair_task: PairTask) -> SplitEntry:
+def _describe_split(split: str, shards: list[MadeShard], pair_task: PairTask) -> SplitEntry:
     ours = sorted((made for made in shards if made.task.split == split), key=lambda made: made.task.shard)
     names = [total for total in TOTALS if total != "num_random" or pair_task.has_random]
     totals = {total: sum(getattr(made.shard, total) for made in ours) for total in names}
@@ -145,7 +145,7 @@ def publish(
     work: BuildFolder,
     manifest: Manifest,
     tokenizer: Tokenizer | None = None,
-    tasks: Sequence[ReduceTask] = (),
+    tasks: Sequence[ShardTask] = (),
     engine: Engine | None = None,
 ) -> list[str]:
     """Put shards, tokenizer and card into OUT, and the manifest last, in place of an older build's files.
@@ -175,12 +175,12 @@ def publish(
     work.check_lock()
     place = partial(_place, work.out, work.shards)
     if engine is not None and spans_machines(engine) and len(tasks) > _SHARDS_OF_TASK:
-        groups = (ReduceGroup(tuple(tasks[i : i + _SHARDS_OF_TASK])) for i in range(0, len(tasks), _SHARDS_OF_TASK))
+        groups = (ShardGroup(tuple(tasks[i : i + _SHARDS_OF_TASK])) for i in range(0, len(tasks), _SHARDS_OF_TASK))
         job = PreparedJob(job=place, name="publish", places=(str(work.plan_path),))
         for _ in engine.run(job, groups):
             work.check_lock(asks=False)
     else:
-        place(ReduceGroup(tuple(tasks)))
+        place(ShardGroup(tuple(tasks)))
     storage.publish(work.out, {**{name: work.shards / name for name in files}, MANIFEST_NAME: kept})
     for split in SPLITS:  # programs that read all of a folder read all of its Arrow files
         for name in sorted(storage.list_names(work.out / split)):
@@ -192,5 +192,5 @@ def publish(
     return notes
 
 
-def _place(out: Path, shards: Path, group: ReduceGroup) -> None:
+def _place(out: Path, shards: Path, group: ShardGroup) -> None:
     find_storage(out).place(out, {task.file: shards / task.made_file for task in group.tasks})

@@ -22,7 +22,7 @@ KEYS = 2**64
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReduceTask:
+class ShardTask:
     """One shard to write.
 
     num_slices: how many record batches it gets; slice_bytes: about what the runs hold for each, copies included.
@@ -59,7 +59,7 @@ class ReduceTask:
         return f"shard {self.file}"
 
 
-def plan_shards(made: Made, decisions: Decisions, config: BuildConfig, id_bytes: int) -> list[ReduceTask]:
+def plan_shards(made: Made, decisions: Decisions, config: BuildConfig, id_bytes: int) -> list[ShardTask]:
     """The shards of all splits that have rows. id_bytes: of a token."""
     held, sizes = measure_held(made, id_bytes), decisions.sizes
     if decisions.move:
@@ -72,7 +72,7 @@ def plan_shards(made: Made, decisions: Decisions, config: BuildConfig, id_bytes:
     return tasks
 
 
-def plan_split(split: str, num_bytes: int, num_shards: int | None, held_bytes: int) -> list[ReduceTask]:
+def plan_split(split: str, num_bytes: int, num_shards: int | None, held_bytes: int) -> list[ShardTask]:
     """Tasks for a split of `num_bytes` of Arrow data.
 
     num_shards: None for as many as make shards of SHARD_BYTES, and at most MOST_SHARDS
@@ -82,6 +82,6 @@ def plan_split(split: str, num_bytes: int, num_shards: int | None, held_bytes: i
     num_slices = max(1, -(-num_bytes // (count * SLICE_BYTES)))
     slice_bytes = held_bytes // (count * num_slices)
     return [
-        ReduceTask(split=split, shard=shard, num_shards=count, num_slices=num_slices, slice_bytes=slice_bytes)
+        ShardTask(split=split, shard=shard, num_shards=count, num_slices=num_slices, slice_bytes=slice_bytes)
         for shard in range(count)
     ]

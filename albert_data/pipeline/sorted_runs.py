@@ -1,4 +1,4 @@
-"""Sorted runs: the intermediate files between map and reduce.
+"""Sorted runs: the intermediate files between map and merge.
 
 A sorted run holds the rows of train, then those of validation, each by shuffle key. The file is uint64 throughout:
 
@@ -250,7 +250,7 @@ MERGE_BYTES = 32 << 20  # of records sorted at once; about four times as much me
 _COPY_BYTES = 1 << 20
 
 
-def merge_runs(
+def join_runs(
     paths: Sequence[Path],
     path: Path,
     scratch: RowScratch,

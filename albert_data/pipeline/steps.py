@@ -1,4 +1,4 @@
-"""The steps of a build, in their order: tokenizer, map, what must be known of the whole corpus, reduce.
+"""The steps of a build, in their order: tokenizer, map, what must be known of the whole corpus, merge.
 
 Each runs what a killed build has not finished: a map task or a shard with a receipt is not made again.
 """
@@ -31,10 +31,10 @@ from albert_data.jobs.stages import Stages
 from albert_data.pipeline.build_folder import BuildFolder
 from albert_data.pipeline.exchanging import make_exchange
 from albert_data.pipeline.make_rows import MakeRows
-from albert_data.pipeline.merge_rows import MergeRows, ReduceReceipt, read_reduce_receipt
+from albert_data.pipeline.merge_rows import MadeShard, MergeRows, read_made_shard
 from albert_data.pipeline.plan import check_size
-from albert_data.pipeline.shard_plan import ReduceTask, plan_shards
-from albert_data.pipeline.shuffle import MergedRun, MergeJob, ReduceGroup, Shuffle, group_tasks, list_held, plan_merges
+from albert_data.pipeline.shard_plan import ShardTask, plan_shards
+from albert_data.pipeline.shuffle import JoinedRun, JoinRuns, ShardGroup, Shuffle, group_tasks, list_held, plan_joins
 from albert_data.pipeline.warming import Warming
 from albert_data.shards.manifest import SPLITS, Plan
 from albert_data.storage import find_storage, is_remote, remember_listings
@@ -281,7 +281,7 @@ class Merged(NamedTuple):
     counts: of documents, for the manifest; digest: the sum of the keys of those that stay, modulo 2**64
     """
 
-    shards: list[ReduceReceipt]
+    shards: list[MadeShard]
     counts: Counter[str]
     digest: int
 
@@ -297,7 +297,7 @@ def merge_rows(build: Build, tokenizer: Tokenizer, made: Made, decisions: Decisi
     tasks = [replace(task, seal=seal[:16]) for task in tasks]
     check_size(build.plan, len(tasks))
     shuffle = Shuffle.plan(tasks, len(made.runs))
-    merged = _merge_runs(build, made, shuffle, MergeJob(work.runs, id_dtype, syncs=build.syncs), seal)
+    merged = _join_runs(build, made, shuffle, JoinRuns(work.runs, id_dtype, syncs=build.syncs), seal)
     held, exchange = list_held(work.runs, merged, decisions.move), make_exchange(config, tokenizer)
     job = MergeRows(config, id_dtype, decisions, held, work.runs, work.shards, exchange, syncs=build.syncs)
     shards = _write_shards(build, job, tasks, shuffle)
@@ -319,7 +319,7 @@ def merge_rows(build: Build, tokenizer: Tokenizer, made: Made, decisions: Decisi
     return Merged(shards, counts, digest % DIGESTS)
 
 
-def _write_shards(build: Build, job: MergeRows, tasks: list[ReduceTask], shuffle: Shuffle) -> list[ReduceReceipt]:
+def _write_shards(build: Build, job: MergeRows, tasks: list[ShardTask], shuffle: Shuffle) -> list[MadeShard]:
     """Write what a killed build has not."""
     work = build.work
     build.progress.start("shuffling, writing", len(tasks), "shards")
@@ -328,7 +328,7 @@ def _write_shards(build: Build, job: MergeRows, tasks: list[ReduceTask], shuffle
     done = {receipt.task.file for receipt in made}
     with ThreadPoolExecutor(max_workers=1) as disk:  # syncs finished shards while workers make others
 
-        def sync(receipts: list[ReduceReceipt]) -> None:
+        def sync(receipts: list[MadeShard]) -> None:
             if not build.syncs:  # or each shard was synced before its receipt
                 synced.extend(disk.submit(_sync_shard, work, receipt.task) for receipt in receipts)
 
@@ -350,10 +350,10 @@ def _write_shards(build: Build, job: MergeRows, tasks: list[ReduceTask], shuffle
     return made
 
 
-def _merge_runs(build: Build, made: Made, shuffle: Shuffle, job: MergeJob, seal: str) -> list[MergedRun]:
-    """What holds the rows for the reduce step. Makes what a killed build has not, if these are merged runs."""
+def _join_runs(build: Build, made: Made, shuffle: Shuffle, job: JoinRuns, seal: str) -> list[JoinedRun]:
+    """What holds the rows for the merge. Makes what a killed build has not, if these are joined runs."""
     work, num_rows = build.work, {split: made.counts[f"{split}_rows"] for split in SPLITS}
-    merged = plan_merges(shuffle, sorted(made.runs), num_rows, seal)
+    merged = plan_joins(shuffle, sorted(made.runs), num_rows, seal)
     there = set(find_storage(work.runs).list_names(work.runs)) if shuffle.num_batches else set(made.runs)
     if left := [task for task in merged if task.name not in there]:
         build.progress.start("merging", len(left), "runs")
@@ -364,12 +364,12 @@ def _merge_runs(build: Build, made: Made, shuffle: Shuffle, job: MergeJob, seal:
     return merged
 
 
-def _read_shards(build: Build, tasks: list[ReduceTask]) -> list[ReduceReceipt]:
+def _read_shards(build: Build, tasks: list[ShardTask]) -> list[MadeShard]:
     """The shards that a killed build has finished. It may have published some of them."""
     work, storage = build.work, find_storage(build.work.out)
     names = set(storage.list_names(work.shards / "receipts"))
     begun = [task for task in tasks if task.receipt_name in names]
-    groups = [ReduceGroup(tuple(begun[i : i + _RECEIPTS_READ])) for i in range(0, len(begun), _RECEIPTS_READ)]
+    groups = [ShardGroup(tuple(begun[i : i + _RECEIPTS_READ])) for i in range(0, len(begun), _RECEIPTS_READ)]
     job = PreparedJob(job=partial(_read_receipts, work.shards), name="read receipts", places=(str(work.plan_path),))
     is_shared = spans_machines(build.engine) and len(groups) > 1
     read = build.engine.run(job, groups) if is_shared else ((group, job(group)) for group in groups)
@@ -380,7 +380,7 @@ def _read_shards(build: Build, tasks: list[ReduceTask]) -> list[ReduceReceipt]:
             for place in (work.shards, work.out)
         )
 
-        def is_there(receipt: ReduceReceipt) -> bool:
+        def is_there(receipt: MadeShard) -> bool:
             """Whether its shard is in .build, or one of its size in OUT, where shards of an older build may lie."""
             file = receipt.task.file
             is_published = file in published and storage.status(work.out / file).num_bytes == receipt.shard.num_bytes
@@ -389,11 +389,11 @@ def _read_shards(build: Build, tasks: list[ReduceTask]) -> list[ReduceReceipt]:
         return list(filter(is_there, receipts))
 
 
-def _read_receipts(shards: Path, group: ReduceGroup) -> list[ReduceReceipt | None]:
-    return list(find_storage(shards).at_once(partial(read_reduce_receipt, shards), group.tasks))
+def _read_receipts(shards: Path, group: ShardGroup) -> list[MadeShard | None]:
+    return list(find_storage(shards).at_once(partial(read_made_shard, shards), group.tasks))
 
 
-def _sync_shard(work: BuildFolder, task: ReduceTask) -> None:
+def _sync_shard(work: BuildFolder, task: ShardTask) -> None:
     storage = find_storage(work.shards)
     try:
         storage.sync(work.shards / task.made_file)

@@ -2,7 +2,7 @@
 
 Before map, an index of the n-grams of their documents is written to a file, which workers map into memory. Map leaves
 out each document of another source that has one of them. So it is decided before all else, and only the benchmarks are
-read twice. To list the n-grams of all documents, and decide between map and reduce, would write eight bytes for each
+read twice. To list the n-grams of all documents, and decide between map and merge, would write eight bytes for each
 word.
 """
 
