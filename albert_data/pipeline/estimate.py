@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from albert_data.config import BuildConfig
-from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.samples import Sample, read_samples
 from albert_data.corpus.sources import ONE_PASS, MixtureSource, share_tokens
@@ -87,7 +86,7 @@ def estimate(
 def _measure(job: MakeRows, sample: Sample) -> _Measured:
     receipt, made = Made(), _Measured()
     for block in sample.blocks:
-        for _, documents in job.read(block, Damage(), receipt, sample.text):
+        for _, documents in job.read(block, receipt, sample.text):
             rows = job.make_rows(documents, 0, receipt.seconds).examples
             num_tokens, num_masked = len(rows.input_ids), len(rows.masked_ids)
             made.rows += len(rows)

@@ -71,89 +71,47 @@ class MakeRows:
         repeated: Path | None = None,
         sources: Sequence[MixtureSource] | None = (),
     ) -> None:
-        self.config, self._tokenizer, self._syncs, self._merges = config, tokenizer, syncs, merges
-        self._plan_hash, self._benchmarks, self._repeated = plan_hash, benchmarks, repeated
-        self._runs, self._receipts, self._sources = runs, receipts, sources
-        self._scratch = RowScratch(tokenizer.id_dtype)
+        self.config, self.runs, self.syncs, self.scratch = config, runs, syncs, RowScratch(tokenizer.id_dtype)
+        self._tokenizer, self._receipts, self._merges, self._plan_hash = tokenizer, receipts, merges, plan_hash
+        self._benchmarks, self._repeated, self._sources = benchmarks, repeated, sources
         self._word_rule = tokenizer.word_rule(config.examples)  # how pieces form words, the units of masking
 
     def __call__(self, task: ReadTask) -> Made:
-        with (
-            machine_scratch() if self._merges else nullcontext(self._runs) as folder,
-            ExitStack() as files,
-            ExitStack() as others,
-        ):
-            bands = choose_bands(self.config.similarity) if self.config.drop_near_duplicates else None
-            signing = PartWriter(self._runs, self._name(task), find_source(task), bands, files) if bands else None
-            texts = None if self.config.keep_duplicates else FormTexts(self._runs, self._name(task), others)
-            return self._map(task, folder, signing, texts)
-
-    def _map(self, task: ReadTask, folder: Path, signing: PartWriter | None, texts: FormTexts | None) -> Made:
-        """folder: where sorted runs are written first; signing, texts: where near-duplicates or copies are dropped."""
-        receipt = Made(fingerprint=self._plan_hash + task.fingerprint)
-        damage = Damage(strict=self.config.text.strict)
-        held: list[KeyedRows] = []
-        listed: list[np.ndarray] = []
-        has_sources = task.source is not None or self.config.alpha is not None
-        source = None if has_sources else find_source(task)
-        for block in receipt.seconds.time_each("read", task.read(damage)):
-            for lines, documents in self.read(block, damage, receipt, task.text, task.source):
-                if task.source is not None:
-                    documents = name_source(documents, task.source)
-                listed.append(list_documents(documents, source, texts.add(lines) if texts else None))
-                if signing:
-                    with receipt.seconds.time("sign"):
-                        tokens = np.diff(documents.sentence_offsets[documents.document_offsets])
-                        signing.add(lines, tokens, documents.source_codes)
-                if self._sources is None:
-                    continue
-                if self._sources:
-                    documents = number_documents(documents, self._sources)
-                for chosen, pass_index in choose_passes(documents, self._sources, self.config.examples):
-                    held.append(self.make_rows(chosen, pass_index, receipt.seconds))
-                    if sum(part.examples.input_ids.nbytes for part in held) >= RUN_BYTES:
-                        self._write_run(task, held, receipt, folder)
-        # The only run of a task goes straight to the build's folder; of several the last one too goes to `folder`.
-        has_several = bool(receipt.runs)
-        if held:
-            self._write_run(task, held, receipt, folder if has_several else self._runs)
-        if self._merges and has_several:
-            self._join_runs(task, receipt, folder)
-        if any(part.size for part in listed):
-            name = texts.finish() if texts else None
-            receipt.lists.append(write_list(self._runs, self._name(task), find_source(task), listed, name))
-        if signing:
-            receipt.parts = signing.finish()
-        receipt.damage = damage
-        receipt.counts += damage.layout
-        if self._syncs:
-            for name in receipt.files:
-                find_storage(self._runs).sync(self._runs / name)
-        write_receipt(self._receipts / f"{task.name}.json", receipt, sync=self._syncs)
-        return receipt
+        made = Made(fingerprint=self._plan_hash + task.fingerprint, damage=Damage(strict=self.config.text.strict))
+        with machine_scratch() if self._merges else nullcontext(self.runs) as folder, ExitStack() as files:
+            rows, lists = _SortedRows(self, task, folder), _Lists(self, task, files)
+            for block in made.seconds.time_each("read", task.read(made.damage)):
+                for lines, documents in self.read(block, made, task.text, task.source):
+                    if task.source is not None:
+                        documents = name_source(documents, task.source)
+                    lists.add(lines, documents)
+                    for chosen, pass_index in self._choose_passes(documents):
+                        rows.add(self.make_rows(chosen, pass_index, made.seconds))
+            made.add(rows.finish())
+            made.add(lists.finish())
+        made.counts += made.damage.layout
+        if self.syncs:
+            for name in made.files:
+                find_storage(self.runs).sync(self.runs / name)
+        write_receipt(self._receipts / f"{task.name}.json", made, sync=self.syncs)
+        return made
 
     def read(
-        self,
-        block: Block,
-        damage: Damage,
-        receipt: Made,
-        config: TextConfig | None = None,
-        source: MixtureSource | None = None,
+        self, block: Block, made: Made, config: TextConfig | None = None, source: MixtureSource | None = None
     ) -> Iterator[tuple[Lines, Documents]]:
-        """Tokenise the documents of a block, a part at a time, and count them.
+        """Tokenise the documents of a block, a part at a time, and count them in `made`.
 
         config: how its task is read; None for the settings of the build. source: of a mixture.
         """
-        config = config or self.config.text
-        stages = receipt.seconds
+        config, stages = config or self.config.text, made.seconds
         with stages.time("clean"):
             repeated = None if self._repeated is None else map_u64(self._repeated)
-            cleaned = clean_documents(block, config, damage, repeated)
+            cleaned = clean_documents(block, config, made.damage, repeated)
         for lines in batch_documents(cleaned):
             if self._benchmarks is not None and source is not None and not is_benchmark(source):
                 with stages.time("clean"):
                     lines, num_out = self._benchmarks.leave_out(lines)
-                receipt.counts.update({"contaminated_documents": num_out, count_contaminated(source): num_out})
+                made.counts.update({"contaminated_documents": num_out, count_contaminated(source): num_out})
                 if not len(lines.document_keys):
                     continue
             with stages.time("segment"):
@@ -162,10 +120,15 @@ class MakeRows:
                 documents = self._tokenizer.encode_documents(text)
             if lines.forms is not None:
                 documents = replace(documents, forms=lines.forms)
-            num_empty = _count_documents(lines, documents, receipt)
-            for _ in range(num_empty):
-                damage.add("no_tokens", block.path, block.find_place(0))
+            for _ in range(_count_documents(lines, documents, made)):
+                made.damage.add("no_tokens", block.path, block.find_place(0))
             yield lines, documents
+
+    def _choose_passes(self, documents: Documents) -> Iterator[tuple[Documents, int]]:
+        if self._sources is None:
+            return iter(())
+        documents = number_documents(documents, self._sources) if self._sources else documents
+        return choose_passes(documents, self._sources, self.config.examples)
 
     def make_rows(self, documents: Documents, pass_index: int, stages: Stages) -> KeyedRows:
         """Make the masked rows of one pass, with their keys."""
@@ -186,39 +149,94 @@ class MakeRows:
         source_codes = np.zeros(len(pairs), np.uint32) if pairs.source_codes is None else pairs.source_codes
         return KeyedRows(examples=examples, keys=keys, source_codes=source_codes, groups=pairs.groups)
 
-    def _name(self, task: ReadTask) -> str:
+    def name(self, task: ReadTask) -> str:
+        """How the names of a task's files begin."""
         seal = sha256((self._plan_hash + task.name).encode()).hexdigest()[:16]
-        return f"{seal}-{task.name}" if self._syncs else task.name
+        return f"{seal}-{task.name}" if self.syncs else task.name
 
-    def _join_runs(self, task: ReadTask, receipt: Made, folder: Path) -> None:
-        """Replace the runs of a task by one in the build's folder."""
-        with receipt.seconds.time("write runs"):
-            name = f"{self._name(task)}-all.run"
-            runs, keep_copies = [folder / run for run in receipt.runs], self.config.keep_duplicates
-            dropped = join_runs(runs, self._runs / name, self._scratch, keep_copies=keep_copies)
-        receipt.runs, receipt.dropped = [name], receipt.dropped.add(dropped)
-        receipt.least = {name: min(receipt.least.values())} if receipt.least else {}
 
-    def _write_run(self, task: ReadTask, held: list[KeyedRows], receipt: Made, folder: Path) -> None:
-        with receipt.seconds.time("sort"):
+class _SortedRows:
+    """The sorted runs of a task. folder: where they are written first, if the task makes one of them in the end."""
+
+    def __init__(self, job: MakeRows, task: ReadTask, folder: Path) -> None:
+        self._job, self._task, self._folder, self._name = job, task, folder, job.name(task)
+        self._held, self._made = list[KeyedRows](), Made()
+
+    def add(self, rows: KeyedRows) -> None:
+        self._held.append(rows)
+        if sum(part.examples.input_ids.nbytes for part in self._held) >= RUN_BYTES:
+            self._write(self._folder)
+
+    def finish(self) -> Made:
+        # The only run of a task goes straight to the build's folder; of several the last one too goes to `folder`.
+        has_several = bool(self._made.runs)
+        if self._held:
+            self._write(self._folder if has_several else self._job.runs)
+        if self._folder != self._job.runs and has_several:
+            self._join()
+        return self._made
+
+    def _write(self, folder: Path) -> None:
+        held, made, config = self._held, self._made, self._job.config
+        with made.seconds.time("sort"):
             keys = join_keys(held)
             groups = [part.groups for part in held if part.groups is not None]
             deciding = np.concatenate(groups) if groups else keys.document_keys
-            row_split_keys = split_keys(np.uint64(self.config.examples.seed), deciding)
-            is_validation = (row_split_keys < threshold(self.config.drawn_fraction)) | task.is_validation
-            rows = sort_rows(held, keys, is_validation, self._scratch, keep_copies=self.config.keep_duplicates)
+            row_split_keys = split_keys(np.uint64(config.examples.seed), deciding)
+            is_validation = (row_split_keys < threshold(config.drawn_fraction)) | self._task.is_validation
+            rows = sort_rows(held, keys, is_validation, self._job.scratch, keep_copies=config.keep_duplicates)
         if len(keys.indices):
-            name = f"{self._name(task)}-{len(receipt.runs):03d}.run"
-            with receipt.seconds.time("write runs"):
+            name = f"{self._name}-{len(made.runs):03d}.run"
+            with made.seconds.time("write runs"):
                 write_sorted_run(folder / name, rows)
-            receipt.runs.append(name)
-            receipt.dropped = receipt.dropped.add(rows.dropped)
-            _count_rows(held, keys, row_split_keys, is_validation, receipt)
+            made.runs.append(name)
+            made.dropped = made.dropped.add(rows.dropped)
+            _count_rows(held, keys, row_split_keys, is_validation, made)
         held.clear()
+
+    def _join(self) -> None:
+        """Replace the runs by one in the build's folder."""
+        made, name = self._made, f"{self._name}-all.run"
+        with made.seconds.time("write runs"):
+            runs, keep_copies = [self._folder / run for run in made.runs], self._job.config.keep_duplicates
+            dropped = join_runs(runs, self._job.runs / name, self._job.scratch, keep_copies=keep_copies)
+        made.runs, made.dropped = [name], made.dropped.add(dropped)
+        made.least = {name: min(made.least.values())} if made.least else {}
+
+
+class _Lists:
+    """What is listed of a task's documents. files: closes open files, also if the task fails."""
+
+    def __init__(self, job: MakeRows, task: ReadTask, files: ExitStack) -> None:
+        self._folder, self._name, self._source, config = job.runs, job.name(task), find_source(task), job.config
+        self._names_sources = task.source is not None or config.alpha is not None  # each document its own
+        self._listed, self._seconds = list[np.ndarray](), Stages()
+        # Only where copies or near-duplicates are dropped.
+        bands = choose_bands(config.similarity) if config.drop_near_duplicates else None
+        of_texts, of_parts = files.enter_context(ExitStack()), files.enter_context(ExitStack())
+        self._texts = None if config.keep_duplicates else FormTexts(job.runs, self._name, of_texts)
+        self._parts = PartWriter(job.runs, self._name, self._source, bands, of_parts) if bands else None
+
+    def add(self, lines: Lines, documents: Documents) -> None:
+        texts = self._texts.add(lines) if self._texts else None
+        self._listed.append(list_documents(documents, None if self._names_sources else self._source, texts))
+        if self._parts:
+            with self._seconds.time("sign"):
+                tokens = np.diff(documents.sentence_offsets[documents.document_offsets])
+                self._parts.add(lines, tokens, documents.source_codes)
+
+    def finish(self) -> Made:
+        made = Made(seconds=self._seconds)
+        if any(part.size for part in self._listed):
+            name = self._texts.finish() if self._texts else None
+            made.lists.append(write_list(self._folder, self._name, self._source, self._listed, name))
+        if self._parts:
+            made.parts = self._parts.finish()
+        return made
 
 
 def _count_rows(
-    parts: list[KeyedRows], keys: RowKeys, row_split_keys: np.ndarray, is_validation: np.ndarray, receipt: Made
+    parts: list[KeyedRows], keys: RowKeys, row_split_keys: np.ndarray, is_validation: np.ndarray, made: Made
 ) -> None:
     """Count the rows of all parts. keys: joined; row_split_keys: uint64."""
     tokens, masked = (
@@ -232,18 +250,18 @@ def _count_rows(
     is_first_pass = keys.passes[firsts] == 0  # each document counts once
     firsts, sizes = firsts[is_first_pass], sizes[is_first_pass]
     for split, is_here in zip(SPLITS, (~is_validation, is_validation), strict=True):
-        receipt.counts[f"{split}_rows"] += int(np.count_nonzero(is_here))
-        receipt.counts[f"{split}_tokens"] += int(tokens[is_here].sum())
-        receipt.counts[f"{split}_masked"] += int(masked[is_here].sum())
+        made.counts[f"{split}_rows"] += int(np.count_nonzero(is_here))
+        made.counts[f"{split}_tokens"] += int(tokens[is_here].sum())
+        made.counts[f"{split}_masked"] += int(masked[is_here].sum())
     # The samples need hashes that are random, and equal for equal documents: so are the keys of their first rows.
-    receipt.sizes.add_documents(is_validation[firsts], keys.shuffle_keys[firsts], row_split_keys[firsts], sizes)
+    made.sizes.add_documents(is_validation[firsts], keys.shuffle_keys[firsts], row_split_keys[firsts], sizes)
     if not is_validation.all():
-        receipt.least[receipt.runs[-1]] = int(row_split_keys[~is_validation].min())
+        made.least[made.runs[-1]] = int(row_split_keys[~is_validation].min())
 
 
-def _count_documents(lines: Lines, documents: Documents, receipt: Made) -> int:
-    """Add the documents to the receipt. Returns how many of them have no tokens, and so no rows."""
-    receipt.counts.update(
+def _count_documents(lines: Lines, documents: Documents, made: Made) -> int:
+    """Add the documents to the made. Returns how many of them have no tokens, and so no rows."""
+    made.counts.update(
         documents=len(documents.document_keys),
         sentences=len(documents.sentence_offsets) - 1,
         text_bytes=len(lines.utf8),
@@ -251,9 +269,9 @@ def _count_documents(lines: Lines, documents: Documents, receipt: Made) -> int:
     )
     has_rows = np.diff(documents.sentence_offsets[documents.document_offsets]) > 0
     if documents.groups is not None:
-        receipt.counts["grouped_documents"] += int(np.count_nonzero(documents.groups != documents.document_keys))
+        made.counts["grouped_documents"] += int(np.count_nonzero(documents.groups != documents.document_keys))
     digest = int(documents.document_keys[has_rows].sum(dtype=np.uint64))
-    receipt.digest = (receipt.digest + digest) % DIGESTS
+    made.digest = (made.digest + digest) % DIGESTS
     if documents.source_codes is not None:
-        receipt.source_codes |= set(np.unique(documents.source_codes[has_rows]).tolist())
+        made.source_codes |= set(np.unique(documents.source_codes[has_rows]).tolist())
     return int(np.count_nonzero(~has_rows))

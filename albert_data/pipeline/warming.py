@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from albert_data.config import TextConfig
-from albert_data.corpus.damage import Damage
 from albert_data.corpus.tasks import WARMING_BLOCK, compile_reading
 from albert_data.data import Examples
 from albert_data.jobs.stages import Stages
@@ -37,10 +36,10 @@ class Warming:
         compile_reading()
         self.tokenizer.compile_rare()
         for text in self.texts:
-            list(self.job.read(WARMING_BLOCK, Damage(), Made(), text))
+            list(self.job.read(WARMING_BLOCK, Made(), text))
         if self.job.config.drop_near_duplicates:
             compile_comparing()
-        parts = self.job.read(WARMING_BLOCK, Damage(), Made())
+        parts = self.job.read(WARMING_BLOCK, Made())
         rows = _sort_and_take([self.job.make_rows(documents, 0, Stages()) for _, documents in parts])
         if self.exchange is not None:
             self.exchange(rows, np.zeros(len(rows), np.uint64))
