@@ -273,7 +273,7 @@ def test_whole_numbers_of_any_type_are_the_groups_of_their_digits(column, tmp_pa
 
 @refused(
     ([0.5], InputError, "a.parquet, row group 0, row 0 & group field holds 0.5 & a string or a whole number"),
-    ([["a"]], InputError, '"book" is of the type list< & text or whole numbers & --group-field'),
+    ([["a"]], InputError, '"book" is of the type list< & no text or whole number & --group-field'),
 )
 def test_groups_of_other_types_are_refused(call, kind, named, tmp_path, tokenizer):
     pyarrow.parquet.write_table(pyarrow.table({"text": [BOOKS[0][0]], "book": call}), tmp_path / "a.parquet")

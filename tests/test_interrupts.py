@@ -86,7 +86,7 @@ slow = partial(pytest.param, marks=pytest.mark.slow)
 
 @pytest.mark.parametrize("name", ["numba", slow("click"), slow("sentencepiece")])
 def test_ctrl_c_in_an_import_ends_the_command(name, here):
-    check_ended(*run_interrupted(IMPORTING.format(name=name) + "from albert_data import interrupts\n", *BUILD))
+    check_ended(*run_interrupted(IMPORTING.format(name=name) + "from albert_data.storage import interrupts\n", *BUILD))
 
 
 @pytest.mark.parametrize("command", [BUILD, slow(VOCAB)], ids=lambda command: command[0])
@@ -123,7 +123,7 @@ def test_ctrl_c_when_all_is_printed_changes_nothing():
 
 
 def test_ctrl_c_in_a_destructor_is_not_lost():
-    started = "from albert_data import interrupts\ninterrupts.exit_at_interrupts()\n"
+    started = "from albert_data.storage import interrupts\ninterrupts.exit_at_interrupts()\n"
     check_ended(*run_interrupted(started + DESTROYING, "--version"))
 
 

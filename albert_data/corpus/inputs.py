@@ -63,9 +63,11 @@ from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.streams import STREAM_ERRORS, decompress, join_parts
 from albert_data.errors import InputError
 from albert_data.storage import (
+    DEVICE,
     FILE,
     FOLDER,
     LINK,
+    PIPE,
     SOCKET,
     Status,
     find_kind,
@@ -84,20 +86,24 @@ from albert_data.text.wording import list_some
 
 SHOWN = 3  # files of each reason, and inputs of each encoding
 _TO_READ = "; name one as an input to read it"
-UNKNOWN, NO_DATA = "files of no known ending", "files beside the data of a data set"
-OTHER_SPLIT, HIDDEN = "splits of a data set that has a split train", "hidden files or folders"
-FOLDER_LINK, NO_FILE = "links to folders", "pipes, sockets or devices"
-# For each reason the advice after the names.
-_ADVICE = {UNKNOWN: f"; readable are {ALLOWED_NAMES}", NO_DATA: ""}
-_ADVICE |= dict.fromkeys((OTHER_SPLIT, HIDDEN, FOLDER_LINK, NO_FILE), _TO_READ)
+HIDDEN, UNKNOWN, FOLDER_LINK, NO_DATA, OTHER_SPLIT = "hidden", "unknown", "link", "no data", "split"
+# What each reason stands for, and the advice after the names.
+_REASONS = {
+    UNKNOWN: ("files of no known ending", f"; readable are {ALLOWED_NAMES}"),
+    NO_DATA: ("files beside the data of a data set", ""),
+    OTHER_SPLIT: ("splits of a data set that has a split train", _TO_READ),
+    HIDDEN: ("hidden files or folders", _TO_READ),
+    FOLDER_LINK: ("links to folders", _TO_READ),
+    **{kind: (f"{kind}s, no files", _TO_READ) for kind in (PIPE, SOCKET, DEVICE)},
+}
 Skipped = defaultdict[str, list[str]]  # paths by reason
 
 
 def _describe_skipped(skipped: Skipped, *, with_advice: bool) -> Iterator[str]:
     """A line for each reason. with_advice: how to read such files."""
-    for reason, advice in _ADVICE.items():
+    for reason, (what, advice) in _REASONS.items():
         if paths := skipped.get(reason):
-            yield f"skipped {reason} ({len(paths):,}): {list_some(paths, SHOWN)}{advice if with_advice else ''}"
+            yield f"skipped {what} ({len(paths):,}): {list_some(paths, SHOWN)}{advice if with_advice else ''}"
 
 
 # ---- lists of inputs: `@files.txt` stands for the names in files.txt, a path or glob on each line ----
@@ -474,7 +480,7 @@ def _choose_files(paths: Iterable[str], skipped: Skipped) -> Iterator[str]:
         elif kind == FILE:
             yield path
         elif kind != FOLDER:
-            skipped[NO_FILE].append(path)
+            skipped[kind].append(path)
 
 
 def _read_status(path: str) -> Status:

@@ -108,8 +108,8 @@ class ReadTask:
         more = f" and {count_of(num_more, 'more file')}" if num_more else ""
         return f"{first.path}, bytes {first.start} to {first.end}{more}"
 
-    def read(self, damage: Damage) -> Iterator[Block]:
-        """Yield the task's documents in blocks."""
+    def read(self, damage: Damage, *, joins: bool = True) -> Iterator[Block]:
+        """Yield the task's documents in blocks. joins: whether a block may hold several small files."""
         inputs = damage.inputs
         if self.block is not None:
             with inputs.reading(self.block.path, is_part=True):
@@ -123,7 +123,7 @@ class ReadTask:
                         num_read = count_read()
                         yield block
                 counts.count_unread(num_read, item.size)
-        for parts in self._group_ranges():
+        for parts in self._group_ranges() if joins else ([part] for part in self.ranges):
             yield from self._read_ranges(parts, damage)
 
     def _group_ranges(self) -> Iterator[list[FileRange]]:

@@ -73,7 +73,7 @@ def read_corpus(
     damage = Damage(strict=False)
     repeated = count_here(inputs, text)
     tasks = read_tasks(inputs, text, damage)
-    for block, task_text in ((block, task.text) for task in tasks for block in task.read(damage)):
+    for block, task_text in ((block, task.text) for task in tasks for block in task.read(damage, joins=False)):
         lines = clean_documents(block, task_text, damage, repeated)
         use(lines)
         codes = np.frombuffer(lines.utf8.tobytes().decode().encode("utf-32-le"), np.uint32)

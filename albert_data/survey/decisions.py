@@ -30,7 +30,7 @@ from albert_data.survey.grouping import Groups
 from albert_data.survey.made import DIGESTS, Made
 from albert_data.survey.near_duplicates import NearDuplicates
 from albert_data.survey.passes import Limits
-from albert_data.survey.sizes import Sizes, estimate_bytes, measure_rows
+from albert_data.survey.sizes import SplitSizes, estimate_bytes, measure_rows
 from albert_data.survey.sorted_columns import SortedFile, map_u64
 from albert_data.survey.splits import Move, find_move
 from albert_data.text.wording import count_of
@@ -187,7 +187,7 @@ class _Survey:
     ) -> None:
         self._reader, self._config, self._limits, self._id_bytes = reader, reader.config, limits, id_bytes
         self._has_validation = has_validation
-        self.made_sizes, self.used_sizes = copy.deepcopy(made.sizes), Sizes()
+        self.made_sizes, self.used_sizes = copy.deepcopy(made.sizes), SplitSizes()
         self.num_bytes, self.digest = dict.fromkeys(SPLITS, 0), 0
         self.by_source, self.counts = np.zeros((4, len(reader.sources)), np.int64), Counter[str]()
         self.exceptions = ExceptionWriter(reader.folder)

@@ -17,7 +17,7 @@ from albert_data.jobs.receipts import read_receipt
 from albert_data.jobs.stages import Stages
 from albert_data.survey.document_lists import DocumentList
 from albert_data.survey.parts import SignedPart
-from albert_data.survey.sizes import Sizes
+from albert_data.survey.sizes import SplitSizes
 from albert_data.text.languages import name_sources
 
 DIGESTS = 2**64  # a digest is a sum of document keys modulo this
@@ -61,7 +61,7 @@ class Made:
     counts: Counter[str] = field(default_factory=Counter)
     damage: Damage = field(default_factory=Damage)
     digest: int = 0
-    sizes: Sizes = field(default_factory=Sizes)
+    sizes: SplitSizes = field(default_factory=SplitSizes)
     least: dict[str, int] = field(default_factory=dict)
     source_codes: set[int] = field(default_factory=set)
     dropped: Dropped = Dropped()

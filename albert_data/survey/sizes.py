@@ -87,7 +87,7 @@ def _find_largest(hashes: np.ndarray, limit: int) -> np.ndarray:
 
 
 @dataclass(kw_only=True)
-class Sizes:
+class SplitSizes:
     """About how many bytes documents make.
 
     samples: of the documents of each split. nearest: of those with the least split keys, as many as validation gets at
@@ -97,7 +97,7 @@ class Sizes:
     samples: dict[str, SizeSample] = field(default_factory=lambda: {split: SizeSample() for split in SPLITS})
     nearest: SizeSample = field(default_factory=lambda: SizeSample(limit=MIN_VALIDATION + 1))
 
-    def add(self, other: Sizes) -> None:
+    def add(self, other: SplitSizes) -> None:
         for split, sample in other.samples.items():
             self.samples[split].add(sample.hashes, sample.sizes)
         self.nearest.add(other.nearest.hashes, other.nearest.sizes)

@@ -17,7 +17,7 @@ from albert_data.config import MIN_VALIDATION, BuildConfig
 from albert_data.errors import InputError
 from albert_data.kernels.draws import split_keys, threshold
 from albert_data.survey.made import Made
-from albert_data.survey.sizes import Sizes
+from albert_data.survey.sizes import SplitSizes
 from albert_data.survey.sorted_columns import find_keys, map_u64
 
 _KEYS = 2**64
@@ -85,7 +85,7 @@ def check_drawn(config: BuildConfig, num_documents: Sequence[int], bits: np.ndar
     )
 
 
-def find_move(made: Made, sizes: Sizes, config: BuildConfig) -> Move | None:
+def find_move(made: Made, sizes: SplitSizes, config: BuildConfig) -> Move | None:
     """The documents that must change their split; None where none must, as with a given fraction.
 
     Documents with split keys below a bound go to validation. If these are too few, those with the next split keys
