@@ -20,7 +20,7 @@ a digit and a comma is divided. The part before the comma is encoded again, with
 
 So each such piece always becomes the same ids, and a table has them. The rule also reads the text of unknown pieces,
 which ids do not have. That matters only if the text of unknown characters can end with a digit and a comma, or spell
-a piece that is not matched against text. A model of which this is true is refused.
+a piece that is not matched against text. Then sentences with unknown characters go through the rule in Python.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import sentencepiece
 
-from albert_data.data import Text
-from albert_data.errors import TokenizerError
+from albert_data.data import Text, slice_sentences
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, put, rarely
 from albert_data.text.utf8 import read_character, step_back, write_character
 from albert_data.tokenizer.buffers import Sentences
@@ -248,14 +247,19 @@ class CommaRule:
     ids: int64, flat; piece i becomes ids[offsets[i] : offsets[i + 1]]
     offsets: int64 [V + 1]
     is_divided: bool [V]
+    reads_unknown: whether the text of unknown characters may matter
     """
 
+    processor: sentencepiece.SentencePieceProcessor
     ids: np.ndarray
     offsets: np.ndarray
     is_divided: np.ndarray
+    reads_unknown: bool
 
-    def apply(self, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    def apply(self, sentences: Sentences, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Apply the rule to the ids of all sentences; fills in the new lengths."""
+        if self.reads_unknown and (ids == self.processor.unk_id()).any():
+            return self._apply_slowly(sentences, ids, lengths)
         if not self.is_divided[ids].any():
             return ids
         out = np.empty(int(np.diff(self.offsets)[ids].sum()), ids.dtype)
@@ -267,14 +271,25 @@ class CommaRule:
         no_ids = np.zeros(0, id_dtype)
         divide_pieces(no_ids, np.zeros(0, np.int64), self.ids, self.offsets, no_ids)
 
+    def _apply_slowly(self, sentences: Sentences, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """As `apply`, a sentence at a time, those with unknown characters by their text."""
+        texts, found, processor = slice_sentences(*sentences), [np.zeros(0, np.int64)], self.processor
+        for i, part in enumerate(np.split(ids, np.cumsum(lengths)[:-1])):
+            if (part == processor.unk_id()).any():
+                pieces = processor.encode(texts[i].decode(), out_type=str)
+                parts = [divide_piece(processor, piece) if ends_with_comma(piece) else [piece] for piece in pieces]
+                new = np.array([processor.piece_to_id(piece) for each in parts for piece in each], np.int64)
+            else:
+                new = np.concatenate([found[0], *(self.ids[self.offsets[j] : self.offsets[j + 1]] for j in part)])
+            found.append(new)
+            lengths[i] = len(new)
+        return np.concatenate(found).astype(ids.dtype)
+
 
 def make_comma_rule(
     processor: sentencepiece.SentencePieceProcessor, pieces: list[str], is_matched: np.ndarray
 ) -> CommaRule:
-    """is_matched: bool, which pieces are matched against text.
-
-    Raises TokenizerError for a model in which the text of unknown characters would matter.
-    """
+    """is_matched: bool, which pieces are matched against text."""
     found = {
         i: [processor.piece_to_id(piece) for piece in divide_piece(processor, pieces[i])]
         for i in np.flatnonzero(is_matched).tolist()
@@ -283,15 +298,12 @@ def make_comma_rule(
     parts = [found.get(i, [i]) for i in range(len(pieces))]
     known = {pieces[i] for i in np.flatnonzero(is_matched) if len(pieces[i]) == 1}
     unmatched = [pieces[i] for i in np.flatnonzero(~is_matched) if i != processor.unk_id()]
-    if lacking := [piece for piece in (_COMMA, *unmatched) if known.isdisjoint(piece)]:
-        raise TokenizerError(
-            f"--normalization albert-v2 needs a vocabulary in which characters of {lacking[0]!r} are pieces; train one "
-            "with `albert-data vocab`"
-        )
     return CommaRule(
+        processor=processor,
         ids=np.array([i for part in parts for i in part], np.int64),
         offsets=np.cumsum([0, *map(len, parts)]),
         is_divided=np.array([i in found for i in range(len(pieces))]),
+        reads_unknown=any(known.isdisjoint(piece) for piece in (_COMMA, *unmatched)),
     )
 
 

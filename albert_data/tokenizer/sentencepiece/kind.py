@@ -137,7 +137,7 @@ class SentencePieceEncoder:
             part, ids = normalise(sentences.part(chosen)), GrowingArray(self._dtype)
             for found in self._encode(part, lengths[chosen]):
                 ids.append(found)
-            yield self._comma_rule.apply(ids.take(), lengths[chosen])
+            yield self._comma_rule.apply(part, ids.take(), lengths[chosen])
 
     def compile_rare(self) -> None:
         if self.chunks is not None:
