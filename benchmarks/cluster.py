@@ -48,7 +48,7 @@ _SPREAD = 0.15  # of the time of equal tasks: nodes differ
 
 
 @dataclass(frozen=True)
-class SplitSizes:
+class Sizes:
     """What a corpus makes, one sorted run a map task. merges, groups: tasks of the merge and the merge.
 
     num_bytes: of text; num_cuts: of files
@@ -65,7 +65,7 @@ class SplitSizes:
     plan_seconds: float
 
 
-def measure_plan(num_bytes: int, num_files: int) -> SplitSizes:
+def measure_plan(num_bytes: int, num_files: int) -> Sizes:
     """Plan files of equal size. Only the search for the ends of documents is left out: it is counted."""
     began, cuts = time.process_time(), list[int]()
 
@@ -80,7 +80,7 @@ def measure_plan(num_bytes: int, num_files: int) -> SplitSizes:
     plan = Shuffle.plan(shards, len(made))
     merges = plan_joins(plan, [task.name for task in made], {"train": 1}, "") if plan.num_batches else []
     groups, seconds = group_tasks(shards, plan), time.process_time() - began
-    return SplitSizes(num_bytes, num_files, len(cuts), made, len(shards), plan, merges, groups, seconds)
+    return Sizes(num_bytes, num_files, len(cuts), made, len(shards), plan, merges, groups, seconds)
 
 
 # ---- what the steps ask of a store and of a task ----
@@ -98,7 +98,7 @@ class Step:
     disk_bytes: float
 
 
-def list_steps(sizes: SplitSizes) -> list[Step]:
+def list_steps(sizes: Sizes) -> list[Step]:
     """Names of inputs, runs and joined runs spread over the partitions of a store; those of shards begin alike."""
     rows_bytes, shuffle = sizes.num_bytes * ROWS_BYTES, sizes.shuffle
     num_runs, num_merges, num_shards = len(sizes.tasks), len(sizes.merges), sizes.num_shards
@@ -233,9 +233,7 @@ def measure_receipts(num_tasks: int) -> tuple[float, float, int]:
         return added / count * num_tasks, (time.process_time() - began) / count * num_tasks, path.stat().st_size
 
 
-def measure_build(
-    num_cpus: int, sizes: SplitSizes, steps: list[Step], partitions: tuple[int, ...], by_tasks: bool
-) -> str:
+def measure_build(num_cpus: int, sizes: Sizes, steps: list[Step], partitions: tuple[int, ...], by_tasks: bool) -> str:
     """A row of the table: seconds; hours and CPUs in use from start to end, by the number of partitions of names."""
     num_runs, num_merges, num_shards = len(sizes.tasks), len(sizes.merges), sizes.num_shards
     num_answers = 2 * sizes.num_cuts / max(1, min(AT_ONCE, ceil(sizes.num_cuts / tasks.CUTS_OF_JOB)))
@@ -253,7 +251,7 @@ def measure_build(
     return text + f"{sum(run[1] for run in runs):9.1f}"
 
 
-def describe_sizes(sizes: SplitSizes, steps: list[Step]) -> None:
+def describe_sizes(sizes: Sizes, steps: list[Step]) -> None:
     num_files, num_shards, num_bytes = sizes.num_files, sizes.num_shards, measure_manifest(sizes.num_shards)
     refused = ", which readers refuse" if num_bytes > MAX_BYTES else ""
     added, read, receipt_bytes = measure_receipts(len(sizes.tasks))

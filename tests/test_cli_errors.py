@@ -129,7 +129,7 @@ def test_a_mistake_is_named_before_anything_is_written(command, named, monkeypat
     ("out", "named"),
     [
         ("in.txt", "in.txt"),
-        ("in.txt/below", "in.txt/below can't be written: in.txt is not a folder"),
+        ("in.txt/below", "in.txt/below can't be written: Not a directory"),
         ("/proc/albert", "/proc/albert can't be written: No such file or directory"),
     ],
 )

@@ -176,7 +176,7 @@ class BuildFolder(WorkFolder):
         """Raise OutputError unless OUT is new, empty or ours."""
         for path in (self.out, *(() if is_remote(self.out) else self.out.parents)):
             if find_kind(path) not in (None, FOLDER):
-                raise OutputError(f"output {self.out} can't be written: {path} is not a folder; name another one")
+                raise OutputError(f"output {self.out} can't be written: Not a directory; name another folder")
         super().check()
         if not self.is_marked and read_our_manifest(self.out) is None:
             check_empty(self.out)
