@@ -78,8 +78,11 @@ def test_no_file_of_a_folder_that_is_read_is_written_over_but_a_new_one_may_be_w
     (folder / "inner/file").write_bytes(DATA)
     (tmp_path / "folder").symlink_to(folder)
     (tmp_path / "link").symlink_to("model/inner/file")
+    os.link(folder / "inner/file", tmp_path / "second")
+    (tmp_path / "linked").write_bytes(DATA)
+    (folder / "inner/linked").symlink_to(tmp_path / "linked")
     for read in (folder, tmp_path / "folder", folder / "inner/.."):
-        for name in ("model/inner/file", "folder/inner/file", "link", "model/../link"):
+        for name in ("model/inner/file", "folder/inner/file", "link", "model/../link", "second", "linked"):
             with pytest.raises(OutputError, match="is in .*, which is read here; name another file"):
                 check_output(tmp_path / name, [tmp_path / "gone", read])
         check_output(folder / "inner/new", [read])

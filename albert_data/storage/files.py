@@ -83,7 +83,7 @@ def check_output(path: Path, read: Iterable[Address]) -> None:
     """Raise OutputError if a file that the user named for output can't be written, or is one that the command reads.
 
     read: all that the command has read or will read: files, and folders, in which a new file may be written, but none
-    that is there. "-" is stdin. A file is recognised under any name: through links, `..` and other cases.
+    that is there. "-" is stdin. A file is recognised under any name: through links, hard links, `..` and other cases.
     What the shell has opened (/dev/stdout), a pipe and a device can always be written.
     """
     real = os.path.realpath(path)
@@ -102,7 +102,7 @@ def check_output(path: Path, read: Iterable[Address]) -> None:
         there = "/dev/stdin" if other == "-" else other
         if is_remote(there):
             continue
-        if _identify(there) in known if file else os.path.realpath(there) == real:
+        if _identify(there) in known or _holds(there, file) if file else os.path.realpath(there) == real:
             where = "in " if os.path.isdir(there) else ""
             what = "a file" if os.fspath(path) == os.fspath(other) else f"{where}{other},"
             raise OutputError(f"{path} is {what} which is read here; name another file to write")
@@ -115,6 +115,11 @@ def _identify(path: Address) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _holds(folder: Address, file: tuple[int, int]) -> bool:
+    """Whether a folder holds a link to a file, of any kind."""
+    return any(_identify(os.path.join(root, name)) == file for root, _, names in os.walk(folder) for name in names)
 
 
 def _find_descriptor(path: Path) -> int | None:
