@@ -26,7 +26,7 @@ from albert_data.corpus import blocks
 from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import list_names, name_field
-from albert_data.corpus.formats.records import Columns, Records, find_columns, make_blocks
+from albert_data.corpus.formats.records import FieldColumns, Records, find_columns, make_blocks
 from albert_data.corpus.streams import STREAM_ERRORS
 from albert_data.errors import InputError
 from albert_data.text.wording import count_of, list_some
@@ -87,7 +87,7 @@ def _read_records(lines: _Lines, origin: Origin, text: TextConfig, damage: Damag
     )
 
 
-def _find_columns(header: Sequence[str], path: str, text: TextConfig) -> Columns:
+def _find_columns(header: Sequence[str], path: str, text: TextConfig) -> FieldColumns:
     """Raises MissingField if a header has no text field."""
     find = partial(_find_column, header, path)
     return find_columns(text, header, path, find, lambda: (list_names(header), "name one of text with --text-field"))

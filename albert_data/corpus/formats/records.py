@@ -27,7 +27,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Columns:
+class FieldColumns:
     """Where records have the fields that the settings name; None for those that they lack.
 
     texts: of the text fields that they have; has_all_texts: whether these are all
@@ -58,7 +58,7 @@ class Records:
     rows: Iterable[tuple[int, Sequence[Value], Sequence[Any], Any, Any]] | None
     first: int = 0
     num_rows: int = 0
-    columns: Columns = Columns()
+    columns: FieldColumns = FieldColumns()
     unit: str
     reason: str | None = None
 
@@ -69,7 +69,7 @@ def find_columns(
     path: str,
     find: Callable[[str, str | None], Any],
     describe: Callable[[], tuple[str, str]],
-) -> Columns:
+) -> FieldColumns:
     """The columns of a table with fields of some names. Raises MissingField if it has no text field.
 
     find: where the field of a name is that an option names; describe: the fields that the table has, and what to do
@@ -78,7 +78,7 @@ def find_columns(
     texts = [column for name in wanted if (column := find(name, "--text-field")) is not None]
     if not texts:
         raise MissingField(path, wanted, *describe())
-    return Columns(
+    return FieldColumns(
         texts=texts,
         has_all_texts=len(texts) == len(wanted),
         language=None if text.language_field is None else find(text.language_field, "--language-field"),

@@ -26,7 +26,7 @@ from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.conditions import Condition, count_nanoseconds
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import MAX_NAMES, name_field
-from albert_data.corpus.formats.records import Columns, Records, Value, find_columns, make_blocks
+from albert_data.corpus.formats.records import FieldColumns, Records, Value, find_columns, make_blocks
 from albert_data.errors import InputError
 from albert_data.storage import find_storage, make_path
 from albert_data.storage.status import check_same
@@ -79,7 +79,7 @@ def read_table(origin: Origin, start: int, end: int, text: TextConfig, damage: D
 
 
 def _read_batch(
-    batch: pyarrow.RecordBatch, columns: Columns, unit: str, first: int, damage: Damage
+    batch: pyarrow.RecordBatch, columns: FieldColumns, unit: str, first: int, damage: Damage
 ) -> Iterator[Records]:
     """Some rows at a time, because a value as an object of Python takes more than its bytes."""
     texts = [take_column(batch, column) for column in columns.texts]
@@ -125,7 +125,7 @@ _BYTES = {"string": "binary", "large_string": "large_binary", "string_view": "bi
 Column = tuple[str, ...]  # the names of a column and of fields in its structs
 
 
-def _find_wanted(schema: pyarrow.Schema, path: str, text: TextConfig) -> Columns:
+def _find_wanted(schema: pyarrow.Schema, path: str, text: TextConfig) -> FieldColumns:
     """Raises MissingField if there is no text field, and InputError for a field of no text."""
     find = partial(_find_column, schema, path)
     columns = find_columns(text, schema.names, path, find, lambda: _describe_fields(schema))
