@@ -131,11 +131,12 @@ def build_shards(
         return finished
     work.lock()
     try:
-        # Perhaps by a build that ran until now.
+        # Another build may have finished it before this one got the lock.
         if not overwrite and (finished := _find_finished(out, plan)) is not None:
             finished = _change_license(work, plan, finished, license, progress)
             work.remove()
             return finished
+        syncs = work.begin(plan, overwrite=overwrite, syncs=spans_machines(engine))
         build = Build(
             work=work,
             inputs=inputs,
@@ -144,7 +145,7 @@ def build_shards(
             vocab=vocab,
             engine=engine,
             progress=progress,
-            syncs=work.begin(plan, overwrite=overwrite, syncs=spans_machines(engine)),
+            syncs=syncs,
             allow_loss=allow_loss,
             sources=list_sources(inputs),
             language_named=language_named,
@@ -175,7 +176,11 @@ def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig
 
 
 def _make(build: Build, tokenizer: Tokenizer | None, license: str | None) -> BuildReport:
-    """Documents in, shards out. Any line may be killed and repeated."""
+    """Documents in, shards out. Any line may be killed and repeated.
+
+    Each keeps what it made in the working folder, with receipts, except `decide_on`, which is quick; `publish` puts the
+    manifest into OUT last.
+    """
     config, work, engine, progress = build.config, build.work, build.engine, build.progress
     repeated = find_repeated_lines(build.inputs, config.text, work.lines, engine, progress)
     tokenizer = tokenizer or learn_tokenizer(build, repeated)

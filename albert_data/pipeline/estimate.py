@@ -86,7 +86,7 @@ def estimate(
 def _measure(job: MakeRows, sample: Sample) -> _Measured:
     receipt, made = Made(), _Measured()
     for block in sample.blocks:
-        for _, documents in job.read(block, receipt, sample.text):
+        for _, documents in job.tokenise(block, receipt, sample.text):
             rows = job.make_rows(documents, 0, receipt.seconds).examples
             num_tokens, num_masked = len(rows.input_ids), len(rows.masked_ids)
             made.rows += len(rows)

@@ -54,7 +54,7 @@ class MakeRows:
     syncs: whether a receipt waits until all that it names is safe from a crash of the machine; merges: whether a task
     makes one sorted run, however large it is.
     repeated: the file with the hashes of lines to remove, None to remove none.
-    sources: with their limits, none where all documents are used alike; None to count tokens, without rows.
+    sources: with their limits; none where all documents are used alike. counts_only: make lists, but no rows.
     """
 
     def __init__(
@@ -69,11 +69,13 @@ class MakeRows:
         merges: bool = False,
         benchmarks: Benchmarks | None = None,
         repeated: Path | None = None,
-        sources: Sequence[MixtureSource] | None = (),
+        sources: Sequence[MixtureSource] = (),
+        counts_only: bool = False,
     ) -> None:
         self.config, self.runs, self.syncs, self.scratch = config, runs, syncs, RowScratch(tokenizer.id_dtype)
         self._tokenizer, self._receipts, self._merges, self._plan_hash = tokenizer, receipts, merges, plan_hash
         self._benchmarks, self._repeated, self._sources = benchmarks, repeated, sources
+        self._counts_only = counts_only
         self._word_rule = tokenizer.word_rule(config.examples)  # how pieces form words, the units of masking
 
     def __call__(self, task: ReadTask) -> Made:
@@ -81,7 +83,7 @@ class MakeRows:
         with machine_scratch() if self._merges else nullcontext(self.runs) as folder, ExitStack() as files:
             rows, lists = _SortedRows(self, task, folder), _Lists(self, task, files)
             for block in made.seconds.time_each("read", task.read(made.damage)):
-                for lines, documents in self.read(block, made, task.text, task.source):
+                for lines, documents in self.tokenise(block, made, task.text, task.source):
                     if task.source is not None:
                         documents = name_source(documents, task.source)
                     lists.add(lines, documents)
@@ -96,7 +98,7 @@ class MakeRows:
         write_receipt(self._receipts / f"{task.name}.json", made, sync=self.syncs)
         return made
 
-    def read(
+    def tokenise(
         self, block: Block, made: Made, config: TextConfig | None = None, source: MixtureSource | None = None
     ) -> Iterator[tuple[Lines, Documents]]:
         """Tokenise the documents of a block, a part at a time, and count them in `made`.
@@ -120,12 +122,13 @@ class MakeRows:
                 documents = self._tokenizer.encode_documents(text)
             if lines.forms is not None:
                 documents = replace(documents, forms=lines.forms)
-            for _ in range(_count_documents(lines, documents, made)):
+            num_empty = _count_documents(lines, documents, made)
+            for _ in range(num_empty):
                 made.damage.add("no_tokens", block.path, block.find_place(0))
             yield lines, documents
 
     def _choose_passes(self, documents: Documents) -> Iterator[tuple[Documents, int]]:
-        if self._sources is None:
+        if self._counts_only:
             return iter(())
         documents = number_documents(documents, self._sources) if self._sources else documents
         return choose_passes(documents, self._sources, self.config.examples)
@@ -260,7 +263,7 @@ def _count_rows(
 
 
 def _count_documents(lines: Lines, documents: Documents, made: Made) -> int:
-    """Add the documents to the made. Returns how many of them have no tokens, and so no rows."""
+    """Count the documents in `made`. Returns how many of them have no tokens, and so no rows."""
     made.counts.update(
         documents=len(documents.document_keys),
         sentences=len(documents.sentence_offsets) - 1,

@@ -142,7 +142,7 @@ def share_sources(build: Build, tokenizer: Tokenizer, repeated: Path | None) -> 
     found = read_receipt(path, dict[str, Any])
     if not found or found["plan"] != build.plan_hash:
         counting = replace(build, plan=replace(build.plan, inputs=()))  # its receipts are those of another plan
-        made = map_documents(counting, tokenizer, None, repeated).made
+        made = map_documents(counting, tokenizer, [], repeated, counts_only=True).made
         sources = build.sources or list_languages(config, made.sources)
         used = decide_on(counting, tokenizer, made, sources).used
         limits = {source.name: counts.limit for source, counts in zip(sources, used, strict=True)}
@@ -161,11 +161,16 @@ class Mapped(NamedTuple):
 
 
 def map_documents(
-    build: Build, tokenizer: Tokenizer, sources: list[MixtureSource] | None, repeated: Path | None
+    build: Build,
+    tokenizer: Tokenizer,
+    sources: list[MixtureSource],
+    repeated: Path | None,
+    *,
+    counts_only: bool = False,
 ) -> Mapped:
     """Make the sorted runs and the lists of all documents.
 
-    sources: with their limits; None to make no rows. repeated: the file with the hashes of lines to remove, or None.
+    sources: with their limits. repeated: the file with the hashes of lines to remove, or None. counts_only: no rows.
     """
     work, text, several = build.work, build.config.text, spans_machines(build.engine)
     lines = None if repeated is None else map_u64(repeated)
@@ -181,6 +186,7 @@ def map_documents(
         benchmarks=Benchmarks(benchmarks) if benchmarks else None,
         repeated=repeated,
         sources=sources,
+        counts_only=counts_only,
     )
     texts = tuple(source.text for source in build.sources)
     warming = Warming(job, tokenizer, texts, make_exchange(build.config, tokenizer))
@@ -196,7 +202,7 @@ def map_documents(
         # A compressed file is one task on a cluster, and here if a killed build, perhaps on one, finished it as one.
         lambda task: several or finished.read(task) is not None,
     )
-    title = "counting tokens" if sources is None else "tokenising, pairing, masking"
+    title = "counting tokens" if counts_only else "tokenising, pairing, masking"
     build.progress.start(title, count_bytes(build.inputs))
     total = Made()
     for task, made in build.engine.run(prepared, finished.skip(tasks, done)):

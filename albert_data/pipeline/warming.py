@@ -36,10 +36,10 @@ class Warming:
         compile_reading()
         self.tokenizer.compile_rare()
         for text in self.texts:
-            list(self.job.read(WARMING_BLOCK, Made(), text))
+            list(self.job.tokenise(WARMING_BLOCK, Made(), text))
         if self.job.config.drop_near_duplicates:
             compile_comparing()
-        parts = self.job.read(WARMING_BLOCK, Made())
+        parts = self.job.tokenise(WARMING_BLOCK, Made())
         rows = _sort_and_take([self.job.make_rows(documents, 0, Stages()) for _, documents in parts])
         if self.exchange is not None:
             self.exchange(rows, np.zeros(len(rows), np.uint64))

@@ -1,8 +1,9 @@
 """What must be known of the whole corpus before rows are merged: lists in, `Decisions` out.
 
 A decision is made of the lists that map tasks wrote, by an order that depends on documents alone. It is a number in
-`Decisions`, or a document's exception (exceptions.py), by which the merge drops rows. Whose a document is, is decided
-here: a source without a pass over it has no row to compare with.
+`Decisions`, or a document's exception (exceptions.py), by which the merge drops rows. The reader of the lists says
+which source a document belongs to (document_lists.py); the merge could not, since a source without a pass over it has
+no row to compare with.
 """
 
 from __future__ import annotations
@@ -99,50 +100,56 @@ def decide(
         reader.lost = find_lost(folder, made.lists, by_source=config.alpha is None)
     if similar and similar.file:
         reader.similar = map_u64(folder / similar.file)
-    limits = find_limits(reader)
-    passes = Limits.divide(limits) if sources else None
-    groups = None if config.text.group_field is None else Groups(reader, passes, id_bytes)
+    of_sources = find_limits(reader)
+    limits = Limits.divide(of_sources) if sources else None
+    groups = None if config.text.group_field is None else Groups(reader, limits, id_bytes)
     grouping = groups.decide(made) if groups else None
-    survey = _Survey(reader, made, passes, id_bytes, has_validation=has_validation)
-    survey.groups = groups if grouping and not grouping.move else None
-    if sources or survey.groups or has_validation or reader.lost is not None or reader.similar is not None:
+    torn_groups = groups if grouping and not grouping.move else None
+    survey = _Survey(reader, made, limits, torn_groups, id_bytes, has_validation=has_validation)
+    if sources or torn_groups or has_validation or reader.lost is not None or reader.similar is not None:
         survey.read()
     if sources and not survey.used_sizes.nearest.count():
         raise InputError("the mixture uses no document; raise the weights or budgets of its sources")
-    sizes = survey.used_sizes if sources or reader.similar is not None else survey.made_sizes
-    move = grouping.move if grouping else find_move(made, sizes, config)
-    num_bytes, num_passes = survey.num_bytes, 1
+    samples = survey.used_sizes if sources or reader.similar is not None else survey.made_sizes
+    move = grouping.move if grouping else find_move(made, samples, config)
     if grouping:
-        num_bytes = grouping.sizes
-    elif not sources:
+        sizes = _move_bytes(grouping.sizes, move, 1)
+    elif sources:
+        sizes = _move_bytes(survey.num_bytes, move, 1)
+    else:
         num_passes = config.examples.dupe_factor
-        num_bytes = {split: sample.estimate() * num_passes for split, sample in sizes.samples.items()}
-        if config.keep_duplicates:
-            num_bytes = measure_held(made, id_bytes)
-    if move:
-        moved = move.num_bytes * num_passes
-        num_bytes = {"train": sum(num_bytes.values()) - moved, "validation": moved}
+        sizes = {split: sample.estimate() * num_passes for split, sample in samples.samples.items()}
+        sizes = _move_bytes(measure_held(made, id_bytes) if config.keep_duplicates else sizes, move, num_passes)
     if move or has_validation:  # training has rows, however large what is taken from an estimate
-        num_bytes = {**num_bytes, "train": max(1, num_bytes["train"])}
-    counts, digest = survey.counts if sources else Counter[str](), survey.digest if sources else made.digest
+        sizes["train"] = max(1, sizes["train"])
+    counts, digest = Counter(survey.counts if sources else {}), survey.digest if sources else made.digest
     names = {source.code: source.name for source in sources} or {code: name for name, code in made.sources.items()}
     if similar:
         counts.update(near_duplicate_documents=similar.documents.total(), near_duplicate_tokens=similar.tokens.total())
         digest = digest if sources else (digest - similar.digest) % DIGESTS
     counts["moved_documents"] = max(0, move.num_documents - move.num_drawn) if move else 0
-    num_validation = move.num_documents if move else sizes.samples["validation"].count()
+    num_validation = move.num_documents if move else samples.samples["validation"].count()
+    used = zip(of_sources, survey.by_source.T.tolist(), strict=True)
     return Decisions(
-        sizes=num_bytes,
+        sizes=sizes,
         num_validation=grouping.num_validation if grouping else num_validation,
         move=move,
-        limits=passes,
-        used=tuple(SourceCounts(limit, *used) for limit, used in zip(limits, survey.by_source.T.tolist(), strict=True)),
+        limits=limits,
+        used=tuple(SourceCounts(limit, *numbers) for limit, numbers in used),
         source_codes=tuple(range(len(sources)) if sources else made.sources.values()),
         exceptions=survey.exceptions.finish(),
         counts=counts,
         digest=digest,
         near_duplicates=_describe_similar(similar, names) if similar else None,
     )
+
+
+def _move_bytes(sizes: dict[str, int], move: Move | None, num_passes: int) -> dict[str, int]:
+    """About the bytes of each split after the move. num_passes: that `sizes` has, of one that the move has."""
+    if move is None:
+        return {**sizes}
+    moved = move.num_bytes * num_passes
+    return {"train": sum(sizes.values()) - moved, "validation": moved}
 
 
 def _describe_similar(similar: NearDuplicates, names: dict[int, str]) -> NearDuplicateEntry:
@@ -177,16 +184,21 @@ class _Survey:
     made_sizes: those of the rows that were made, without what training leaves out; used_sizes: by the tokens of what is
     used, with its passes where sources have their own. num_bytes: of each split, all passes; digest: see `Decisions`
     by_source: int64 [4, sources], as in `SourceCounts`
-    groups: None where no group is torn between the splits
     """
 
-    groups: Groups | None = None
-
     def __init__(
-        self, reader: DocumentReader, made: Made, limits: Limits | None, id_bytes: int, *, has_validation: bool
+        self,
+        reader: DocumentReader,
+        made: Made,
+        limits: Limits | None,
+        torn_groups: Groups | None,
+        id_bytes: int,
+        *,
+        has_validation: bool,
     ) -> None:
+        """torn_groups: None where no group is torn between the splits."""
         self._reader, self._config, self._limits, self._id_bytes = reader, reader.config, limits, id_bytes
-        self._has_validation = has_validation
+        self._torn_groups, self._has_validation = torn_groups, has_validation
         self.made_sizes, self.used_sizes = copy.deepcopy(made.sizes), SplitSizes()
         self.num_bytes, self.digest = dict.fromkeys(SPLITS, 0), 0
         self.by_source, self.counts = np.zeros((4, len(reader.sources)), np.int64), Counter[str]()
@@ -224,18 +236,21 @@ class _Survey:
         is_out, is_torn = listed.is_similar, np.zeros(len(listed.keys), bool)
         if self._limits is not None:
             is_out = is_out | listed.is_foreign
-        if self.groups is not None:
-            is_torn = self.groups.find_torn(listed)
+        if self._torn_groups is not None:
+            is_torn = self._torn_groups.find_torn(listed)
         reasons = np.where(listed.is_lost, COPY, np.where(is_out, COUNTED, 0)).astype(np.uint64)
         of_train = np.where(is_torn, COPY, reasons).astype(np.uint64)
         if self._has_validation:
             is_given = np.isin(listed.keys, listed.keys[listed.sources == VALIDATION_SOURCE])
             of_train[is_given & (of_train != COPY)] = LEFT_OUT
-            keys = np.unique(listed.keys[is_given])
-            firsts = shuffle_keys(np.uint64(self._config.examples.seed), keys, 0, np.zeros(len(keys), np.uint32))
-            self.made_sizes.samples["train"].leave_out(firsts)
+            self._leave_out(np.unique(listed.keys[is_given]))
         sources = 0 if self._limits is None else listed.sources
         self.exceptions.add(listed.keys, sources, listed.forms, {"train": of_train, "validation": reasons})
+
+    def _leave_out(self, keys: np.ndarray) -> None:
+        """Count no bytes of these documents for training."""
+        first_rows = shuffle_keys(np.uint64(self._config.examples.seed), keys, 0, np.zeros(len(keys), np.uint32))
+        self.made_sizes.samples["train"].leave_out(first_rows)
 
 
 def describe_validation(decisions: Decisions, *, has_validation: bool) -> list[str]:

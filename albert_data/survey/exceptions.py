@@ -1,11 +1,11 @@
 """Exceptions: the rows that the merge drops, one sorted file that it maps into memory.
 
-A row of the file is a document as its rows know it, and why they are dropped in each split:
+An entry is a document as its rows know it, and why they are dropped in each split:
 
     document key, source, form, reasons     uint64
 
-source: its number where sources have passes of their own, 0 in other builds. So all copies of a document that equal one
-another in these have one reason. Rows without an exception stay, each once.
+source: its number where sources have passes of their own, 0 in other builds. There is one entry for a key, source and
+form: copies of a document that equal one another in these go for one reason. Rows without an exception stay, each once.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from albert_data.storage import find_storage
 from albert_data.survey.sorted_columns import SortedFile, find_changes, map_columns, sort_columns, write_columns
 
 # Why a row is dropped: another document of its text stays; it is of validation, so training leaves it out; a decision
-# that counted its document. The least counts, if there are several reasons.
+# that has counted its document. Of several reasons the lowest number wins.
 COPY, LEFT_OUT, COUNTED = 1, 2, 3
-_BITS = np.uint64(2)  # of the reasons, those of train are the lowest
+_BITS, _MASK = np.uint64(2), np.uint64(3)  # of the reasons in one split; those of train are the lowest
 _FILE = "exceptions.columns"
 
 
@@ -74,5 +74,5 @@ class Exceptions:
             if not len(rows):
                 return reasons
             fits = (self._sources[at] == sources[rows].astype(np.uint64)) & (self._forms[at] == forms[rows])
-            reasons[rows[fits]] = self._reasons[at[fits]] >> self._shift & np.uint64(3)
+            reasons[rows[fits]] = self._reasons[at[fits]] >> self._shift & _MASK
             at = at + 1
