@@ -198,7 +198,7 @@ def _read_slices(task: ShardTask, merge: _Merge) -> Iterator[Slice]:
 
 
 class _Merge:
-    """The rows of one split, out of all sorted runs, without copies and exceptions; these are counted as in MadeShard."""
+    """The rows of one split, out of all sorted runs, without copies and exceptions, which are counted."""
 
     def __init__(
         self, find: FindHeld, scratch: RowScratch, config: BuildConfig, decisions: Decisions, runs: Path, split: str
