@@ -88,6 +88,8 @@ MISTAKES = {
     "[[sources]]": "'sources' is no known key; did you mean source",
     "[[source]": r"is no TOML: .*line 1.*; see docs/guides/mixtures\.md",
     "a = " + "[" * 2000: "is no TOML",
+    "a" + ".a" * 33 + " = 1": r"is no TOML: line 1 has a key of over 32 parts; see docs/guides/mixtures\.md",
+    "\n[" + "'.'." * 33 + "a]": "is no TOML: line 2 has a key of over 32 parts",
     '[[source]]\npaths = "alone.txt"': "source 1: name is missing; every source has a name and paths",
     '[[source]]\nname = "a"': "source 'a': paths is missing",
     '[[source]]\nname = 1\npaths = "alone.txt"': "source 1: name is 1, of the type int; a str is needed",
@@ -124,6 +126,17 @@ def test_each_mistake_is_one_clear_line(text, folder):
         find(folder, text)
     assert "\n" not in str(raised.value)
     assert str(raised.value).startswith((str(folder / "mixture.toml"), f"mixture {folder / 'mixture.toml'}"))
+
+
+def test_points_in_strings_and_comments_are_no_parts_of_keys(folder):
+    text = source("# " + "." * 100).replace('"alone.txt"', '["./alone.txt", ' + "'./alone.txt', " * 40 + "]")
+    assert len(find(folder, text)) == 1
+
+
+def test_strings_without_an_end_are_each_read_once(folder):
+    """A second reading of the rest from each quote on would take hours."""
+    for quotes in ('"\\' * 300_000, "'\"" * 300_000, '\\"' * 300_000):
+        check_refused(lambda quotes=quotes: find(folder, "." * 40 + quotes), InputError, "is no TOML")
 
 
 def test_bytes_that_are_no_utf_8_huge_files_and_a_language_field_are_refused(folder):

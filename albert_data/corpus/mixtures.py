@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +27,8 @@ from albert_data.storage.hub import SCHEME
 Names = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 _SUFFIX = ".toml"
 _MAX_BYTES = 1 << 20
+_MAX_POINTS = 32  # outside of the strings of a line: tomllib takes the square of a key's parts
+_STRING_OR_COMMENT = re.compile(r"""\"(?:[^"\\]|\\.)*\"?|'[^']*'?|#.*""")  # a string may lack its end
 _TABLE = "source"
 # Settings of TextConfig.
 TEXT_KEYS = (
@@ -125,7 +128,11 @@ def _read_toml(path: str) -> dict[str, Any]:
     if len(data) > _MAX_BYTES:
         raise InputError(f"mixture {path} has over 1 MiB; name folders, globs or lists (@files.txt) in it")
     try:
-        return tomllib.loads(data.decode())
+        text = data.decode()
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.count(".") > _MAX_POINTS and _STRING_OR_COMMENT.sub("", line).count(".") > _MAX_POINTS:
+                raise ValueError(f"line {number} has a key of over {_MAX_POINTS} parts")
+        return tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise InputError(f"mixture {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from error
     except (ValueError, RecursionError) as error:
