@@ -30,7 +30,6 @@ from albert_data.inspect.audit import overlap
 from albert_data.inspect.audit import rows as audit_rows
 from albert_data.inspect.audit import rules as audit_rules
 from albert_data.inspect.audit.audit import Audit, audit_folder
-from albert_data.inspect.audit.guesses import guess_order
 from albert_data.inspect.audit.overlap import RowGrams
 from albert_data.inspect.audit.rows import WINDOW, make_traits, measure_rows, sample_windows
 from albert_data.inspect.audit.rules import BAD, LOOK, NOT_KNOWN, OK, UNPAIRED_ROWS, Check, Rule
@@ -44,7 +43,7 @@ from albert_data.tokenizer.model import Tokenizer
 
 ALL_RULES = [rule for rule in vars(audit_rules).values() if isinstance(rule, Rule)]
 NEED_CORPUS = {"unknown_by_source", "largest_source", "lost_characters", "near_duplicates"}
-NEED_RANDOM = {"label_shares", "random_from_lengths", "random_from_topic"}  # segments of another document
+NEED_RANDOM = {"random_from_lengths"}  # segments of another document
 NEED_BYTES = {"byte_pieces"}  # a tokenizer with byte pieces
 RULES = [rule for rule in ALL_RULES if rule.name not in NEED_RANDOM | NEED_BYTES]
 NOT_TOLD = {"labels_against_quotes"}  # no quotation of the made-up documents goes on across sentences
@@ -223,7 +222,7 @@ def is_first_longer(rows: Examples) -> np.ndarray:
             put("sop_label", slice(None), is_first_longer),
             lambda check: check.details["accuracy"] > 0.9,
         ),
-        ("order_from_lengths", put("sop_label", lambda rows: rows.sop_label == 1, 0), lambda check: True),
+        ("label_shares", put("sop_label", lambda rows: rows.sop_label == 1, 0), lambda check: True),
     ],
 )
 def test_a_fault_of_the_rows_is_bad(name, edit, is_so, built):
@@ -239,22 +238,6 @@ def test_a_document_in_both_splits_is_bad(built):
     check = get_check(audit_folder(built), "shared_documents")
     assert check.verdict == BAD
     assert check.details["document_keys"] == [f"{key:016x}"]
-
-
-def test_random_guesses_are_as_good_as_chance():
-    """Over 100 sets the deviations in standard errors have a mean square of 1, itself +- 0.14."""
-    rng, squares = np.random.default_rng(0), []
-    for _ in range(100):
-        lens_a, lens_b = rng.integers(1, 300, (2, 500))
-        accuracy, error = guess_order(lens_a, lens_b, rng.random(500) < 0.5)
-        squares.append(((accuracy - 0.5) / error) ** 2)
-    assert 0.58 < np.mean(squares) < 1.42
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("num_pairs", [0, 20])
-def test_few_pairs_are_not_judged(num_pairs):
-    assert guess_order(np.arange(num_pairs), np.arange(num_pairs), np.zeros(num_pairs, bool)) is None
 
 
 def test_stripped_accents_are_lost_characters(tmp_path):

@@ -23,9 +23,8 @@ from albert_data.config import ExampleConfig
 from albert_data.convert.conversion import convert_folder
 from albert_data.errors import ConfigError, ShardError
 from albert_data.examples.pair_tasks import NO_LABEL, PAIR_TASKS
-from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.audit import audit_folder
-from albert_data.inspect.audit.guesses import check_random, judge_guess
+from albert_data.inspect.audit.guesses import check_random, check_shares
 from albert_data.inspect.audit.rows import gather_subject
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.page import render
@@ -193,45 +192,19 @@ def test_rows_by_number_have_the_second_key(built):
 def test_the_audit_asks_what_the_task_has(task, built):
     names, orders = {check.rule.name for check in audit_folder(built(task)).checks}, PAIR_TASKS[task].orders
     assert ("order_from_lengths" in names) == ("swapped" in orders)
-    assert ("random_from_topic" in names) == PAIR_TASKS[task].has_random
-    assert ("equal_segments" in names) == bool(orders)
+    assert ("random_from_lengths" in names) == PAIR_TASKS[task].has_random
+    assert ("equal_segments" in names) == ("label_shares" in names) == bool(orders)
 
 
 def test_lengths_that_tell_random_segments_are_found(built):
     """Labels by the length of B instead of those of the build."""
     subject = gather_subject([open_shards(built("nsp"))])
-    before = {check.rule: check for check in check_random(subject)}
-    facts = subject.facts
+    facts, before = subject.facts, check_random(subject).verdict
     lens_b = facts.lens_b[facts.labels >= 0]
     facts.labels[facts.labels >= 0] = lens_b > np.median(lens_b)
-    after = {check.rule: check for check in check_random(subject)}
-    assert before[rules.RANDOM_FROM_LENGTHS].verdict == "ok"
-    assert after[rules.RANDOM_FROM_LENGTHS].verdict == "bad"
+    assert (before, check_random(subject).verdict) == ("ok", "bad")
     facts.labels[facts.labels >= 0] = 0
-    assert {check.rule: check for check in check_random(subject)}[rules.LABEL_SHARES].verdict == "bad"
-
-
-@pytest.mark.parametrize(("right", "verdict"), [(0.56, "ok"), (0.71, "look"), (0.87, "look"), (0.97, "bad")])
-def test_random_segments_that_shared_words_tell_are_never_ok(right, verdict):
-    """Sound sets have 71 to 87 %: the share is in the task, and a user is to know it."""
-    assert judge_guess(rules.RANDOM_FROM_TOPIC, right, 0.005).verdict == verdict
-
-
-def test_a_topic_that_tells_random_segments_is_found(tokenizer, tmp_path):
-    """Each document repeats a few words of its own."""
-    words = ["river", "mountain", "water", "people", "animal", "house", "world", "sound", "number", "little"]
-    documents = [
-        "\n".join(f"The {word} {other} of {word} number {i}." for i in range(30))
-        for word in words
-        for other in words
-        if word != other
-    ]
-    (tmp_path / "in.txt").write_bytes(fixtures.to_txt(documents))
-    fixtures.run_build(tmp_path / "in.txt", tmp_path / "out", tokenizer, pairs="nsp")
-    found = {check.rule.name: check for check in audit_folder(tmp_path / "out").checks}
-    assert found["random_from_topic"].figure > 0.3
-    assert found["random_from_topic"].verdict != "ok"
-    assert found["random_from_lengths"].verdict == "ok"
+    assert check_shares(facts, subject.config.task.orders).verdict == "bad"
 
 
 # ---- converting and cards ----

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from albert_data.corpus.inputs import Input, check_reach, list_samples
-from albert_data.examples.pair_tasks import RANDOM_B, SWAPPED
+from albert_data.examples.pair_tasks import SWAPPED
 from albert_data.inspect.audit import rules
-from albert_data.inspect.audit.guesses import check_lengths, check_random, check_surface
+from albert_data.inspect.audit.guesses import check_order, check_random, check_shares
 from albert_data.inspect.audit.overlap import Overlap, find_overlap
 from albert_data.inspect.audit.row_texts import check_texts
 from albert_data.inspect.audit.rows import WINDOW, Subject, choose_documents, gather_subject, gather_windows
@@ -199,11 +199,11 @@ def _check_pairs(subject: Subject) -> Iterator[Check]:
     facts, task = subject.facts, subject.config.task
     is_pair = facts.labels >= 0
     if SWAPPED in task.orders:
-        yield check_lengths(facts, is_pair & (facts.labels != task.label_of(RANDOM_B)))
-        yield from check_surface(subject.shards)
+        yield from check_order(subject)
     if task.has_random:
-        yield from check_random(subject)
+        yield check_random(subject)
     if task.orders:
+        yield check_shares(facts, task.orders)
         num_equal = int(np.count_nonzero(facts.is_equal & is_pair))
         yield _check_share(rules.EQUAL_SEGMENTS, num_equal, int(is_pair.sum()), "pair")
         yield _check_share(rules.UNPAIRED_ROWS, int(np.count_nonzero(~is_pair)), len(facts), "row")
@@ -338,16 +338,11 @@ def _check_boilerplate(subject: Subject) -> Check:
         "num_documents_sampled": num_chosen,
     }
     if share > 0:
-        text = _decode_window(subject, int(windows.rows[most]), int(windows.positions[most]))
+        ids, first = subject.read_row(int(windows.rows[most])).original_ids, windows.positions[most]
+        text = subject.tokenizer.decode(ids[first : first + WINDOW])
         finding += f'; the most frequent: "{text}", in {num_documents[most]:,}'
         details |= {"example": text, "example_documents": int(num_documents[most])}
     return Check(rules.BOILERPLATE, share, finding, details)
-
-
-def _decode_window(subject: Subject, row: int, position: int) -> str:
-    number = int(np.searchsorted(subject.begins, row, side="right")) - 1
-    example = subject.shards[number][row - subject.begins[number]]
-    return subject.tokenizer.decode(example.original_ids[position : position + WINDOW])
 
 
 # ---- text ----

@@ -124,8 +124,7 @@ def _count_letters(texts: Sequence[str]) -> np.ndarray:
 
 
 def _decode(subject: Subject, row: int) -> str:
-    number = int(np.searchsorted(subject.begins, row, side="right")) - 1
-    example = subject.shards[number][row - subject.begins[number]]
+    example = subject.read_row(row)
     ids, middle = example.original_ids, 1 + example.segment_a_len
     return f"{subject.tokenizer.decode(ids[1:middle])} {subject.tokenizer.decode(ids[middle + 1 : -1])}"
 

@@ -19,7 +19,7 @@ from albert_data.examples.pair_tasks import SWAPPED
 from albert_data.inspect.statistics import find_text_words
 from albert_data.kernels import kernel
 from albert_data.kernels.draws import mix, threshold
-from albert_data.shards.decoding import find_byte_pieces
+from albert_data.shards.decoding import Example, find_byte_pieces
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import restore_ids
 from albert_data.tokenizer.model import Tokenizer
@@ -135,6 +135,11 @@ class Subject:
     @property
     def config(self) -> ExampleConfig:
         return self.shards[0].manifest.config.examples
+
+    def read_row(self, row: int) -> Example:
+        """A row by its number in all splits, one after another."""
+        number = int(np.searchsorted(self.begins, row, side="right")) - 1
+        return self.shards[number][row - self.begins[number]]
 
     def add_by_document(self, values: np.ndarray) -> np.ndarray:
         """The sum of `values`, one for each row, over the rows of each document: float64."""
