@@ -150,20 +150,17 @@ def test_the_card_names_what_is_there(tmp_path, out):
     yaml = pytest.importorskip("yaml", reason="PyYAML comes with transformers")
     names = ('a", license: "mit', "b: c # d", "- \U0001f600")
     shards = write_rows(tmp_path / "shards", ROWS, sources=names)
-    convert(shards, out, "parquet", card={"license": "cc0-1.0", "language": ["en", "no"]})
+    change_manifest(shards, lambda manifest: manifest.update(license="cc0-1.0"))
+    convert(shards, out, "parquet")
     _, metadata, text = (out / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     card = yaml.safe_load(metadata)
     assert card["license"] == "cc0-1.0"
-    assert card["language"] == ["en", "no"]  # "no" without quotation marks would be false
-    info = card["dataset_info"]
-    assert [feature["name"] for feature in info["features"]][:2] == ["input_ids", "segment_a_len"]
-    assert {split["name"]: split["num_examples"] for split in info["splits"]} == {"train": 34, "validation": 4}
-    assert info["download_size"] == sum(path.stat().st_size for path in (out / "data").iterdir())
     for entry in card["configs"][0]["data_files"]:
         assert list(out.glob(entry["path"])), entry
-    label = next(column for column in info["features"] if column["name"] == "source")["dtype"]
-    assert tuple(label["class_label"]["names"].values()) == names
-    assert "| language | en, no |\n| licence | cc0-1.0 |\n" in text
+    (path,) = (out / "data").glob("validation-*")
+    features = json.loads(pyarrow.parquet.read_schema(path).metadata[b"huggingface"])["info"]["features"]
+    assert tuple(features["source"]["names"]) == names
+    assert "| licence | cc0-1.0 |\n" in text
     assert 'datasets.load_dataset(".", split="train")' in text
 
 
@@ -193,17 +190,13 @@ def test_unmasked_parquet_has_the_columns_of_a_tokenizer_and_the_original_ids(sh
 def test_datasets_gives_typed_columns(tmp_path, dtype):
     datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
     out = tmp_path / "out"
-    card = {"license": "cc0-1.0", "language": ["en"]}
-    convert(write_rows(tmp_path / "shards", ROWS, dtype=dtype), out, "parquet", card=card)
+    convert(write_rows(tmp_path / "shards", ROWS, dtype=dtype), out, "parquet")
     loaded = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))
     for split in SPLITS:
         features, name = loaded[split].features, np.dtype(dtype).name
         assert features["sop_label"] == datasets.ClassLabel(names=["in_order", "swapped"])
         assert features["input_ids"].feature == datasets.Value(name)
         assert list(map(fixtures.to_row, loaded[split])) == rows_of(split)
-    builder = datasets.load_dataset_builder(str(out), cache_dir=str(tmp_path / "cache"))
-    assert builder.info.splits["train"].num_examples == len(rows_of("train"))
-    assert builder.info.splits["train"].num_bytes == loaded["train"].data.nbytes
 
 
 @pytest.mark.parametrize("dtype", KINDS)

@@ -105,7 +105,6 @@ def test_an_unknown_argument_is_an_error_that_names_similar_ones(function):
     (lambda: inspect_shards("out", row=np.bool_(True)), ConfigError, "row is & a whole number is needed"),
     (lambda: verify_shards("out", workers=0), ConfigError, "workers is 0; allowed are 1 to 1024"),
     (lambda: verify_shards("out", workers=1025), ConfigError, "workers is 1025; allowed are 1 to 1024"),
-    (lambda: albert_data.convert_shards("out", "b", "mds", license="mit"), ArgumentError, "for the dataset card"),
     (lambda: albert_data.convert_shards("out", "b", to="csv"), ConfigError, "to is 'csv'; allowed are parquet, mds"),
     (lambda: albert_data.load_tokenizer(7), ArgumentError, "of the type int; give a path, a Tokenizer"),
     (lambda: train_model("out", steps=2, minutes=1), ArgumentError, "--steps and --minutes exclude one another"),
@@ -147,7 +146,7 @@ def test_functions_take_strings_print_nothing_and_make_what_the_commands_make(he
     seen = inspect_shards("shards", row=1, html="page.html")
     audit = albert_data.audit_shards("shards", corpus="corpus.txt")
     verified = verify_shards("shards", quick=True)
-    done = albert_data.convert_shards("shards", "set", "parquet", license="mit", language="en", workers=1)
+    done = albert_data.convert_shards("shards", "set", "parquet", workers=1)
     results = (report, built, seen, audit, verified, done)
     assert capsys.readouterr() == ("", "")
     assert report.config == VocabConfig(vocab_size=115, dummy_prefix=report.config.dummy_prefix)

@@ -19,7 +19,7 @@ from albert_data.cli.options import (
 )
 from albert_data.convert import FORMATS
 from albert_data.storage.interrupts import say_when_interrupted
-from albert_data.text.output import show, show_json, tell
+from albert_data.text.output import show, show_json
 from albert_data.text.wording import count_of
 
 if TYPE_CHECKING:
@@ -49,13 +49,6 @@ if TYPE_CHECKING:
     metavar="TOKENS",
     help="Write packs of several rows, of up to so many tokens, from shards of --pairs none.",
 )
-@click.option("--license", metavar="ID", help="With parquet: licence for the dataset card, as in apache-2.0.")
-@click.option(
-    "--language",
-    multiple=True,
-    metavar="CODE",
-    help="With parquet: language of the text, for the dataset card. May be given several times.",
-)
 @engine_options
 @json_option
 def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any) -> None:
@@ -65,15 +58,13 @@ def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any)
 
     \b
     Example:
-      albert-data convert shards -o dataset --to parquet --license mit
+      albert-data convert shards -o dataset --to parquet
       albert-data convert shards -o streams --to mds --unmasked
       albert-data convert shards -o packs --to parquet --pack 8192
     """
     with fast_imports():
         from albert_data.library.progress import Bar
         from albert_data.library.shards import convert_shards
-        from albert_data.shards.card import describe_text
-        from albert_data.shards.manifest_file import read_manifest
 
     say_when_interrupted("Interrupted; the same command resumes the conversion.")
     given = take_given(settings)
@@ -83,11 +74,6 @@ def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any)
         show_json(done.to_dict())
     else:
         show(*_describe(done, output, settings["pack"]), _describe_next(done, output, to))
-    known = describe_text(read_manifest(shards))
-    missing = [name for name in ("license", "language") if not settings[name] and name not in known]
-    if to == "parquet" and missing:
-        options = ", ".join(f"--{name}" for name in missing)
-        tell(f"Before you share it, add {' and '.join(missing)} to {output / 'README.md'} (or give {options})")
 
 
 def _describe(done: Conversion, output: Path, pack: int | None) -> list[str]:

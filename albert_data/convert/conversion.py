@@ -65,25 +65,23 @@ def convert_folder(
     split: str | None = None,
     unmasked: bool = False,
     pack: int | None = None,
-    card: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Conversion:
     """Write the rows of a shard folder to the folder `out`.
 
-    The arguments are those of `library.shards.convert_shards`. card: "license" and "language" (codes), in place of
-    what the manifest says.
+    The arguments are those of `library.shards.convert_shards`.
     Raises the same errors, or OSError if the disk fails. Finished shards are kept then, so the same call resumes.
     """
     check_choice("to", to, FORMATS)
     read = load_manifest(shards)
-    card = describe_text(read.manifest, **(card or {}))
     if pack is not None:
         check_pack(pack, read.manifest, shards)
     source = ShardFolder(shards, read.manifest, pack)
     if make_path(find_storage(out).resolve(out)).is_relative_to(find_storage(shards).resolve(shards)):
         raise OutputError(f"output {out} lies inside the shard folder {shards}; name a folder outside it")
     tasks = _list_tasks(source, split)
-    settings = {"unmasked": unmasked or None, "pack": pack, **(card if to == "parquet" else {})}
+    said = describe_text(read.manifest) if to == "parquet" else {}
+    settings = {"unmasked": unmasked or None, "pack": pack, **said}
     folder = ConversionFolder(out, _make_plan(read.manifest, to, tasks, settings))
     if (record := folder.read_finished()) is not None:
         folder.sweep()
@@ -91,7 +89,7 @@ def convert_folder(
     try:
         folder.begin()
         if folder.read_sealed() is None:
-            writer = _make_writer(source, to, unmasked, card)
+            writer = _make_writer(source, to, unmasked)
             files = _convert(ConvertJob(source, folder, writer), tasks, engine, progress or NullProgress())
             read.check_current()
             _seal(folder, writer, files)
@@ -133,12 +131,12 @@ def _make_plan(manifest: Manifest, to: str, tasks: list[ConvertTask], settings: 
     }
 
 
-def _make_writer(source: ShardFolder, to: str, unmasked: bool, card: Mapping[str, Any]) -> Writer:
+def _make_writer(source: ShardFolder, to: str, unmasked: bool) -> Writer:
     if to == "mds":
         return MDSWriter(source, unmasked=unmasked)
     from albert_data.convert.parquet import ParquetWriter  # pyarrow.parquet loads in a tenth of a second
 
-    return ParquetWriter(source, card, unmasked=unmasked)
+    return ParquetWriter(source, unmasked=unmasked)
 
 
 @dataclass(frozen=True)

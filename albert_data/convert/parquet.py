@@ -17,7 +17,7 @@ import pyarrow.parquet
 
 from albert_data.convert.writers import ConvertTask, ShardFolder, SplitFiles, Writer, WrittenFile, make_entry, new_file
 from albert_data.data import Examples
-from albert_data.shards.card import make_dataset_card
+from albert_data.shards.card import describe_text, make_dataset_card
 from albert_data.shards.packing import ROW_STARTS, PackedExamples
 from albert_data.shards.paths import CARD_NAME
 from albert_data.shards.rows import mark_segment_b, restore_ids
@@ -42,10 +42,10 @@ _LOAD = """\
 class ParquetWriter(Writer):
     """One file for each shard, under the names of the Hugging Face Hub: data/train-00000-of-00012.parquet."""
 
-    def __init__(self, source: ShardFolder, metadata: Mapping[str, Any], *, unmasked: bool = False) -> None:
+    def __init__(self, source: ShardFolder, *, unmasked: bool = False) -> None:
         """unmasked: write the original ids, in the columns that transformers' collators read."""
         manifest = source.manifest
-        self._manifest, self._metadata, self._is_plain = manifest, metadata, not unmasked and source.pack is None
+        self._manifest, self._is_plain = manifest, not unmasked and source.pack is None
         task = manifest.config.examples.task
         self._shard_schema = shard_schema(source.id_dtype, **manifest.optional_columns)
         if unmasked:
@@ -56,9 +56,12 @@ class ParquetWriter(Writer):
             self._shard_schema = pyarrow.schema({**columns, ROW_STARTS: pyarrow.list_(pyarrow.int32())})
         names = {"sop_label": tuple(order.replace(" ", "_") for order in task.orders), SOURCE: manifest.sources}
         labels = {column: found for column, found in names.items() if found}
-        self._features = {field.name: _describe(field, labels) for field in self._shard_schema}
-        fields = [field.with_type(pyarrow.int64()) if field.name in labels else field for field in self._shard_schema]
-        info = {"info": {"features": self._features}}
+        # datasets takes the features of a column that may hold nulls, as its own do; of others only the type.
+        fields = [
+            pyarrow.field(field.name, pyarrow.int64()) if field.name in labels else field
+            for field in self._shard_schema
+        ]
+        info = {"info": {"features": {field.name: _describe(field, labels) for field in self._shard_schema}}}
         self._schema = pyarrow.schema(fields, metadata={"huggingface": json.dumps(info)})
         self._labels = list(labels)
         self.max_rows = source.count_rows(_PART_BYTES)
@@ -66,7 +69,7 @@ class ParquetWriter(Writer):
     def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[WrittenFile]:
         name = f"data/{task.split}-{task.number:05d}-of-{task.count:05d}.parquet"
         lists = [field.name for field in self._schema if pyarrow.types.is_list(field.type)]
-        num_rows = row_bytes = 0
+        num_rows = 0
         with new_file(work, name) as file:
             sink = pyarrow.PythonFile(file, mode="w")
             with pyarrow.parquet.ParquetWriter(
@@ -79,11 +82,11 @@ class ParquetWriter(Writer):
                 write_statistics=False,  # of ids and keys they say nothing
             ) as writer:
                 for rows in parts:
-                    batch = self.encode(rows)
+                    batch = self.encode(rows)  # held while the next one is made: freed memory costs page faults
                     writer.write_batch(batch)
-                    num_rows, row_bytes = num_rows + len(rows), row_bytes + batch.nbytes
+                    num_rows += len(rows)
             sink.flush()
-        return [make_entry(name, num_rows, file, row_bytes)]
+        return [make_entry(name, num_rows, file)]
 
     def encode(self, rows: Examples) -> pyarrow.RecordBatch:
         batch = (to_record_batch if self._is_plain else _to_lists)(rows, self._shard_schema)
@@ -91,19 +94,10 @@ class ParquetWriter(Writer):
         return pyarrow.record_batch(columns, schema=self._schema)
 
     def describe(self, files: SplitFiles) -> dict[str, bytes]:
-        """The dataset card, with the `DatasetInfo` of datasets in its metadata."""
-        num_rows = {split: sum(entry.num_rows for entry in entries) for split, entries in files.items()}
-        num_bytes = {split: sum(entry.row_bytes or 0 for entry in entries) for split, entries in files.items()}
-        info = {
-            "features": [{"name": name, **_describe_in_card(feature)} for name, feature in self._features.items()],
-            "splits": [{"name": name, "num_bytes": num_bytes[name], "num_examples": num_rows[name]} for name in files],
-            "download_size": sum(entry.num_bytes for entries in files.values() for entry in entries),
-            "dataset_size": sum(num_bytes.values()),
-        }
-        said, load = {**self._metadata, "dataset_info": info}, _LOAD.format(next(iter(files)))
-        splits = {split: {"rows": count} for split, count in num_rows.items()}
-        card = make_dataset_card(self._manifest, said, list(self._features), splits, "data/{}-*", load)
-        return {CARD_NAME: card}
+        """The dataset card."""
+        said, load = describe_text(self._manifest), _LOAD.format(next(iter(files)))
+        splits = {split: {"rows": sum(entry.num_rows for entry in entries)} for split, entries in files.items()}
+        return {CARD_NAME: make_dataset_card(self._manifest, said, self._schema.names, splits, "data/{}-*", load)}
 
 
 def _to_lists(rows: Examples, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
@@ -134,9 +128,3 @@ def _describe(field: pyarrow.Field, labels: Mapping[str, tuple[str, ...]]) -> di
     if pyarrow.types.is_list(field.type):
         return {"feature": {"dtype": str(field.type.value_type), "_type": "Value"}, "_type": "Sequence"}
     return {"dtype": str(field.type), "_type": "Value"}
-
-
-def _describe_in_card(feature: Mapping[str, Any]) -> dict[str, Any]:
-    if "names" in feature:
-        return {"dtype": {"class_label": {"names": dict(enumerate(feature["names"]))}}}
-    return {"sequence": feature["feature"]["dtype"]} if "feature" in feature else {"dtype": feature["dtype"]}

@@ -48,7 +48,6 @@ class WrittenFile:
     num_rows: int
     num_bytes: int
     hash: str  # HASH of its bytes, in hexadecimal
-    row_bytes: int | None = None  # what its rows take as Arrow columns, for formats whose description needs it
     packs: Mapping[str, int] | None = None  # `Packs.measure` of its shard, in the first file of each
 
 
@@ -146,8 +145,6 @@ def new_file(work: Path, name: str) -> Iterator[HashingFile]:
         yield HashingFile(file, new_hash())
 
 
-def make_entry(name: str, num_rows: int, file: HashingFile, row_bytes: int | None = None) -> WrittenFile:
+def make_entry(name: str, num_rows: int, file: HashingFile) -> WrittenFile:
     """The entry of a file that is complete."""
-    return WrittenFile(
-        name=name, num_rows=num_rows, num_bytes=file.num_bytes, hash=file.hexdigest(), row_bytes=row_bytes
-    )
+    return WrittenFile(name=name, num_rows=num_rows, num_bytes=file.num_bytes, hash=file.hexdigest())

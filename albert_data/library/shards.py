@@ -22,7 +22,6 @@ from albert_data.jobs.progress import Progress
 from albert_data.library.arguments import NUM_IN_HTML, NUM_SHOWN, PathName, disk_path, public
 from albert_data.library.progress import show_progress
 from albert_data.report.page import embed_page
-from albert_data.shards.card import LICENSE_ID
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.paths import list_files
 from albert_data.storage import FILE, find_kind, make_path
@@ -207,8 +206,6 @@ def convert_shards(
     split: str | None = None,
     unmasked: bool = False,
     pack: int | None = None,
-    license: str | None = None,
-    language: str | Sequence[str] = (),
     workers: int | None = None,
     engine: Engine | None = None,
     progress: Progress | bool = False,
@@ -216,18 +213,10 @@ def convert_shards(
     """Write the rows of shards in the format of another trainer, as `albert-data convert` does.
 
     to: "parquet" or "mds". split: only this one. unmasked: write the original tokens, without masks.
-    pack: write packs of up to so many tokens. license, language: codes of the Hugging Face Hub, for the card of
-    "parquet". workers, engine, progress: see `build`.
+    pack: write packs of up to so many tokens. workers, engine, progress: see `build`.
     Raises ConfigError, ShardError, OutputError and WorkerError. The same call resumes then.
     """
-    languages = [language] if isinstance(language, str) else list(language)
-    if to != "parquet" and (license or languages):
-        raise ArgumentError("--license and --language are for the dataset card of --to parquet")
-    for code in filter(None, (license, *languages)):
-        if not LICENSE_ID.fullmatch(code):
-            raise ArgumentError(f"{code[:40]!r} is no code of the Hugging Face Hub, such as apache-2.0 or en")
-    card = {key: value for key, value in (("license", license), ("language", languages)) if value}
-    settings: dict[str, Any] = {"split": split, "unmasked": unmasked, "pack": pack, "card": card}
+    settings: dict[str, Any] = {"split": split, "unmasked": unmasked, "pack": pack}
     with show_progress(progress) as shown:
         place = engine or MultiprocessEngine(workers)
         return convert_folder(make_path(shards), make_path(output), to, place, **settings, progress=shown)

@@ -94,12 +94,12 @@ def check_license(license: str | None) -> None:
         )
 
 
-def describe_text(manifest: Manifest, **given: Any) -> dict[str, Any]:
-    """The metadata `license` and `language`, as far as the user named them. given: values in place of these.
+def describe_text(manifest: Manifest, **others: Any) -> dict[str, Any]:
+    """The metadata `license` and `language`, as far as the user named them. others: more metadata.
 
     The Hub knows licences by ids in lower case; any other is described in words.
     """
-    facts, license = dict[str, Any](), None if "license" in given else manifest.license
+    facts, license = dict[str, Any](), manifest.license
     if license is not None:
         is_id = LICENSE_ID.fullmatch(license)
         facts = {"license": license.lower()} if is_id else {"license": "other", "license_details": license}
@@ -107,7 +107,7 @@ def describe_text(manifest: Manifest, **given: Any) -> dict[str, Any]:
     is_by_record = manifest.sources is not None and manifest.plan.mixture is None
     # The default language counts only if somebody said that the text is in it.
     is_named = is_by_record or manifest.language_named or _list_codes(manifest) != [DEFAULT_TEXT.language]
-    return facts | ({"language": codes} if codes and is_named else {}) | given
+    return facts | ({"language": codes} if codes and is_named else {}) | others
 
 
 def _list_codes(manifest: Manifest) -> list[str]:
