@@ -49,7 +49,6 @@ VOCAB_SIZE = 8000
 MINUTES = 10  # of the training in DIR/run
 _LONGER = 60  # minutes
 RECORD = ".quickstart.json"  # hidden, so that no glob of the user takes it for text
-_WIDTH = 80
 
 
 @click.command(cls=LibraryCommand)
@@ -122,16 +121,14 @@ def quickstart(
     reading = _list_options(text) + ([] if normalization == "none" else ["--normalization", normalization])
     pieces = [*([] if cased else ["--uncased"]), "--vocab-size", str(vocab_size)]
     held_out = [word for name in validation for word in ("--validation", name)]
-    going_on = ["--allow-loss"] if allow_loss else []
-    again = [*held_out, *reading, *pieces, "--minutes", f"{minutes:.12g}", *going_on]
     _claim(output, (*reading, *pieces), found)
-    reading += [*(() if workers is None else ("--workers", str(workers))), *going_on]
+    reading += [*(() if workers is None else ("--workers", str(workers))), *(["--allow-loss"] if allow_loss else [])]
     _train_vocabulary(inputs, output, vocab, reading)
     _find_inputs(inputs, validation, output, text)
     _build(inputs, held_out, output, reading)
     bad, fixes = _report([*inputs, *validation], output)
     if bad and not anyway:
-        _explain_bad(bad, fixes, inputs, again, output, minutes)
+        _explain_bad(bad, fixes, output, minutes)
         code = 1
     else:
         code = _train(output, minutes) if minutes else 0
@@ -185,7 +182,7 @@ def _run(title: str | None, name: str, arguments: Sequence[str], options: Sequen
     from albert_data.cli.main import cli
 
     words = _order(arguments, options)
-    show("", *([_head(title)] if title else []), *format_command([name, *words]), "")
+    show("", *([_head(title)] if title else []), format_command([name, *words]), "")
     say_when_interrupted("Interrupted; the same command resumes.")
     context = click.get_current_context()
     command = cli.get_command(context, name)
@@ -205,15 +202,9 @@ def _order(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
     return [*arguments, *options]
 
 
-def format_command(words: Sequence[str]) -> list[str]:
-    """A command for a shell, by lines. A long one is continued on the next line by a backslash."""
-    lines = ["albert-data"]
-    for word in map(quote, words):
-        if len(lines[-1]) + len(word) + 3 > _WIDTH:  # a space before the word, and another one before the backslash
-            lines.append(f"    {word}")
-        else:
-            lines[-1] += f" {word}"
-    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
+def format_command(words: Sequence[str]) -> str:
+    """A command for a shell, in one line."""
+    return " ".join(map(quote, ["albert-data", *words]))
 
 
 def _list_options(text: TextConfig) -> list[str]:
@@ -316,18 +307,13 @@ def _report(corpus: Sequence[str], output: Path) -> tuple[list[str], list[str]]:
     return bad, [word for advice in advise_on(read_manifest(shards)) for word in advice.options]
 
 
-def _explain_bad(
-    bad: list[str], fixes: list[str], inputs: Sequence[str], again: Sequence[str], output: Path, minutes: float
-) -> None:
-    """Print why no model is trained, and the commands that fix it or train all the same."""
+def _explain_bad(bad: list[str], fixes: list[str], output: Path, minutes: float) -> None:
+    """Print why no model is trained, and what to add to the command to fix it or to train all the same."""
     title = "Not trained: these rows are bad for training" if minutes else "These rows are bad for training"
-    lines = ["", _head(title), *bad]
-    ways = [("Read the text in another way", fixes, output.with_name(f"{output.name}-2"))] if fixes else []
-    ways += [("Train all the same", ["--anyway"], output)] if minutes else []
-    for what, words, folder in ways:
-        options = [*words, *again, "-o", str(folder)]
-        lines += ["", f"# {what}", *format_command(["quickstart", *_order(inputs, options)])]
-    show(*lines)
+    other = " ".join(map(quote, [*fixes, "-o", str(output.with_name(f"{output.name}-2"))]))
+    ways = [f"To read the text in another way, add: {other}"] if fixes else []
+    ways += ["To train all the same, add: --anyway"] if minutes else []
+    show("", _head(title), *bad, *ways)
 
 
 def _train(output: Path, minutes: float) -> int:
@@ -341,24 +327,9 @@ def _train(output: Path, minutes: float) -> int:
     run = _name_run(output, minutes)
     resumed = ["--resume"] if os.path.lexists(run / RUN_FILE) else ["--preset", PRESET, "--minutes", f"{minutes:.12g}"]
     code: int = _run(title, "train", [str(output / "shards")], ["-o", str(run), *resumed])
-    if code == 0:
-        _show_guesses(output / "shards", run)
-    else:
+    if code:
         show("", "The training was interrupted. The same command resumes it.")
     return code
-
-
-def _show_guesses(shards: Path, run: Path) -> None:
-    """Print guesses for training rows if there are no validation rows, for which `train` prints some."""
-    from albert_data.shards.reader import open_splits
-    from albert_data.train.model.checkpoint import list_checkpoints, load_model
-    from albert_data.train.run.guesses import Guesser, to_lines
-
-    splits = open_splits(shards)
-    if not len(splits.get("validation", ())):
-        answers = Guesser(splits["train"]).ask(load_model(list_checkpoints(run)[-1]))
-        title = "Guesses of the model for masked words of its training texts"
-        show("", _head(title), *to_lines(answers))
 
 
 def _say_next(output: Path, minutes: float, bad: list[str]) -> None:
@@ -382,4 +353,4 @@ def _say_next(output: Path, minutes: float, bad: list[str]) -> None:
     width = max(len(str(path)) for path, _ in made)
     show("", _head("Made"), *(f"{path!s:<{width}}  {what}" for path, what in made), "", _head("Next"))
     for what, name, argument, options in steps:
-        show(f"# {what}", *format_command([name, *_order([argument], options)]))
+        show(f"# {what}", format_command([name, *_order([argument], options)]))
