@@ -1,6 +1,6 @@
 """Batches hold all rows, in few shapes, with ids, segments, masks and labels at their positions in the rows.
 
-Threads that share a loader get the right batches or an error, and worker processes get the same batches.
+Of two iterators over a loader one fails, and worker processes get the same batches.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ import copy
 import dataclasses
 import pickle
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, pairwise
 
 import numpy as np
@@ -27,9 +25,7 @@ from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, Sh
 from albert_data.train import ShardLoader
 from albert_data.train.data import order
 from albert_data.train.data.batch import Batch, BatchShape, choose_mask_capacity, collate
-from albert_data.train.data.loader import RowReader, SharedIterator, fixed_batches, read_ahead
-from albert_data.train.data.order import BatchOrder
-from albert_data.train.data.remasking import Remasker
+from albert_data.train.data.loader import fixed_batches, read_ahead
 
 CPU = torch.device("cpu")
 TENSORS = ("input_ids_BT", "segment_ids_BT", "valid_BT", "masked_indices_N", "masked_labels_N", "sop_labels_B")
@@ -381,7 +377,7 @@ def test_a_row_with_values_out_of_bounds_is_named_and_never_read(toys, column, v
         check_refused(read, ShardError, "row 19: & albert-data verify")
 
 
-# ---- threads ----
+# ---- several iterators, copies and other processes ----
 
 
 def contents(batch: Batch) -> tuple:
@@ -389,31 +385,9 @@ def contents(batch: Batch) -> tuple:
     return (*(tuple(getattr(batch, name).flatten().tolist()) for name in TENSORS), tuple(batch.rows.tolist()))
 
 
-def in_threads(work: Callable[[int], list], num_threads: int = 8) -> list:
-    """Return the results of several threads that begin at the same moment."""
-    barrier = threading.Barrier(num_threads)
-
-    def begin(number: int) -> list:
-        barrier.wait()
-        return work(number)
-
-    with ThreadPoolExecutor(num_threads) as pool:
-        return list(pool.map(begin, range(num_threads)))
-
-
 @pytest.fixture
 def shards(toys):
     return toys.make_shards(200, max_seq_len=60)
-
-
-@pytest.mark.parametrize("begin", [iter, lambda loader: loader.stream(CPU, 300)], ids=["iterator", "stream"])
-def test_threads_that_share_an_iterator_or_a_stream_get_each_batch_once(shards, begin):
-    def read(batches) -> list:
-        return [contents(one) for found in batches for one in ([found] if isinstance(found, Batch) else found)]
-
-    expected, shared = read(begin(ShardLoader(shards, batch_tokens=128))), begin(ShardLoader(shards, batch_tokens=128))
-    found = [one for part in in_threads(lambda _: read(shared)) for one in part]
-    assert sorted(found) == sorted(expected)
 
 
 def test_of_two_iterators_over_a_loader_the_earlier_fails_and_no_batch_comes_twice(shards):
@@ -433,38 +407,6 @@ def test_an_iterator_of_before_a_state_was_loaded_fails(shards):
     loader.load_state_dict(loader.state_dict())
     with pytest.raises(AlbertDataError, match="got another state"):
         next(stream)
-
-
-def test_an_error_reaches_all_threads_that_share_an_iterator():
-    def read():
-        yield 1
-        raise ShardError("torn")
-
-    shared = SharedIterator(read())
-    assert next(shared) == 1
-    for _ in range(3):
-        with pytest.raises(ShardError, match="torn"):
-            next(shared)
-
-
-def test_threads_may_share_the_reader_and_the_order(shards):
-    reader = RowReader(shards, Remasker(shards.manifest, shards.tokenizer, seed=3))
-    row_order = BatchOrder(shards.lengths, batch_tokens=128, seed=3)
-
-    def read(number: int) -> list:
-        """Read epochs 0 to 3; each thread begins with another one."""
-        found = {}
-        for epoch in np.roll(np.arange(4), number).tolist():
-            for at, row_batch in enumerate(row_order.window(epoch, 0)):
-                (batch,) = reader.read(row_batch, reader.shape(8, row_batch.row_len), epoch=epoch)
-                found[epoch, at] = contents(batch)
-        return sorted(found.items())
-
-    expected = read(0)
-    assert in_threads(read) == [expected] * 8
-
-
-# ---- copies and other processes ----
 
 
 @pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))])

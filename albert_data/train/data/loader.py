@@ -3,14 +3,12 @@
 In: an open split of a shard folder. Out: Batch after Batch. order.py decides which rows a batch has, remasking.py
 which masks. The batch of a step is a pure function of (shards, batch tokens, seed, position), for any number of ranks,
 threads and micro-batches, so the state of a loader is the position of the next step.
-A loader has one iterator at a time. Threads may share an iterator; each batch goes to one of them. If a second iterator
-is made, the first one fails. Any thread may call a `RowReader`, a `Remasker` or a `BatchOrder`.
+A loader has one iterator at a time, for one thread. If a second one is made, the first fails.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import Any, Generic, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -203,7 +201,7 @@ class ShardLoader:
         self._reader = RowReader(self._shards, redraw)
         self._position = Position(0, 0, 0)
         self._made_in_process = os.getpid()
-        self.__setstate__({})
+        self._owner = object()  # identifies the latest iterator, which alone may advance the position
 
     def _set_order(self, bucket: int, *, packed: bool) -> None:
         """Order the rows. longest: the tokens of the longest row, padded, or of a pack; micro_tokens is no less."""
@@ -222,14 +220,6 @@ class ShardLoader:
                 f"micro_tokens is {self.micro_tokens}, but {what} {longest} tokens; allowed are {longest} or more"
             )
         self.order, self.longest = order, longest
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_owner")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._lock = threading.Lock()
-        self._owner = object()  # identifies the latest iterator, which alone may advance the position
 
     @property
     def is_packed(self) -> bool:
@@ -314,13 +304,8 @@ class ShardLoader:
         `state_dict` tells the position after the last step yielded. For CUDA a thread reads ahead into page-locked
         memory; on a CPU that thread would slow down the computation.
         """
-        return SharedIterator(self._stream(device, steps, mask_prob))
-
-    def _stream(
-        self, device: torch.device, steps: int | None, mask_prob: Callable[[int], float] | None
-    ) -> Iterator[list[Batch]]:
-        owner, position = self._take_over()
-        items = islice(self._read_from(position, mask_prob, pin=device.type == "cuda"), steps)
+        owner = self._owner = object()
+        items = islice(self._read_from(self._position, mask_prob, pin=device.type == "cuda"), steps)
         with closing(read_ahead(items, depth=READ_AHEAD if device.type == "cuda" else 0)) as stream:
             for batches, after in stream:
                 self._advance(owner, after)
@@ -332,37 +317,28 @@ class ShardLoader:
         Raises ConfigError in a worker of a DataLoader with several workers if the loader was made outside of the
         worker: each worker has a copy, and each copy would yield all batches.
         """
-        return SharedIterator(self._read_epoch())
-
-    def _read_epoch(self) -> Iterator[Batch]:
         worker = get_worker_info()
         if worker is not None and worker.num_workers > 1 and self._made_in_process != os.getpid():
             raise ConfigError(
                 f"num_workers is {worker.num_workers}, and each worker has a copy of the loader: every batch would "
                 f"come {worker.num_workers} times; allowed are 0 and 1, or make a loader in each worker, with its rank"
             )
-        owner, first = self._take_over()
+        owner = self._owner = object()
+        first = self._position
         for batches, after in self._read_from(first, None, pin=False):
             self._advance(owner, after)
             yield from batches
             if after.epoch > first.epoch:
                 return
 
-    def _take_over(self) -> tuple[object, Position]:
-        """Make a new iterator the owner; an earlier one fails at its next step. Returns the owner and its position."""
-        with self._lock:
-            self._owner = object()
-            return self._owner, self._position
-
     def _advance(self, owner: object, after: Position) -> None:
         """Record that a step was read. Raises AlbertDataError if another iterator owns the position."""
-        with self._lock:
-            if owner is not self._owner:
-                raise AlbertDataError(
-                    "the loader has a newer iterator, or got another state, since this iterator began; use one "
-                    "iterator at a time: share it between threads, or make a loader for each"
-                )
-            self._position = after
+        if owner is not self._owner:
+            raise AlbertDataError(
+                "the loader has a newer iterator, or got another state, since this iterator began; use one iterator "
+                "at a time, or make a loader for each"
+            )
+        self._position = after
 
     def _read_from(
         self, first: Position, mask_prob: Callable[[int], float] | None, *, pin: bool
@@ -423,28 +399,7 @@ class ShardLoader:
         if any(type(number) is not int for number in position) or not self.order.holds(position):
             self.order, self.longest = order, longest
             raise CheckpointError(f"can't resume: there is no {position}; the state was not made by this version")
-        with self._lock:
-            self._owner, self._position = object(), position
-
-
-class SharedIterator(Iterator[Item], Generic[Item]):
-    """A generator that several threads may advance: each item goes to one thread, an error is raised in all."""
-
-    def __init__(self, items: Iterator[Item]) -> None:
-        self._items, self._lock = items, threading.Lock()
-        self._error: Exception | None = None
-
-    def __next__(self) -> Item:
-        with self._lock:
-            if self._error is not None:
-                raise self._error
-            try:
-                return next(self._items)
-            except StopIteration:
-                raise
-            except Exception as error:  # a generator that failed ends: other threads would take it for the end of data
-                self._error = error
-                raise
+        self._owner, self._position = object(), position
 
 
 def read_ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, None]:
