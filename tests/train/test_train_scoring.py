@@ -27,7 +27,6 @@ from albert_data.errors import CheckpointError, ConfigError, InputError, Tokeniz
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import find_word_starts
 from albert_data.train.config import AlbertConfig, TrainConfig
-from albert_data.train.data import sentence_pairs
 from albert_data.train.data.batch import Batch
 from albert_data.train.data.sentence_pairs import Accuracy, ScoreConfig, ScoredPairs, SentencePair, read_pairs
 from albert_data.train.model.checkpoint import list_checkpoints, load_model
@@ -187,14 +186,14 @@ def test_pairs_are_read_from_stdin(monkeypatch):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("[" * 100_000, "is not JSON"),
-        ('{"good": "\udcff"}', "is not JSON"),
-        ("[1, 2]", r"is \[1, 2\], not an object"),
-        ('{"good": "a"}', "has no bad"),
-        ('{"good": 1, "bad": "a"}', "good is 1; a text is needed"),
+        ('{"good": "a", "bad": "b", "more": ' + "[" * 100_000, "maximum recursion depth"),
+        ('{"good": "\udcff"}', ".*can't decode byte 0xff"),
+        ("[1, 2]", "Expected `object`, got `array`"),
+        ('{"good": "a"}', "Object missing required field `bad`"),
+        ('{"good": 1, "bad": "a"}', r"Expected `str`, got `int` - at `\$.good`"),
         ('{"good": "a", "bad": " \\t"}', "bad is empty"),
-        ('{"good": "a", "bad": "b", "group": 3}', "group is 3; a text is needed"),
-        ('{"good": "a", "bad": "\\ud800"}', "bad is .*, with half a surrogate pair"),
+        ('{"good": "a", "bad": "b", "group": 3}', r"Expected `str | null`, got `int` - at `\$.group`"),
+        ('{"good": "a", "bad": "\\ud800"}', "Input data was truncated"),
     ],
 )
 def test_a_bad_line_is_refused_with_file_and_line(tmp_path, line, message):
@@ -206,7 +205,7 @@ def test_a_bad_line_is_refused_with_file_and_line(tmp_path, line, message):
 
 
 @pytest.mark.parametrize("name", ["p.jsonl", "p.jsonl.gz"])
-def test_a_line_or_file_that_takes_much_memory_is_refused_before_it_is_held(tmp_path, name, monkeypatch):
+def test_a_line_that_takes_much_memory_is_refused_before_it_is_held(tmp_path, name):
     open_file = gzip.open if name.endswith(".gz") else open
     with open_file(tmp_path / name, "wb") as file:
         file.write(b'{"good": "a", "bad": "b"}\n{"good": "' + b"word " * 20_000_000)
@@ -215,12 +214,6 @@ def test_a_line_or_file_that_takes_much_memory_is_refused_before_it_is_held(tmp_
         read_pairs(str(tmp_path / name))
     assert tracemalloc.get_traced_memory()[1] < 16 << 20
     tracemalloc.stop()
-    with open_file(tmp_path / name, "wb") as file:
-        file.write(b'{"good": "a", "bad": "b"}\n' * 100)
-    assert len(read_pairs(str(tmp_path / name))) == 100
-    monkeypatch.setattr(sentence_pairs, "_MAX_BYTES", 20_000)
-    with pytest.raises(InputError, match=r"line \d\d: the pairs up to here take over 1 GiB .*; score the file in"):
-        read_pairs(str(tmp_path / name))
 
 
 def test_files_that_hold_no_pairs_are_refused(tmp_path):

@@ -15,21 +15,20 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
+from functools import partial
 from pathlib import Path
-from sys import getsizeof
 from typing import Any, BinaryIO, cast
 
+import msgspec
+
 from albert_data.errors import InputError
-from albert_data.storage.files import parse_json
 from albert_data.text.wording import format_share
 from albert_data.train.config import TrainConfig
-from albert_data.train.reading import explain, show
+from albert_data.train.reading import explain
 
 STDIN = "-"
 NO_GROUP = "all"  # the group of a pair that names none
-_MAX_LINE, _MAX_BYTES = 1 << 20, 1 << 30
-_PAIR_BYTES = 300  # of memory beside the texts
+_MAX_LINE = 1 << 20
 _FIELDS = "each line needs the texts good and bad, and may have a group"
 
 
@@ -59,27 +58,29 @@ class SentencePair:
     origin: str = ""
 
 
+class _Line(msgspec.Struct):
+    good: str
+    bad: str
+    group: str | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Line)
+
+
 def read_pairs(path: str) -> list[SentencePair]:
     """Read a file of JSON lines, plain or .gz, or stdin for "-". Blank lines are skipped.
 
-    Raises InputError with file and line for a line without two sentences, for one over 1 MiB, and where the pairs would
-    take over 1 GiB of memory; and for a file without pairs.
+    Raises InputError with file and line for a line without two sentences and for one over 1 MiB, and for a file without
+    pairs.
     """
-    name, pairs, num_bytes = "stdin" if path == STDIN else path, list[SentencePair](), 0
-    with _open_lines(path, name) as lines:
-        for number in count(1):
-            line, origin = lines.readline(_MAX_LINE + 1), f"{name}, line {number}"
+    name, pairs = "stdin" if path == STDIN else path, list[SentencePair]()
+    with _open_lines(path, name) as file:
+        for number, line in enumerate(iter(partial(file.readline, _MAX_LINE + 1), b""), 1):
+            origin = f"{name}, line {number}"
             if len(line) > _MAX_LINE:
                 raise InputError(f"{origin} has over {_MAX_LINE:,} bytes; {_FIELDS}")
-            if not line:
-                break
-            if line.isspace():
-                continue
-            pair = _parse_pair(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, origin)
-            pairs.append(pair)
-            num_bytes += _PAIR_BYTES + sum(map(getsizeof, (pair.good, pair.bad, pair.group)))
-            if num_bytes > _MAX_BYTES:
-                raise InputError(f"{origin}: the pairs up to here take over 1 GiB of memory; score the file in parts")
+            if not line.isspace():
+                pairs.append(_parse_pair(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, origin))
     if not pairs:
         raise InputError(f"{name} holds no pairs; {_FIELDS}")
     return pairs
@@ -100,28 +101,16 @@ def _open_lines(path: str, name: str) -> Iterator[BinaryIO]:
         raise InputError(f"{name} can't be read: {what}; name a file of pairs (.jsonl or .jsonl.gz)") from error
 
 
-def _parse_pair(line: bytes, origin: str) -> SentencePair:
+def _parse_pair(text: bytes, origin: str) -> SentencePair:
     try:
-        record = parse_json(line)
-    except ValueError as error:
-        raise InputError(f"{origin} is not JSON ({explain(error)}); {_FIELDS}") from error
-    if not isinstance(record, dict):
-        raise InputError(f"{origin} is {show(record)}, not an object; {_FIELDS}")
-    group = record.get("group")
-    texts: dict[str, Any] = {**record, "group": NO_GROUP if group is None else group}
-    for field in ("good", "bad", "group"):
-        if field not in texts:
-            raise InputError(f"{origin} has no {field}; {_FIELDS}")
-        text, wrong = texts[field], ""
-        if not isinstance(text, str):
-            wrong = f"is {show(text)}; a text"
-        elif not text.strip():
-            wrong = "is empty; a text"
-        elif any("\ud800" <= character <= "\udfff" for character in text):
-            wrong = f"is {show(text)}, with half a surrogate pair; a valid text"
-        if wrong:
-            raise InputError(f"{origin}: {field} {wrong} is needed")
-    return SentencePair(good=texts["good"], bad=texts["bad"], group=texts["group"], origin=origin)
+        line = _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{origin}: {explain(error)}; {_FIELDS}") from error
+    group = NO_GROUP if line.group is None else line.group
+    for field, value in (("good", line.good), ("bad", line.bad), ("group", group)):
+        if not value.strip():
+            raise InputError(f"{origin}: {field} is empty; {_FIELDS}")
+    return SentencePair(good=line.good, bad=line.bad, group=group, origin=origin)
 
 
 @dataclass(frozen=True, kw_only=True)
