@@ -13,7 +13,7 @@ from albert_data.train.config import MODEL_PRESETS
 @click.argument("name", type=click.Choice(list(MODEL_PRESETS)), metavar="[NAME]", required=False)
 @json_option
 def presets(name: str | None, as_json: bool) -> None:
-    """Count the parameters of a model preset by part, and compare them with the paper.
+    """Count the parameters of a model preset by part.
 
     NAME is tiny, mini, base, large, xlarge or xxlarge, or a preset of ALBERT version 1: base-v1, large-v1, xlarge-v1
     or xxlarge-v1. Without NAME all are listed.

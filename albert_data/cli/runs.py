@@ -26,7 +26,6 @@ def runs(runs: tuple[Path, ...], as_json: bool) -> None:
     from albert_data.train.history.figures import read_run
     from albert_data.train.history.verdicts import find_differences
     from albert_data.train.history.view import describe_differences, describe_run, run_to_dict
-    from albert_data.train.model.sizes import describe_paper
 
     differences = find_differences([read_run(run) for run in runs])
     if as_json:
@@ -36,5 +35,5 @@ def runs(runs: tuple[Path, ...], as_json: bool) -> None:
         }
         show_json(found)
         return
-    pages = [*(describe_run(run) for run in runs), *describe_differences(differences), describe_paper()]
+    pages = [*(describe_run(run) for run in runs), *describe_differences(differences)]
     show_text("\n\n".join(pages))
