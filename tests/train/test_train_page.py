@@ -13,7 +13,7 @@ import pytest
 from refusals import check_refused, refused
 
 from albert_data.errors import CheckpointError
-from albert_data.train.history.figures import join_short_end, read_run, thin
+from albert_data.train.history.figures import read_run, thin
 from albert_data.train.history.page import PAGE_FILE, write_run_page
 from albert_data.train.history.view import describe_run, run_to_dict
 
@@ -119,8 +119,7 @@ def test_text_of_the_run_can_not_become_markup(tmp_path):
     ("lines", "config", "told", "untold"),
     [
         ([line(100), line(100, "validation"), line(200)], {}, "Step 200 of 300: the run is not finished.", ""),
-        ([line(100, "validation")], {}, "Validation at step 100 & measured at the end of a run", "by step"),
-        ([line(step, "validation") for step in (100, 200)], {}, "Validation by step", "1 of 2"),
+        ([line(100, "validation")], {}, "Validation at step 100 & measured at the end of a run", ""),
         ([line(100)], {"minutes": 10}, "Step 100 of a run of 10 minutes.", "not finished"),
         ([line(300)], {}, "There are no validation figures", "without context"),
         ([], {}, "No figures yet & hidden_size", ""),
@@ -154,16 +153,7 @@ def test_a_long_run_stays_under_a_megabyte_and_keeps_its_ends(tmp_path):
     page = write_run_page(write_run(tmp_path / "run", lines, steps=20_000))
     assert page.stat().st_size < 1_000_000
     text = read_page(page).text
-    assert "Validation by step, 40 of 1,000" in text
     assert "Step 20,000 of 20,000." in text
-
-
-@pytest.mark.parametrize("steps", [[], [5], [5, 6], [5, 5], [6, 5, 4], [0, 0, 0]])
-def test_the_speed_of_a_few_steps_at_the_end_is_no_spike(steps):
-    points = [(float(step), 100.0) for step in steps]
-    joined = join_short_end(points)
-    assert joined == (points if steps != [5, 6] else [(6.0, 100.0)])
-    assert join_short_end([(20, 900), (40, 1000), (41, 3000)]) == [(20, 900), (41, (20 * 1000 + 1 * 3000) / 21)]
 
 
 def test_what_training_writes_can_be_read(finished_run, tmp_path):
@@ -209,7 +199,7 @@ def test_figures_that_training_lacks_are_left_out(run):
     ({"config": {"lr": "fast"}}, CheckpointError, "lr is 'fast', of the type str; a number is needed"),
     ({"config": {"steps": 2.5}}, CheckpointError, "steps is 2.5, of the type float; a whole number is needed"),
     ({"config": {"steps": None}}, CheckpointError, "none is given; give exactly one of"),
-    ({"config": {"tensorboard": 1}}, CheckpointError, "tensorboard is 1, of the type int; True or False is needed"),
+    ({"config": {"recompute": 1}}, CheckpointError, "recompute is 1, of the type int; True or False is needed"),
     ({"model": {"num_layers": True}}, CheckpointError, "num_layers is True, of the type bool"),
     ({"model": {"num_layers": 0}}, CheckpointError, "num_layers is 0; allowed are 1 to"),
     ({"model": None}, CheckpointError, "model is None; an object is needed"),

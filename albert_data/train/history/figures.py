@@ -45,7 +45,6 @@ class Curve:
 
 
 LOSS, COUNT, RATE = "{:.3f}".format, "{:,.0f}".format, "{:.2e}".format
-SPEEDS = ("tokens_per_second", "mfu")
 SHARE = partial(format_share, digits=1)
 CURVES = (
     Curve(key="mlm_loss", title="MLM loss, nats", form=LOSS, baseline_name="frequencies alone"),
@@ -122,17 +121,6 @@ class RunFigures:
     def points(self, key: str, split: str) -> list[Point]:
         """(step, value) of each line of the split that has the figure."""
         return [(line["step"], value) for line in self.of_split(split) if (value := number(line, key)) is not None]
-
-
-def join_short_end(points: list[Point]) -> list[Point]:
-    """Join the mean of a last interval of fewer steps with the one before: that of one step would be a spike."""
-    if len(points) < 2:
-        return points
-    *rest, (middle, mean), (end, end_mean) = points
-    size, end_size = middle - (rest[-1][0] if rest else 0), end - middle
-    if not 0 < end_size < size:
-        return points
-    return [*rest, (end, (size * mean + end_size * end_mean) / (size + end_size))]
 
 
 def number(line: Line, key: str) -> float | None:

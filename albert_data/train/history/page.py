@@ -16,22 +16,10 @@ from albert_data.report.page import Chart, PageSection, render_charts, render_pa
 from albert_data.storage.files import write_bytes
 from albert_data.text.wording import format_duration
 from albert_data.train.folder import METRICS_FILE, PAGE_FILE
-from albert_data.train.history.figures import (
-    SPEEDS,
-    SPLITS,
-    Curve,
-    Point,
-    RunFigures,
-    join_short_end,
-    name_curves,
-    number,
-    read_run,
-    thin,
-)
+from albert_data.train.history.figures import SPLITS, Curve, Point, RunFigures, name_curves, number, read_run
 from albert_data.train.history.verdicts import judge_run
 from albert_data.train.reading import FREE_SPACE, explain_writing
 
-MOST_ROWS = 40
 MOST_POINTS = 400  # of a curve: more than a screen shows, and few enough for a small page
 # Titles of the tables of run.json's objects. `train` writes config, model and identity; others, such as a "machine"
 # that another program added, are shown too, by default under their own names.
@@ -62,7 +50,7 @@ def make_run_page(run: RunFigures) -> str:
     charts = [chart for curve in name_curves(run.task) if (chart := _draw_curve(run, curve))]
     bodies = {
         "Validation": "\n".join(_describe_outcome(run)),
-        "Curves": f"{render_charts(charts)}\n{_describe_validations(run)}" if charts else "",
+        "Curves": render_charts(charts) if charts else "",
         "Guesses for masked words": _describe_guesses(run),
         "Settings": "\n".join(_list_settings(run)),
     }
@@ -117,21 +105,6 @@ def _describe_outcome(run: RunFigures) -> Iterator[str]:
         yield f"<p>Entropy of the validation labels themselves: {entropy:.3f} nats.</p>"
 
 
-def _describe_validations(run: RunFigures) -> str:
-    """The validation figures by step, evenly thinned where there are many; the last is always there."""
-    lines = run.of_split("validation")
-    if len(lines) < 2:
-        return ""
-    shown = thin(lines, MOST_ROWS)
-    curves = [curve for curve in name_curves(run.task) if any(number(line, curve.key) is not None for line in shown)]
-    rows = [[f"{line['step']:,}"] for line in shown]
-    for line, row in zip(shown, rows, strict=True):
-        values = [(curve, number(line, curve.key)) for curve in curves]
-        row += ["" if value is None else curve.form(value) for curve, value in values]
-    caption = "Validation by step" + (f", {len(shown)} of {len(lines):,}" if len(shown) < len(lines) else "")
-    return render_table(("step", *(curve.title for curve in curves)), rows, caption=caption)
-
-
 def _describe_guesses(run: RunFigures) -> str:
     """The guesses of the first evaluation beside those of the newest; empty if the run has none."""
     found = [line for line in run.lines if isinstance(line.get("guesses"), str)]
@@ -152,8 +125,6 @@ def _draw_curve(run: RunFigures, curve: Curve) -> Chart | None:
     points = {split: found for split in SPLITS if (found := run.points(curve.key, split))}
     if not points:
         return None
-    if curve.key in SPEEDS:
-        points = {split: join_short_end(found) for split, found in points.items()}
     says = "; ".join(_describe_points(split, found, curve.form) for split, found in points.items())
     thinned = {split: _thin_points(found) for split, found in points.items()}
     baseline = run.baseline(curve.key)
