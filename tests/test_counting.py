@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from test_tokenizer import as_text
 
 from albert_data.config import VocabConfig
-from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.sentencepiece.charsmap import find_base
 from albert_data.vocab.alphabet import choose_alphabet, measure_unspaced, show_character
-from albert_data.vocab.counting import NUM_CODES, CharacterCounts, NormalCounter, NormalRule, find_holders
+from albert_data.vocab.counting import NUM_CODES, CharacterCounts, NormalCounter, NormalRule
 
 RULES = [NormalRule(True), NormalRule(False)]
 # Letters, marks that join them, ligatures, Hangul in parts, wide and invisible characters, several planes.
@@ -53,14 +52,6 @@ def test_counts_are_those_of_normalised_text_in_any_parts(rule, first, second):
         counter.add(as_text(part))
         counter.finish().add_to(totals)
     assert as_dict(CharacterCounts.of(totals)) == whole
-
-
-@pytest.mark.parametrize("rule", RULES)
-@given(texts, st.sets(any_character, max_size=4))
-def test_sentences_are_found_that_hold_a_character_after_normalisation(rule, sentences, wanted):
-    text = as_text(sentences)
-    found = find_holders(Sentences.of(text), rule, set(map(ord, wanted)))
-    assert found.tolist() == [bool(wanted & set(rule.normalise(sentence))) for sentence in sentences]
 
 
 @given(st.dictionaries(any_character.map(ord), st.integers(1, 1000), max_size=40), st.floats(0.98, 1.0), st.booleans())

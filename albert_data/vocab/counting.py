@@ -19,7 +19,6 @@ end `NormalRule.spell` gives the characters that each symbol becomes.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -161,20 +160,6 @@ class NormalCounter:
         return CharacterCounts.of(totals)
 
 
-def find_holders(sentences: Sentences, rule: NormalRule, codes: Collection[int]) -> np.ndarray:
-    """Whether each sentence holds one of some characters after normalisation: bool."""
-    (units, strings), wanted = rule.table, frozenset(map(chr, codes))
-    is_wanted = np.zeros(NUM_CODES + len(strings), bool)
-    is_wanted[list(codes)] = True
-    # A replacement may begin inside another one: "bc" is stored as the end of "abc". So each character may begin one.
-    begins = [NUM_CODES + at for at, byte in enumerate(strings) if byte & 0xC0 != 0x80]
-    for symbol in (*range(_NUM_ASCII), *begins):
-        is_wanted[symbol] = not wanted.isdisjoint(rule.spell(symbol))
-    found = np.zeros(len(sentences.begins), bool)
-    mark_sentences(sentences, units, is_wanted, found)
-    return found
-
-
 @kernel
 def count_symbols(sentences: Sentences, units: np.ndarray, counts: np.ndarray) -> None:
     """Count the symbols of sentences."""
@@ -184,17 +169,6 @@ def count_symbols(sentences: Sentences, units: np.ndarray, counts: np.ndarray) -
         while position < end:
             symbol, position = find_symbol(text, position, end, units)
             counts[symbol] += 1
-
-
-@kernel
-def mark_sentences(sentences: Sentences, units: np.ndarray, is_wanted: np.ndarray, found: np.ndarray) -> None:
-    """Mark the sentences that hold a wanted symbol."""
-    text = pointer(sentences.utf8)
-    for i in range(len(sentences.begins)):
-        position, end = sentences.begins[i], sentences.ends[i]
-        while position < end and not found[i]:
-            symbol, position = find_symbol(text, position, end, units)
-            found[i] = is_wanted[symbol]
 
 
 @helper

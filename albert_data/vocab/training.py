@@ -25,16 +25,13 @@ import json
 import re
 from dataclasses import dataclass
 
-import numpy as np
-
 from albert_data.config import BYTE_BPE, WORDPIECE, VocabConfig
 from albert_data.errors import TokenizerError
-from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.piece_texts import is_unspaced
 from albert_data.tokenizer.tokenizer_json import CONTINUING, ROLES, BertRules, describe_template, dump, make_wordpiece
 from albert_data.tokenizer.wordpiece import find_alone
 from albert_data.vocab.alphabet import Alphabet
-from albert_data.vocab.counting import BertNormalRule, NormalRule, find_holders
+from albert_data.vocab.counting import BertNormalRule, NormalRule
 from albert_data.vocab.process import Trainer, train
 
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
@@ -133,15 +130,14 @@ def _train_sentencepiece(sentences: list[bytes], config: VocabConfig, alphabet: 
 
 
 def _replace_lost(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet) -> list[bytes]:
-    """The sentences with <unk> in place of each lost character. A sentence that holds one is normalised first."""
+    """The sentences with <unk> in place of each lost character. Only those that hold one are normalised."""
     if not alphabet.lost:
         return sentences
-    rule, lengths = NormalRule(config.cased), np.array([len(sentence) for sentence in sentences])
-    ends = np.cumsum(lengths)
-    text = Sentences(np.frombuffer(b"".join(sentences), np.uint8), ends - lengths, ends)
-    table, replaced = dict.fromkeys(alphabet.lost, UNKNOWN), list(sentences)
-    for i in np.flatnonzero(find_holders(text, rule, alphabet.lost)).tolist():
-        replaced[i] = rule.normalise(sentences[i].decode()).translate(table).encode()
+    rule, table, replaced = NormalRule(config.cased), dict.fromkeys(alphabet.lost, UNKNOWN), list[bytes]()
+    for sentence in sentences:
+        text = rule.normalise(sentence.decode())
+        without = text.translate(table)
+        replaced.append(sentence if without == text else without.encode())
     return replaced
 
 
