@@ -42,7 +42,7 @@ from albert_data.tokenizer.chunks.lattice import ChunkIds
 from albert_data.tokenizer.chunks.table import CERTAIN_LIMIT, NOT_DONE, ChunkRules, fill_in
 from albert_data.tokenizer.chunks.trie import make_trie
 from albert_data.tokenizer.library import LibraryKind, read_bytes
-from albert_data.tokenizer.merging import BEGINS, FOLLOWS, Merges, make_merges, merge_texts
+from albert_data.tokenizer.merging import BEGINS, FOLLOWS, make_merges, merge_texts
 from albert_data.tokenizer.sentencepiece.charsmap import NUM_BASIC
 from albert_data.tokenizer.tokenizer_json import import_tokenizers
 
@@ -58,7 +58,7 @@ _FIRST_WIDE = 0x0E00  # Thai: scripts without spaces are above (cutting.py)
 _JAMO = slice(0x1100, 0x1200)  # letters that compose to syllables
 _CONTINUATIONS = bytes(range(0x80, 0xC0))  # of UTF-8
 _BEYOND_ASCII = re.compile("[\u00a1-\u00ff\u0122-\u0143]")  # the byte-level characters of bytes from 0x80 on
-_NO_UNKNOWN, _NUM_CODES = -1, 0x110000
+_NO_UNKNOWN = -1
 
 
 def explain_slow(values: dict[str, Any]) -> str | None:
@@ -117,9 +117,7 @@ class ByteLevelKind(LibraryKind):
     @cached_property
     def _chunk_model(self) -> ChunkModel:
         values, specials, backend = self._values, self.specials, self._backend
-        merges, divides = make_merges(values["model"], read_bytes()), True
-        if values["model"].get("ignore_merges"):  # it changes nothing if merges give each piece anyway
-            divides = gives_pieces(merges, self.pieces)
+        merges, divides = make_merges(values["model"], read_bytes()), not values["model"].get("ignore_merges")
         roles = find_roles(values) if divides else np.zeros(NUM_BASIC, np.uint8)
         if self.has_prefix:  # chunks have their spaces
             (rule,) = list_rules(values["pre_tokenizer"])
@@ -245,25 +243,6 @@ def find_known(values: dict[str, Any]) -> np.ndarray:
     known[classify_characters() == 0] = False
     known[0] = False  # it stands for all characters beyond the basic plane
     return known
-
-
-def gives_pieces(merges: Merges, pieces: Iterable[str]) -> bool:
-    """Whether the merges make of its own text each piece that a chunk or a word may be.
-
-    Those are letters after any character, and what holds characters of scripts without spaces.
-    """
-    classes, index, table = classify_characters(), dict[bytes, int](), read_bytes()
-    for i, piece in enumerate(pieces):
-        if table.keys() >= set(piece):
-            data = bytes(table[character] for character in piece)
-            text = data.decode(errors="ignore")
-            codes = list(map(ord, text))
-            is_chunk = max(codes, default=0) >= _FIRST_WIDE or all(classes[code] == _LETTER for code in codes[1:])
-            if is_chunk and text.encode() == data:
-                index[data] = i
-    anything = np.full(_NUM_CODES, BEGINS | FOLLOWS, np.uint8)
-    ids, lengths = merge_texts(list(index), anything, merges)
-    return bool((lengths == 1).all()) and ids.tolist() == list(index.values())
 
 
 @cache
