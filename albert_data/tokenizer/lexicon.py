@@ -16,7 +16,6 @@ import importlib.util
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,31 +35,26 @@ _MAX_BYTES = 32 << 20  # of a word list: that of jieba has 5 MB
 _MAX_FREQUENCY = 1e15
 
 
-class UnspacedTexts(NamedTuple):
-    """The text of each of V pieces that is all in scripts without spaces, empty for the others.
+class Lexicon(NamedTuple):
+    """A word list for the V pieces of one vocabulary.
 
-    utf8: uint8
-    offsets: int64 [V + 1], in bytes
+    utf8: uint8, the text of each piece that is all in scripts without spaces, nothing of the others
+    offsets: int64 [V + 1], where it begins
     is_first: bool [V], whether a piece begins with a space
+    words: with the logarithm of the share of each as its score
+    unknown_score: of a character with which no word begins
     """
 
     utf8: np.ndarray
     offsets: np.ndarray
     is_first: np.ndarray
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lexicon:
-    """A word list for the pieces of one vocabulary. unknown_score: of a character with which no word begins."""
-
-    texts: UnspacedTexts
     words: Trie
     unknown_score: float
 
     def find_joined(self, ids: np.ndarray) -> np.ndarray:
         """Whether each token belongs to the word of the one before it: bool. ids: any number of rows."""
         joined = np.zeros(len(ids), np.bool_)
-        mark_joined(ids, self.texts, self.words, self.unknown_score, joined)
+        mark_joined(ids, self, joined)
         return joined
 
 
@@ -85,11 +79,9 @@ def match_words(pieces: Sequence[str], frequencies: Mapping[str, float], normali
     ]
     log_total = math.log(sum(found.values()))
     return Lexicon(
-        texts=UnspacedTexts(
-            utf8=np.frombuffer(b"".join(texts), np.uint8),
-            offsets=np.cumsum([0, *map(len, texts)], dtype=np.int64),
-            is_first=np.array([piece.startswith(VISIBLE_SPACE) for piece in pieces]),
-        ),
+        utf8=np.frombuffer(b"".join(texts), np.uint8),
+        offsets=np.cumsum([0, *map(len, texts)], dtype=np.int64),
+        is_first=np.array([piece.startswith(VISIBLE_SPACE) for piece in pieces]),
         words=make_trie(
             list(found),
             range(len(found)),
@@ -163,41 +155,41 @@ def parse_words(content: bytes, name: str) -> dict[str, float]:
 
 
 @kernel
-def mark_joined(ids: np.ndarray, texts: UnspacedTexts, words: Trie, unknown_score: float, joined: np.ndarray) -> None:
+def mark_joined(ids: np.ndarray, lexicon: Lexicon, joined: np.ndarray) -> None:
     """Set `joined` where a token belongs to the word of the one before it."""
-    trie, longest, end = point_to_trie(words), 0, 0
+    offsets, trie, longest, end = lexicon.offsets, point_to_trie(lexicon.words), 0, 0
     while end < len(ids):
-        begin, (end, num_bytes) = end, find_stretch(ids, end, texts)
+        begin, (end, num_bytes) = end, find_stretch(ids, end, lexicon)
         longest = max(longest, num_bytes)
     # A stretch of text; of each position the score of the text from there on, and where the word there ends.
     stretch, best, ends = np.empty(longest, np.uint8), np.empty(longest + 1), np.empty(longest + 1, np.int64)
-    utf8, source, end = pointer(stretch), pointer(texts.utf8), 0
+    utf8, source, end = pointer(stretch), pointer(lexicon.utf8), 0
     while end < len(ids):
-        begin, (end, _) = end, find_stretch(ids, end, texts)
+        begin, (end, _) = end, find_stretch(ids, end, lexicon)
         if end - begin < 2:
             continue
         filled = 0
         for token in range(begin, end):
-            first, last = texts.offsets[ids[token]], texts.offsets[ids[token] + 1]
+            first, last = offsets[ids[token]], offsets[ids[token] + 1]
             copy_items(utf8, filled, source, first, last - first)
             filled += last - first
-        divide(utf8, filled, trie, unknown_score, pointer(best), pointer(ends))
+        divide(utf8, filled, trie, lexicon.unknown_score, pointer(best), pointer(ends))
         at = word = 0  # where the token begins, and a word
         for token in range(begin, end):
             while word < at:
                 word = ends[word]
             joined[token] = word > at
-            at += texts.offsets[ids[token] + 1] - texts.offsets[ids[token]]
+            at += offsets[ids[token] + 1] - offsets[ids[token]]
 
 
 @helper
-def find_stretch(ids: np.ndarray, begin: int, texts: UnspacedTexts) -> tuple[int, int]:
+def find_stretch(ids: np.ndarray, begin: int, lexicon: Lexicon) -> tuple[int, int]:
     """The end of the tokens from `begin` on that are without spaces, or begin + 1 if there is none; and their bytes."""
     num_bytes = 0
     for token in range(begin, len(ids)):
         piece = I64(ids[token])
-        length = texts.offsets[piece + 1] - texts.offsets[piece]
-        if length == 0 or (token > begin and texts.is_first[piece]):
+        length = lexicon.offsets[piece + 1] - lexicon.offsets[piece]
+        if length == 0 or (token > begin and lexicon.is_first[piece]):
             return max(token, begin + 1), num_bytes
         num_bytes += length
     return len(ids), num_bytes

@@ -26,7 +26,7 @@ import numpy as np
 import sentencepiece
 
 from albert_data.data import Text
-from albert_data.kernels import I64, Pointer, helper, item, kernel, pointer
+from albert_data.kernels import I64, item, kernel, pointer
 from albert_data.text.utf8 import read_character
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
@@ -167,18 +167,14 @@ def count_symbols(sentences: Sentences, units: np.ndarray, counts: np.ndarray) -
     for i in range(len(sentences.begins)):
         position, end = sentences.begins[i], sentences.ends[i]
         while position < end:
-            symbol, position = find_symbol(text, position, end, units)
+            byte = I64(item(text, position))
+            # ASCII before ASCII or an end: no replaced string of these rules begins with two ASCII characters.
+            if byte < _NUM_ASCII and (position + 1 == end or I64(item(text, position + 1)) < _NUM_ASCII):
+                symbol, position = byte, position + 1
+            else:
+                replacement, after = match_longest(text, position, end, units)
+                if replacement >= 0:
+                    symbol, position = NUM_CODES + replacement, after
+                else:
+                    symbol, position = read_character(text, position)
             counts[symbol] += 1
-
-
-@helper
-def find_symbol(text: Pointer, position: int, end: int, units: np.ndarray) -> tuple[int, int]:
-    """The symbol at a position, and where the next one begins."""
-    byte = I64(item(text, position))
-    # ASCII before ASCII or an end: no replaced string of nmt_nfkc and nmt_nfkc_cf begins with two ASCII characters.
-    if byte < _NUM_ASCII and (position + 1 == end or I64(item(text, position + 1)) < _NUM_ASCII):
-        return byte, position + 1
-    replacement, after = match_longest(text, position, end, units)
-    if replacement >= 0:
-        return NUM_CODES + replacement, after
-    return read_character(text, position)
