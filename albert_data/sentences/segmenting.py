@@ -844,11 +844,6 @@ def names_speaker(line: Line, at: int) -> bool:
 
 
 @helper
-def is_hiragana(line: Line, at: int) -> bool:
-    return 0x3040 <= read_character(line.rule.utf8, at)[0] < 0x30A0
-
-
-@helper
 def is_lower_text(line: Line) -> bool:
     """Whether lower case does not show in this line that a sentence continues.
 
@@ -913,7 +908,8 @@ def is_end(line: Line, run: Run, closing: Closing) -> bool:
         # No capital shows whether the sentence continues. It does after a quotation that begins it (“真的吗？”她问。)
         # or that stands right after a letter (他说“好。”). It ends after one that follows a space or a mark inside it,
         # unless hiragana, such as と, come next.
-        return closing.context == ELSEWHERE and not is_hiragana(line, next_word)
+        code, _ = read_character(line.rule.utf8, next_word)
+        return closing.context == ELSEWHERE and not 0x3040 <= code < 0x30A0
     if run.kinds & IS_FULL != 0:
         return item(line.rule.utf8, run.begin) != _URDU or ends_at_dot(line, run.begin, next_word)
     # After one full stop a quotation in lower case may begin a sentence: 'it is so.' 'is it?'

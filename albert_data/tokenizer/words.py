@@ -118,7 +118,7 @@ def judge_piece(piece: str, *, at_end: bool = False) -> tuple[int, int]:
     is_clause = alone and piece.rstrip(VISIBLE_SPACE)[-1:] in _CLAUSE_MARKS
     ends = CLAUSE if is_clause else int(alone or (at_end and piece.endswith(VISIBLE_SPACE)))
     # An empty piece has no first character; VISIBLE_SPACE stands in for it, which continues nothing.
-    return NEVER if continues(piece[:1] or VISIBLE_SPACE) else starts, NEVER if joins_next(piece[-1:]) else ends
+    return NEVER if continues(piece[:1] or VISIBLE_SPACE) else starts, NEVER if piece[-1:] in _JOINING else ends
 
 
 def is_standalone(piece: str) -> bool:
@@ -198,11 +198,6 @@ _JOINING = frozenset("\u200d\u1039\u17d2\u1a60\u1b44\ua9c0\u0e4d") | {
 def continues(character: str) -> bool:
     """Whether a character never begins a grapheme cluster, except at the beginning of text."""
     return category(character) in ("Mn", "Mc", "Me") or character in _CONTINUING
-
-
-def joins_next(character: str) -> bool:
-    """Whether any character after this one belongs to its cluster."""
-    return character in _JOINING
 
 
 @cache
