@@ -39,7 +39,6 @@ _STORE_BYTES = 256 << 20  # memory for objects of a Ray of this machine: jobs an
 _IP = re.compile(r"\bip=([\w.:]+)")  # of the node, in an error of Ray
 _HOST_PORT = re.compile(r"[^/]+:\d+")
 _log = logging.getLogger("albert_data")
-_EMPTY_SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # a frame of HTTP/2: its length in three bytes, then its type
 
 _engines: weakref.WeakSet[RayEngine] = weakref.WeakSet()  # those that Ctrl-C has to stop
 
@@ -217,11 +216,18 @@ def _import_ray() -> Any:
 
 def connect(ray: Any, address: str | None, num_workers: int | None) -> None:
     named = address or os.environ.get("RAY_ADDRESS") or "auto"
+    if named == "auto":  # Ray keeps the address of this machine's last cluster, also after a crash of its head
+        with suppress(
+            ImportError, AttributeError, OSError, ValueError
+        ):  # a private name; `ray.init` says what is wrong
+            named = import_module("ray._private.services").canonicalize_bootstrap_address("auto")
     if _HOST_PORT.fullmatch(named):
-        _check_address(named)
-    elif named == "auto":
-        _check_own_cluster()
-    elif named != "local":
+        if not _answers(named):  # Ray itself would try for many minutes
+            raise ConfigError(
+                f"no Ray cluster answers at {named}; start one with `ray start --head`, check --address, or forget the "
+                "last cluster of this machine with `ray stop`"
+            )
+    elif named not in ("auto", "local"):
         raise ConfigError(f"{named} is not the address of a Ray cluster; run this on a node of it, and give HOST:PORT")
     settings = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
@@ -241,45 +247,12 @@ def connect(ray: Any, address: str | None, num_workers: int | None) -> None:
         raise ConfigError(f"no Ray cluster can be used at {named}: {' '.join(str(error).split())[:300]}") from error
 
 
-def _check_address(address: str) -> None:
-    """Raise ConfigError if no Ray cluster can be at host:port: Ray itself would try for many minutes."""
-    if not _answers(address):
-        raise ConfigError(f"no Ray cluster answers at {address}; start one with `ray start --head`, or check --address")
-    if os.environ.get("RAY_USE_TLS", "0") == "0" and not _speaks_http2(address):
-        raise ConfigError(f"{address} is no Ray cluster; name the port of `ray start --head`, by default 6379")
-
-
-def _check_own_cluster() -> None:
-    """Raise ConfigError if this machine belongs to a cluster that does not answer, as after a crash of its head."""
-    try:
-        address = import_module("ray._private.services").canonicalize_bootstrap_address("auto")
-    except (ImportError, AttributeError, OSError, ValueError):  # a private name; and `ray.init` says what is wrong
-        return
-    if not _answers(address):
-        raise ConfigError(
-            f"no Ray cluster answers at {address}, the last one of this machine; start it again, or forget it with "
-            "`ray stop`"
-        )
-
-
-def _connect(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    return socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS)
-
-
 def _answers(address: str) -> bool:
     """Whether something accepts connections at host:port."""
     with suppress(OSError, OverflowError, ValueError):  # ValueError: no name of a host
-        _connect(address).close()
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
         return True
-    return False
-
-
-def _speaks_http2(address: str) -> bool:
-    """Whether host:port answers the preface of HTTP/2 with its settings, as gRPC does (RFC 9113, section 3.4)."""
-    with suppress(OSError), _connect(address) as connection:
-        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _EMPTY_SETTINGS)
-        return connection.recv(len(_EMPTY_SETTINGS), socket.MSG_WAITALL)[3:4] == _EMPTY_SETTINGS[3:4]
     return False
 
 
