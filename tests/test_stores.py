@@ -256,7 +256,9 @@ def test_uploads_that_a_kill_left_are_aborted_in_hidden_folders_alone(bucket, st
     assert sorted(bucket.uploads()) == ["out/.buildings/c", "out/train/b.arrow"]
 
 
-def test_published_files_are_moved_and_the_last_is_never_replaced(bucket, store):
+@pytest.mark.parametrize("largest_copy", [5 << 30, MIB])
+def test_published_files_are_moved_and_the_last_is_never_replaced(largest_copy, bucket, store, monkeypatch):
+    monkeypatch.setattr(objects, "LARGEST_COPY_BYTES", largest_copy)
     out = make_path(f"{bucket.url}/out")
     made = {name: make_path(f"{bucket.url}/{name}") for name in ("1", "2", "gone")}
     shard = os.urandom(3 * MIB)  # which Google's store copies in several requests

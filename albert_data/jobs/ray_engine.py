@@ -219,7 +219,7 @@ def connect(ray: Any, address: str | None, num_workers: int | None) -> None:
     if named == "auto":  # Ray keeps the address of this machine's last cluster, also after a crash of its head
         with suppress(
             ImportError, AttributeError, OSError, ValueError
-        ):  # a private name; `ray.init` says what is wrong
+        ):  # it is a private name
             named = import_module("ray._private.services").canonicalize_bootstrap_address("auto")
     if _HOST_PORT.fullmatch(named):
         if not _answers(named):  # Ray itself would try for many minutes

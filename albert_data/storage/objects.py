@@ -11,6 +11,7 @@ import fnmatch
 import glob
 import io
 import os
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +28,7 @@ from albert_data.storage.locks import LOCK_READ_SECONDS, StoreLock, strip_state
 from albert_data.storage.object_requests import recall
 from albert_data.storage.retries import NEW, Got, PreconditionFailed
 from albert_data.storage.status import FOLDER, Address, Status
-from albert_data.storage.urls import StoreURL, parse_url, resolve_url
+from albert_data.storage.urls import StoreURL, make_path, parse_url, resolve_url
 
 if TYPE_CHECKING:
     import pyarrow
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _FOLDER = Status(FOLDER, 0, 0, None)
 _FIRST_READ_BYTES, _LARGEST_READ_BYTES = 64 << 10, 8 << 20
+LARGEST_COPY_BYTES = 5 << 30  # by one request of S3; what is larger is read and written again
 PART_BYTES = 64 << 20  # of an upload, which has at most 10,000: a shard of the default size is one put
 _REQUESTS_AT_ONCE = 32  # as many connections as s3.py and gcs.py keep
 _READ_SECONDS = 60.0
@@ -218,7 +220,11 @@ class ObjectStore:
 
     def _copy(self, target: StoreURL, source: StoreURL) -> None:
         try:
-            self._requests.copy(source, target)
+            if self._requests.head(source).num_bytes <= LARGEST_COPY_BYTES:
+                self._requests.copy(source, target)
+                return
+            with self.open(str(source)) as file, self.create(make_path(str(target))) as copied:
+                shutil.copyfileobj(file, copied, _LARGEST_READ_BYTES)
         except FileNotFoundError:
             self._requests.head(target)  # it was moved before a kill; raises FileNotFoundError if it was not
 

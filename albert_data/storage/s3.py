@@ -19,8 +19,6 @@ from albert_data.storage.retries import CONNECT_SECONDS, NEW, Connection, Got
 from albert_data.storage.status import FILE, Status
 from albert_data.storage.urls import StoreURL
 
-_LARGEST_COPY_BYTES = 5 << 30
-_COPY_PART_BYTES = 1 << 30
 PAGE_ENTRIES = 1000  # the most that S3 gives
 _ATTEMPTS = 3  # by botocore, which repeats at once what is likely to succeed then
 
@@ -131,30 +129,8 @@ class S3(Connection[S3FileSystem]):
             self.delete(urls[0]._replace(key=entry["Key"]))  # says what is wrong
 
     def copy(self, source: StoreURL, target: StoreURL) -> None:
-        """Copy an object within the store."""
-        size = self.head(source).num_bytes
-        origin = {"Bucket": source.bucket, "Key": source.key}
-        if size <= _LARGEST_COPY_BYTES:
-            self._call("copy_object", target, CopySource=origin)
-            return
-        upload = self.begin_upload(target)
-        try:
-            parts = []
-            for number, begin in enumerate(range(0, size, _COPY_PART_BYTES), 1):
-                taken = f"bytes={begin}-{min(begin + _COPY_PART_BYTES, size) - 1}"
-                answer = self._call(
-                    "upload_part_copy",
-                    target,
-                    UploadId=upload,
-                    PartNumber=number,
-                    CopySource=origin,
-                    CopySourceRange=taken,
-                )
-                parts.append(str(answer["CopyPartResult"]["ETag"]))
-            self.complete_upload(target, upload, parts, size)
-        except BaseException:
-            self.abort_upload(target, upload)
-            raise
+        """Copy an object of at most 5 GiB within the store."""
+        self._call("copy_object", target, CopySource={"Bucket": source.bucket, "Key": source.key})
 
     def begin_upload(self, url: StoreURL) -> str:
         """Begin an upload in parts; returns its id."""
