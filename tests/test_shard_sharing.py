@@ -168,12 +168,12 @@ def test_a_lock_that_another_thread_held_is_free_in_a_forked_child():
     lock, is_held, may_go = SharedLock(), threading.Event(), threading.Event()
 
     def hold() -> None:
-        with lock:
+        with lock.hold():
             is_held.set()
             may_go.wait()
 
     def take() -> None:
-        with lock, lock:
+        with lock.hold(), lock.hold():
             pass
 
     holder = threading.Thread(target=hold)

@@ -320,8 +320,8 @@ def test_faults_name_the_row_in_its_file(folder):
     [
         ("masked_positions", lambda rows: [rows[0][:-1], *rows[1:]], None, "row 0: has 3 masked_positions and 4"),
         ("sop_label", lambda rows: rows, pyarrow.int64(), "has the columns & sop_label int64"),
-        ("segment_a_len", lambda rows: [None, *rows[1:]], None, "holds nulls in record batch 0; none are allowed"),
-        ("input_ids", lambda rows: [None, *rows[1:]], None, "holds nulls in record batch 0; none are allowed"),
+        ("segment_a_len", lambda rows: [None, *rows[1:]], None, "at record batch 0: holds nulls; none are allowed"),
+        ("input_ids", lambda rows: [None, *rows[1:]], None, "at record batch 0: holds nulls; none are allowed"),
     ],
 )
 def test_columns_of_other_values_or_another_type_are_a_fault(folder, column, change, kind, what):

@@ -45,9 +45,9 @@ from albert_data.shards.paths import find_file
 from albert_data.shards.schema import (
     DOCUMENT_KEY_B,
     SHARD_SUFFIX,
+    check_values,
     describe_columns,
     explain_damage,
-    has_nulls,
     map_file,
 )
 from albert_data.storage import find_storage, make_path
@@ -375,9 +375,7 @@ def read_batches(path: Path, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordB
         for i in range(reader.num_record_batches):
             at = f"record batch {i}"
             batch = reader.get_batch(i)
-            batch.validate(full=True)
-            if any(has_nulls(column) for column in batch.columns):
-                raise ShardError(f"holds nulls in {at}; none are allowed")
+            check_values(batch)
             yield batch
     except (OSError, ValueError, pyarrow.ArrowException) as error:  # ValueError: a column name that is not UTF-8
         raise ShardError(f"can't be read as Arrow at {at}: {explain_damage(error)}") from error

@@ -13,9 +13,9 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any, SupportsIndex, TypeAlias, TypeVar, cast, overload
+from typing import Any, SupportsIndex, TypeAlias, overload
 
 import numpy as np
 import pyarrow
@@ -50,7 +50,6 @@ _CACHED_BATCHES = 16
 _SHOWN = 3  # rows, in a notebook
 _OPENED_AT_ONCE = 8
 Reader: TypeAlias = pyarrow.ipc.RecordBatchFileReader
-Made = TypeVar("Made")
 
 
 class Shards:
@@ -70,12 +69,13 @@ class Shards:
         self._optional = manifest.optional_columns
         self._bounds = Bounds.from_manifest(manifest)
         self._examples_of = lru_cache(maxsize=_CACHED_BATCHES)(self._read_examples)
-        self._lock, self._made = SharedLock(), dict[str, Any]()
+        # Made once; perhaps twice, by threads that ask at the same time: a lock could be held by another one at a fork.
+        self._columns, self._begins = cache(self._find_columns), cache(self._find_begins)
+        self._lengths, self._tokenizer = cache(self._find_lengths), cache(self._load_tokenizer)
+        self._lock = SharedLock()
         shards, self._streamed = manifest.splits[split].shards, None
         if is_remote(folder):
             self._streamed = StoredShards(shards, partial(_open_shard, folder), self._take_batch)
-            self._made |= {"columns": self._streamed, "begins": self._streamed.begins}
-            self._made["lengths"] = self._streamed.lengths
             self._num_batches = len(self._streamed.places)
         else:
             readers = [_open_shard(folder, shard) for shard in shards]
@@ -90,14 +90,6 @@ class Shards:
     def __reduce__(self) -> tuple[Callable[..., Shards], tuple[Path, Path, str, str]]:
         return _open_again, (self.folder, self._root, self.split, self.manifest.digest)
 
-    def _make_once(self, name: str, make: Callable[[], Made]) -> Made:
-        """Return a value that the first call makes. Of several threads only one makes it."""
-        if name not in self._made:
-            with self._lock:
-                if name not in self._made:
-                    self._made[name] = make()
-        return cast(Made, self._made[name])
-
     def _read_examples(self, number: int) -> Examples:
         return from_record_batch(self._read_record_batch(number))
 
@@ -110,7 +102,7 @@ class Shards:
     def _take_batch(self, reader: Reader, i: int, number: int | None = None) -> pyarrow.RecordBatch:
         """A record batch of a shard. number: in the split, for messages."""
         try:
-            with self._lock:  # Arrow does not say that threads may share a reader
+            with self._lock.hold():  # Arrow does not say that threads may share a reader
                 batch = reader.get_batch(i)
             check_batch(batch, **self._optional)
             return batch
@@ -121,31 +113,26 @@ class Shards:
     def _make_error(self, place: str, what: str) -> ShardError:
         return ShardError(f"{self.folder}, split {self.split}, {place}: {what}; run `albert-data verify`")
 
-    @property
-    def _columns(self) -> Columns | StoredShards:
-        numbers = range(self._num_batches)
-        return self._make_once("columns", lambda: Columns([self._read_record_batch(number) for number in numbers]))
+    def _find_columns(self) -> Columns | StoredShards:
+        return self._streamed or Columns([self._read_record_batch(number) for number in range(self._num_batches)])
 
-    @property
-    def _begins(self) -> np.ndarray:
+    def _find_begins(self) -> np.ndarray:
         """The number of the first row of each record batch, then the total number of rows: int64.
 
         The manifest has the rows of each shard, but not of each record batch, so every batch is read for it.
         """
-
-        def measure() -> np.ndarray:
-            lengths = [self._read_record_batch(number).num_rows for number in range(self._num_batches)]
-            return np.cumsum([0, *lengths], dtype=np.int64)
-
-        return self._make_once("begins", measure)
+        if self._streamed is not None:
+            return self._streamed.begins
+        lengths = [self._read_record_batch(number).num_rows for number in range(self._num_batches)]
+        return np.cumsum([0, *lengths], dtype=np.int64)
 
     def __len__(self) -> int:
-        return int(self._begins[-1])
+        return int(self._begins()[-1])
 
     @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that the shards were built with. Raises ShardError where the folder holds another one."""
-        return self._make_once("tokenizer", self._load_tokenizer)
+        return self._tokenizer()
 
     def _load_tokenizer(self) -> Tokenizer:
         expected, listed = self.manifest.tokenizer, self.manifest.words
@@ -174,13 +161,14 @@ class Shards:
     @property
     def lengths(self) -> np.ndarray:
         """Tokens of each row, [CLS] and [SEP] included: int32."""
+        return self._lengths()
 
-        def measure() -> np.ndarray:
-            parts = [np.diff(self._examples_of(number).offsets) for number in range(self._num_batches)]
-            lengths: np.ndarray = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
-            return lengths
-
-        return self._make_once("lengths", measure)
+    def _find_lengths(self) -> np.ndarray:
+        if self._streamed is not None:
+            return self._streamed.lengths
+        parts = [np.diff(self._examples_of(number).offsets) for number in range(self._num_batches)]
+        lengths: np.ndarray = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
+        return lengths
 
     def batches(self) -> Iterator[Examples]:
         """All rows in order, one record batch at a time. Raises ShardError at a row that leaves its bounds."""
@@ -206,9 +194,9 @@ class Shards:
         numbers = to_row_numbers(indices, len(self))
         if not self._num_batches:
             return no_rows(**self._optional)
-        batches = np.searchsorted(self._begins, numbers, side="right") - 1
+        batches = np.searchsorted(self._begins(), numbers, side="right") - 1
         try:
-            found = self._columns.take(batches, numbers - self._begins[batches])
+            found = self._columns().take(batches, numbers - self._begins()[batches])
         except ValueError as error:
             raise ShardError(f"a shard is damaged: {error}; run `albert-data verify`") from error
         self._check_rows(found, numbers)
@@ -225,8 +213,8 @@ class Shards:
         return self._read_row(to_row_number(index, len(self)))
 
     def _read_row(self, row: int) -> Example:
-        number = bisect_right(self._begins, row) - 1
-        at = row - int(self._begins[number])
+        number = bisect_right(self._begins(), row) - 1
+        at = row - int(self._begins()[number])
         one = slice_rows(self._examples_of(number), at, at + 1)
         self._check_rows(one, [row])
         return self._to_example(one)
@@ -417,7 +405,7 @@ class StoredShards:
         return self._take_batch(self._get(shard)[0], i)
 
     def _get(self, shard: int) -> tuple[Reader, Columns]:
-        with self._lock:
+        with self._lock.hold():
             if (found := self._open.get(shard)) is None:
                 reader = self._open_file(self._shards[shard])
                 batches = [self._take_batch(reader, i) for i in range(reader.num_record_batches)]

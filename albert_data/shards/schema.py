@@ -161,6 +161,14 @@ def describe_columns(schema: pyarrow.Schema) -> str:
     return f"has the columns {shorten(found)}; see docs/reference/format.md for those that are allowed"
 
 
+def check_values(batch: pyarrow.RecordBatch) -> None:
+    """Raise ValueError unless the values of a batch are undamaged and without nulls."""
+    batch.validate(full=True)
+    lists = (column.values for column in batch.columns if pyarrow.types.is_list(column.type))
+    if any(column.null_count for column in (*batch.columns, *lists)):
+        raise ValueError("holds nulls; none are allowed")
+
+
 def check_batch(batch: pyarrow.RecordBatch, *, has_source: bool = False, has_key_b: bool = False) -> None:
     """Raise ValueError unless a batch has our columns, undamaged and without nulls, and in each row as many
     masked_positions as masked_ids.
@@ -171,19 +179,11 @@ def check_batch(batch: pyarrow.RecordBatch, *, has_source: bool = False, has_key
     allowed = [shard_schema(dtype, has_source=has_source, has_key_b=has_key_b) for dtype in (np.uint16, np.uint32)]
     if not any(map(batch.schema.equals, allowed)):
         raise ValueError(describe_columns(batch.schema))
-    batch.validate(full=True)
-    if any(has_nulls(column) for column in batch.columns):
-        raise ValueError("holds nulls; none are allowed")
+    check_values(batch)
     masks, originals = (batch.column(name).offsets.to_numpy() for name in ("masked_positions", "masked_ids"))
     # Only the lengths of the lists must agree: another writer may begin the two columns at different offsets.
     if not np.array_equal(np.diff(masks), np.diff(originals)):
         raise ValueError("has a row with more or fewer masked_positions than masked_ids")
-
-
-def has_nulls(column: pyarrow.Array) -> bool:
-    if column.null_count:
-        return True
-    return pyarrow.types.is_list(column.type) and bool(column.values.null_count)
 
 
 def from_record_batch(batch: pyarrow.RecordBatch) -> Examples:

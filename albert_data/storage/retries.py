@@ -95,7 +95,7 @@ class Connection(Generic[Client]):
         raise NotImplementedError
 
     def client(self) -> Client:
-        with self._connecting:
+        with self._connecting.hold():
             if (found := self._by_process.get(os.getpid())) is None:
                 found = self._by_process[os.getpid()] = self._connect()
             return found
