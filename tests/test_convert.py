@@ -17,9 +17,6 @@ from build_fixtures import (
     InterruptedEngine,
     PicklingEngine,
     digest_folder,
-    fork,
-    kill_group,
-    wait_until,
 )
 from convert_fixtures import ROWS, convert
 from memory_store import Died, MemoryBucket
@@ -118,19 +115,6 @@ def test_a_conversion_into_a_store_that_dies_at_any_change_resumes(shards, refer
         left = count_left(shards, out)
         assert not is_finished or left == 0
         assert {name: sha256(data).hexdigest() for name, data in bucket.files("out/").items()} == reference
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 6])
-def test_a_conversion_that_is_killed_with_its_workers_resumes_to_the_same_files(count, tmp_path, out):
-    """count: how many of eight files were there then."""
-    shards = write_rows(tmp_path / "large", {"train": [[numbered_rows(2000, at)] for at in range(0, 16_000, 2000)]})
-    convert(shards, tmp_path / "reference", "mds")
-    pid = fork(lambda: convert(shards, out, "mds", engine=MultiprocessEngine(2)))
-    wait_until(lambda: len([*out.rglob("*.mds")]) >= count)
-    kill_group(pid)
-    convert(shards, out, "mds", engine=MultiprocessEngine(2))
-    assert digest_folder(out) == digest_folder(tmp_path / "reference")
 
 
 def test_a_file_that_appears_between_a_kill_and_the_next_command_is_not_replaced(shards, out, reference, monkeypatch):

@@ -87,11 +87,8 @@ def _describe(done: Conversion, output: Path, pack: int | None) -> list[str]:
 def _describe_packs(done: Conversion, pack: int) -> str:
     counts, num_packs = done.record["packs"], sum(done.record["num_rows"].values())
     full = counts["num_tokens"] / (pack * num_packs)
-    # Each cut adds a [CLS] and a [SEP].
-    num_tokens = counts["num_tokens"] - 2 * (counts["num_parts"] - counts["num_rows"])
-    uncut = num_tokens / (pack * counts["num_uncut_packs"])
     share = counts["num_cut_rows"] / counts["num_rows"]
-    return f"packs are {full:.1%} full ({uncut:.1%} without cuts); {share:.1%} of the rows are cut".replace("%", " %")
+    return f"packs are {full:.1%} full; {share:.1%} of the rows are cut".replace("%", " %")
 
 
 def _describe_next(done: Conversion, output: Path, to: str) -> str:

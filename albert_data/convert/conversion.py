@@ -149,7 +149,7 @@ class ConvertJob:
 
     def __call__(self, task: ConvertTask) -> list[WrittenFile]:
         packs = self.source.plan(task)
-        entries = self.writer.write(self.folder.work, task, self.source.read(task, self.writer.max_rows, packs))
+        entries = self.writer.write(self.folder.path, task, self.source.read(task, self.writer.max_rows, packs))
         if packs is not None:
             entries[:1] = [replace(entry, packs=packs.measure()) for entry in entries[:1]]
         self.folder.keep_entries(task, entries)
@@ -175,7 +175,7 @@ def _convert(
     for task, entries in chain(kept.items(), engine.run(prepared, left)):
         done[task] = entries
         for entry in entries:  # while workers convert the next ones
-            sync_path(find_place(job.folder.work, entry.name))
+            sync_path(find_place(job.folder.path, entry.name))
         progress.advance(task.shard.num_bytes)
     files: dict[str, list[WrittenFile]] = {}
     for task in tasks:

@@ -22,7 +22,7 @@ from albert_data.convert.writers import ConvertTask, WrittenFile, find_place, ne
 from albert_data.errors import OutputError
 from albert_data.jobs.receipts import read_receipt, write_receipt
 from albert_data.jobs.work_folder import LOCK_NAME, WorkFolder
-from albert_data.storage import FOLDER, find_kind, find_storage
+from albert_data.storage import FOLDER, find_kind
 from albert_data.storage.files import hash_file, is_regular, is_there, read_json, to_json, write_bytes, write_json
 
 RECORD_NAME = "conversion.json"
@@ -30,29 +30,28 @@ _WORK, _PLAN, _RECEIPT_SUFFIX = ".convert", "plan.json", ".receipt"
 SEAL = "record_sha256"  # of all other values
 
 
-class ConversionFolder:
-    """DIR, and the working folder in it. plan: what decides every byte that is written."""
+class ConversionFolder(WorkFolder):
+    """DIR, which is `out`, and the working folder in it, `path`. plan: what decides every byte that is written."""
 
-    def __init__(self, path: Path, plan: Mapping[str, Any]) -> None:
-        self._folder = WorkFolder(path, _WORK, "conversion", (_PLAN, f"*{_RECEIPT_SUFFIX}", RECORD_NAME))
-        self.path, self.plan, self.work = path, dict(plan), self._folder.path
-        self.plan_path, self._storage = self.work / _PLAN, find_storage(path)
+    def __init__(self, out: Path, plan: Mapping[str, Any]) -> None:
+        super().__init__(out, _WORK, "conversion", (_PLAN, f"*{_RECEIPT_SUFFIX}", RECORD_NAME))
+        self.plan, self.plan_path = dict(plan), self.path / _PLAN
 
     def read_finished(self) -> dict[str, Any] | None:
         """The record of a finished conversion with the same plan; None if DIR holds none yet.
 
         Raises OutputError if DIR is no folder, or holds another conversion or one whose files were changed since.
         """
-        if is_there(self.path) and find_kind(self.path) != FOLDER:
-            raise OutputError(f"output {self.path} is no folder; name another one")
-        path = self.path / RECORD_NAME
+        if is_there(self.out) and find_kind(self.out) != FOLDER:
+            raise OutputError(f"output {self.out} is no folder; name another one")
+        path = self.out / RECORD_NAME
         if not is_there(path):
             return None
         if (record := _read_record(path)) is None:
             raise OutputError(f"{path} is not as `albert-data convert` writes it; name another folder")
-        self._compare(record["plan"], f"{self.path} holds a finished conversion", "name another folder")
+        self._compare(record["plan"], f"{self.out} holds a finished conversion", "name another folder")
         for entry in record["files"]:
-            path = self.path / entry["name"]
+            path = self.out / entry["name"]
             size = self._storage.status(path).num_bytes if is_regular(path) else None
             if size is None or size != entry.get("num_bytes", size):  # the user may edit a file without a size
                 raise OutputError(f"{path} was changed or removed since the conversion; name another folder")
@@ -70,44 +69,44 @@ class ConversionFolder:
 
         Raises OutputError if DIR holds anything else, or another command is writing to it.
         """
-        self._folder.lock()
-        self._storage.remove_leftovers(self.work)
+        self.lock()
+        self._storage.remove_leftovers(self.path)
         plan = _read(self.plan_path)
         if self._holds_files():
-            unfinished = f"{self.path} holds an unfinished conversion"
-            self._compare(plan or {}, unfinished, f"run that command to its end, or remove {self.work}")
+            unfinished = f"{self.out} holds an unfinished conversion"
+            self._compare(plan or {}, unfinished, f"run that command to its end, or remove {self.path}")
         self._check_foreign()
         if plan != self.plan:
             write_json(self.plan_path, self.plan)
 
     def _holds_files(self) -> bool:
         """Whether a shard was converted, or a file of one."""
-        return not {LOCK_NAME, _PLAN}.issuperset(self._storage.list_names(self.work))
+        return not {LOCK_NAME, _PLAN}.issuperset(self._storage.list_names(self.path))
 
     def _check_foreign(self) -> None:
         """Raise OutputError if DIR holds anything except hidden files, and what a killed command published there."""
         names = _list_files(self.read_sealed())
         parents = {name.partition("/")[0] for name in names if "/" in name}
-        parents = {parent for parent in parents if find_kind(self.path / parent, follow=False) == FOLDER}
-        found = {name for name in self._storage.list_names(self.path) if not name.startswith(".")}
+        parents = {parent for parent in parents if find_kind(self.out / parent, follow=False) == FOLDER}
+        found = {name for name in self._storage.list_names(self.out) if not name.startswith(".")}
         for parent in parents:
-            found |= {f"{parent}/{name}" for name in self._storage.list_names(self.path / parent)}
+            found |= {f"{parent}/{name}" for name in self._storage.list_names(self.out / parent)}
         for name in sorted(found - parents):
             if name not in names or not self._is_published(name):
                 raise OutputError(
-                    f"{self.path} holds {name}, which no conversion wrote; move it away, or name another folder"
+                    f"{self.out} holds {name}, which no conversion wrote; move it away, or name another folder"
                 )
 
     def _is_published(self, name: str) -> bool:
         """Whether a file in DIR is ours: it is no longer in .convert, or it is the same there."""
-        here, there = find_place(self.work, name), self.path / name
+        here, there = find_place(self.path, name), self.out / name
         return not is_there(here) or (is_regular(there) and hash_file(here) == hash_file(there))
 
     def read_entries(self, task: ConvertTask) -> list[WrittenFile] | None:
         """What was written for a shard before a kill; None if it is not there, whole and unchanged."""
         entries = read_receipt(self._receipt(task), list[WrittenFile])
         try:
-            hashes = [hash_file(find_place(self.work, entry.name), digest=new_hash()) for entry in entries or ()]
+            hashes = [hash_file(find_place(self.path, entry.name), digest=new_hash()) for entry in entries or ()]
         except OSError:
             return None
         return entries if entries is not None and hashes == [entry.hash for entry in entries] else None
@@ -117,11 +116,11 @@ class ConversionFolder:
         write_receipt(self._receipt(task), entries)
 
     def _receipt(self, task: ConvertTask) -> Path:
-        return self.work / f"{task.name}{_RECEIPT_SUFFIX}"
+        return self.path / f"{task.name}{_RECEIPT_SUFFIX}"
 
     def read_sealed(self) -> dict[str, Any] | None:
         """The record, if a command was killed while it published the files."""
-        return _read_record(self.work / RECORD_NAME)
+        return _read_record(self.path / RECORD_NAME)
 
     def seal(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
         """All shards are converted: write the files that describe them, and then the record.
@@ -130,31 +129,27 @@ class ConversionFolder:
         """
         self._check_foreign()
         for name, data in files.items():
-            write_bytes(find_place(self.work, name), data)
-        self._storage.sync(self.work)
+            write_bytes(find_place(self.path, name), data)
+        self._storage.sync(self.path)
         values = {**record, "plan": self.plan}
-        write_json(self.work / RECORD_NAME, {**values, SEAL: _hash(values)})
+        write_json(self.path / RECORD_NAME, {**values, SEAL: _hash(values)})
 
     def publish(self) -> dict[str, Any]:
         """Give all files their names in DIR, and the record last, which is returned. Call it after `seal`."""
         record = self.read_sealed()
         assert record is not None, "seal wrote it"
         names = (*_list_files(record), RECORD_NAME)
-        self._storage.publish(self.path, {name: find_place(self.work, name) for name in names})
-        self._folder.remove()
+        self._storage.publish(self.out, {name: find_place(self.path, name) for name in names})
+        self.remove()
         return record
-
-    def sweep(self) -> None:
-        """Remove the working folder, if a command was killed just before it did that itself."""
-        self._folder.sweep()
 
     def close(self) -> None:
         """Free the lock. If no shard was converted, remove .convert, and an empty DIR."""
         try:
-            if self._folder.is_locked and not self._holds_files():
-                self._folder.remove()
+            if self.is_locked and not self._holds_files():
+                self.remove()
         finally:  # also if the disk fails, or Ctrl-C comes here: this process could not convert to DIR again
-            self._folder.unlock()
+            self.unlock()
 
 
 def _list_files(record: Mapping[str, Any] | None) -> list[str]:

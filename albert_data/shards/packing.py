@@ -45,14 +45,12 @@ class Packs(NamedTuple):
     begins, ends: int64 [parts]; a part is [CLS], the row's tokens `begin` to `end` - 1, [SEP]. A whole row of n tokens
         has 1 and n - 1
     offsets: int64 [packs + 1]; pack i has the parts offsets[i] to offsets[i + 1] - 1
-    num_uncut: how many packs the rows would fill uncut
     """
 
     rows: np.ndarray
     begins: np.ndarray
     ends: np.ndarray
     offsets: np.ndarray
-    num_uncut: int
 
     @property
     def lengths(self) -> np.ndarray:
@@ -67,14 +65,13 @@ class Packs(NamedTuple):
         counts = np.diff(self.offsets)[numbers]
         offsets = np.append(0, np.cumsum(counts))
         parts = np.repeat(self.offsets[numbers] - offsets[:-1], counts) + np.arange(offsets[-1])
-        return Packs(self.rows[parts], self.begins[parts], self.ends[parts], offsets, len(numbers))
+        return Packs(self.rows[parts], self.begins[parts], self.ends[parts], offsets)
 
     def measure(self) -> dict[str, int]:
         """Sums over the packs, for reports; num_parts: rows and parts of rows."""
         parts_of_row = np.unique(self.rows, return_counts=True)[1]
         return {
             "num_tokens": int(self.lengths.sum()),
-            "num_uncut_packs": self.num_uncut,
             "num_parts": len(self.rows),
             "num_rows": len(parts_of_row),
             "num_cut_rows": int(np.count_nonzero(parts_of_row > 1)),
@@ -122,7 +119,7 @@ def pack_split(shards: Shards, pack_len: int) -> Packs:
     ]
     rows, begins, ends = (np.concatenate([packs[column] for packs in windows]) for column in range(3))
     counts = np.concatenate([np.diff(packs.offsets) for packs in windows])
-    return Packs(rows, begins, ends, np.append(0, np.cumsum(counts)), sum(packs.num_uncut for packs in windows))
+    return Packs(rows, begins, ends, np.append(0, np.cumsum(counts)))
 
 
 def pack_rows(
@@ -146,7 +143,7 @@ def pack_rows(
     order = np.argsort(numbers, kind="stable")
     ends = lengths[order].astype(np.int64) - 1
     offsets = np.append(0, np.cumsum(np.bincount(numbers)))
-    packs = Packs(rows[order], np.ones(len(rows), np.int64), ends, offsets, len(offsets) - 1)
+    packs = Packs(rows[order], np.ones(len(rows), np.int64), ends, offsets)
     room = pack_len - np.bincount(numbers, lengths)
     if find_words is None or len(room) < 2 or room.sum() - room.max() <= (1 - FILL) * pack_len * (len(room) - 1):
         return packs
@@ -156,7 +153,7 @@ def pack_rows(
     filled = fill_room([parts[begin:end] for begin, end in pairwise(offsets)], pack_len, most, most_cuts, find_words)
     filled.append(filled.pop(min(range(len(filled)), key=lambda i: sum(map(measure, filled[i])))))
     numbers, begins, ends = np.array([part for pack in filled for part in pack], np.int64).T
-    return Packs(numbers, begins, ends, np.cumsum([0, *map(len, filled)]), len(offsets) - 1)
+    return Packs(numbers, begins, ends, np.cumsum([0, *map(len, filled)]))
 
 
 @kernel
