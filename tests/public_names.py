@@ -25,7 +25,6 @@ from albert_data.train.model.checkpoint import FORMAT_VERSION as CHECKPOINT_VERS
 _MODULES = ("albert_data", "albert_data.train", "albert_data.interop")
 _INTERNAL = (
     "Tokenizer.check_words",
-    "Tokenizer.compile_rare",
     "Tokenizer.encode_documents",
     "Tokenizer.prepare",
     "Tokenizer.word_rule",

@@ -19,6 +19,8 @@ from albert_data.survey.made import Made
 from albert_data.survey.near_duplicates import compile_comparing
 from albert_data.tokenizer.model import Tokenizer
 
+_RARE = f"1 {'x' * 1000}"  # its long chunk gets its ids from the library of any tokenizer
+
 
 @dataclass(frozen=True)
 class Warming:
@@ -34,7 +36,7 @@ class Warming:
 
     def __call__(self) -> None:
         compile_reading()
-        self.tokenizer.compile_rare()
+        self.tokenizer.encode([_RARE])
         for text in self.texts:
             list(self.job.tokenise(WARMING_BLOCK, Made(), text))
         if self.job.config.drop_near_duplicates:

@@ -25,9 +25,6 @@ class TextEncoder(Protocol):
         """
         ...
 
-    def compile_rare(self) -> None:
-        """Compile the kernels that the encoding of a few words does not compile."""
-
 
 class Kind(ABC):
     """A kind of tokenizer, with its model loaded. Threads share one.

@@ -86,7 +86,13 @@ class LibraryKind(JsonKind):
             ) from error
 
     def make_encoder(self) -> TextEncoder:
-        return LibraryEncoder(self)
+        return self  # it keeps nothing between sentences
+
+    def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
+        for chosen in sentences.slices(SLICE_BYTES):
+            found = self.encode_texts(slice_sentences(*sentences.part(chosen)))
+            lengths[chosen] = list(map(len, found))
+            yield np.concatenate(found).astype(id_dtype_of(self.pieces))
 
     def normalise(self, text: str) -> str:
         return "".join(self.texts[i] for i in self._backend.encode([text])[0])
@@ -96,22 +102,6 @@ class LibraryKind(JsonKind):
         if not self._values.get("decoder"):  # the library would put a space between two pieces
             return "".join(self.texts[i] for i in shown).replace(VISIBLE_SPACE, " ").strip(" ")
         return self._backend.decode(shown).removeprefix(" ")
-
-
-class LibraryEncoder:
-    """Encodes one sentence after another, without kernels."""
-
-    def __init__(self, kind: LibraryKind) -> None:
-        self._encode, self._dtype = kind.encode_texts, id_dtype_of(kind.pieces)
-
-    def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
-        for chosen in sentences.slices(SLICE_BYTES):
-            found = self._encode(slice_sentences(*sentences.part(chosen)))
-            lengths[chosen] = list(map(len, found))
-            yield np.concatenate(found).astype(self._dtype)
-
-    def compile_rare(self) -> None:
-        pass
 
 
 def _find_marks(values: dict[str, Any], pieces: Sequence[str], name: str) -> str:

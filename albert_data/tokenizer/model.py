@@ -105,10 +105,6 @@ class Tokenizer:
         self._kind.prepare()
         _ = self._encoder, self._lexicon
 
-    def compile_rare(self) -> None:
-        """Compile the kernels that the encoding of a few words does not compile. Raises what `prepare` raises."""
-        self._encoder.compile_rare()
-
     @property
     def _encoder(self) -> TextEncoder:
         """The encoder of this thread, made on first use."""

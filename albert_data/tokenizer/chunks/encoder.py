@@ -20,7 +20,7 @@ from albert_data.errors import TokenizerError
 from albert_data.tokenizer.buffers import Sentences, grow
 from albert_data.tokenizer.chunks import table
 from albert_data.tokenizer.chunks.cutting import BLOCK, PADDING, make_cut_scratch, mark_cuts
-from albert_data.tokenizer.chunks.lattice import ChunkIds, encode_chunks
+from albert_data.tokenizer.chunks.lattice import ChunkIds
 from albert_data.tokenizer.chunks.table import (
     NOT_DONE,
     SLOT,
@@ -31,7 +31,6 @@ from albert_data.tokenizer.chunks.table import (
     make_encoding_scratch,
     make_slots,
 )
-from albert_data.tokenizer.chunks.trie import LEAF
 
 FIRST_SLOTS, MAX_SLOTS = 1 << 18, 1 << 21  # of 32 bytes
 MAX_KEY_BYTES = 24 << 20  # of chunks of over 16 bytes
@@ -72,6 +71,7 @@ class ChunkEncoder:
         self._id_buffers = [np.empty(0, self._dtype)] * _LOOK_UPS
         self._num_compared = _FIRST_COMPARED if model.is_compared else 0
         self._clear()
+        table.copy_slots(np.zeros(SLOT, np.uint64), np.zeros(2 * SLOT, np.uint64))  # compiled before much text needs it
 
     def _clear(self) -> None:
         self._table = Table(
@@ -80,16 +80,6 @@ class ChunkEncoder:
             long_ids=np.empty(1 << 12, np.int64),
             counts=np.zeros(3, np.int64),
         )
-
-    def compile_rare(self) -> None:
-        """Compile the kernels that the encoding of a few words does not call, by empty calls."""
-        nothing, no_ids = np.zeros(0, np.int64), np.zeros(0, self._dtype)
-        if self._rules.trie.settings.root != LEAF:
-            encode_chunks(np.frombuffer(b" ", np.uint8), np.zeros(1, np.int64), self._rules.trie)
-        self._store(nothing, ChunkIds(np.zeros(0, np.int32), nothing, nothing))
-        table.fill_in(no_ids, nothing, no_ids, nothing)
-        table.copy_slots(np.zeros(SLOT, np.uint64), np.zeros(2 * SLOT, np.uint64))
-        self._model.learn([b"a", b"1"], True)
 
     def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the ids (uint16, or uint32 for a large vocabulary) of all sentences, a slice of them at a time.

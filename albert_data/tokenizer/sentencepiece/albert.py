@@ -28,7 +28,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import sentencepiece
@@ -246,30 +246,21 @@ class CommaRule:
 
     ids: int64, flat; piece i becomes ids[offsets[i] : offsets[i + 1]]
     offsets: int64 [V + 1]
-    is_divided: bool [V]
     reads_unknown: whether the text of unknown characters may matter
     """
 
     processor: sentencepiece.SentencePieceProcessor
     ids: np.ndarray
     offsets: np.ndarray
-    is_divided: np.ndarray
     reads_unknown: bool
 
     def apply(self, sentences: Sentences, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Apply the rule to the ids of all sentences; fills in the new lengths."""
         if self.reads_unknown and (ids == self.processor.unk_id()).any():
             return self._apply_slowly(sentences, ids, lengths)
-        if not self.is_divided[ids].any():
-            return ids
         out = np.empty(int(np.diff(self.offsets)[ids].sum()), ids.dtype)
         divide_pieces(ids, lengths, self.ids, self.offsets, out)
         return out
-
-    def compile_rare(self, id_dtype: type[Any]) -> None:
-        """Compile the kernel, which few words do not need, by an empty call."""
-        no_ids = np.zeros(0, id_dtype)
-        divide_pieces(no_ids, np.zeros(0, np.int64), self.ids, self.offsets, no_ids)
 
     def _apply_slowly(self, sentences: Sentences, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """As `apply`, a sentence at a time, those with unknown characters by their text."""
@@ -302,7 +293,6 @@ def make_comma_rule(
         processor=processor,
         ids=np.array([i for part in parts for i in part], np.int64),
         offsets=np.cumsum([0, *map(len, parts)]),
-        is_divided=np.array([i in found for i in range(len(pieces))]),
         reads_unknown=any(known.isdisjoint(piece) for piece in (_COMMA, *unmatched)),
     )
 

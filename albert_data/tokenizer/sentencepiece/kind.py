@@ -139,12 +139,6 @@ class SentencePieceEncoder:
                 ids.append(found)
             yield self._comma_rule.apply(part, ids.take(), lengths[chosen])
 
-    def compile_rare(self) -> None:
-        if self.chunks is not None:
-            self.chunks.compile_rare()
-        if self._comma_rule is not None:
-            self._comma_rule.compile_rare(self._dtype)
-
     def _encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
         """As `encode`, SentencePiece's own ids."""
         if self.chunks is not None:
