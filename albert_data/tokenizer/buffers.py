@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,31 +50,6 @@ def encode_strings(texts: list[str], size: int) -> Iterator[Sentences]:
         _, offsets, utf8 = pyarrow.array(texts[chosen], pyarrow.large_string()).buffers()
         bounds = np.frombuffer(offsets, np.int64)
         yield Sentences(np.frombuffer(utf8, np.uint8), bounds[:-1], bounds[1:])
-
-
-class GrowingArray:
-    """Collects items part by part into one array."""
-
-    def __init__(self, dtype: type[Any]) -> None:
-        self._items, self._filled = np.empty(0, dtype), 0
-
-    def __len__(self) -> int:
-        return self._filled
-
-    def append(self, items: np.ndarray) -> None:
-        end = self._filled + len(items)
-        self._items = grow(self._items, end)
-        self._items[self._filled : end] = items
-        self._filled = end
-
-    def reserve(self, capacity: int) -> None:
-        """Allocate memory for `capacity` items in all."""
-        self._items = grow(self._items, capacity)
-
-    def take(self) -> np.ndarray:
-        """All items. Nothing can be appended afterwards."""
-        self._items.resize(self._filled, refcheck=False)  # without a copy
-        return self._items
 
 
 def grow(array: np.ndarray, capacity: int) -> np.ndarray:

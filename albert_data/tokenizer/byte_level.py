@@ -145,11 +145,8 @@ class ByteLevelKind(LibraryKind):
             is_compared=True,
         )
 
-    def prepare(self) -> None:
-        super().prepare()
-        _ = self._chunk_model
-
     def make_encoder(self) -> ChunkEncoder:
+        super().make_encoder()  # checks the unknown piece
         return ChunkEncoder(self._chunk_model)
 
 

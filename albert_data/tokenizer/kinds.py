@@ -57,11 +57,8 @@ class Kind(ABC):
         return False
 
     @abstractmethod
-    def prepare(self) -> None:
-        """Make the constant part of what encoding needs, which forked processes then share."""
-
-    @abstractmethod
-    def make_encoder(self) -> TextEncoder: ...
+    def make_encoder(self) -> TextEncoder:
+        """An encoder for one thread. The constant part of what it needs is made once, and forked processes share it."""
 
     @abstractmethod
     def normalise(self, text: str) -> str:

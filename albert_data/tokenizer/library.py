@@ -28,7 +28,7 @@ from albert_data.text.utf8 import read_character, step_back
 from albert_data.tokenizer.backend import JsonKind, list_rules
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
-from albert_data.tokenizer.kinds import TextEncoder, id_dtype_of
+from albert_data.tokenizer.kinds import TextEncoder
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.tokenizer_json import CONTINUING
 from albert_data.tokenizer.wordpiece import show_piece
@@ -76,7 +76,7 @@ class LibraryKind(JsonKind):
         """Yes for byte-level pieces, if no normaliser adds or strips spaces."""
         return self._marks == _BYTES and self.normalise(" a") == f"{VISIBLE_SPACE}a"
 
-    def prepare(self) -> None:
+    def make_encoder(self) -> TextEncoder:
         try:
             self._backend.encode([_RARE])
         except TokenizerError as error:
@@ -84,15 +84,13 @@ class LibraryKind(JsonKind):
                 f"{self._name} can't encode a character that it has no piece for: {error}; give its model the unknown "
                 "piece in its own vocabulary"
             ) from error
-
-    def make_encoder(self) -> TextEncoder:
         return self  # it keeps nothing between sentences
 
     def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
         for chosen in sentences.slices(SLICE_BYTES):
             found = self.encode_texts(slice_sentences(*sentences.part(chosen)))
             lengths[chosen] = list(map(len, found))
-            yield np.concatenate(found).astype(id_dtype_of(self.pieces))
+            yield np.concatenate(found)
 
     def normalise(self, text: str) -> str:
         return "".join(self.texts[i] for i in self._backend.encode([text])[0])

@@ -21,7 +21,7 @@ from albert_data.errors import TokenizerError
 from albert_data.storage import FOLDER, find_kind, find_storage, make_path
 from albert_data.storage.files import read_bytes
 from albert_data.storage.hub import suggest_path
-from albert_data.tokenizer.buffers import GrowingArray, Sentences, encode_strings
+from albert_data.tokenizer.buffers import Sentences, encode_strings
 from albert_data.tokenizer.byte_level import ByteLevelKind, explain_slow
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
 from albert_data.tokenizer.kinds import Kind, TextEncoder, id_dtype_of
@@ -43,9 +43,7 @@ from albert_data.tokenizer.words import WordRule, check_marks
 __all__ = ["MODEL_NAME", "MODEL_NAMES", "Tokenizer", "find_model", "load_tokenizer"]
 
 MODEL_NAMES = (MODEL_NAME, JSON_NAME)  # of the one file that shards and runs keep of their tokenizer
-_BYTES_PER_ID = 4  # most text has more, so its ids fit the first array and are not copied
 _MAX_MODEL_BYTES = 1 << 27  # the largest published ones have 60 MB
-_MAX_RESERVED = 1 << 26  # ids; the sentences to come may be far shorter than those before
 
 
 class Tokenizer:
@@ -102,7 +100,6 @@ class Tokenizer:
         Raises TokenizerError if the model's table of replacements is damaged, its library is not installed, or no word
         of the word list can be joined.
         """
-        self._kind.prepare()
         _ = self._encoder, self._lexicon
 
     @property
@@ -144,16 +141,13 @@ class Tokenizer:
             texts = texts if type(texts) is list else list(texts)
             num_sentences = len(texts)
             batches = encode_strings(texts, SLICE_BYTES)
-        ids, offsets, done = GrowingArray(self.id_dtype), np.zeros(num_sentences + 1, np.int64), 0
+        parts, offsets, done = [np.zeros(0, self.id_dtype)], np.zeros(num_sentences + 1, np.int64), 0
         for sentences in batches:
-            ids.reserve(len(ids) + len(sentences.utf8) // _BYTES_PER_ID)
             end = done + len(sentences.begins)
-            for part in self._encoder.encode(sentences, offsets[1 + done : 1 + end]):
-                ids.append(part)
+            found = self._encoder.encode(sentences, offsets[1 + done : 1 + end])
+            parts += [part.astype(self.id_dtype) for part in found]  # copies: the encoder reuses its array
             done = end
-            if done < num_sentences:  # as many ids a sentence as so far, and an eighth more
-                ids.reserve(min(len(ids) * num_sentences // done * 9 // 8, _MAX_RESERVED))
-        return ids.take(), np.cumsum(offsets, out=offsets)
+        return np.concatenate(parts), np.cumsum(offsets, out=offsets)
 
     def encode_documents(self, text: Text) -> Documents:
         """Tokenise whole documents. A sentence may have no tokens; see `include_spaces` for the space before it."""

@@ -125,9 +125,6 @@ class WordPieceKind(JsonKind):
             learn=lambda texts, is_inner: join_ids(self.encode_texts(texts)),
         )
 
-    def prepare(self) -> None:
-        _ = self._chunk_model
-
     def make_encoder(self) -> ChunkEncoder:
         return ChunkEncoder(self._chunk_model)
 

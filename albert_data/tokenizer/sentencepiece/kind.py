@@ -16,7 +16,7 @@ import sentencepiece
 from albert_data.config import NORMALIZATIONS, check_choice
 from albert_data.data import Specials, slice_sentences
 from albert_data.errors import TokenizerError
-from albert_data.tokenizer.buffers import GrowingArray, Sentences
+from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES, ChunkEncoder, ChunkModel, join_ids
 from albert_data.tokenizer.chunks.lattice import ChunkIds, encode_chunks
 from albert_data.tokenizer.chunks.table import ChunkRules
@@ -88,9 +88,6 @@ class SentencePieceKind(Kind):
         ids = {_ROLES[piece]: i for piece, i in found.items() if i is not None}
         return Specials.from_ids(len(self.pieces), unk_id=self.processor.unk_id(), **ids)
 
-    def prepare(self) -> None:
-        _ = self._chunk_model, self.comma_rule
-
     def make_encoder(self) -> SentencePieceEncoder:
         chunks = None if self._chunk_model is None else ChunkEncoder(self._chunk_model)
         return SentencePieceEncoder(self.processor, chunks, self.comma_rule)
@@ -134,10 +131,9 @@ class SentencePieceEncoder:
             yield from self._encode(sentences, lengths)
             return
         for chosen in sentences.slices(SLICE_BYTES):
-            part, ids = normalise(sentences.part(chosen)), GrowingArray(self._dtype)
-            for found in self._encode(part, lengths[chosen]):
-                ids.append(found)
-            yield self._comma_rule.apply(part, ids.take(), lengths[chosen])
+            part, counts = normalise(sentences.part(chosen)), lengths[chosen]
+            parts = [ids.astype(self._dtype) for ids in self._encode(part, counts)]
+            yield self._comma_rule.apply(part, np.concatenate(parts), counts)
 
     def _encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
         """As `encode`, SentencePiece's own ids."""
