@@ -134,7 +134,7 @@ def test_ranges_that_begin_after_blank_lines_read_as_the_whole(data, cut, block_
         stream = io.BytesIO(data)
         stream.seek(start)
         ranges = {"start": start, "length": length, "block_bytes": lambda position: block_bytes}
-        for block in read_blocks(stream, Origin("p", "txt"), damage, **ranges):
+        for block in read_blocks(stream, Origin("p", "txt"), TextConfig(), damage, **ranges):
             assert broken[block.start :].startswith(block.data)
             found.append(block.data)
     assert b"".join(found) == broken
@@ -143,7 +143,7 @@ def test_ranges_that_begin_after_blank_lines_read_as_the_whole(data, cut, block_
 def test_a_range_away_from_the_beginning_keeps_a_byte_order_mark():
     stream = io.BytesIO(b"a\n\n\xef\xbb\xbfb")
     stream.seek(3)
-    (block,) = read_blocks(stream, Origin("p", "txt"), Damage(), start=3, length=4)
+    (block,) = read_blocks(stream, Origin("p", "txt"), TextConfig(), Damage(), start=3, length=4)
     assert block.data == b"\xef\xbb\xbfb"
 
 
@@ -268,7 +268,7 @@ texts = st.text(st.sampled_from(ODD) | st.characters(exclude_categories=["Cs"]),
 
 def read_lines(text: str | bytes, format: str = "txt") -> Lines:
     data = text.encode() if isinstance(text, str) else text
-    blocks = list(read_blocks(io.BytesIO(data), Origin("p", format), Damage()))
+    blocks = list(read_blocks(io.BytesIO(data), Origin("p", format), TextConfig(), Damage()))
     block = blocks[0] if blocks else Block(data=b"", format=format, path="p", start=0)
     assert len(blocks) <= 1
     return clean_documents(block, TextConfig(), Damage())

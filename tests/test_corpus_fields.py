@@ -139,7 +139,7 @@ def read_languages(
 ) -> tuple[list[tuple[bytes, str | None]], dict[str, int]]:
     """The first character of each document and its language."""
     damage = Damage(strict=strict)
-    blocks = read_blocks(io.BytesIO(data), Origin("p", format, language), damage, text=config)
+    blocks = read_blocks(io.BytesIO(data), Origin("p", format, language), config, damage)
     return [(document[:1], code) for document, code in clean(blocks, config, damage)], dict(damage.counts)
 
 
@@ -196,7 +196,7 @@ def test_every_part_of_a_cut_document_has_its_language_and_group(unwrap, documen
     config = TextConfig(language_field="lang", group_field="book", unwrap=unwrap)
     parts = list[tuple[str, str, int]]()
     with small_sizes():
-        for block in read_blocks(io.BytesIO(data + record("d")), Origin("p", "jsonl"), Damage(), text=config):
+        for block in read_blocks(io.BytesIO(data + record("d")), Origin("p", "jsonl"), config, Damage()):
             for lines in batch_documents(clean_documents(block, config, Damage())):
                 assert lines.source_codes is not None
                 assert lines.source_codes.dtype == np.uint32
@@ -222,7 +222,7 @@ WORDS = "It was the best of times it was the worst of times it was the age of wi
 
 def count(data: bytes, format: str = "txt", block_bytes: int = 4096) -> Damage:
     damage = Damage()
-    blocks = read_blocks(io.BytesIO(data), Origin("p", format), damage, block_bytes=lambda at: block_bytes)
+    blocks = read_blocks(io.BytesIO(data), Origin("p", format), TextConfig(), damage, lambda at: block_bytes)
     list(clean(blocks, TextConfig(), damage))
     return damage
 
@@ -256,7 +256,7 @@ def test_a_line_looks_wrapped_by_its_width_and_its_end(line, is_wrapped):
 def advise_on(text: str, path: str = "a.txt", **settings: object) -> list[str]:
     damage = Damage()
     config = TextConfig(**settings)
-    blocks = read_blocks(io.BytesIO(text.encode()), Origin("p", "txt"), damage, text=config)
+    blocks = read_blocks(io.BytesIO(text.encode()), Origin("p", "txt"), config, damage)
     num_documents = len(list(clean(blocks, config, damage)))
     return [one.text for one in advise({"documents": num_documents, **damage.layout}, vars(config), [path])]
 

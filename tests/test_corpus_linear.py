@@ -76,7 +76,7 @@ def test_reading_calls_as_many_functions_as_there_is_text(unit, format):
 
     def run(data: bytes) -> None:
         damage = Damage()
-        for block in read_blocks(Trickle(data), Origin("p", format), damage):
+        for block in read_blocks(Trickle(data), Origin("p", format), TextConfig(), damage):
             find_sentences(clean_documents(block, config, damage), config)
 
     costs = []

@@ -30,10 +30,10 @@ from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats import tables
-from albert_data.corpus.formats.tables import list_begins, read_table
+from albert_data.corpus.formats.tables import list_begins
 from albert_data.corpus.inputs import find_inputs
 from albert_data.corpus.lines.encodings import WrongEncodings
-from albert_data.corpus.tasks import plan_tasks
+from albert_data.corpus.tasks import FileRange, plan_tasks, read_range
 from albert_data.errors import InputError
 
 WRITERS = {"a.parquet": write_parquet, "a.arrow": write_arrow, "b.arrows": write_stream, "a.feather": write_feather}
@@ -63,15 +63,15 @@ def test_a_table_names_the_language_of_each_row(tmp_path, name):
     WRITERS[name](tmp_path / name, table)
     found, damage = read_languages(tmp_path / name, TextConfig(language="fr", language_field="lang"))
     assert found == {"eins": "de", "two": "en", "three": "fr", "four": "und", "fünf": "de"}
-    assert (damage.counts, damage.num_labelled) == (Counter(unknown_language=1), 5)
+    assert (damage.counts, damage.matched) == (Counter(unknown_language=1), {"lang"})
     assert damage.names == {"klingon"}
 
 
 def test_a_table_without_the_language_field_is_counted_with_its_fields(tmp_path):
     write_parquet(tmp_path / "a.parquet", make_table(["a", "b"]))
     found, damage = read_languages(tmp_path / "a.parquet", TextConfig(language="fr", language_field="lang"))
-    assert (set(found.values()), damage.num_labelled, damage.unlabelled.num_records) == ({"fr"}, 0, 2)
-    assert damage.unlabelled.describe_names() == '"id" (2), "more" (2), "text" (2)'
+    assert (set(found.values()), damage.matched, damage.unmatched["lang"].num_records) == ({"fr"}, set(), 2)
+    assert damage.unmatched["lang"].describe_names() == '"id" (2), "more" (2), "text" (2)'
 
 
 @pytest.mark.parametrize("name", ["groups.parquet", "a.arrow", "b.arrow"])
@@ -199,7 +199,8 @@ def read_damaged(folder: Path) -> None:
             damage = Damage()
             with suppress(InputError):
                 list_begins(Origin(str(folder / "a.arrow"), "arrow"), config)
-                for block in read_table(Origin(str(folder / "a.arrow"), "arrow"), 0, len(whole), config, damage):
+                part = FileRange(Origin(str(folder / "a.arrow"), "arrow"), 0, len(whole))
+                for block in read_range(part, config, damage):
                     assert len(block.data) < 1000
 
 

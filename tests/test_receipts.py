@@ -25,11 +25,11 @@ def make_receipt() -> Made:
     damage = Damage()
     with damage.inputs.reading("a.jsonl", is_part=True):
         damage.add("missing_field", "a.jsonl", 7)
-        for fields in damage.fields_of("a.jsonl"):
-            fields.add({"body": "text"})
+        damage.add_fields("a.jsonl", {"body": "text"})
     damage.add_names({"web", "books"})
     damage.remove("repeated_lines", [b"page 1", b"page 2"])
-    damage.matched.add("score")
+    damage.look_for("score", True, dict)
+    damage.look_for("lang", False, lambda: {"score": 1})
     receipt = Made(
         fingerprint="plan",
         runs=["a.run"],

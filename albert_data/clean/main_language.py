@@ -29,8 +29,9 @@ def find_main_language(inputs: list[Input], text: TextConfig) -> str | None:
     """The language of the inputs by their script. Compiles the kernels that clean text."""
     letters = Counter[str]()
     for sample in read_samples(inputs, text):
-        for block in sample.blocks:
-            letters.update(count_scripts_of(clean_documents(block, sample.text, Damage()).utf8.tobytes().decode()))
+        if sample.block is not None:
+            lines = clean_documents(sample.block, sample.text, Damage())
+            letters.update(count_scripts_of(lines.utf8.tobytes().decode()))
     return name_language(letters)
 
 

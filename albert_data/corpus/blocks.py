@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from io import BufferedIOBase, BufferedReader
 from typing import NamedTuple
 
-from albert_data.config import DEFAULT_TEXT, TextConfig
+from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.lines.line_ends import break_lines, count_unfinished
 from albert_data.corpus.lines.long_documents import cut_document, hash_beginning
@@ -94,12 +94,12 @@ class Block:
 def read_blocks(
     stream: BufferedIOBase,
     origin: Origin,
+    text: TextConfig,
     damage: Damage,
+    block_bytes: BlockBytes = lambda position: BLOCK_BYTES,
     *,
     start: int = 0,
     length: int | None = None,
-    block_bytes: BlockBytes = lambda position: BLOCK_BYTES,
-    text: TextConfig = DEFAULT_TEXT,
 ) -> Iterator[Block]:
     """Yield all documents of a stream, or of its next `length` bytes, as blocks.
 

@@ -84,11 +84,8 @@ class InputCounts:
         _add(self, other, "num_documents", "num_bytes", "unread_bytes", "text_bytes", "lost_bytes")
         self.damage += other.damage
         if other.fields is not None:
-            self.add_fields().merge(other.fields)
-
-    def add_fields(self) -> Fields:
-        self.fields = self.fields or Fields()
-        return self.fields
+            self.fields = self.fields or Fields()
+            self.fields.merge(other.fields)
 
 
 @dataclass(kw_only=True)
@@ -205,11 +202,9 @@ class Damage:
     inputs: the same by input
     layout: of lines and documents, see `count_layout`
     fields: of records without text
-    unlabelled: of records without the language field
-    num_labelled: records that have the language field
-    unmatched: of the records that lack a field of `--where` before one of the same reader has it
-    matched: those of these fields that a record has
-    names: those in it that are no languages
+    matched: those fields of `--where` and of languages that a record has
+    unmatched: for each of these, the fields of records that lack it, before one of the same reader has it
+    names: those in the language field that are no languages
     removed: lines that settings removed, by reason; they are no damage
     """
 
@@ -218,10 +213,8 @@ class Damage:
     inputs: CountsByInput = field(default_factory=CountsByInput)
     layout: Counter[str] = field(default_factory=Counter)
     fields: Fields = field(default_factory=Fields)
-    unlabelled: Fields = field(default_factory=Fields)
-    num_labelled: int = 0
-    unmatched: Fields = field(default_factory=Fields)
     matched: set[str] = field(default_factory=set)
+    unmatched: dict[str, Fields] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     removed: dict[str, RemovedLines] = field(default_factory=dict)
 
@@ -247,17 +240,24 @@ class Damage:
         values: of the fields of the conditions, None for none. find_fields: returns all fields of the record.
         """
         for condition, value in zip(conditions, values, strict=True):
-            if value is not None:
-                self.matched.add(condition.field)
-            elif condition.field not in self.matched:
-                self.unmatched.add(find_fields())
+            self.look_for(condition.field, value is not None, find_fields)
         if any(value is None for value in values):
             return WITHOUT_FIELD
         return None if all(map(Condition.holds, conditions, values)) else EXCLUDED
 
-    def fields_of(self, path: str) -> tuple[Fields, Fields]:
-        """Where the fields of a record without text are counted: those of its input, and of all."""
-        return self.inputs.of(path).add_fields(), self.fields
+    def look_for(self, name: str, is_there: bool, find_fields: Callable[[], Mapping[str, object]]) -> None:
+        """Note whether a record has a field that the settings name. find_fields: as above."""
+        if is_there:
+            self.matched.add(name)
+        elif name not in self.matched:
+            self.unmatched.setdefault(name, Fields()).add(find_fields())
+
+    def add_fields(self, path: str, record: Mapping[str, object], count: int = 1) -> None:
+        """Count the fields of a record without text, or of several with the same fields."""
+        counts = self.inputs.of(path)
+        counts.fields = counts.fields or Fields()
+        for fields in (counts.fields, self.fields):
+            fields.add(record, count)
 
     def add_names(self, names: Iterable[str]) -> None:
         """Add names of sources that are no languages. Raises InputError if there are too many."""
@@ -274,10 +274,9 @@ class Damage:
         self.inputs.merge(other.inputs)
         self.layout += other.layout
         self.fields.merge(other.fields)
-        self.unlabelled.merge(other.unlabelled)
-        self.num_labelled += other.num_labelled
-        self.unmatched.merge(other.unmatched)
         self.matched |= other.matched
+        for name, fields in other.unmatched.items():
+            self.unmatched.setdefault(name, Fields()).merge(fields)
         self.add_names(other.names)
         for reason, lines in other.removed.items():
             self.removed.setdefault(reason, RemovedLines()).merge(lines)

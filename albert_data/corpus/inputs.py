@@ -234,22 +234,22 @@ def find_inputs(
     refused, skipped = dict[object, WrongEncoding](), defaultdict[str, list[str]](list)
     say = say or (lambda line: None)
     with remember_listings():
-        items, held_out = (
+        items, for_validation = (
             sorted(_find_all(some, say, text, refused, skipped), key=lambda item: item.path)
             for some in (names, validation)
         )
     if refused:
         raise WrongEncodings(list(refused.values()))
-    found = [(item.encoding or UTF8, item.path) for item in (*items, *held_out) if item.is_encoding_found]
+    found = [(item.encoding or UTF8, item.path) for item in (*items, *for_validation) if item.is_encoding_found]
     if found:
         say(f"encodings found: {'; '.join(describe_encodings(found, SHOWN))}")
-    odd = group_paths((item.oddity, item.path) for item in (*items, *held_out) if item.oddity)
+    odd = group_paths((item.oddity, item.path) for item in (*items, *for_validation) if item.oddity)
     for oddity, paths in odd.items():
         say(f"{list_some(paths, SHOWN)}: {oddity}")
-    streams = {_identify(item.path) for item in held_out if item.is_stream}
+    streams = {_identify(item.path) for item in for_validation if item.is_stream}
     if streams and any(_identify(item.path) in streams for item in items if item.is_stream):
         raise InputError("one stream is named for training and for validation, but can be read only once; give files")
-    items += [replace(item, is_validation=True) for item in held_out]
+    items += [replace(item, is_validation=True) for item in for_validation]
     if text.where is not None and (bare := [item.path for item in items if not has_fields(item.format)]):
         raise InputError(f"input {bare[0]} has no fields, which --where {text.where!r:.80} needs; leave one out")
     if any(item.language for item in items):
@@ -346,9 +346,9 @@ def check_where(inputs: Sequence[Input], text: TextConfig, damage: Damage) -> No
     """Raise InputError if no record has a field that the settings compare. damage: of all inputs."""
     texts = list_texts(inputs, text)
     for field in sorted({one.field for text in texts for one in text.conditions} - damage.matched):
-        if names := damage.unmatched.counts:
+        if (found := damage.unmatched.get(field)) and (names := found.counts):
             close = get_close_matches(field, names, n=1)
-            fields = f"the fields are {damage.unmatched.describe_names()}"
+            fields = f"the fields are {found.describe_names()}"
             hint = f"did you mean {name_field(close[0])}?" if close else fields
             hint = "it is null in all of them" if field in names else hint
             raise InputError(f"no record has the field {name_field(field)} that --where names; {hint}")
@@ -565,7 +565,7 @@ def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
         return replace(item, oddity=oddity)
     if item.format == "jsonl" and (item.compression or item.encoding not in (None, UTF8)):
         with open_input(item)[0] as stream:
-            sample = _read_beginning(stream)[0]
+            sample = read_beginning(stream)[0]
     if item.format == "jsonl" and (json := find_json(sample)):
         return replace(item, format="json", oddity=f"{json}, so it is read as a .json file")
     return item
@@ -585,7 +585,7 @@ def _describe_fields(item: Input, text: TextConfig) -> Input:
 
 def _read_blocks(stream: io.BufferedIOBase) -> Iterator[bytes]:
     with suppress(*STREAM_ERRORS):  # that a stream is damaged is told when its text is read
-        yield from _read_on(*_read_beginning(stream), stream)
+        yield from _read_on(*read_beginning(stream), stream)
 
 
 def open_input(item: Input, *, strict: bool = False) -> tuple[io.BufferedIOBase, Callable[[], int]]:
@@ -603,7 +603,7 @@ def open_input(item: Input, *, strict: bool = False) -> tuple[io.BufferedIOBase,
     # A plain file of another encoding was checked when it was found.
     if not item.is_encoding_found and (encoding in (None, UTF8) or item.is_stream or item.compression):
         try:
-            beginning, failure = _read_beginning(stream)
+            beginning, failure = read_beginning(stream)
             encoding = check_encoding(beginning, item.path, encoding)
         except InputError:
             stream.close()
@@ -614,16 +614,15 @@ def open_input(item: Input, *, strict: bool = False) -> tuple[io.BufferedIOBase,
     return stream, count_read
 
 
-def _read_beginning(stream: io.BufferedIOBase) -> tuple[bytes, Exception | None]:
-    """The first SAMPLE_BYTES, and what ended them if the stream is damaged there."""
-    parts, left = [], SAMPLE_BYTES
+def read_beginning(stream: io.BufferedIOBase, num_bytes: int = SAMPLE_BYTES) -> tuple[bytes, Exception | None]:
+    """The first bytes of a stream, and what ended them if it is damaged there."""
+    taken = bytearray()
     try:
-        while left and (data := stream.read1(left)):
-            parts.append(data)
-            left -= len(data)
+        while len(taken) < num_bytes and (data := stream.read1(num_bytes - len(taken))):
+            taken += data
     except STREAM_ERRORS as error:
-        return b"".join(parts), error
-    return b"".join(parts), None
+        return bytes(taken), error
+    return bytes(taken), None
 
 
 def _read_on(beginning: bytes, failure: Exception | None, stream: io.BufferedIOBase) -> Iterator[bytes]:

@@ -8,26 +8,25 @@ Streams are not read. The sample depends on the inputs alone.
 
 from __future__ import annotations
 
-import io
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import BinaryIO, TypeVar
 
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import Block
+from albert_data.corpus.blocks import Block, count_broken
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats.recognition import TABLES
-from albert_data.corpus.inputs import Input, open_input
+from albert_data.corpus.inputs import Input, open_input, read_beginning
 from albert_data.corpus.sources import MixtureSource
-from albert_data.corpus.streams import STREAM_ERRORS
-from albert_data.corpus.tasks import FileRange, ReadTask, find_document, read_stream
+from albert_data.corpus.streams import join_parts
+from albert_data.corpus.tasks import FileRange, find_document, read_range, read_stream
 
 _PLACES = 32
-_PART_BYTES = 64 << 10  # of text, at each place
+_PART_BYTES = 64 << 10  # of a block, and at each place of text
 _READ_BYTES, _LEAST_READ = 1 << 20, 4 << 20  # decompressed: for each place in a file, and at least
 Item = TypeVar("Item")
 
@@ -37,18 +36,15 @@ class Sample:
     """Some documents, and what they stand for.
 
     source, text: as in ReadTask
-    stands_for: bytes of the corpus on the disk
-    disk_bytes: those that were read near the documents
-    data_bytes: what came of these, as `Block.data` counts
-    blocks: at most one, of some of that; none where there was no document
+    stands_for: bytes of the corpus on the disk; factor: how many times the bytes of the block
+    block: None where there was no document
     """
 
     source: MixtureSource | None
     text: TextConfig
     stands_for: float
-    disk_bytes: int = 1
-    data_bytes: int = 0
-    blocks: list[Block] = field(default_factory=list)
+    factor: float = 0.0
+    block: Block | None = None
 
 
 def read_samples(inputs: list[Input], text: TextConfig) -> Iterator[Sample]:
@@ -59,12 +55,17 @@ def read_samples(inputs: list[Input], text: TextConfig) -> Iterator[Sample]:
     for _, group in groupby(files, key=lambda item: item.source):
         found += _choose_places(list(group), total)
     for item, places, stands_for in _spread(found):
-        whole = Sample(source=item.source, text=item.source.text if item.source else text, stands_for=stands_for)
-        ranges = _find_ranges(item, whole.text, places) if item.is_splittable else []
-        for (start, end), count in _spread(list(Counter(ranges).items())):
-            yield from _read_range(item, start, end, count, replace(whole, stands_for=stands_for * count))
+        how = item.source.text if item.source else text
+        ranges = Counter(_find_ranges(item, how, places) if item.is_splittable else ())
+        for part, count in _spread(list(ranges.items())):
+            blocks = read_range(part, how, Damage(), lambda position: _PART_BYTES)
+            yield from _choose_blocks(item, how, blocks, part.num_bytes, count, stands_for * count)
         if not ranges:
-            yield from _read_beginning(item, len(places), replace(whole, stands_for=stands_for * len(places)))
+            data, disk_bytes = _read_beginning(item, max(_LEAST_READ, len(places) * _READ_BYTES))
+            parts = join_parts(data[at : at + _PART_BYTES] for at in range(0, len(data), _PART_BYTES))
+            blocks = read_stream(parts, item.origin, how, Damage(), lambda position: _PART_BYTES)
+            most = len(data) // _READ_BYTES + 1
+            yield from _choose_blocks(item, how, blocks, disk_bytes, most, stands_for * len(places))
 
 
 def _spread(items: Sequence[Item]) -> list[Item]:
@@ -88,12 +89,12 @@ def _choose_places(files: list[Input], total: int) -> Iterator[tuple[Input, list
             yield item, inside, size / num_places
 
 
-def _find_ranges(item: Input, text: TextConfig, places: list[int]) -> list[tuple[int, int]]:
+def _find_ranges(item: Input, text: TextConfig, places: list[int]) -> list[FileRange]:
     """Bytes of a file with whole documents, near each place; none for a file that can't be cut there."""
     if item.format in TABLES:
-        begins = list(item.begins)
-        numbers = [bisect_right(begins, place) - 1 for place in places]
-        return [(begins[number], [*begins, item.size][number + 1]) for number in numbers]
+        bounds = [*item.begins, item.size]
+        numbers = [bisect_right(item.begins, place) - 1 for place in places]
+        return [FileRange(item.origin, *bounds[number : number + 2]) for number in numbers]
     if item.format != "jsonl" and (item.format != "txt" or text.documents == "file"):
         return []
     with item.origin.open_file() as file:
@@ -102,7 +103,7 @@ def _find_ranges(item: Input, text: TextConfig, places: list[int]) -> list[tuple
         if max(starts) == item.size:  # a document fills the rest of the file
             return []
         ends = _find_documents(file, item, [start + _PART_BYTES for start in starts])
-        return list(zip(starts, ends, strict=True))
+        return [FileRange(item.origin, start, end) for start, end in zip(starts, ends, strict=True)]
 
 
 def _find_documents(file: BinaryIO, item: Input, places: Sequence[int]) -> list[int]:
@@ -114,55 +115,31 @@ def _find_documents(file: BinaryIO, item: Input, places: Sequence[int]) -> list[
     return found[:0:-1]
 
 
-def _read_range(item: Input, start: int, end: int, count: int, whole: Sample) -> Iterator[Sample]:
-    """count: of the places that lie there."""
-    names = ("path", "format", "language", "place", "found")
-    part = FileRange(start=start, end=end, **{name: getattr(item, name) for name in names})
-    blocks = ReadTask(name="", text=whole.text, ranges=(part,)).read(Damage())
-    return _divide(replace(whole, disk_bytes=end - start), blocks, count)
-
-
-def _read_beginning(item: Input, count: int, whole: Sample) -> Iterator[Sample]:
+def _read_beginning(item: Input, num_bytes: int) -> tuple[memoryview, int]:
+    """So many bytes of a file, and how many of the disk these were; of a damaged one, those before the damage."""
     stream, count_read = open_input(item)
     with closing(stream):
-        data = _take(stream, max(_LEAST_READ, count * _READ_BYTES))
-        whole = replace(whole, disk_bytes=max(count_read(), 1))
-    blocks = read_stream(io.BytesIO(data), item.origin, whole.text, Damage(), lambda position: _READ_BYTES)
-    return _divide(whole, blocks, len(data) // _READ_BYTES + 1)
+        data, failure = read_beginning(stream, num_bytes)
+        if failure is not None:
+            count_broken(failure, item.path, len(data), Damage())
+        return memoryview(data), max(count_read(), 1)
 
 
-def _divide(whole: Sample, blocks: Iterator[Block], count: int) -> Iterator[Sample]:
-    """Samples of `count` blocks, or a few more, each of its first documents."""
-    shortened = [(len(block.data), _shorten(block)) for block in blocks]
-    data_bytes = sum(size for size, _ in shortened)
-    chosen = shortened[:: max(1, len(shortened) // count)]
-    total = sum(size for size, _ in chosen)
-    for size, block in _spread(chosen):
-        yield replace(whole, stands_for=whole.stands_for * size / total, data_bytes=data_bytes, blocks=[block])
-    if not shortened:
-        yield whole
-
-
-def _take(stream: io.BufferedIOBase, num_bytes: int) -> bytes:
-    """The first bytes of a stream; of a damaged one, those before the damage."""
-    taken = bytearray()
-    try:
-        while len(taken) < num_bytes and (data := stream.read1(num_bytes - len(taken))):
-            taken += data
-    except STREAM_ERRORS as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-    return bytes(taken)
-
-
-def _shorten(block: Block) -> Block:
-    """The first documents of a block; all of it if it has no end of a document that is easily found."""
-    if len(block.data) <= _PART_BYTES:
-        return block
-    if block.ends is None:
-        end = block.data.find(b"\n" if block.format == "jsonl" else b"\n\n", _PART_BYTES) + 1
-        return replace(block, data=block.data[:end]) if end else block
-    count = bisect_right(block.ends, _PART_BYTES) + 1
-    codes = block.source_codes and block.source_codes[:count]
-    ends = block.ends[:count]
-    return replace(block, data=block.data[: ends[-1]], ends=ends, source_codes=codes)
+def _choose_blocks(
+    item: Input, text: TextConfig, blocks: Iterator[Block], disk_bytes: int, most: int, stands_for: float
+) -> Iterator[Sample]:
+    """Samples of `most` blocks, or up to twice as many, that are spread over all."""
+    chosen, step, data_bytes = list[Block](), 1, 0
+    for number, block in enumerate(blocks):
+        data_bytes += len(block.data)
+        if number % step == 0:
+            chosen.append(block)
+        if len(chosen) > 2 * most:
+            chosen, step = chosen[::2], 2 * step
+    total = sum(len(block.data) for block in chosen)
+    for block in _spread(chosen):
+        share = len(block.data) / total
+        factor = stands_for / disk_bytes * data_bytes / total
+        yield Sample(source=item.source, text=text, stands_for=stands_for * share, factor=factor, block=block)
+    if not chosen:
+        yield Sample(source=item.source, text=text, stands_for=stands_for)

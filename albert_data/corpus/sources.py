@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -117,18 +117,20 @@ class Labels:
     names: of the source codes that were read
     """
 
-    def __init__(self, config: TextConfig, language: str | None, damage: Damage) -> None:
-        self._field, self._damage = config.language_field, damage
+    def __init__(self, config: TextConfig, language: str | None, path: str, damage: Damage) -> None:
+        self._field, self._path, self._damage = config.language_field or "", path, damage
         self._known: dict[str, int] = {}
         self.default = pack_source(language or config.language)
         self.names = {self.default: language or config.language}
 
-    def read(self, value: Any, is_there: bool, path: str, place: int | str) -> int:
-        """The source code of one record. is_there: whether the record has the field; place: as for Damage.add.
+    def read(
+        self, value: Any, is_there: bool, find_fields: Callable[[], Mapping[str, object]], place: int | str
+    ) -> int:
+        """The source code of one record. is_there, find_fields: as for Damage.look_for; place: as for Damage.add.
 
         Raises InputError where a name is one too many.
         """
-        self._damage.num_labelled += is_there
+        self._damage.look_for(self._field, is_there, find_fields)
         if isinstance(value, str):
             if value in self._known:
                 return self._known[value]
@@ -139,5 +141,5 @@ class Labels:
                 self.names[code] = name
                 return code
         detail = f"holds {value!r:.40}, no ISO 639 code or other name" if is_there else "is missing"
-        self._damage.add("unknown_language", path, place, f"field {self._field!r} {detail}")
+        self._damage.add("unknown_language", self._path, place, f"field {self._field!r} {detail}")
         return self.default

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import accumulate, chain, groupby, islice, pairwise
 from typing import Any, BinaryIO
@@ -24,7 +24,7 @@ from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import BLOCK_BYTES, BOM, Block, BlockBytes, Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats.csv_files import read_rows
-from albert_data.corpus.formats.json_arrays import as_json_lines
+from albert_data.corpus.formats.json_arrays import as_json_lines, read_json
 from albert_data.corpus.formats.json_lines import parse_lines
 from albert_data.corpus.formats.recognition import SPLIT, TABLES, find_json
 from albert_data.corpus.formats.tables import read_table
@@ -35,10 +35,15 @@ from albert_data.corpus.lines.valid_utf8 import is_utf8
 from albert_data.corpus.lines.white_space import has_text
 from albert_data.corpus.sources import MixtureSource
 from albert_data.errors import AlbertDataError
-from albert_data.storage import Status
 from albert_data.text.wording import count_of
 
 _MIB = 1 << 20
+_READERS: dict[str, Callable[..., Iterator[Block]]] = {
+    "csv": read_rows,
+    "tsv": read_rows,
+    "wiki": read_wiki,
+    "json": read_json,
+}
 # A task is about 1 / 128 of the corpus, within the two limits below: smaller ones share it more evenly, but make more
 # to merge.
 _TASKS = 128
@@ -54,27 +59,21 @@ CUTS_OF_JOB = 16  # in one file, which is opened once
 _SMALL_FILE_BYTES, _JOINED_BYTES = 128 << 10, _MIB  # so small that no line or document of a joined block is cut
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class FileRange:
     """Bytes [start, end) of a plain file; both bounds lie between documents.
 
-    language, place, found: of the input; names, places and times are no part of what identifies a task, since
-        the plan of a build has them
     is_part: whether the file has more bytes, or is read in other ways too
     """
 
-    path: str = field(repr=False)
-    format: str
+    origin: Origin
     start: int
     end: int
-    language: str | None = None
     is_part: bool = False
-    place: str | None = field(default=None, repr=False)
-    found: Status | None = field(default=None, repr=False)
 
     @property
-    def origin(self) -> Origin:
-        return Origin(self.path, self.format, self.language, place=self.place, found=self.found)
+    def num_bytes(self) -> int:
+        return self.end - self.start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +105,7 @@ class ReadTask:
             return self.whole.path
         first, num_more = self.ranges[0], len(self.ranges) - 1
         more = f" and {count_of(num_more, 'more file')}" if num_more else ""
-        return f"{first.path}, bytes {first.start} to {first.end}{more}"
+        return f"{first.origin.path}, bytes {first.start} to {first.end}{more}"
 
     def read(self, damage: Damage, *, joins: bool = True) -> Iterator[Block]:
         """Yield the task's documents in blocks. joins: whether a block may hold several small files."""
@@ -128,7 +127,7 @@ class ReadTask:
 
     def _group_ranges(self) -> Iterator[list[FileRange]]:
         """Consecutive small files that can be read as one block; every other range by itself."""
-        totals = accumulate(part.end - part.start for part in self.ranges)
+        totals = accumulate(part.num_bytes for part in self.ranges)
         for kind, group in groupby(zip(self.ranges, totals, strict=True), key=lambda one: self._find_kind(*one)):
             parts = [part for part, _ in group]
             yield from [parts] if kind else ([part] for part in parts)
@@ -138,10 +137,11 @@ class ReadTask:
 
         --unwrap counts the blank line at the end of a document, which joining adds in text.
         """
-        can_join = part.format == "jsonl" or not self.text.unwrap or self.text.documents == "file"
-        if not can_join or part.format not in ("txt", "jsonl") or part.is_part or part.end > _SMALL_FILE_BYTES:
+        format = part.origin.format
+        can_join = format == "jsonl" or not self.text.unwrap or self.text.documents == "file"
+        if not can_join or format not in ("txt", "jsonl") or part.is_part or part.end > _SMALL_FILE_BYTES:
             return None
-        return part.format, part.language, total // _JOINED_BYTES
+        return format, part.origin.language, total // _JOINED_BYTES
 
     def _read_ranges(self, parts: Sequence[FileRange], damage: Damage, data: Sequence[bytes] = ()) -> Iterator[Block]:
         """Yield the blocks of a range, or one of several small files, whose content is `data`.
@@ -158,53 +158,55 @@ class ReadTask:
                 return
             blocks: Iterable[Block] = [block]
         else:
-            blocks = self._read_range(parts[0], damage)
-        num_bytes = sum(part.end - part.start for part in parts)
-        with damage.inputs.reading(parts[0].path, num_bytes, is_part=parts[0].is_part):
+            blocks = read_range(parts[0], self.text, damage)
+        num_bytes = sum(part.num_bytes for part in parts)
+        with damage.inputs.reading(parts[0].origin.path, num_bytes, is_part=parts[0].is_part):
             yield from blocks
-
-    def _read_range(self, part: FileRange, damage: Damage) -> Iterator[Block]:
-        if part.format in TABLES:
-            yield from read_table(part.origin, part.start, part.end, self.text, damage)
-            return
-        with part.origin.open_file() as file:
-            if part.format not in SPLIT:
-                yield from read_stream(file, part.origin, self.text, damage)
-                return
-            file.seek(part.start)
-            length = part.end - part.start
-            yield from read_blocks(file, part.origin, damage, start=part.start, length=length, text=self.text)
 
     @property
     def num_bytes(self) -> int:
         """Bytes on the disk; 0 for a block of a pipe, which has no size there."""
         whole_bytes = 0 if self.whole is None else self.whole.size
-        return self.block_bytes + whole_bytes + sum(part.end - part.start for part in self.ranges)
+        return self.block_bytes + whole_bytes + sum(part.num_bytes for part in self.ranges)
+
+
+def read_range(
+    part: FileRange, text: TextConfig, damage: Damage, block_bytes: BlockBytes = lambda position: BLOCK_BYTES
+) -> Iterator[Block]:
+    """Yield the documents of a range as blocks."""
+    origin = part.origin
+    if origin.format in TABLES:
+        yield from read_table(origin, text, damage, block_bytes, start=part.start, end=part.end)
+        return
+    with origin.open_file() as file:
+        if origin.format in SPLIT:
+            file.seek(part.start)
+            yield from read_blocks(file, origin, text, damage, block_bytes, start=part.start, length=part.num_bytes)
+        else:
+            yield from read_stream(file, origin, text, damage, block_bytes)
 
 
 def _read_file(part: FileRange) -> bytes:
     """A small file without the byte order mark, with the line ends of text replaced."""
     with part.origin.open_file() as file:
         data = file.read(part.end).removeprefix(BOM)
-    return break_lines(data) if part.format == "txt" else data
+    return break_lines(data) if part.origin.format == "txt" else data
 
 
 def _join_files(parts: Sequence[FileRange], data: Sequence[bytes], text: TextConfig) -> Block | None:
     """Files as one block; None if one has no document, or has damage that must be counted where it is."""
     if not all(map(has_text, data)):
         return None
-    ends = None
-    if parts[0].format == "jsonl":
+    ends, origin = None, parts[0].origin
+    if origin.format == "jsonl":
         joined = b"\n".join(data)
     elif text.documents == "file":
         data = [one if one.endswith(b"\n") else one + b"\n" for one in data]
         joined, ends = b"".join(data), tuple(accumulate(map(len, data)))
     else:
         joined = b"\n\n".join(data)
-    block = Block(
-        data=joined, format=parts[0].format, path=parts[0].path, start=0, ends=ends, language=parts[0].language
-    )
-    if parts[0].format == "txt":
+    block = Block(data=joined, format=origin.format, path=origin.path, start=0, ends=ends, language=origin.language)
+    if origin.format == "txt":
         return block if is_utf8(np.frombuffer(joined, np.uint8)) else None
     found = Damage(strict=True)
     with suppress(AlbertDataError):
@@ -223,14 +225,7 @@ def read_stream(
     """Yield all documents of an open file of any text format as blocks."""
     if origin.format == "auto" and isinstance(stream, io.BufferedReader) and find_json(stream.peek()):
         origin = origin._replace(format="json")
-    if origin.format in ("csv", "tsv"):
-        return read_rows(stream, origin, text, damage, block_bytes)
-    if origin.format == "wiki":
-        return read_wiki(stream, origin, text, damage, block_bytes)
-    if origin.format == "json":
-        stream = as_json_lines(stream, text.text_field)
-        origin = origin._replace(format="jsonl")
-    return read_blocks(stream, origin, damage, block_bytes=block_bytes, text=text)
+    return _READERS.get(origin.format, read_blocks)(stream, origin, text, damage, block_bytes)
 
 
 def read_tasks(
@@ -300,12 +295,12 @@ def _plan_source(files: list[Input], text: TextConfig, most_bytes: int) -> list[
     for parts in _split_files(files, cuts, text):
         for part in parts:
             group.append(part)
-            group_bytes += part.end - part.start
+            group_bytes += part.num_bytes
             # What ends at a cut is large enough, though the ends of documents may make it somewhat smaller.
             if group_bytes >= choose_size(left) or part is not parts[-1]:
                 tasks.append(tuple(group))
                 group, group_bytes = [], 0
-            left -= part.end - part.start
+            left -= part.num_bytes
     if group:
         tasks.append(tuple(group))
     return [
@@ -313,12 +308,18 @@ def _plan_source(files: list[Input], text: TextConfig, most_bytes: int) -> list[
             name=f"{name}-{number:06d}",
             text=text,
             ranges=ranges,
-            fingerprint=sha256(repr(ranges).encode()).hexdigest(),
+            fingerprint=_hash_ranges(ranges),
             source=source,
             is_validation=is_validation,
         )
         for number, ranges in enumerate(tasks)
     ]
+
+
+def _hash_ranges(ranges: Sequence[FileRange]) -> str:
+    """SHA-256 of ranges without names, places and times, which the plan of a build has."""
+    listed = [(part.origin.format, part.origin.language, part.start, part.end, part.is_part) for part in ranges]
+    return sha256(repr(listed).encode()).hexdigest()
 
 
 def _choose_cuts(files: list[Input], left: int, choose_size: Callable[[int], int]) -> list[list[int]]:
@@ -347,16 +348,7 @@ def _split_files(files: list[Input], cuts: list[list[int]], text: TextConfig) ->
         for item, of_file in zip(files, jobs, strict=True):
             bounds = sorted({0, *chain.from_iterable(islice(found, len(of_file))), item.size})
             yield [
-                FileRange(
-                    path=item.path,
-                    format=item.format,
-                    start=start,
-                    end=end,
-                    language=item.language,
-                    is_part=item.is_shared or end - start < item.size,
-                    place=item.place,
-                    found=item.found,
-                )
+                FileRange(item.origin, start, end, is_part=item.is_shared or end - start < item.size)
                 for start, end in pairwise(bounds)
             ]
 

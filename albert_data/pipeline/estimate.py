@@ -70,11 +70,10 @@ def estimate(
     deadline = time.monotonic() + _MOST_SECONDS
     by_source, covered, sample_bytes = defaultdict[MixtureSource | None, _Measured](_Measured), 0.0, 0.0
     for sample in read_samples(inputs, config.text):
-        measured, data_bytes = _measure(job, sample), sum(len(block.data) for block in sample.blocks)
+        measured = _measure(job, sample)
         covered += sample.stands_for
         sample_bytes += measured.text_bytes
-        factor = sample.stands_for / sample.disk_bytes
-        by_source[sample.source].add(measured, factor * sample.data_bytes / max(data_bytes, 1))
+        by_source[sample.source].add(measured, sample.factor)
         if time.monotonic() > deadline:
             break
     if not sum(one.tokens for one in by_source.values()):

@@ -218,11 +218,12 @@ def check_found(
         advice = "check --delimiter and --quoting" if "malformed_row" in damage.counts else advice
         advice = oddities[0] if oddities else advice
         raise InputError(f"the corpus holds no document{found}; {damage.fields.describe() or advice}")
-    if damage.unlabelled.num_records and not damage.num_labelled:
+    field = text.language_field or ""
+    if field in damage.unmatched and field not in damage.matched:
         raise InputError(
-            f"no line has the field {name_field(text.language_field or '')}; the fields are "
-            f"{damage.unlabelled.describe_names() or 'not known'}; pass --language-field NAME with the one that names "
-            "the language, or leave it out"
+            f"no line has the field {name_field(field)}; the fields are "
+            f"{damage.unmatched[field].describe_names() or 'not known'}; pass --language-field NAME with the one that "
+            "names the language, or leave it out"
         )
     if not allow_loss:
         check_losses(inputs, text, damage)

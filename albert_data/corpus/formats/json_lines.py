@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypedDict
 
 import msgspec
@@ -70,7 +70,7 @@ class _LineReader:
         self._text_field, self._conditions = config.text_field, config.conditions
         others = (config.language_field, config.group_field, *(one.field for one in config.conditions))
         self._decoder = make_decoder((config.text_field, *self._names, *filter(None, others)))
-        self._labels = Labels(config, block.language, damage)
+        self._labels = Labels(config, block.language, block.path, damage)
         self.source_code = self._labels.default
 
     def read(self, begin: int, end: int) -> bytes | None:
@@ -140,9 +140,8 @@ class _LineReader:
             return self._count("empty_document")
         if (name := self._config.language_field) is not None:
             value, is_there = look_up(record, name)
-            self.source_code = self._labels.read(value, is_there, self._block.path, self._start)
-            if not is_there:
-                self._damage.unlabelled.add(self._find_fields(record))
+            find_fields = partial(self._find_fields, record)
+            self.source_code = self._labels.read(value, is_there, find_fields, self._start)
         if (name := self._config.group_field) is not None:
             self.group = hash_group(look_up(record, name)[0], self._block.path, f"byte {self._start}")
         return found
@@ -150,7 +149,7 @@ class _LineReader:
     def _find_exclusion(self, record: dict[str, Any]) -> str | None:
         values = [look_up(record, condition.field)[0] for condition in self._conditions]
         try:
-            return self._damage.find_exclusion(self._conditions, values, lambda: self._find_fields(record))
+            return self._damage.find_exclusion(self._conditions, values, partial(self._find_fields, record))
         except InputError as error:
             raise InputError(f"{self._block.path}, byte {self._start}: {error}") from error
 
@@ -162,8 +161,7 @@ class _LineReader:
         odd = [type(value).__name__ for value, _ in found if value is not None and not isinstance(value, str)]
         if odd or not texts:
             names_found = self._find_fields(record)
-            for fields in self._damage.fields_of(self._block.path):
-                fields.add(names_found)
+            self._damage.add_fields(self._block.path, names_found)
             if any(is_there for _, is_there in found):
                 kind = odd[0] if odd else "NoneType"
                 self._count("field_not_text", f"field {self._text_field!r} holds {kind}, not a string")

@@ -97,7 +97,7 @@ def make_blocks(
     block_bytes: blocks.BlockBytes = lambda position: blocks.BLOCK_BYTES,
 ) -> Iterator[Block]:
     """Yield the texts of all records as blocks, whose positions are counted in bytes of text."""
-    labels, has_labels = Labels(text, origin.language, damage), text.language_field is not None
+    labels, has_labels = Labels(text, origin.language, origin.path, damage), text.language_field is not None
     data, ends, codes, groups = bytearray(), list[int](), list[int](), list[int]()
     first_unit, first, num_bytes = "", 0, 0
     want = block_bytes(num_bytes)
@@ -165,9 +165,8 @@ def _find_texts(
                 continue
             code = 0
             if labels is not None:
-                if columns.language is None:
-                    damage.unlabelled.add(fields)
-                code = labels.read(language, columns.language is not None, path, f"{records.unit} {number}")
+                is_there = columns.language is not None
+                code = labels.read(language, is_there, fields.copy, f"{records.unit} {number}")
             hashed = 0 if group is None else hash_group(group, path, f"{records.unit} {number}")
             yield records.unit, number, value, code, hashed
 
@@ -179,8 +178,7 @@ def _join(texts: Sequence[Value]) -> bytes | None:
 
 
 def _count_nulls(records: Records, number: int, count: int, path: str, damage: Damage) -> None:
-    for fields in damage.fields_of(path):
-        fields.add(dict.fromkeys(records.columns.names), count)
+    damage.add_fields(path, dict.fromkeys(records.columns.names), count)
     damage.add("field_not_text", path, f"{records.unit} {number}", "no text, but null", count)
 
 
@@ -189,7 +187,7 @@ def _read_giant(value: bytes | memoryview, origin: Origin, text: TextConfig, dam
     stream = join_parts(view[at : at + _CHUNK] for at in range(0, len(view), _CHUNK))
     # A start of 1, because a byte order mark belongs to the text of a record.
     text = replace(text, documents="file", where=None)
-    yield from blocks.read_blocks(stream, origin._replace(format="txt"), damage, start=1, text=text)
+    yield from blocks.read_blocks(stream, origin._replace(format="txt"), text, damage, start=1)
 
 
 def _has_text(value: bytes | memoryview) -> bool:

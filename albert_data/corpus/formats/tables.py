@@ -22,7 +22,7 @@ import pyarrow
 import pyarrow.ipc
 
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import Block, Origin
+from albert_data.corpus.blocks import Block, BlockBytes, Origin
 from albert_data.corpus.conditions import Condition, count_nanoseconds
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import MAX_NAMES, name_field
@@ -55,7 +55,9 @@ def list_begins(origin: Origin, text: TextConfig) -> list[int]:
     return table.list_begins()
 
 
-def read_table(origin: Origin, start: int, end: int, text: TextConfig, damage: Damage) -> Iterator[Block]:
+def read_table(
+    origin: Origin, text: TextConfig, damage: Damage, block_bytes: BlockBytes, *, start: int, end: int
+) -> Iterator[Block]:
     """Yield the documents of the parts that begin in bytes [start, end) of a table."""
     table = _open(origin)
     columns = _find_wanted(table.schema, origin.path, text)
@@ -75,7 +77,7 @@ def read_table(origin: Origin, start: int, end: int, text: TextConfig, damage: D
                 left = 1 - first / num_rows if num_rows else 1.0
                 damage.inputs.of(origin.path).unread_bytes += round(left * num_bytes)
 
-    return make_blocks(read(), origin, text, damage)
+    return make_blocks(read(), origin, text, damage, block_bytes)
 
 
 def _read_batch(
