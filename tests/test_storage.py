@@ -15,6 +15,7 @@ import pytest
 
 import albert_data
 from albert_data.cli.main import run
+from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import StorageError
 from albert_data.storage import (
     DEVICE,

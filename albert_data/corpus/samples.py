@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, count_broken
@@ -23,7 +23,7 @@ from albert_data.corpus.formats.recognition import TABLES
 from albert_data.corpus.inputs import Input, open_input, read_beginning
 from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.streams import join_parts
-from albert_data.corpus.tasks import FileRange, find_document, read_range, read_stream
+from albert_data.corpus.tasks import FileRange, find_begins, read_range, read_stream
 
 _PLACES = 32
 _PART_BYTES = 64 << 10  # of a block, and at each place of text
@@ -94,25 +94,13 @@ def _find_ranges(item: Input, text: TextConfig, places: list[int]) -> list[FileR
     if item.format in TABLES:
         bounds = [*item.begins, item.size]
         numbers = [bisect_right(item.begins, place) - 1 for place in places]
-        return [FileRange(item.origin, *bounds[number : number + 2]) for number in numbers]
-    if item.format != "jsonl" and (item.format != "txt" or text.documents == "file"):
+        return [FileRange(item.origin, bounds[number], bounds[number + 1]) for number in numbers]
+    num_first = sum(place <= _PART_BYTES for place in places)
+    starts = [0] * num_first + find_begins(item, [*places[num_first:], item.size], text)
+    ends = find_begins(item, [*(start + _PART_BYTES for start in starts), item.size], text)
+    if item.size in starts:  # a document fills the rest of the file
         return []
-    with item.origin.open_file() as file:
-        starts = [0] * sum(place <= _PART_BYTES for place in places)
-        starts += _find_documents(file, item, places[len(starts) :])
-        if max(starts) == item.size:  # a document fills the rest of the file
-            return []
-        ends = _find_documents(file, item, [start + _PART_BYTES for start in starts])
-        return [FileRange(item.origin, start, end) for start, end in zip(starts, ends, strict=True)]
-
-
-def _find_documents(file: BinaryIO, item: Input, places: Sequence[int]) -> list[int]:
-    """Where the next document begins behind each of ascending places. What is behind the next place is read once."""
-    found, stop = [item.size], item.size
-    for place in reversed(places):
-        found.append(find_document(file, item.format, place, stop, found[-1]))
-        stop = place
-    return found[:0:-1]
+    return [FileRange(item.origin, start, end) for start, end in zip(starts, ends, strict=bool(ends))]
 
 
 def _read_beginning(item: Input, num_bytes: int) -> tuple[memoryview, int]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import io
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import accumulate, chain, groupby, islice, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -109,19 +110,12 @@ class ReadTask:
 
     def read(self, damage: Damage, *, joins: bool = True) -> Iterator[Block]:
         """Yield the task's documents in blocks. joins: whether a block may hold several small files."""
-        inputs = damage.inputs
         if self.block is not None:
-            with inputs.reading(self.block.path, is_part=True):
+            with damage.inputs.reading(self.block.path, is_part=True):
                 yield self.block
-        if (item := self.whole) is not None:
-            num_read = 0
-            with inputs.reading(item.path, item.size, is_part=item.is_shared) as counts:
-                stream, count_read = open_input(item, strict=damage.strict)
-                with stream:
-                    for block in read_stream(stream, item.origin, self.text, damage):
-                        num_read = count_read()
-                        yield block
-                counts.count_unread(num_read, item.size)
+        if self.whole is not None:
+            for block, _ in _read_whole(self.whole, self.text, damage, is_part=self.whole.is_shared):
+                yield block
         for parts in self._group_ranges() if joins else ([part] for part in self.ranges):
             yield from self._read_ranges(parts, damage)
 
@@ -341,40 +335,44 @@ def _split_files(files: list[Input], cuts: list[list[int]], text: TextConfig) ->
 
     Many cuts are looked for at a time, since each takes two answers of a store.
     """
-    jobs = [_make_jobs(item, of_file) for item, of_file in zip(files, cuts, strict=True)]
+    jobs = [
+        (number, [*of_file, files[number].size][i : i + CUTS_OF_JOB + 1])
+        for number, of_file in enumerate(cuts)
+        for i in range(0, len(of_file), CUTS_OF_JOB)
+    ]
+    begins = defaultdict[int, set[int]](set)
     with ThreadPoolExecutor(_JOBS_AT_ONCE) as pool:
-        all_jobs = [(item, job) for item, of_file in zip(files, jobs, strict=True) for job in of_file]
-        found = pool.map(lambda job: _find_cuts(job[0], job[1], text), all_jobs)
-        for item, of_file in zip(files, jobs, strict=True):
-            bounds = sorted({0, *chain.from_iterable(islice(found, len(of_file))), item.size})
-            yield [
-                FileRange(item.origin, start, end, is_part=item.is_shared or end - start < item.size)
-                for start, end in pairwise(bounds)
-            ]
+        found = pool.map(lambda job: find_begins(files[job[0]], job[1], text), jobs)
+        for (number, _), some in zip(jobs, found, strict=True):
+            begins[number].update(some)
+    for number, item in enumerate(files):
+        bounds = sorted({0, item.size, *begins.get(number, ())})
+        yield [
+            FileRange(item.origin, start, end, is_part=item.is_shared or end - start < item.size)
+            for start, end in pairwise(bounds)
+        ]
 
 
-def _make_jobs(item: Input, cuts: list[int]) -> list[list[int]]:
-    """Some of the cuts, and the next one or the end of the file."""
-    bounds = [*cuts, item.size]
-    return [bounds[i : i + CUTS_OF_JOB + 1] for i in range(0, len(cuts), CUTS_OF_JOB)]
+def find_begins(item: Input, cuts: Sequence[int], text: TextConfig) -> list[int]:
+    """The next byte behind each of ascending cuts but the last at which a document begins, or the file ends.
 
-
-def _find_cuts(item: Input, cuts: Sequence[int], text: TextConfig) -> list[int]:
-    """The next byte behind each cut but the last at which a document begins, or the file ends.
-
-    A file may have no end of a document for gigabytes. So what begins behind the next cut is left to that one.
+    A file may have no end of a document for gigabytes. So what begins behind the last cut is not looked for. Empty for
+    a file that can't be cut.
     """
     if item.format in TABLES:
         begins = [*item.begins, item.size]
         return [begins[bisect_left(begins, at)] for at in cuts[:-1]]
-    if item.format == "jsonl" or (item.format == "txt" and text.documents != "file"):
-        with item.origin.open_file() as file:
-            return [find_document(file, item.format, at, stop, item.size) for at, stop in pairwise(cuts)]
-    return []
+    if item.format not in SPLIT or (item.format == "txt" and text.documents == "file"):
+        return []
+    found = [item.size]
+    with item.origin.open_file() as file:
+        for at, stop in reversed(list(pairwise(cuts))):
+            found.append(find_document(file, item.format, at, stop, found[-1]))
+    return found[:0:-1]
 
 
-def find_document(file: BinaryIO, format: str, at: int, stop: int, size: int) -> int:
-    """A byte after `at` at which a document begins; `size` if no line that begins at `stop` or before shows one.
+def find_document(file: BinaryIO, format: str, at: int, stop: int, other: int) -> int:
+    """A byte after `at` at which a document begins; `other` if no line that begins at `stop` or before shows one.
 
     In .jsonl that is the next line, in .txt the line after the next blank line. What follows a blank line of over 1 MiB
     is not found; that only makes a task larger.
@@ -390,33 +388,44 @@ def find_document(file: BinaryIO, format: str, at: int, stop: int, size: int) ->
         if is_line_begin and is_line_end and not has_text(piece):
             return end
         begin, is_line_begin = end, is_line_end
-    return size
+    return other
+
+
+def _read_whole(
+    item: Input,
+    text: TextConfig,
+    damage: Damage,
+    block_bytes: BlockBytes = lambda position: BLOCK_BYTES,
+    *,
+    is_part: bool,
+) -> Iterator[tuple[Block, int]]:
+    """The blocks of an input that can't be split, and how many bytes of its file were read for each."""
+    with damage.inputs.reading(item.path, item.size, is_part=is_part) as counts:
+        stream, count_read = open_input(item, strict=damage.strict)
+        num_read = 0
+        with stream:
+            for block in read_stream(stream, item.origin, text, damage, block_bytes):
+                before, num_read = num_read, count_read()
+                yield block, num_read - before
+        counts.count_unread(num_read, item.size)
 
 
 def read_stream_tasks(number: int, item: Input, damage: Damage, text: TextConfig) -> Iterator[ReadTask]:
     """Read an input that cannot be split, and yield a task for each block. The first are small: workers start early."""
-    stream, count_read = open_input(item, strict=damage.strict)
-    with damage.inputs.reading(item.path, item.size, is_part=True) as counts, stream:
-        num_read = 0
-        blocks = read_stream(
-            stream,
-            item.origin,
-            text,
-            damage,
-            lambda position: min(max(position // 64, _MIN_TASK_BYTES), _MAX_STREAM_BLOCK_BYTES),
+
+    def choose_size(position: int) -> int:
+        return min(max(position // 64, _MIN_TASK_BYTES), _MAX_STREAM_BLOCK_BYTES)
+
+    for index, (block, num_bytes) in enumerate(_read_whole(item, text, damage, choose_size, is_part=True)):
+        yield ReadTask(
+            name=f"stream-{number:04d}-{index:06d}",
+            text=text,
+            block=block,
+            block_bytes=num_bytes,
+            fingerprint=_hash_block(block),
+            source=item.source,
+            is_validation=item.is_validation,
         )
-        for index, block in enumerate(blocks):
-            before, num_read = num_read, count_read()
-            yield ReadTask(
-                name=f"stream-{number:04d}-{index:06d}",
-                text=text,
-                block=block,
-                block_bytes=num_read - before,
-                fingerprint=_hash_block(block),
-                source=item.source,
-                is_validation=item.is_validation,
-            )
-        counts.count_unread(num_read, item.size)
 
 
 def _hash_block(block: Block) -> str:

@@ -217,9 +217,7 @@ def _import_ray() -> Any:
 def connect(ray: Any, address: str | None, num_workers: int | None) -> None:
     named = address or os.environ.get("RAY_ADDRESS") or "auto"
     if named == "auto":  # Ray keeps the address of this machine's last cluster, also after a crash of its head
-        with suppress(
-            ImportError, AttributeError, OSError, ValueError
-        ):  # it is a private name
+        with suppress(ImportError, AttributeError, OSError, ValueError):  # it is a private name
             named = import_module("ray._private.services").canonicalize_bootstrap_address("auto")
     if _HOST_PORT.fullmatch(named):
         if not _answers(named):  # Ray itself would try for many minutes

@@ -84,12 +84,11 @@ def estimate(
 
 def _measure(job: MakeRows, sample: Sample) -> _Measured:
     receipt, made = Made(), _Measured()
-    for block in sample.blocks:
-        for _, documents in job.tokenise(block, receipt, sample.text):
-            rows = job.make_rows(documents, 0, receipt.seconds).examples
-            num_tokens, num_masked = len(rows.input_ids), len(rows.masked_ids)
-            made.rows += len(rows)
-            made.row_bytes += measure_rows(len(rows), num_tokens, num_masked, rows.input_ids.itemsize)
+    for _, documents in job.tokenise(sample.block, receipt, sample.text) if sample.block else ():
+        rows = job.make_rows(documents, 0, receipt.seconds).examples
+        num_tokens, num_masked = len(rows.input_ids), len(rows.masked_ids)
+        made.rows += len(rows)
+        made.row_bytes += measure_rows(len(rows), num_tokens, num_masked, rows.input_ids.itemsize)
     made.text_bytes, made.tokens = receipt.counts["text_bytes"], receipt.counts["tokens"]
     return made
 
