@@ -21,7 +21,7 @@ import click
 from albert_data import load_tokenizer
 from albert_data.clean.documents import clean_documents
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import Block
+from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.data import slice_sentences
 from albert_data.errors import AlbertDataError
@@ -131,7 +131,7 @@ def segment_documents(texts: list[str], language: str) -> Iterator[list[str]]:
     """Yield the sentences of each document, without empty documents."""
     for begin in range(0, len(texts), _GROUP):
         documents = ["\n".join(split_lines(text)) for text in texts[begin : begin + _GROUP]]
-        block = Block(data="\n\n".join(documents).encode(), format="txt", path="", start=0)
+        block = Block("\n\n".join(documents).encode(), Origin("", "txt"))
         config = TextConfig(language=language)
         text = find_sentences(clean_documents(block, config, Damage()), config)
         found = slice_sentences(text.utf8, text.sentence_begins, text.sentence_ends)

@@ -38,7 +38,7 @@ def read_lines(records: list[Any], field: str, *, large: bool) -> tuple[list[byt
     damage = Damage()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_lines, "LARGE_LINE", 0 if large else 1 << 20)
-        block = Block(data=data, format="jsonl", path="p", start=0)
+        block = Block(data, Origin("p", "jsonl"))
         texts, *_ = json_lines.parse_lines(block, TextConfig(text_field=field), damage)
     return texts, damage.counts
 
@@ -58,25 +58,20 @@ RECORDS = [
 
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize(
-    ("field", "expected", "counts"),
+    ("records", "field", "expected", "counts"),
     [
-        ("article.text", [b"a", b"literal", b"first"], Counter(missing_field=3, field_not_text=3)),
-        ("article.deep.er", [b"b"], Counter(missing_field=8)),
+        (RECORDS, "article.text", [b"a", b"literal", b"first"], {"missing_field": 3, "field_not_text": 3}),
+        (RECORDS, "article.deep.er", [b"b"], {"missing_field": 8}),
         (
-            "title,article.text",
-            [b"T\na", b"only", b"literal", b"first"],
-            Counter(missing_part=3, missing_field=1, field_not_text=3, empty_document=1),
+            *(RECORDS, "title,article.text", [b"T\na", b"only", b"literal", b"first"]),
+            {"missing_part": 3, "missing_field": 1, "field_not_text": 3, "empty_document": 1},
         ),
+        (RECORDS[6:7], "title,text", [b"comma"], {}),  # a field of the whole name comes first
+        ([{"a.b": None, "a": {"b": "c"}}], "a.b", [], {"field_not_text": 1}),
     ],
 )
-def test_points_lead_into_objects_and_commas_join_fields(field, expected, counts, large):
-    assert read_lines(RECORDS, field, large=large) == (expected, counts)
-
-
-@pytest.mark.parametrize("large", [False, True])
-def test_a_field_of_the_whole_name_comes_first(large):
-    assert read_lines(RECORDS[6:7], "title,text", large=large) == ([b"comma"], Counter())
-    assert read_lines([{"a.b": None, "a": {"b": "c"}}], "a.b", large=large) == ([], Counter(field_not_text=1))
+def test_points_lead_into_objects_and_commas_join_fields(records, field, expected, counts, large):
+    assert read_lines(records, field, large=large) == (expected, Counter(counts))
 
 
 names = st.sampled_from(["a", "b", "a.b", "a,b", ""])
@@ -123,7 +118,7 @@ def test_structs_of_tables_are_read_in_the_same_way(tmp_path, write):
 def test_a_field_without_text_is_reported_with_those_inside_of_others():
     damage = Damage()
     data = b'{"article": {"text": "long enough", "id": 1}}\n'
-    json_lines.parse_lines(Block(data=data, format="jsonl", path="p", start=0), TextConfig(), damage)
+    json_lines.parse_lines(Block(data, Origin("p", "jsonl")), TextConfig(), damage)
     assert damage.fields.describe() == (
         'the record has the fields "article.id" (1), "article.text" (1); pass --text-field article.text'
     )
@@ -179,9 +174,12 @@ def test_a_large_line_has_its_language_too(monkeypatch):
     ("fields", "problem"),
     [({}, "is missing"), ({"lang": ""}, "holds '', no ISO 639 code or other name"), ({"lang": 3}, "holds 3")],
 )
-def test_strict_names_the_line(fields, problem):
+def test_strict_names_the_line_and_a_language_field_that_can_be_none_is_refused(fields, problem):
     with pytest.raises(InputError, match=f"p, byte 28: unknown language: field 'lang' {problem}"):
         read_languages(record("a", lang="de") + record("b", **fields), BY_FIELD, strict=True)
+    for name in ("", "text"):
+        with pytest.raises(ConfigError, match="name the field that holds the language"):
+            TextConfig(language_field=name)
 
 
 cut_documents = st.tuples(
@@ -207,12 +205,6 @@ def test_every_part_of_a_cut_document_has_its_language_and_group(unwrap, documen
                     assert lines.groups[-1] == lines.document_keys[-1]
     expected = [(text[0], language, hash_group(group)) for text, language, group in documents]
     assert [part for part, _ in groupby(parts[:-1])] == [part for part, _ in groupby(expected)]
-
-
-@pytest.mark.parametrize("name", ["", "text"])
-def test_a_language_field_that_can_be_none_is_refused(name):
-    with pytest.raises(ConfigError, match="name the field that holds the language"):
-        TextConfig(language_field=name)
 
 
 # ---- lines and documents as they are meant to be read ----
@@ -261,19 +253,15 @@ def advise_on(text: str, path: str = "a.txt", **settings: object) -> list[str]:
     return [one.text for one in advise({"documents": num_documents, **damage.layout}, vars(config), [path])]
 
 
-def test_wrapped_paragraphs_are_noticed_and_both_options_named():
+def test_wrapped_paragraphs_and_those_that_are_read_as_documents_are_noticed_and_the_options_named():
     text = "\n\n".join(textwrap.fill(WORDS * 4, 72) for _ in range(200))
     first, second = advise_on(text)
     assert "100 % of the line ends inside documents look as if" in first
     assert "pass --unwrap" in first
     assert "the 200 documents are under 400 bytes" in second
     assert "pass --documents file" in second
-    assert advise_on(text, documents="file") == [first]
+    assert advise_on(text, documents="file") == advise_on(text, path="a.jsonl") == [first]
     assert advise_on(text, documents="file", unwrap=True) == []
-    assert advise_on(text, path="a.jsonl") == [first]
-
-
-def test_paragraphs_that_are_read_as_documents_are_noticed():
     text = "\n\n".join(["A short paragraph. It has two sentences."] * 300)
     (found,) = advise_on(text)
     assert found.startswith("100 % of the 300 documents are under 400 bytes, too short for pairs of some length")

@@ -249,21 +249,17 @@ def test_a_file_named_twice_is_read_once_in_an_order_of_its_own(corpus, monkeypa
     assert names_of(*given) == names_of("deep", "b.txt", "a.jsonl") == found
 
 
-def test_stdin_is_one_input_of_unknown_size(corpus):
+def test_stdin_is_one_input_of_unknown_size_of_which_nothing_is_counted(corpus, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
     item, other = find_inputs(["-", "-", str(corpus / "b.txt")])
     assert (item.path, item.format, item.size, item.modified_ns) == ("-", "auto", 0, 0)
     assert not item.is_splittable
     assert other.path == str(corpus / "b.txt")
+    stream, count_read = open_input(item)
+    assert (stream.read(), count_read()) == (TEXT, 0)
 
 
 # ---- opening ----
-
-
-def test_of_a_pipe_nothing_is_counted(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
-    stream, count_read = open_input(*find_inputs(["-"]))
-    assert stream.read() == TEXT
-    assert count_read() == 0
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -49,7 +49,7 @@ def remove(text: str) -> list[str]:
 def join_and_remove(text: str) -> tuple[str, list[str]]:
     found = unwrap(text.encode(), np.array([len(text.encode())]))
     assert found is not None
-    return found.data.decode(), [line.decode() for line in found.furniture]
+    return found[0].decode(), [line.decode() for line in found[2]]
 
 
 def check_reference(text: str) -> None:

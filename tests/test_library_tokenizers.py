@@ -26,7 +26,7 @@ from albert_data import open_shards, split_sentences
 from albert_data.clean.documents import clean_documents
 from albert_data.cli.main import cli
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import Block
+from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.data import Text, slice_sentences
 from albert_data.errors import TokenizerError
@@ -255,7 +255,7 @@ def test_a_build_says_whether_it_is_slow_and_keeps_the_space_between_sentences(t
 
 
 def read(text: str) -> Text:
-    config, block = TextConfig(), Block(data=text.encode(), format="txt", path="", start=0)
+    config, block = TextConfig(), Block(text.encode(), Origin("", "txt"))
     return find_sentences(clean_documents(block, config, Damage()), config)
 
 

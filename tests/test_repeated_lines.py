@@ -24,7 +24,7 @@ from albert_data.clean.documents import clean_documents
 from albert_data.clean.repetition import drop_lines, hash_lines
 from albert_data.cli.main import run as run_command
 from albert_data.config import TextConfig, VocabConfig
-from albert_data.corpus.blocks import Block
+from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import find_inputs
 from albert_data.corpus.lines import long_documents
@@ -62,7 +62,7 @@ def clean(documents: list[str], repeated: np.ndarray | None = None) -> list[int]
 
 
 def block_of(documents: list[str]) -> Block:
-    return Block(data=fixtures.to_jsonl(documents), format="jsonl", path="in", start=0)
+    return Block(fixtures.to_jsonl(documents), Origin("in", "jsonl"))
 
 
 @given(st.lists(st.lists(any_document, min_size=1, max_size=6), min_size=1, max_size=4), st.integers(2, 4))

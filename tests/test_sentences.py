@@ -13,7 +13,7 @@ from sentence_reference import describe_line, segment_line
 from albert_data import split_sentences
 from albert_data.clean.documents import clean_documents
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import Block
+from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.data import Lines, slice_sentences
 from albert_data.sentences.segmenting import Segmented, make_rule, segment_lines
@@ -204,6 +204,6 @@ def test_lines_that_are_sentences_are_no_headings():
 
 def find_headings(text: str, sentences: str = "prose") -> list[bool]:
     config = TextConfig(sentences=sentences)
-    lines = clean_documents(Block(data=text.encode(), format="txt", path="", start=0), config, Damage())
+    lines = clean_documents(Block(text.encode(), Origin("", "txt")), config, Damage())
     found: list[bool] = find_sentences(lines, config).is_heading.tolist()
     return found

@@ -20,7 +20,7 @@ from albert_data.clean.documents import clean_documents
 from albert_data.clean.separators import remove_separators
 from albert_data.cli.main import cli
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import RECORDS, Block
+from albert_data.corpus.blocks import RECORDS, Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.errors import ConfigError
 from albert_data.tokenizer.model import load_tokenizer
@@ -57,7 +57,7 @@ def test_words_of_scripts_with_spaces_keep_theirs():
 @pytest.mark.parametrize("languages", [None, (1, 2, 3, 4)])
 def test_a_document_of_separators_alone_is_dropped_with_its_language(languages):
     data = b"one|\n||\nt|wo\nthree\n"
-    block = Block(data=data, format=RECORDS, path="", start=0, ends=(5, 8, 13, 19), source_codes=languages)
+    block = Block(data, Origin("", RECORDS), ends=(5, 8, 13, 19), source_codes=languages)
     lines = clean_documents(block, TextConfig(word_separator="|"), Damage())
     assert bytes(lines.utf8) == b"one\ntwo\nthree\n"
     assert lines.document_offsets.tolist() == [0, 1, 2, 3]

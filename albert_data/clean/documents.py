@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
@@ -25,7 +24,7 @@ from xxhash import xxh3_64_intdigest
 
 from albert_data.clean.repetition import drop_lines
 from albert_data.clean.separators import remove_separators
-from albert_data.clean.unwrapping import Unwrapped, unwrap
+from albert_data.clean.unwrapping import unwrap
 from albert_data.config import NFC, TextConfig
 from albert_data.corpus.blocks import RECORDS, Block
 from albert_data.corpus.damage import Damage
@@ -83,26 +82,27 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
     repeated: hashes of the lines to remove, see `drop_lines`
     """
     texts = _read_texts(block, config, damage)
-    counts = damage.inputs.of(block.path)
+    counts = damage.inputs.of(block.origin.path)
     counts.text_bytes += len(texts.data)
     if config.word_separator is not None:
         data, ends = remove_separators(texts.data, texts.ends, config.word_separator)
         texts = texts._replace(data=data, ends=ends)
     # These two hold facts of each line, and see the text as it was written.
+    steps: list[tuple[str, Callable[[_Texts], tuple[bytes, np.ndarray, list[bytes]] | None]]] = []
     if repeated is not None:
-        texts, (data, ends, dropped) = _apply(partial(_drop, repeated), texts, block, damage, keep_layout=config.unwrap)
-        damage.remove(REPEATED_LINES, dropped)
-        texts = texts._replace(data=data, ends=ends)
+        steps.append((REPEATED_LINES, lambda one: drop_lines(one.data, one.ends, repeated, is_cut=one.is_cut)))
     if config.unwrap:
-        texts, joined = _apply(_join_paragraphs, texts, block, damage, keep_layout=True)
-        damage.remove(PAGE_FURNITURE, joined.furniture)
-        texts = texts._replace(data=joined.data, ends=joined.ends)
+        steps.append((PAGE_FURNITURE, lambda one: unwrap(one.data, one.ends, one.ends_at_blank)))
+    for reason, step in steps:
+        texts, (data, ends, removed) = _apply(step, texts, block, damage, keep_layout=config.unwrap)
+        damage.remove(reason, removed)
+        texts = texts._replace(data=data, ends=ends)
     texts, found = _apply(_find_lines, texts, block, damage, keep_layout=False)
     utf8, line_offsets, document_offsets, numbers = found
     own = keys = _hash_documents(utf8, line_offsets[document_offsets])
     source_codes = None if texts.source_codes is None else texts.source_codes[numbers]
-    if source_codes is None and (block.language or config.language_field):
-        source_codes = np.full(len(keys), pack_source(block.language or config.language), np.uint32)
+    if source_codes is None and (block.origin.language or config.language_field):
+        source_codes = np.full(len(keys), pack_source(block.origin.language or config.language), np.uint32)
     lines = Lines(utf8=utf8, line_offsets=line_offsets, document_offsets=document_offsets, document_keys=keys)
     if (composed := compose_lines(lines)) is not lines:
         keys = _hash_documents(composed.utf8, composed.line_offsets[document_offsets])
@@ -114,7 +114,7 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
         document_keys=keys,
         source_codes=source_codes,
         forms=None if composed is lines else np.where(own == keys, np.uint64(0), own),
-        groups=None if config.group_field is None else _fill(texts.groups, numbers, keys, block.group),
+        groups=None if config.group_field is None else _fill(texts.groups, numbers, keys, block.origin.group),
         wholes=_fill(texts.wholes, numbers, keys, block.whole) if block.whole or texts.wholes is not None else None,
     )
 
@@ -128,14 +128,6 @@ def _apply(
         made = step(texts)
         assert made is not None, "a cut document fits"
     return texts, made
-
-
-def _drop(repeated: np.ndarray, texts: _Texts) -> tuple[bytes, np.ndarray, list[bytes]] | None:
-    return drop_lines(texts.data, texts.ends, repeated, is_cut=texts.is_cut)
-
-
-def _join_paragraphs(texts: _Texts) -> Unwrapped | None:
-    return unwrap(texts.data, texts.ends, texts.ends_at_blank)
 
 
 def _fill(column: np.ndarray | None, numbers: np.ndarray, keys: np.ndarray, of_all: int) -> np.ndarray:
@@ -170,9 +162,9 @@ def batch_documents(lines: Lines) -> Iterator[Lines]:
 
 
 def _read_texts(block: Block, config: TextConfig, damage: Damage) -> _Texts:
-    is_text = block.format in ("txt", RECORDS)
+    is_text = block.origin.format in ("txt", RECORDS)
     texts = _repair(block, damage) if is_text else _join(*parse_lines(block, config, damage))
-    data = texts.data if block.format == "txt" else break_lines(texts.data)
+    data = texts.data if block.origin.format == "txt" else break_lines(texts.data)
     texts = texts._replace(data=clear_invisible_lines(data))
     return _compose(texts) if config.unicode == NFC else texts
 
@@ -195,7 +187,7 @@ def _repair(block: Block, damage: Damage) -> _Texts:
         return texts
     cuts = block.ends or [*(separator.end() for separator in BLANK_LINE.finditer(block.data)), len(block.data)]
     documents = [
-        repair(block.data[begin:end], block.path, block.find_place(begin), damage).encode()
+        b"".join(repair([block.data[begin:end]], block.origin.path, block.find_place(begin), damage))
         for begin, end in pairwise([0, *cuts])
     ]
     ends = texts.ends if texts.ends_at_blank else np.cumsum([len(document) for document in documents], dtype=np.int64)
@@ -218,7 +210,7 @@ def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _
         slices = (text[at : at + MAX_LINE] for at in range(0, len(text), MAX_LINE))
         cut = [b"\n".join(lines) for lines in cut_document(slices, keep_layout=keep_layout)]
         for _ in cut[1:]:
-            damage.add("long_document_cut", block.path, block.find_place(0))
+            damage.add("long_document_cut", block.origin.path, block.find_place(0))
         parts += cut
         counts.append(len(cut))
         wholes += [hash_beginning(cut[0])] * len(cut) if cut[1:] else [0] * len(cut)

@@ -37,7 +37,6 @@ hyphens, write the text.
 from __future__ import annotations
 
 import secrets
-from typing import NamedTuple
 
 import numpy as np
 
@@ -73,17 +72,10 @@ from albert_data.text.character_bits import (
 from albert_data.text.utf8 import read_character, step_back
 
 
-class Unwrapped(NamedTuple):
-    """Text with its lines joined, where documents end in it, and the page furniture that was removed, line by line."""
+def unwrap(data: bytes, ends: np.ndarray, ends_at_blank: bool = False) -> tuple[bytes, np.ndarray, list[bytes]] | None:
+    """Text with its lines joined, where documents end in it, and the page furniture that was removed, line by line.
 
-    data: bytes
-    ends: np.ndarray
-    furniture: list[bytes]
-
-
-def unwrap(data: bytes, ends: np.ndarray, ends_at_blank: bool = False) -> Unwrapped | None:
-    """Join the lines of wrapped paragraphs; None if a document or line is so long that it must be cut first.
-
+    None if a document or line is so long that it must be cut first.
     ends: int64, where documents end, each after a line feed; empty if blank lines end them, as they are in the result
     """
     # The limit is of the bytes as they were written. It is checked first, because the facts would take much memory.
@@ -103,7 +95,7 @@ def unwrap(data: bytes, ends: np.ndarray, ends_at_blank: bool = False) -> Unwrap
     joins = choose_joins(facts, document_lines, widths)
     decide_hyphens(raw, facts, document_lines, joins, properties)
     joined, new_ends = write_paragraphs(raw, facts, document_lines, joins, ends_at_blank)
-    return Unwrapped(joined.tobytes(), ends if ends_at_blank else new_ends, furniture)
+    return joined.tobytes(), ends if ends_at_blank else new_ends, furniture
 
 
 # ---- 1. the facts of a line: how wide it is, how it begins and how it ends ----
@@ -204,27 +196,16 @@ def is_dash(code: int) -> bool:
 
 
 @helper
-def has_dash_start(raw: Pointer, at: int, end: int) -> bool:
-    """Whether a line begins with `--` or a long dash, and no space follows."""
+def has_dash(raw: Pointer, begin: int, end: int, is_last: bool) -> bool:
+    """Whether a line begins, or ends, with `--` or a long dash, and no space is between it and the text."""
     dashes, is_long = 0, False
-    while at < end:
+    while begin < end:
+        at = step_back(raw, end) if is_last else begin
         code, after = read_character(raw, at)
         if not is_dash(code):
             return (dashes > 1 or is_long) and not is_white(code)
-        dashes, is_long, at = dashes + 1, is_long or code != HYPHEN_MINUS, after
-    return False
-
-
-@helper
-def has_dash_end(raw: Pointer, begin: int, end: int) -> bool:
-    """Whether a line ends with `--` or a long dash, and no space precedes it."""
-    dashes, is_long, at = 0, False, end
-    while at > begin:
-        at = step_back(raw, at)
-        code, _ = read_character(raw, at)
-        if not is_dash(code):
-            return (dashes > 1 or is_long) and not is_white(code)
         dashes, is_long = dashes + 1, is_long or code != HYPHEN_MINUS
+        begin, end = (begin, at) if is_last else (after, end)
     return False
 
 
@@ -235,7 +216,7 @@ def find_first_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
     flags = LOWER_FIRST if properties & LOWER_LETTER else 0
     flags |= WORD_FIRST if properties & WORD_CHARACTER else 0
     flags |= UNSPACED_MARK_START if properties & UNSPACED and not properties & WORD_CHARACTER else 0
-    flags |= DASH_START if has_dash_start(raw, begin, end) else 0
+    flags |= DASH_START if has_dash(raw, begin, end, False) else 0
     at, num_marks = begin, 0
     while at < end:
         code, at = read_character(raw, at)
@@ -270,7 +251,7 @@ def find_last_flags(raw: Pointer, begin: int, end: int, table: Pointer) -> int:
         return flags | HYPHEN
     if last == _SOFT_HYPHEN:
         return flags | SOFT
-    return flags | (DASH_END if has_dash_end(raw, begin, end) else 0)
+    return flags | (DASH_END if has_dash(raw, begin, end, True) else 0)
 
 
 @helper

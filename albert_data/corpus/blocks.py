@@ -17,7 +17,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.lines.line_ends import break_lines, count_unfinished
 from albert_data.corpus.lines.long_documents import cut_document, hash_beginning
-from albert_data.corpus.lines.valid_utf8 import repair_parts
+from albert_data.corpus.lines.valid_utf8 import repair
 from albert_data.corpus.lines.white_space import BLANK_LINE, REST_OF_BLANK_LINE, has_text
 from albert_data.corpus.streams import STREAM_ERRORS
 from albert_data.errors import InputError
@@ -55,29 +55,25 @@ class Origin(NamedTuple):
         return find_storage(self.file).open(self.file, self.found)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Block:
     """Whole documents.
 
+    origin: with the format of `data`
     start: where `data` begins in the decompressed file, in bytes (only about there in a document that was cut while it
         was read), or the number of the first record
     ends: where each document ends in `data`; None if blank lines (text) or line feeds (JSON lines) end them
-    language: as in Origin
     source_codes, groups: of each record; None if the settings name no field for them
-    group: of all documents, as in Origin
     whole: what identifies the document of which all are parts; 0 if they are none
     unit: what records are numbered by
     """
 
     data: bytes
-    format: str
-    path: str
-    start: int
+    origin: Origin
+    start: int = 0
     ends: tuple[int, ...] | None = None
-    language: str | None = None
     source_codes: tuple[int, ...] | None = None
     groups: tuple[int, ...] | None = None
-    group: int = 0
     whole: int = 0
     unit: str = "byte"
 
@@ -87,8 +83,8 @@ class Block:
 
     def describe(self) -> str:
         if self.unit != "byte":
-            return f"{self.path}, from {self.unit} {self.start} on"
-        return f"{self.path}, bytes {self.start} to {self.start + len(self.data)} (decompressed)"
+            return f"{self.origin.path}, from {self.unit} {self.start} on"
+        return f"{self.origin.path}, bytes {self.start} to {self.start + len(self.data)} (decompressed)"
 
 
 def read_blocks(
@@ -142,7 +138,7 @@ class _Buffer:
     """
 
     def __init__(self, stream: BufferedIOBase, origin: Origin, damage: Damage, start: int, length: int | None) -> None:
-        self.path, self.format, self._language, self._group = origin[:4]
+        self.path, self.format, self._origin = origin.path, origin.format, origin
         self.start, self.ended = start, False
         self.pending = b""
         self._unfinished = b""  # the last bytes read, held back because they may begin a line end or white space
@@ -214,15 +210,7 @@ class _Buffer:
         return data
 
     def make_block(self, data: bytes, start: int, ends: tuple[int, ...] | None) -> Block:
-        return Block(
-            data=data,
-            format=self.format,
-            path=self.path,
-            start=start,
-            ends=ends,
-            language=self._language,
-            group=self._group,
-        )
+        return Block(data, self._origin._replace(format=self.format), start, ends)
 
     def find_end(self) -> int:
         """Where the last document ends that is surely complete, or 0."""
@@ -252,7 +240,7 @@ def _find_last_blank_line(data: bytes) -> int:
 def _read_giant(source: _Buffer, parts: Iterator[bytes], damage: Damage, *, keep_layout: bool) -> Iterator[Block]:
     """Cut a document given as parts. keep_layout: keep its indentation and blank lines, for unwrapping."""
     start, out, ends, first, whole = source.start, bytearray(), list[int](), 0, 0
-    cut = cut_document(repair_parts(parts, source.path, start, damage), keep_layout=keep_layout)
+    cut = cut_document(repair(parts, source.path, start, damage), keep_layout=keep_layout)
     for number, document in enumerate(cut):
         out += b"\n".join(document) + b"\n"
         ends.append(len(out))

@@ -111,7 +111,7 @@ class ReadTask:
     def read(self, damage: Damage, *, joins: bool = True) -> Iterator[Block]:
         """Yield the task's documents in blocks. joins: whether a block may hold several small files."""
         if self.block is not None:
-            with damage.inputs.reading(self.block.path, is_part=True):
+            with damage.inputs.reading(self.block.origin.path, is_part=True):
                 yield self.block
         if self.whole is not None:
             for block, _ in _read_whole(self.whole, self.text, damage, is_part=self.whole.is_shared):
@@ -199,7 +199,7 @@ def _join_files(parts: Sequence[FileRange], data: Sequence[bytes], text: TextCon
         joined, ends = b"".join(data), tuple(accumulate(map(len, data)))
     else:
         joined = b"\n\n".join(data)
-    block = Block(data=joined, format=origin.format, path=origin.path, start=0, ends=ends, language=origin.language)
+    block = Block(joined, origin, ends=ends)
     if origin.format == "txt":
         return block if is_utf8(np.frombuffer(joined, np.uint8)) else None
     found = Damage(strict=True)
@@ -435,12 +435,12 @@ def _hash_block(block: Block) -> str:
         digest.update(repr(block.ends).encode())
     if block.source_codes is not None:
         digest.update(repr(block.source_codes).encode())
-    if block.groups or block.group:
-        digest.update(repr((block.groups, block.group)).encode())
+    if block.groups or block.origin.group:
+        digest.update(repr((block.groups, block.origin.group)).encode())
     return digest.hexdigest()
 
 
-WARMING_BLOCK = Block(data=b"One word.\nTwo words.\n\nThree ex-\namples.\n", format="txt", path="", start=0)
+WARMING_BLOCK = Block(b"One word.\nTwo words.\n\nThree ex-\namples.\n", Origin("", "txt"))
 
 
 def compile_reading() -> None:

@@ -80,7 +80,7 @@ def read_corpus(
         counts = np.bincount(codes)
         characters[: len(counts)] += counts
         keys.append(lines.document_keys)
-        files.append(np.full(len(lines.document_keys), numbers[block.path], np.int32))
+        files.append(np.full(len(lines.document_keys), numbers[block.origin.path], np.int32))
     all_keys, first = np.unique(np.concatenate(keys), return_index=True)
     return CorpusFiles(names=names, keys=all_keys, files=np.concatenate(files)[first], characters=characters)
 

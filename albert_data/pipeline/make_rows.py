@@ -124,7 +124,7 @@ class MakeRows:
                 documents = replace(documents, forms=lines.forms)
             num_empty = _count_documents(lines, documents, made)
             for _ in range(num_empty):
-                made.damage.add("no_tokens", block.path, block.find_place(0))
+                made.damage.add("no_tokens", block.origin.path, block.find_place(0))
             yield lines, documents
 
     def _choose_passes(self, documents: Documents) -> Iterator[tuple[Documents, int]]:

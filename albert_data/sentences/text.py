@@ -11,7 +11,7 @@ import numpy as np
 
 from albert_data.clean.documents import clean_documents
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import Block
+from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.lines.line_ends import break_lines
 from albert_data.data import Lines, Text, slice_sentences
@@ -61,7 +61,7 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     language: an ISO 639 code. Raises ConfigError if it is unknown.
     """
     config, data = TextConfig(language=language), break_lines(text.encode("utf-8", "surrogatepass"))
-    found = find_sentences(clean_documents(Block(data=data, format="txt", path="", start=0), config, Damage()), config)
+    found = find_sentences(clean_documents(Block(data, Origin("", "txt")), config, Damage()), config)
     return [part.decode() for part in slice_sentences(found.utf8, found.sentence_begins, found.sentence_ends)]
 
 

@@ -21,7 +21,7 @@ from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import hash_group, list_names, look_up, split_names
-from albert_data.corpus.lines.valid_utf8 import is_utf8, repair_parts
+from albert_data.corpus.lines.valid_utf8 import is_utf8, repair
 from albert_data.corpus.lines.white_space import has_text
 from albert_data.corpus.sources import Labels
 from albert_data.errors import InputError
@@ -70,7 +70,7 @@ class _LineReader:
         self._text_field, self._conditions = config.text_field, config.conditions
         others = (config.language_field, config.group_field, *(one.field for one in config.conditions))
         self._decoder = make_decoder((config.text_field, *self._names, *filter(None, others)))
-        self._labels = Labels(config, block.language, block.path, damage)
+        self._labels = Labels(config, block.origin.language, block.origin.path, damage)
         self.source_code = self._labels.default
 
     def read(self, begin: int, end: int) -> bytes | None:
@@ -92,7 +92,7 @@ class _LineReader:
         """The line as valid UTF-8, or as much of it as is too long."""
         pieces = (bytes(line[at : at + _PIECE]) for at in range(0, len(line), _PIECE))
         repaired = bytearray()
-        for part in repair_parts(pieces, self._block.path, self._start, self._damage):
+        for part in repair(pieces, self._block.origin.path, self._start, self._damage):
             repaired += part
             if len(repaired) > blocks.MAX_JSON_LINE:
                 break
@@ -143,7 +143,7 @@ class _LineReader:
             find_fields = partial(self._find_fields, record)
             self.source_code = self._labels.read(value, is_there, find_fields, self._start)
         if (name := self._config.group_field) is not None:
-            self.group = hash_group(look_up(record, name)[0], self._block.path, f"byte {self._start}")
+            self.group = hash_group(look_up(record, name)[0], self._block.origin.path, f"byte {self._start}")
         return found
 
     def _find_exclusion(self, record: dict[str, Any]) -> str | None:
@@ -151,7 +151,7 @@ class _LineReader:
         try:
             return self._damage.find_exclusion(self._conditions, values, partial(self._find_fields, record))
         except InputError as error:
-            raise InputError(f"{self._block.path}, byte {self._start}: {error}") from error
+            raise InputError(f"{self._block.origin.path}, byte {self._start}: {error}") from error
 
     def _join(self, record: dict[str, Any]) -> str | None:
         """The text of several or of nested fields; None, which is counted, if there is none."""
@@ -161,7 +161,7 @@ class _LineReader:
         odd = [type(value).__name__ for value, _ in found if value is not None and not isinstance(value, str)]
         if odd or not texts:
             names_found = self._find_fields(record)
-            self._damage.add_fields(self._block.path, names_found)
+            self._damage.add_fields(self._block.origin.path, names_found)
             if any(is_there for _, is_there in found):
                 kind = odd[0] if odd else "NoneType"
                 self._count("field_not_text", f"field {self._text_field!r} holds {kind}, not a string")
@@ -182,13 +182,13 @@ class _LineReader:
             return text.encode()
         except UnicodeEncodeError as error:
             where = f"U+{ord(text[error.start]):04X}"
-            self._damage.add("lone_surrogate", self._block.path, self._start, where)
+            self._damage.add("lone_surrogate", self._block.origin.path, self._start, where)
             # By way of UTF-16, because text.encode(errors="replace") would make a lone surrogate a ?, not U+FFFD.
             return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
     def _count(self, reason: str, detail: str = "") -> bytes | None:
         """Count a case of damage. Returns None, which stands for a line without text."""
-        self._damage.add(reason, self._block.path, self._start, detail)
+        self._damage.add(reason, self._block.origin.path, self._start, detail)
         return None
 
 

@@ -105,12 +105,10 @@ def make_blocks(
     def take() -> Block:
         nonlocal data, ends, codes, groups, num_bytes, want
         block = Block(
-            data=bytes(data),
-            format=RECORDS,
-            path=origin.path,
-            start=first,
-            ends=tuple(ends),
-            language=origin.language,
+            bytes(data),
+            origin._replace(format=RECORDS),
+            first,
+            tuple(ends),
             source_codes=tuple(codes) if has_labels else None,
             groups=tuple(groups) if text.group_field is not None else None,
             unit=first_unit,

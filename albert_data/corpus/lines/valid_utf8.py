@@ -9,7 +9,7 @@ English and 6 times as long for Chinese.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -72,44 +72,33 @@ def check_all(raw: np.ndarray, rest: np.ndarray) -> bool:
     return bool((wrong | owed) == 0)
 
 
-def repair(data: bytes, path: str, start: int | str, damage: Damage) -> str:
-    """Decode one document or line; if it has invalid bytes, count it once.
+def repair(parts: Iterable[bytes], path: str, start: int | str, damage: Damage) -> Iterator[bytes]:
+    """Repair one document or line given in parts, which may end inside a character; count it once if it is damaged.
 
     start: its first byte in the file, or the words for its place.
     """
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        place = start + error.start if isinstance(start, int) else start
-        damage.add("invalid_utf8", path, place, f"byte 0x{data[error.start]:02x}")
-        text = data.decode(errors="replace")
-        damage.inputs.of(path).lost_bytes += _count_replaced(data, text)
-        return text
-
-
-def _count_replaced(data: bytes, text: str) -> int:
-    """The bytes of the U+FFFD that decoding has made."""
-    return len(REPLACEMENT) * (text.count("\ufffd") - data.count(REPLACEMENT))
-
-
-def repair_parts(parts: Iterator[bytes], path: str, start: int, damage: Damage) -> Iterator[bytes]:
-    """Repair one document or line given in parts, which may end inside a character; count it once."""
     decoder = codecs.getincrementaldecoder("utf-8")("strict")  # until damage is found and counted; then "replace"
+    position = 0  # of the part
+
+    def count(at: int, byte: int, num_lost: int) -> None:
+        if decoder.errors == "strict":
+            place = start + at if isinstance(start, int) else start
+            damage.add("invalid_utf8", path, place, f"byte 0x{byte:02x}")
+        damage.inputs.of(path).lost_bytes += num_lost
+
     for part in parts:
         state = decoder.getstate()
         try:
             yield decoder.decode(part).encode()
         except UnicodeDecodeError as error:
-            if decoder.errors == "strict":
-                at = start - len(state[0]) + error.start
-                damage.add("invalid_utf8", path, at, f"byte 0x{error.object[error.start]:02x}")
-            decoder = codecs.getincrementaldecoder("utf-8")("replace")
-            decoder.setstate(state)
-            text = decoder.decode(part)
-            damage.inputs.of(path).lost_bytes += _count_replaced(part, text)
+            replacing = codecs.getincrementaldecoder("utf-8")("replace")
+            replacing.setstate(state)
+            text = replacing.decode(part)
+            num_replaced = text.count("\ufffd") - part.count(REPLACEMENT)
+            count(position - len(state[0]) + error.start, error.object[error.start], num_replaced * len(REPLACEMENT))
+            decoder = replacing
             yield text.encode()
-        start += len(part)
+        position += len(part)
     if left := decoder.getstate()[0]:
-        if decoder.errors == "strict":
-            damage.add("invalid_utf8", path, start - len(left), f"byte 0x{left[0]:02x}")
+        count(position - len(left), left[0], len(REPLACEMENT))
         yield REPLACEMENT
