@@ -329,8 +329,8 @@ def test_a_lock_in_a_removed_folder_does_not_count(out, monkeypatch):
 
 
 @refused(
-    ("file", OutputError, "file can't be written & file is not a folder"),
-    ("file/below", OutputError, "file/below can't be written & file is not a folder"),
+    ("file", OutputError, "file can't be written: Not a directory"),
+    ("file/below", OutputError, "file/below can't be written: Not a directory"),
 )
 def test_a_file_in_place_of_the_folder_is_refused(call, kind, named, corpus, tmp_path):
     (tmp_path / "file").write_text("a file")

@@ -56,8 +56,9 @@ def test_what_is_no_file_is_passed_over_in_a_folder(tmp_path):
     said: list[str] = []
     assert [item.path for item in find_inputs([str(tmp_path)], said.append)] == [str(tmp_path / "a.txt")]
     assert said == [
-        f"skipped pipes, sockets or devices (3): {tmp_path}/link.txt, {tmp_path}/pipe.jsonl, {tmp_path}/s.txt; name "
-        "one as an input to read it"
+        f"skipped pipes, no files (1): {tmp_path}/pipe.jsonl; name one as an input to read it",
+        f"skipped sockets, no files (1): {tmp_path}/s.txt",
+        f"skipped devices, no files (1): {tmp_path}/link.txt; name one as an input to read it",
     ]
     said.clear()
     assert [item.path for item in find_inputs([f"{tmp_path}/*.txt"], said.append)] == [str(tmp_path / "a.txt")]

@@ -94,7 +94,9 @@ _REASONS = {
     OTHER_SPLIT: ("splits of a data set that has a split train", _TO_READ),
     HIDDEN: ("hidden files or folders", _TO_READ),
     FOLDER_LINK: ("links to folders", _TO_READ),
-    **{kind: (f"{kind}s, no files", _TO_READ) for kind in (PIPE, SOCKET, DEVICE)},
+    PIPE: ("pipes, no files", _TO_READ),
+    SOCKET: ("sockets, no files", ""),
+    DEVICE: ("devices, no files", _TO_READ),
 }
 Skipped = defaultdict[str, list[str]]  # paths by reason
 

@@ -233,7 +233,7 @@ def test_what_keeps_runs_from_being_compared_is_named(finished_run, tmp_path, ca
     (runs[1] / "run.json").write_text(json.dumps(content | changed))
     assert run_command(["runs", "a", "b"]) == 0
     shown = capsys.readouterr().out
-    golden("run_differences.txt", shown[shown.index("Not measured alike") :].partition("\n\n")[0] + "\n")
+    golden("run_differences.txt", shown[shown.index("Not measured alike") :].partition("\n\n")[0].rstrip("\n") + "\n")
     assert max(map(len, shown.splitlines())) <= 80
     assert run_command(["runs", "a", "b", "--json"]) == 0
     differences = json.loads(capsys.readouterr().out)["differences"]
