@@ -62,7 +62,7 @@ def test_what_is_no_file_is_passed_over_in_a_folder(tmp_path):
     ]
     said.clear()
     assert [item.path for item in find_inputs([f"{tmp_path}/*.txt"], said.append)] == [str(tmp_path / "a.txt")]
-    assert len(said) == 1
+    assert len(said) == 2
 
 
 def test_a_link_to_a_folder_is_named_and_not_followed(tmp_path):
