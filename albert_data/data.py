@@ -11,58 +11,85 @@ documents, S of sentences, R of rows, and N of values.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lines:
-    """Documents of canonical text.
+class DocumentColumns(NamedTuple):
+    """What is known of each document beside its text, from `Lines` on; `Pairs` have it of each row's document.
 
-    utf8: uint8 [N], every line followed by a line feed
-    line_offsets: int64 [lines + 1], in bytes
-    document_offsets: int64 [D + 1], in lines
-    document_keys: uint64 [D], hashes of the documents' text in NFC
+    keys: uint64 [D], hashes of the documents' text in NFC
     source_codes: uint32 [D], a number for each document's source: what `pack_source` makes of its language, and after
         tokenising, where sources have passes of their own, its place among these (survey/passes.py); None where the
         build has one language
     groups: uint64 [D], what decides each document's split: a hash of its group, or its key where it names none; None
         where the settings name no field
-    wholes: uint64 [D], its key, or for the parts of one that was cut what they share; None where none was cut
     forms: uint64 [D], 0 if the text is in NFC, else a hash of it as it is; None where all are in NFC
+    """
+
+    keys: np.ndarray
+    source_codes: np.ndarray | None = None
+    groups: np.ndarray | None = None
+    forms: np.ndarray | None = None
+
+    def take(self, documents: Any) -> DocumentColumns:
+        """The columns of some documents: an array of their numbers, a mask or a slice."""
+        return DocumentColumns._make(None if column is None else column[documents] for column in self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _HasColumns:
+    """What `Lines`, `Text`, `Documents` and `Pairs` have in common."""
+
+    columns: DocumentColumns
+
+    @property
+    def document_keys(self) -> np.ndarray:
+        return self.columns.keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines(_HasColumns):
+    """Documents of canonical text, and their columns.
+
+    utf8: uint8 [N], every line followed by a line feed
+    line_offsets: int64 [lines + 1], in bytes
+    document_offsets: int64 [D + 1], in lines
+    wholes: uint64 [D], the keys, but of the parts of a document that was cut what they share; None where none was cut
     """
 
     utf8: np.ndarray
     line_offsets: np.ndarray
     document_offsets: np.ndarray
-    document_keys: np.ndarray
-    source_codes: np.ndarray | None = None
-    groups: np.ndarray | None = None
     wholes: np.ndarray | None = None
-    forms: np.ndarray | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text:
-    """Documents as sentences.
+class Text(_HasColumns):
+    """Documents as sentences, and their columns.
 
     utf8: uint8 [N]
     sentence_begins, sentence_ends: int64 [S], in bytes, in order; there may be text between two sentences
     document_offsets: int64 [D + 1], in sentences
-    document_keys: uint64 [D]
     is_heading: bool [S], whether the sentence belongs with the next one
-    source_codes: uint32 [D], groups: uint64 [D], see `Lines`
     """
 
     utf8: np.ndarray
     sentence_begins: np.ndarray
     sentence_ends: np.ndarray
     document_offsets: np.ndarray
-    document_keys: np.ndarray
     is_heading: np.ndarray
-    source_codes: np.ndarray | None = None
-    groups: np.ndarray | None = None
+
+
+def take_items(offsets: np.ndarray, is_taken: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The offsets of some items of a ragged array, and whether each of its values is theirs. is_taken: of each item.
+
+    >>> take_items(np.array([0, 2, 3, 6]), np.array([True, False, True]))
+    (array([0, 2, 5]), array([ True,  True, False,  True,  True,  True]))
+    """
+    lengths = np.diff(offsets)
+    return np.append(0, np.cumsum(lengths[is_taken])), np.repeat(is_taken, lengths)
 
 
 def slice_sentences(utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[bytes]:
@@ -72,25 +99,19 @@ def slice_sentences(utf8: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> l
 
 
 @dataclass(frozen=True, kw_only=True)
-class Documents:
-    """Documents as token ids.
+class Documents(_HasColumns):
+    """Documents as token ids, and their columns.
 
     ids: uint16 or uint32 [N]
     sentence_offsets: int64 [S + 1], in tokens
     is_heading: bool [S], see `Text`
     document_offsets: int64 [D + 1], in sentences
-    document_keys: uint64 [D]
-    source_codes: uint32 [D], groups, forms: uint64 [D], see `Lines`
     """
 
     ids: np.ndarray
     sentence_offsets: np.ndarray
     is_heading: np.ndarray
     document_offsets: np.ndarray
-    document_keys: np.ndarray
-    source_codes: np.ndarray | None = None
-    groups: np.ndarray | None = None
-    forms: np.ndarray | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,27 +139,22 @@ class Specials:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pairs:
+class Pairs(_HasColumns):
     """Unmasked rows, each `[CLS] A [SEP] B [SEP]`, or `[CLS] A [SEP]` where no pair could be made.
 
+    columns: [R], of the document that each row was made from
     ids: uint16 or uint32 [N]
     offsets: int64 [R + 1], in tokens
     segment_a_len: int32 [R], tokens of A alone
     sop_label: int8 [R], -1 for no second segment; what else it means depends on the task (examples/pair_tasks.py)
-    document_keys: uint64 [R], the key of the document that the row was made from
     indices: uint32 [R], the row's number in its document and pass
-    source_codes: uint32 [R], groups, forms: uint64 [R], see `Lines`
     """
 
     ids: np.ndarray
     offsets: np.ndarray
     segment_a_len: np.ndarray
     sop_label: np.ndarray
-    document_keys: np.ndarray
     indices: np.ndarray
-    source_codes: np.ndarray | None = None
-    groups: np.ndarray | None = None
-    forms: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.segment_a_len)

@@ -93,7 +93,8 @@ def clean(blocks: Iterable[Block], config: TextConfig, damage: Damage) -> Iterat
         assert lines.document_keys.tolist() == [references.document_key(part) for part in parts]
         assert text.count(b"\n") == len(lines.line_offsets) - 1
         no_codes = [None] * len(parts)
-        codes = no_codes if lines.source_codes is None else map(unpack_language, lines.source_codes.tolist())
+        packed = lines.columns.source_codes
+        codes = no_codes if packed is None else map(unpack_language, packed.tolist())
         yield from zip(parts, codes, strict=True)
 
 

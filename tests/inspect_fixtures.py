@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from shard_fixtures import NO_TOTALS, change_manifest, describe_again, describe_folder, hash_splits, seal
 
 from albert_data.config import BuildConfig, ExampleConfig
-from albert_data.data import Documents, Examples
+from albert_data.data import DocumentColumns, Documents, Examples
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.examples.spans import span_shares
@@ -101,7 +101,7 @@ def make_examples(documents: Sequence[Sentences], config: ExampleConfig, first_k
         sentence_offsets=np.cumsum([0, *map(len, sentences)]),
         is_heading=np.zeros(len(sentences), bool),
         document_offsets=np.cumsum([0, *map(len, documents)]),
-        document_keys=np.arange(first_key, first_key + len(documents), dtype=np.uint64),
+        columns=DocumentColumns(np.arange(first_key, first_key + len(documents), dtype=np.uint64)),
     )
     words = tokenizer.word_rule(config)
     pairs = make_pairs(made, tokenizer.specials, words, config, 0)

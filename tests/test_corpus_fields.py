@@ -196,13 +196,13 @@ def test_every_part_of_a_cut_document_has_its_language_and_group(unwrap, documen
     with small_sizes():
         for block in read_blocks(io.BytesIO(data + record("d")), Origin("p", "jsonl"), config, Damage()):
             for lines in batch_documents(clean_documents(block, config, Damage())):
-                assert lines.source_codes is not None
-                assert lines.source_codes.dtype == np.uint32
+                assert lines.columns.source_codes is not None
+                assert lines.columns.source_codes.dtype == np.uint32
                 letters = [chr(lines.utf8[at]) for at in lines.line_offsets[lines.document_offsets[:-1]]]
-                codes = map(unpack_language, lines.source_codes.tolist())
-                parts += zip(letters, codes, lines.groups.tolist(), strict=True)
+                codes = map(unpack_language, lines.columns.source_codes.tolist())
+                parts += zip(letters, codes, lines.columns.groups.tolist(), strict=True)
                 if letters[-1] == "d":  # without a group it is its own
-                    assert lines.groups[-1] == lines.document_keys[-1]
+                    assert lines.columns.groups[-1] == lines.document_keys[-1]
     expected = [(text[0], language, hash_group(group)) for text, language, group in documents]
     assert [part for part, _ in groupby(parts[:-1])] == [part for part, _ in groupby(expected)]
 

@@ -188,7 +188,8 @@ def read_files(inputs: list[Input], text: TextConfig) -> tuple[int, list[Any], D
         for block in task.read(damage):
             lines = clean_documents(block, text, damage)
             ends = lines.line_offsets[lines.document_offsets]
-            groups = [None] * len(lines.document_keys) if lines.groups is None else lines.groups.tolist()
+            groups = lines.columns.groups
+            groups = [None] * len(lines.document_keys) if groups is None else groups.tolist()
             texts = [lines.utf8[begin:end].tobytes() for begin, end in pairwise(ends)]
             documents += zip(texts, groups, strict=True)
             blocks += 1

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
-from albert_data.data import Lines
+from albert_data.data import DocumentColumns, Lines
 from albert_data.errors import OutputError
 from albert_data.survey import near_duplicates, parts, sorted_columns
 from albert_data.survey.near_duplicates import NearDuplicates, find_near_duplicates
@@ -189,7 +189,7 @@ def find(
         utf8, bounds = encode(texts)
         keys = np.array(list(map(key_of, texts)), np.uint64)
         at = np.arange(len(texts) + 1)
-        lines = Lines(utf8=utf8, line_offsets=bounds, document_offsets=at, document_keys=keys)
+        lines = Lines(utf8=utf8, line_offsets=bounds, document_offsets=at, columns=DocumentColumns(keys))
         with ExitStack() as files:
             place = places[number] if places else 0
             writer = PartWriter(folder, f"task-{number}", place, bands or choose_bands(similarity), files)
@@ -205,7 +205,7 @@ def _take(lines: Lines, row: int) -> Lines:
         utf8=lines.utf8[begin:end],
         line_offsets=np.array([0, end - begin]),
         document_offsets=np.array([0, 1]),
-        document_keys=lines.document_keys[row : row + 1],
+        columns=lines.columns.take(slice(row, row + 1)),
     )
 
 

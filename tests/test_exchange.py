@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.config import ExampleConfig
-from albert_data.data import Pairs
+from albert_data.data import DocumentColumns, Pairs
 from albert_data.examples.exchange import CLOSE, LOOK_BACK, SLACK, exchange_segments
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.pipeline.exchanging import describe_shortages
@@ -72,7 +72,7 @@ def as_pairs(rows: list[PlainRow]) -> Pairs:
         offsets=np.cumsum([0, *map(len, ids)]),
         segment_a_len=np.array([len(row.a) for row in rows], np.int32),
         sop_label=np.array([row.label for row in rows], np.int8),
-        document_keys=np.array([row.key for row in rows], np.uint64),
+        columns=DocumentColumns(np.array([row.key for row in rows], np.uint64)),
         indices=np.zeros(len(rows), np.uint32),
     )
 

@@ -26,7 +26,7 @@ from toy_documents import (
 )
 
 from albert_data.config import ExampleConfig
-from albert_data.data import Pairs
+from albert_data.data import DocumentColumns, Pairs
 from albert_data.examples.spans import span_shares
 from albert_data.tokenizer.words import WordRule
 
@@ -50,7 +50,7 @@ def make_rows(
         offsets=np.arange(num_rows + 1) * row_len,
         segment_a_len=a_len.astype(np.int32),
         sop_label=np.full(num_rows, 0 if two else -1, np.int8),
-        document_keys=rng.integers(0, 2**64, num_rows, dtype=np.uint64),
+        columns=DocumentColumns(rng.integers(0, 2**64, num_rows, dtype=np.uint64)),
         indices=np.zeros(num_rows, np.uint32),
     )
 

@@ -32,7 +32,7 @@ from toy_documents import (
 )
 
 from albert_data.config import ExampleConfig
-from albert_data.data import Pairs
+from albert_data.data import DocumentColumns, Pairs
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.examples.spans import span_tables
@@ -132,7 +132,7 @@ def literal_pairs(rows: list[tuple[list[int], int]]) -> Pairs:
         offsets=np.cumsum([0, *(len(ids) for ids, _ in rows)], dtype=np.int64),
         segment_a_len=np.array([a_len for _, a_len in rows], np.int32),
         sop_label=np.zeros(len(rows), np.int8),
-        document_keys=np.arange(len(rows), dtype=np.uint64),
+        columns=DocumentColumns(np.arange(len(rows), dtype=np.uint64)),
         indices=np.zeros(len(rows), np.uint32),
     )
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_data.data import Lines
+from albert_data.data import DocumentColumns, Lines
 from albert_data.text.nfc import compose, compose_lines
 
 ASSIGNED = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) not in ("Cn", "Cs")]
@@ -53,9 +53,8 @@ def test_documents_keep_their_lines():
     texts = ["e\u0301\nK\n", "x\n\u00e9\n"]
     utf8 = np.frombuffer("".join(texts).encode(), np.uint8)
     offsets = np.append(0, np.flatnonzero(utf8 == 10) + 1)
-    lines = Lines(
-        utf8=utf8, line_offsets=offsets, document_offsets=np.array([0, 2, 4]), document_keys=np.zeros(2, np.uint64)
-    )
+    columns = DocumentColumns(np.zeros(2, np.uint64))
+    lines = Lines(utf8=utf8, line_offsets=offsets, document_offsets=np.array([0, 2, 4]), columns=columns)
     composed = compose_lines(lines)
     found = [composed.utf8[begin:end].tobytes().decode() for begin, end in pairwise(composed.line_offsets.tolist())]
     assert found == ["\u00e9\n", "K\n", "x\n", "\u00e9\n"]

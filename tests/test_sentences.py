@@ -15,7 +15,7 @@ from albert_data.clean.documents import clean_documents
 from albert_data.config import TextConfig
 from albert_data.corpus.blocks import Block, Origin
 from albert_data.corpus.damage import Damage
-from albert_data.data import Lines, slice_sentences
+from albert_data.data import DocumentColumns, Lines, slice_sentences
 from albert_data.sentences.segmenting import Segmented, make_rule, segment_lines
 from albert_data.sentences.text import find_sentences
 from albert_data.text.languages import pack_source
@@ -65,15 +65,13 @@ def read(texts: list[str], languages: list[str] | None = None) -> Lines:
     """Lines, each a document of its own."""
     parts = [text.encode() + b"\n" for text in texts]
     offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-    found = Lines(
+    codes = None if languages is None else np.array([pack_source(code) for code in languages], np.uint32)
+    return Lines(
         utf8=np.frombuffer(b"".join(parts), np.uint8),
         line_offsets=offsets,
         document_offsets=np.arange(len(texts) + 1),
-        document_keys=np.zeros(len(texts), np.uint64),
+        columns=DocumentColumns(np.zeros(len(texts), np.uint64), codes),
     )
-    if languages is not None:
-        object.__setattr__(found, "source_codes", np.array([pack_source(code) for code in languages], np.uint32))
-    return found
 
 
 def segment(texts: list[str], language: str = "en", languages: list[str] | None = None) -> list[list[str]]:

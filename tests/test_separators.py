@@ -61,7 +61,8 @@ def test_a_document_of_separators_alone_is_dropped_with_its_language(languages):
     lines = clean_documents(block, TextConfig(word_separator="|"), Damage())
     assert bytes(lines.utf8) == b"one\ntwo\nthree\n"
     assert lines.document_offsets.tolist() == [0, 1, 2, 3]
-    assert (lines.source_codes is None) if languages is None else lines.source_codes.tolist() == [1, 3, 4]
+    codes = lines.columns.source_codes
+    assert (codes is None) if languages is None else codes.tolist() == [1, 3, 4]
 
 
 @pytest.mark.parametrize("separator", ["", "\n", " \n", "a", "space", "2", "\u2028", "\ud800"])

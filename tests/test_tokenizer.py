@@ -15,7 +15,7 @@ from made_models import make_model
 from refusals import check_refused, refused
 from toy_language import train_model
 
-from albert_data.data import Text
+from albert_data.data import DocumentColumns, Text
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
@@ -39,7 +39,7 @@ def as_text(sentences: list[str]) -> Text:
         sentence_ends=ends,
         is_heading=np.zeros(len(ends), bool),
         document_offsets=np.array([0, len(encoded)], np.int64),
-        document_keys=np.array([7], np.uint64),
+        columns=DocumentColumns(np.array([7], np.uint64)),
     )
 
 

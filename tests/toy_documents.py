@@ -11,7 +11,7 @@ import references
 from hypothesis import strategies as st
 
 from albert_data.config import ExampleConfig
-from albert_data.data import Documents, Pairs, Specials
+from albert_data.data import DocumentColumns, Documents, Pairs, Specials
 from albert_data.examples.masks import mask_pairs
 from albert_data.tokenizer.lexicon import match_words
 from albert_data.tokenizer.words import WordRule
@@ -74,7 +74,7 @@ def as_documents(
         sentence_offsets=np.cumsum([0, *map(len, found)], dtype=np.int64),
         is_heading=np.array(is_heading or [False] * len(found), bool),
         document_offsets=np.cumsum([0, *(len(document) for _, document in keyed)], dtype=np.int64),
-        document_keys=np.array([key for key, _ in keyed], np.uint64),
+        columns=DocumentColumns(np.array([key for key, _ in keyed], np.uint64)),
     )
 
 

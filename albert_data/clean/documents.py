@@ -35,7 +35,7 @@ from albert_data.corpus.lines.long_documents import MAX_DOCUMENT, MAX_LINE, cut_
 from albert_data.corpus.lines.valid_utf8 import is_utf8, repair
 from albert_data.corpus.lines.white_space import BLANK_LINE, clear_invisible_lines, find_odd_white, skip_white
 from albert_data.corpus.removed_lines import PAGE_FURNITURE, REPEATED_LINES
-from albert_data.data import Lines
+from albert_data.data import DocumentColumns, Lines
 from albert_data.kernels import (
     U64,
     Pointer,
@@ -61,7 +61,7 @@ class _Texts(NamedTuple):
     """Documents of valid UTF-8, with their white space and blank lines.
 
     ends: int64 [documents], where each ends, after a line feed; empty where blank lines end them
-    source_codes: as in Lines; None where blank lines end documents
+    source_codes: as in DocumentColumns; None where blank lines end documents
     groups: uint64 [documents], 0 where one names none; None likewise
     wholes: uint64 [documents], what identifies the one of which each is a part, 0 if it is whole; None if none is cut
     is_cut: whether long documents and lines were cut
@@ -103,7 +103,8 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
     source_codes = None if texts.source_codes is None else texts.source_codes[numbers]
     if source_codes is None and (block.origin.language or config.language_field):
         source_codes = np.full(len(keys), pack_source(block.origin.language or config.language), np.uint32)
-    lines = Lines(utf8=utf8, line_offsets=line_offsets, document_offsets=document_offsets, document_keys=keys)
+    columns = DocumentColumns(keys, source_codes)
+    lines = Lines(utf8=utf8, line_offsets=line_offsets, document_offsets=document_offsets, columns=columns)
     if (composed := compose_lines(lines)) is not lines:
         keys = _hash_documents(composed.utf8, composed.line_offsets[document_offsets])
         damage.layout["uncomposed_documents"] += int(np.count_nonzero(own != keys))
@@ -111,10 +112,11 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
     counts.num_documents += len(keys)
     return replace(
         lines,
-        document_keys=keys,
-        source_codes=source_codes,
-        forms=None if composed is lines else np.where(own == keys, np.uint64(0), own),
-        groups=None if config.group_field is None else _fill(texts.groups, numbers, keys, block.origin.group),
+        columns=columns._replace(
+            keys=keys,
+            groups=None if config.group_field is None else _fill(texts.groups, numbers, keys, block.origin.group),
+            forms=None if composed is lines else np.where(own == keys, np.uint64(0), own),
+        ),
         wholes=_fill(texts.wholes, numbers, keys, block.whole) if block.whole or texts.wholes is not None else None,
     )
 
@@ -153,10 +155,7 @@ def batch_documents(lines: Lines) -> Iterator[Lines]:
             utf8=lines.utf8[line_offsets[0] : line_offsets[-1]],
             line_offsets=line_offsets - line_offsets[0],
             document_offsets=document_offsets - document_offsets[0],
-            document_keys=lines.document_keys[begin:end],
-            source_codes=None if lines.source_codes is None else lines.source_codes[begin:end],
-            groups=None if lines.groups is None else lines.groups[begin:end],
-            forms=None if lines.forms is None else lines.forms[begin:end],
+            columns=lines.columns.take(slice(begin, end)),
         )
         begin = end
 

@@ -89,11 +89,8 @@ def make_pairs(
         offsets=offsets,
         segment_a_len=np.where(is_swapped, rows.ends - rows.splits, rows.splits - rows.begins).astype(np.int32),
         sop_label=rows.labels,
-        document_keys=documents.document_keys[rows.owners],
         indices=rows.indices,
-        source_codes=None if documents.source_codes is None else documents.source_codes[rows.owners],
-        groups=None if documents.groups is None else documents.groups[rows.owners],
-        forms=None if documents.forms is None else documents.forms[rows.owners],
+        columns=documents.columns.take(rows.owners),
     )
 
 

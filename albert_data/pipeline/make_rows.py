@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -120,8 +119,6 @@ class MakeRows:
                 text = find_sentences(lines, config)
             with stages.time("tokenise"):
                 documents = self._tokenizer.encode_documents(text)
-            if lines.forms is not None:
-                documents = replace(documents, forms=lines.forms)
             num_empty = _count_documents(lines, documents, made)
             for _ in range(num_empty):
                 made.damage.add("no_tokens", block.origin.path, block.find_place(0))
@@ -142,15 +139,16 @@ class MakeRows:
             examples = mask_pairs(
                 pairs, tokenizer.specials, self._word_rule, tokenizer.ordinary_ids, config, pass_index
             )
+        document_keys, source_codes, groups, forms = pairs.columns
         keys = RowKeys(
-            shuffle_keys=shuffle_keys(np.uint64(config.seed), pairs.document_keys, pass_index, pairs.indices),
-            document_keys=pairs.document_keys,
+            shuffle_keys=shuffle_keys(np.uint64(config.seed), document_keys, pass_index, pairs.indices),
+            document_keys=document_keys,
             passes=np.full(len(pairs), pass_index, np.uint16),
             indices=pairs.indices,
-            forms=np.zeros(len(pairs), np.uint64) if pairs.forms is None else pairs.forms,
+            forms=np.zeros(len(pairs), np.uint64) if forms is None else forms,
         )
-        source_codes = np.zeros(len(pairs), np.uint32) if pairs.source_codes is None else pairs.source_codes
-        return KeyedRows(examples=examples, keys=keys, source_codes=source_codes, groups=pairs.groups)
+        source_codes = np.zeros(len(pairs), np.uint32) if source_codes is None else source_codes
+        return KeyedRows(examples=examples, keys=keys, source_codes=source_codes, groups=groups)
 
     def name(self, task: ReadTask) -> str:
         """How the names of a task's files begin."""
@@ -226,7 +224,7 @@ class _Lists:
         if self._parts:
             with self._seconds.time("sign"):
                 tokens = np.diff(documents.sentence_offsets[documents.document_offsets])
-                self._parts.add(lines, tokens, documents.source_codes)
+                self._parts.add(lines, tokens, documents.columns.source_codes)
 
     def finish(self) -> Made:
         made = Made(seconds=self._seconds)
@@ -264,17 +262,17 @@ def _count_rows(
 
 def _count_documents(lines: Lines, documents: Documents, made: Made) -> int:
     """Count the documents in `made`. Returns how many of them have no tokens, and so no rows."""
+    keys, source_codes, groups, _ = documents.columns
     made.counts.update(
-        documents=len(documents.document_keys),
+        documents=len(keys),
         sentences=len(documents.sentence_offsets) - 1,
         text_bytes=len(lines.utf8),
         tokens=len(documents.ids),
     )
     has_rows = np.diff(documents.sentence_offsets[documents.document_offsets]) > 0
-    if documents.groups is not None:
-        made.counts["grouped_documents"] += int(np.count_nonzero(documents.groups != documents.document_keys))
-    digest = int(documents.document_keys[has_rows].sum(dtype=np.uint64))
-    made.digest = (made.digest + digest) % DIGESTS
-    if documents.source_codes is not None:
-        made.source_codes |= set(np.unique(documents.source_codes[has_rows]).tolist())
+    if groups is not None:
+        made.counts["grouped_documents"] += int(np.count_nonzero(groups != keys))
+    made.digest = (made.digest + int(keys[has_rows].sum(dtype=np.uint64))) % DIGESTS
+    if source_codes is not None:
+        made.source_codes |= set(np.unique(source_codes[has_rows]).tolist())
     return int(np.count_nonzero(~has_rows))

@@ -9,8 +9,8 @@ A record is a whole number of uint64. Positions below are relative to its start:
     i32 5       index: the row's number in its document and pass
     i32 6, 7    number of ids, number of masks
     i32 8       length of segment A
-    i32 9       source code (see `Lines`); 0 where the build has one language
-    u64 5       form (see `Lines`); 0 where the document is in NFC
+    i32 9       source code (see `DocumentColumns`); 0 where the build has one language
+    u64 5       form (see `DocumentColumns`); 0 where the document is in NFC
     u64 6 ...   ids, masked ids, masked positions, then zero bytes up to the next uint64
 
 Equal rows are equal records, byte for byte: the padding is zero.

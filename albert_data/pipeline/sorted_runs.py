@@ -51,7 +51,7 @@ _RUNS_AT_ONCE = 64  # whose ranges lie in memory together, so that a store is as
 class KeyedRows:
     """Rows with their sort keys.
 
-    source_codes: uint32, see `Lines`; 0 where the build has one language
+    source_codes: uint32, see `DocumentColumns`; 0 where the build has one language
     groups: uint64, what decides each row's split; None in a sorted run, which has the splits apart
     """
 

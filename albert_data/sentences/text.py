@@ -48,10 +48,8 @@ def find_sentences(lines: Lines, config: TextConfig) -> Text:
         sentence_begins=begins,
         sentence_ends=ends,
         document_offsets=line_sentences[lines.document_offsets],
-        document_keys=lines.document_keys,
         is_heading=is_heading,
-        source_codes=lines.source_codes,
-        groups=lines.groups,
+        columns=lines.columns,
     )
 
 
@@ -81,7 +79,7 @@ def _segment(lines: Lines, language: str) -> Segmented:
 
 def _group_by_language(lines: Lines, language: str) -> list[tuple[str, int, int]]:
     """Consecutive documents of one language: the language, their first line, and the line after their last."""
-    source_codes = lines.source_codes
+    source_codes = lines.columns.source_codes
     if source_codes is None or len(source_codes) == 0:
         return [(language, 0, len(lines.line_offsets) - 1)]
     firsts = np.concatenate([[0], np.flatnonzero(np.diff(source_codes)) + 1])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow
 
-from albert_data.data import ExampleArrays, Examples, Pairs
+from albert_data.data import DocumentColumns, ExampleArrays, Examples, Pairs
 from albert_data.kernels import kernel
 from albert_data.shards.schema import from_record_batch, shard_schema
 
@@ -50,8 +50,8 @@ def unmask(rows: Examples) -> Pairs:
         offsets=rows.offsets,
         segment_a_len=rows.segment_a_len,
         sop_label=rows.sop_label,
-        document_keys=rows.document_keys,
         indices=np.zeros(len(rows), np.uint32),
+        columns=DocumentColumns(rows.document_keys),
     )
 
 

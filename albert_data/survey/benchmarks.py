@@ -9,7 +9,6 @@ word.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.tasks import read_tasks
-from albert_data.data import Lines
+from albert_data.data import Lines, take_items
 from albert_data.errors import InputError
 from albert_data.storage import FILE, find_kind
 from albert_data.survey.contamination import find_contaminated, hash_grams
@@ -101,15 +100,11 @@ class Benchmarks:
 
 def _take_documents(lines: Lines, is_taken: np.ndarray) -> Lines:
     """Some of the documents. is_taken: bool, of each."""
-    num_lines, line_lens = np.diff(lines.document_offsets), np.diff(lines.line_offsets)
-    has_line = np.repeat(is_taken, num_lines)
-    return replace(
-        lines,
-        utf8=lines.utf8[np.repeat(has_line, line_lens)],
-        line_offsets=np.append(0, np.cumsum(line_lens[has_line])),
-        document_offsets=np.append(0, np.cumsum(num_lines[is_taken])),
-        document_keys=lines.document_keys[is_taken],
-        source_codes=None if lines.source_codes is None else lines.source_codes[is_taken],
-        groups=None if lines.groups is None else lines.groups[is_taken],
-        forms=None if lines.forms is None else lines.forms[is_taken],
+    document_offsets, has_line = take_items(lines.document_offsets, is_taken)
+    line_offsets, has_byte = take_items(lines.line_offsets, has_line)
+    return Lines(
+        utf8=lines.utf8[has_byte],
+        line_offsets=line_offsets,
+        document_offsets=document_offsets,
+        columns=lines.columns.take(is_taken),
     )

@@ -58,13 +58,13 @@ def list_documents(documents: Documents, source: int | None, texts: np.ndarray |
 
     source: of all documents, see `find_source`; None where each names its own. texts: see `FormTexts`.
     """
-    keys = documents.document_keys
+    keys, source_codes, groups, forms = documents.columns
     tokens = np.diff(documents.sentence_offsets[documents.document_offsets])
-    sources = documents.source_codes if source is None else np.full(len(tokens), source)
+    sources = source_codes if source is None else np.full(len(tokens), source)
     assert sources is not None, "each document has a source"
     none = np.zeros(len(tokens), np.uint64)
-    forms, texts = none if documents.forms is None else documents.forms, none if texts is None else texts
-    columns = (keys, sources, forms, tokens, keys if documents.groups is None else documents.groups, texts)
+    forms, texts = none if forms is None else forms, none if texts is None else texts
+    columns = (keys, sources, forms, tokens, keys if groups is None else groups, texts)
     return np.stack([column.astype(np.uint64) for column in columns])[:, tokens > 0]
 
 

@@ -34,12 +34,12 @@ class FormTexts:
     def add(self, lines: Lines) -> np.ndarray:
         """Write the texts of these documents. Returns where each lies: uint64, begin << 24 | bytes; 0 in NFC."""
         places = np.zeros(len(lines.document_keys), np.uint64)
-        if lines.forms is None:
+        if lines.columns.forms is None:
             return places
         if self._file is None:
             self._file = self._files.enter_context(find_storage(self._path).create(self._path, sync=False))
         bounds = lines.line_offsets[lines.document_offsets].tolist()
-        for number in np.flatnonzero(lines.forms).tolist():
+        for number in np.flatnonzero(lines.columns.forms).tolist():
             text = lines.utf8[bounds[number] : bounds[number + 1]]
             self._file.write(text.data)
             places[number] = self._num_bytes << _SIZE_BITS | len(text)

@@ -55,7 +55,7 @@ class SignedDocuments(NamedTuple):
 
     ranks: of two similar documents, that of the lower rank stays: 16 bits of the place of its source, 24 that are lower
         for longer texts, and the upper 24 of the key
-    source_codes: see `Lines`; tokens: of its text
+    source_codes: see `DocumentColumns`; tokens: of its text
     begins, counts: of its shingles in the part
     """
 
@@ -93,7 +93,7 @@ class PartWriter:
         self._num_shingles = 0
 
     def add(self, lines: Lines, tokens: np.ndarray | None = None, source_codes: np.ndarray | None = None) -> None:
-        """Sign documents. tokens: int64, of each, where only those with tokens count; source_codes: see `Lines`."""
+        """Sign documents. tokens: int64, of each, where only those with tokens count; source_codes: of each."""
         tokens = np.ones(len(lines.document_keys), np.int64) if tokens is None else tokens
         lines = compose_lines(lines)
         bounds = lines.line_offsets[lines.document_offsets]

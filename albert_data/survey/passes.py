@@ -10,7 +10,7 @@ import numpy as np
 
 from albert_data.config import ExampleConfig
 from albert_data.corpus.sources import ONE_PASS, MixtureSource
-from albert_data.data import Documents
+from albert_data.data import Documents, take_items
 from albert_data.errors import InputError
 from albert_data.kernels.draws import choice_keys
 from albert_data.survey.sorted_columns import find_keys
@@ -39,15 +39,17 @@ class Limits(NamedTuple):
 
 def name_source(documents: Documents, source: MixtureSource) -> Documents:
     """The documents with the number of their source as source code: shards of a mixture name it, not the language."""
-    numbers = np.full(len(documents.document_keys), source.number, np.uint32)
-    return dataclasses.replace(documents, source_codes=numbers)
+    return _put_codes(documents, np.full(len(documents.document_keys), source.number, np.uint32))
 
 
 def number_documents(documents: Documents, sources: Sequence[MixtureSource]) -> Documents:
     """The documents with the numbers of their sources as source codes."""
-    assert documents.source_codes is not None, "each has a source"
-    numbers = number_sources(documents.source_codes, sources).astype(np.uint32)
-    return dataclasses.replace(documents, source_codes=numbers)
+    assert documents.columns.source_codes is not None, "each has a source"
+    return _put_codes(documents, number_sources(documents.columns.source_codes, sources).astype(np.uint32))
+
+
+def _put_codes(documents: Documents, source_codes: np.ndarray) -> Documents:
+    return dataclasses.replace(documents, columns=documents.columns._replace(source_codes=source_codes))
 
 
 def number_sources(source_codes: np.ndarray, sources: Sequence[MixtureSource]) -> np.ndarray:
@@ -68,11 +70,12 @@ def choose_passes(
 
     sources: with their limits; without any, all documents are used in all passes.
     """
-    if not sources or documents.source_codes is None:
+    source_codes = documents.columns.source_codes
+    if not sources or source_codes is None:
         yield from ((documents, number) for number in range(config.dupe_factor))
         return
     limits = Limits.divide([source.count_limit(config.dupe_factor) for source in sources])
-    passes = limits.count_passes(documents.source_codes, config.seed, documents.document_keys)
+    passes = limits.count_passes(source_codes, config.seed, documents.document_keys)
     for number in range(int(passes.max(initial=0))):
         is_chosen = passes > number
         yield (documents if is_chosen.all() else _take_documents(documents, is_chosen)), number
@@ -80,16 +83,12 @@ def choose_passes(
 
 def _take_documents(documents: Documents, is_taken: np.ndarray) -> Documents:
     """Some of the documents. is_taken: bool, of each."""
-    num_sentences, num_tokens = np.diff(documents.document_offsets), np.diff(documents.sentence_offsets)
-    has_sentence = np.repeat(is_taken, num_sentences)
-    source_codes = documents.source_codes
+    document_offsets, has_sentence = take_items(documents.document_offsets, is_taken)
+    sentence_offsets, has_token = take_items(documents.sentence_offsets, has_sentence)
     return Documents(
-        ids=documents.ids[np.repeat(has_sentence, num_tokens)],
-        sentence_offsets=np.append(0, np.cumsum(num_tokens[has_sentence])),
+        ids=documents.ids[has_token],
+        sentence_offsets=sentence_offsets,
         is_heading=documents.is_heading[has_sentence],
-        document_offsets=np.append(0, np.cumsum(num_sentences[is_taken])),
-        document_keys=documents.document_keys[is_taken],
-        source_codes=None if source_codes is None else source_codes[is_taken],
-        groups=None if documents.groups is None else documents.groups[is_taken],
-        forms=None if documents.forms is None else documents.forms[is_taken],
+        document_offsets=document_offsets,
+        columns=documents.columns.take(is_taken),
     )

@@ -158,9 +158,7 @@ class Tokenizer:
             sentence_offsets=offsets,
             is_heading=text.is_heading,
             document_offsets=text.document_offsets,
-            document_keys=text.document_keys,
-            source_codes=text.source_codes,
-            groups=text.groups,
+            columns=text.columns,
         )
 
     def normalise(self, text: str) -> str:
