@@ -19,9 +19,10 @@ import pyarrow.ipc
 import sentencepiece
 from hypothesis import strategies as st
 from shard_fixtures import NO_TOTALS, change_manifest, describe_again, describe_folder, hash_splits, seal
+from toy_documents import as_documents
 
 from albert_data.config import BuildConfig, ExampleConfig
-from albert_data.data import DocumentColumns, Documents, Examples
+from albert_data.data import Examples
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.examples.spans import span_shares
@@ -94,15 +95,7 @@ def draw_sentences(count: int, seed: int) -> list[Sentences]:
 def make_examples(documents: Sequence[Sentences], config: ExampleConfig, first_key: int = 0) -> Examples:
     """Masked rows of documents whose keys count up from `first_key`."""
     tokenizer = get_tokenizer()
-    sentences = [sentence for document in documents for sentence in document]
-    flat = [token for sentence in sentences for token in sentence]
-    made = Documents(
-        ids=np.array(flat, tokenizer.id_dtype),
-        sentence_offsets=np.cumsum([0, *map(len, sentences)]),
-        is_heading=np.zeros(len(sentences), bool),
-        document_offsets=np.cumsum([0, *map(len, documents)]),
-        columns=DocumentColumns(np.arange(first_key, first_key + len(documents), dtype=np.uint64)),
-    )
+    made = as_documents(list(enumerate(documents, first_key)), tokenizer.id_dtype)
     words = tokenizer.word_rule(config)
     pairs = make_pairs(made, tokenizer.specials, words, config, 0)
     return mask_pairs(pairs, tokenizer.specials, words, tokenizer.ordinary_ids, config, 0)

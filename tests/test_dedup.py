@@ -186,27 +186,15 @@ def find(
     """Find the near-duplicates among the texts of several tasks."""
     signed = []
     for number, texts in enumerate(tasks):
-        utf8, bounds = encode(texts)
-        keys = np.array(list(map(key_of, texts)), np.uint64)
-        at = np.arange(len(texts) + 1)
-        lines = Lines(utf8=utf8, line_offsets=bounds, document_offsets=at, columns=DocumentColumns(keys))
         with ExitStack() as files:
             place = places[number] if places else 0
             writer = PartWriter(folder, f"task-{number}", place, bands or choose_bands(similarity), files)
-            for row in range(len(texts)):
-                writer.add(_take(lines, row))
+            for text in texts:
+                utf8, bounds = encode([text])
+                columns = DocumentColumns(np.array([key_of(text)], np.uint64))
+                writer.add(Lines(utf8=utf8, line_offsets=bounds, document_offsets=np.arange(2), columns=columns))
             signed += writer.finish()
     return find_near_duplicates(folder, signed, similarity, folder)
-
-
-def _take(lines: Lines, row: int) -> Lines:
-    begin, end = lines.line_offsets[row : row + 2]
-    return Lines(
-        utf8=lines.utf8[begin:end],
-        line_offsets=np.array([0, end - begin]),
-        document_offsets=np.array([0, 1]),
-        columns=lines.columns.take(slice(row, row + 1)),
-    )
 
 
 def make_similar(rng: random.Random, count: int) -> list[str]:

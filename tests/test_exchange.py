@@ -13,9 +13,10 @@ import pytest
 from build_fixtures import digest_shards, make_documents, run_build
 from hypothesis import given
 from hypothesis import strategies as st
+from toy_documents import as_pairs
 
 from albert_data.config import ExampleConfig
-from albert_data.data import DocumentColumns, Pairs
+from albert_data.data import Pairs
 from albert_data.examples.exchange import CLOSE, LOOK_BACK, SLACK, exchange_segments
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.pipeline.exchanging import describe_shortages
@@ -65,16 +66,9 @@ def exchange_plainly(rows: list[PlainRow], random_label: int) -> tuple[list[Plai
     return made, partners
 
 
-def as_pairs(rows: list[PlainRow]) -> Pairs:
+def lay_out(rows: list[PlainRow]) -> Pairs:
     ids = [[CLS, *row.a, SEP, *([*row.b, SEP] if row.b else [])] for row in rows]
-    return Pairs(
-        ids=np.array(sum(ids, []), np.uint16),
-        offsets=np.cumsum([0, *map(len, ids)]),
-        segment_a_len=np.array([len(row.a) for row in rows], np.int32),
-        sop_label=np.array([row.label for row in rows], np.int8),
-        columns=DocumentColumns(np.array([row.key for row in rows], np.uint64)),
-        indices=np.zeros(len(rows), np.uint32),
-    )
+    return as_pairs([(one, len(row.a), row.label, row.key) for one, row in zip(ids, rows, strict=True)])
 
 
 def make_row(draw: st.DrawFn, task: str, num_documents: int, num_sources: int) -> PlainRow:
@@ -99,7 +93,7 @@ def slices(draw: st.DrawFn) -> tuple[str, list[PlainRow]]:
 
 def run(task: str, rows: list[PlainRow]) -> tuple[Pairs, np.ndarray]:
     sources = np.array([row.source for row in rows], np.uint16)
-    return exchange_segments(as_pairs(rows), sources, ExampleConfig(max_seq_len=MAX_LEN, pairs=task))
+    return exchange_segments(lay_out(rows), sources, ExampleConfig(max_seq_len=MAX_LEN, pairs=task))
 
 
 @given(slices())
@@ -107,7 +101,7 @@ def test_the_kernel_equals_the_plain_rule(given_rows):
     task, rows = given_rows
     found, partners = run(task, rows)
     expected, expected_partners = exchange_plainly(rows, ExampleConfig(pairs=task).task.label_of("random"))
-    wanted = as_pairs(expected)
+    wanted = lay_out(expected)
     for name in ("ids", "offsets", "segment_a_len", "sop_label", "document_keys"):
         assert np.array_equal(getattr(found, name), getattr(wanted, name)), name
     assert partners.tolist() == expected_partners

@@ -26,13 +26,14 @@ from toy_documents import (
     Masks,
     as_documents,
     as_lists,
+    as_pairs,
     draw_masks,
     plain_rows,
     plain_vocabulary,
 )
 
 from albert_data.config import ExampleConfig
-from albert_data.data import DocumentColumns, Pairs
+from albert_data.data import Pairs
 from albert_data.examples.masks import mask_pairs
 from albert_data.examples.pairs import make_pairs
 from albert_data.examples.spans import span_tables
@@ -125,18 +126,6 @@ def test_masking_rows_keeps_the_originals(keyed):
 # ---- literal rows ----
 
 
-def literal_pairs(rows: list[tuple[list[int], int]]) -> Pairs:
-    """Rows of (ids, segment_a_len)."""
-    return Pairs(
-        ids=np.array([token for ids, _ in rows for token in ids], np.uint16),
-        offsets=np.cumsum([0, *(len(ids) for ids, _ in rows)], dtype=np.int64),
-        segment_a_len=np.array([a_len for _, a_len in rows], np.int32),
-        sop_label=np.zeros(len(rows), np.int8),
-        columns=DocumentColumns(np.arange(len(rows), dtype=np.uint64)),
-        indices=np.zeros(len(rows), np.uint32),
-    )
-
-
 THE, CAT, ING = 5, 6, 10
 
 
@@ -152,7 +141,7 @@ THE, CAT, ING = 5, 6, 10
 )
 def test_the_maskable_words_of_literal_rows(ids, a_len, expected):
     assert references.find_words(ids, a_len, plain_vocabulary()) == expected
-    pairs = literal_pairs([(ids, a_len)] * 500)
+    pairs = as_pairs([(ids, a_len, 0, key) for key in range(500)])
     masks = draw_masks(pairs, RULE, ExampleConfig(max_seq_len=8, mask_prob=0.5))
     words = [word for segment in expected for word in segment]
     seen = {at for positions, _ in plain_masks(masks) for at in positions}
@@ -162,6 +151,6 @@ def test_the_maskable_words_of_literal_rows(ids, a_len, expected):
 
 
 def test_rows_without_words_have_no_masks():
-    pairs = literal_pairs([([CLS, PAD, SEP], 1), ([CLS, SEP], 0), ([CLS, MASK, SEP, SEP, SEP], 1)])
+    pairs = as_pairs([([CLS, PAD, SEP], 1, 0, 0), ([CLS, SEP], 0, 0, 1), ([CLS, MASK, SEP, SEP, SEP], 1, 0, 2)])
     masks = draw_masks(pairs, RULE, ExampleConfig())
     assert plain_masks(masks) == [([], [])] * 3

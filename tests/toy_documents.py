@@ -78,6 +78,19 @@ def as_documents(
     )
 
 
+def as_pairs(rows: list[tuple[list[int], int, int, int]]) -> Pairs:
+    """Make Pairs from rows of (ids, segment_a_len, label, document key)."""
+    ids, a_len, labels, keys = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return Pairs(
+        ids=np.array([token for row in ids for token in row], np.uint16),
+        offsets=np.cumsum([0, *map(len, ids)], dtype=np.int64),
+        segment_a_len=np.array(a_len, np.int32),
+        sop_label=np.array(labels, np.int8),
+        indices=np.zeros(len(rows), np.uint32),
+        columns=DocumentColumns(np.array(keys, np.uint64)),
+    )
+
+
 def as_lists(values: np.ndarray, offsets: np.ndarray) -> list[list[int]]:
     assert (offsets[0], offsets[-1]) == (0, len(values))
     return [values[begin:end].tolist() for begin, end in pairwise(offsets.tolist())]
