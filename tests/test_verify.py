@@ -270,7 +270,9 @@ def test_a_word_masked_in_part_is_a_fault_unless_pieces_are_masked(tmp_path, mas
     row = make_rows([(shown, 3, 0, [(at, ids[at]) for at in masked], 7)])
     folder = write_folder(tmp_path, {"train": [row]})
     whats = [fault.what for fault in find_faults(folder)]
-    assert whats == [] if is_whole else ["the word from token 2 on is masked in part; words must be masked whole"]
+    assert (
+        whats == [] if is_whole else [f"the word of token {masked[-1]} is masked in part; words must be masked whole"]
+    )
     edit_manifest(folder, lambda m: m["config"].update(whole_word=False))
     assert not list(find_faults(folder))
 

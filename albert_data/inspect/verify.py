@@ -203,21 +203,14 @@ def _count_bytes(manifest: Manifest, progress: Progress, *, with_rows: bool) -> 
 def _check_splits(
     folder: Path, manifest: Manifest, rules: RowRules | None, run: Run, advance: Advance
 ) -> Iterator[Fault]:
-    check = ShardCheck(
-        folder=folder,
-        rules=rules,
-        keeps_keys=True,
-        advance=advance,
-    )
     for name in sorted(manifest.splits, key=SPLITS.index, reverse=True):
-        check = dataclasses.replace(check, keeps_keys=name != _TRAIN)
+        check = ShardCheck(folder=folder, rules=rules, keeps_keys=name != _TRAIN, advance=advance)
         keys = [np.empty(0, np.uint64)]
         for checked in run(check, manifest.splits[name].shards):
             yield from checked.faults
             keys += checked.keys
-        if check.rules is not None and name != _TRAIN:
-            rules = dataclasses.replace(check.rules, validation_keys=np.unique(np.concatenate(keys)))
-            check = dataclasses.replace(check, rules=rules)
+        if rules is not None and name != _TRAIN:
+            rules = dataclasses.replace(rules, validation_keys=np.unique(np.concatenate(keys)))
 
 
 def _run_threads(workers: int, check: ShardCheck, shards: Sequence[ShardEntry]) -> Iterator[Checked]:
@@ -309,11 +302,11 @@ def check_file(folder: Path, expected: FileEntry | ShardEntry, advance: Advance)
         if error.errno in _SHORTAGES:
             raise
         return Fault(file=name, what=f"is listed in the manifest, but can't be read: {error.strerror}"), False
-    if found == expected.sha256 and num_bytes == getattr(expected, "num_bytes", num_bytes):
-        return None, True
     if num_bytes != (said := getattr(expected, "num_bytes", num_bytes)):
         return Fault(file=name, what=f"has {num_bytes:,} bytes; the manifest says {said:,}"), True
-    return Fault(file=name, what=f"has the SHA-256 {found}; the manifest says {expected.sha256}"), True
+    if found != expected.sha256:
+        return Fault(file=name, what=f"has the SHA-256 {found}; the manifest says {expected.sha256}"), True
+    return None, True
 
 
 @dataclass(frozen=True, kw_only=True)
