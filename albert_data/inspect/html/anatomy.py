@@ -7,11 +7,9 @@ the row is split into sentences again, by the rule of the build.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-
-import numpy as np
 
 from albert_data.examples.pair_tasks import IN_ORDER, NO_LABEL, RANDOM_B, SWAPPED, PairTask
 from albert_data.inspect.report import format_figure
@@ -35,7 +33,7 @@ from albert_data.text.wording import count_of, format_share
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, find_script
 from albert_data.tokenizer.words import WordRule
 
-_NUM_SEARCHED, _NUM_READ = 2_000, 100  # rows that are ranked by counts alone; how many of the best are decoded
+_NUM_SEARCHED = 200  # rows
 _TOKENS = 72  # about as many fit on a screen
 _KINDS = {  # the names of their figures, and labels
     MASKED: ("shown_as_mask", "[MASK]"),
@@ -76,53 +74,34 @@ class Segment:
 def choose_row(shards: Shards, statistics: Statistics) -> int | None:
     """The number of the row to explain, always the same one of a set; None if the split is empty.
 
-    Of the first _NUM_SEARCHED rows, the _NUM_READ best are decoded: those with a pair, then in the language of most
-    tokens and the script of most letters, then with masked tokens of all three kinds, then of a length that fits on a
-    screen. Of these is wanted, in this order: a pair; that language and script; all three kinds; the longest span; a
-    masked word of several pieces; three sentences; swapped; a length that fits on a screen. statistics: of the split.
+    Of the first _NUM_SEARCHED rows is wanted, in this order: a pair; the language of most tokens and the script of most
+    letters; masked tokens of all three kinds; the longest span; a masked word of several pieces; three sentences;
+    swapped; a length that fits on a screen. statistics: of the split.
     """
-    pieces = shards.tokenizer.piece_texts
-    main = {"", *(one.script for one in count_scripts(statistics.piece_counts, pieces)[:1])}
-    is_other = np.array([find_script(piece).capitalize() not in main for piece in pieces])
-    languages = _find_other_languages(shards, statistics)
-    judged = {}
-    for row in range(min(_NUM_SEARCHED, len(shards))):
-        example = shards[row]
-        in_other = example.source in languages or bool(is_other[example.original_ids].mean() > 0.25)
-        judged[row] = _judge_counts(example, shards.tokenizer.mask_id, in_other)
-    best = sorted(judged, key=lambda row: judged[row])[:_NUM_READ]
-    return min(best, key=lambda row: _judge(shards, row, judged[row]), default=None)
+    languages = Counter[str]()
+    for source, one in enumerate(statistics.by_source):
+        languages[shards.manifest.find_text_config(source).language] += one.num_tokens
+    scripts = count_scripts(statistics.piece_counts, shards.tokenizer.piece_texts)
+    main = (*(name for name, _ in languages.most_common(1)), *(one.script for one in scripts[:1]))
+    rows = range(min(_NUM_SEARCHED, len(shards)))
+    return min(rows, key=lambda row: _judge(shards, row, main), default=None)
 
 
-def _find_other_languages(shards: Shards, statistics: Statistics) -> set[int]:
-    """The sources that are not in the language of most tokens."""
-    languages = [shards.manifest.find_text_config(source).language for source in range(len(statistics.by_source))]
-    tokens = Counter[str]()
-    for language, one in zip(languages, statistics.by_source, strict=True):
-        tokens[language] += one.num_tokens
-    return {source for source, language in enumerate(languages) if language != tokens.most_common(1)[0][0]}
-
-
-def _judge_counts(example: Example, mask_id: int, in_other: bool) -> tuple[int, ...]:
-    """What is known without decoding the row; smaller is better. in_other: of another language or script."""
-    shown = example.input_ids[example.masked_positions]
-    is_mask, is_kept = shown == mask_id, shown == example.masked_ids
-    missing = 3 - int(is_mask.any()) - int(is_kept.any()) - int((~is_mask & ~is_kept).any())
-    return (int(example.sop_label == NO_LABEL), int(in_other), missing, abs(len(example.input_ids) - _TOKENS))
-
-
-def _judge(shards: Shards, row: int, counts: tuple[int, ...]) -> tuple[int, ...]:
-    """The order of choose_row; smaller is better. counts: by _judge_counts."""
-    segments = read_segments(shards, row)
+def _judge(shards: Shards, row: int, main: Collection[str]) -> tuple[int, ...]:
+    """The order of choose_row; smaller is better. main: the language, if rows have sources, and the script."""
+    example, segments, manifest = shards[row], read_segments(shards, row), shards.manifest
     masked = [words for segment in segments for words in segment.masked_spans]
-    *firsts, distance = counts
+    text = " ".join(sentence for segment in segments for sentence in segment.sentences)
+    has_language = example.source is None or manifest.find_text_config(example.source).language in main
     return (
-        *firsts,
+        int(len(segments) < 2),
+        int(not has_language or find_script(text).capitalize() not in main),
+        -len({token.kind for words in masked for word in words for token in word}),
         -max(map(len, masked), default=0),
         int(all(len(word) == 1 for words in masked for word in words)),
         int(sum(len(segment.sentences) for segment in segments) < 3),
-        int(shards[row].sop_label != shards.manifest.config.examples.task.label_of(SWAPPED)),
-        distance,
+        int(example.sop_label != manifest.config.examples.task.label_of(SWAPPED)),
+        abs(len(example.input_ids) - _TOKENS),
     )
 
 
