@@ -15,7 +15,6 @@ from albert_data.report.charts import (
     Plot,
     Series,
     draw_bar_rows,
-    draw_stacked_rows,
     make_ticks,
     share_ticks,
 )
@@ -82,13 +81,6 @@ def test_bars_of_a_row_are_in_proportion_to_their_values():
     svg = read(draw_bar_rows("stages", "Stages", "says", ["a", "b"], [Panel("share", "first", [1.0, 4.0], ["1", "4"])]))
     short, long = (float(bar.attrib["width"]) for bar in svg.iter(f"{SVG}rect"))
     assert long == pytest.approx(4 * short, rel=0.01)
-
-
-def test_the_parts_of_a_stacked_row_fill_it():
-    parts = [Series("in order"), Series("swapped", "second"), Series("no pair", "third")]
-    svg = read(draw_stacked_rows("labels", "Order", "says", {"train": [0.5, 0.4, 0.1]}, parts))
-    bars = [bar for bar in svg.iter(f"{SVG}rect") if bar.get("height") == "22"]
-    assert sum(float(bar.attrib["width"]) for bar in bars) == pytest.approx(WIDTH - 4, abs=0.2)
 
 
 def test_text_can_not_become_markup_anywhere_in_a_page():

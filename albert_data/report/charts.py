@@ -195,28 +195,3 @@ def draw_bar_rows(name: str, title: str, says: str, names: Sequence[str], panels
             body.append(element("rect", f"fill-{panel.colour}", x=left, y=y, width=length, height=8))
             body.append(element("text", "small fill-ink", label, x=left + length + 4, y=y + 7.5))
     return inline_svg(name, title, says, body, top + row * len(names) + 2)
-
-
-def draw_stacked_rows(
-    name: str,
-    title: str,
-    says: str,
-    rows: Mapping[str, Sequence[float]],
-    parts: Sequence[Series],
-    lines: Sequence[float] = (0.5,),
-) -> str:
-    """For each name a bar of parts that sum up to 1, with lines at some shares."""
-    body = [mark for number, line in enumerate(_lay_out_legend(parts, 2.0)) for mark in _draw_legend(line, number)]
-    top, row, width = 24.0, 46.0, WIDTH - 4.0
-    for number, (text, shares) in enumerate(rows.items()):
-        y, x = top + row * number, 2.0
-        body.append(element("text", "fill-ink", text, x=2, y=y + 11))
-        for share, series in zip(shares, parts, strict=True):
-            body.append(element("rect", series.paint, x=x, y=y + 16, width=width * share, height=22))
-            if share > 0.12:
-                label, middle = format_share(share, 1), x + width * share / 2
-                body.append(element("text", "fill-paper", label, x=middle, y=y + 31, text_anchor="middle"))
-            x += width * share
-        for at in lines:
-            body.append(element("line", "line dashed stroke-ink", x1=WIDTH * at, x2=WIDTH * at, y1=y + 13, y2=y + 41))
-    return inline_svg(name, title, says, body, top + row * len(rows))

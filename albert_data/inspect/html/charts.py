@@ -15,7 +15,7 @@ from albert_data.config import ExampleConfig
 from albert_data.inspect.input_files import InputFiles, describe_input_files, shorten_names
 from albert_data.inspect.report import format_figure
 from albert_data.inspect.statistics import Statistics
-from albert_data.report.charts import Panel, Plot, Series, draw_bar_rows, draw_stacked_rows, make_ticks, share_ticks
+from albert_data.report.charts import Panel, Plot, Series, draw_bar_rows, make_ticks, share_ticks
 from albert_data.report.page import Chart
 from albert_data.text.wording import count_of, format_share
 
@@ -140,12 +140,14 @@ def _draw_positions(statistics: Measured, config: ExampleConfig) -> Chart:
 
 
 def _draw_labels(statistics: Measured, config: ExampleConfig) -> Chart:
-    orders = config.task.orders
-    parts = [*map(Series, orders, ("first", "second", "fourth")), Series("no pair", "third")]
-    shares = {name: [n / measured.num_rows for n in measured.label_counts] for name, measured in statistics.items()}
+    names = [*config.task.orders, "no pair"]
+    shares: dict[Series, Shares] = {
+        Series(name, _COLOURS[i]): [count / measured.num_rows for count in measured.label_counts]
+        for i, (name, measured) in enumerate(statistics.items())
+    }
     title, says = "Order of the segments", f"{'; '.join(_say_labels(*item) for item in statistics.items())}."
-    table = [["", *(part.name for part in parts)]] + [[name, *map(_percent, row)] for name, row in shares.items()]
-    svg = draw_stacked_rows("labels", title, says, shares, parts, [i / len(orders) for i in range(1, len(orders))])
+    svg = _draw_groups(names, shares, "order").to_svg("labels", title, says)
+    table = _tabulate(["", *statistics], names, shares.values())
     return Chart(name="labels", title=title, says=says, svg=svg, table=table)
 
 
