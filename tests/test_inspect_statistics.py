@@ -26,7 +26,7 @@ from inspect_fixtures import (
 from albert_data.config import ExampleConfig
 from albert_data.data import Examples
 from albert_data.inspect.report import tabulate_scripts
-from albert_data.inspect.statistics import EDGE, Statistics, choose_scripts, count_scripts, measure
+from albert_data.inspect.statistics import EDGE, Statistics, count_scripts, measure
 from albert_data.shards.reader import Example, open_shards
 from albert_data.tokenizer.words import WordRule
 
@@ -261,11 +261,10 @@ def test_letters_and_tokens_are_counted_by_script():
 
 
 def test_one_script_and_a_few_loans_need_no_table(tmp_path):
-    one = count_scripts([0, 0, 0, 100, 0, 0, 0, 1, 0, 0, 0], PIECES)
-    assert len(one) == 2
-    assert choose_scripts(one) == []
     assert count_scripts([5] * 3 + [0] * 5 + [5] * 3, PIECES) == []
     assert count_scripts([5, 5], ["▁[UNK]", "▁<0xE4><0xB8>"]) == []
     measured, pieces = measure(open_shards(write_small(tmp_path))), get_tokenizer().pieces
-    assert [row[0] for row in tabulate_scripts(measured, pieces)] == ["Latin", "Cjk"]
-    assert tabulate_scripts(replace(measured, piece_counts=(0,) * len(pieces)), pieces) == []
+    assert [row[0] for row in tabulate_scripts("train", measured, pieces)] == ["Scripts of train", "Latin", "Cjk"]
+    loans = replace(measured, piece_counts=(0, 0, 0, 100, 0, 0, 0, 1, 0, 0, 0))
+    assert len(count_scripts(loans.piece_counts, PIECES)) == 2
+    assert tabulate_scripts("train", loans, PIECES) == []

@@ -82,8 +82,8 @@ def test_the_pages_of_inspect_show_the_mixture_and_its_rows(out):
         assert line.split()[-3:] == [f"{n:,}" for n in (one.num_documents, one.num_used_documents, one.num_used_tokens)]
     assert "Rows of train by source" in page
     assert sum(one["num_rows"] for one in values["statistics"]["train"]["by_source"]) == len(open_shards(out))
-    assert "source of the mixture" in html
-    assert "source of rows of train" in html
+    assert "Sources of the mixture" in html
+    assert "Rows of train by source" in html
 
 
 def find_check(folder: Path, name: str) -> Check:

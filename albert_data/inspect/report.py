@@ -26,7 +26,7 @@ from albert_data.inspect.input_files import (
     read_similar,
     shorten_names,
 )
-from albert_data.inspect.statistics import EDGE, QUANTILES, Figure, Statistics, choose_scripts, count_scripts, measure
+from albert_data.inspect.statistics import EDGE, QUANTILES, Figure, Statistics, count_scripts, measure
 from albert_data.inspect.terminal import count_columns
 from albert_data.shards.advice import describe_losses, list_removed
 from albert_data.shards.manifest import DamagedInputs, Manifest
@@ -39,6 +39,7 @@ _SHOWN_INPUTS = 5  # of each encoding
 _BAR_LEN = 32
 _CELL_LEN = 25
 _NUM_FILES = 5
+_MIN_LETTERS = 0.01  # the share of a script; one with less is probably loan words and names
 _LABELS = {
     "masked_share": "masked share of the tokens",
     "spans_longer": "longer spans",
@@ -149,11 +150,11 @@ def _list_sections(report: ShardReport) -> Iterator[Iterable[str]]:
     yield _describe_build(report.shards.folder, manifest)
     yield _list_counts(manifest)
     yield _list_splits(manifest)
-    yield _list_mixture(manifest)
+    yield _tabulate((32, 8, 14, 12, 14), tabulate_mixture(manifest))
     yield _list_sources(statistics)
     if statistics:
         widths = (41, 12, *(13 for _ in statistics))
-        yield _tabulate(widths, ["Figures", "intended", *statistics], tabulate_figures(statistics))
+        yield _tabulate(widths, [["Figures", "intended", *statistics], *tabulate_figures(statistics)])
         yield _list_row_lens(statistics)
         yield _list_bins(statistics)
         yield _list_padding(statistics)
@@ -171,9 +172,9 @@ def _list_sections(report: ShardReport) -> Iterator[Iterable[str]]:
         yield ["Removed", *(part for line in lines for part in _fill(line, "  "))]
 
 
-def _tabulate(widths: Sequence[int], head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """A line for the head and for each row; the first column is aligned left, and indented in rows."""
-    for number, (name, *cells) in enumerate([head, *rows]):
+def _tabulate(widths: Sequence[int], table: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A line for each row, the head first; the first column is aligned left, and indented below the head."""
+    for number, (name, *cells) in enumerate(table):
         first = f"  {_fit(name, widths[0] - 2)}" if number else f"{name:<{widths[0]}}"
         yield first + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
 
@@ -209,15 +210,20 @@ def _list_counts(manifest: Manifest) -> list[str]:
     counts = manifest.counts
     parts = [count_of(counts.documents, "document"), count_of(counts.sentences, "sentence")]
     parts += [f"{format_bytes(counts.text_bytes)} of text", count_of(counts.tokens, "token")]
-    if counts.duplicate_documents:
-        parts.append(f"{count_of(counts.duplicate_documents, 'equal document')} dropped")
-    if counts.contaminated_documents:
-        parts.append(f"{count_of(counts.contaminated_documents, 'other document')} with text of a benchmark left out")
-    if counts.near_duplicate_documents:
-        parts.append(f"{count_of(counts.near_duplicate_documents, 'near-duplicate')} dropped")
-    if counts.left_out_documents:
-        parts.append(f"{count_of(counts.left_out_documents, 'validation document')} left out of training")
+    parts += [f"{count_of(count, noun)} {fate}" for count, noun, fate in list_dropped(manifest)]
     return ["Corpus", *_fill(", ".join(parts), "  ")]
+
+
+def list_dropped(manifest: Manifest) -> Iterator[tuple[int, str, str]]:
+    """How many documents the build left out, as what, and how that is called: for each kind that there is."""
+    for name, noun, fate in (
+        ("duplicate_documents", "equal document", "dropped"),
+        ("contaminated_documents", "other document", "with text of a benchmark left out"),
+        ("near_duplicate_documents", "near-duplicate", "dropped"),
+        ("left_out_documents", "validation document", "left out of training"),
+    ):
+        if count := getattr(manifest.counts, name):
+            yield count, noun, fate
 
 
 def format_bytes(num_bytes: int) -> str:
@@ -232,34 +238,37 @@ def format_bytes(num_bytes: int) -> str:
 
 
 def _list_splits(manifest: Manifest) -> Iterator[str]:
-    rows = []
+    table = [["Splits", "rows", "tokens", "masked", "shards", "size"]]
     for name, split in manifest.splits.items():
         counts = (split.num_rows, split.num_tokens, split.num_masked, len(split.shards))
-        rows.append([name, *(f"{count:,}" for count in counts), format_bytes(split.num_bytes)])
-    return _tabulate((13, 14, 18, 16, 8, 11), ["Splits", "rows", "tokens", "masked", "shards", "size"], rows)
+        table.append([name, *(f"{count:,}" for count in counts), format_bytes(split.num_bytes)])
+    return _tabulate((13, 14, 18, 16, 8, 11), table)
 
 
-def _list_mixture(manifest: Manifest) -> Iterable[str]:
+def tabulate_mixture(manifest: Manifest) -> list[list[str]]:
     """What a mixture takes of its sources. Passes are on average over the documents, tokens those of text."""
-    rows = []
+    table = [["Sources of the mixture", "passes", "documents", "used", "tokens used"]]
     for one in manifest.mixture or ():
         counts = (one.num_documents, one.num_used_documents, one.num_used_tokens)
         name = escape_controls(f"{one.name} ({one.language})")
-        rows.append([name, f"{one.passes:.3g}", *(f"{count:,}" for count in counts)])
-    head = ["Sources of the mixture", "passes", "documents", "used", "tokens used"]
-    return _tabulate((32, 8, 14, 12, 14), head, rows) if rows else ()
+        table.append([name, f"{one.passes:.3g}", *(f"{count:,}" for count in counts)])
+    return table if manifest.mixture else []
+
+
+def tabulate_sources(name: str, measured: Statistics) -> list[list[str]]:
+    """The rows of a split by source; nothing where these have no sources."""
+    table = [[f"Rows of {name} by source", "rows", "tokens", "share", "documents", "<unk>", "without a pair"]]
+    for one in measured.by_source:
+        shares = (one.num_tokens / measured.num_tokens, one.unk_share, one.unpaired_share)
+        share, *others = (format_figure("share", share) for share in shares)
+        counts = (f"{one.num_rows:,}", f"{one.num_tokens:,}", share, f"{one.num_documents:,}")
+        table.append([escape_controls(one.name), *counts, *others])
+    return table if measured.by_source else []
 
 
 def _list_sources(statistics: Mapping[str, Statistics]) -> Iterator[str]:
     for name, measured in statistics.items():
-        rows = []
-        for one in measured.by_source:
-            share = format_figure("share", one.num_tokens / measured.num_tokens)
-            counts = (f"{one.num_rows:,}", f"{one.num_tokens:,}", share, f"{one.num_documents:,}")
-            rows.append([escape_controls(one.name), *counts])
-        if rows:
-            head = [f"Rows of {name} by source", "rows", "tokens", "share", "documents"]
-            yield from _tabulate((30, 11, 15, 9, 14), head, rows)
+        yield from _tabulate((30, 11, 15, 9, 14), [row[:5] for row in tabulate_sources(name, measured)])
 
 
 def tabulate_figures(statistics: Mapping[str, Statistics]) -> Iterator[list[str]]:
@@ -292,7 +301,7 @@ def _list_row_lens(statistics: Mapping[str, Statistics]) -> Iterator[str]:
     for name, measured in statistics.items():
         lens = (f"{length:,}" for length in measured.row_len_quantiles.values())
         rows.append([name, *lens, f"{measured.mean_row_len:.1f}", format_figure("padding", measured.padding_share)])
-    return _tabulate((13, *(7 for _ in QUANTILES), 8, 10), ["Row lengths", *names, "mean", "padding"], rows)
+    return _tabulate((13, *(7 for _ in QUANTILES), 8, 10), [["Row lengths", *names, "mean", "padding"], *rows])
 
 
 def _list_bins(statistics: Mapping[str, Statistics]) -> Iterator[str]:
@@ -302,7 +311,7 @@ def _list_bins(statistics: Mapping[str, Statistics]) -> Iterator[str]:
     for (first, last, _), *shares in zip(bins, *histograms, strict=True):
         bar = "#" * max(round(_BAR_LEN * shares[0] / max(histograms[0])), shares[0] > 0)
         rows.append([f"{f'{first:,} to {last:,}':<17}{bar}", *map(format_share, shares)])
-    return _tabulate((53, *(13 for _ in statistics)), ["Rows by length", *statistics], rows)
+    return _tabulate((53, *(13 for _ in statistics)), [["Rows by length", *statistics], *rows])
 
 
 def _list_padding(statistics: Mapping[str, Statistics]) -> Iterator[str]:
@@ -312,7 +321,7 @@ def _list_padding(statistics: Mapping[str, Statistics]) -> Iterator[str]:
         [name, *(format_figure("padding", share) for share in measured.padding_by_bucket.values())]
         for name, measured in statistics.items()
     )
-    yield from _tabulate((13, *(9 for _ in lens)), ["", *(f"{bucket_len:,}" for bucket_len in lens)], rows)
+    yield from _tabulate((13, *(9 for _ in lens)), [["", *(f"{bucket_len:,}" for bucket_len in lens)], *rows])
 
 
 def _list_edges(statistics: Mapping[str, Statistics]) -> Iterator[str]:
@@ -322,7 +331,7 @@ def _list_edges(statistics: Mapping[str, Statistics]) -> Iterator[str]:
         [name, *("-" if value is None else f"{value:.2f}" for value in (*measured.edge_ratios, measured.edge_error))]
         for name, measured in statistics.items()
     )
-    yield from _tabulate((13, *(6 for _ in places), 7), ["", *map(str, places), "error"], rows)
+    yield from _tabulate((13, *(6 for _ in places), 7), [["", *map(str, places), "error"], *rows])
 
 
 def _list_pieces(statistics: Mapping[str, Statistics], pieces: Sequence[str]) -> Iterator[str]:
@@ -339,16 +348,17 @@ def _list_pieces(statistics: Mapping[str, Statistics], pieces: Sequence[str]) ->
 def _list_scripts(statistics: Mapping[str, Statistics], pieces: Sequence[str]) -> Iterator[str]:
     """The scripts of each split that has several."""
     for name, measured in statistics.items():
-        if rows := tabulate_scripts(measured, pieces):
-            yield from _tabulate((40, 16, 14, 10), [f"Scripts of {name}", "letters", "tokens", "share"], rows)
+        yield from _tabulate((40, 16, 14, 10), tabulate_scripts(name, measured, pieces))
 
 
-def tabulate_scripts(measured: Statistics, pieces: Sequence[str]) -> list[list[str]]:
-    """Letters, tokens and share of each script; nothing where there is only one."""
-    return [
+def tabulate_scripts(name: str, measured: Statistics, pieces: Sequence[str]) -> list[list[str]]:
+    """Letters, tokens and share of each script of a split; nothing where there is only one, apart from loan words."""
+    rows = [
         [one.script, f"{one.num_letters:,}", f"{one.num_tokens:,}", format_share(one.share)]
-        for one in choose_scripts(count_scripts(measured.piece_counts, pieces))
+        for one in count_scripts(measured.piece_counts, pieces)
+        if one.share > _MIN_LETTERS
     ]
+    return [[f"Scripts of {name}", "letters", "tokens", "share"], *rows] if len(rows) > 1 else []
 
 
 def _list_input_files(input_files: InputFiles | None) -> Iterator[str]:
@@ -358,7 +368,7 @@ def _list_input_files(input_files: InputFiles | None) -> Iterator[str]:
     for file, name in zip(files, shorten_names(files, 39), strict=True):
         shares = (format_figure("share", share) for share in (file.share, file.unknown_rate))
         rows.append([name, f"{file.num_tokens:,}", *shares])
-    yield from _tabulate((42, 18, 10, 10), ["Input files", "tokens", "share", "unknown"], rows)
+    yield from _tabulate((42, 18, 10, 10), [["Input files", "tokens", "share", "unknown"], *rows])
     yield from _fill(describe_input_files(input_files), "  ")
 
 
@@ -391,7 +401,7 @@ def _list_damaged_inputs(damaged: DamagedInputs | None) -> Iterator[str]:
         return
     names = (cut_middle(escape_controls(item.path), 63) for item in damaged.worst)
     rows = [[name, f"{item.num_documents:,}"] for name, item in zip(names, damaged.worst, strict=True)]
-    head, *lines = _tabulate((66, 14), [describe_damaged(damaged), "documents"], rows)
+    head, *lines = _tabulate((66, 14), [[describe_damaged(damaged), "documents"], *rows])
     yield head
     for item, line in zip(damaged.worst, lines, strict=True):
         yield line

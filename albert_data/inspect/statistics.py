@@ -36,7 +36,6 @@ QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p
 BUCKET_LENS = (8, 16, 32, 64, 128, 256)  # `train` uses buckets of 64, or of 16 on a CPU
 EDGE = 5  # positions of text at either end of a row that are counted one by one
 NUM_PIECES = 20
-MIN_SHARE = 0.01  # of the letters; a script with less is probably loan words and names
 _NUM_BINS = 8
 
 
@@ -260,12 +259,6 @@ def count_scripts(piece_counts: Sequence[int], pieces: Sequence[str]) -> list[Sc
         ScriptCount(script=name.capitalize(), num_letters=number, num_tokens=tokens[name], share=number / total)
         for name, number in sorted(letters.items(), key=lambda item: (-item[1], item[0]))
     ]
-
-
-def choose_scripts(counts: Sequence[ScriptCount]) -> list[ScriptCount]:
-    """The scripts for the table: those with over MIN_SHARE of the letters; none if there is only one."""
-    chosen = [count for count in counts if count.share > MIN_SHARE]
-    return chosen if len(chosen) > 1 else []
 
 
 # ---- counting ----

@@ -22,9 +22,12 @@ from albert_data.inspect.report import (
     describe_settings,
     format_bytes,
     format_figure,
+    list_dropped,
     name_encodings,
     tabulate_figures,
+    tabulate_mixture,
     tabulate_scripts,
+    tabulate_sources,
 )
 from albert_data.report.page import (
     PageSection,
@@ -91,14 +94,8 @@ def _list_tiles(report: ShardReport) -> Iterable[tuple[str, str]]:
     yield "sentences", f"{counts.sentences:,}"
     yield "text", format_bytes(counts.text_bytes)
     yield "tokens", f"{counts.tokens:,}"
-    if counts.duplicate_documents:
-        yield "equal documents dropped", f"{counts.duplicate_documents:,}"
-    if counts.contaminated_documents:
-        yield "documents with text of a benchmark, left out", f"{counts.contaminated_documents:,}"
-    if counts.near_duplicate_documents:
-        yield "near-duplicates dropped", f"{counts.near_duplicate_documents:,}"
-    if counts.left_out_documents:
-        yield "validation documents left out of training", f"{counts.left_out_documents:,}"
+    for count, noun, fate in list_dropped(report.manifest):
+        yield f"{noun}s {fate}", f"{count:,}"
     for name, split in report.manifest.splits.items():
         yield f"examples of {name} ({format_bytes(split.num_bytes)})", f"{split.num_rows:,}"
     for name, measured in list(report.statistics.items())[:1]:
@@ -110,12 +107,14 @@ def _render_figures(report: ShardReport) -> Iterator[str]:
     manifest, statistics = report.manifest, report.statistics
     figures = render_table(["", "intended", *statistics], tabulate_figures(statistics))
     yield figures if statistics else "<p>No split has rows.</p>"
-    yield from _render_sources(report)
+    sources = (tabulate_sources(name, measured) for name, measured in statistics.items())
+    for table in filter(None, [tabulate_mixture(manifest), *sources]):
+        yield render_table(table[0], table[1:])
     if encodings := name_encodings(manifest):
         yield render_table(["encodings found"], ([line] for line in encodings), kind="prose")
     damage = ([REASONS.get(reason, reason), f"{count:,}"] for reason, count in sorted(manifest.damage.items()))
-    table = render_table(["what was dropped or repaired", "number"], damage)
-    yield table if manifest.damage else "<p>No document was dropped or repaired.</p>"
+    dropped = render_table(["what was dropped or repaired", "number"], damage)
+    yield dropped if manifest.damage else "<p>No document was dropped or repaired.</p>"
     if removed := list_removed(manifest.removed):
         yield render_table(["lines that were removed"], ([line] for line in removed), kind="prose")
     if damaged := manifest.damaged_inputs:
@@ -128,34 +127,8 @@ def _render_figures(report: ShardReport) -> Iterator[str]:
         )
         yield render_details(f"Most frequent pieces of {name}", render_table(["piece", "tokens", "share"], pieces))
     for name, measured in statistics.items():
-        if scripts := tabulate_scripts(measured, report.pieces):
-            table = render_table(["script", "letters", "tokens", "share of the letters"], scripts)
-            yield render_details(f"Scripts of {name}", table)
-
-
-def _render_sources(report: ShardReport) -> Iterator[str]:
-    """A table of the mixture, if the build has one, and one of the rows of each split by source."""
-    mixture = [
-        [one.name, one.language, f"{one.passes:.3g}", f"{one.num_documents:,}", f"{one.num_used_documents:,}"]
-        for one in report.manifest.mixture or ()
-    ]
-    if mixture:
-        yield render_table(["source of the mixture", "language", "passes", "documents", "used"], mixture)
-    for name, measured in report.statistics.items():
-        rows = [
-            [
-                one.name,
-                f"{one.num_rows:,}",
-                f"{one.num_tokens:,}",
-                format_figure("share", one.num_tokens / measured.num_tokens),
-                f"{one.num_documents:,}",
-                *(format_figure("share", share) for share in (one.unk_share, one.unpaired_share)),
-            ]
-            for one in measured.by_source
-        ]
-        if rows:
-            heads = ["rows", "tokens", "share", "documents", "<unk> in the text", "rows without a pair"]
-            yield render_table([f"source of rows of {name}", *heads], rows)
+        if scripts := tabulate_scripts(name, measured, report.pieces):
+            yield render_details(scripts[0][0], render_table(["script", *scripts[0][1:]], scripts[1:]))
 
 
 # ---- the viewer of rows ----
