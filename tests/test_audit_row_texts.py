@@ -42,38 +42,31 @@ def test_pages_inside_a_sentence_are_found_but_no_numbers_and_capitals_of_prose(
     assert find_furniture(text) == (text if is_page else None)
 
 
-def test_a_table_is_a_text_of_which_half_of_the_words_are_numbers():
-    assert find_table("a 1 " * 10) == "a 1 a 1 a 1 a 1 a 1"
-    assert find_table("a 1 " * 9) is None
-    assert find_table("a 1 " * 10 + "b") is None
+@pytest.mark.parametrize(("text", "is_table"), [("a 1 " * 10, True), ("a 1 " * 9, False), ("a 1 " * 10 + "b", False)])
+def test_a_table_is_a_text_of_which_half_of_the_words_are_numbers(text, is_table):
+    assert find_table(text) == ("a 1 a 1 a 1 a 1 a 1" if is_table else None)
 
 
 ENGLISH, CHINESE = "The cat sat on the mat and looked.", "猫坐在垫子上看着我们，一句话也没有说，后来它走了。"
 GREEK = "Η γάτα κάθισε στο χαλάκι."
 
 
-def find_scripts(texts: list[str], sources: list[int] | None = None) -> list[str | None]:
-    return list(find_other_scripts(texts, np.array(sources or [0] * len(texts), np.uint16)))
-
-
-def test_a_row_in_a_script_that_the_rest_hardly_uses_shows_its_beginning():
-    assert find_scripts([ENGLISH] * 99 + [CHINESE]) == [None] * 99 + [CHINESE[:40]]
-    assert find_scripts([CHINESE] * 99 + [ENGLISH]) == [None] * 99 + [ENGLISH[:40]]
-
-
-def test_a_few_letters_of_another_script_are_no_other_row():
-    texts = [ENGLISH] * 99 + [f"{ENGLISH} {GREEK}"[:-1], "Ελλάδα"]
-    assert find_scripts(texts) == [None] * 101
-
-
-def test_a_script_with_a_twentieth_of_the_letters_belongs_to_the_set():
-    assert find_scripts([ENGLISH] * 90 + [GREEK] * 10) == [None] * 100
-
-
-def test_each_source_has_its_own_scripts():
-    texts = [ENGLISH] * 99 + [CHINESE] * 2
-    assert find_scripts(texts, [0] * 99 + [1, 1]) == [None] * 101
-    assert find_scripts([*texts, ENGLISH], [0] * 99 + [1, 0, 1])[99:] == [None, CHINESE[:40], None]
+@pytest.mark.parametrize(
+    ("texts", "found"),
+    [
+        ([*[ENGLISH] * 99, CHINESE], [99]),
+        ([*[CHINESE] * 99, ENGLISH], [99]),
+        ([*[ENGLISH] * 99, f"{ENGLISH} {GREEK}"[:-1], "Ελλάδα"], []),  # a few letters
+        ([*[ENGLISH] * 90, *[GREEK] * 10], []),  # a twentieth of the letters
+        ([*[ENGLISH] * 99, (CHINESE, 1), (CHINESE, 1)], []),  # each source has its own scripts
+        ([*[ENGLISH] * 99, (CHINESE, 1), CHINESE, (ENGLISH, 1)], [100]),
+    ],
+)
+def test_a_row_in_a_script_that_its_source_hardly_uses_shows_its_beginning(texts, found):
+    """texts: of source 0, unless the source is given."""
+    rows = [text if isinstance(text, tuple) else (text, 0) for text in texts]
+    shown = find_other_scripts([text for text, _ in rows], np.array([source for _, source in rows], np.uint16))
+    assert list(shown) == [text[:40] if i in found else None for i, (text, _) in enumerate(rows)]
 
 
 FOOTER = "Copyright 2003 Example Press"
@@ -84,24 +77,24 @@ def write_texts(count: int, footer: str = "", seed: int = 0) -> list[str]:
     return [" ".join([*rng.choices(ENGLISH_WORDS.split(), k=50), footer]) for _ in range(count)]
 
 
-def test_a_footer_of_four_words_in_many_documents_is_a_repeated_line():
-    texts = [*write_texts(200), *write_texts(20, FOOTER, seed=1)]
-    assert find_repeated(texts, range(220)) == [None] * 200 + ["Copyright 0 Example Press"] * 20
+MANY, FEW = write_texts(40, FOOTER), write_texts(19, FOOTER)
+SPOKEN = [*write_texts(40, "for the purpose of"), *write_texts(1, "on the purpose of", seed=1)]
+LONG = [f"{'word ' * 10_000}{text}" for text in write_texts(30, FOOTER)]
 
 
-def test_what_few_documents_repeat_is_theirs():
-    assert find_repeated(write_texts(19, FOOTER), range(19)) == [None] * 19
-    assert find_repeated(write_texts(40, FOOTER), [0] * 40) == [None] * 40
-
-
-def test_a_figure_of_speech_that_also_stands_with_other_words_is_none():
-    texts = [*write_texts(40, "for the purpose of"), *write_texts(1, "on the purpose of", seed=1)]
-    assert find_repeated(texts, range(41)) == [None] * 41
-
-
-def test_a_line_that_is_rare_in_long_documents_is_left():
-    texts = [f"{'word ' * 10_000}{text}" for text in write_texts(30, FOOTER)]
-    assert not any("Example" in (found or "") for found in find_repeated(texts, range(30)))
+@pytest.mark.parametrize(
+    ("texts", "owners", "num_found"),
+    [
+        ([*write_texts(200), *write_texts(20, FOOTER, seed=1)], range(220), 20),
+        (FEW, range(19), 0),  # few documents,
+        (MANY, [0] * 40, 0),  # or one, repeat it
+        (SPOKEN, range(41), 0),  # a figure of speech also stands with other words
+        (LONG, range(30), 0),  # it is rare in long documents
+    ],
+)
+def test_a_footer_of_four_words_in_many_documents_is_a_repeated_line(texts, owners, num_found):
+    found = ["Example" in (line or "") or "purpose" in (line or "") for line in find_repeated(texts, owners)]
+    assert found == [False] * (len(texts) - num_found) + [True] * num_found
 
 
 _SOME = st.sampled_from(["a b 1 d", "x a b 23 d", "a b c 4 d e", "a b 5 d a b 6 d", "b 7 d a", "", "a b c d"])
@@ -173,21 +166,23 @@ def test_a_text_with_several_suspicious_words_shows_them(text, expected):
     assert find_in_many(text) == expected
 
 
-def test_encoded_data_is_suspicious():
-    lines = [base64.b64encode(random.Random(i).randbytes(57)).decode() for i in range(4)]
-    assert find_in_many(" ".join(lines)) is not None
-    assert find_in_many("the commit 1f3870be274f6c49b3e31a0c6728957f of 8b1a9953c4611296a827abf8c47804d7") is not None
+_ENCODED = " ".join(base64.b64encode(random.Random(i).randbytes(57)).decode() for i in range(4))
 
 
-def test_names_dialect_and_rare_words_are_not():
-    assert find_in_many(_RARE) is None
-
-
-def test_one_misread_word_is_not_enough():
-    assert find_in_many("there was notliing") is None
-    assert find_in_many("notliing notliing notliing") is None
-    assert find_in_many("notliing anotber " + "house " * 198) is not None
-    assert find_in_many("notliing anotber " + "house " * 199) is None
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        (_ENCODED, True),
+        ("the commit 1f3870be274f6c49b3e31a0c6728957f of 8b1a9953c4611296a827abf8c47804d7", True),
+        (_RARE, False),
+        ("there was notliing", False),
+        ("notliing notliing notliing", False),
+        ("notliing anotber " + "house " * 198, True),
+        ("notliing anotber " + "house " * 199, False),
+    ],
+)
+def test_encoded_data_and_several_misread_words_are_suspicious_but_no_rare_ones(text, is_found):
+    assert (find_in_many(text) is not None) == is_found
 
 
 @pytest.mark.parametrize(("count", "is_misread"), [(5, True), (25, False)])
