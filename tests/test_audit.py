@@ -31,7 +31,15 @@ from albert_data.inspect.audit import rows as audit_rows
 from albert_data.inspect.audit import rules as audit_rules
 from albert_data.inspect.audit.audit import Audit, audit_folder
 from albert_data.inspect.audit.overlap import RowGrams
-from albert_data.inspect.audit.rows import WINDOW, make_traits, measure_rows, sample_windows
+from albert_data.inspect.audit.rows import (
+    IS_BYTES,
+    IS_UNKNOWN,
+    PARTS_WORDS,
+    STARTS_INSIDE,
+    WINDOW,
+    measure_rows,
+    sample_windows,
+)
 from albert_data.inspect.audit.rules import BAD, LOOK, NOT_KNOWN, OK, UNPAIRED_ROWS, Check, Rule
 from albert_data.inspect.input_files import find_lost
 from albert_data.kernels.draws import mix
@@ -284,8 +292,9 @@ def test_rows_are_measured_as_in_plain_python(documents, config):
     for i, row in enumerate(rows):
         masks = slice(examples.mask_offsets[i], examples.mask_offsets[i + 1])
         row[examples.masked_positions[masks]] = examples.masked_ids[masks]
+    traits = inside * STARTS_INSIDE + unknown * IS_UNKNOWN + parting * PARTS_WORDS + of_bytes * IS_BYTES
     texts, whole, is_equal, num_inside, num_unknown, num_bytes = measure_rows(
-        examples.arrays, ids, make_traits(inside, unknown, parting, of_bytes), 1
+        examples.arrays, ids, traits.astype(np.uint8), 1
     )
     parts = [
         (row[1 : 1 + a].tolist(), row[2 + a : -1].tolist()) for row, a in zip(rows, examples.segment_a_len, strict=True)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from albert_data.data import Specials
 from albert_data.examples.masks import find_piece_flags, find_word_begins
 from albert_data.inspect.row_checks import CONTINUES, IS_SPECIAL, JOINS_NEXT, STANDALONE, STARTS, are_parted
-from albert_data.inspect.statistics import OriginalRows, WordArrays, find_words
 from albert_data.kernels import kernel, pointer
 from albert_data.text.unicode_tables import category
 from albert_data.tokenizer.words import NEVER, WordRule, continues, find_word_starts, judge_piece
@@ -136,13 +135,6 @@ def begin_words_of(ids: np.ndarray, first: int, last: int, flags: np.ndarray, be
     return find_word_begins(pointer(ids), pointer(flags), pointer(begins), first, last, 0)
 
 
-@kernel
-def find_words_of(rows: OriginalRows, words: WordArrays, begins: np.ndarray) -> tuple[np.ndarray, int]:
-    ends = np.empty(len(rows.ids), np.int64)
-    count, _ = find_words(rows, 0, words, begins, ends)
-    return ends, count
-
-
 ids_of_text = st.lists(st.integers(0, SPECIAL), max_size=9)
 
 
@@ -158,15 +150,6 @@ def test_all_readers_of_rows_find_the_words_of_the_slow_reference(first, second)
     for words, begin, part in zip(expected, (1, len(first) + 2), (first, second), strict=True):
         count = begin_words_of(ids, begin, begin + len(part), flags, begins)
         assert begins[:count].tolist() == [word[0] for word in words]
-    rows = OriginalRows(
-        ids, np.array([0, len(ids)]), np.array([len(first)], np.int32), *np.zeros((2, len(ids)), np.bool_)
-    )
-    ends, count = find_words_of(
-        rows, WordArrays(IS_SPECIAL_ID, RULE.starts, RULE.standalone, np.zeros(len(RULE.starts), np.int64)), begins
-    )
-    words = expected[0] + expected[1]
-    assert begins[:count].tolist() == [word[0] for word in words]
-    assert ends[:count].tolist() == [word[-1] + 1 for word in words]
     begins_by_rule = find_word_starts(np.array(first, np.uint16), RULE).tolist()
     assert begins_by_rule == [references.begins_word(first, at, vocabulary) for at in range(len(first))]
 

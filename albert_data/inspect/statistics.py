@@ -24,7 +24,7 @@ from albert_data.config import ExampleConfig
 from albert_data.data import Examples
 from albert_data.examples.pair_tasks import NO_LABEL
 from albert_data.examples.spans import span_shares
-from albert_data.kernels import helper, kernel
+from albert_data.kernels import kernel
 from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.reader import Shards
 from albert_data.shards.rows import locate_masks, restore_ids
@@ -394,58 +394,35 @@ def count_batch(
     counts["piece_counts"] += np.bincount(original, minlength=len(is_special))
 
 
-@helper
-def find_words(
-    rows: OriginalRows, row: int, words: WordArrays, word_begins: np.ndarray, word_ends: np.ndarray
-) -> tuple[int, int]:
-    """Fill in the token ranges of a row's words; returns their number and how many are of A.
-
-    `examples.masks.find_word_begins` finds the same words faster, but not where they end.
-    """
-    count, count_a, ids = 0, 0, rows.ids
-    begin, end = rows.offsets[row], rows.offsets[row + 1]
-    sep = begin + 1 + rows.segment_a_len[row]
-    for segment in range(2):
-        first, last = (begin + 1, sep) if segment == 0 else (sep + 1, end - 1)
-        is_open = False  # whether the token before belongs to a word
-        for at in range(first, last):
-            if words.is_apart[ids[at]]:
-                is_open = False
-                continue
-            is_joined = len(rows.joined) > 0 and rows.joined[at]
-            if not is_open or (begins_word(ids, at, first, words.starts, words.standalone) and not is_joined):
-                word_begins[count] = at
-                count += 1
-                is_open = True
-            word_ends[count - 1] = at + 1
-        if segment == 0:
-            count_a = count
-    return count, count_a
-
-
 @kernel
 def count_words(rows: OriginalRows, words: WordArrays, gap: int, counts: np.ndarray, span_lens: np.ndarray) -> None:
     """Add to `counts[1]` the words masked in part, to `span_lens` the spans by words."""
-    longest = 0
+    ids = rows.ids
     for row in range(len(rows.segment_a_len)):
-        longest = max(longest, rows.offsets[row + 1] - rows.offsets[row])
-    begins, ends = np.empty(longest, np.int64), np.empty(longest, np.int64)
-    for row in range(len(rows.segment_a_len)):
-        num_words, num_words_a = find_words(rows, row, words, begins, ends)
-        span_len = 0
-        for word in range(num_words + 1):  # one more, to end the last span
-            masked, size, num_inside = 0, 0, 0
-            if word < num_words:
-                size = ends[word] - begins[word]
-                for at in range(begins[word], ends[word]):
+        begin, end = rows.offsets[row], rows.offsets[row + 1]
+        sep = begin + 1 + rows.segment_a_len[row]
+        for segment in range(2):
+            first, last = (begin + 1, sep) if segment == 0 else (sep + 1, end - 1)
+            span_len, size, masked, num_inside = 0, 0, 0, 0  # words of the span, and tokens of the word, so far
+            for at in range(first, last + 1):  # one more, to end the last word and span
+                is_apart = at == last or words.is_apart[ids[at]]
+                is_joined = len(rows.joined) > 0 and rows.joined[at]
+                if size > 0 and (
+                    is_apart or (begins_word(ids, at, first, words.starts, words.standalone) and not is_joined)
+                ):
+                    counts[1] += 0 < masked < size
+                    if span_len > 0 and (masked < size or gap == 0):
+                        span_lens[min(span_len, len(span_lens)) - 1] += 1
+                        span_len = 0
+                    if masked == size:
+                        span_len += 1 + num_inside
+                    size, masked, num_inside = 0, 0, 0
+                if not is_apart:
+                    size += 1
                     masked += rows.is_masked[at]
-                    num_inside += words.num_inside[rows.ids[at]]
-                counts[1] += 0 < masked < size
-            if span_len > 0 and (word in (num_words, num_words_a) or masked < size or gap == 0):
+                    num_inside += words.num_inside[ids[at]]
+            if span_len > 0:
                 span_lens[min(span_len, len(span_lens)) - 1] += 1
-                span_len = 0
-            if masked == size:  # true in the extra round, too, with 0 == 0: no harm, as the next row sets span_len to 0
-                span_len += 1 + num_inside
 
 
 @kernel

@@ -208,7 +208,7 @@ def _check_pairs(subject: Subject) -> Iterator[Check]:
         yield _check_share(rules.EQUAL_SEGMENTS, num_equal, int(is_pair.sum()), "pair")
         yield _check_share(rules.UNPAIRED_ROWS, int(np.count_nonzero(~is_pair)), len(facts), "row")
     yield _check_near_empty(subject)
-    if subject.has_prefix:
+    if subject.tokenizer.has_prefix:
         num_segments = int(np.count_nonzero(facts.lens_b) + len(facts))
         yield _check_share(rules.SEGMENTS_INSIDE_WORD, int(facts.num_inside.sum()), num_segments, "segment")
     else:

@@ -30,7 +30,9 @@ MIN_DOCUMENTS = 1_000  # so that 1 % of the sampled documents are ten
 _SAMPLING = np.uint64(0xD1B54A32D192ED03)  # any constant: makes the order of the sample independent of the keys
 _BASE = np.uint64(0x9E3779B97F4A7C15)  # of the polynomial that hashes a window
 _APOSTROPHES = ("'", "\u2019", "\u2581'")  # punctuation, yet inside a word
-_STARTS_INSIDE, _IS_UNKNOWN, _PARTS_WORDS, _IS_BYTES = 1, 2, 4, 8
+# Traits of pieces, as bits: a segment that begins with it begins inside a word, except after a piece that parts words;
+# it stands for text that is lost; a word begins after it, such as a dash; it is a part of a character.
+STARTS_INSIDE, IS_UNKNOWN, PARTS_WORDS, IS_BYTES = 1, 2, 4, 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,20 +105,6 @@ def gather_windows(opened: Sequence[Shards], is_chosen: np.ndarray, share: float
     return Windows(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
-def make_traits(
-    starts_inside: np.ndarray, is_unknown: np.ndarray, parts_words: np.ndarray, is_bytes: np.ndarray
-) -> np.ndarray:
-    """Traits of pieces, uint8 over the vocabulary.
-
-    starts_inside: a segment that begins with such a piece begins inside a word, except after a piece that parts words;
-    is_unknown: stands for text that is lost; parts_words: a word begins after it, such as a dash; is_bytes: is a part
-    of a character.
-    """
-    traits: np.ndarray = starts_inside * _STARTS_INSIDE + is_unknown * _IS_UNKNOWN + parts_words * _PARTS_WORDS
-    traits += is_bytes * _IS_BYTES
-    return traits.astype(np.uint8)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Subject:
     """All rows and documents of a folder."""
@@ -126,7 +114,6 @@ class Subject:
     facts: RowFacts  # of all splits, one after another
     documents: np.ndarray  # uint64, the keys of all documents, sorted
     owners: np.ndarray  # int64, the index of each row's document in these
-    has_prefix: bool  # whether the tokenizer puts a space before each text
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -156,7 +143,9 @@ def gather_subject(opened: list[Shards]) -> Subject:
     is_bytes, is_unknown = find_byte_pieces(tokenizer), np.arange(len(pieces)) == tokenizer.unk_id
     starts_inside = ~((words.starts > 0) | words.is_apart | is_unknown | is_bytes)
     is_apostrophe = np.array([piece in _APOSTROPHES for piece in pieces])
-    traits = make_traits(starts_inside, is_unknown, (words.standalone > 0) & ~is_apostrophe, is_bytes)
+    parts_words = (words.standalone > 0) & ~is_apostrophe
+    bits = (STARTS_INSIDE, IS_UNKNOWN, PARTS_WORDS, IS_BYTES)
+    traits = np.stack([starts_inside, is_unknown, parts_words, is_bytes], axis=1) @ np.array(bits, np.uint8)
     swapped, parts = manifest.config.examples.task.label_of(SWAPPED), []
     for batch in read_batches(opened):
         original, num_around = restore_ids(batch), np.where(batch.sop_label < 0, 2, 3)
@@ -181,7 +170,6 @@ def gather_subject(opened: list[Shards]) -> Subject:
         facts=facts,
         documents=documents,
         owners=owners,
-        has_prefix=tokenizer.has_prefix,
     )
 
 
@@ -194,7 +182,7 @@ def measure_rows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The fields _MEASURED of RowFacts.
 
-    original: the ids before masking; swapped: the label of swapped pairs.
+    original: the ids before masking; traits: uint8 [vocabulary]; swapped: the label of swapped pairs.
     """
     num_rows = len(batch.sop_label)
     texts, rows = np.empty(num_rows, np.uint64), np.empty(num_rows, np.uint64)
@@ -206,8 +194,8 @@ def measure_rows(
         whole = mix(batch.document_keys[row] ^ np.uint64(batch.segment_a_len[row]))
         for at in range(begin, end):
             whole = mix(whole ^ (np.uint64(batch.input_ids[at]) << np.uint64(32)) ^ np.uint64(original[at]))
-            num_unknown[row] += (traits[original[at]] & _IS_UNKNOWN) > 0
-            num_bytes[row] += (traits[original[at]] & _IS_BYTES) > 0
+            num_unknown[row] += (traits[original[at]] & IS_UNKNOWN) > 0
+            num_bytes[row] += (traits[original[at]] & IS_BYTES) > 0
         is_swapped = batch.sop_label[row] == swapped
         text = np.uint64(0)
         for part in range(2):
@@ -220,12 +208,12 @@ def measure_rows(
             if not is_equal[row]:
                 break
             is_equal[row] = original[at] == original[at + sep - begin]
-        num_inside[row] = traits[original[begin + 1]] & _STARTS_INSIDE
+        num_inside[row] = traits[original[begin + 1]] & STARTS_INSIDE
         if sep + 1 < end - 1:
-            num_inside[row] += traits[original[sep + 1]] & _STARTS_INSIDE
+            num_inside[row] += traits[original[sep + 1]] & STARTS_INSIDE
             # The later segment may follow a dash that ends the earlier one: then it begins a word.
             later, before = (begin + 1, end - 2) if is_swapped else (sep + 1, sep - 1)
-            if traits[original[later]] & _STARTS_INSIDE and traits[original[before]] & _PARTS_WORDS:
+            if traits[original[later]] & STARTS_INSIDE and traits[original[before]] & PARTS_WORDS:
                 num_inside[row] -= 1
     return texts, rows, is_equal, num_inside, num_unknown, num_bytes
 
