@@ -361,15 +361,19 @@ def tabulate_scripts(name: str, measured: Statistics, pieces: Sequence[str]) -> 
     return [[f"Scripts of {name}", "letters", "tokens", "share"], *rows] if len(rows) > 1 else []
 
 
-def _list_input_files(input_files: InputFiles | None) -> Iterator[str]:
-    if input_files is None:
-        return
-    files, rows = input_files.rank(_NUM_FILES), []
-    for file, name in zip(files, shorten_names(files, 39), strict=True):
+def tabulate_input_files(input_files: InputFiles, count: int, columns: int) -> list[list[str]]:
+    """Tokens, their share and that of unknown ones, of the largest files, with names of so many columns."""
+    files, table = input_files.rank(count), [["Input files", "tokens", "share", "unknown"]]
+    for file, name in zip(files, shorten_names(files, columns), strict=True):
         shares = (format_figure("share", share) for share in (file.share, file.unknown_rate))
-        rows.append([name, f"{file.num_tokens:,}", *shares])
-    yield from _tabulate((42, 18, 10, 10), [["Input files", "tokens", "share", "unknown"], *rows])
-    yield from _fill(describe_input_files(input_files), "  ")
+        table.append([name, f"{file.num_tokens:,}", *shares])
+    return table
+
+
+def _list_input_files(input_files: InputFiles | None) -> Iterator[str]:
+    if input_files is not None:
+        yield from _tabulate((42, 18, 10, 10), tabulate_input_files(input_files, _NUM_FILES, 39))
+        yield from _fill(describe_input_files(input_files), "  ")
 
 
 def name_encodings(manifest: Manifest) -> list[str]:

@@ -2,7 +2,7 @@
 
 A page is made in three steps:
 
-1. `charts.py` draws numbers as inline SVG (`Plot`, `draw_bar_rows`). Colours are classes of CSS.
+1. `charts.py` draws numbers as inline SVG (`Plot`). Colours are classes of CSS.
 2. `page.py` writes tables (`render_table`) and charts (`Chart`, `render_charts`) as HTML, and escapes their text.
 3. `page.render_page` puts sections into page.html, with theme.css: one look, light and dark, on a phone and a screen.
 

@@ -168,30 +168,3 @@ def _draw_legend(line: Sequence[tuple[float, Series]], number: int) -> Iterable[
         else:
             yield element("rect", series.paint, x=x, y=y - 4, width=18, height=8)
         yield element("text", "fill-ink", series.name, x=x + 23, y=y + 3.5)
-
-
-class Panel(NamedTuple):
-    """A column of horizontal bars. labels: the text after each bar."""
-
-    title: str
-    colour: str
-    values: Sequence[float]
-    labels: Sequence[str]
-
-
-def draw_bar_rows(name: str, title: str, says: str, names: Sequence[str], panels: Sequence[Panel]) -> str:
-    """For each name a line of text, and below it a bar in each panel. A name may be long, and in any script."""
-    row, top, width = 27.0, 18.0, WIDTH / len(panels)
-    body = [
-        element("text", "fill-ink", text, x=2, y=top + row * i + 10, unicode_bidi="isolate")
-        for i, text in enumerate(names)
-    ]
-    for number, panel in enumerate(panels):
-        left, room = number * width + 2, width - 12 - _LETTER * max(map(len, panel.labels))
-        largest = max([*panel.values, 1e-9])
-        body.append(element("text", "fill-muted", panel.title, x=left, y=11))
-        for i, (value, label) in enumerate(zip(panel.values, panel.labels, strict=True)):
-            y, length = top + row * i + 14, room * value / largest
-            body.append(element("rect", f"fill-{panel.colour}", x=left, y=y, width=length, height=8))
-            body.append(element("text", "small fill-ink", label, x=left + length + 4, y=y + 7.5))
-    return inline_svg(name, title, says, body, top + row * len(names) + 2)

@@ -12,26 +12,23 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from albert_data.config import ExampleConfig
-from albert_data.inspect.input_files import InputFiles, describe_input_files, shorten_names
 from albert_data.inspect.report import format_figure
 from albert_data.inspect.statistics import Statistics
-from albert_data.report.charts import Panel, Plot, Series, draw_bar_rows, make_ticks, share_ticks
+from albert_data.report.charts import Plot, Series, make_ticks, share_ticks
 from albert_data.report.page import Chart
 from albert_data.text.wording import count_of, format_share
 
 _NUM_BINS = 32
 _MAX_POINTS, _MAX_LINES = 512, 32  # of the chart of positions, and of its table
-_NUM_FILES, _NAME_LEN = 20, 56  # files, and columns of a name
 _COLOURS = ("first", "second")  # of the splits
 Measured = Mapping[str, Statistics]
 Shares = Sequence[float | None]
 
 
-def draw_charts(statistics: Measured, input_files: InputFiles | None) -> list[Chart]:
-    """All charts of splits with rows, none where there is no such split; of files where these are known."""
+def draw_charts(statistics: Measured) -> list[Chart]:
+    """All charts of splits with rows, none where there is no such split."""
     draw = (_draw_lens, _draw_ngrams, _draw_positions, _draw_shown, _draw_labels, _draw_padding)
-    charts = [function(statistics, next(iter(statistics.values())).config) for function in draw] if statistics else []
-    return charts + ([_draw_input_files(input_files)] if input_files else [])
+    return [function(statistics, next(iter(statistics.values())).config) for function in draw] if statistics else []
 
 
 def _percent(share: float | None) -> str:
@@ -183,21 +180,3 @@ def _draw_padding(statistics: Measured, config: ExampleConfig) -> Chart:
     plot = _draw_groups(labels, shares, "each row padded to a multiple of this many tokens")
     table = _tabulate(["padded to a multiple of", *statistics], labels, shares.values())
     return Chart(name="padding", title=title, says=says, svg=plot.to_svg("padding", title, says), table=table)
-
-
-def _draw_input_files(input_files: InputFiles) -> Chart:
-    files = input_files.rank(_NUM_FILES)
-    columns: dict[str, list[float | None]] = {
-        "share of the tokens": [file.share for file in files],
-        "unknown": [file.unknown_rate for file in files],
-    }
-    panels = [
-        Panel(title, colour, [share or 0.0 for share in shares], list(map(_percent, shares)))
-        for colour, (title, shares) in zip(_COLOURS, columns.items(), strict=True)
-    ]
-    title, says = "Unknown tokens by file", describe_input_files(input_files)
-    svg = draw_bar_rows("files", title, says, shorten_names(files, _NAME_LEN), panels)
-    table = [["input file", "tokens", *columns]] + [
-        [file.name, f"{file.num_tokens:,}", _percent(file.share), _percent(file.unknown_rate)] for file in files
-    ]
-    return Chart(name="files", title=title, says=says, svg=svg, table=table)

@@ -16,6 +16,7 @@ from albert_data.inspect.audit.audit import Audit, audit_splits
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.anatomy import render_anatomy
 from albert_data.inspect.html.charts import draw_charts
+from albert_data.inspect.input_files import describe_input_files
 from albert_data.inspect.report import (
     ShardReport,
     describe_damaged,
@@ -25,6 +26,7 @@ from albert_data.inspect.report import (
     list_dropped,
     name_encodings,
     tabulate_figures,
+    tabulate_input_files,
     tabulate_mixture,
     tabulate_scripts,
     tabulate_sources,
@@ -48,6 +50,7 @@ from albert_data.text.escaping import escape_controls
 from albert_data.text.wording import count_of
 from albert_data.tokenizer.model import Tokenizer
 
+_NUM_FILES, _NAME_LEN = 20, 56  # files, and columns of a name
 MAX_BYTES = 3_500_000  # a page of up to 4 MB opens without a delay
 # "<" can't end the element nor open a comment; U+2028 and U+2029 end a line in old JavaScript.
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
@@ -71,7 +74,7 @@ def render(report: ShardReport, audit: Audit | None = None) -> str:
     parts = {
         "Summary": render_tiles(_list_tiles(report)),
         "Anatomy of a row": render_anatomy(shards, statistics, *report.choice.numbers[:1]),
-        "Charts": render_charts(draw_charts(statistics, report.input_files)),
+        "Charts": render_charts(draw_charts(statistics)),
         "Figures beside those intended": "\n".join(_render_figures(report)),
         "Audit": audit.to_html(),
         "Examples": render_viewer(shards, num_embedded, len(report.rows), report.choice),
@@ -110,6 +113,9 @@ def _render_figures(report: ShardReport) -> Iterator[str]:
     sources = (tabulate_sources(name, measured) for name, measured in statistics.items())
     for table in filter(None, [tabulate_mixture(manifest), *sources]):
         yield render_table(table[0], table[1:])
+    if files := report.input_files:
+        table = tabulate_input_files(files, _NUM_FILES, _NAME_LEN)
+        yield f"<p>{escape(describe_input_files(files))}</p>" + render_table(table[0], table[1:])
     if encodings := name_encodings(manifest):
         yield render_table(["encodings found"], ([line] for line in encodings), kind="prose")
     damage = ([REASONS.get(reason, reason), f"{count:,}"] for reason, count in sorted(manifest.damage.items()))
