@@ -446,10 +446,7 @@ def count_places(
             if num_text <= 2 * EDGE or at in (begin, sep, end - 1):
                 continue
             text = at - begin - (2 if at > sep else 1)  # the place in the text, without [CLS] and [SEP]
-            column = 2 * EDGE
-            if text < EDGE:
-                column = text
-            elif num_text - text <= EDGE:
-                column = 2 * EDGE - (num_text - text)
+            left = num_text - text
+            column = text if text < EDGE else 2 * EDGE - (left if left <= EDGE else 0)
             edge_tokens[column] += is_maskable
             edge_masked[column] += is_masked

@@ -203,11 +203,7 @@ def measure_rows(
             for at in range(first, last):
                 text = mix(text + np.uint64(1) + np.uint64(original[at]))  # mix(0) is 0: so that an id of 0 counts
         rows[row], texts[row] = whole, text
-        is_equal[row] = end - 1 - (sep + 1) == sep - (begin + 1)  # equal lengths; then token by token
-        for at in range(begin + 1, sep):
-            if not is_equal[row]:
-                break
-            is_equal[row] = original[at] == original[at + sep - begin]
+        is_equal[row] = np.array_equal(original[begin + 1 : sep], original[sep + 1 : end - 1])
         num_inside[row] = traits[original[begin + 1]] & STARTS_INSIDE
         if sep + 1 < end - 1:
             num_inside[row] += traits[original[sep + 1]] & STARTS_INSIDE
