@@ -45,14 +45,9 @@ def get_table() -> tuple[list[str], np.ndarray]:
     return tabulate_pieces(get_tokenizer())
 
 
-def write_english(count: int, seed: int) -> Sentences:
+def write(make: Callable[[random.Random], str], count: int, seed: int) -> Sentences:
     rng = random.Random(seed)
-    return [english_sentence(rng) for _ in range(count)]
-
-
-def write_chinese(count: int, seed: int) -> Sentences:
-    rng = random.Random(seed)
-    return [chinese_sentence(rng) for _ in range(count)]
+    return [make(rng) for _ in range(count)]
 
 
 def part(rng: random.Random, taken: Sentences, joint: str = " ") -> Pair:
@@ -235,7 +230,7 @@ def test_a_character_is_of_its_kind():
 
 
 def test_exchanging_the_segments_negates_their_features():
-    pairs = list(make_pairs(50, 3, write_english(50, 3)))
+    pairs = list(make_pairs(50, 3, write(english_sentence, 50, 3)))
     segments = [gather(lay_out(pairs, [label] * 50, range(50))).segments for label in (0, 1)]
     one, other = (make_features(some, *get_table()) for some in segments)
     assert one.names == other.names
@@ -263,7 +258,7 @@ def test_a_guess_learns_from_other_documents_alone():
 # ---- verdicts on pairs ----
 
 NUM_PAIRS = 12_000
-ENGLISH, CHINESE = write_english(3000, seed=1), write_chinese(3000, seed=2)
+ENGLISH, CHINESE = write(english_sentence, 3000, 1), write(chinese_sentence, 3000, 2)
 GUESSES = ("order_from_lengths", "order_from_surface", "order_from_fragments")
 
 
@@ -271,17 +266,15 @@ def verdicts(rows):
     return {name: check.verdict for name, check in audit_pairs(rows).items()}
 
 
-@pytest.mark.parametrize("lines", [ENGLISH, CHINESE, ENGLISH + CHINESE], ids=["English", "Chinese", "both"])
-@pytest.mark.parametrize("seed", range(2))
-def test_sound_pairs_are_ok(seed, lines):
-    found = verdicts(give_labels(list(make_pairs(NUM_PAIRS, seed, lines)), seed))
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [(ENGLISH, NUM_PAIRS), (CHINESE, NUM_PAIRS), (ENGLISH + CHINESE, NUM_PAIRS), (ENGLISH, 1000)],
+    ids=["English", "Chinese", "both", "few"],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_sound_pairs_are_ok(seed, lines, count):
+    found = verdicts(give_labels(list(make_pairs(count, seed, lines)), seed))
     assert found == dict.fromkeys(GUESSES, OK) | {"labels_against_quotes": NOT_KNOWN}
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_a_thousand_sound_pairs_are_ok(seed):
-    found = verdicts(give_labels(list(make_pairs(1000, seed, ENGLISH)), seed))
-    assert {found[name] for name in GUESSES} == {OK}
 
 
 @pytest.mark.parametrize(("share", "of_all"), [(0.25, BAD), (0.05, OK)])
@@ -330,24 +323,18 @@ def quote_some(seed: int):
     return give_labels(list(make_pairs(3000, seed, ENGLISH, quote_across, 0.05)), seed)
 
 
-def test_labels_that_agree_with_quotation_marks_are_ok():
-    check = audit_pairs(quote_some(11))["labels_against_quotes"]
-    assert check.verdict == OK
-    assert check.details == {"count": 0, "of": pytest.approx(150, abs=50)}
-    assert check.finding.startswith("100.00 % of ")
-    assert "half of them with random labels" in check.finding
-
-
-@pytest.mark.parametrize(("share", "verdict"), [(1.0, BAD), (0.65, BAD), (0.12, OK)])
+@pytest.mark.parametrize(("share", "verdict"), [(1.0, BAD), (0.65, BAD), (0.12, OK), (0.0, OK)])
 def test_inverted_labels_of_most_documents_are_found(share, verdict):
     """Of a few they are not: sound dialogue contradicts its labels as often."""
     rows = quote_some(13)
     keys = np.unique(rows.document_keys)
     is_wrong = np.isin(rows.document_keys, keys[: int(share * len(keys))])
-    check = audit_pairs(replace(rows, sop_label=np.where(is_wrong, 1 - rows.sop_label, rows.sop_label)))
-    assert check["labels_against_quotes"].verdict == verdict
-    details = check["labels_against_quotes"].details
-    assert details["count"] / details["of"] == pytest.approx(share, abs=0.1)
+    checks = audit_pairs(replace(rows, sop_label=np.where(is_wrong, 1 - rows.sop_label, rows.sop_label)))
+    check = checks["labels_against_quotes"]
+    assert check.verdict == verdict
+    assert check.details["of"] == pytest.approx(150, abs=50)
+    assert check.details["count"] / check.details["of"] == pytest.approx(share, abs=0.1 * (share > 0))
+    assert "half of them with random labels" in check.finding
 
 
 def test_labels_drawn_at_random_are_found():
@@ -372,5 +359,4 @@ def test_few_pairs_or_documents_are_not_judged(count, num_documents, is_judged):
 
 
 def test_no_pair_at_all_is_not_judged():
-    rows = lay_out([("The river.", "")] * 30, [-1] * 30, range(30))
-    assert set(verdicts(rows).values()) == {NOT_KNOWN}
+    assert set(verdicts(lay_out([("The river.", "")] * 30, [-1] * 30, range(30))).values()) == {NOT_KNOWN}

@@ -265,6 +265,7 @@ def test_the_page_has_every_verdict_of_the_audit_and_what_to_do_about_it(tmp_pat
 def test_a_folder_without_rows_still_makes_a_page(tmp_path):
     page = write_page(write_folder(tmp_path, {}))
     assert "No split has rows." in page
+    assert "<p>train has no rows.</p>" in page
     assert embedded(page) == []
 
 
@@ -349,8 +350,3 @@ def test_a_row_without_a_pair_says_so(tmp_path):
     ids = get_tokenizer().encode(["the river"])[0].tolist()
     shards = open_shards(write_folder(tmp_path, {"train": [make_examples([[ids]], SMALL)]}, SMALL))
     assert "This row has no pair: label -1." in render_anatomy(shards, {"train": measure(shards)})
-
-
-def test_a_split_without_rows_has_no_anatomy(tmp_path):
-    shards = open_shards(write_folder(tmp_path, {}))
-    assert render_anatomy(shards, {}) == "<p>train has no rows.</p>"
