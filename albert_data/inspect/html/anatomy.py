@@ -33,7 +33,7 @@ from albert_data.text.wording import count_of, format_share
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, find_script
 from albert_data.tokenizer.words import WordRule
 
-_NUM_SEARCHED = 200  # rows
+_NUM_SEARCHED = 100  # rows
 _TOKENS = 72  # about as many fit on a screen
 _KINDS = {  # the names of their figures, and labels
     MASKED: ("shown_as_mask", "[MASK]"),
