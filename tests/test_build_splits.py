@@ -29,7 +29,6 @@ from albert_data.cli.main import cli
 from albert_data.corpus.mixtures import find_sources
 from albert_data.errors import InputError
 from albert_data.inspect.verify import verify
-from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.pipeline.build import BuildReport, build_shards
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
@@ -154,9 +153,9 @@ def write(folder: Path, records: Sequence[Record], seed: int = 0) -> Path:
     return folder
 
 
-def run(names: Path, out: Path, tokenizer: Tokenizer, engine: Any = None, **options: Any) -> BuildReport:
+def run(names: Path, out: Path, tokenizer: Tokenizer, **options: Any) -> BuildReport:
     config = fixtures.make_config(**{"group_field": "book", **options})
-    return build_shards(find_sources([str(names)], text=config.text), out, tokenizer, config, engine or InlineEngine())
+    return build_shards(find_sources([str(names)], text=config.text), out, tokenizer, config, InlineEngine())
 
 
 def choose(records: Sequence[Record], fraction: float | None, seed: int) -> set[int]:
@@ -212,15 +211,6 @@ def test_the_groups_alone_decide_who_is_validation(records, fraction, seed, opti
 
 BOOKS = [(text, f"book {number % 9}") for number, text in enumerate(fixtures.make_documents(60, seed=13))]
 BOOKS += [(text, "book 20") for text, _ in BOOKS[:12]]
-
-
-@pytest.mark.parametrize("fraction", [None, 0.3])
-def test_layout_order_and_workers_change_no_byte(fraction, tmp_path, tokenizer):
-    for name, engine in (("a", InlineEngine()), ("b", MultiprocessEngine(2))):
-        names = write(tmp_path / name, BOOKS, seed=ord(name))
-        run(names, tmp_path / f"{name}-out", tokenizer, engine, validation_fraction=fraction)
-    assert digest_shards(tmp_path / "a-out") == digest_shards(tmp_path / "b-out")
-    assert keys_of(tmp_path / "a-out")[1] == choose(BOOKS, fraction, 0)
 
 
 def test_only_the_splits_differ_from_a_build_without_groups(tmp_path, tokenizer):

@@ -18,7 +18,6 @@ from toy_documents import as_pairs
 from albert_data.config import ExampleConfig
 from albert_data.data import Pairs
 from albert_data.examples.exchange import CLOSE, LOOK_BACK, SLACK, exchange_segments
-from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.pipeline.exchanging import describe_shortages
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.tokenizer.model import Tokenizer
@@ -144,10 +143,6 @@ def built(request: pytest.FixtureRequest, corpus: Path, tokenizer: Tokenizer, tm
     return out
 
 
-def task_of(out: Path) -> str:
-    return open_shards(out).manifest.config.examples.pairs
-
-
 def all_rows(out: Path) -> list[Shards]:
     return [open_shards(out, split) for split in ("train", "validation")]
 
@@ -159,12 +154,6 @@ def sentences_of(shards: Shards) -> Counter[tuple[int, ...]]:
         sep, ids = 1 + example.segment_a_len, example.original_ids.tolist()
         segments.update(tuple(part) for part in (ids[1:sep], ids[sep + 1 : -1]) if part)
     return segments
-
-
-def test_workers_and_the_layout_of_the_corpus_change_no_byte(built, tokenizer, tmp_path):
-    fixtures.write_corpus(tmp_path / "in", DOCUMENTS, "mixed", random.Random(1))
-    run_build(tmp_path / "in", tmp_path / "out", tokenizer, MultiprocessEngine(2), pairs=task_of(built), num_shards=2)
-    assert digest_shards(tmp_path / "out") == digest_shards(built)
 
 
 def test_slices_that_are_read_in_parts_have_the_same_rows(corpus, tokenizer, tmp_path, monkeypatch):

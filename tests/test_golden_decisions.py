@@ -2,7 +2,8 @@
 
 A build of the table is a decision, or several that meet, over a small corpus. Another hash means that the same command
 makes other shards: raise RULES_VERSION with it. No trained tokenizer has a part in it, and the hashes are of rows: the
-bytes of files are pyarrow's. Builds that are killed, or run as on a cluster or in a store, make the same.
+bytes of files are pyarrow's. Builds of other files and copies, that are killed, or run as on a cluster or in a store,
+make the same.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from unicodedata import normalize
 
 import build_fixtures as fixtures
 import pyarrow
+import pyarrow.parquet
 import pytest
 from corpus_fixtures import small_sizes
 from made_models import compile_charsmap, make_model
@@ -28,7 +30,7 @@ from memory_store import Died
 
 from albert_data import storage
 from albert_data.corpus.mixtures import find_sources
-from albert_data.jobs.engine import Engine
+from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.jobs.progress import NullProgress
 from albert_data.pipeline.build import build_shards
 from albert_data.shards.manifest import Manifest
@@ -193,10 +195,20 @@ def get_tokenizer() -> Tokenizer:
     return Tokenizer(make_model(listed, model_type=1, charsmap=compile_charsmap({"\x01": ""})), "the made tokenizer")
 
 
-def write_inputs(build: Build, folder: Path) -> list[str]:
-    """Write the sources, half of each compressed. Returns the name of the input, and of that for validation."""
+def write_inputs(build: Build, folder: Path, *, mixes: bool = False) -> list[str]:
+    """Write the sources, half of each compressed. Returns the name of the input, and of that for validation.
+
+    mixes: in another order and format, with more copies where those change nothing.
+    """
     tables, validation = [build.head], [(build.validation, "")] if build.validation else []
     for number, (records, lines) in enumerate([*build.sources, *validation]):
+        if mixes:
+            counts_copies = {"keep_duplicates", "drop_repeated_lines"} & build.settings.keys()
+            records = [*records, *([] if counts_copies else records[::2])]
+            records = Random(number).sample(records, len(records))
+            (folder / f"s{number}").mkdir(parents=True)
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records[::3]), folder / f"s{number}/c.parquet")
+            records = [one for at, one in enumerate(records) if at % 3]
         data = [json.dumps(one).encode() + b"\n" for one in records]
         fixtures.plant(folder / f"s{number}/a.jsonl", b"".join(data[::2]))
         fixtures.plant(folder / f"s{number}/b.jsonl.gz", gzip.compress(b"".join(data[1::2])))
@@ -325,6 +337,19 @@ def find_moments(kinds: list[str]) -> list[int]:
 
 def choose(*quick: str) -> list[Any]:
     return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in DOZEN]
+
+
+SEVERAL = "groups, a share", "a mixture by budgets", "near-duplicates by size", "validation inputs"
+
+
+@pytest.mark.parametrize("name", choose(*SEVERAL, "order3, sizes of groups"))
+def test_layout_order_copies_and_workers_change_no_byte(name, make, tmp_path):
+    _, wanted, files = make(name)
+    names = write_inputs(BUILDS[name], tmp_path / "in", mixes=True)
+    found, _ = run(BUILDS[name], names, tmp_path / "out", MultiprocessEngine(2))
+    assert fixtures.digest_shards(tmp_path / "out") == files
+    for key in ("documents_digest", "mixture", "splits"):
+        assert found.get(key) == wanted.get(key)
 
 
 @pytest.mark.parametrize("name", choose("groups"))

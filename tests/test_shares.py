@@ -1,4 +1,4 @@
-"""Shares by size to a power (`alpha`), of the sources of a mixture and of languages: what each gets, in any layout."""
+"""Shares by size to a power (`alpha`), of the sources of a mixture and of languages: what each gets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import build_fixtures as fixtures
 import numpy as np
 import pytest
-from build_fixtures import InlineEngine, PicklingEngine, digest_shards, run_build
+from build_fixtures import InlineEngine, digest_shards, run_build
 from hypothesis import given
 from hypothesis import strategies as st
 from mixture_fixtures import Mixed, build_mixture, count_text, write_mixture
@@ -27,7 +27,6 @@ from albert_data.corpus.sources import MAX_PASSES, MixtureSource, share_tokens
 from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.verify import verify
-from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.jobs.progress import NullProgress
 from albert_data.pipeline.build import BuildReport, build_shards
 from albert_data.pipeline.estimate import estimate
@@ -44,7 +43,6 @@ SOURCES = [
     Mixed(documents=[*POOL[30:48], *POOL[:5]], keys={"sentences": '"lines"'}),
     Mixed(documents=POOL[46:49]),
 ]
-COPIED = [Mixed(**{**vars(one), "documents": [*one.documents, *one.documents[::2]]}) for one in SOURCES]
 
 Build = Callable[..., BuildReport]
 Record = tuple[str, str, str]  # language, group, text
@@ -67,8 +65,8 @@ def small_tasks() -> Iterator[None]:
         yield
 
 
-def write_sources(folder: Path, sources: Sequence[Mixed] = SOURCES, layout: str = "txt", **keys: float) -> Path:
-    path = write_mixture(folder, sources, layout, seed=len(layout))
+def write_sources(folder: Path, sources: Sequence[Mixed] = SOURCES, **keys: float) -> Path:
+    path = write_mixture(folder, sources)
     path.write_text("\n".join([*(f"{key} = {value}" for key, value in keys.items()), path.read_text()]))
     return path
 
@@ -93,16 +91,12 @@ def build_languages(folder: Path, out: Path, tokenizer: Tokenizer, engine: Any =
     return run_build(folder, out, tokenizer, engine, **{"language_field": "lang", "alpha": 0.3, **settings})
 
 
-def prepare(
-    kind: str, folder: Path, tokenizer: Tokenizer, layout: str = "", **keys: float
-) -> Callable[..., BuildReport]:
+def prepare(kind: str, folder: Path, tokenizer: Tokenizer, **keys: float) -> Callable[..., BuildReport]:
     """Write the sources of a mixture, or records of languages, and return what builds them into a folder."""
     keys = {"alpha": 0.3, **keys}
     if kind == "mixture":
-        path = write_sources(folder, COPIED if layout else SOURCES, layout or "txt", **keys)
-        return partial(build_mixture, path, tokenizer=tokenizer)
-    path = write_records(folder / "in", layout=layout or "one.jsonl")
-    return partial(build_languages, path, tokenizer=tokenizer, **keys)
+        return partial(build_mixture, write_sources(folder, **keys), tokenizer=tokenizer)
+    return partial(build_languages, write_records(folder / "in"), tokenizer=tokenizer, **keys)
 
 
 both = pytest.mark.parametrize("kind", ["mixture", "languages"])
@@ -229,32 +223,6 @@ def test_documents_of_a_group_and_a_text_of_two_languages_lie_in_one_split(fract
     for group in {group for _, group, _ in ONCE}:
         keys = {fixtures.document_key(text) for _, name, text in ONCE[4:] if name == group}
         assert not keys & train or not keys & validation
-
-
-# ---- what must not matter ----
-
-
-@pytest.fixture(scope="module")
-def reference(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """The digests of the shards of a build of each kind."""
-    folder = tmp_path_factory.mktemp("reference")
-    for kind in ("mixture", "languages"):
-        prepare(kind, folder / kind, tokenizer)(folder / f"{kind}-out", num_shards=3)
-    return {kind: digest_shards(folder / f"{kind}-out") for kind in ("mixture", "languages")}
-
-
-@pytest.mark.parametrize(
-    ("kind", "layout", "workers"),
-    [
-        *(("mixture", layout, number % 2) for number, layout in enumerate(fixtures.LAYOUTS, 1)),
-        *(("languages", "one.jsonl", 1), ("languages", "parts.jsonl", 0)),
-        *(("languages", "parts.csv", 0), ("languages", "copies.csv", 1)),
-    ],
-)
-def test_layout_copies_and_workers_change_no_byte(kind, layout, workers, reference, tokenizer, tmp_path):
-    build = prepare(kind, tmp_path, tokenizer, layout)
-    build(tmp_path / "out", engine=MultiprocessEngine(2) if workers else PicklingEngine(), num_shards=3)
-    assert digest_shards(tmp_path / "out") == reference[kind]
 
 
 def test_inputs_may_name_the_languages(tokenizer, tmp_path):
