@@ -205,6 +205,7 @@ def test_a_value_of_another_type_is_refused_or_read_but_never_a_traceback(folder
             lambda m: m["splits"]["train"]["shards"].append(7),
             "got `int` - at `$.splits[...].shards[1]`",
         ),
+        (lambda m: m.update(format="other"), "this version reads albert-data 2: build it again"),
         (lambda m: m["splits"].update(test={}), "Expected `str` matching regex '^(train|validation)"),
         (lambda m: m["config"].update(language=7), "config.language is 7, of the type int; a str is needed"),
         (lambda m: m["config"].update(max_seq_len=7), "config.max_seq_len is 7; allowed are 8 to 32768"),

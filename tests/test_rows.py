@@ -13,18 +13,14 @@ import pyarrow.ipc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import check_refused, refused
 from row_fixtures import Row, make_examples, numbered_rows, plain, rows_16
-from shard_fixtures import NO_TOTALS, change_manifest, describe_again, write_shards
+from shard_fixtures import change_manifest, write_shards
 
 from albert_data.errors import ShardError
 from albert_data.shards.columns import Columns
-from albert_data.shards.manifest import FORMAT_NAME
-from albert_data.shards.manifest_file import ManifestDamage
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.shards.rows import locate_masks, restore_ids, slice_rows
 from albert_data.shards.schema import (
-    FORMAT_VERSION,
     ShardReceipt,
     check_batch,
     from_record_batch,
@@ -117,19 +113,6 @@ def test_equal_rows_make_equal_bytes_that_arrow_reads(tmp_path, compression):
     )
 
 
-def test_a_write_that_fails_leaves_the_old_file(tmp_path):
-    def break_off():
-        yield make_examples(numbered_rows(5))
-        raise RuntimeError("the disk is on fire")
-
-    path = tmp_path / "a"
-    path.write_bytes(b"before")
-    with pytest.raises(RuntimeError):
-        write_shard(path, break_off(), shard_schema(np.uint16), "none")
-    assert [file.name for file in tmp_path.iterdir()] == ["a"]
-    assert path.read_bytes() == b"before"
-
-
 # ---- reading ----
 
 
@@ -185,17 +168,6 @@ def test_every_way_to_read_gives_all_rows(shards):
         assert example.original_ids.tolist() == ids
 
 
-def test_compressed_shards_give_the_same_rows(tmp_path):
-    rows = numbered_rows(100)
-    parts = [[rows[:40], rows[40:50]], [rows[50:]]]
-    folder = write_folder(tmp_path / "out", parts)
-    for number, part in enumerate(parts):
-        write_shard(folder / f"train/{number}.arrow", map(make_examples, part), shard_schema(np.uint16), "zstd")
-    describe_again(folder)
-    wanted = np.random.default_rng(0).permutation(100)
-    assert plain(open_shards(folder).rows(wanted)) == [rows[i] for i in wanted]
-
-
 @pytest.mark.parametrize(
     "names", [["input_ids"], ["masked_positions"], ["masked_ids"], ["masked_positions", "masked_ids"]]
 )
@@ -247,17 +219,6 @@ def test_a_slice_of_shards_is_that_of_a_list(shards, begin, end, step):
     assert found == [row[4] for row in numbered_rows(100)][begin:end:step]
 
 
-def test_a_number_or_a_slice_of_rows_is_that_of_a_list_or_refused(shards):
-    assert [shards[i].document_key for i in (-1, -100)] == [shards[i].document_key for i in (99, 0)]
-    for index in (100, -101):
-        with pytest.raises(IndexError, match=f"row {index} of a split of 100 rows"):
-            shards[index]
-        with pytest.raises(IndexError, match=f"row {index} of a split of 100 rows"):
-            shards.rows(np.array([3, index]))
-    with pytest.raises(ValueError, match="step cannot be zero"):
-        shards[::0]
-
-
 @pytest.mark.parametrize("layout", [[], [[]], [[[]]]], ids=["no shards", "no batches", "no rows"])
 def test_a_split_without_rows_can_be_read(tmp_path, layout):
     shards = open_shards(write_folder(tmp_path / "out", layout))
@@ -266,41 +227,44 @@ def test_a_split_without_rows_can_be_read(tmp_path, layout):
     assert plain(shards.rows(np.zeros(0, np.int64))) == []
 
 
-def plant(folder: Path, name: str, data: bytes) -> Path:
-    """A sound folder of three rows with other bytes in a file."""
-    write_folder(folder, [[numbered_rows(3)]])
-    (folder / name).write_bytes(data)
-    if name != "manifest.json":
-        describe_again(folder)
-    return folder
-
-
-OUTSIDE = {**NO_TOTALS, "num_bytes": 9, "sha256": ""}
-NEWER = f"this version reads {FORMAT_NAME} {FORMAT_VERSION}: build it again"
-DAMAGED = "train/0.arrow can't be read: & albert-data verify"
-
-
-@refused(
-    (lambda folder: folder / "gone", ShardError, "does not exist"),
-    (lambda folder: folder, ShardError, "holds no manifest.json"),
-    (lambda folder: write_folder(folder / "out", [], format="other"), ManifestDamage, NEWER),
-    (lambda folder: write_folder(folder / "out", [], format_version=FORMAT_VERSION + 1), ManifestDamage, NEWER),
-    (lambda folder: plant(folder, "manifest.json", b""), ManifestDamage, "manifest.json can't be read"),
-    (lambda folder: plant(folder, "manifest.json", b'{"format"'), ManifestDamage, "manifest.json can't be read"),
-    (lambda folder: write_outside(folder, "../evil.arrow"), ShardError, "outside the folder & ../evil.arrow"),
-    (lambda folder: write_outside(folder, "/etc/passwd"), ShardError, "outside the folder & /etc/passwd"),
-    (lambda folder: plant(folder, "train/0.arrow", b""), ShardError, DAMAGED),
-    (lambda folder: plant(folder, "train/0.arrow", b"no arrow"), ShardError, DAMAGED),
-)
-def test_a_folder_that_is_no_sound_build_is_refused(tmp_path, call, kind, named):
-    folder = call(tmp_path)
-    check_refused(lambda: open_shards(folder), kind, named)
-
-
-def write_outside(folder: Path, name: str) -> Path:
-    return write_folder(folder / "out", [], splits={"train": {**NO_TOTALS, "shards": [{**OUTSIDE, "file": name}]}})
-
-
 def test_a_split_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(ShardError, match="has no split 'validation'; it has train"):
         open_shards(write_folder(tmp_path / "out", []), "validation")
+
+
+# ---- numbers of rows ----
+
+SIGNED, UNSIGNED = ([np.dtype(code).type for code in codes] for codes in ("bhilq", "BHILQ"))
+
+
+def test_an_integer_of_any_type_names_a_row_or_rows_and_may_count_from_the_end(shards):
+    rows = numbered_rows(100)
+    for kind in (int, *SIGNED, *UNSIGNED, np.array):
+        assert [shards[kind(row)].document_key for row in (0, 99)] == [rows[0][4], rows[99][4]], kind
+    for kind in (int, *SIGNED):
+        assert shards[kind(-100)].document_key == rows[0][4]
+    for indices in ([np.int8(3), 99, np.int64(3)], (3, 99, 3), *(np.array([3, 99, 3], k) for k in SIGNED + UNSIGNED)):
+        assert plain(shards.rows(indices)) == [rows[3], rows[99], rows[3]]
+    for none in ([], np.zeros(0), range(0)):
+        assert len(shards.rows(none)) == 0
+
+
+def test_a_number_without_a_row_is_an_index_error_that_names_the_range(shards):
+    for index in (np.uint64(2**64 - 1), np.uint8(100), np.int8(-101), 2**70):
+        with pytest.raises(IndexError, match=rf"row {int(index)} of a split of 100 rows; allowed are -100 to 99"):
+            shards[index]
+    for indices in ([100], [-1], np.array([2**64 - 1], np.uint64)):
+        with pytest.raises(IndexError, match=r"row -?\d+ of a split of 100 rows; allowed are 0 to 99"):
+            shards.rows(indices)
+
+
+def test_anything_but_an_integer_or_integers_in_one_dimension_is_a_type_error(shards):
+    for index in (True, np.True_, 1.0, np.float32(1), None, "1", b"1", [1], np.array([1]), ..., {}):
+        with pytest.raises(TypeError, match=r"row index .* is of type .*; an integer is needed"):
+            shards[index]
+    arrays = np.array([1.5]), np.zeros((0, 2), np.int64), np.array(["1"], object), np.ones(100, bool)
+    for indices in (3, None, "abc", [None], [1.0], [2**70], [[1], [2]], [True, False], {1, 2}, {1: 2}, *arrays):
+        with pytest.raises(TypeError, match=r"row indices .*integers in one dimension are needed"):
+            shards.rows(indices)
+    with pytest.raises(ValueError, match="step cannot be zero"):
+        shards[::0]

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow
 import pyarrow.ipc
 import pytest
-from inspect_fixtures import TRAIN, write_small
+from inspect_fixtures import write_small
+from refusals import check_refused
 from row_fixtures import Row, make_examples, numbered_rows, plain
 from shard_fixtures import change_manifest, describe_again, limit_files, write_shards
 
@@ -205,13 +206,14 @@ def test_columns_that_differ_from_the_format_are_an_error_of_one_short_line(tmp_
         assert len(str(caught.value)) < 700
 
 
-def test_a_file_with_dictionaries_or_of_the_stream_format_is_refused(tmp_path):
+def test_a_file_of_the_stream_format_or_of_none_is_refused(tmp_path):
     folder = write_shards(tmp_path / "out", [[ROWS]])
     with pyarrow.ipc.new_stream(folder / SHARD, make_batch().schema) as writer:
         writer.write_batch(make_batch())
-    describe_again(folder)
-    with pytest.raises(ShardError, match=r"0\.arrow can't be read: Not an Arrow file"):
-        open_shards(folder)
+    for data in ((folder / SHARD).read_bytes(), b"no arrow", b""):
+        (folder / SHARD).write_bytes(data)
+        describe_again(folder)
+        check_refused(lambda: open_shards(folder), ShardError, "0.arrow can't be read: & albert-data verify")
 
 
 def damage(data: bytes, draw: random.Random) -> bytes:
@@ -229,7 +231,7 @@ def damage(data: bytes, draw: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd", "lz4"])
-def test_damaged_files_give_rows_or_errors_and_no_traceback(tmp_path, compression):
+def test_damaged_files_give_rows_or_errors_and_verify_faults_and_no_traceback(tmp_path, compression):
     folder, draw = write_shards(tmp_path / "out", [[ROWS[:20], ROWS[20:]]], compression), random.Random(7)
     num_errors = 0
     sound = (folder / SHARD).read_bytes()
@@ -244,16 +246,5 @@ def test_damaged_files_give_rows_or_errors_and_no_traceback(tmp_path, compressio
             shards.rows(np.arange(len(shards)))
         except ShardError:
             num_errors += 1
+        assert all(len(str(fault)) < 700 for fault in verify(folder))
     assert 50 < num_errors < 150
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_damaged_files_give_verify_faults_alone(tmp_path, seed):
-    """The first time by their hashes at least; then only if the damage shows."""
-    write_small(tmp_path)
-    data = (tmp_path / TRAIN).read_bytes()
-    (tmp_path / TRAIN).write_bytes(damage(data, random.Random(seed)))
-    assert list(verify(tmp_path))
-    describe_again(tmp_path)
-    for fault in verify(tmp_path):
-        assert len(str(fault)) < 700
