@@ -57,40 +57,6 @@ def is_drawn(key: int, seed: int) -> bool:
     return split_key(key, seed) < 0.005 * 2**64
 
 
-some_documents = (
-    st.integers(1, 120)
-    .flatmap(lambda count: st.lists(st.integers(0, count), min_size=1, max_size=120))
-    .map(number_documents)
-)
-
-
-@given(
-    documents=some_documents,
-    fraction=st.sampled_from((0.0, None, 0.005, 0.1, 0.5)),
-    seed=st.integers(0, 2**63 - 1),
-    layout=st.sampled_from(fixtures.LAYOUTS),
-    options=st.sampled_from(({}, {"keep_duplicates": True}, {"pairs": "nsp"}, {"dupe_factor": 2, "num_shards": 3})),
-)
-def test_the_set_of_documents_alone_decides_who_is_validation(
-    documents, fraction, seed, layout, options, tokenizer, tmp_path_factory
-):
-    folder = tmp_path_factory.mktemp("split")
-    fixtures.write_corpus(folder / "in", documents, layout, random.Random(seed))
-    build = partial(run_build, folder / "in", folder / "out", tokenizer, seed=seed, **options)
-    keys = set(map(document_key, documents))
-    if fraction and len(choose_validation(keys, fraction, seed)) in (0, len(keys)):
-        with pytest.raises(InputError, match="a given share is never adjusted, so leave the option out") as caught:
-            build(validation_fraction=fraction)
-        if (other := re.search(r"or pass ([0-9.e-]+), and", str(caught.value))) is None:
-            return
-        fraction = float(other[1])
-        assert 0 < len(choose_validation(keys, fraction, seed)) < len(keys)
-        build(validation_fraction=fraction, overwrite=True)
-    else:
-        build(validation_fraction=fraction)
-    check_split(folder / "out", documents, fraction, seed)
-
-
 @pytest.mark.parametrize(("count", "wanted"), [(299, 29), (340, 30), (1100, 30)])  # 1100: more than a sample of sizes
 def test_validation_has_thirty_documents_and_at_most_a_tenth(count, wanted, tokenizer, out):
     documents = number_documents(range(count))
@@ -177,36 +143,45 @@ def choose(records: Sequence[Record], fraction: float | None, seed: int) -> set[
     return chosen
 
 
-some_texts = st.integers(0, 60).map(lambda number: number_documents([number])[0])
-some_records = st.lists(st.tuples(some_texts, st.sampled_from("abcdef") | st.none()), min_size=1, max_size=80)
-some_records = some_records.filter(lambda records: any(group for _, group in records))
+some_texts = st.integers(0, 120).map(lambda number: number_documents([number])[0])
+some_records = st.lists(st.tuples(some_texts, st.sampled_from("abcdef") | st.none()), min_size=1, max_size=120)
+without_groups = st.lists(st.tuples(some_texts, st.none()), min_size=1, max_size=120)
 
 
 @given(
-    records=some_records,
-    fraction=st.sampled_from((0.0, None, 0.1, 0.5)),
+    records=without_groups | some_records,
+    fraction=st.sampled_from((0.0, None, 0.005, 0.1, 0.5)),
     seed=st.integers(0, 2**63 - 1),
-    options=st.sampled_from(({}, {"pairs": "nsp"}, {"dupe_factor": 2}, {"drop_near_duplicates": True})),
+    options=st.sampled_from(
+        ({}, {"keep_duplicates": True}, {"pairs": "nsp"}, {"dupe_factor": 2, "num_shards": 3})
+        + ({"drop_near_duplicates": True},)
+    ),
 )
-def test_the_groups_alone_decide_who_is_validation(records, fraction, seed, options, tokenizer, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("groups")
-    names = write(folder / "in", records, seed)
+def test_the_set_of_documents_and_their_groups_alone_decide_who_is_validation(
+    records, fraction, seed, options, tokenizer, tmp_path_factory
+):
+    folder = tmp_path_factory.mktemp("split")
     validation, keys = choose(records, fraction, seed), {document_key(text) for text, _ in records}
-    build = partial(run_build, names, folder / "out", tokenizer, group_field="book", seed=seed, **options)
+    if any(group for _, group in records):
+        options = {**options, "group_field": "book", "keep_duplicates": False}
+    else:
+        assert validation == choose_validation(keys, fraction, seed)
+    build = partial(run_build, write(folder / "in", records, seed), folder / "out", tokenizer, seed=seed, **options)
     if fraction and len(validation) in (0, len(keys)):
-        with pytest.raises(InputError, match=r"--validation-fraction 0\.[15] draws ") as caught:
+        with pytest.raises(InputError, match="a given share is never adjusted, so leave the option out") as caught:
             build(validation_fraction=fraction)
         if (other := re.search(r"or pass ([0-9.e-]+), and", str(caught.value))) is None:
             return
         validation = choose(records, float(other[1]), seed)
+        assert 0 < len(validation) < len(keys)
         build(validation_fraction=float(other[1]), overwrite=True)
     else:
         build(validation_fraction=fraction)
-    found = keys_of(folder / "out")
     if not options.get("drop_near_duplicates"):
-        assert found == (keys - validation, validation)
-        assert read_manifest(folder / "out").counts.duplicate_documents == len(records) - len(keys)
-    verify(folder / "out")
+        assert keys_of(folder / "out") == (keys - validation, validation)
+        counts = read_manifest(folder / "out").counts
+        assert counts.duplicate_documents == (None if options.get("keep_duplicates") else len(records) - len(keys))
+    assert not list(verify(folder / "out"))
 
 
 BOOKS = [(text, f"book {number % 9}") for number, text in enumerate(fixtures.make_documents(60, seed=13))]

@@ -119,7 +119,9 @@ def sort_rows(
         put_examples(records, starts[begin:end], part.examples, part.keys, part.source_codes)
         begin = end
     content, dropped = records.u64[: num_u64.sum()], Dropped()
-    is_copy = np.zeros(len(order), bool) if keep_copies else find_copies(records, starts[order], keys.find_ties(order))
+    is_tie = keys.find_ties(order)
+    is_tie[len(splits[0]) : len(splits[0]) + 1] = False  # copies of a document of several groups may be in both splits
+    is_copy = np.zeros(len(order), bool) if keep_copies else find_copies(records, starts[order], is_tie)
     if is_copy.any():
         dropped = count_dropped(records, starts[order[is_copy]])
         content = content[np.repeat(~is_copy, num_u64[order])]
