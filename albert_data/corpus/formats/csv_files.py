@@ -208,6 +208,7 @@ class _Table:
                     reader = self._make_reader()
             if (
                 0 < self._run < self._max_stray
+                and '"' in self._row[0]
                 and row is read
                 and f'{self.delimiter}"' in self.delimiter + self._row[0]
             ):
@@ -231,6 +232,8 @@ class _Table:
     def _read_odd(self, row: list[str] | None) -> list[str] | None:
         """A row that the csv module refuses, or that is not as wide as the header."""
         first, num_stray, run = self._row[0], self.num_stray, self._run
+        if row is not None and self.width and '"' not in first and len(row) <= _MAX_FIELDS:
+            return row  # no mark has divided it in another way
         if not first or first.count(self.delimiter) > _MAX_FIELDS:
             return None
         if row is None or (self._row[1:] and len(row) > self.width):
