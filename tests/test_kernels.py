@@ -93,7 +93,9 @@ def test_a_kernel_is_compiled_and_kept_under_a_lock_unless_another_process_has_i
 ):
     """Numba numbers the files of a kernel. Two processes could give one number twice, for different types."""
     monkeypatch.setattr(kernel_cache, "_LOCK_SECONDS", 0.1)
-    lock = partial(find_storage(cache).lock, cache / "albert_data.lock", b"", 0.0)
+    folder = kernel_cache.find_folder()
+    assert folder is not None
+    lock = partial(find_storage(cache).lock, folder / "lock", b"", 0.0)
     events = event.RecordingListener()
     free = lock() if is_taken else lambda: None
     replace = os.replace

@@ -176,7 +176,7 @@ class _Feed:
 
     def _add(self, kind: str, value: Any) -> None:
         self._made.append((kind, value))
-        self._sender.send_bytes(b"one more")  # last: whoever reads it finds what was added
+        self._sender.send_bytes(b"one more")  # after it was added: who reads this message takes it at once
 
     def take(self) -> Any | None:
         """The next task, or None if none is ready or left. Raises what making a task raised."""
@@ -277,7 +277,7 @@ def _work(connection: Connection, job: Callable[[Any], Any], parent: int) -> Non
         while (task := pickle.loads(connection.recv_bytes())) is not None:
             try:
                 answer = pickle.dumps(("result", job(task)))
-            except Exception as error:
+            except Exception as error:  # of any type: the parent raises it
                 what = task.describe()
                 told = explain_error(error, what) or RuntimeError(f"{what}:\n{traceback.format_exc()}")
                 answer = pickle.dumps(("error", told))

@@ -36,11 +36,11 @@ _LOCK_SECONDS = 60.0  # the largest kernel compiles in a few
 def find_folder() -> Path | None:
     """Make the folder for the kernels. None if there is none that can be written: nothing is kept then."""
     try:
-        base = _find_base()
-        folder = base / f"albert_data-{hash_sources()}"
+        folder = _name_folder()
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
-            for old in sorted(base.glob("albert_data-*"), key=lambda path: -path.stat().st_mtime_ns)[MAX_FOLDERS:]:
+            kept = sorted(folder.parent.glob("albert_data-*"), key=lambda path: -path.stat().st_mtime_ns)
+            for old in kept[MAX_FOLDERS:]:
                 drop(old)  # a process that uses it compiles what it had not loaded
     except (OSError, RuntimeError):  # RuntimeError: a user without a home
         return None
@@ -62,14 +62,16 @@ def hash_sources() -> str:
     return digest.hexdigest()[:16]
 
 
-def _find_base() -> Path:
-    return Path(config.CACHE_DIR or find_cache_folder("kernels"))
+def _name_folder() -> Path:
+    return Path(config.CACHE_DIR or find_cache_folder("kernels")) / f"albert_data-{hash_sources()}"
 
 
 class CompileLock(event.Listener):
-    """Lets one process at a time compile kernels and write them. A thread takes it when Numba begins to compile.
+    """Lets one process at a time compile kernels of one state of the sources, and write them.
 
-    kernels: those that whoever calls them frees it after
+    A thread takes it when Numba begins to compile, and frees it when the call of the kernel returns.
+
+    kernels: ours; those of other packages take no lock
     """
 
     def __init__(self) -> None:
@@ -80,7 +82,7 @@ class CompileLock(event.Listener):
         if started.data["dispatcher"] in self.kernels:
             self.free()  # of a compilation that Numba begins anew
             with suppress(OSError, RuntimeError):  # files can't be locked there, or another process takes too long
-                path = _find_base() / "albert_data.lock"
+                path = _name_folder() / "lock"
                 self._of_thread.unlock = find_storage(path).lock(path, b"", _LOCK_SECONDS)
 
     def on_end(self, ended: event.Event) -> None:

@@ -203,7 +203,8 @@ def check_shape(values: Any) -> None:
 
 def check_known(kind: type, values: dict[str, Any]) -> None:
     """Raise ConfigError for a name that a class of settings does not have."""
-    if unknown := [name for name in values if name not in kind.__dataclass_fields__]:  # type: ignore[attr-defined]
+    known = {field.name for field in dataclasses.fields(kind)}
+    if unknown := [name for name in values if name not in known]:
         raise ConfigError(f"{unknown[0]} is {show(values[unknown[0]])}, a setting that this version does not know")
 
 
