@@ -127,7 +127,8 @@ class MakeRows:
     def _choose_passes(self, documents: Documents) -> Iterator[tuple[Documents, int]]:
         if self._counts_only:
             return iter(())
-        documents = number_documents(documents, self._sources) if self._sources else documents
+        if self.config.alpha is not None:
+            documents = number_documents(documents, self._sources)
         return choose_passes(documents, self._sources, self.config.examples)
 
     def make_rows(self, documents: Documents, pass_index: int, stages: Stages) -> KeyedRows:
@@ -210,7 +211,7 @@ class _Lists:
 
     def __init__(self, job: MakeRows, task: ReadTask, files: ExitStack) -> None:
         self._folder, self._name, self._source, config = job.runs, job.name(task), find_source(task), job.config
-        self._names_sources = task.source is not None or config.alpha is not None  # each document its own
+        self._names_sources = config.alpha is not None  # each document its own
         self._listed, self._seconds = list[np.ndarray](), Stages()
         # Only where copies or near-duplicates are dropped.
         bands = choose_bands(config.similarity) if config.drop_near_duplicates else None
