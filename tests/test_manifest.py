@@ -238,6 +238,7 @@ def test_unknown_keys_are_kept_and_no_fault(folder):
 
 def test_a_plan_by_itself_is_checked_too():
     check_refused(lambda: Plan.from_values({}), ShardError, "missing required field `rules_version`")
+    check_refused(lambda: Plan.from_values({"\ud800": 1}), ShardError, "surrogates not allowed")
 
 
 @refused(

@@ -58,7 +58,7 @@ class Versions:
             values = {**values, "config": _read_config(config)}
         try:
             return msgspec.convert(values, cls)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:  # of a key with half of a surrogate pair
             raise ShardError(str(error)) from error
 
     def to_values(self) -> dict[str, Any]:
