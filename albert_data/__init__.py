@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from albert_data.convert.conversion import Conversion
     from albert_data.errors import AlbertDataError
     from albert_data.inspect.audit.audit import Audit
+    from albert_data.interop.sentence_pairs import ScoreConfig, ScoredPairs
     from albert_data.library.building import build, train_vocab
     from albert_data.library.models import ExportedModel, TrainedRun, export_model, score_model, train_model
     from albert_data.library.shards import (
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from albert_data.shards.reader import Shards, open_shards
     from albert_data.tokenizer.model import Tokenizer
     from albert_data.train.config import TrainConfig
-    from albert_data.train.data.sentence_pairs import ScoreConfig, ScoredPairs
     from albert_data.vocab.report import VocabReport
 
 __all__ = [
@@ -93,7 +93,7 @@ _MODULES = {
     "shards.reader": ("Shards", "open_shards"),
     "tokenizer.model": ("Tokenizer",),
     "train.config": ("TrainConfig",),
-    "train.data.sentence_pairs": ("ScoreConfig", "ScoredPairs"),
+    "interop.sentence_pairs": ("ScoreConfig", "ScoredPairs"),
     "vocab.report": ("VocabReport",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from albert_data.runs.figures import read_run
 from albert_data.train.config import DEFAULT_PRESETS, MODEL_PRESETS
 from albert_data.train.folder import METRICS_FILE
-from albert_data.train.history.figures import read_run
 from benchmarks import jobs
 from benchmarks.results import Results, describe_command
 from benchmarks.training_report import write_report

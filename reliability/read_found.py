@@ -23,10 +23,10 @@ from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError
 from albert_data.interop.huggingface import read_weights
 from albert_data.interop.masked_lm import load_masked_lm
+from albert_data.runs.figures import read_run
 from albert_data.text.escaping import escape_controls, quote
 from albert_data.text.output import make_harmless
 from albert_data.tokenizer.model import load_tokenizer
-from albert_data.train.history.figures import read_run
 from reliability.cases import Case, Oddity, Reader, WrongResult
 from reliability.json_mutators import list_slots, mutate_json
 from reliability.oddities import plan_oddities

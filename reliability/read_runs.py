@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
+from albert_data.runs.figures import read_run
+from albert_data.runs.page import write_run_page
+from albert_data.runs.view import describe_run, run_to_dict
 from albert_data.train.folder import METRICS_FILE, RUN_FILE, load_config, read_run_file
-from albert_data.train.history.figures import read_run
-from albert_data.train.history.page import write_run_page
-from albert_data.train.history.view import describe_run, run_to_dict
 from albert_data.train.run.metrics import MetricsFile
 from reliability.cases import Case, Reader
 from reliability.format_mutators import mutate_lines

@@ -20,6 +20,8 @@ COMMON = (
     *("storage", "text.escaping", "text.output", "kernels.cache", "kernels", "kernels.draws", "text.ascii"),
     *("text.utf8", "kernels.fnv", "text.unicode_tables", "text.character_bits", "rules", "data", "text.nfc", "text"),
 )
+# Of train/, what says what a run is, without torch: runs/ reads it, and the trainer writes its page by runs/.
+RUN_FILES = ("train.config", "train.reading", "train.sizes", "train.folder")
 # Each room, and those to its left that it may import from.
 MAY_IMPORT = {
     "corpus": (),
@@ -35,8 +37,10 @@ MAY_IMPORT = {
     "report": (),
     "inspect": ("corpus", "clean", "survey", "sentences", "tokenizer", "examples", "shards", "jobs", "report"),
     "convert": ("tokenizer", "examples", "shards", "jobs"),
-    "train": ("tokenizer", "examples", "shards", "jobs", "report"),
-    "interop": ("tokenizer", "examples", "shards", "train"),
+    **{place: ("shards", "jobs", *RUN_FILES[:number]) for number, place in enumerate(RUN_FILES)},
+    "runs": (*RUN_FILES, "report"),
+    "train": ("tokenizer", "examples", "shards", "jobs", "report", *RUN_FILES, "runs"),
+    "interop": ("tokenizer", "examples", "shards", "jobs", *RUN_FILES, "runs", "train"),
 }
 MAY_IMPORT["library"] = tuple(MAY_IMPORT)
 MAY_IMPORT["cli"] = tuple(MAY_IMPORT)

@@ -20,8 +20,8 @@ MODULES = {
     for path in sorted(PACKAGE.rglob("*.py"))
     if path != PACKAGE / "__init__.py"
 }
-TRAIN_GROUND = ("config", "folder", "reading", "distributed", "__init__")
-TRAIN_PARTS = ("data", "model", "history", "run")
+TRAIN_GROUND = ("config", "folder", "reading", "sizes", "distributed", "__init__")
+TRAIN_PARTS = ("data", "model", "run")
 
 
 def list_imports(path: Path) -> set[str]:

@@ -23,7 +23,7 @@ def presets(name: str | None, as_json: bool) -> None:
       albert-data presets base
       albert-data presets xxlarge-v1 --json
     """
-    from albert_data.train.model.sizes import count_parameters, describe_sizes, sizes_to_dict
+    from albert_data.train.sizes import count_parameters, describe_sizes, sizes_to_dict
 
     if name is None:
         sizes = {preset: count_parameters(shape).all for preset, shape in MODEL_PRESETS.items()}

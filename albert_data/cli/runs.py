@@ -23,9 +23,9 @@ def runs(runs: tuple[Path, ...], as_json: bool) -> None:
     Example:
       albert-data runs run other-run
     """
-    from albert_data.train.history.figures import read_run
-    from albert_data.train.history.verdicts import find_differences
-    from albert_data.train.history.view import describe_differences, describe_run, run_to_dict
+    from albert_data.runs.figures import read_run
+    from albert_data.runs.verdicts import find_differences
+    from albert_data.runs.view import describe_differences, describe_run, run_to_dict
 
     differences = find_differences([read_run(run) for run in runs])
     if as_json:

@@ -9,15 +9,15 @@ import click
 
 from albert_data.cli.options import PATH, json_option, setting, take_given, tokenizer_option
 from albert_data.inspect.terminal import count_columns
+from albert_data.interop.sentence_pairs import ScoreConfig
 from albert_data.library.progress import Bar
 from albert_data.text.escaping import escape_controls
 from albert_data.text.output import show, show_json
 from albert_data.text.wording import format_share
 from albert_data.train.config import PRECISIONS
-from albert_data.train.data.sentence_pairs import ScoreConfig
 
 if TYPE_CHECKING:
-    from albert_data.train.data.sentence_pairs import ScoredPairs
+    from albert_data.interop.sentence_pairs import ScoredPairs
 
 _NAME_COLUMNS = 48
 

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from albert_data.errors import CheckpointError, ConfigError, TokenizerError
 from albert_data.interop.huggingface import CONFIG_FILE, import_model, load_run, read_weights
+from albert_data.interop.scoring import AlbertLm, EncodedSentence, MaskedLm
 from albert_data.tokenizer.backend import NO_MODEL, Backend, explain_failures
 from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import CONFIG_NAME, JSON_NAME
 from albert_data.train.folder import RUN_FILE, list_files
-from albert_data.train.model.scoring import AlbertLm, EncodedSentence, MaskedLm
 from albert_data.train.reading import check_regular, explain, load_object, name_in_utf8, show
 
 _ADVICE = "save the model again"

@@ -8,11 +8,11 @@ from typing import Any
 
 from albert_data.errors import CheckpointError
 from albert_data.examples.pair_tasks import PairTask
+from albert_data.runs.figures import name_curves, number, read_lines
 from albert_data.shards.card import as_text, list_text_facts, make_table, write_card
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, DIGEST_KEY, METRICS_FILE, TEXT_KEY, read_run_file
-from albert_data.train.history.figures import name_curves, number, read_lines
-from albert_data.train.model.sizes import count_parameters
+from albert_data.train.sizes import count_parameters
 from albert_data.version import __version__
 
 _INTRO = """\

@@ -14,10 +14,13 @@ from typing import Any
 
 from albert_data.config import take_settings
 from albert_data.errors import AlbertDataError, ArgumentError
+from albert_data.interop.sentence_pairs import ScoreConfig, ScoredPairs, read_pairs
 from albert_data.jobs.progress import Progress
 from albert_data.library.arguments import PathName, disk_path, public, require_packages
 from albert_data.library.progress import show_progress
 from albert_data.report.page import embed_page
+from albert_data.runs.figures import RunFigures, read_run
+from albert_data.runs.page import make_run_page
 from albert_data.storage import is_remote, make_path
 from albert_data.storage.files import check_output, write_output
 from albert_data.storage.hub import MODEL_FILES, find_model
@@ -31,10 +34,7 @@ from albert_data.train.config import (
     fit_cpu,
     get_recipe,
 )
-from albert_data.train.data.sentence_pairs import ScoreConfig, ScoredPairs, read_pairs
 from albert_data.train.folder import load_config, read_run_file
-from albert_data.train.history.figures import RunFigures, read_run
-from albert_data.train.history.page import make_run_page
 from albert_data.train.run.interrupt import Interrupt
 
 
@@ -232,7 +232,7 @@ def score_model(
     out, name = None if output is None else disk_path(output, "output"), os.fspath(pairs)
     require_packages("score", "torch", "safetensors", extra="train")
     from albert_data.interop.masked_lm import list_read, load_masked_lm
-    from albert_data.train.model.scoring import score_pairs
+    from albert_data.interop.scoring import score_pairs
 
     if out is not None:
         check_output(out, [name, *list_read(folder, **places)])

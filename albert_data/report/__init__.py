@@ -1,4 +1,4 @@
-"""Reports: HTML pages that open from the disk. `inspect/` makes them from shards, `train/` from training runs.
+"""Reports: HTML pages that open from the disk. `inspect/` makes them from shards, `runs/` from training runs.
 
 A page is made in three steps:
 

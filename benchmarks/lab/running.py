@@ -25,11 +25,11 @@ from typing import Any
 from albert_data.config import BuildConfig, ExampleConfig, TextConfig, VocabConfig
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.jobs.engine import count_cores
+from albert_data.runs.figures import read_run
 from albert_data.shards.manifest import MANIFEST_NAME
 from albert_data.storage.files import read_json, write_json
 from albert_data.tokenizer.sentencepiece.kind import MODEL_NAME
 from albert_data.train.config import MODEL_PRESETS, RECIPES
-from albert_data.train.history.figures import read_run
 from benchmarks.lab.jobs import VALUES, Job
 from benchmarks.lab.tables import Measure, Row, Table, name_options
 from benchmarks.training_command import PROGRAM

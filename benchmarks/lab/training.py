@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from albert_data.errors import AlbertDataError
+from albert_data.runs.figures import read_run
 from albert_data.storage.files import read_json, write_json
 from albert_data.train.config import MODEL_PRESETS, RECIPES
 from albert_data.train.data.loader import open_training
 from albert_data.train.folder import RUN_FILE
-from albert_data.train.history.figures import read_run
 from albert_data.train.model.checkpoint import list_checkpoints, load_model
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import choose_precision

@@ -20,9 +20,9 @@ from albert_data.cli.main import run as run_command
 from albert_data.errors import AlbertDataError, CheckpointError
 from albert_data.interop.huggingface import config_to_huggingface, import_model, to_huggingface
 from albert_data.interop.initial import load_initial
-from albert_data.train.history.figures import read_run
-from albert_data.train.history.page import write_run_page
-from albert_data.train.history.view import describe_run, run_to_dict
+from albert_data.runs.figures import read_run
+from albert_data.runs.page import write_run_page
+from albert_data.runs.view import describe_run, run_to_dict
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.run import loop
 

@@ -91,6 +91,6 @@ def test_without_a_published_peak_there_is_a_reason(name, precision):
 
 
 def test_counting_and_reading_a_run_need_no_torch():
-    modules = "albert_data.train.model.flops, albert_data.train.history.page"
+    modules = "albert_data.train.model.flops, albert_data.runs.page"
     code = f"import sys; import {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,9 +13,9 @@ import pytest
 from refusals import check_refused, refused
 
 from albert_data.errors import CheckpointError
-from albert_data.train.history.figures import read_run, thin
-from albert_data.train.history.page import PAGE_FILE, write_run_page
-from albert_data.train.history.view import describe_run, run_to_dict
+from albert_data.runs.figures import read_run, thin
+from albert_data.runs.page import PAGE_FILE, write_run_page
+from albert_data.runs.view import describe_run, run_to_dict
 
 VOID = {"meta", "br", "link", "img"}
 

@@ -24,14 +24,14 @@ from toy_language import make_sentences, train_model
 
 from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError, InputError, TokenizerError
+from albert_data.interop.scoring import AlbertLm, score_pairs
+from albert_data.interop.sentence_pairs import Accuracy, ScoreConfig, ScoredPairs, SentencePair, read_pairs
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import find_word_starts
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.data.batch import Batch
-from albert_data.train.data.sentence_pairs import Accuracy, ScoreConfig, ScoredPairs, SentencePair, read_pairs
 from albert_data.train.model.checkpoint import list_checkpoints, load_model
 from albert_data.train.model.model import Albert
-from albert_data.train.model.scoring import AlbertLm, score_pairs
 from albert_data.train.run import loop
 
 safetensors = pytest.importorskip("safetensors.torch", reason="the train extra is not installed")

@@ -12,7 +12,7 @@ import torch
 from albert_data.cli.main import run
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
 from albert_data.train.model.model import Albert
-from albert_data.train.model.sizes import count_parameters
+from albert_data.train.sizes import count_parameters
 
 _BERT_LARGE = {"embedding_size": 1024, "hidden_size": 1024, "num_layers": 24, "num_heads": 16, "ffn_size": 4096}
 # Lan et al. 2020, table 1: the parameters of each model in millions.

@@ -20,6 +20,9 @@ from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.examples.pair_tasks import NO_LABEL, PAIR_TASKS
 from albert_data.interop import ShardDataset
+from albert_data.runs.figures import read_run
+from albert_data.runs.page import make_run_page
+from albert_data.runs.view import describe_run
 from albert_data.text.wording import format_share
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.config import MODEL_PRESETS, RECIPES, TrainConfig
@@ -27,16 +30,13 @@ from albert_data.train.data.batch import Batch
 from albert_data.train.data.loader import ShardLoader, fixed_batches, open_training
 from albert_data.train.distributed import ALONE
 from albert_data.train.folder import check_shape
-from albert_data.train.history.figures import read_run
-from albert_data.train.history.page import make_run_page
-from albert_data.train.history.view import describe_run
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.model.flops import training_flops
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import choose_precision
-from albert_data.train.model.sizes import count_parameters
 from albert_data.train.run import loop
 from albert_data.train.run.session import choose_shape, select_weights, start_session, update
+from albert_data.train.sizes import count_parameters
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 

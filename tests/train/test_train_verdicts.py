@@ -17,9 +17,9 @@ from toy_rows import FIRST_ORDINARY, TINY, FakeShards
 from albert_data.cli.main import run as run_command
 from albert_data.errors import ShardError
 from albert_data.examples.pair_tasks import PAIR_TASKS
-from albert_data.train.history.figures import read_run
-from albert_data.train.history.page import write_run_page
-from albert_data.train.history.verdicts import (
+from albert_data.runs.figures import read_run
+from albert_data.runs.page import write_run_page
+from albert_data.runs.verdicts import (
     describe_learning,
     describe_order,
     describe_overfitting,

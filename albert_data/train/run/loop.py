@@ -25,6 +25,8 @@ import torch
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.progress import NullProgress
+from albert_data.runs.figures import read_run
+from albert_data.runs.page import is_page_current, write_run_page
 from albert_data.shards.card import describe_text
 from albert_data.text.escaping import quote
 from albert_data.text.output import tell
@@ -34,8 +36,6 @@ from albert_data.train.data.loader import ShardLoader, Splits, open_training
 from albert_data.train.data.order import padded_len, rows_per_batch
 from albert_data.train.distributed import join_ranks, read_ranks
 from albert_data.train.folder import METRICS_FILE, TRACE_FILE, check_folder, claim_folder, lock_folder
-from albert_data.train.history.figures import read_run
-from albert_data.train.history.page import is_page_current, write_run_page
 from albert_data.train.model.checkpoint import list_checkpoints, prune_checkpoints
 from albert_data.train.model.flops import batch_flops, peak_flops
 from albert_data.train.model.precision import check_gpus, choose_device, choose_precision

@@ -20,14 +20,14 @@ from tqdm import tqdm
 
 from albert_data.errors import ConfigError
 from albert_data.examples.pair_tasks import PairTask
+from albert_data.runs.figures import RunFigures
+from albert_data.runs.verdicts import judge_run
 from albert_data.storage.files import replace_file
 from albert_data.text.escaping import join_lines
 from albert_data.text.wording import count_of, format_duration, format_share, wrap_words
 from albert_data.train.config import DEFAULT_PRESETS, name_preset
 from albert_data.train.data.loader import ShardLoader, Splits
 from albert_data.train.folder import EVENTS_FOLDER
-from albert_data.train.history.figures import RunFigures
-from albert_data.train.history.verdicts import judge_run
 from albert_data.train.model.flops import describe_peak
 from albert_data.train.reading import FREE_SPACE, explain, explain_writing, name_in_utf8
 from albert_data.train.run.budget import POINTS, Budget

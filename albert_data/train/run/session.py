@@ -30,7 +30,6 @@ from albert_data.train.model.attention import explain_padding
 from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import Precision
-from albert_data.train.model.sizes import count_parameters
 from albert_data.train.reading import check_number, explain, read_object, show
 from albert_data.train.run.budget import Budget
 from albert_data.train.run.compiling import choose_compiling, compile_model
@@ -38,6 +37,7 @@ from albert_data.train.run.memory import explain_out_of_memory
 from albert_data.train.run.metrics import Tally, measure
 from albert_data.train.run.optimizer import FusedOptimizer, make_optimizer, pack_optimizer, unpack_optimizer
 from albert_data.train.run.state import Initial, Session
+from albert_data.train.sizes import count_parameters
 
 _MAX_SECONDS = 1e9  # thirty years
 # A gradient that overflows in float16 halves the loss scale. Below this scale the gradient is too large even unscaled.

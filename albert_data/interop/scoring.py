@@ -21,10 +21,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albert_data.errors import CheckpointError, ConfigError, InputError
+from albert_data.interop.sentence_pairs import ScoreConfig, ScoredPairs, SentencePair
 from albert_data.jobs.progress import Progress
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import find_word_starts
-from albert_data.train.data.sentence_pairs import ScoreConfig, ScoredPairs, SentencePair
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import Precision, choose_device, choose_precision
 

@@ -1,6 +1,6 @@
 """The files of a run read back: its settings, the figures of each line, and which curves these make.
 
-In: RUN/run.json and RUN/metrics.jsonl, of a finished or a stopped run. Out: `RunFigures`. Imports no torch.
+In: RUN/run.json and RUN/metrics.jsonl, of a finished or a stopped run. Out: `RunFigures`.
 """
 
 from __future__ import annotations

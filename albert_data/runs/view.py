@@ -12,13 +12,13 @@ from pathlib import Path
 from statistics import median_high
 from typing import Any
 
+from albert_data.runs.figures import RunFigures, number, read_run, thin
+from albert_data.runs.verdicts import Difference, judge_run
 from albert_data.text.escaping import escape_controls
 from albert_data.text.wording import format_share, wrap_words
 from albert_data.train.config import AlbertConfig, TrainConfig, name_preset
 from albert_data.train.folder import read_run_file
-from albert_data.train.history.figures import RunFigures, number, read_run, thin
-from albert_data.train.history.verdicts import Difference, judge_run
-from albert_data.train.model.sizes import describe_parts, parts_to_dict
+from albert_data.train.sizes import describe_parts, parts_to_dict
 
 MOST_LINES = 12
 _FIGURES = ("mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy", "sop_error")

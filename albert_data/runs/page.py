@@ -13,11 +13,11 @@ from statistics import fmean, median
 
 from albert_data.report.charts import Plot, Series, make_ticks
 from albert_data.report.page import Chart, PageSection, render_charts, render_page, render_table
+from albert_data.runs.figures import SPLITS, Curve, Point, RunFigures, name_curves, number, read_run
+from albert_data.runs.verdicts import judge_run
 from albert_data.storage.files import write_bytes
 from albert_data.text.wording import format_duration
 from albert_data.train.folder import METRICS_FILE, PAGE_FILE
-from albert_data.train.history.figures import SPLITS, Curve, Point, RunFigures, name_curves, number, read_run
-from albert_data.train.history.verdicts import judge_run
 from albert_data.train.reading import FREE_SPACE, explain_writing
 
 MOST_POINTS = 400  # of a curve: more than a screen shows, and few enough for a small page

@@ -1,6 +1,6 @@
 """What the figures of a run say in sentences, and what keeps those of several runs from being compared.
 
-In: RunFigures. Out: sentences for the terminal, the pages and JSON. Imports no torch.
+In: RunFigures. Out: sentences for the terminal, the pages and JSON.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from statistics import fmean
 
 from albert_data.config import MIN_VALIDATION
 from albert_data.examples.pair_tasks import PairTask
+from albert_data.runs.figures import Line, RunFigures, number
 from albert_data.text.wording import count_of, format_share
 from albert_data.train.folder import DIGEST_KEY, NORMALIZATION_KEY, TOKENIZER_KEY
-from albert_data.train.history.figures import Line, RunFigures, number
 
 CERTAIN = 3  # standard errors by which the losses of a model and of frequencies must differ
 # Overfitting: nats by which validation is above training. With sound text and few epochs it is 0.1 or less; new masks
