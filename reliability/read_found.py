@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError
 from albert_data.interop.huggingface import read_weights
-from albert_data.interop.masked_lm import load_masked_lm
+from albert_data.interop.scoring import load_masked_lm
 from albert_data.runs.figures import read_run
 from albert_data.text.escaping import escape_controls, quote
 from albert_data.text.output import make_harmless
@@ -44,7 +44,6 @@ def found_readers(sound: Sound) -> list[Reader]:
     exported = (sound.exported / "tokenizer.json").read_bytes()
     seeds = [exported, dump(make_byte_level()), dump(make_wordpiece())]
     folder = ReadFolder(sound)
-    config = json.loads((sound.exported / "config.json").read_bytes())
     return [
         Reader(
             name="tokenizer.json",
@@ -55,29 +54,12 @@ def found_readers(sound: Sound) -> list[Reader]:
             oddities=[*plan_oddities(), *tokenizer_oddities(json.loads(exported))],
         ),
         Reader(
-            name="a scored tokenizer.json",
-            share=10,
-            seeds=[exported],
-            mutate=mutate_tokenizer,
-            read=partial(folder.score, name="tokenizer.json"),
-            oddities=tokenizer_oddities(json.loads(exported)),
-        ),
-        Reader(
             name="a scored tokenizer_config.json",
             share=5,
             seeds=[(sound.exported / "tokenizer_config.json").read_bytes()],
             mutate=lambda rng, data, others: mutate_json(rng, data),
-            read=partial(folder.score, name="tokenizer_config.json"),
+            read=folder.score,
             oddities=plan_oddities(),
-        ),
-        Reader(
-            name="a scored config.json",
-            share=2,
-            seeds=[dump(config)],
-            # Of few values alone: transformers builds as many layers as the file names.
-            mutate=lambda rng, data, others: dump(config | {rng.choice(CODE): rng.choice(("no", 7, None, {}, [1]))}),
-            read=partial(folder.score, name="config.json"),
-            oddities=config_oddities(config),
         ),
         Reader(
             name="an index of weights",
@@ -211,22 +193,6 @@ def read_tokenizer(case: Case, data: bytes, folder: Path) -> None:
 
 # ---- folders ----
 
-CODE = ("auto_map", "model_type", "architectures", "quantization_config", "tokenizer_class", "dtype")
-
-
-def config_oddities(config: dict[str, Any]) -> list[Oddity]:
-    """config.json of a model's folder. config: the values of one that is sound."""
-    names = ("AutoConfig", "AutoModelForMaskedLM", "AutoTokenizer")
-    maps = {"here": "evil.C", "elsewhere": "nobody/nothing--evil.C", "above": "../evil.C", "nothing": ""}
-    return [
-        Oddity(
-            name=f"code {where}, of {kind}",
-            make=partial(dump, config | {"model_type": kind, "auto_map": dict.fromkeys(names, code)}),
-        )
-        for where, code in maps.items()
-        for kind in ("albert", "unknown")
-    ] + plan_oddities()
-
 
 def read_name(case: Case, data: bytes, folder: Path) -> None:
     """Find a file of any name in a folder, and show all that is said of it: a line stays one, without controls."""
@@ -284,18 +250,12 @@ class ReadFolder:
     def __init__(self, sound: Sound) -> None:
         self._sound = sound
 
-    def score(self, case: Case, data: bytes, folder: Path, *, name: str) -> None:
-        """Load a model as `score` does, through transformers, and encode some sentences. No code may run."""
+    def score(self, case: Case, data: bytes, folder: Path) -> None:
+        """Load a model as `score` does, and encode some sentences."""
         out = Path(shutil.copytree(self._sound.exported, folder / "model"))
-        (out / "spiece.model").unlink(missing_ok=True)  # with it, transformers is not needed
-        (out / "evil.py").write_text(f"open({str(folder / 'attacked')!r}, 'w')\nclass C: pass\n")
-        (out / name).write_bytes(data)
-        try:
-            model, _ = load_masked_lm(out)
-            model.encode([*SENTENCES, "a" * 40 + "b", "a" * 2000])
-        finally:
-            if (folder / "attacked").exists():
-                raise WrongResult("code of the folder was run")
+        (out / "tokenizer_config.json").write_bytes(data)
+        model, _ = load_masked_lm(out)
+        model.encode([*SENTENCES, "a" * 40 + "b", "a" * 2000])
 
     def score_indexed(self, case: Case, data: bytes, folder: Path) -> None:
         """Load a model whose weights an index names. Nothing outside of the folder may be read, and no pickle."""
@@ -329,14 +289,11 @@ class ReadFolder:
             "vocab.txt": load_tokenizer,
             "run.json": lambda path: read_run(path.parent),
             "config.json": lambda path: load_masked_lm(path.parent),
-            "added_tokens.json": lambda path: load_masked_lm(path.parent),
         }
         for name, read in places.items():
             place = folder / f"of {name}"
             shutil.copytree(self._sound.exported, place)
             (place / "corpus.txt").write_text("One sentence.\n")
-            if name == "added_tokens.json":
-                (place / "spiece.model").unlink(missing_ok=True)
             (place / name).unlink(missing_ok=True)
             kinds[data](place / name)
             try:

@@ -14,7 +14,7 @@ from wordpiece_fixtures import SPECIALS
 
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError
-from albert_data.interop.masked_lm import load_masked_lm
+from albert_data.interop.scoring import load_masked_lm
 from albert_data.runs.figures import read_run
 from albert_data.storage.files import to_json
 from albert_data.tokenizer.model import load_tokenizer

@@ -35,9 +35,9 @@ _NAME_COLUMNS = 48
 def score(model: Path, pairs: str, as_json: bool, **settings: Any) -> None:
     """Measure how often a model finds the good sentence of a pair likelier.
 
-    RUN is a training run, or the folder of a Hugging Face model. PAIRS is a file of JSON lines with the fields good
+    RUN is a training run, or the Hugging Face folder of an ALBERT. PAIRS is a file of JSON lines with the fields good
     and bad, and a group if you like; plain, .gz, or - for stdin. A sentence's score is its pseudo-log-likelihood. Needs
-    PyTorch; models other than ALBERT need transformers.
+    PyTorch.
 
     \b
     Example:

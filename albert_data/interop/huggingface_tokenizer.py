@@ -20,6 +20,8 @@ from __future__ import annotations
 import base64
 import json
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from albert_data.errors import TokenizerError
@@ -36,8 +38,10 @@ from albert_data.tokenizer.tokenizer_json import (
     is_wordpiece,
     read_rules,
 )
+from albert_data.train.reading import load_object
 
 UNK_ID = 1  # fixed in AlbertTokenizer
+USUAL_SETTINGS = {"do_lower_case": True, "keep_accents": False}  # of AlbertTokenizer, where a folder has none
 # What AlbertTokenizer makes of do_lower_case without keep_accents; for PreTrainedTokenizerFast.
 _ALBERT_V2: list[dict[str, Any]] = [
     *({"type": "Replace", "pattern": {"String": quote}, "content": '"'} for quote in ("``", "''")),
@@ -165,3 +169,19 @@ def _describe_backend(tokenizer: Tokenizer, settings: ModelSettings) -> dict[str
 
 def _describe_metaspace(scheme: str, *, split: bool, replacement: str = "▁") -> dict[str, Any]:
     return {"type": "Metaspace", "replacement": replacement, "prepend_scheme": scheme, "split": split}
+
+
+def find_normalization(folder: Path, settings: Mapping[str, object] | None = None) -> str | None:
+    """What is done to text before the SentencePiece model of a folder; None if we do not know how.
+
+    Google's models lower text and remove accents, ours mostly do not. settings: where the folder has none.
+    """
+    if not (folder / MODEL_NAME).is_file():
+        return None
+    settings = dict(settings or {})
+    if (folder / CONFIG_NAME).is_file():
+        settings |= load_object(folder / CONFIG_NAME, "save the model again")
+    lowers, keeps_accents = settings.get("do_lower_case"), settings.get("keep_accents")
+    if lowers is True and keeps_accents is False:
+        return "albert-v2"
+    return "none" if lowers is False and keeps_accents is True else None

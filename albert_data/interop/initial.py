@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.interop.huggingface import CONFIG_FILE, import_model
-from albert_data.interop.masked_lm import find_normalization
+from albert_data.interop.huggingface_tokenizer import find_normalization
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
 from albert_data.storage.files import hash_file

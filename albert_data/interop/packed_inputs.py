@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albert_data.errors import ConfigError
-from albert_data.interop.masked_lm import count_positions
 
 POSITIONS, _MASK = "position_ids", "attention_mask"
 _FULL, _SLIDING = "full_attention", "sliding_attention"  # kinds of layers, and the names of their masks
@@ -92,3 +91,12 @@ class PackedInputs:
             **dict.fromkeys(("cu_seq_lens_q", "cu_seq_lens_k"), bounds),
             **dict.fromkeys(("max_length_q", "max_length_k"), longest),
         }
+
+
+def count_positions(model: Any) -> int:
+    """The longest sequence. RoBERTa and its like number positions from padding_idx + 1."""
+    positions = int(getattr(model.config, "max_position_embeddings", None) or 1 << 30)
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            return positions - int(module.padding_idx) - 1
+    return positions

@@ -13,18 +13,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from albert_data.errors import CheckpointError, ConfigError, InputError
+from albert_data.errors import CheckpointError, ConfigError, InputError, TokenizerError
+from albert_data.interop.huggingface import CONFIG_FILE, import_model, load_run
+from albert_data.interop.huggingface_tokenizer import USUAL_SETTINGS, find_normalization
 from albert_data.interop.sentence_pairs import ScoreConfig, ScoredPairs, SentencePair
 from albert_data.jobs.progress import Progress
-from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
+from albert_data.tokenizer.tokenizer_json import CONFIG_NAME, JSON_NAME
 from albert_data.tokenizer.words import find_word_starts
+from albert_data.train.folder import RUN_FILE, list_files
 from albert_data.train.model.model import Albert
 from albert_data.train.model.precision import Precision, choose_device, choose_precision
 
@@ -42,22 +47,11 @@ class EncodedSentence(NamedTuple):
     word_ends: np.ndarray
 
 
-class MaskedLm(Protocol):
-    """A masked language model with its tokenizer. max_len: tokens of the longest sentence, special ones included."""
+class MaskedLm:
+    """An Albert, with the tokens of its shards: a sentence is one segment, `[CLS] A [SEP]`.
 
-    max_len: int
-    mask_id: int
-
-    def encode(self, sentences: list[str]) -> list[EncodedSentence]: ...
-
-    def to(self, device: torch.device) -> None: ...
-
-    def predict(self, input_ids_BT: Tensor, positions_B: Tensor) -> Tensor:
-        """Return logits_BV of one position of each row. No row has padding."""
-
-
-class AlbertLm:
-    """An Albert, with the tokens of its shards: a sentence is one segment, `[CLS] A [SEP]`."""
+    max_len: tokens of the longest sentence, special ones included.
+    """
 
     def __init__(self, model: Albert, tokenizer: Tokenizer) -> None:
         if tokenizer.vocab_size != model.config.vocab_size:
@@ -83,11 +77,46 @@ class AlbertLm:
         self._model.to(device)
 
     def predict(self, input_ids_BT: Tensor, positions_B: Tensor) -> Tensor:
+        """Return logits_BV of one position of each row. No row has padding."""
         model, rows_B = self._model, torch.arange(len(positions_B), device=positions_B.device)
         valid_B11T = torch.ones_like(input_ids_BT, dtype=torch.bool)[:, None, None, :]
         x_BTH = model.encoder(model.embeddings(input_ids_BT, torch.zeros_like(input_ids_BT)), valid_B11T)
         logits_BV: Tensor = model.mlm_head(x_BTH[rows_B, positions_B], model.embeddings.token.weight)
         return logits_BV
+
+
+def load_masked_lm(
+    path: Path, *, checkpoint: Path | None = None, tokenizer: Path | None = None
+) -> tuple[MaskedLm, Path]:
+    """Return the model of a run, or of an ALBERT's Hugging Face folder, and the folder that its weights are from.
+
+    checkpoint, tokenizer: as in `export_run`. Raises CheckpointError, ConfigError and TokenizerError.
+    """
+    if (path / RUN_FILE).is_file():
+        origin, model, pieces = load_run(path, checkpoint=checkpoint, tokenizer=tokenizer)
+        return MaskedLm(model, pieces), origin
+    if checkpoint is not None or tokenizer is not None:
+        raise ConfigError(f"{path} is not a training run; leave out --checkpoint and --tokenizer")
+    if not (path / CONFIG_FILE).is_file():
+        raise CheckpointError(
+            f"{path} is neither a training run nor a Hugging Face folder ({RUN_FILE} and {CONFIG_FILE} are missing)"
+        )
+    model = import_model(path)
+    if (normalization := find_normalization(path, USUAL_SETTINGS)) is None:
+        raise TokenizerError(
+            f"{path}: a {MODEL_NAME} is needed, and a {CONFIG_NAME} with both or neither of lower case and removed "
+            "accents (do_lower_case, keep_accents); score such a model with transformers"
+        )
+    return MaskedLm(model, load_tokenizer(path / MODEL_NAME, normalization=normalization)), path
+
+
+def list_read(path: Path, *, checkpoint: Path | None = None, tokenizer: Path | None = None) -> Iterator[Path]:
+    """The files and folders that `load_masked_lm` reads."""
+    yield from list_files(path) if (path / RUN_FILE).is_file() else [path]
+    if checkpoint is not None:
+        yield checkpoint
+    if tokenizer is not None:  # a file beside it may say what is done with case
+        yield from (tokenizer, *(tokenizer.parent / name for name in (JSON_NAME, CONFIG_NAME)))
 
 
 def score_pairs(

@@ -24,8 +24,7 @@ from torch.utils.data import Dataset
 from albert_data.config import MASK_PROB_RANGE, check_range
 from albert_data.errors import ConfigError, ShardError
 from albert_data.interop.huggingface import NUM_LABELS
-from albert_data.interop.masked_lm import count_positions
-from albert_data.interop.packed_inputs import POSITIONS, PackedInputs
+from albert_data.interop.packed_inputs import POSITIONS, PackedInputs, count_positions
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.packing import ROW_STARTS, PackedExamples, check_pack, cut_rows, join_packs, pack_split
 from albert_data.shards.reader import open_shards, to_row_number

@@ -222,7 +222,7 @@ def score_model(
 ) -> ScoredPairs:
     """Measure how often a model finds the good sentence of a pair likelier, as `albert-data score` does.
 
-    model: a run, or the folder of a Hugging Face model. pairs: a file of JSON lines with good and bad; "-" is stdin.
+    model: a run, or the Hugging Face folder of an ALBERT. pairs: a file of JSON lines with good and bad; "-" is stdin.
     output: where each pair is written with its two scores. checkpoint, tokenizer: see `export_model`.
     settings: those of ScoreConfig. They change `config`. Needs PyTorch and safetensors.
     Raises CheckpointError, ConfigError, InputError, TokenizerError and OutputError.
@@ -231,8 +231,7 @@ def score_model(
     folder, places = disk_path(model, "model"), _find_places(checkpoint, tokenizer)
     out, name = None if output is None else disk_path(output, "output"), os.fspath(pairs)
     require_packages("score", "torch", "safetensors", extra="train")
-    from albert_data.interop.masked_lm import list_read, load_masked_lm
-    from albert_data.interop.scoring import score_pairs
+    from albert_data.interop.scoring import list_read, load_masked_lm, score_pairs
 
     if out is not None:
         check_output(out, [name, *list_read(folder, **places)])

@@ -24,7 +24,7 @@ from toy_language import make_sentences, train_model
 
 from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError, InputError, TokenizerError
-from albert_data.interop.scoring import AlbertLm, score_pairs
+from albert_data.interop.scoring import MaskedLm, score_pairs
 from albert_data.interop.sentence_pairs import Accuracy, ScoreConfig, ScoredPairs, SentencePair, read_pairs
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import find_word_starts
@@ -36,7 +36,7 @@ from albert_data.train.run import loop
 
 safetensors = pytest.importorskip("safetensors.torch", reason="the train extra is not installed")
 huggingface = pytest.importorskip("albert_data.interop.huggingface")
-masked_lm = pytest.importorskip("albert_data.interop.masked_lm")
+scoring = pytest.importorskip("albert_data.interop.scoring")
 
 CPU = ScoreConfig(device="cpu")
 SHAPE = AlbertConfig(
@@ -100,7 +100,7 @@ def scores_of(scored: ScoredPairs) -> np.ndarray:
 def test_scores_equal_the_reference_whatever_the_batches(model, tokenizer, pairs):
     expected = [[reference_score(model, tokenizer, text) for text in (pair.good, pair.bad)] for pair in pairs]
     for config in (CPU, *(dataclasses.replace(CPU, batch_tokens=number) for number in (1, 50))):
-        scored = score_pairs(AlbertLm(model, tokenizer), pairs, config)
+        scored = score_pairs(MaskedLm(model, tokenizer), pairs, config)
         np.testing.assert_allclose(scores_of(scored), expected, rtol=0, atol=1e-4)
     texts = {text for pair in pairs for text in (pair.good, pair.bad)}
     assert scored.num_pieces == sum(len(tokenizer.encode([text])[0]) for text in texts)
@@ -108,33 +108,33 @@ def test_scores_equal_the_reference_whatever_the_batches(model, tokenizer, pairs
 
 def test_sentences_of_equal_pieces_tie_and_count_as_wrong(model, tokenizer):
     pairs = [SentencePair(good="the  water", bad="the water "), SentencePair(good="water", bad="the water")]
-    scored = score_pairs(AlbertLm(model, tokenizer), pairs, CPU)
+    scored = score_pairs(MaskedLm(model, tokenizer), pairs, CPU)
     assert scored.good_scores[0] == scored.bad_scores[0] == scored.bad_scores[1]
     assert scored.is_right[0] is False
     assert scored.num_sentences == 2
 
 
 def test_bfloat16_changes_scores_by_rounding_only(model, tokenizer, pairs):
-    one = scores_of(score_pairs(AlbertLm(model, tokenizer), pairs, CPU))
-    other = scores_of(score_pairs(AlbertLm(model, tokenizer), pairs, dataclasses.replace(CPU, precision="bf16")))
+    one = scores_of(score_pairs(MaskedLm(model, tokenizer), pairs, CPU))
+    other = scores_of(score_pairs(MaskedLm(model, tokenizer), pairs, dataclasses.replace(CPU, precision="bf16")))
     np.testing.assert_allclose(one, other, rtol=0.02)
     assert (one != other).any()
 
 
 def test_what_can_not_be_scored_is_named_with_its_line(model, tokenizer):
-    lm, fitting = AlbertLm(model, tokenizer), " ".join(["water"] * (SHAPE.max_positions - 2))
+    lm, fitting = MaskedLm(model, tokenizer), " ".join(["water"] * (SHAPE.max_positions - 2))
     score_pairs(lm, [SentencePair(good="water", bad=fitting)], CPU)
     broken = Albert(model.config)
     torch.nn.init.constant_(broken.mlm_head.bias, math.nan)
     for of, good, bad, kind, named in (
         (lm, "water", fitting + " water", InputError, "x.jsonl, line 7: bad has 65 & 64 positions"),
         (lm, "\u200b", "a", InputError, "x.jsonl, line 7: good has no pieces"),
-        (AlbertLm(broken, tokenizer), "a", "b", CheckpointError, "line 7: & is not a number"),
+        (MaskedLm(broken, tokenizer), "a", "b", CheckpointError, "line 7: & is not a number"),
     ):
         pairs = [SentencePair(good=good, bad=bad, origin="x.jsonl, line 7")]
         check_refused(lambda of=of, pairs=pairs: score_pairs(of, pairs, CPU), kind, named)
     other = Tokenizer(train_model(vocab_size=300), "")
-    check_refused(lambda: AlbertLm(model, other), ConfigError, "has 300 pieces, but")
+    check_refused(lambda: MaskedLm(model, other), ConfigError, "has 300 pieces, but")
 
 
 @refused(
@@ -295,7 +295,7 @@ def test_the_command_writes_the_scores_of_each_pair(trained, tmp_path, capsys):
     assert command(trained, tmp_path / "pairs.jsonl", "--json", "-o", out) == 0
     summary = json.loads(capsys.readouterr().out)
     lines = [json.loads(line) for line in out.read_text().splitlines()]
-    lm, _ = masked_lm.load_masked_lm(trained)
+    lm, _ = scoring.load_masked_lm(trained)
     expected = score_pairs(lm, read_pairs(str(tmp_path / "pairs.jsonl")), CPU)
     assert [{name: line[name] for name in ("good", "bad", "group")} for line in lines] == made
     assert [[line["good_score"], line["bad_score"]] for line in lines] == scores_of(expected).tolist()
@@ -305,7 +305,7 @@ def test_the_command_writes_the_scores_of_each_pair(trained, tmp_path, capsys):
 
 def test_a_run_is_scored_by_any_of_its_checkpoints_and_its_own_tokenizer(trained):
     first = list_checkpoints(trained)[0]
-    lm, origin = masked_lm.load_masked_lm(trained, checkpoint=first)
+    lm, origin = scoring.load_masked_lm(trained, checkpoint=first)
     own = Tokenizer((trained / "tokenizer" / "spiece.model").read_bytes(), "own")
     pairs = [SentencePair(good="The water.", bad="Water the.")]
     assert origin == first
@@ -317,7 +317,7 @@ def test_a_run_is_scored_by_any_of_its_checkpoints_and_its_own_tokenizer(trained
 def test_an_exported_folder_gives_the_scores_of_its_run_without_transformers(trained, tmp_path, pairs, monkeypatch):
     huggingface.export_run(trained, tmp_path / "model")
     monkeypatch.setitem(sys.modules, "transformers", None)
-    scored = [score_pairs(masked_lm.load_masked_lm(path)[0], pairs, CPU) for path in (trained, tmp_path / "model")]
+    scored = [score_pairs(scoring.load_masked_lm(path)[0], pairs, CPU) for path in (trained, tmp_path / "model")]
     np.testing.assert_allclose(*map(scores_of, scored), rtol=0, atol=1e-5)
 
 
@@ -329,113 +329,42 @@ def test_a_folder_without_a_model_is_an_error_in_one_line(tmp_path, capsys):
         assert message in line
 
 
-# ---- other architectures ----
-
-WORDS = "the cats sleep near water ##ing ##s walk a strange house un ##mis ##takable ."
-
-
-def save_model(kind: str, folder: Path) -> Path:
-    """A tiny model of another architecture, saved by transformers."""
-    transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
-    from tokenizers import Tokenizer as Backend
-    from tokenizers import models, pre_tokenizers, processors
-
-    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    ids = {word: number for number, word in enumerate([*specials, *WORDS.split()])}
-    backend = Backend(models.WordPiece(ids, unk_token="[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    names = {f"{name.strip('[]').lower()}_token": name for name in specials}
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=1000, **names)
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(2)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
-    if kind == "DistilBert":
-        sizes = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 48}
-    options = {"vocab_size": 20, "max_position_embeddings": 32, "pad_token_id": 0}
-    config = getattr(transformers, f"{kind}Config")(**sizes, **options, initializer_range=0.5)
-    getattr(transformers, f"{kind}ForMaskedLM")(config).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module", params=["Bert", "DistilBert", "Roberta", "Electra", "ModernBert"])
-def foreign(request, tmp_path_factory) -> Path:
-    """A model of each architecture, to be read only."""
-    return save_model(request.param, tmp_path_factory.mktemp(request.param))
-
-
-@pytest.fixture(scope="module")
-def saved_bert(tmp_path_factory) -> Path:
-    return save_model("Bert", tmp_path_factory.mktemp("bert"))
-
-
-@pytest.fixture
-def bert(saved_bert, tmp_path) -> Path:
-    """A copy of one of them, to be changed."""
-    return Path(shutil.copytree(saved_bert, tmp_path / "model"))
-
-
 def update_json(path: Path, **values: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-@torch.no_grad()
-def test_another_architecture_scores_as_transformers_one_mask_at_a_time_up_to_its_positions(foreign, capfd):
-    transformers = pytest.importorskip("transformers")
-    texts = ["the cats sleep near water.", "a house", "walking cats unmistakable", "unmistakables water near the the"]
-    pairs = [SentencePair(good=one, bad=two) for one, two in zip(texts, texts[1:], strict=False)]
-    lm, _ = masked_lm.load_masked_lm(foreign)
-    scored = score_pairs(lm, pairs, CPU)
-    assert capfd.readouterr() == ("", "")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(foreign)
-    model = transformers.AutoModelForMaskedLM.from_pretrained(foreign).eval()
-
-    def reference(text: str) -> float:
-        found, total = tokenizer(text), 0.0
-        for target in range(1, len(found["input_ids"]) - 1):
-            ids = list(found["input_ids"])
-            for later in range(target, len(ids) - 1):
-                if found.word_ids()[later] == found.word_ids()[target]:
-                    ids[later] = tokenizer.mask_token_id
-            logits = model(torch.tensor([ids])).logits[0, target]
-            total += float(torch.log_softmax(logits.double(), 0)[found["input_ids"][target]])
-        return total
-
-    expected = [[reference(pair.good), reference(pair.bad)] for pair in pairs]
-    np.testing.assert_allclose(scores_of(scored), expected, rtol=0, atol=1e-4)
-    fitting = " ".join(["cats"] * (lm.max_len - 2))
-    assert lm.max_len == (31 if "Roberta" in foreign.name else 32)
-    score_pairs(lm, [SentencePair(good="a", bad=fitting)], CPU)
-    with pytest.raises(InputError, match="but the model has"):
-        score_pairs(lm, [SentencePair(good="a", bad=fitting + " cats")], CPU)
+def test_an_albert_whose_text_is_treated_otherwise_is_refused(trained, tmp_path):
+    huggingface.export_run(trained, tmp_path / "model")
+    update_json(tmp_path / "model" / "tokenizer_config.json", do_lower_case=True)
+    with pytest.raises(TokenizerError, match="both or neither of lower case and removed accents"):
+        scoring.load_masked_lm(tmp_path / "model")
+    (tmp_path / "model" / "spiece.model").unlink()
+    with pytest.raises(TokenizerError, match="a spiece.model is needed"):
+        scoring.load_masked_lm(tmp_path / "model")
 
 
-def test_other_models_that_transformers_cannot_load_are_refused(foreign, tmp_path):
-    transformers = pytest.importorskip("transformers")
-    (tmp_path / "config.json").write_text('{"model_type": "nonsense"}')
-    with pytest.raises(CheckpointError, match="transformers can't load a masked language model"):
-        masked_lm.load_masked_lm(tmp_path)
-    config = transformers.AutoConfig.from_pretrained(foreign)
-    transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match="lacks the weights"):
-        masked_lm.load_masked_lm(tmp_path)
-    transformers.AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path)
-    with pytest.raises(TokenizerError, match="tokenizer has . pieces, but the model has 20|can't load its tokenizer"):
-        masked_lm.load_masked_lm(tmp_path)
+def test_a_published_folder_without_settings_of_its_tokenizer_has_those_of_transformers(trained, tmp_path):
+    huggingface.export_run(trained, tmp_path / "model")
+    (tmp_path / "model" / "tokenizer_config.json").unlink()
+    lm, _ = scoring.load_masked_lm(tmp_path / "model")
+    plain, _ = scoring.load_masked_lm(trained)
+    assert lm.encode(["Thé  RIVER"])[0].input_ids.tolist() == plain.encode(["the river"])[0].input_ids.tolist()
 
 
 @pytest.fixture
-def indexed(bert, tmp_path) -> Path:
-    """The same model with its weights in two files that an index names, as links to blobs: as in the Hub's cache."""
-    weights = safetensors.load_file(bert / "model.safetensors")
-    (bert / "model.safetensors").unlink()
+def indexed(trained, tmp_path) -> Path:
+    """A model with its weights in two files that an index names, as links to blobs: as in the Hub's cache."""
+    folder = tmp_path / "model"
+    huggingface.export_run(trained, folder)
+    weights = safetensors.load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
     files = {name: f"model-0000{1 + number % 2}-of-00002.safetensors" for number, name in enumerate(weights)}
     for file in set(files.values()):
         blob = tmp_path / f"blob-{file[6:11]}"
         safetensors.save_file({name: weights[name] for name, there in files.items() if there == file}, blob)
-        (bert / file).symlink_to(blob)
-    (bert / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": files}))
-    return bert
+        (folder / file).symlink_to(blob)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": files}))
+    return folder
 
 
 def name_in_index(folder: Path, name: object) -> None:
@@ -444,9 +373,9 @@ def name_in_index(folder: Path, name: object) -> None:
 
 
 @torch.no_grad()
-def test_weights_that_an_index_names_are_read_through_links_and_not_written_over(saved_bert, indexed, tmp_path, capsys):
+def test_weights_that_an_index_names_are_read_through_links_and_not_written_over(trained, indexed, tmp_path, capsys):
     ids = torch.tensor([[2, 5, 4, 3]])
-    one, other = (masked_lm.load_masked_lm(folder)[0] for folder in (saved_bert, indexed))
+    one, other = (scoring.load_masked_lm(folder)[0] for folder in (trained, indexed))
     torch.testing.assert_close(*(lm.predict(ids, torch.tensor([2])) for lm in (one, other)))
     before = (tmp_path / "blob-00001").read_bytes()
     write_pairs(tmp_path / "pairs.jsonl")
@@ -462,7 +391,7 @@ OUTSIDE = ["../w.safetensors", "/w.safetensors", "a/w.safetensors", "a\\w.safete
 def test_an_index_names_only_files_of_safetensors_beside_it(indexed, name):
     name_in_index(indexed, name)
     with pytest.raises(CheckpointError, match=r"index.json: '.*' is in .*; allowed is a file beside it"):
-        masked_lm.load_masked_lm(indexed)
+        scoring.load_masked_lm(indexed)
 
 
 @pytest.mark.parametrize(
@@ -479,72 +408,7 @@ def test_what_an_index_names_is_a_regular_file_of_floats(indexed, make):
     name_in_index(indexed, "w.safetensors")
     make(indexed / "w.safetensors")
     with pytest.raises(CheckpointError, match="not a regular file|can't be read|it has|floats of 16"):
-        masked_lm.load_masked_lm(indexed)
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
-        {"attn_implementation": "somebody/kernel"},
-        {"_attn_implementation": "somebody/kernel", "_attn_implementation_internal": "somebody/kernel"},
-        {"quantization_config": {"quant_method": "nobody"}},
-        {"transformers_weights": "../w.safetensors"},
-        {"auto_map": {"AutoConfig": "code.C", "AutoModelForMaskedLM": "somebody/code--code.M"}},
-    ],
-)
-def test_settings_that_fetch_code_kernels_or_other_weights_are_ignored(bert, setting):
-    update_json(bert / "config.json", **setting)
-    masked_lm.load_masked_lm(bert)
-
-
-@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
-def test_the_code_of_a_folder_is_never_run_and_nothing_is_asked(bert, tmp_path, name, monkeypatch, capfd):
-    """transformers would ask on stdin, where somebody answers "y" to everything."""
-    (bert / "code.py").write_text(f"open({str(tmp_path / 'attacked')!r}, 'w')\n")
-    names = {"AutoConfig": "code.C", "AutoModelForMaskedLM": "code.M", "AutoTokenizer": ["code.T", "code.T"]}
-    is_config = name == "config.json"
-    other = {"model_type": "unknown"} if is_config else {"tokenizer_class": "CodeTokenizer"}
-    update_json(bert / name, auto_map=names, **other)
-    if not is_config:  # transformers knows a tokenizer for the other kinds of models
-        update_json(bert / "config.json", tokenizer_class=None)
-    write_pairs(tmp_path / "pairs.jsonl")
-    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
-    code, shown = run_command(["score", str(bert), str(tmp_path / "pairs.jsonl")]), capfd.readouterr()
-    assert not (tmp_path / "attacked").exists()
-    assert "custom code" not in shown.out + shown.err
-    if is_config:
-        assert (code, shown.err.count("\n")) == (1, 1)
-        assert "its auto_map names code of the folder, which is never run" in shown.err
-
-
-@pytest.mark.parametrize("longest", ["1000", 0, float("nan"), {}])
-def test_a_greatest_length_that_is_no_length_is_named(bert, longest):
-    update_json(bert / "tokenizer_config.json", model_max_length=longest)
-    with pytest.raises(TokenizerError, match=r"model_max_length is .*; a number of tok|can't load its tok"):
-        masked_lm.load_masked_lm(bert)
-
-
-@pytest.mark.parametrize("name", ["tokenizer.json", "added_tokens.json"])
-@pytest.mark.parametrize(
-    "make",
-    [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: (path.touch(), os.truncate(path, 1 << 40))],
-)
-def test_files_that_transformers_would_wait_for_are_refused(bert, make, name):
-    (bert / name).unlink(missing_ok=True)
-    make(bert / name)
-    with pytest.raises(CheckpointError, match=f"{name}: (is not a regular file|it has [0-9,]+ bytes)"):
-        masked_lm.load_masked_lm(bert)
-
-
-def test_an_albert_whose_text_is_lowered_first_is_tokenised_by_transformers(trained, tmp_path):
-    pytest.importorskip("transformers")
-    huggingface.export_run(trained, tmp_path / "model")
-    update_json(tmp_path / "model" / "tokenizer_config.json", do_lower_case=True)
-    lm, _ = masked_lm.load_masked_lm(tmp_path / "model")
-    assert isinstance(lm, masked_lm.TransformersLm)
-    ours, _ = masked_lm.load_masked_lm(trained)
-    text = ["the river is very little"]
-    assert lm.encode(text)[0].input_ids.tolist() == ours.encode(text)[0].input_ids.tolist()
+        scoring.load_masked_lm(indexed)
 
 
 def test_text_is_normalised_as_for_the_training_also_after_an_export(trained, tmp_path):
@@ -556,11 +420,11 @@ def test_text_is_normalised_as_for_the_training_also_after_an_export(trained, tm
     huggingface.export_run(run, exported)
     settings = json.loads((exported / "tokenizer_config.json").read_text())
     assert (settings["do_lower_case"], settings["keep_accents"], settings["remove_space"]) == (True, False, True)
-    plain, _ = masked_lm.load_masked_lm(trained)
+    plain, _ = scoring.load_masked_lm(trained)
     expected = plain.encode(["the river"])[0].input_ids.tolist()
     for folder in (run, exported):
-        lm, _ = masked_lm.load_masked_lm(folder)
-        assert isinstance(lm, masked_lm.AlbertLm)
+        lm, _ = scoring.load_masked_lm(folder)
+        assert isinstance(lm, scoring.MaskedLm)
         assert lm.encode(["Thé  RIVER"])[0].input_ids.tolist() == expected
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoTokenizer.from_pretrained(exported)
