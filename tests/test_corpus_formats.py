@@ -31,7 +31,7 @@ from albert_data.corpus.formats import csv_files, json_arrays, wiki
 from albert_data.corpus.formats.json_arrays import as_json_lines
 from albert_data.corpus.formats.records import make_blocks
 from albert_data.corpus.inputs import find_inputs
-from albert_data.corpus.lines.encodings import WrongEncodings
+from albert_data.corpus.refused import RefusedInputs
 from albert_data.corpus.tasks import plan_tasks
 from albert_data.errors import ConfigError, InputError
 from albert_data.tokenizer.model import Tokenizer
@@ -280,7 +280,7 @@ TWO_FIELDS = 'a.csv has 2 fields "a"; give & they are the columns 1, 3'
     ((TWICE, {"text_field": "id,a"}), InputError, TWO_FIELDS),
     ((TWICE, {"text_field": "id", "language_field": "a"}), InputError, TWO_FIELDS),
     ((AMBIGUOUS, {}), InputError, "a.csv may have the delimiter ',' or ';': either makes 2 fields of the header"),
-    (("id,body\n1,a\n", {}), WrongEncodings, 'no field "text"; the fields are "body", "id"; name one'),
+    (("id,body\n1,a\n", {}), RefusedInputs, 'without the field "text", with "body", "id"; name fields'),
     (("id,text\n1,a\n2\n", {"strict": True}), InputError, "a.csv, row 2: malformed row: 1 fields, but & has 2; fix"),
     (('text\n"a\n', {"strict": True}), InputError, "a.csv, row 1: stray quote: & ; see --quoting; fix the file, or le"),
 )
@@ -318,7 +318,7 @@ def test_all_inputs_without_a_text_field_are_one_error(tmp_path, monkeypatch):
     assert said == (
         '5 inputs can\'t be read: 1 is MISSING "e" (string): e.parquet; 1 is MISSING "f" (string): f.parquet; '
         f'1 is MISSING "v", "{"w" * 37}...": d.csv.gz; 1 is MISSING "x", "y": a.csv; 1 is MISSING "z": b.tsv; '
-        "name those of text with --text-field, joined by commas"
+        "name fields of text with --text-field"
     )
 
 

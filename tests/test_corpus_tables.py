@@ -32,7 +32,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats import tables
 from albert_data.corpus.formats.tables import list_begins
 from albert_data.corpus.inputs import find_inputs
-from albert_data.corpus.lines.encodings import WrongEncodings
+from albert_data.corpus.refused import RefusedInputs
 from albert_data.corpus.tasks import FileRange, plan_tasks, read_range
 from albert_data.errors import InputError
 
@@ -112,7 +112,11 @@ def test_bytes_that_are_no_utf8_are_repaired_and_counted(tmp_path, name):
 
 
 @refused(
-    ({}, WrongEncodings, 'no field "text"; the fields are "id" (int64), "content" (string); pass --text-field content'),
+    (
+        {},
+        RefusedInputs,
+        'without the field "text", with "id" (int64), "content" (string); name fields of text',
+    ),
     ({"text_field": "id"}, InputError, 'the field "id" is of the type int64, no text; name another with --text-field'),
 )
 def test_a_missing_field_is_an_error_that_lists_the_fields(call, kind, named, tmp_path):

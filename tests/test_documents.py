@@ -25,7 +25,7 @@ import albert_data
 from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import check_reach, find_inputs
-from albert_data.corpus.lines.encodings import WrongEncodings
+from albert_data.corpus.refused import RefusedInputs
 from albert_data.errors import AlbertDataError, ArgumentError, InputError
 from albert_data.jobs.progress import NullProgress
 from albert_data.library.documents import open_corpus
@@ -320,8 +320,8 @@ NOT_ANY = "the corpus holds no document"
     ({"documents": pyarrow.table({"text": []})}, InputError, NOT_ANY),
     (
         {"documents": pyarrow.table({"body": ["a"], "id": [1]})},
-        WrongEncodings,
-        'documents.arrows has no field "text"; the fields are "body" (string), "id" (int64)',
+        RefusedInputs,
+        'documents.arrows is without the field "text", with "body" (string), "id" (int64)',
     ),
     ({"documents": [{"body": "A text."}]}, InputError, 'has the field "body" & ; pass --text-field body'),
 )

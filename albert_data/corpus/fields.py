@@ -11,7 +11,6 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
-from albert_data.corpus.lines.encodings import WrongEncoding
 from albert_data.errors import InputError
 from albert_data.text.escaping import escape_controls, quote
 from albert_data.text.wording import list_some
@@ -78,15 +77,6 @@ def name_field(name: str) -> str:
 def list_names(names: Iterable[str]) -> str:
     """Some names in alphabetical order."""
     return list_some(list(map(name_field, sorted(names))), _SHOWN_NAMES) or "none"
-
-
-class MissingField(WrongEncoding):
-    """An input has none of the text fields. shown: the fields that it has."""
-
-    def __init__(self, path: str, names: Sequence[str], shown: str, next_step: str) -> None:
-        missing, advice = " or ".join(map(name_field, names)), "name those of text with --text-field, joined by commas"
-        super().__init__(path, f"without the field {missing}, with {shown:.100}", next_step, advice)
-        self.args = (f"input {path} has no field {missing}; the fields are {shown}; {next_step}",)
 
 
 @dataclass(kw_only=True)

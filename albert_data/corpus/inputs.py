@@ -50,15 +50,13 @@ from albert_data.corpus.formats.tables import list_begins
 from albert_data.corpus.lines.encodings import (
     SAMPLE_BYTES,
     UTF8,
-    WrongEncoding,
-    WrongEncodings,
     check_encoding,
     describe_encodings,
     find_encoding,
-    group_paths,
     refuse,
     transcode,
 )
+from albert_data.corpus.refused import RefusedInput, RefusedInputs, group_paths
 from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.streams import STREAM_ERRORS, decompress, join_parts
 from albert_data.errors import InputError
@@ -231,9 +229,9 @@ def find_inputs(
     say: prints what is skipped. No pipe is opened.
     Raises InputError if a name leads to nothing, or if a file has no known format or encoding or is given two
     languages, and StorageError for a store that can't be read. All files in another encoding are one error,
-    WrongEncodings.
+    RefusedInputs.
     """
-    refused, skipped = dict[object, WrongEncoding](), defaultdict[str, list[str]](list)
+    refused, skipped = dict[object, RefusedInput](), defaultdict[str, list[str]](list)
     say = say or (lambda line: None)
     with remember_listings():
         items, for_validation = (
@@ -241,7 +239,7 @@ def find_inputs(
             for some in (names, validation)
         )
     if refused:
-        raise WrongEncodings(list(refused.values()))
+        raise RefusedInputs(list(refused.values()))
     found = [(item.encoding or UTF8, item.path) for item in (*items, *for_validation) if item.is_encoding_found]
     if found:
         say(f"encodings found: {'; '.join(describe_encodings(found, SHOWN))}")
@@ -264,7 +262,7 @@ def _find_all(
     names: Sequence[str],
     say: Callable[[str], None],
     text: TextConfig,
-    refused: dict[object, WrongEncoding],
+    refused: dict[object, RefusedInput],
     skipped: Skipped,
 ) -> Iterable[Input]:
     found: dict[object, Input] = {}
@@ -280,10 +278,10 @@ def _find_all(
         items = dict(zip(new, described, strict=True))
         is_folder = any(path != name for path in paths) and (not glob.has_magic(name) or find_kind(name) == FOLDER)
         folders = (name,) if is_folder else ()
-        refused |= {paths[path]: item for path, item in items.items() if isinstance(item, WrongEncoding)}
+        refused |= {paths[path]: item for path, item in items.items() if isinstance(item, RefusedInput)}
         for path, identity in paths.items():
             item = found.get(identity) or items[path]
-            if isinstance(item, WrongEncoding):
+            if isinstance(item, RefusedInput):
                 continue
             if language and item.language not in (None, language):
                 raise InputError(
@@ -498,14 +496,14 @@ def _can_not_read(path: str, error: OSError) -> InputError:
     )
 
 
-def _describe(path: str, text: TextConfig) -> Input | WrongEncoding:
+def _describe(path: str, text: TextConfig) -> Input | RefusedInput:
     """An input, or why it can't be read: so the user learns of all such files at once."""
     status = None if path == STDIN else _read_status(path)
     if status is None or status.kind != FILE or _is_stream_path(path):
         return _describe_stream(path, status, text.encoding)
     try:
         return _describe_fields(_describe_file(path, status, text.encoding), text)
-    except WrongEncoding as error:
+    except RefusedInput as error:
         return error
     except OSError as error:
         raise _can_not_read(path, error) from error
@@ -532,7 +530,7 @@ def _describe_stream(path: str, status: Status | None, encoding: str | None) -> 
 
 
 def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
-    """Raises WrongEncoding for a file in another encoding, or of no text, and OSError."""
+    """Raises RefusedInput for a file in another encoding, or of no text, and OSError."""
     matched = recognise(path)
     if matched is None:
         if path.lower().endswith(".toml"):
@@ -574,7 +572,7 @@ def _describe_file(path: str, status: Status, encoding: str | None) -> Input:
 
 
 def _describe_fields(item: Input, text: TextConfig) -> Input:
-    """The input, with what its schema or header shows. Raises WrongEncoding if it has none of the text fields."""
+    """The input, with what its schema or header shows. Raises RefusedInput if it has none of the text fields."""
     if item.format in TABLES:
         return replace(item, begins=tuple(list_begins(item.origin, text)))
     if item.format in OF_NAME:

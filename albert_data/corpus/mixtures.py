@@ -18,7 +18,7 @@ from typing import Any
 
 from albert_data.config import DEFAULT_TEXT, TextConfig, check_range
 from albert_data.corpus.inputs import STDIN, Input, find_inputs, place_name
-from albert_data.corpus.lines.encodings import WrongEncoding, WrongEncodings
+from albert_data.corpus.refused import RefusedInput, RefusedInputs
 from albert_data.corpus.sources import MAX_PASSES, MixtureSource
 from albert_data.errors import AlbertDataError, InputError
 from albert_data.storage import FILE, find_kind, find_storage, make_path
@@ -67,14 +67,14 @@ def find_sources(
             f"{mixtures[0]} is a mixture, in which a language belongs to a source; leave out --language-field, and "
             'write language = "de" in the source'
         )
-    refused: list[WrongEncoding] = []
+    refused: list[RefusedInput] = []
     found = [
         dataclasses.replace(item, source=source, is_named=False, found_by=(mixtures[0], *item.found_by))
         for source in read_mixture(mixtures[0], text)
         for item in _find_files(source, mixtures[0], say, refused)
     ]
     if refused:
-        error = WrongEncodings(refused)
+        error = RefusedInputs(refused)
         raise InputError(f'{mixtures[0]}: {error}; a source may say for itself: encoding = "auto"')
     counts = Counter(item.path for item in found)
     return [dataclasses.replace(item, is_shared=counts[item.path] > 1) for item in found]
@@ -167,7 +167,7 @@ def _read_source(number: int, table: Mapping[str, Any], text: TextConfig, sharin
 
 
 def _find_files(
-    source: MixtureSource, path: str, say: Callable[[str], None] | None, refused: list[WrongEncoding]
+    source: MixtureSource, path: str, say: Callable[[str], None] | None, refused: list[RefusedInput]
 ) -> list[Input]:
     """The files of a source. refused: gets those in another encoding."""
     where = f"{path}, source {source.name!r}"
@@ -175,7 +175,7 @@ def _find_files(
         if STDIN in source.paths:
             raise InputError("paths holds -, but a mixture can't read stdin; write the text to a file first")
         found = find_inputs([_place(name, os.path.dirname(path)) for name in source.paths], say, source.text)
-    except WrongEncodings as error:
+    except RefusedInputs as error:
         refused += error.refused
         return []
     except AlbertDataError as error:

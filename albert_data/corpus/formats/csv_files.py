@@ -88,9 +88,9 @@ def _read_records(lines: _Lines, origin: Origin, text: TextConfig, damage: Damag
 
 
 def _find_columns(header: Sequence[str], path: str, text: TextConfig) -> FieldColumns:
-    """Raises MissingField if a header has no text field."""
+    """Raises RefusedInput if a header has no text field."""
     find = partial(_find_column, header, path)
-    return find_columns(text, header, path, find, lambda: (list_names(header), "name one of text with --text-field"))
+    return find_columns(text, header, path, find, lambda: list_names(header))
 
 
 def _find_column(header: Sequence[str], path: str, name: str, option: str | None) -> int | None:

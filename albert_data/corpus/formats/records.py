@@ -16,8 +16,9 @@ from albert_data.corpus import blocks
 from albert_data.corpus.blocks import RECORDS, Block, Origin
 from albert_data.corpus.conditions import Condition
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.fields import MAX_NAMES, MissingField, hash_group, split_names
+from albert_data.corpus.fields import MAX_NAMES, hash_group, name_field, split_names
 from albert_data.corpus.lines.white_space import has_text
+from albert_data.corpus.refused import RefusedInput
 from albert_data.corpus.sources import Labels
 from albert_data.corpus.streams import join_parts
 
@@ -68,16 +69,18 @@ def find_columns(
     names: Sequence[str],
     path: str,
     find: Callable[[str, str | None], Any],
-    describe: Callable[[], tuple[str, str]],
+    describe: Callable[[], str],
 ) -> FieldColumns:
-    """The columns of a table with fields of some names. Raises MissingField if it has no text field.
+    """The columns of a table with fields of some names. Raises RefusedInput if it has no text field.
 
-    find: where the field of a name is that an option names; describe: the fields that the table has, and what to do
+    find: where the field of a name is that an option names; describe: the fields that the table has
     """
     wanted = split_names(text.text_field, names)
     texts = [column for name in wanted if (column := find(name, "--text-field")) is not None]
     if not texts:
-        raise MissingField(path, wanted, *describe())
+        missing = " or ".join(map(name_field, wanted))
+        what, next_step = f"without the field {missing}, with {describe()}", "name fields of text with --text-field"
+        raise RefusedInput(path, what, next_step)
     return FieldColumns(
         texts=texts,
         has_all_texts=len(texts) == len(wanted),

@@ -30,7 +30,6 @@ from albert_data.corpus.formats.records import FieldColumns, Records, Value, fin
 from albert_data.errors import InputError
 from albert_data.storage import find_storage, make_path
 from albert_data.storage.status import check_same
-from albert_data.text.escaping import quote
 from albert_data.text.wording import list_some
 
 # Rows that are read at a time: about 1 MiB by the average of the row group, and no more than 256, because a few rows
@@ -128,7 +127,7 @@ Column = tuple[str, ...]  # the names of a column and of fields in its structs
 
 
 def _find_wanted(schema: pyarrow.Schema, path: str, text: TextConfig) -> FieldColumns:
-    """Raises MissingField if there is no text field, and InputError for a field of no text."""
+    """Raises RefusedInput if there is no text field, and InputError for a field of no text."""
     find = partial(_find_column, schema, path)
     columns = find_columns(text, schema.names, path, find, lambda: _describe_fields(schema))
     if not text.conditions:
@@ -176,13 +175,10 @@ def _find_type(schema: pyarrow.Schema, column: Column, path: str) -> pyarrow.Dat
     return kind
 
 
-def _describe_fields(schema: pyarrow.Schema) -> tuple[str, str]:
-    """The fields of a schema with their types, and what to do."""
-    fields = list(_list_fields("", schema))
-    shown = list_some([f"{name_field(name)} ({str(kind):.60})" for name, kind in fields], _SHOWN_FIELDS) or "none"
-    texts = [name for name, kind in fields if _is_text(kind) and not pyarrow.types.is_null(kind)]
-    advice = f"pass --text-field {quote(texts[0])}" if len(texts) == 1 else "name one of text with --text-field"
-    return shown, advice if texts else "none of them is text"
+def _describe_fields(schema: pyarrow.Schema) -> str:
+    """The fields of a schema with their types."""
+    fields = [f"{name_field(name)} ({str(kind):.60})" for name, kind in _list_fields("", schema)]
+    return list_some(fields, _SHOWN_FIELDS) or "none"
 
 
 def _list_fields(prefix: str, fields: Any) -> Iterator[tuple[str, pyarrow.DataType]]:

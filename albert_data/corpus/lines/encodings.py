@@ -14,22 +14,20 @@ from __future__ import annotations
 import codecs
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
+from albert_data.corpus.refused import RefusedInput, group_paths
 from albert_data.errors import InputError
 from albert_data.text.unicode_tables import categories
 from albert_data.text.wording import count_of, list_some
 
 SAMPLE_BYTES = 1 << 16
 UTF8 = "utf-8"
-_NAMES = {"utf-16-le": "UTF-16LE", "utf-16-be": "UTF-16BE", "utf-32-le": "UTF-32LE", "utf-32-be": "UTF-32BE"}
 _MIN_PLACES = 5  # fewer damaged sequences, or odd characters, are no proof
-_GROUPS, _SHOWN = 5, 3  # kinds of files in one message, and names of each
-_AUTO = "pass --encoding auto to let each file decide"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,49 +41,14 @@ class Encoding:
     name: str
     codec: str | None
 
-    @property
-    def iconv(self) -> str | None:
-        """Its name in the program iconv."""
-        return self.codec and _NAMES.get(self.codec, self.codec.upper())
 
-
-class WrongEncoding(InputError):
-    """A file can't be read as is expected. what: it is, as in "no text"; advice: where several are refused."""
-
-    def __init__(self, path: str, what: str, next_step: str, advice: str = _AUTO) -> None:
-        super().__init__(f"input {path} is {what}; {next_step}")
-        self.path, self.what, self.advice = path, what, advice
-
-
-def refuse(path: str, found: Encoding) -> WrongEncoding:
+def refuse(path: str, found: Encoding) -> RefusedInput:
     """The error for a file that is in another encoding than expected, or is no text."""
-    if found.iconv is None:
-        what, next_step = f"no text: it is {found.name}", "leave it out, or name the file that holds its text"
-        return WrongEncoding(path, what, next_step, "leave out what is no text")
-    next_step = (
-        f"if all inputs are in it, pass --encoding {found.codec}; if inputs differ, pass --encoding auto, or convert "
-        f"this one by `iconv -f {found.iconv} -t UTF-8`"
-    )
-    return WrongEncoding(path, f"not UTF-8: it looks like {found.name}", next_step)
-
-
-class WrongEncodings(InputError):
-    """All files that are refused, in one message."""
-
-    def __init__(self, refused: Sequence[WrongEncoding]) -> None:
-        self.refused = refused
-        super().__init__(str(refused[0]) if len(refused) == 1 else _join(refused))
-
-
-def _join(refused: Sequence[WrongEncoding]) -> str:
-    groups = group_paths((error.what, error.path) for error in refused)
-    parts = [
-        f"{len(paths):,} {'is' if len(paths) == 1 else 'are'} {what}: {list_some(paths, _SHOWN)}"
-        for what, paths in groups.items()
-    ]
-    listed = "; ".join(parts[:_GROUPS]) + (f"; and {len(parts) - _GROUPS:,} more kinds" if parts[_GROUPS:] else "")
-    steps = dict.fromkeys(error.advice for error in sorted(refused, key=lambda error: error.advice != _AUTO))
-    return f"{len(refused):,} inputs can't be read: {listed}; {', and '.join(steps)}"
+    if found.codec is None:
+        next_step = "leave out what is no text, or name the files that hold its text"
+        return RefusedInput(path, f"no text: it is {found.name}", next_step)
+    next_step = "if all inputs are in one encoding, pass --encoding with its name, else --encoding auto"
+    return RefusedInput(path, f"not UTF-8: it looks like {found.name}", next_step)
 
 
 def describe_encodings(found: Iterable[tuple[str, str]], most: int) -> list[str]:
@@ -95,14 +58,6 @@ def describe_encodings(found: Iterable[tuple[str, str]], most: int) -> list[str]
         f"{codec} {count_of(len(paths), 'input')}" + ("" if codec == UTF8 else f": {list_some(paths, most)}")
         for codec, paths in groups.items()
     ]
-
-
-def group_paths(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The second of each pair by the first, in alphabetical order."""
-    groups: dict[str, list[str]] = {}
-    for name, path in sorted(pairs):
-        groups.setdefault(name, []).append(path)
-    return groups
 
 
 # ---- by the beginning of a file, or by all of it ----
@@ -133,7 +88,7 @@ def check_encoding(sample: bytes, path: str, named: str | None = None) -> str | 
     """The encoding that the settings (`named`) or the byte order mark of a file names; None for UTF-8.
 
     sample: the beginning of the file
-    Raises WrongEncoding if the file seems to be in another one, or is not text.
+    Raises RefusedInput if the file seems to be in another one, or is not text.
     """
     if (no_text := find_no_text(sample)) is not None:
         raise refuse(path, no_text)
@@ -161,7 +116,7 @@ def _check_named(sample: bytes, path: str, codec: str) -> None:
     else:
         problem = _judge_decoded(sample, codec)
     if problem:
-        raise WrongEncoding(path, f"not in {codec}: {problem}", "give inputs of one encoding, or pass --encoding auto")
+        raise RefusedInput(path, f"not in {codec}: {problem}", "give inputs of one encoding, or pass --encoding auto")
 
 
 def _judge_decoded(sample: bytes, codec: str) -> str | None:
@@ -349,7 +304,7 @@ def _judge_zeros(sample: bytes) -> Encoding | None:
 
 
 def _name_unmarked(codec: str) -> Encoding:
-    return Encoding(name=f"{_NAMES[codec]} without a byte order mark", codec=codec)
+    return Encoding(name=f"{codec} without a byte order mark", codec=codec)
 
 
 def _find_order(sample: bytes) -> tuple[float, str]:
