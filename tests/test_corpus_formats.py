@@ -249,7 +249,7 @@ def test_settings_of_tables_are_checked(call, kind, named):
     assert TextConfig(delimiter="tab").delimiter == TextConfig(delimiter="\\t").delimiter == "\t"
 
 
-def test_rows_are_handed_on_as_they_are_read(monkeypatch):
+def test_rows_are_handed_on_as_they_are_read():
     rows = [f"{letter * size},{'x' * (100_000 - size)}\n" for letter in "abcd" for size in (10, 90_000)] * 10
     stream, handed_on, held = io.BytesIO("".join(["text,lang\n", *rows]).encode()), list[int](), list[int]()
 
@@ -259,12 +259,9 @@ def test_rows_are_handed_on_as_they_are_read(monkeypatch):
             held.append(stream.tell() - sum(handed_on))
             yield row
 
-    def make(parts: Any, *rest: Any) -> Any:
-        return make_blocks((replace(part, rows=note(part.rows)) for part in parts), *rest)
-
-    monkeypatch.setattr(csv_files, "make_blocks", make)
-    text = TextConfig(language_field="lang")
-    blocks = list(csv_files.read_rows(stream, Origin("p", "csv"), text, Damage(), lambda position: 4 << 20))
+    origin, text = Origin("p", "csv"), TextConfig(language_field="lang")
+    parts = (replace(part, rows=note(part.rows)) for part in csv_files.read_rows(stream, origin, text, Damage()))
+    blocks = list(make_blocks(parts, origin, text, Damage()))
     assert sum(len(block.ends or ()) for block in blocks) == len(handed_on) == len(rows)
     assert max(held) < 1 << 14
 

@@ -25,9 +25,10 @@ from albert_data.config import DEFAULT_TEXT, TextConfig
 from albert_data.corpus.blocks import BLOCK_BYTES, BOM, Block, BlockBytes, Origin, read_blocks
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.formats.csv_files import read_rows
-from albert_data.corpus.formats.json_arrays import as_json_lines, read_json
+from albert_data.corpus.formats.json_arrays import as_json_lines
 from albert_data.corpus.formats.json_lines import parse_lines
 from albert_data.corpus.formats.recognition import SPLIT, TABLES, find_json
+from albert_data.corpus.formats.records import make_blocks
 from albert_data.corpus.formats.tables import read_table
 from albert_data.corpus.formats.wiki import read_wiki
 from albert_data.corpus.inputs import Input, open_input
@@ -39,12 +40,7 @@ from albert_data.errors import AlbertDataError
 from albert_data.text.wording import count_of
 
 _MIB = 1 << 20
-_READERS: dict[str, Callable[..., Iterator[Block]]] = {
-    "csv": read_rows,
-    "tsv": read_rows,
-    "wiki": read_wiki,
-    "json": read_json,
-}
+_READERS = {"csv": read_rows, "tsv": read_rows, "wiki": read_wiki}  # of streams of records
 # A task is about 1 / 128 of the corpus, within the two limits below: smaller ones share it more evenly, but make more
 # to merge.
 _TASKS = 128
@@ -170,7 +166,8 @@ def read_range(
     """Yield the documents of a range as blocks."""
     origin = part.origin
     if origin.format in TABLES:
-        yield from read_table(origin, text, damage, block_bytes, start=part.start, end=part.end)
+        records = read_table(origin, text, damage, start=part.start, end=part.end)
+        yield from make_blocks(records, origin, text, damage, block_bytes)
         return
     with origin.open_file() as file:
         if origin.format in SPLIT:
@@ -219,7 +216,11 @@ def read_stream(
     """Yield all documents of an open file of any text format as blocks."""
     if origin.format == "auto" and isinstance(stream, io.BufferedReader) and find_json(stream.peek()):
         origin = origin._replace(format="json")
-    return _READERS.get(origin.format, read_blocks)(stream, origin, text, damage, block_bytes)
+    if origin.format == "json":
+        stream, origin = as_json_lines(stream, text.text_field), origin._replace(format="jsonl")
+    if origin.format in _READERS:
+        return make_blocks(_READERS[origin.format](stream, origin, text, damage), origin, text, damage, block_bytes)
+    return read_blocks(stream, origin, text, damage, block_bytes)
 
 
 def read_tasks(

@@ -23,10 +23,10 @@ from typing import Any, cast
 
 from albert_data.config import AUTO, LONG_QUOTES, NO_QUOTES, TextConfig
 from albert_data.corpus import blocks
-from albert_data.corpus.blocks import Block, Origin
+from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import list_names, name_field
-from albert_data.corpus.formats.records import FieldColumns, Records, find_columns, make_blocks
+from albert_data.corpus.formats.records import FieldColumns, Records, find_columns
 from albert_data.corpus.streams import STREAM_ERRORS
 from albert_data.errors import InputError
 from albert_data.text.wording import count_of, list_some
@@ -43,35 +43,32 @@ _MOST_LINES = 1 << 16  # of any quoted field
 _SHORT = 1 << 18  # characters of a row for the csv module, so that no field has over 1 MiB
 
 
-def read_rows(
-    stream: io.BufferedIOBase, origin: Origin, text: TextConfig, damage: Damage, block_bytes: blocks.BlockBytes
-) -> Iterator[Block]:
-    """Yield the documents of an open file as blocks."""
-    lines = _open_lines(stream)  # held to the last block, because its end closes the stream
-    yield from make_blocks(_read_records(lines, origin, text, damage), origin, text, damage, block_bytes)
+def read_rows(stream: io.BufferedIOBase, origin: Origin, text: TextConfig, damage: Damage) -> Iterator[Records]:
+    """Yield the rows of an open file."""
+    file = _decode(stream)
+    rows = _read_rows(_Lines(file.readline), origin, text, damage)
+    if header := next(rows, (0, []))[1]:
+        yield _name_fields(header, rows, origin.path, text)
+    file.detach()  # otherwise its end closes the stream
 
 
 def find_delimiter(stream: io.BufferedIOBase, origin: Origin, text: TextConfig) -> str:
     """The delimiter of an open file. Raises InputError if it is not found, or the header lacks the text fields."""
-    table = _open(_open_lines(stream), origin, text)
+    table = _open(_Lines(_decode(stream).readline), origin, text)
     if header := next(table.read(), None):
         _find_columns(header, origin.path, text)
     return table.delimiter
 
 
-def _open_lines(stream: io.BufferedIOBase) -> _Lines:
-    # Bytes that are no UTF-8 become surrogates.
-    return _Lines(io.TextIOWrapper(cast(Any, stream), "utf-8-sig", errors="surrogateescape", newline="").readline)
+def _decode(stream: io.BufferedIOBase) -> io.TextIOWrapper:
+    """Text, in which bytes that are no UTF-8 are surrogates."""
+    return io.TextIOWrapper(cast(Any, stream), "utf-8-sig", errors="surrogateescape", newline="")
 
 
-def _read_records(lines: _Lines, origin: Origin, text: TextConfig, damage: Damage) -> Iterator[Records]:
-    rows = _read_rows(lines, origin, text, damage)
-    header = next(rows, (0, []))[1]
-    if not header:
-        return
-    columns = _find_columns(header, origin.path, text)
+def _name_fields(header: list[str], rows: Iterator[tuple[int, list[str]]], path: str, text: TextConfig) -> Records:
+    columns = _find_columns(header, path, text)
     texts, language, group, compared = columns.texts, columns.language, columns.group, columns.compared
-    yield Records(
+    return Records(
         rows=(
             (
                 number,

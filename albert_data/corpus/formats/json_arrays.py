@@ -15,9 +15,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from albert_data.config import TextConfig
-from albert_data.corpus.blocks import Block, BlockBytes, Origin, read_blocks
-from albert_data.corpus.damage import Damage
 from albert_data.corpus.streams import join_parts
 from albert_data.kernels import I64, item, kernel, pointer, put
 from albert_data.text.ascii import CARRIAGE_RETURN, LINE_FEED, SPACE
@@ -26,14 +23,6 @@ _CHUNK = 1 << 20
 _QUOTE, _BACKSLASH, _COMMA = b'"\\,'
 _SEPARATOR = 0x1E  # before each record of a JSON text sequence (RFC 7464)
 _OPEN_BRACE, _CLOSE_BRACE, _OPEN_BRACKET, _CLOSE_BRACKET = b"{}[]"
-
-
-def read_json(
-    stream: io.BufferedIOBase, origin: Origin, text: TextConfig, damage: Damage, block_bytes: BlockBytes
-) -> Iterator[Block]:
-    """Yield the documents of an open file as blocks."""
-    lines = as_json_lines(stream, text.text_field)
-    return read_blocks(lines, origin._replace(format="jsonl"), text, damage, block_bytes)
 
 
 def as_json_lines(stream: io.BufferedIOBase, text_field: str) -> io.BufferedReader:

@@ -22,11 +22,11 @@ import pyarrow
 import pyarrow.ipc
 
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import Block, BlockBytes, Origin
+from albert_data.corpus.blocks import Origin
 from albert_data.corpus.conditions import Condition, count_nanoseconds
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import MAX_NAMES, name_field
-from albert_data.corpus.formats.records import FieldColumns, Records, Value, find_columns, make_blocks
+from albert_data.corpus.formats.records import FieldColumns, Records, Value, find_columns
 from albert_data.errors import InputError
 from albert_data.storage import find_storage, make_path
 from albert_data.storage.status import check_same
@@ -54,29 +54,23 @@ def list_begins(origin: Origin, text: TextConfig) -> list[int]:
     return table.list_begins()
 
 
-def read_table(
-    origin: Origin, text: TextConfig, damage: Damage, block_bytes: BlockBytes, *, start: int, end: int
-) -> Iterator[Block]:
-    """Yield the documents of the parts that begin in bytes [start, end) of a table."""
+def read_table(origin: Origin, text: TextConfig, damage: Damage, *, start: int, end: int) -> Iterator[Records]:
+    """Yield the rows of the parts that begin in bytes [start, end) of a table."""
     table = _open(origin)
     columns = _find_wanted(table.schema, origin.path, text)
     wanted = [*columns.texts, *filter(None, (columns.language, columns.group, *columns.compared))]
-
-    def read() -> Iterator[Records]:
-        for unit, batches, num_bytes, num_rows in table.read_parts(start, end, wanted):
-            first = 0
-            try:
-                for batch in batches:
-                    for records in _read_batch(batch, columns, unit, first, damage):
-                        yield records
-                        first = records.first + records.num_rows
-            except _ERRORS as error:
-                _check_disk(error, origin.path)
-                damage.add("damaged_table", origin.path, f"{unit} {first} or later", _shorten(error))
-                left = 1 - first / num_rows if num_rows else 1.0
-                damage.inputs.of(origin.path).unread_bytes += round(left * num_bytes)
-
-    return make_blocks(read(), origin, text, damage, block_bytes)
+    for unit, batches, num_bytes, num_rows in table.read_parts(start, end, wanted):
+        first = 0
+        try:
+            for batch in batches:
+                for records in _read_batch(batch, columns, unit, first, damage):
+                    yield records
+                    first = records.first + records.num_rows
+        except _ERRORS as error:
+            _check_disk(error, origin.path)
+            damage.add("damaged_table", origin.path, f"{unit} {first} or later", _shorten(error))
+            left = 1 - first / num_rows if num_rows else 1.0
+            damage.inputs.of(origin.path).unread_bytes += round(left * num_bytes)
 
 
 def _read_batch(

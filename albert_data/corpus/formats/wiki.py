@@ -16,9 +16,9 @@ from html.entities import html5
 
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
-from albert_data.corpus.blocks import Block, Origin
+from albert_data.corpus.blocks import Origin
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.formats.records import Records, make_blocks
+from albert_data.corpus.formats.records import Records
 from albert_data.corpus.lines.white_space import has_text
 from albert_data.corpus.streams import STREAM_ERRORS
 
@@ -29,13 +29,10 @@ _REFERENCE = re.compile(rb"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[a-zA-Z][a-zA-Z\d]{
 _CHUNK = 1 << 20
 
 
-def read_wiki(
-    stream: io.BufferedIOBase, origin: Origin, text: TextConfig, damage: Damage, block_bytes: blocks.BlockBytes
-) -> Iterator[Block]:
-    """Yield the documents of an open file as blocks."""
+def read_wiki(stream: io.BufferedIOBase, origin: Origin, text: TextConfig, damage: Damage) -> Iterator[Records]:
+    """Yield the articles of an open file."""
     articles = _read_articles(stream, origin.path, damage)
-    records = Records(rows=((number, (text,), (), None, None) for number, text in articles), unit="article")
-    return make_blocks([records], origin, text, damage, block_bytes)
+    yield Records(rows=((number, (text,), (), None, None) for number, text in articles), unit="article")
 
 
 def _unescape(found: re.Match[bytes]) -> bytes:
