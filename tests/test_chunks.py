@@ -29,7 +29,7 @@ from albert_data.tokenizer.chunks.trie import make_trie
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.sentencepiece.charsmap import read_charsmap
-from albert_data.tokenizer.sentencepiece.cuts import find_bigrams, find_contracted, make_cut_rule
+from albert_data.tokenizer.sentencepiece.cuts import find_contracted, make_cut_rule
 from albert_data.tokenizer.sentencepiece.proto import BPE, NORMAL, UNIGRAM, USER_DEFINED, change_settings, read_settings
 
 CORPUS = Path(__file__).parent.parent / "sample_corpus"
@@ -63,6 +63,7 @@ FAST = {
     "longer": LONGER,
     "longer, bpe, uncased": LONGER | {"model_type": "bpe", "normalization_rule_name": "nmt_nfkc_cf"},
 }
+NO_SPACE = tuple(line.replace(" ", "") for line in LINES if "。" in line)
 SLOW = {
     "space inside": {"split_by_whitespace": False},
     "treat_whitespace_as_suffix": {"treat_whitespace_as_suffix": True},
@@ -125,6 +126,18 @@ def test_spaces_may_stand_anywhere(name):
     tokenizer, word = train(**FAST[name]), LINES[0][:1]
     parts = (("", " ", "  "), range(58, 68), (" ", "  ", "   "), ("", " "))
     texts = [before + length * word + gap + word + behind for before, length, gap, behind in product(*parts)]
+    assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
+
+
+@pytest.mark.parametrize("settings", [{}, {"model_type": "bpe"}, {"byte_fallback": True}], ids=["", "bpe", "bytes"])
+@given(texts=texts)
+@example(texts=["丂 丄", "丂丄 中国 丆", "a b", " ", "x 丂", "▁", "中▁国"])
+def test_a_model_without_a_piece_for_the_space(settings, texts):
+    """Trained on text without spaces. A space is an unknown character then, and one with those beside it."""
+    options = {"hard_vocab_limit": False, "add_dummy_prefix": False, "character_coverage": 1.0}
+    tokenizer = train(lines=NO_SPACE, vocab_size=2000, **options, **settings)
+    assert VISIBLE_SPACE not in tokenizer.pieces
+    assert tokenizer.slow_reason is None
     assert encode(tokenizer, texts) == encode_by_sentencepiece(tokenizer, texts)
 
 
@@ -405,13 +418,6 @@ def test_the_strings_that_are_replaced_are_all_found():
     contractions = [(ord(text[0]), ord(key[0])) for key, text in replaced.items() if len(key) > 1 and text]
     expected = sorted(text << 16 | key for text, key in contractions if max(text, key) < 1 << 16)
     assert np.sort(found.contractions).tolist() == expected
-
-
-def test_neighbours_are_those_within_a_piece_and_the_basic_plane():
-    expected = [("a", "b"), ("a", "é"), ("b", "c")]
-    pairs = [ord(left) << 16 | ord(right) for left, right in expected]
-    assert find_bigrams(["abc", "x", "", "ab", "c😀d", "aé"]).tolist() == pairs
-    assert find_bigrams(["a"]).tolist() == []
 
 
 code_pairs = st.sets(st.tuples(st.integers(1, 5), st.integers(1, 5)))

@@ -8,28 +8,23 @@ import gzip
 import io
 import lzma
 import os
-import shutil
 import socket
 import subprocess
 import sys
 import threading
-import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import build_fixtures as fixtures
 import numpy as np
 import pyarrow
 import pytest
-import references
 from corpus_fixtures import read
 from refusals import check_refused
 
 from albert_data.corpus.inputs import find_inputs, open_input
 from albert_data.errors import InputError
-from albert_data.storage.files import read_json
 
 TEXT = "ein Wört\n\nzwei\n".encode()
 JSON = b'{"text": "one"}\n{"text": "two"}\n'
@@ -159,27 +154,6 @@ def test_what_is_no_stream_of_text_is_refused(tmp_path, monkeypatch):
             find_inputs([str(tmp_path / "s")])
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("bash") is None, reason="<(...) is written for bash")
-def test_a_build_reads_process_substitutions(tmp_path, tokenizer):
-    documents = fixtures.make_documents(30, seed=3)
-    (tmp_path / "in.txt.gz").write_bytes(gzip.compress(fixtures.to_txt(documents)))
-    (tmp_path / "model.model").write_bytes(tokenizer.model)
-
-    def build(arguments: str) -> subprocess.CompletedProcess[str]:
-        command = ["bash", "-c", f"{sys.executable} -m albert_data build {arguments}"]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-
-    done = build("<(zcat in.txt.gz) --tokenizer model.model --workers 1 --max-seq-len 48 -o piped")
-    assert done.returncode == 0, done.stderr
-    named = fixtures.run_build(tmp_path / "in.txt.gz", tmp_path / "named", tokenizer)
-    assert read_json(tmp_path / "piped" / "manifest.json")["digest"] == named.manifest.digest
-    done = build("<(zcat in.txt.gz) -o other")
-    assert done.returncode == 1
-    assert "the corpus is read twice, and /dev/fd/" in done.stderr
-    assert "can be read only once; train a vocabulary with `albert-data vocab` first" in done.stderr
-
-
 def test_a_fault_of_the_disk_is_no_damage():
     class Faulty(io.BytesIO):
         def read1(self, size: int | None = -1) -> bytes:
@@ -267,29 +241,12 @@ def test_damage_is_counted_and_what_precedes_it_is_kept(tmp_path, ending, damage
     assert counts == {"damaged_compression": 1}
     expected = [] if damage == "no such format" else [b"document %d\n" % number for number in range(45_000)]
     assert found[: len(expected)] == expected  # pyarrow (lz4) loses up to 64 KiB before the damage
+    with pytest.raises(InputError, match=r"^p, byte \d+: damaged compression: "):
+        read_packed(tmp_path, ending, data, strict=True)
 
 
 def test_a_wrong_sum_of_gzip_is_damage(tmp_path):
     assert read_packed(tmp_path, "gz", gzip.compress(b"a\n")[:-1] + b"?")[1] == {"damaged_compression": 1}
-
-
-@pytest.mark.parametrize(
-    ("size", "ending"), [(2_000, "gz"), (200_000, "gz"), (600_000, "gz"), (2_000, "zst"), (600_000, "zst")]
-)
-def test_what_precedes_the_break_of_a_compressed_file_is_kept_or_the_break_named(tmp_path, size, ending):
-    text = noise(size)
-    packed = PACK[ending](text)
-    packed = packed[: len(packed) * 3 // 4]
-    frames = text[: size // 2 >> 17 << 17]  # zstd gives whole frames of 128 KiB
-    kept = zlib.decompressobj(wbits=31).decompress(packed) if ending == "gz" else frames
-    found, counts = read_packed(tmp_path, ending, packed, block_bytes=1 << 17)
-    assert counts == {"damaged_compression": 1}
-    whole = references.read_txt(kept)[:-1]
-    assert found[: len(whole)] == whole
-    assert b"".join(references.read_txt(text)).startswith(b"".join(found)[:-1])
-    place = str(len(kept)) if ending == "gz" or not kept else r"\d+"
-    with pytest.raises(InputError, match=rf"^p, byte {place}: damaged compression: "):
-        read_packed(tmp_path, ending, packed, strict=True)
 
 
 @pytest.mark.parametrize("before", [b"", PACK["zst"](MANY)], ids=["at once", "later"])

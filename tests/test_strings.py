@@ -44,21 +44,10 @@ class Name(str):
         return 1
 
 
-class Lazy:
-    """An object that claims to be a string."""
-
-    __class__ = str
-
-    def encode(self) -> bytes:
-        return b"text"
-
-
-def test_a_string_of_a_subclass_is_read_and_an_impostor_refused():
+def test_a_string_of_a_subclass_is_read():
     assert read([Name("Ishmael"), Name("é"), Name("a" * 1000)]) == [b"Ishmael", "é".encode(), b"a" * 1000]
     with pytest.raises(UnicodeEncodeError):
         read([Name("half \ud83d")])
-    with pytest.raises(TypeError):
-        read([Lazy()])
 
 
 @pytest.mark.parametrize("before", [0, 1, 30])

@@ -20,7 +20,7 @@ from albert_data.errors import TokenizerError
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.sentencepiece.proto import NORMAL, UNIGRAM
-from albert_data.tokenizer.words import CLAUSE, WordRule, find_word_starts, is_standalone
+from albert_data.tokenizer.words import WordRule, find_word_starts, is_standalone
 
 ODD = "the of<b> walking ,.!?\"'()中国我们天气。，é e\u0301▁😀\u3000\u00a0\u200b\x00\t[MASK]<pad><0x41>ﬁİß9"
 
@@ -195,11 +195,6 @@ def test_which_words_a_piece_begins_and_ends(pieces, starts, standalone):
     for piece in pieces.split():
         rule = WordRule.from_pieces([piece])
         assert (rule.starts[0], rule.standalone[0] > 0, is_standalone(piece)) == (starts, standalone, standalone), piece
-
-
-def test_after_which_pieces_a_clause_may_end():
-    pieces = [",", "▁;", "，", "”,", ".", "▁the", "a,", ""]
-    assert (WordRule.from_pieces(pieces).standalone == CLAUSE).tolist() == [True] * 4 + [False] * 4
 
 
 def test_words_of_a_literal_sentence():

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import references
-from corpus_fixtures import as_jsonl, block_sizes, cut_all, read, small_sizes
+from corpus_fixtures import as_jsonl, cut_all, read, small_sizes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,10 +18,8 @@ from albert_data.clean.documents import strip_lines
 from albert_data.config import TextConfig
 from albert_data.corpus import blocks
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.inputs import find_inputs
 from albert_data.corpus.lines.line_ends import break_lines, count_unfinished, has_breaks
 from albert_data.corpus.lines.white_space import clear_invisible_lines, has_text
-from albert_data.corpus.tasks import plan_tasks
 
 LINE_ENDS = "\n\r\u0085\u2028\u2029"
 ALL_WHITE = [chr(code) for code in range(0x110000) if chr(code).isspace()]
@@ -148,23 +146,6 @@ def test_what_may_be_part_of_a_line_end_waits_for_the_rest(data, cut):
     assert break_lines(data[:kept]) + break_lines(data[kept:]) == break_lines(data)
 
 
-@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
-@given(block_bytes=block_sizes, lines=st.lists(st.sampled_from(["a", "word", "中文", ""]), min_size=30, max_size=99))
-def test_long_text_of_such_lines_reads_alike_in_any_blocks(end, block_bytes, lines):
-    data = end.join(lines).encode()
-    with small_sizes():
-        assert read(data, block_bytes=block_bytes)[0] == cut_all(references.read_txt(data))
-
-
-def test_a_giant_document_of_such_lines_is_cut_between_them():
-    line = "a line of some text"
-    with small_sizes(max_line=64, max_document=1 << 10):
-        found, counts = read(f"{line}\r{line}\u2028".encode() * ((9 << 8) // 42))
-    assert {part for document in found for part in document.decode().splitlines()} == {line}
-    assert counts == {"long_document_cut": len(found) - 1}
-    assert len(found) == 3
-
-
 def test_a_blank_line_over_several_reads_ends_a_giant_document():
     """Its white space is not held: a gigabyte of it took a gigabyte of memory and a quarter of an hour."""
     with small_sizes():
@@ -176,16 +157,3 @@ def test_a_blank_line_over_several_reads_ends_a_giant_document():
         for part in blocks._take_document(source):
             held += [len(part), len(source.pending)]
     assert max(held) < 200
-
-
-@pytest.mark.parametrize("end", ["\r", "\n", "\u2028"])
-def test_ranges_of_a_file_hold_whole_documents(tmp_path, end, monkeypatch):
-    documents = [f"document {number}{end}of two lines" for number in range(200)]
-    path = tmp_path / "a.txt"
-    path.write_bytes((end * 2).join(documents).encode() + b"\n\n" + "\n\n".join(documents).encode())
-    monkeypatch.setattr("albert_data.corpus.tasks._MIN_TASK_BYTES", 64)
-    monkeypatch.setattr("albert_data.corpus.tasks._TASKS", 10**6)
-    spans = [block for task in plan_tasks(find_inputs([str(path)])) for block in task.read(Damage())]
-    assert len(spans) > 10
-    found = [document for block in spans for document in read(block.data)[0]]
-    assert found == references.read_txt(path.read_bytes())
