@@ -20,7 +20,7 @@ class DocumentColumns(NamedTuple):
     """What is known of each document beside its text, from `Lines` on; `Pairs` have it of each row's document.
 
     keys: uint64 [D], hashes of the documents' text in NFC
-    source_codes: uint32 [D], a number for each document's source: what `pack_source` makes of its language, and after
+    source_codes: uint32 [D], a number for each document's source: what `encode_source` makes of its language, and after
         tokenising, where sources have passes of their own, its place among these (survey/passes.py); None where the
         build has one language
     groups: uint64 [D], what decides each document's split: a hash of its group, or its key where it names none; None

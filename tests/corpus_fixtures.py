@@ -23,7 +23,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.lines import long_documents
 from albert_data.corpus.tasks import read_stream, read_tasks
-from albert_data.text.languages import unpack_language
+from albert_data.text.languages import decode_language
 
 MAX_LINE, MAX_DOCUMENT = 16, 48
 
@@ -93,8 +93,8 @@ def clean(blocks: Iterable[Block], config: TextConfig, damage: Damage) -> Iterat
         assert lines.document_keys.tolist() == [references.document_key(part) for part in parts]
         assert text.count(b"\n") == len(lines.line_offsets) - 1
         no_codes = [None] * len(parts)
-        packed = lines.columns.source_codes
-        codes = no_codes if packed is None else map(unpack_language, packed.tolist())
+        source_codes = lines.columns.source_codes
+        codes = no_codes if source_codes is None else map(decode_language, source_codes.tolist())
         yield from zip(parts, codes, strict=True)
 
 

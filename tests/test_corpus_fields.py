@@ -28,7 +28,7 @@ from albert_data.corpus.formats import json_lines
 from albert_data.corpus.layout import SHORT_BYTES, advise
 from albert_data.errors import ConfigError, InputError
 from albert_data.jobs.receipts import from_values, to_values
-from albert_data.text.languages import unpack_language
+from albert_data.text.languages import decode_language
 from albert_data.vocab.reading import check_found
 
 
@@ -199,7 +199,7 @@ def test_every_part_of_a_cut_document_has_its_language_and_group(unwrap, documen
                 assert lines.columns.source_codes is not None
                 assert lines.columns.source_codes.dtype == np.uint32
                 letters = [chr(lines.utf8[at]) for at in lines.line_offsets[lines.document_offsets[:-1]]]
-                codes = map(unpack_language, lines.columns.source_codes.tolist())
+                codes = map(decode_language, lines.columns.source_codes.tolist())
                 parts += zip(letters, codes, lines.columns.groups.tolist(), strict=True)
                 if letters[-1] == "d":  # without a group it is its own
                     assert lines.columns.groups[-1] == lines.document_keys[-1]

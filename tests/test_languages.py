@@ -17,14 +17,14 @@ from albert_data.errors import ConfigError, InputError
 from albert_data.text.languages import (
     MAX_NAMES,
     choose_rules,
+    decode_language,
+    encode_source,
     is_language,
     is_source_name,
     list_languages,
     name_sources,
     normalise_language,
     normalise_source,
-    pack_source,
-    unpack_language,
 )
 
 PRIMARY_CODES = {"en": "en EN", "pt": "pt-BR por_PT", "zh": "zh_Hant zh-hans cmn", "de": "deu ger", "he": "iw"}
@@ -63,9 +63,9 @@ def test_all_languages_of_iso_639_are_known():
 
 
 @given(st.sampled_from(sorted(list_languages())) | st.text("abcxyz", min_size=2, max_size=3).filter(is_language))
-def test_a_code_is_packed_and_unpacked(code):
-    assert 0 < pack_source(normalise_language(code)) < 2**24
-    assert unpack_language(pack_source(normalise_language(code))) == normalise_language(code)
+def test_a_code_is_a_number_and_read_back(code):
+    assert 0 < encode_source(normalise_language(code)) < 2**24
+    assert decode_language(encode_source(normalise_language(code))) == normalise_language(code)
 
 
 # ---- sources ----
@@ -91,15 +91,15 @@ def test_a_source_is_itself_and_without_a_code_it_has_the_rules_without_words(va
         return
     assert is_source_name(name)
     assert normalise_source(name) == name
-    assert 0 < pack_source(name) < 2**32
-    assert choose_rules(name) == unpack_language(pack_source(name)) == (name if is_language(name) else "und")
+    assert 0 < encode_source(name) < 2**32
+    assert choose_rules(name) == decode_language(encode_source(name)) == (name if is_language(name) else "und")
 
 
 def test_sources_are_named_in_sorted_order_and_only_those_with_documents():
     names = {"web/cc", "klingon", "Ärzte", "empty"}
     used = ("web/cc", "zh", "de", "klingon", "kea", "Ärzte")
-    found = name_sources(map(pack_source, used), names)
-    assert list(found.items()) == [(name, pack_source(name)) for name in sorted(used)]
+    found = name_sources(map(encode_source, used), names)
+    assert list(found.items()) == [(name, encode_source(name)) for name in sorted(used)]
 
 
 def test_two_names_with_one_hash_are_an_error(monkeypatch):

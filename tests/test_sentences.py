@@ -18,7 +18,7 @@ from albert_data.corpus.damage import Damage
 from albert_data.data import DocumentColumns, Lines, slice_sentences
 from albert_data.sentences.segmenting import Segmented, make_rule, segment_lines
 from albert_data.sentences.text import find_sentences
-from albert_data.text.languages import pack_source
+from albert_data.text.languages import encode_source
 
 LANGUAGES = ("en", "de", "fr", "ru", "el", "hy", "am", "hi", "ar", "ur", "zh", "ja", "ko", "th", "my", "und")
 WITHOUT_SPACES = ("zh", "ja", "my", "km")
@@ -65,7 +65,7 @@ def read(texts: list[str], languages: list[str] | None = None) -> Lines:
     """Lines, each a document of its own."""
     parts = [text.encode() + b"\n" for text in texts]
     offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-    codes = None if languages is None else np.array([pack_source(code) for code in languages], np.uint32)
+    codes = None if languages is None else np.array([encode_source(code) for code in languages], np.uint32)
     return Lines(
         utf8=np.frombuffer(b"".join(parts), np.uint8),
         line_offsets=offsets,

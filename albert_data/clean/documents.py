@@ -49,7 +49,7 @@ from albert_data.kernels import (
     put,
 )
 from albert_data.text.ascii import LINE_FEED, SPACE
-from albert_data.text.languages import pack_source
+from albert_data.text.languages import encode_source
 from albert_data.text.nfc import compose, compose_lines
 
 Made = TypeVar("Made")
@@ -102,7 +102,7 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
     own = keys = _hash_documents(utf8, line_offsets[document_offsets])
     source_codes = None if texts.source_codes is None else texts.source_codes[numbers]
     if source_codes is None and (block.origin.language or config.language_field):
-        source_codes = np.full(len(keys), pack_source(block.origin.language or config.language), np.uint32)
+        source_codes = np.full(len(keys), encode_source(block.origin.language or config.language), np.uint32)
     columns = DocumentColumns(keys, source_codes)
     lines = Lines(utf8=utf8, line_offsets=line_offsets, document_offsets=document_offsets, columns=columns)
     if (composed := compose_lines(lines)) is not lines:
@@ -186,7 +186,7 @@ def _repair(block: Block, damage: Damage) -> _Texts:
         return texts
     cuts = block.ends or [*(separator.end() for separator in BLANK_LINE.finditer(block.data)), len(block.data)]
     documents = [
-        b"".join(repair([block.data[begin:end]], block.origin.path, block.find_place(begin), damage))
+        b"".join(repair([block.data[begin:end]], block.origin.path, block.locate(begin), damage))
         for begin, end in pairwise([0, *cuts])
     ]
     ends = texts.ends if texts.ends_at_blank else np.cumsum([len(document) for document in documents], dtype=np.int64)
@@ -209,7 +209,7 @@ def _cut(texts: _Texts, block: Block, damage: Damage, *, keep_layout: bool) -> _
         slices = (text[at : at + MAX_LINE] for at in range(0, len(text), MAX_LINE))
         cut = [b"\n".join(lines) for lines in cut_document(slices, keep_layout=keep_layout)]
         for _ in cut[1:]:
-            damage.add("long_document_cut", block.origin.path, block.find_place(0))
+            damage.add("long_document_cut", block.origin.path, block.locate(0))
         parts += cut
         counts.append(len(cut))
         wholes += [hash_beginning(cut[0])] * len(cut) if cut[1:] else [0] * len(cut)

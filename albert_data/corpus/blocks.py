@@ -77,7 +77,7 @@ class Block:
     whole: int = 0
     unit: str = "byte"
 
-    def find_place(self, offset: int) -> int | str:
+    def locate(self, offset: int) -> int | str:
         """Where a byte of `data` is in the file, as for Damage.add; about where, in words, in records."""
         return self.start + offset if self.unit == "byte" else f"{self.unit} {self.start} or later"
 

@@ -12,7 +12,7 @@ from albert_data.config import BuildConfig, TextConfig, check_range, check_types
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import list_names
 from albert_data.errors import ConfigError
-from albert_data.text.languages import is_language, normalise_source, pack_source
+from albert_data.text.languages import encode_source, is_language, normalise_source
 from albert_data.text.wording import count_of
 
 MAX_PASSES = 1000  # over one document, by weight and --dupe-factor together
@@ -65,7 +65,7 @@ class MixtureSource:
     @property
     def code(self) -> int:
         """The source code that map tasks list its documents by."""
-        return self.number if self.paths else pack_source(self.name)
+        return self.number if self.paths else encode_source(self.name)
 
     def count_limit(self, dupe_factor: int) -> int:
         """How often documents are used, as a limit: pass p uses those with p * ONE_PASS + choice key < limit.
@@ -120,7 +120,7 @@ class Labels:
     def __init__(self, config: TextConfig, language: str | None, path: str, damage: Damage) -> None:
         self._field, self._path, self._damage = config.language_field or "", path, damage
         self._known: dict[str, int] = {}
-        self.default = pack_source(language or config.language)
+        self.default = encode_source(language or config.language)
         self.names = {self.default: language or config.language}
 
     def read(
@@ -137,7 +137,7 @@ class Labels:
             if (name := normalise_source(value)) is not None:
                 if not is_language(name):
                     self._damage.add_names({name})
-                code = self._known[value] = pack_source(name)
+                code = self._known[value] = encode_source(name)
                 self.names[code] = name
                 return code
         detail = f"holds {value!r:.40}, no ISO 639 code or other name" if is_there else "is missing"

@@ -50,7 +50,7 @@ def decompress(file: _Stream, compression: str, path: str) -> io.BufferedIOBase:
     if compression == "gz":
         return _Gzip(file)
     if compression in ("bz2", "xz"):
-        return join_parts(_unpack(file, compression), file)
+        return join_parts(_decompress(file, compression), file)
     import pyarrow
 
     codec = {"zst": "zstd", "lz4": "lz4"}[compression]
@@ -68,20 +68,20 @@ class _Gzip(gzip.GzipFile):
         self._opened.close()
 
 
-def _unpack(file: _Stream, compression: str) -> Iterator[bytes]:
+def _decompress(file: _Stream, compression: str) -> Iterator[bytes]:
     """One compressed stream after another, as in files that were joined; zeros may follow each."""
     make: Callable[[], Any] = bz2.BZ2Decompressor if compression == "bz2" else lzma.LZMADecompressor
     decompressor = make()
     while True:
-        packed = b""
+        data = b""
         if decompressor.eof:
-            packed = decompressor.unused_data.lstrip(b"\0") or (file.read(_READ_BYTES) or b"").lstrip(b"\0")
-            if not packed:
+            data = decompressor.unused_data.lstrip(b"\0") or (file.read(_READ_BYTES) or b"").lstrip(b"\0")
+            if not data:
                 return
             decompressor = make()
-        elif decompressor.needs_input and not (packed := file.read(_READ_BYTES) or b""):
+        elif decompressor.needs_input and not (data := file.read(_READ_BYTES) or b""):
             raise EOFError("Compressed file ended before the end-of-stream marker was reached")
-        yield decompressor.decompress(packed, _READ_BYTES)
+        yield decompressor.decompress(data, _READ_BYTES)
 
 
 def _read_little(stream: BinaryIO, path: str) -> Iterator[bytes]:

@@ -121,7 +121,7 @@ class MakeRows:
                 documents = self._tokenizer.encode_documents(text)
             num_empty = _count_documents(lines, documents, made)
             for _ in range(num_empty):
-                made.damage.add("no_tokens", block.origin.path, block.find_place(0))
+                made.damage.add("no_tokens", block.origin.path, block.locate(0))
             yield lines, documents
 
     def _choose_passes(self, documents: Documents) -> Iterator[tuple[Documents, int]]:

@@ -26,7 +26,7 @@ from albert_data.sentences.segmenting import (
     make_rule,
     segment_lines,
 )
-from albert_data.text.languages import unpack_language
+from albert_data.text.languages import decode_language
 
 _MAX_HEADING = 200  # bytes
 _MAX_SHORT_HEADING = 100  # bytes; all sentences of a heading up to this size are marked, of a longer one only its last
@@ -84,7 +84,7 @@ def _group_by_language(lines: Lines, language: str) -> list[tuple[str, int, int]
         return [(language, 0, len(lines.line_offsets) - 1)]
     firsts = np.concatenate([[0], np.flatnonzero(np.diff(source_codes)) + 1])
     bounds = lines.document_offsets[np.append(firsts, len(source_codes))].tolist()
-    codes = [unpack_language(packed) for packed in source_codes[firsts].tolist()]
+    codes = [decode_language(code) for code in source_codes[firsts].tolist()]
     return list(zip(codes, bounds[:-1], bounds[1:], strict=True))
 
 

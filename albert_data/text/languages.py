@@ -115,10 +115,10 @@ def choose_rules(source: str) -> str:
     return source if is_language(source) else UNDETERMINED
 
 
-def pack_source(name: str) -> int:
+def encode_source(name: str) -> int:
     """Return a source code, a uint32. Of a language: its letters, the first in the lowest byte, unused bytes 0.
 
-    >>> hex(pack_source("de"))
+    >>> hex(encode_source("de"))
     '0x6564'
     """
     if is_language(name):
@@ -126,7 +126,7 @@ def pack_source(name: str) -> int:
     return _HASHED | int.from_bytes(sha256(name.encode()).digest()[:4], "little")
 
 
-def unpack_language(source_code: int) -> str:
+def decode_language(source_code: int) -> str:
     """Return the language of a source code; "und" if it is that of another name."""
     if source_code & _HASHED:
         return UNDETERMINED
@@ -140,8 +140,8 @@ def name_sources(source_codes: Iterable[int], names: Iterable[str]) -> dict[str,
     """
     hashed: dict[int, str] = {}
     for name in sorted(names):
-        if (other := hashed.setdefault(pack_source(name), name)) != name:
+        if (other := hashed.setdefault(encode_source(name), name)) != name:
             raise InputError(
                 f"the language field holds the names {other!a} and {name!a}, which have the same hash; rename one"
             )
-    return dict(sorted((hashed.get(code) or unpack_language(code), code) for code in source_codes))
+    return dict(sorted((hashed.get(code) or decode_language(code), code) for code in source_codes))
