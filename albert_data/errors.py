@@ -8,6 +8,8 @@ ConfigError; methods and smaller functions raise TypeError and IndexError, as Py
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class AlbertDataError(Exception):
@@ -60,3 +62,12 @@ def explain_os_error(error: OSError, where: str = "") -> str:
 def explain_disk_error(error: OSError, where: str = "") -> AlbertDataError:
     """An error of ours with the message of the system. where: used if the error names no file."""
     return AlbertDataError(f"{explain_os_error(error, where)}; fix that and give the same command again")
+
+
+@contextmanager
+def readable(what: str, next_step: str, kind: type[AlbertDataError] = InputError) -> Iterator[None]:
+    """Say of what is read here that it can't be, if the system fails."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what} can't be read: {error.strerror}; {next_step}") from error

@@ -125,10 +125,14 @@ def read_blocks(
 
 def count_broken(error: Exception, path: str, place: int | str, damage: Damage) -> None:
     """Count a stream that is cut or damaged. Raises InputError if it is the disk that fails. place: for Damage.add."""
-    if isinstance(error, OSError) and error.errno is not None:
-        where = f"byte {place}" if isinstance(place, int) else place
-        raise InputError(f"{path}, {where} can't be read: {error.strerror}; check the disk and try again") from error
+    check_disk(error, f"{path}, {f'byte {place}' if isinstance(place, int) else place}")
     damage.add("damaged_compression", path, place, str(error).rstrip("."))
+
+
+def check_disk(error: Exception, what: str) -> None:
+    """Raise InputError if an error does not come from damaged bytes, but from the disk."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise InputError(f"{what} can't be read: {error.strerror}; check the disk and try again") from error
 
 
 class _Buffer:

@@ -15,7 +15,7 @@ import stat
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -59,7 +59,7 @@ from albert_data.corpus.lines.encodings import (
 from albert_data.corpus.refused import RefusedInput, RefusedInputs, group_paths
 from albert_data.corpus.sources import MixtureSource
 from albert_data.corpus.streams import STREAM_ERRORS, decompress, join_parts
-from albert_data.errors import InputError
+from albert_data.errors import InputError, readable
 from albert_data.storage import (
     DEVICE,
     FILE,
@@ -119,15 +119,11 @@ def read_list(path: str) -> list[str]:
 
     Raises InputError if it can't be read, or names nothing.
     """
-    try:
+    with readable(f"list {path}", "give a file with a path on each line"):
         is_file = find_kind(path) == FILE
         with find_storage(path).open(path) if is_file else open(path, "rb") as file:
             folder = os.path.dirname(path) if is_file else ""
             data = file.read()
-    except OSError as error:
-        raise InputError(
-            f"list {path} can't be read: {error.strerror}; give a file with a path on each line"
-        ) from error
     names = [name for line in data.split(b"\n") if (name := os.fsdecode(line.strip(b"\r"))).strip()]
     if not names:
         raise InputError(f"list {path} names no input; write a path or glob on each line")
@@ -484,16 +480,12 @@ def _choose_files(paths: Iterable[str], skipped: Skipped) -> Iterator[str]:
 
 
 def _read_status(path: str) -> Status:
-    try:
+    with _readable(path):
         return find_storage(path).status(path)
-    except OSError as error:
-        raise _can_not_read(path, error) from error
 
 
-def _can_not_read(path: str, error: OSError) -> InputError:
-    return InputError(
-        f"input {path} can't be read: {error.strerror}; grant access to it or restore it, or name other inputs"
-    )
+def _readable(path: str) -> AbstractContextManager[None]:
+    return readable(f"input {path}", "grant access to it or restore it, or name other inputs")
 
 
 def _describe(path: str, text: TextConfig) -> Input | RefusedInput:
@@ -502,11 +494,10 @@ def _describe(path: str, text: TextConfig) -> Input | RefusedInput:
     if status is None or status.kind != FILE or _is_stream_path(path):
         return _describe_stream(path, status, text.encoding)
     try:
-        return _describe_fields(_describe_file(path, status, text.encoding), text)
+        with _readable(path):
+            return _describe_fields(_describe_file(path, status, text.encoding), text)
     except RefusedInput as error:
         return error
-    except OSError as error:
-        raise _can_not_read(path, error) from error
 
 
 def _describe_stream(path: str, status: Status | None, encoding: str | None) -> Input:
@@ -595,10 +586,8 @@ def open_input(item: Input, *, strict: bool = False) -> tuple[io.BufferedIOBase,
     strict: raise InputError when transcoding meets bytes that can't be decoded.
     Raises InputError if the beginning is in an encoding that neither the settings nor a byte order mark names.
     """
-    try:
+    with _readable(item.path):
         stream, count_read = _open(item)
-    except OSError as error:
-        raise _can_not_read(item.path, error) from error
     encoding = item.encoding
     # A plain file of another encoding was checked when it was found.
     if not item.is_encoding_found and (encoding in (None, UTF8) or item.is_stream or item.compression):

@@ -20,7 +20,7 @@ from albert_data.config import DEFAULT_TEXT, TextConfig, check_range
 from albert_data.corpus.inputs import STDIN, Input, find_inputs, place_name
 from albert_data.corpus.refused import RefusedInput, RefusedInputs
 from albert_data.corpus.sources import MAX_PASSES, MixtureSource
-from albert_data.errors import AlbertDataError, InputError
+from albert_data.errors import AlbertDataError, InputError, readable
 from albert_data.storage import FILE, find_kind, find_storage, make_path
 from albert_data.storage.hub import SCHEME
 
@@ -120,11 +120,8 @@ def read_mixture(path: str, text: TextConfig = DEFAULT_TEXT) -> list[MixtureSour
 
 
 def _read_toml(path: str) -> dict[str, Any]:
-    try:
-        with find_storage(path).open(path) as file:
-            data = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"mixture {path} can't be read: {error.strerror}; grant access to it") from error
+    with readable(f"mixture {path}", "grant access to it"), find_storage(path).open(path) as file:
+        data = file.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
         raise InputError(f"mixture {path} has over 1 MiB; name folders, globs or lists (@files.txt) in it")
     try:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.errors import TokenizerError
+from albert_data.errors import TokenizerError, readable
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, put
 from albert_data.storage import make_path
 from albert_data.storage.files import read_bytes
@@ -101,12 +101,8 @@ def read_words(name: str | os.PathLike[str]) -> bytes | None:
     if name == NO_WORDS:
         return None
     path = _find_jieba() if name == JIEBA else make_path(name)
-    try:
+    with readable(f"word list {path}", f"give a file, {JIEBA}, or {NO_WORDS}", TokenizerError):
         content = read_bytes(path, _MAX_BYTES)
-    except OSError as error:
-        raise TokenizerError(
-            f"word list {path} can't be read: {error.strerror}; give a file, {JIEBA}, or {NO_WORDS}"
-        ) from error
     parse_words(content, f"word list {path}")
     return content
 

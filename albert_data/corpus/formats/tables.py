@@ -22,7 +22,7 @@ import pyarrow
 import pyarrow.ipc
 
 from albert_data.config import TextConfig
-from albert_data.corpus.blocks import Origin
+from albert_data.corpus.blocks import Origin, check_disk
 from albert_data.corpus.conditions import Condition, count_nanoseconds
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import MAX_NAMES, name_field
@@ -67,7 +67,7 @@ def read_table(origin: Origin, text: TextConfig, damage: Damage, *, start: int, 
                     yield records
                     first = records.first + records.num_rows
         except _ERRORS as error:
-            _check_disk(error, origin.path)
+            check_disk(error, f"input {origin.path}")
             damage.add("damaged_table", origin.path, f"{unit} {first} or later", _shorten(error))
             left = 1 - first / num_rows if num_rows else 1.0
             damage.inputs.of(origin.path).unread_bytes += round(left * num_bytes)
@@ -300,17 +300,11 @@ def _open(origin: Origin) -> _Table:
         list(_list_fields("", table.schema))  # raises an error where a name is damaged
         return table
     except _ERRORS as error:
-        _check_disk(error, path)
+        check_disk(error, f"input {path}")
         name = "Parquet" if format == "parquet" else "Arrow"
         raise InputError(
             f"input {path} can't be read as {name}: {_shorten(error)}; restore it, or name other inputs"
         ) from error
-
-
-def _check_disk(error: BaseException, path: str) -> None:
-    """Raise InputError if not the bytes of the file are damaged, but the disk fails."""
-    if isinstance(error, OSError) and error.errno is not None:
-        raise InputError(f"input {path} can't be read: {error.strerror}; check the disk and try again") from error
 
 
 def _shorten(error: BaseException) -> str:
