@@ -28,7 +28,7 @@ RECORDS = "records"  # the format of a block of texts that a reader took out of 
 BLOCK_BYTES = 4 << 20
 GIANT_BYTES = 16 << 20
 MAX_JSON_LINE = 128 << 20
-_MAX_INDENTATION = 4096  # bytes of the first line of a stream; more changes nothing for --unwrap
+_MAX_INDENTATION = 4096  # bytes of white space that are kept before the first line of a stream, for --unwrap
 BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
 
@@ -156,16 +156,12 @@ class _Buffer:
         if self.pending.startswith(BOM):
             self.take(len(BOM))
         if self.format == "auto":
-            white = b""
-            while self.fill(1) and (size := len(self.pending) - len(self.pending.lstrip())):
-                white = (white + self.take(size))[-_MAX_INDENTATION:]
-            self.format = "jsonl" if self.pending.startswith(b"{") else "txt"
-            # --unwrap looks at the indentation of the first line.
-            indent = white[max(white.rfind(b"\n"), white.rfind(b"\r")) + 1 :] if self.format == "txt" else b""
+            while not self.pending.strip() and not self.ended:
+                self.take(max(len(self.pending) - _MAX_INDENTATION, 0))
+                self.fill(len(self.pending) + 1)
+            self.format = "jsonl" if self.pending.lstrip().startswith(b"{") else "txt"
             data, self.pending = self.pending, b""
-            if data:
-                self.start -= len(indent)
-                self._add(indent + data)  # now that the format is known, with the line ends of text replaced
+            self._add(data)  # now that the format is known, with the line ends of text replaced
 
     def fill(self, size: int) -> bool:
         """Read until `size` bytes are pending or the stream ends. Returns whether any are pending."""
