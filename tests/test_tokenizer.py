@@ -118,9 +118,9 @@ def test_a_padding_piece_is_also_found_by_its_name():
 
 
 @refused(
-    ({"control_symbols": ["[CLS]", "[SEP]"]}, TokenizerError, "tokenizer x lacks [MASK];"),
-    ({"control_symbols": []}, TokenizerError, "lacks [CLS], [SEP], [MASK];"),
-    ({"pad_id": -1, "unk_id": 0}, TokenizerError, "lacks <pad>;"),
+    ({"control_symbols": ["[CLS]", "[SEP]"]}, TokenizerError, "tokenizer x lacks [MASK] or <mask>;"),
+    ({"control_symbols": []}, TokenizerError, "lacks [CLS] or <s>, [SEP] or </s>, [MASK] or <mask>;"),
+    ({"pad_id": -1, "unk_id": 0}, TokenizerError, "lacks [PAD] or <pad>;"),
 )
 def test_a_model_without_a_special_piece_is_refused(call, kind, named):
     check_refused(lambda: Tokenizer(train_model(**call), "tokenizer x"), kind, named)

@@ -205,7 +205,7 @@ def test_a_build_its_manifest_and_verify_know_them(path, tmp_path):
 
 
 @refused(
-    ({}, TokenizerError, "lacks [PAD] or <pad>, [UNK] or <unk>, [CLS] or <s> & name them, as in --special cls='<s>'"),
+    ({}, TokenizerError, "lacks [PAD] or <pad>, [UNK] or <unk>, [CLS] or <s> & name the pieces & --special cls='<s>'"),
     ({"mask": "<|no|>"}, TokenizerError, "'<|no|>' of --special mask is no piece"),
     ({"start": "<|begin|>"}, TokenizerError, "--special start=<|begin|> has no role & pad, unk, cls, sep, mask"),
     ({"cls": "<|begin|>", "sep": "<|begin|>"}, TokenizerError, "'<|begin|>' of --special sep is given twice"),

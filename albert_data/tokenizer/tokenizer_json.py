@@ -136,14 +136,16 @@ def hide_specials(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, 
     return {**values, "model": {**values["model"], **({"merges": kept} if merges else {})}}
 
 
-def find_specials(pieces: Sequence[str], name: str) -> Specials:
-    """Raises TokenizerError if one is missing."""
+def find_specials(pieces: Sequence[str], name: str, known: Mapping[str, int] | None = None) -> Specials:
+    """Raises TokenizerError if one is missing. known: ids of roles that a model names itself."""
     index = {piece: i for i, piece in enumerate(pieces)}
     found = {role: next((index[piece] for piece in names if piece in index), None) for role, names in ROLES.items()}
+    found |= known or {}
     if missing := [" or ".join(ROLES[role]) for role, i in found.items() if i is None]:
         raise TokenizerError(
             f"{name} lacks {', '.join(missing)}; ALBERT needs pieces for padding, unknown text, the beginning of a "
-            "row, the end of a segment and a mask: name them, as in --special cls='<s>', or give another tokenizer"
+            "row, the end of a segment and a mask: train a model with `albert-data vocab`, or name the pieces of a "
+            f"{JSON_NAME}, as in --special cls='<s>'"
         )
     return Specials.from_ids(len(pieces), **{f"{role}_id": i for role, i in found.items() if i is not None})
 

@@ -14,7 +14,7 @@ import numpy as np
 import sentencepiece
 
 from albert_data.config import NORMALIZATIONS, check_choice
-from albert_data.data import Specials, slice_sentences
+from albert_data.data import slice_sentences
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES, ChunkEncoder, ChunkModel, join_ids
@@ -33,9 +33,9 @@ from albert_data.tokenizer.sentencepiece.proto import (
     hide_pieces,
     read_settings,
 )
+from albert_data.tokenizer.tokenizer_json import find_specials
 
 MODEL_NAME = "spiece.model"
-_ROLES = {"[CLS]": "cls_id", "[SEP]": "sep_id", "[MASK]": "mask_id", "<pad>": "pad_id"}
 _MIN_LIST = 64  # sentences. SentencePiece starts a thread for a list, so a shorter one is faster one by one
 
 
@@ -57,7 +57,8 @@ class SentencePieceKind(Kind):
             raise TokenizerError(
                 f"{name} is damaged: the piece {error.object!r} is not valid UTF-8; copy or train it again"
             ) from error
-        self.specials = self._find_specials()
+        own = {"unk": self.processor.unk_id(), "pad": self.processor.pad_id()}  # negative for none
+        self.specials = find_specials(self.pieces, name, {role: i for role, i in own.items() if i >= 0})
         if len(found := np.flatnonzero(self.settings.is_matched & self.specials.is_special)):
             self._load(hide_pieces(model, found.tolist()))
             spelt = ", ".join(self.pieces[i] for i in found)
@@ -75,18 +76,6 @@ class SentencePieceKind(Kind):
             raise TokenizerError(what) from error
         except ValueError as error:
             raise TokenizerError(f"{self._name} is damaged: {error}") from error
-
-    def _find_specials(self) -> Specials:
-        index = {piece: i for i, piece in enumerate(self.pieces)}
-        found, pad = {piece: index.get(piece) for piece in _ROLES}, self.processor.pad_id()
-        found["<pad>"] = pad if pad >= 0 else index.get("<pad>", index.get("[PAD]"))
-        if missing := [piece for piece, i in found.items() if i is None]:
-            raise TokenizerError(
-                f"{self._name} lacks {', '.join(missing)}; ALBERT needs [CLS], [SEP], [MASK] and <pad>: "
-                "train a model with `albert-data vocab`, or with SentencePiece's --control_symbols and --pad_id"
-            )
-        ids = {_ROLES[piece]: i for piece, i in found.items() if i is not None}
-        return Specials.from_ids(len(self.pieces), unk_id=self.processor.unk_id(), **ids)
 
     def make_encoder(self) -> SentencePieceEncoder:
         chunks = None if self._chunk_model is None else ChunkEncoder(self._chunk_model)
