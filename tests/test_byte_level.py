@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from build_fixtures import digest_shards, run_build
 from hypothesis import example, given
 from hypothesis import strategies as st
 from toy_language import CHINESE, make_sentences
@@ -19,7 +18,7 @@ from wordpiece_fixtures import SPECIALS, encode, encode_alone, tokenizers
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer import byte_level
 from albert_data.tokenizer.byte_level import find_neighbours, find_stable
-from albert_data.tokenizer.library import LibraryKind, read_bytes
+from albert_data.tokenizer.library import read_bytes
 from albert_data.tokenizer.merging import BEGINS, FOLLOWS, make_merges, merge_texts
 from albert_data.tokenizer.model import Tokenizer
 
@@ -207,17 +206,6 @@ def test_other_ids_than_the_librarys_stop_a_build(trained, monkeypatch):
     monkeypatch.setattr(byte_level, "merge_texts", lambda *arguments: (merge(*arguments)[0] ^ 1, merge(*arguments)[1]))
     with pytest.raises(TokenizerError, match="the chunk table gives other ids than the tokenizer's own library for"):
         tokenizer.encode(["the river"])
-
-
-@pytest.mark.parametrize("family", ["gpt2", "roberta"])
-def test_a_build_has_the_bytes_of_one_through_the_library(here, trained, family, monkeypatch):
-    values = FAMILIES[family](trained)
-    run_build(here / "corpus.txt", here / "fast", load(values)[0])
-    monkeypatch.setattr("albert_data.tokenizer.model.explain_slow", lambda values: "this is a test")
-    slow, _ = load(values)
-    assert type(slow._kind) is LibraryKind
-    run_build(here / "corpus.txt", here / "slow", slow)
-    assert digest_shards(here / "fast") == digest_shards(here / "slow")
 
 
 MERGES = ["t h", "Ġ th", "Ġth e", "i n", "in g", "Ġ r", "r i", "ä ¸", "ä¸ Ń", "å Ľ", "åĽ ½", "ä¸Ń åĽ½", "Ġ Ġ", "' s"]

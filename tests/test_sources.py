@@ -20,7 +20,7 @@ from refusals import check_refused
 from row_fixtures import make_examples, numbered_rows, plain, rows_16
 from shard_fixtures import change_manifest, describe_again, write_shards
 
-from albert_data.errors import InputError, ShardError
+from albert_data.errors import ShardError
 from albert_data.inspect.verify import verify
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.shards.advice import advise_on_parts
@@ -173,13 +173,6 @@ def test_a_name_without_a_code_is_a_source_of_its_own_whatever_the_layout(tokeni
     row = shards.rows(range(len(shards))).sources.tolist().index(5)
     what = f"train/shard-00000.arrow, row {row}: source is 5; the manifest lists 5 under `sources`"
     assert what in list(map(str, verify(out)))
-
-
-def test_a_build_with_so_many_names_stops_before_the_reduce(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr("albert_data.corpus.damage.MAX_NAMES", 3)
-    write_named(tmp_path / "in.jsonl", DOCUMENTS)
-    with pytest.raises(InputError, match="over 3 names that are no ISO 639 codes"):
-        run_build(tmp_path / "in.jsonl", tmp_path / "out", tokenizer, language_field="lang")
 
 
 def test_a_manifest_with_a_name_that_no_source_has_is_refused(folder):

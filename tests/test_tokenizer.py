@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import references
 import sentencepiece
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -19,7 +18,6 @@ from albert_data.data import DocumentColumns, Text, slice_sentences
 from albert_data.errors import TokenizerError
 from albert_data.tokenizer.buffers import encode_strings
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
-from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.sentencepiece.proto import NORMAL, UNIGRAM
 from albert_data.tokenizer.words import WordRule, find_word_starts, is_standalone
 
@@ -203,15 +201,6 @@ def test_words_of_a_literal_sentence():
     starts = find_word_starts(np.arange(len(pieces)), WordRule.from_pieces(pieces))
     words = "".join(("|" if begins else "") + piece for begins, piece in zip(starts, pieces, strict=True))
     assert words == "|▁walking|,|he|▁“|said|中国|xy|▁the"
-
-
-@given(st.lists(st.integers(0, 4), max_size=12))
-def test_word_starts_equal_the_rule_at_each_place(ids):
-    rule = WordRule.from_pieces([VISIBLE_SPACE + "a", "b", ",", "中", "c"])
-    vocabulary = references.Vocabulary(rule.starts, rule.standalone, [False] * 5, -1, -1, -1)
-    expected = [references.begins_word(ids, at, vocabulary) for at in range(len(ids))]
-    assert find_word_starts(np.array(ids, np.uint16), rule).tolist() == expected
-    assert find_word_starts(np.array(ids, np.uint16), WordRule.every_piece(5)).all()
 
 
 def test_the_rule_of_the_tokenizer_is_over_its_pieces(tokenizer):
