@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow
 
-from albert_data.data import DocumentColumns, ExampleArrays, Examples, Pairs
-from albert_data.kernels import kernel
+from albert_data.data import DocumentColumns, Examples, Pairs
 from albert_data.shards.schema import from_record_batch, shard_schema
 
 
@@ -39,7 +38,7 @@ def slice_rows(examples: Examples, begin: int, end: int) -> Examples:
 def restore_ids(rows: Examples) -> np.ndarray:
     """The ids of all rows as they were before masking, in an array of their own."""
     ids: np.ndarray = rows.input_ids.copy()
-    put_originals(rows.arrays, ids)
+    ids[locate_masks(rows)] = rows.masked_ids
     return ids
 
 
@@ -53,15 +52,6 @@ def unmask(rows: Examples) -> Pairs:
         indices=np.zeros(len(rows), np.uint32),
         columns=DocumentColumns(rows.document_keys),
     )
-
-
-@kernel
-def put_originals(rows: ExampleArrays, ids: np.ndarray) -> None:
-    """Write the original of each masked token into `ids`, which is laid out as rows.input_ids."""
-    for row in range(len(rows.segment_a_len)):
-        for i in range(rows.mask_offsets[row], rows.mask_offsets[row + 1]):
-            # Positions count from the row's [CLS], offsets from the first row's.
-            ids[rows.offsets[row] + rows.masked_positions[i]] = rows.masked_ids[i]
 
 
 def locate_masks(rows: Examples) -> np.ndarray:
