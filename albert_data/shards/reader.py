@@ -275,21 +275,11 @@ class Shards:
 
 def to_row_number(index: SupportsIndex, num_rows: int) -> int:
     """A row from 0 on. index: an integer of any type; a negative one counts from the end."""
-    row = _to_int(index)
+    row = operator.index(index)
     if not -num_rows <= row < num_rows:
         allowed = f"; allowed are {-num_rows} to {num_rows - 1}" if num_rows else ""
         raise IndexError(f"row {row} of a split of {num_rows} rows{allowed}")
     return row % num_rows
-
-
-def _to_int(index: SupportsIndex) -> int:
-    try:
-        if not isinstance(index, bool):
-            return operator.index(index)
-    except TypeError:
-        pass
-    kind = f"{type(index).__module__}.{type(index).__qualname__}".removeprefix("builtins.")
-    raise TypeError(f"row index {index!r:.40} is of type {kind}; an integer is needed")
 
 
 def to_row_numbers(indices: np.ndarray | Sequence[SupportsIndex], num_rows: int) -> np.ndarray:
@@ -431,6 +421,4 @@ class StoredShards:
         joined = join_rows(parts)
         optional = {"has_source": joined.sources is not None, "has_key_b": joined.document_keys_b is not None}
         schema = shard_schema(joined.input_ids.dtype.type, **optional)
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
-        return Columns([to_record_batch(joined, schema)]).take(np.zeros(len(order), np.int64), back)
+        return Columns([to_record_batch(joined, schema)]).take(np.zeros(len(order), np.int64), np.argsort(order))
