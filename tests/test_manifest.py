@@ -201,6 +201,7 @@ def test_a_value_of_another_type_is_refused_or_read_but_never_a_traceback(folder
     [
         (lambda m: m["tokenizer"].update(pad_id=380), "pad_id is 380; allowed are ids below vocab_size, 380"),
         (lambda m: m["splits"]["train"].update(num_rows=-1), "Expected `int` >= 0 - at `$.splits[...].num_rows`"),
+        (lambda m: m["counts"].update(tokens=2**63), "Expected `int` <= 9223372036854775807 - at `$.counts.tokens`"),
         (
             lambda m: m["splits"]["train"]["shards"].append(7),
             "got `int` - at `$.splits[...].shards[1]`",
@@ -243,7 +244,6 @@ def test_a_plan_by_itself_is_checked_too():
 
 @refused(
     ({"version": "a\udcff"}, ShardError, "no command could read & invalid utf-16 surrogate pair & otherwise"),
-    ({"hub": {"a": 2**63}}, ShardError, "no command could read & a whole number beyond"),
     ({"tokenizer": {"a": float("nan")}}, ShardError, "no command could read & invalid character"),
     ({"version": 3}, ShardError, "no command could read & Expected `str`, got `int` - at `$.plan.version`"),
 )
@@ -260,7 +260,6 @@ def test_nothing_is_written_that_no_reader_takes(folder, call, kind, named):
         ("[" * 100_000 + "]" * 100_000, "nested too deep"),
         ('{"a":' * 40 + "1" + "}" * 40, "nests its values deeper than 32 levels"),
         ("9" * 5000, "Integer value out of range"),
-        (str(2**63), "holds a whole number beyond -(2**63 - 1) to 2**63 - 1"),
         ("NaN", "invalid character"),
         ("1e999", "Number out of range"),
         (r'{"a\udfff": 1}', "invalid utf-16 surrogate pair"),
@@ -315,7 +314,7 @@ def test_only_a_regular_file_is_opened_as_a_manifest(folder, make, what):
         (os.mkfifo, "is no folder but a FIFO"),
         (lambda path: path.symlink_to("/dev/null"), "is no folder but a device"),
         (lambda path: path.symlink_to(path), "can't be read: Too many levels of symbolic links"),
-        (lambda path: None, "out does not exist; make one with `albert-data build`"),
+        (lambda path: None, "out can't be read: No such file or directory; name one that `albert-data build` made"),
         (
             Path.mkdir,
             "holds no manifest.json, so it is no finished build; make one with `albert-data build INPUT... -o",

@@ -13,7 +13,7 @@ from albert_data.corpus.inputs import Input
 from albert_data.errors import ConfigError, InputError, OutputError
 from albert_data.rules import current_versions
 from albert_data.shards.manifest import InputEntry, Manifest, Plan, ShardEntry
-from albert_data.shards.manifest_file import MAX_INT
+from albert_data.shards.schema import MAX_INT
 from albert_data.storage.files import MAX_BYTES, MAX_VALUES, count_values, to_json
 from albert_data.storage.hub import list_commits, name_origin
 from albert_data.survey.mixed_sources import describe_sources

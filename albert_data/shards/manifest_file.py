@@ -1,8 +1,8 @@
 """Reads manifest.json from the disk, within limits, and notices if it is replaced.
 
 In: a shard folder. Out: its manifest, and the status by which a later check notices that the file was replaced. The
-manifest is written last: a folder without one is unfinished. A manifest may come from anywhere, so its size, the number
-and depth of its values, and the range of its numbers are limited.
+manifest is written last: a folder without one is unfinished. A manifest may come from anywhere, so its size, and the
+number and depth of its values, are limited.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,15 @@ import msgspec
 
 from albert_data.errors import ShardError
 from albert_data.shards.manifest import FORMAT_NAME, MANIFEST_NAME, SEAL, Manifest, Plan, hash_manifest
-from albert_data.shards.paths import check_folder, measure_file
-from albert_data.shards.schema import FORMAT_VERSION
+from albert_data.shards.paths import check_folder
+from albert_data.shards.schema import FORMAT_VERSION, explain_damage
 from albert_data.storage import FOLDER, Status, find_kind, find_storage
-from albert_data.storage.files import MAX_BYTES, is_there, parse_json
+from albert_data.storage.files import MAX_BYTES, is_there, parse_object
 from albert_data.text.escaping import quote
 
-MAX_DEPTH = 32
-MAX_INT = (1 << 63) - 1
 WORK_NAME = ".build"  # where a build keeps what it has until it is finished
 PLAN_NAME = "plan.json"
+_parse = msgspec.json.decode  # refuses NaN, numbers beyond float64 and half of a surrogate pair
 
 
 class ManifestDamage(ShardError):
@@ -80,14 +78,11 @@ def load_manifest(folder: Path) -> ManifestFile:
         raise ShardError(_explain_missing(folder))
     try:
         read = read_file(path)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         if not is_there(path):  # a build removed it just now
             raise ShardError(_explain_missing(folder)) from error
-        raise ManifestDamage(f"{path} can't be read: {error.strerror}; make it readable") from error
-    except ShardError as error:
-        raise ManifestDamage(f"{path} {error}; move it away and build anew") from error
-    except ValueError as error:
-        raise ManifestDamage(f"{path} can't be read: {error}; move it away and build anew") from error
+        what = f"{path} can't be read: {explain_damage(error)}"
+        raise ManifestDamage(f"{what}; make it readable, or move it away and build anew") from error
     name, version = (read.values.get(key) for key in ("format", "format_version"))
     if (name, version) != (FORMAT_NAME, FORMAT_VERSION) or type(version) is not int:  # in Python 2 == 2.0
         raise ManifestDamage(
@@ -114,35 +109,17 @@ def _explain_missing(folder: Path) -> str:
 def read_file(path: Path) -> ManifestFile:
     """Read a JSON object.
 
-    Raises OSError if it can't be read, ShardError if it is no regular file, ValueError if its content is not allowed.
+    Raises OSError if it can't be read or is no regular file, ValueError if its content is not allowed.
     """
-    measure_file(path)  # before it is opened: a FIFO or a device could wait for ever
     storage = find_storage(path)
     status = storage.status(path)  # first: of a file that is replaced before it is read, `check_current` says so
-    return ManifestFile(path=path, values=parse_object(storage.read(path, MAX_BYTES)), status=status)
-
-
-def parse_object(data: bytes) -> dict[str, Any]:
-    """Parse a JSON object in UTF-8. Raises ValueError for all else, and for values that not every reader accepts."""
-    # msgspec refuses NaN, numbers beyond float64 and half of a surrogate pair.
-    value = parse_json(data, msgspec.json.decode)
-    if not isinstance(value, dict):
-        raise ValueError("it holds no JSON object")
-    level: list[Any] = [value]  # recursion would fail at a depth that depends on the caller's stack
-    for _ in range(MAX_DEPTH):
-        if not level:
-            return value
-        if any(isinstance(one, int) and abs(one) > MAX_INT for one in level):
-            raise ValueError("it holds a whole number beyond -(2**63 - 1) to 2**63 - 1")
-        lists = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
-        level = list(chain.from_iterable(lists))
-    raise ValueError(f"it nests its values deeper than {MAX_DEPTH} levels")
+    return ManifestFile(path=path, values=parse_object(storage.read(path, MAX_BYTES), _parse), status=status)
 
 
 def check_readable(made: Manifest | Plan) -> None:
     """Raise ShardError for a plan or manifest that readers would refuse. It is called before the file is written."""
     try:
-        made.from_values(parse_object(json.dumps(made.to_values()).encode()))
+        made.from_values(parse_object(json.dumps(made.to_values()).encode(), _parse))
     except (ValueError, ShardError) as error:
         raise ShardError(
             f"no command could read the manifest of this build: {error}; give what holds it otherwise"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from albert_data.errors import ShardError
+from albert_data.shards.schema import explain_damage
 from albert_data.storage import FILE, FOLDER, KIND_NAMES, find_storage, make_path
 
 CARD_NAME = "README.md"
@@ -31,28 +32,19 @@ def find_file(folder: Path, name: str) -> tuple[Path, int]:
         raise ShardError(f"is no file name: {error}") from error
     if not is_inside:
         raise ShardError("lies outside the folder; the manifest may only name files inside it")
-    return path, measure_file(path)
-
-
-def measure_file(path: Path) -> int:
-    """The size of a regular file in bytes. Raises ShardError for anything else, and OSError where there is nothing."""
-    found = find_storage(path).status(path)
+    found = storage.status(path)
     if found.kind != FILE:
         raise ShardError(f"is {KIND_NAMES.get(found.kind, 'of another kind')}; a regular file is needed")
-    return found.num_bytes
+    return path, found.num_bytes
 
 
 def check_folder(folder: Path) -> None:
     """Raise ShardError unless there is a folder."""
-    storage = find_storage(folder)
     try:
-        kind = storage.status(folder).kind
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise ShardError(f"shard folder {folder} does not exist; make one with `albert-data build`") from error
+        kind = find_storage(folder).status(folder).kind
     except (OSError, ValueError) as error:  # ValueError: a zero byte
-        why = error.strerror if isinstance(error, OSError) else error
         raise ShardError(
-            f"shard folder {folder} can't be read: {why}; name one that `albert-data build` made"
+            f"shard folder {folder} can't be read: {explain_damage(error)}; name one that `albert-data build` made"
         ) from error
     if kind != FOLDER:
         raise ShardError(

@@ -21,7 +21,8 @@ from albert_data.storage import find_storage
 from albert_data.storage.files import HashingFile
 
 FORMAT_VERSION = 2
-Count = Annotated[int, msgspec.Meta(ge=0)]
+MAX_INT = (1 << 63) - 1
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_INT)]
 SHARD_SUFFIX = ".arrow"
 SOURCE, DOCUMENT_KEY_B = "source", "document_key_b"  # columns that only some shards have
 MAX_QUOTED = 300  # characters of a damaged file that a message quotes

@@ -10,8 +10,9 @@ import stat
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from albert_data.errors import OutputError
 from albert_data.storage import FILE, Address, find_kind, find_storage, is_remote, remember_listings
@@ -21,6 +22,7 @@ from albert_data.storage.disk import find_cache_folder as find_cache_folder  # f
 # Of a file that is read as a whole, and of JSON: a manifest of 800,000 inputs with paths of 30 bytes. A build of more
 # inputs is refused (pipeline/plan.py).
 MAX_BYTES, MAX_VALUES = 1 << 28, 1 << 23
+MAX_DEPTH = 32  # of lists and objects in each other
 
 
 def replace_file(path: Path, *, sync: bool = True) -> AbstractContextManager[BinaryIO]:
@@ -164,12 +166,23 @@ def parse_json(data: bytes, parse: Callable[[str], Any] = json.loads) -> Any:
         raise ValueError("its lists and objects are nested too deep") from error
 
 
-def read_json(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
-    """Read a JSON object, as `read_bytes` reads. Raises OSError, or ValueError if it does not hold an object."""
-    value = parse_json(read_bytes(path, most))
+def parse_object(data: bytes, parse: Callable[[str], Any] = json.loads) -> dict[str, Any]:
+    """Parse a JSON object as `parse_json` does. Raises ValueError also where it is nested deeper than MAX_DEPTH."""
+    value = parse_json(data, parse)
     if not isinstance(value, dict):
-        raise ValueError(f"{path} holds no JSON object")
-    return cast(dict[str, Any], value)
+        raise ValueError("it holds no JSON object")
+    level: list[Any] = [value]  # recursion would fail at a depth that depends on the caller's stack
+    for _ in range(MAX_DEPTH):
+        lists = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = list(chain.from_iterable(lists))
+    if level:
+        raise ValueError(f"it nests its values deeper than {MAX_DEPTH} levels")
+    return value
+
+
+def read_json(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
+    """Read a JSON object, as `read_bytes` reads. Raises OSError, or ValueError as `parse_object` does."""
+    return parse_object(read_bytes(path, most))
 
 
 def hash_file(path: Path, advance: Callable[[int], object] | None = None, digest: Any = None) -> str:

@@ -21,7 +21,6 @@ from albert_data.storage.files import read_json
 from albert_data.text.escaping import name_as_text
 
 _MAX_BYTES = 1 << 22  # of a JSON file: a run.json has 3 KB
-MAX_LEVELS = 32  # of nested lists and objects
 _SHOWN_LEN, _EXPLAINED_LEN = 80, 300
 _NO_FILE = (None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EFBIG)  # of `check_regular` too
 FREE_SPACE = "free some space, then --resume"
@@ -41,14 +40,7 @@ def name_in_utf8(folder: Path) -> str:
 
 def read_object(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file. Raises OSError and ValueError; see `explain`."""
-    value = read_json(path, _MAX_BYTES)
-    level: list[Any] = [value]
-    for _ in range(MAX_LEVELS):
-        parts = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
-        level = [part for one in parts for part in one]
-    if level:
-        raise ValueError(f"its lists and objects are nested more than {MAX_LEVELS} deep")
-    return value
+    return read_json(path, _MAX_BYTES)
 
 
 def load_object(path: Path, advice: str) -> dict[str, Any]:
