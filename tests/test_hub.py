@@ -215,22 +215,6 @@ def test_a_hub_that_never_answers_leaves_the_cache_or_is_given_up(hub, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        *(("vocb", "vocab"), ("vocb/", "vocab"), ("./vocb", "vocab"), ("vocb/spiece.model", "vocab")),
-        *(("vocab/spiece.modell", "vocab/spiece.model"), ("vocab/spiece", "vocab/spiece.model"), ("vocab/x", None)),
-    ],
-)
-def test_a_mistyped_path_is_told_before_what_the_hub_says(hub, monkeypatch, name, meant):
-    Path("vocab").mkdir()
-    Path("vocab/spiece.model").touch()
-    go_offline(monkeypatch)
-    hint = f"(no path here|No such file or directory) [(]did you mean {meant}[?][)]" if meant else "no path here, and"
-    with pytest.raises(AlbertDataError, match=hint):
-        load_tokenizer(name)
-
-
-@pytest.mark.parametrize(
     ("names", "message"),
     [
         ("TEXTS --tokenizer me/tinny", "me/tinny is no path here, and is not on the Hugging Face Hub, or private"),

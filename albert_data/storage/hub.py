@@ -12,9 +12,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import unquote
@@ -102,17 +101,6 @@ def _choose_split(name: str, files: list[str], say: Callable[[str], None]) -> li
     return chosen
 
 
-def suggest_path(name: str | os.PathLike[str]) -> str:
-    """What a path that does not exist may have been meant as, in brackets; empty where nothing is like it."""
-    folder, missing = os.path.split(os.path.normpath(name))
-    while folder and not os.path.isdir(folder):
-        folder, missing = os.path.split(folder)
-    with suppress(OSError, ValueError):
-        for close in get_close_matches(missing, os.listdir(folder or "."), n=1):
-            return f" (did you mean {os.path.join(folder, close)}?)"
-    return ""
-
-
 def name_origin(path: str) -> str | None:
     """The name of a file in the cache, with its commit: the same on every machine. None for any other path.
 
@@ -129,12 +117,12 @@ def _download(name: str, kind: str, repo: str, revision: str | None, patterns: S
         from huggingface_hub import errors, snapshot_download
     except ImportError as error:
         raise StorageError(
-            f"{name} is no path here{suggest_path(name)}; to look it up on the Hugging Face Hub: "
+            f"{name} is no path here; to look it up on the Hugging Face Hub: "
             "pip install 'albert-data[hub]'"
         ) from error
     known, used = _commits.get(({}, {}))
     revision = known.get(name) or used.get(name) or revision  # one name is one commit in a build
-    head = name if name.startswith(SCHEME) else f"{name} is no path here{suggest_path(name)}, and"
+    head = name if name.startswith(SCHEME) else f"{name} is no path here, and"
     try:
         folder = snapshot_download(
             repo,

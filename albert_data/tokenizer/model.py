@@ -20,7 +20,6 @@ from albert_data.data import Documents, Text
 from albert_data.errors import TokenizerError
 from albert_data.storage import FOLDER, find_kind, find_storage, make_path
 from albert_data.storage.files import read_bytes
-from albert_data.storage.hub import suggest_path
 from albert_data.tokenizer.buffers import Sentences, encode_strings
 from albert_data.tokenizer.byte_level import ByteLevelKind, explain_slow
 from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
@@ -204,8 +203,7 @@ def load_tokenizer(
     try:
         model, note = read_bytes(path, _MAX_MODEL_BYTES), None
     except OSError as error:
-        hint = suggest_path(path) if isinstance(error, FileNotFoundError) else ""
-        raise TokenizerError(f"tokenizer {path} can't be read: {error.strerror}{hint}") from error
+        raise TokenizerError(f"tokenizer {path} can't be read: {error.strerror}") from error
     if path.suffix == ".txt":
         model, note = read_vocab(path, model)
     if specials:
