@@ -28,8 +28,8 @@ from albert_data.errors import CheckpointError, ConfigError, OutputError, Tokeni
 from albert_data.interop.huggingface_tokenizer import tokenizer_files
 from albert_data.interop.model_card import make_card
 from albert_data.shards.paths import CARD_NAME
-from albert_data.storage import make_path
-from albert_data.storage.files import hash_file, write_bytes
+from albert_data.storage import find_storage, make_path
+from albert_data.storage.files import hash_file
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import dump
 from albert_data.train.config import AlbertConfig
@@ -176,29 +176,20 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path, *, card: bytes 
     for path, content in ((out / name, content) for name, content in files.items() if name not in missing):
         if not path.is_file() or path.stat().st_size != len(content) or path.read_bytes() != content:
             raise OutputError(f"{out} holds another {path.name}; choose another --output")
-    _write_all(out, missing)
+    storage, is_new = find_storage(out), not out.exists()
+    with explain_writing(f"{out}: can't write there", "choose another --output"):
+        try:
+            storage.make_folder(out)
+            storage.replace_together(out, missing)  # in this order, so config.json is the last
+        except BaseException:
+            if is_new:
+                storage.remove_empty(out)
+            raise
 
 
 def _refuse_file(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise OutputError(f"{out} is a file; --output has to name a folder")
-
-
-def _write_all(out: Path, files: dict[str, bytes]) -> None:
-    """Write all files. If one fails, remove those that were written."""
-    written, is_new = list[Path](), not out.exists()
-    with explain_writing(f"{out}: can't write there", "choose another --output"):
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            for name, content in files.items():
-                write_bytes(out / name, content)
-                written.append(out / name)
-        except BaseException:
-            for path in written:
-                path.unlink(missing_ok=True)
-            if is_new and out.is_dir() and not any(out.iterdir()):
-                out.rmdir()
-            raise
 
 
 def import_model(folder: str | os.PathLike[str], adapt: Adapt = lambda settings, weights: None) -> Albert:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -310,16 +311,11 @@ def test_an_export_that_was_killed_is_completed_by_the_same_command(trained, exp
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("own", [None, "notes.txt"])
 def test_an_export_that_fails_leaves_the_folder_unchanged(tokenizer, tmp_path, monkeypatch, fault, own):
-    def fill(path, data, **_):
-        if path.name == "model.safetensors":
-            raise fault
-        path.write_bytes(data)
-
     out = tmp_path / "model"
     if own is not None:
         out.mkdir()
         (out / own).write_text("mine")
-    monkeypatch.setattr(huggingface, "write_bytes", fill)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=[None, fault]))
     model = random_model(dataclasses.replace(SMALL, vocab_size=tokenizer.vocab_size))
     with pytest.raises(KeyboardInterrupt if isinstance(fault, KeyboardInterrupt) else OutputError):
         huggingface.write_folder(model, tokenizer, out)
