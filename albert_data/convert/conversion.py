@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +157,7 @@ class ConvertJob:
 
     def prepare(self, tasks: list[ConvertTask]) -> None:
         """Run the kernels on the first row, so that forked workers have them."""
-        for row in islice(chain.from_iterable(self.source.read(task, 1) for task in tasks), 1):
-            self.writer.encode(row)
+        next(chain.from_iterable(self.source.read(task, 1) for task in tasks), None)
 
 
 def _convert(

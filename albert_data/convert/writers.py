@@ -116,10 +116,6 @@ class Writer(ABC):
     max_rows: int
 
     @abstractmethod
-    def encode(self, rows: Examples) -> object:
-        """The rows as `write` puts them into a file."""
-
-    @abstractmethod
     def write(self, work: Path, task: ConvertTask, parts: Iterable[Examples]) -> list[WrittenFile]:
         """Write the rows of one shard to one or more files in the working folder."""
 
