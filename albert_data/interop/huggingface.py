@@ -113,7 +113,8 @@ def export_run(run: Path, out: Path, *, checkpoint: Path | None = None, tokenize
         raise CheckpointError(
             f"{run} is not a training run ({RUN_FILE} is missing); name the RUN of `albert-data train`"
         )
-    _refuse_file(out)
+    if out.exists() and not out.is_dir():
+        raise OutputError(f"{out} is a file; --output has to name a folder")
     path, model, pieces = load_run(run, checkpoint=checkpoint, tokenizer=tokenizer)
     write_folder(model, pieces, out, card=make_card(run, path, model.config))
     return path
@@ -160,7 +161,6 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path, *, card: bytes 
             f"the tokenizer has {tokenizer.vocab_size:,} pieces, but the model has {model.config.vocab_size:,}; "
             "give the tokenizer of the shards that it was trained on"
         )
-    _refuse_file(out)
     # As the released models have them: [CLS] and [SEP] are also the beginning and end of a sentence.
     ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
     files = {
@@ -185,11 +185,6 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path, *, card: bytes 
             if is_new:
                 storage.remove_empty(out)
             raise
-
-
-def _refuse_file(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise OutputError(f"{out} is a file; --output has to name a folder")
 
 
 def import_model(folder: str | os.PathLike[str], adapt: Adapt = lambda settings, weights: None) -> Albert:

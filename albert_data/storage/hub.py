@@ -117,8 +117,7 @@ def _download(name: str, kind: str, repo: str, revision: str | None, patterns: S
         from huggingface_hub import errors, snapshot_download
     except ImportError as error:
         raise StorageError(
-            f"{name} is no path here; to look it up on the Hugging Face Hub: "
-            "pip install 'albert-data[hub]'"
+            f"{name} is no path here; to look it up on the Hugging Face Hub: pip install 'albert-data[hub]'"
         ) from error
     known, used = _commits.get(({}, {}))
     revision = known.get(name) or used.get(name) or revision  # one name is one commit in a build
