@@ -85,7 +85,9 @@ def test_a_shard_truncated_before_it_is_opened_is_an_error_and_no_signal(tmp_pat
     folder = write_shards(tmp_path / "out", [[ROWS]])
     data = (folder / SHARD).read_bytes()
     (folder / SHARD).write_bytes(data[:size])
-    said = f"0.arrow has {len(data[:size]):,} bytes; the manifest says {len(data):,}; run `albert-data"
+    said = (
+        f"0.arrow can't be read: it has {len(data[:size]):,} bytes; the manifest says {len(data):,}; run `albert-data"
+    )
     with pytest.raises(ShardError, match=said):
         open_shards(folder)
 
@@ -105,7 +107,7 @@ def test_a_shard_replaced_by_renaming_does_not_change_for_open_readers(tmp_path)
         (Path.mkdir, "is a folder; a regular file is needed"),
         (lambda path: path.symlink_to("/dev/zero"), "lies outside the folder"),
         (lambda path: path.symlink_to("../../outside"), "lies outside the folder"),
-        (lambda path: path.symlink_to(path), "is no file name|Too many levels"),
+        (lambda path: path.symlink_to(path), "Too many levels"),
         (lambda path: None, "No such file or directory"),
     ],
 )

@@ -296,12 +296,10 @@ def check_file(folder: Path, expected: FileEntry | ShardEntry, advance: Advance)
     try:
         path, num_bytes = find_file(folder, name)
         found = hash_file(path, advance)
-    except ShardError as error:
-        return Fault(file=name, what=str(error)), False
-    except OSError as error:
-        if error.errno in _SHORTAGES:
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in _SHORTAGES:
             raise
-        return Fault(file=name, what=f"is listed in the manifest, but can't be read: {error.strerror}"), False
+        return Fault(file=name, what=f"is listed in the manifest, but can't be read: {explain_damage(error)}"), False
     if num_bytes != (said := getattr(expected, "num_bytes", num_bytes)):
         return Fault(file=name, what=f"has {num_bytes:,} bytes; the manifest says {said:,}"), True
     if found != expected.sha256:

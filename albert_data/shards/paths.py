@@ -2,18 +2,18 @@
 
 In: a folder, and a name that its manifest gives. Out: a path inside the folder, and the size of the file there. A
 manifest may come from anywhere, so each name is checked before the file is opened: opening a FIFO waits for a writer.
-
-Where the message of an error begins with a verb ("is a FIFO; ..."), the caller puts the name of the file in front.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 from albert_data.errors import ShardError
 from albert_data.shards.schema import explain_damage
-from albert_data.storage import FILE, FOLDER, KIND_NAMES, find_storage, make_path
+from albert_data.storage import FOLDER, KIND_NAMES, find_storage, make_path
+from albert_data.storage.status import check_regular
 
 CARD_NAME = "README.md"
 
@@ -21,21 +21,17 @@ CARD_NAME = "README.md"
 def find_file(folder: Path, name: str) -> tuple[Path, int]:
     """The path and size in bytes of a file that a manifest names.
 
-    Raises ShardError where the name leads out of the folder, even through a link, or to anything but a regular file,
-    and OSError where there is nothing.
+    Raises OSError where there is nothing, and where the name leads out of the folder, even through a link, or to
+    anything but a regular file; ValueError for a zero byte in it.
     """
     storage = find_storage(folder)
-    try:
-        path = make_path(storage.resolve(folder / name))
-        is_inside = path.is_relative_to(storage.resolve(folder))
-    except (OSError, ValueError) as error:  # a zero byte in the name
-        raise ShardError(f"is no file name: {error}") from error
-    if not is_inside:
-        raise ShardError("lies outside the folder; the manifest may only name files inside it")
-    found = storage.status(path)
-    if found.kind != FILE:
-        raise ShardError(f"is {KIND_NAMES.get(found.kind, 'of another kind')}; a regular file is needed")
-    return path, found.num_bytes
+    path = make_path(storage.resolve(folder / name))
+    if not path.is_relative_to(storage.resolve(folder)):
+        what = "it lies outside the folder; the manifest may only name files inside it"
+        raise OSError(errno.EINVAL, what, str(path))
+    status = storage.status(path)
+    check_regular(path, status)
+    return path, status.num_bytes
 
 
 def check_folder(folder: Path) -> None:

@@ -155,8 +155,9 @@ class Shards:
     def _find_tokenizer_file(self, name: str) -> Path:
         try:
             return find_file(self._root, name)[0]
-        except (OSError, ShardError) as error:
-            raise ShardError(f"tokenizer {self.folder / name} {_explain(error)}; run `albert-data verify`") from error
+        except (OSError, ValueError) as error:
+            what = f"tokenizer {self.folder / name} can't be read: {explain_damage(error)}"
+            raise ShardError(f"{what}; run `albert-data verify`") from error
 
     @property
     def lengths(self) -> np.ndarray:
@@ -345,14 +346,11 @@ def _open_shard(folder: Path, shard: ShardEntry) -> Reader:
     try:
         path, num_bytes = find_file(folder, name)
         if num_bytes != shard.num_bytes:
-            raise ShardError(f"has {num_bytes:,} bytes; the manifest says {shard.num_bytes:,}")
+            raise ValueError(f"it has {num_bytes:,} bytes; the manifest says {shard.num_bytes:,}")
         return pyarrow.ipc.open_file(map_file(path, shard.sha256))
-    except (OSError, ValueError, pyarrow.ArrowException, ShardError) as error:
-        raise ShardError(f"shard {folder / name} {_explain(error)}; run `albert-data verify`") from error
-
-
-def _explain(error: Exception) -> str:
-    return str(error) if isinstance(error, ShardError) else f"can't be read: {explain_damage(error)}"
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        what = f"shard {folder / name} can't be read: {explain_damage(error)}"
+        raise ShardError(f"{what}; run `albert-data verify`") from error
 
 
 # ---- shards in a store ----

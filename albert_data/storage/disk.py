@@ -22,7 +22,6 @@ from albert_data.storage.status import (
     DEVICE,
     FILE,
     FOLDER,
-    KIND_NAMES,
     LINK,
     OTHER,
     PIPE,
@@ -30,6 +29,7 @@ from albert_data.storage.status import (
     TEMPORARY_SUFFIX,
     Address,
     Status,
+    check_regular,
     check_same,
 )
 
@@ -99,7 +99,7 @@ class Disk:
         try:
             status = _make_status(os.fstat(raw.fileno()))
             check_same(path, status, known)
-            _check_regular(path, status)
+            check_regular(path, status)
         except BaseException:
             raw.close()
             raise
@@ -110,7 +110,7 @@ class Disk:
 
         Raises ValueError for more than `most` bytes, and OSError for a FIFO, a device or a folder, without waiting.
         """
-        _check_regular(path, self.status(path))  # before it is opened: that alone makes some devices do something
+        check_regular(path, self.status(path))  # before it is opened: that alone makes some devices do something
         with self.open(path) as file:  # another may have taken its place
             num_bytes = os.fstat(file.fileno()).st_size
             if num_bytes > most:
@@ -134,7 +134,7 @@ class Disk:
         """
         import pyarrow
 
-        _check_regular(path, self.status(path))
+        check_regular(path, self.status(path))
         # As bytes: pyarrow takes text paths only in UTF-8. The buffer keeps the mapping alive after the file is closed.
         with pyarrow.memory_map(os.fsencode(path)) as file:
             return file.read_buffer()
@@ -290,12 +290,6 @@ class Disk:
 def _make_status(found: os.stat_result) -> Status:
     kind = _KINDS.get(stat.S_IFMT(found.st_mode), OTHER)
     return Status(kind, found.st_size, found.st_mtime_ns, (found.st_dev, found.st_ino))
-
-
-def _check_regular(path: Address, status: Status) -> None:
-    if status.kind != FILE:
-        what = f"it is {KIND_NAMES.get(status.kind, 'of another kind')}; a regular file is needed"
-        raise OSError(errno.EINVAL, what, str(path))
 
 
 def _remove_temporary(temporary: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import NamedTuple
 
@@ -34,3 +35,10 @@ def check_same(path: Address, now: Status, known: Status | None) -> None:
             f"input {os.fspath(path)} has changed since it was found: it was a file of {known.num_bytes:,} bytes, and "
             f"is {kind} now; give the command again when no program writes to it"
         )
+
+
+def check_regular(path: Address, status: Status) -> None:
+    """Raise OSError unless it is a regular file: to open a FIFO waits for a writer, and a device may have no end."""
+    if status.kind != FILE:
+        what = f"it is {KIND_NAMES.get(status.kind, 'of another kind')}; a regular file is needed"
+        raise OSError(errno.EINVAL, what, str(path))
