@@ -16,20 +16,15 @@ import pyarrow.parquet
 import pytest
 from build_fixtures import InterruptedEngine, PicklingEngine, digest_folder
 from convert_fixtures import ROWS, check_as_mdswriter, convert, mds_sample, rows_of
-from hypothesis import given
-from hypothesis import strategies as st
 from inspect_fixtures import SMALL, draw_sentences, write_sentences
 from refusals import check_refused
-from row_fixtures import Row, make_examples
+from row_fixtures import Row
 from shard_fixtures import change_manifest, write_rows
 
 from albert_data.cli.main import run
 from albert_data.convert import mds
-from albert_data.convert.mds import MDSWriter
-from albert_data.convert.writers import ShardFolder
 from albert_data.errors import ConfigError
 from albert_data.jobs.engine import MultiprocessEngine
-from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import open_shards
 
 KINDS: list[Any] = [np.uint16, np.uint32]
@@ -47,35 +42,7 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-@st.composite
-def rows_of_kind(draw: st.DrawFn, dtype: Any) -> list[Row]:
-    """Rows within their bounds."""
-    ids = st.integers(0, int(np.iinfo(dtype).max))
-    rows: list[Row] = []
-    for _ in range(draw(st.integers(0, 5))):
-        tokens = draw(st.lists(ids, min_size=2, max_size=16))
-        positions = sorted(draw(st.sets(st.integers(0, len(tokens) - 1), max_size=4)))
-        masks = [(position, draw(ids)) for position in positions]
-        a_len, label = draw(st.integers(0, len(tokens) - 2)), draw(st.integers(-1, 1))
-        rows.append((tokens, a_len, label, masks, draw(st.integers(0, 2**64 - 1))))
-    return rows
-
-
 # ---- MDS ----
-
-
-@pytest.mark.parametrize("unmasked", [False, True])
-@pytest.mark.parametrize("dtype", KINDS)
-@given(data=st.data())
-def test_an_mds_sample_holds_the_row(dtype, unmasked, data, tmp_path_factory):
-    folder = write_rows(tmp_path_factory.mktemp("mds") / "shards", {"train": []}, dtype=dtype)
-    writer = MDSWriter(ShardFolder(folder, read_manifest(folder)), unmasked=unmasked)
-    rows = data.draw(rows_of_kind(dtype))
-    samples, ends = writer.encode(make_examples(rows, dtype))
-    spans = pairwise([0, *ends.tolist()])
-    found = [fixtures.parse_sample(samples[begin:end].tobytes(), writer._config) for begin, end in spans]
-    expected = [fixtures.unmasked_sample(row) if unmasked else mds_sample(row, np.dtype(dtype).name) for row in rows]
-    assert found == expected
 
 
 def test_a_long_array_has_its_length_in_two_bytes(tmp_path, out):
@@ -102,9 +69,11 @@ def test_a_shard_that_is_too_large_becomes_several_files(shards, out, monkeypatc
 def test_all_rows_of_both_splits_are_there_in_order(dtype, compression, tmp_path):
     shards = write_rows(tmp_path / "shards", ROWS, dtype=dtype, compression=compression)
     records = {to: convert(shards, tmp_path / to, to) for to in ("mds", "parquet")}
+    records["unmasked"] = convert(shards, tmp_path / "unmasked", "mds", unmasked=True)
     for split in SPLITS:
         rows, name = rows_of(split), np.dtype(dtype).name
         assert fixtures.read_mds(tmp_path / "mds" / split) == [mds_sample(row, name) for row in rows]
+        assert fixtures.read_mds(tmp_path / "unmasked" / split) == list(map(fixtures.unmasked_sample, rows))
         assert fixtures.read_parquet(tmp_path / "parquet", split) == rows
     for record in records.values():
         assert record["num_rows"] == {split: len(rows_of(split)) for split in SPLITS}
@@ -197,25 +166,6 @@ def test_datasets_gives_typed_columns(tmp_path, dtype):
         assert features["sop_label"] == datasets.ClassLabel(names=["in_order", "swapped"])
         assert features["input_ids"].feature == datasets.Value(name)
         assert list(map(fixtures.to_row, loaded[split])) == rows_of(split)
-
-
-@pytest.mark.parametrize("dtype", KINDS)
-def test_streaming_reads_every_sample(tmp_path, dtype):
-    streaming = pytest.importorskip("streaming", reason="mosaicml-streaming is not installed")
-    convert(write_rows(tmp_path / "shards", ROWS, dtype=dtype), tmp_path / "out", "mds")
-    for split in SPLITS:
-        local = str(tmp_path / "out" / split)
-        dataset = streaming.StreamingDataset(local=local, batch_size=1, validate_hash="xxh3_128")
-        assert [_to_plain(dataset[i]) for i in range(len(dataset))] == [
-            mds_sample(row, np.dtype(dtype).name) for row in rows_of(split)
-        ]
-
-
-def _to_plain(sample: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: (value.dtype.name, value.tolist()) if isinstance(value, np.ndarray) else int(value)
-        for name, value in sample.items()
-    }
 
 
 @pytest.mark.parametrize("unmasked", [False, True])
@@ -360,25 +310,7 @@ def test_the_command_says_how_full_packs_are_and_how_many_rows_are_cut(singles, 
     assert " % of the rows are cut\n" in shown
 
 
-@pytest.mark.parametrize(
-    ("pack", "code", "message"),
-    [
-        ("31", 1, "pack is 31, but rows of {} have up to 32 tokens; give 32 or more"),
-        ("100000", 1, "pack is 100000; allowed are 8 to 65536"),
-        ("long", 2, "'long' is not a valid integer"),
-    ],
-)
-def test_packs_that_can_not_be_are_refused(singles, tmp_path, capsys, pack, code, message):
-    assert run(["convert", str(singles), "-o", str(tmp_path / "out"), "--to", "mds", "--pack", pack]) == code
-    *usage, line = capsys.readouterr().err.splitlines()
-    assert message.format(singles) in line
-    assert bool(usage) == (code == 2)
-    assert not (tmp_path / "out").exists()
-
-
-def test_rows_with_a_sentence_task_are_refused(tmp_path):
-    folder = inspect_fixtures.write_folder(
-        tmp_path / "sop", {"train": [inspect_fixtures.make_examples(write_sentences(3, 1), SMALL)]}
-    )
-    named = "--pairs sop & a label each & leave out pack & --pairs none"
-    check_refused(lambda: convert(folder, tmp_path / "out", "parquet", pack=64), ConfigError, named)
+def test_packs_that_can_not_hold_the_rows_are_refused(singles, out):
+    named = "pack is 31 & have up to 32 tokens; give 32 or more"
+    check_refused(lambda: convert(singles, out, "mds", pack=31), ConfigError, named)
+    assert not out.exists()

@@ -202,19 +202,11 @@ def test_a_value_of_another_type_is_refused_or_read_but_never_a_traceback(folder
         (lambda m: m["tokenizer"].update(pad_id=380), "pad_id is 380; allowed are ids below vocab_size, 380"),
         (lambda m: m["splits"]["train"].update(num_rows=-1), "Expected `int` >= 0 - at `$.splits[...].num_rows`"),
         (lambda m: m["counts"].update(tokens=2**63), "Expected `int` <= 9223372036854775807 - at `$.counts.tokens`"),
-        (
-            lambda m: m["splits"]["train"]["shards"].append(7),
-            "got `int` - at `$.splits[...].shards[1]`",
-        ),
         (lambda m: m.update(format="other"), "this version reads albert-data 2: build it again"),
         (lambda m: m["splits"].update(test={}), "Expected `str` matching regex '^(train|validation)"),
         (lambda m: m["config"].update(language=7), "config.language is 7, of the type int; a str is needed"),
         (lambda m: m["config"].update(max_seq_len=7), "config.max_seq_len is 7; allowed are 8 to 32768"),
         (lambda m: m["plan"].pop("inputs"), "missing required field `inputs` - at `$.plan`"),
-        (lambda m: m["plan"].update(config=[]), "Expected `object`, got `array` - at `$.plan.config`"),
-        (lambda m: m["plan"].update(inputs=[{}]), "missing required field `path` - at `$.plan.inputs[0]`"),
-        (lambda m: m["inputs"].append("in.txt"), "Expected `object`, got `str` - at `$.inputs[1]`"),
-        (lambda m: m["ngram_shares"].append("1"), "Expected `float`, got `str` - at `$.ngram_shares[3]`"),
         *(
             (
                 lambda m, version=version: m.update(format_version=version),
