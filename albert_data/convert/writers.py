@@ -16,7 +16,7 @@ import xxhash
 from albert_data.data import Examples
 from albert_data.shards.manifest import Manifest, ShardEntry
 from albert_data.shards.packing import Packs, cut_rows, join_packs, pack_split
-from albert_data.shards.reader import Shards
+from albert_data.shards.reader import Shards, open_shard
 from albert_data.shards.rows import slice_rows
 from albert_data.storage.files import HashingFile, replace_file
 
@@ -94,10 +94,7 @@ class ShardFolder:
                 yield slice_rows(batch, begin, min(begin + max_rows, len(batch)))
 
     def _open(self, task: ConvertTask) -> Shards:
-        alone = {task.split: dataclasses.replace(self.manifest.splits[task.split], shards=(task.shard,))}
-        shards = Shards(self.folder, task.split, dataclasses.replace(self.manifest, splits=alone))
-        shards.folder = self.folder / task.shard.file  # its messages number the rows of this file
-        return shards
+        return open_shard(self.folder, task.split, self.manifest, task.shard)
 
     def _widen(self, rows: Examples) -> Examples:
         if rows.input_ids.dtype == self.id_dtype:

@@ -6,6 +6,7 @@ is trusted: damage of any kind is a ShardError.
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import operator
 import os
@@ -13,7 +14,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, SupportsIndex, TypeAlias, overload
 
@@ -73,14 +74,13 @@ class Shards:
         self._columns, self._begins = cache(self._find_columns), cache(self._find_begins)
         self._lengths, self._tokenizer = cache(self._find_lengths), cache(self._load_tokenizer)
         self._lock = SharedLock()
-        shards, self._streamed = manifest.splits[split].shards, None
-        if is_remote(folder):
-            self._streamed = StoredShards(shards, partial(_open_shard, folder), self._take_batch)
-            self._num_batches = len(self._streamed.places)
-        else:
-            readers = [_open_shard(folder, shard) for shard in shards]
-            self._record_batches = [(reader, i) for reader in readers for i in range(reader.num_record_batches)]
-            self._num_batches = len(self._record_batches)
+        self._record_batches = list(self._open_files(manifest.splits[split].shards))
+
+    def _open_files(self, shards: Sequence[ShardEntry]) -> Iterator[tuple[Reader, int]]:
+        """Yield each record batch of the shards, by its reader and its number there."""
+        for shard in shards:
+            reader = _open_shard(self.folder, shard)
+            yield from ((reader, i) for i in range(reader.num_record_batches))
 
     def __repr__(self) -> str:
         entry, config = self.manifest.splits[self.split], self.manifest.config.examples
@@ -94,36 +94,27 @@ class Shards:
         return from_record_batch(self._read_record_batch(number))
 
     def _read_record_batch(self, number: int) -> pyarrow.RecordBatch:
-        if self._streamed is not None:
-            return self._streamed.read(number)
         reader, i = self._record_batches[number]
-        return self._take_batch(reader, i, number)
-
-    def _take_batch(self, reader: Reader, i: int, number: int | None = None) -> pyarrow.RecordBatch:
-        """A record batch of a shard. number: in the split, for messages."""
         try:
             with self._lock.hold():  # Arrow does not say that threads may share a reader
                 batch = reader.get_batch(i)
             check_batch(batch, **self._optional)
             return batch
         except (OSError, ValueError, pyarrow.ArrowException) as error:
-            place = f"batch {number}" if number is not None else f"batch {i} of its shard"
-            raise self._make_error(place, explain_damage(error)) from error
+            raise self._make_error(f"batch {number}", explain_damage(error)) from error
 
     def _make_error(self, place: str, what: str) -> ShardError:
         return ShardError(f"{self.folder}, split {self.split}, {place}: {what}; run `albert-data verify`")
 
-    def _find_columns(self) -> Columns | StoredShards:
-        return self._streamed or Columns([self._read_record_batch(number) for number in range(self._num_batches)])
+    def _find_columns(self) -> Columns:
+        return Columns([self._read_record_batch(number) for number in range(len(self._record_batches))])
 
     def _find_begins(self) -> np.ndarray:
         """The number of the first row of each record batch, then the total number of rows: int64.
 
         The manifest has the rows of each shard, but not of each record batch, so every batch is read for it.
         """
-        if self._streamed is not None:
-            return self._streamed.begins
-        lengths = [self._read_record_batch(number).num_rows for number in range(self._num_batches)]
+        lengths = [self._read_record_batch(number).num_rows for number in range(len(self._record_batches))]
         return np.cumsum([0, *lengths], dtype=np.int64)
 
     def __len__(self) -> int:
@@ -165,16 +156,14 @@ class Shards:
         return self._lengths()
 
     def _find_lengths(self) -> np.ndarray:
-        if self._streamed is not None:
-            return self._streamed.lengths
-        parts = [np.diff(self._examples_of(number).offsets) for number in range(self._num_batches)]
+        parts = [np.diff(self._examples_of(number).offsets) for number in range(len(self._record_batches))]
         lengths: np.ndarray = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
         return lengths
 
     def batches(self) -> Iterator[Examples]:
         """All rows in order, one record batch at a time. Raises ShardError at a row that leaves its bounds."""
         begin = 0
-        for number in range(self._num_batches):
+        for number in range(len(self._record_batches)):
             batch = self._examples_of(number)
             self._check_rows(batch, range(begin, begin + len(batch)))
             yield batch
@@ -193,7 +182,7 @@ class Shards:
         ShardError for one that leaves its bounds.
         """
         numbers = to_row_numbers(indices, len(self))
-        if not self._num_batches:
+        if not self._record_batches:
             return no_rows(**self._optional)
         batches = np.searchsorted(self._begins(), numbers, side="right") - 1
         try:
@@ -239,7 +228,7 @@ class Shards:
 
     def to_arrow(self) -> pyarrow.Table:
         """All rows as a table, as they lie in the files and uncopied; docs/reference/format.md has the columns."""
-        batches = [self._read_record_batch(number) for number in range(self._num_batches)]
+        batches = [self._read_record_batch(number) for number in range(len(self._record_batches))]
         schema = batches[0].schema if batches else shard_schema(np.uint16, **self._optional)
         return pyarrow.Table.from_batches(batches, schema)
 
@@ -318,7 +307,8 @@ def open_splits(path: str | Path, splits: tuple[str, ...] = ()) -> dict[str, Sha
     for split in splits:
         check_split(folder, split, list(there))
     try:
-        return {split: Shards(folder, split, read.manifest) for split in splits or there}
+        kind = StoredShards if is_remote(folder) else Shards
+        return {split: kind(folder, split, read.manifest) for split in splits or there}
     except ShardError:
         read.check_current()  # if a build replaced the folder just now, saying so helps more than this error
         raise
@@ -329,6 +319,14 @@ def check_split(folder: Path, split: str, there: Sequence[str]) -> None:
     if split not in there:
         here = ", ".join(there)
         raise ShardError(f"{folder} has no split {split!r}; it has {here} (of the possible {', '.join(SPLITS)})")
+
+
+def open_shard(folder: Path, split: str, manifest: Manifest, shard: ShardEntry) -> Shards:
+    """Open one shard of a split. Messages name this file, and number its rows."""
+    alone = {split: dataclasses.replace(manifest.splits[split], shards=(shard,))}
+    shards = Shards(folder, split, dataclasses.replace(manifest, splits=alone))
+    shards.folder = folder / shard.file
+    return shards
 
 
 def _open_again(folder: Path, root: Path, split: str, digest: str) -> Shards:
@@ -356,67 +354,60 @@ def _open_shard(folder: Path, shard: ShardEntry) -> Reader:
 # ---- shards in a store ----
 
 
-class StoredShards:
-    """The shards of a split that lie in a store. Their row counts and lengths are found in one pass over all of them.
+class StoredShards(Shards):
+    """The rows of a split that lies in a store. The lengths of rows are found in one pass over all shards.
 
-    Those that were used last stay open, up to half of the bytes that this machine may hold; the newest stays whatever
+    Shards that were used last stay open, up to half of the bytes that this machine may hold; the newest stays whatever
     its size. The storage keeps copies of more (storage/cache.py).
-    open_file: opens a shard
-    take_batch: takes and checks a record batch of one. Both raise ShardError
     """
 
-    def __init__(
-        self,
-        shards: Sequence[ShardEntry],
-        open_file: Callable[[ShardEntry], Reader],
-        take_batch: Callable[[Reader, int], pyarrow.RecordBatch],
-    ) -> None:
-        self._shards, self._open_file, self._take_batch = shards, open_file, take_batch
-        self._most_bytes = measure_limit() // 2
-        self._open, self._lock = OrderedDict[int, tuple[Reader, Columns]](), SharedLock()
+    def _open_files(self, shards: Sequence[ShardEntry]) -> Iterator[tuple[Reader, int]]:
+        self._shards, self._most_bytes = shards, measure_limit() // 2
+        self._open = OrderedDict[int, Shards]()
         with ThreadPoolExecutor(_OPENED_AT_ONCE) as pool:
-            measured = list(pool.map(self._measure, range(len(shards))))
-        self.lengths = np.concatenate([np.zeros(0, np.int32), *(one for parts in measured for one in parts)])
-        self.places = [(shard, i) for shard, parts in enumerate(measured) for i in range(len(parts))]
-        self._first_batches = np.cumsum([0, *(len(parts) for parts in measured)])
-        self.begins = np.cumsum([0, *(len(one) for parts in measured for one in parts)], dtype=np.int64)
+            self._measured = list(pool.map(lambda number: self._open_one(number).lengths, range(len(shards))))
+        return iter(())
 
-    def _measure(self, shard: int) -> list[np.ndarray]:
-        """The lengths of the rows of each record batch: int32. The shard is closed, and stays on this machine."""
-        reader = self._open_file(self._shards[shard])
-        batches = (self._take_batch(reader, i) for i in range(reader.num_record_batches))
-        return [np.diff(batch.column("input_ids").offsets.to_numpy()) for batch in batches]
+    def _open_one(self, number: int) -> Shards:
+        return open_shard(self._root, self.split, self.manifest, self._shards[number])
 
-    def read(self, number: int) -> pyarrow.RecordBatch:
-        """A record batch, by its number in the split."""
-        shard, i = self.places[number]
-        return self._take_batch(self._get(shard)[0], i)
-
-    def _get(self, shard: int) -> tuple[Reader, Columns]:
+    def _get(self, number: int) -> Shards:
         with self._lock.hold():
-            if (found := self._open.get(shard)) is None:
-                reader = self._open_file(self._shards[shard])
-                batches = [self._take_batch(reader, i) for i in range(reader.num_record_batches)]
-                found = self._open[shard] = reader, Columns(batches)
+            if number not in self._open:
+                self._open[number] = self._open_one(number)
                 while len(self._open) > 1 and sum(self._shards[i].num_bytes for i in self._open) > self._most_bytes:
                     self._open.popitem(last=False)
-            self._open.move_to_end(shard)
-            return found
+            self._open.move_to_end(number)
+            return self._open[number]
 
-    def take(self, batch_numbers: np.ndarray, rows: np.ndarray) -> Examples:
-        """Copy rows, as `Columns.take` does."""
-        if not len(rows):
-            return self._get(0)[1].take(batch_numbers, rows)
-        shards = np.searchsorted(self._first_batches, batch_numbers, side="right") - 1
+    def _find_begins(self) -> np.ndarray:
+        """The number of the first row of each shard, then the total number of rows: int64."""
+        return np.cumsum([0, *map(len, self._measured)], dtype=np.int64)
+
+    def _find_lengths(self) -> np.ndarray:
+        return np.concatenate([np.zeros(0, np.int32), *self._measured])
+
+    def batches(self) -> Iterator[Examples]:
+        for number in range(len(self._shards)):
+            yield from self._get(number).batches()
+
+    def rows(self, indices: np.ndarray | Sequence[SupportsIndex]) -> Examples:
+        numbers, begins = to_row_numbers(indices, len(self)), self._begins()
+        if not len(numbers):
+            return self._get(0).rows(numbers) if self._shards else no_rows(**self._optional)
+        shards = np.searchsorted(begins, numbers, side="right") - 1
         order = np.argsort(shards, kind="stable")
-        used, begins = np.unique(shards[order], return_index=True)
-        parts = []
-        for shard, chosen in zip(used.tolist(), np.split(order, begins[1:]), strict=True):
-            numbers = batch_numbers[chosen] - self._first_batches[shard]
-            parts.append(self._get(shard)[1].take(numbers, rows[chosen]))
-        if len(parts) == 1:
-            return parts[0]  # in the order asked for
-        joined = join_rows(parts)
-        optional = {"has_source": joined.sources is not None, "has_key_b": joined.document_keys_b is not None}
-        schema = shard_schema(joined.input_ids.dtype.type, **optional)
-        return Columns([to_record_batch(joined, schema)]).take(np.zeros(len(order), np.int64), np.argsort(order))
+        used, firsts = np.unique(shards[order], return_index=True)
+        chosen = zip(used.tolist(), np.split(order, firsts[1:]), strict=True)
+        joined = join_rows([self._get(shard).rows(numbers[places] - begins[shard]) for shard, places in chosen])
+        if len(used) == 1:
+            return joined  # in the order asked for
+        batch = to_record_batch(joined, shard_schema(joined.input_ids.dtype.type, **self._optional))
+        return Columns([batch]).take(np.zeros(len(order), np.int64), np.argsort(order))
+
+    def _read_row(self, row: int) -> Example:
+        return self._to_example(self.rows([row]))
+
+    def to_arrow(self) -> pyarrow.Table:
+        tables = [self._get(number).to_arrow() for number in range(len(self._shards))]
+        return pyarrow.concat_tables(tables) if tables else super().to_arrow()
