@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow
 
 from albert_data.data import Examples
+from albert_data.errors import ShardError
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, pointer_at
 from albert_data.shards.schema import DOCUMENT_KEY_B, SOURCE
 
@@ -21,20 +22,17 @@ from albert_data.shards.schema import DOCUMENT_KEY_B, SOURCE
 class Addresses(NamedTuple):
     """Where each column of each record batch begins in memory: int64 [record batches].
 
-    A list column has the addresses of its offsets (int32) and of its values, and the number of values. Each has offsets
-    of its own: in a file by another writer masked_positions and masked_ids may begin at different ones.
+    A list column has the addresses of its offsets (int32) and of its values. Each has offsets of its own: in a file by
+    another writer masked_positions and masked_ids may begin at different ones.
     sources, document_keys_b: 0 in shards without the column
     """
 
     id_offsets: np.ndarray
     input_ids: np.ndarray
-    num_ids: np.ndarray
     position_offsets: np.ndarray
     masked_positions: np.ndarray
-    num_positions: np.ndarray
     masked_offsets: np.ndarray
     masked_ids: np.ndarray
-    num_masked: np.ndarray
     segment_a_len: np.ndarray
     sop_label: np.ndarray
     document_keys: np.ndarray
@@ -46,9 +44,9 @@ class Columns:
     """The columns of record batches. It keeps the batches alive, in memory or mapped."""
 
     def __init__(self, batches: Sequence[pyarrow.RecordBatch]) -> None:
-        """Take one or more record batches. Raises ValueError if not all have the same columns."""
+        """Take one or more record batches. Raises ShardError if not all have the same columns."""
         if any(batch.schema != batches[0].schema for batch in batches):
-            raise ValueError("not all record batches have the same columns")
+            raise ShardError("not all record batches of a split have the same columns; run `albert-data verify`")
         self._batches = list(batches)
         found = np.array([_find_addresses(batch) for batch in batches], np.int64).reshape(-1, len(Addresses._fields))
         self._addresses = Addresses(*np.ascontiguousarray(found.T))
@@ -58,8 +56,7 @@ class Columns:
     def take(self, batch_numbers: np.ndarray, rows: np.ndarray) -> Examples:
         """Copy rows, each given by the number of its record batch and its number in that batch (int64).
 
-        The caller must check these numbers (`Shards.rows` does): a number that is too large reads other memory.
-        Raises ValueError for a row whose lists lie outside the values of the record batch.
+        The caller must check these numbers, and with `check_batch` the batches: damaged ones read other memory.
         """
         copied = copy_rows(self._addresses, batch_numbers, rows, self._no_ids, self._has_source, self._has_key_b)
         found: dict[str, Any] = dict(zip(Examples.__dataclass_fields__, copied, strict=True))
@@ -75,7 +72,7 @@ def _find_addresses(batch: pyarrow.RecordBatch) -> list[int]:
     lists = [batch.column(name) for name in ("input_ids", "masked_positions", "masked_ids")]
     others = ("segment_a_len", "sop_label", "document_key", SOURCE, DOCUMENT_KEY_B)
     return [
-        *(number for one in lists for number in (_address(one.offsets), _address(one.values), len(one.values))),
+        *(number for one in lists for number in (_address(one.offsets), _address(one.values))),
         *(_address(batch.column(name)) if name in batch.schema.names else 0 for name in others),
     ]
 
@@ -85,13 +82,9 @@ def _address(array: pyarrow.Array) -> int:
 
 
 @helper
-def measure_list(offsets: Pointer, row: int, num_values: int) -> I64:
-    """The length of a row's list. Raises ValueError where it lies outside the values."""
-    # List i has the values [offsets[i], offsets[i + 1]). In a damaged file offsets may be any numbers.
-    begin, end = I64(item(offsets, row)), I64(item(offsets, row + 1))
-    if begin < 0 or end < begin or end > num_values:
-        raise ValueError("a row lies outside its values")
-    return end - begin
+def measure_list(offsets: Pointer, row: int) -> I64:
+    """The length of a row's list: list i has the values [offsets[i], offsets[i + 1])."""
+    return I64(item(offsets, row + 1)) - I64(item(offsets, row))
 
 
 @helper
@@ -117,17 +110,12 @@ def copy_rows(
     keys_b = np.empty(num_rows if has_key_b else 0, np.uint64)
     # pointer_at makes a pointer of the same type as another one. These four serve as examples of their types here.
     i32, i8, u64, u16 = pointer(segment_a_len), pointer(sop_label), pointer(document_keys), pointer(sources)
-    # First pass: check and measure the lists and copy the single values, so that the second can copy without checks.
+    # First pass: measure the lists and copy the single values.
     for i in range(num_rows):
         batch, row = batch_numbers[i], rows[i]
-        num_tokens = measure_list(pointer_at(i32, addresses.id_offsets[batch]), row, addresses.num_ids[batch])
-        masked_lists = pointer_at(i32, addresses.masked_offsets[batch])
-        num_masks = measure_list(masked_lists, row, addresses.num_masked[batch])
-        # Each row has one number of masks, so positions and ids share mask_offsets in the result.
-        position_lists = pointer_at(i32, addresses.position_offsets[batch])
-        if measure_list(position_lists, row, addresses.num_positions[batch]) != num_masks:
-            raise ValueError("a row has more or fewer masked_positions than masked_ids")
-        offsets[i + 1], mask_offsets[i + 1] = offsets[i] + num_tokens, mask_offsets[i] + num_masks
+        offsets[i + 1] = offsets[i] + measure_list(pointer_at(i32, addresses.id_offsets[batch]), row)
+        # A row has as many positions as originals, so they share mask_offsets in the result.
+        mask_offsets[i + 1] = mask_offsets[i] + measure_list(pointer_at(i32, addresses.masked_offsets[batch]), row)
         segment_a_len[i] = item(pointer_at(i32, addresses.segment_a_len[batch]), row)
         sop_label[i] = item(pointer_at(i8, addresses.sop_label[batch]), row)
         document_keys[i] = item(pointer_at(u64, addresses.document_keys[batch]), row)

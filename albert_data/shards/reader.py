@@ -185,10 +185,7 @@ class Shards:
         if not self._record_batches:
             return no_rows(**self._optional)
         batches = np.searchsorted(self._begins(), numbers, side="right") - 1
-        try:
-            found = self._columns().take(batches, numbers - self._begins()[batches])
-        except ValueError as error:
-            raise ShardError(f"a shard is damaged: {error}; run `albert-data verify`") from error
+        found = self._columns().take(batches, numbers - self._begins()[batches])
         self._check_rows(found, numbers)
         return found
 
