@@ -48,10 +48,15 @@ _KINDS: dict[str, tuple[type[Any] | tuple[type[Any], ...], str]] = {  # by the a
 def check_types(config: Any) -> None:
     """Raise ConfigError for a setting of another type than its field has: no manifest with it could be read again."""
     for field in dataclasses.fields(config):
-        kind, _, other = str(field.type).partition(" | ")
-        value = getattr(config, field.name)
-        if kind in _KINDS and (value is not None or other != "None"):
-            object.__setattr__(config, field.name, take_value(field.name, value, kind))
+        value = take_annotated(field.name, getattr(config, field.name), str(field.type))
+        object.__setattr__(config, field.name, value)
+
+
+def take_annotated(name: str, value: Any, annotation: str) -> Any:
+    """As `take_value`, for an annotation such as `int | None`. A value of another kind of annotation is not checked."""
+    kind, _, other = annotation.partition(" | ")
+    is_checked = kind in _KINDS and other in ("", "None") and not (value is None and other)
+    return take_value(name, value, kind) if is_checked else value
 
 
 def take_value(name: str, value: Any, kind: str) -> Any:

@@ -98,7 +98,6 @@ def test_an_unknown_argument_is_an_error_that_names_similar_ones(function):
     (lambda: build("in.txt", "out", validation="x", validation_fraction=0.1), ArgumentError, "--validation-fraction"),
     (lambda: build([{"text": "A text."}], "out"), InputError, "give documents in memory as documents="),
     (lambda: build(b"in.txt", "out"), InputError, "inputs are names of files, folders and globs"),
-    (lambda: build("in.txt", b"out"), ConfigError, "output is b'out', of the type bytes"),
     (lambda: inspect_shards("out", row=3, num_examples=2, grep="a"), ArgumentError, "leave out --grep and"),
     (lambda: inspect_shards("out", num_examples=-1), ConfigError, "num_examples is -1; allowed are 0 to inf"),
     (lambda: inspect_shards("out", row=[2, 1.5]), ConfigError, "row is 1.5, of the type float; a whole number"),
@@ -195,7 +194,7 @@ def test_faults_are_told_when_they_are_found(here):
 
 OF_ANOTHER_TYPE: dict[str, Any] = {
     **{"drop_near_duplicates": 0.8, "whole_word": 1, "unwrap": "no", "strict": None, "num_shards": True},
-    **{"dupe_factor": 2.5, "seed": 1.5, "max_seq_len": 128.0, "language": None, "workers": "2", "config": {"seed": 1}},
+    **{"dupe_factor": 2.5, "seed": 1.5, "max_seq_len": 128.0, "language": None, "workers": "2", "overwrite": "no"},
 }
 
 
@@ -223,26 +222,8 @@ def test_load_tokenizer_takes_what_build_takes(here):
         albert_data.load_tokenizer("vocab")
 
 
-ODD = [5, np.int64(1), float("nan"), b"a", object(), [1], np.array([1, 2]), np.array([])]
-PATHS = ("output", "shards", "run", "html")
-OTHERS = ("overwrite", "quick", "unmasked", "random", "license", "to", "engine", "progress", "grep", "tell", "special")
-
-
-@pytest.mark.parametrize("name", [*PATHS, *OTHERS])
-def test_an_argument_of_another_type_is_an_error_that_names_it(name, tmp_path):
-    given = {"inputs": tmp_path, "shards": tmp_path, "run": tmp_path, "output": tmp_path / "out", "to": "parquet"}
-    functions = [one for one in FUNCTIONS.values() if name in inspect.signature(one).parameters]
-    assert functions
-    for function in functions:
-        needed = given.keys() & inspect.signature(function).parameters.keys()
-        for odd in ODD:
-            with pytest.raises(ConfigError, match=rf"^{name} is .*, of the type \w+; .* is needed$"):
-                function(**{one: given[one] for one in needed} | {name: odd})
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("text", ["", "a\0b", "\ud800"])
-def test_a_text_that_can_be_no_path_is_an_error(text, here):
+@pytest.mark.parametrize("text", ["", "a\0b", "\ud800", b"a", 5])
+def test_what_can_be_no_path_is_an_error(text, here):
     build("corpus.txt", "shards", tokenizer="model.model", workers=1)
     before = sorted(here.rglob("*"))
     for call in (
@@ -254,7 +235,9 @@ def test_a_text_that_can_be_no_path_is_an_error(text, here):
         lambda: verify_shards(text),
         lambda: albert_data.open_shards(text),
     ):
-        with pytest.raises(AlbertDataError, match="is no path; name a file or folder, or . for the present folder"):
+        with pytest.raises(
+            AlbertDataError, match="is no path; (name a file or folder, or|give a str or)|; give a path"
+        ):
             call()
     assert sorted(here.rglob("*")) == before
 

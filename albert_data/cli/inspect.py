@@ -48,7 +48,7 @@ _ORDERS = ("in-order", "swapped", "random")  # those of all sentence tasks; see 
 @click.option("--random", is_flag=True, help="Show other rows each time.")
 @click.option(
     "--row",
-    type=click.IntRange(*RANGES["row"]),
+    type=click.IntRange(min=0),
     multiple=True,
     metavar="N",
     help="Show the row with this number; --html explains the first. May be repeated.",

@@ -8,13 +8,12 @@ import importlib
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast
 
-from albert_data.config import check_range, take_value
+from albert_data.config import check_range, take_annotated
 from albert_data.errors import ArgumentError, ConfigError, StorageError, explain_disk_error
 from albert_data.storage import is_remote, make_path
 
@@ -25,12 +24,9 @@ RANGES: dict[str, tuple[int, int | None]] = {
     "workers": (1, 1024),
     "num_examples": (0, None),
     "seed": (0, None),
-    "row": (0, None),
     "accumulate": (1, None),
-    "pack": (1, None),
 }
 NUM_SHOWN, NUM_IN_HTML = 3, 300  # rows that `inspect` shows
-_ITEMS = (str, bytes, os.PathLike)  # each is one value, and not several
 _NESTED = ("text", "examples")  # fields of BuildConfig whose settings are keywords of their own
 
 
@@ -38,15 +34,14 @@ def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function],
     """Mark a public function, whose `**settings` are the settings of these classes.
 
     They are in its signature with their defaults, where `help` and notebooks find them. An unknown keyword is an
-    ArgumentError that names similar ones, a value of another type or a number that is out of its range a ConfigError,
-    and an error of the system an AlbertDataError.
+    ArgumentError that names similar ones, a flag, number or text of another type and a number that is out of its range
+    a ConfigError, and an error of the system an AlbertDataError.
     has_defaults: False if the defaults are not those of the classes; then None is shown.
     """
 
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
         own = {name: one for name, one in signature.parameters.items() if one.kind is not one.VAR_KEYWORD}
-        classes = {name: _list_classes(hint) for name, hint in get_type_hints(function).items() if name in own}
         fields = (field for kind in kinds for field in dataclasses.fields(kind) if field.name not in (*own, *_NESTED))
         own |= {
             field.name: inspect.Parameter(
@@ -64,9 +59,11 @@ def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function],
                 similar = " or ".join(get_close_matches(name, own)) or ", ".join(own)
                 raise ArgumentError(f"{function.__name__} has no argument {name!r}; is it one of: {similar}?")
             bound = signature.bind_partial(*given, **named)
-            for name in bound.arguments.keys() & classes.keys():
-                are_names = "Names" in str(own[name].annotation)
-                bound.arguments[name] = _take(name, bound.arguments[name], classes[name], are_names=are_names)
+            for name in bound.arguments.keys() & own.keys():
+                value = bound.arguments[name] = take_annotated(name, bound.arguments[name], own[name].annotation)
+                if name in RANGES and value is not None:
+                    low, high = RANGES[name]
+                    check_range(name, value, low, math.inf if high is None else high)
             try:
                 return function(*bound.args, **bound.kwargs)
             except BrokenPipeError:  # nobody reads what is printed any more
@@ -80,40 +77,12 @@ def public(*kinds: type[Any], has_defaults: bool = True) -> Callable[[Function],
     return decorate
 
 
-def _list_classes(hint: Any) -> tuple[type[Any], ...]:
-    """The classes of a union, without what is in them: (str, Mapping, NoneType) of str | Mapping[str, str] | None."""
-    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    return tuple(get_origin(kind) or kind for kind in kinds)
-
-
-def _take(name: str, value: Any, classes: tuple[type[Any], ...], *, are_names: bool) -> Any:
-    """The value of an argument: a whole number as an int, several of them as a tuple, names as a list.
-
-    Raises ConfigError for a value of none of these classes.
-    """
-    are_several = isinstance(value, Iterable) and not isinstance(value, _ITEMS) and not hasattr(value, "columns")
-    if are_names and not (value is None and type(None) in classes):
-        return [] if value is None else list(value) if are_several else [value]
-    if int in classes and value is not None:
-        is_sequence = Sequence in classes and are_several
-        return tuple(_take_number(name, one) for one in value) if is_sequence else _take_number(name, value)
-    if Any not in classes and not isinstance(value, classes):
-        what = " or ".join(kind.__name__ for kind in classes if kind is not type(None))
-        raise ConfigError(f"{name} is {value!r:.80}, of the type {type(value).__name__}; {what} is needed")
-    return value
-
-
-def _take_number(name: str, value: Any) -> int:
-    number, (low, high) = take_value(name, value, "int"), RANGES[name]
-    check_range(name, number, low, math.inf if high is None else high)
-    return cast(int, number)
-
-
 def disk_path(name: PathName, what: str) -> Path:
     """A path on a disk. Elsewhere a URL is refused: pathlib would make the folder `s3:`. what: for the message."""
-    if is_remote(name):
-        raise StorageError(f"{make_path(name)} is in a store, but {what} has to be on a disk; name a path there")
-    return make_path(name)
+    path = make_path(name)
+    if is_remote(path):
+        raise StorageError(f"{path} is in a store, but {what} has to be on a disk; name a path there")
+    return path
 
 
 def require_output(output: PathName | None) -> Path:

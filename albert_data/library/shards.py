@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from albert_data.config import take_value
 from albert_data.convert.conversion import Conversion, convert_folder
 from albert_data.corpus.inputs import Input, list_read
 from albert_data.corpus.mixtures import Names, find_sources
@@ -87,7 +88,8 @@ def inspect_shards(
     html: where the report is written as a page. corpus: what the shards were built from, for figures of each file.
     Raises ShardError, InputError, ConfigError and OutputError.
     """
-    given = {"row": row != (), "grep": grep, "random": random, "label": label}
+    rows = tuple(take_value("row", one, "int") for one in (row if isinstance(row, Iterable) else [row]))
+    given = {"row": rows, "grep": grep, "random": random, "label": label}
     given |= {"num_examples": num_examples is not None, "seed": seed is not None}
     _refuse_conflicts([name for name, value in given.items() if value])
     folder, page = make_path(shards), None if html is None else disk_path(html, "html")
@@ -100,7 +102,7 @@ def inspect_shards(
     choice = RowChoice(
         count=num_examples if num_examples is not None else NUM_SHOWN if page is None else NUM_IN_HTML,
         seed=int.from_bytes(os.urandom(4), "little") if random else seed or 0,
-        numbers=(row,) if isinstance(row, int) else tuple(row),
+        numbers=rows,
         text=grep,
         label=None if label is None else _find_label(folder, label),
     )

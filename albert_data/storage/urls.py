@@ -104,8 +104,10 @@ def _hide_secrets(rest: str) -> str:
 def make_path(address: Address) -> Path:
     """A path on a disk or in a store. It is typed as one on a disk, since both have the same operations on names.
 
-    Raises StorageError for a URL of another kind than s3://, gs:// and file://, and for a text that is no path.
+    Raises StorageError for a URL of another kind than s3://, gs:// and file://, and for what is no path.
     """
+    if not isinstance(address, str | os.PathLike):
+        raise StorageError(f"{address!r:.80} is no path; give a str or a Path, not {type(address).__name__}")
     if (url := parse_url(address)) is not None:
         return cast(Path, StorePath(str(url)))
     text = strip_file_scheme(address)
