@@ -68,7 +68,7 @@ def try_wheel(wheel: Path, extras: list[str]) -> None:
             print(f"{code}, with the start of Python: {call(folder, 'python', '-c', code)}", flush=True)
         minutes = "0.5" if "train" in extras else "0"
         seconds = call(folder, "albert-data", "quickstart", "sample_corpus", "-o", "first", "--minutes", minutes)
-        made = ["shards/manifest.json", "report.html"] + (["run-0.5-minutes/report.html"] if "train" in extras else [])
+        made = ["shards/manifest.json", "report.html"] + (["run/report.html"] if "train" in extras else [])
         for file in made:
             assert (folder / "first" / file).is_file(), f"quickstart made no {file}"
         print(f"quickstart: {seconds}", flush=True)

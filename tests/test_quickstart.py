@@ -127,13 +127,8 @@ def test_a_model_is_trained_shows_once_what_it_guesses_and_is_never_replaced(res
         assert shown.err.count("right: ") == shown.err.count("____") == num_guesses
         assert "right: " not in shown.out
         assert [words[0] for words in read_commands(shown.out)][-4:] == ["inspect", "runs", "export", "train"]
-    assert ["train", "first/shards", "-o", "first/run-3-minutes", "--resume"] in read_commands(shown.out)
-    before = fixtures.digest_folder(resumed / "first")
-    call("corpus", minutes=2.5)
-    after = fixtures.digest_folder(resumed / "first")
-    assert before.items() <= after.items()
-    assert {Path(name).parts[0] for name in after.keys() - before.keys()} == {"run-2.5-minutes"}
-    training = ["train", "first/shards", "--preset", "mini", "--minutes", "60", "-o", "first/run-60-minutes"]
+    assert ["train", "first/shards", "--resume", "--minutes", "3", "-o", "first/run"] in read_commands(shown.out)
+    training = ["train", "first/shards", "--preset", "mini", "--minutes", "60", "-o", "first/longer"]
     assert read_commands(call("corpus").out)[-1] == training
 
 
@@ -150,7 +145,6 @@ def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(resumed, t
         patch.setattr("albert_data.train.run.loop.update", update)
         shown, told = call("corpus", minutes=2.5, code=143)
     assert "right: " not in told
-    assert next(words for words in read_commands(shown) if words[0] == "train")[-2:] == ["--minutes", "2.5"]
     assert "The same command resumes it." in shown
     assert read_commands(shown)[-1][0] == "train"
     assert "right: " not in shown
@@ -298,7 +292,7 @@ def test_no_model_is_trained_on_rows_that_the_audit_calls_bad(here, two_steps, c
     assert "train" not in [words[0] for words in read_commands(shown)]
     assert not list((here / "first").glob("run*"))
     shown = call("book.txt", "--anyway", minutes=3).out
-    training = ["train", "first/shards", "-o", "first/run-3-minutes", "--preset", "mini", "--minutes", "3"]
+    training = ["train", "first/shards", "--preset", "mini", "--minutes", "3", "-o", "first/run"]
     assert training in read_commands(shown)
     assert "== These rows are bad for training ==" in call("book.txt", code=1).out  # without training too
     call("book.txt", "--anyway")

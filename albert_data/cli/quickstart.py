@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 PRESET = "mini"  # the model for a CPU
 MAX_SEQ_LEN = 128
 VOCAB_SIZE = 8000
-MINUTES = 10  # of the training in DIR/run
-_LONGER = 60  # minutes
+MINUTES, LONGER = 10, 60  # of the training in DIR/run, and of that which is offered next
 RECORD = ".quickstart.json"  # hidden, so that no glob of the user takes it for text
 
 
@@ -94,8 +93,7 @@ def quickstart(
     """Train a vocabulary, build and audit shards, and train a small model.
 
     Runs the other commands with settings for a first look, and prints each of them. The vocabulary, the shards, their
-    report and the model of ten minutes are DIR/vocab, DIR/shards, DIR/report.html and DIR/run; a training of another
-    number of minutes has a name with it, as DIR/run-3-minutes.
+    report and the model are DIR/vocab, DIR/shards, DIR/report.html and DIR/run.
 
     INPUT is a file, a folder, a glob in quotes or @FILE with a path on each line. Readable are .txt (a blank
     line ends a document, or see --documents), .jsonl, .json, .csv and .tsv, also compressed, .parquet, .arrow,
@@ -103,9 +101,9 @@ def quickstart(
     one, and without --language, the script names it where only one language has it, as Thai. A single .toml file is a
     mixture of sources, each with a weight.
 
-    After an interruption, the same command resumes. What is finished is not made again. Other options, or a changed
-    text, need another DIR. If the audit finds the rows bad, no model is trained, and the exit code is 1, with
-    --minutes 0 too. Training needs PyTorch; without it, the rest is done.
+    After an interruption, the same command resumes. What is finished is not made again. Other options, a changed text
+    or a model of other minutes need another DIR. If the audit finds the rows bad, no model is trained, and the exit
+    code is 1, with --minutes 0 too. Training needs PyTorch; without it, the rest is done.
 
     \b
     Example:
@@ -132,7 +130,7 @@ def quickstart(
         code = 1
     else:
         code = _train(output, minutes) if minutes else 0
-    _say_next(output, minutes, bad)
+    _say_next(output, bad)
     return code
 
 
@@ -167,11 +165,6 @@ def _claim(folder: Path, options: Sequence[str], inputs: list[Input]) -> None:
         old, new = there.get("options"), asked["options"]
         why = f"options ({old!s:.300} there, {new:.300} here)" if old != new else "text: a file is another or changed"
         raise OutputError(f"{folder} holds what quickstart made with other {why}; name another folder by -o")
-
-
-def _name_run(output: Path, minutes: float) -> Path:
-    """The folder of a training of so many minutes."""
-    return output / ("run" if minutes == MINUTES else f"run-{minutes:.12g}-minutes")
 
 
 # ---- commands ----
@@ -324,33 +317,32 @@ def _train(output: Path, minutes: float) -> int:
     except ConfigError as error:
         show("", _head(title), f"Not done: {error}. Then give the same command again.")
         return 0
-    run = _name_run(output, minutes)
-    resumed = ["--resume"] if os.path.lexists(run / RUN_FILE) else ["--preset", PRESET, "--minutes", f"{minutes:.12g}"]
-    code: int = _run(title, "train", [str(output / "shards")], ["-o", str(run), *resumed])
+    run = output / "run"
+    begun = ["--resume"] if os.path.lexists(run / RUN_FILE) else ["--preset", PRESET]
+    options = [*begun, "--minutes", f"{minutes:.12g}", "-o", str(run)]
+    code: int = _run(title, "train", [str(output / "shards")], options)
     if code:
         show("", "The training was interrupted. The same command resumes it.")
     return code
 
 
-def _say_next(output: Path, minutes: float, bad: list[str]) -> None:
+def _say_next(output: Path, bad: list[str]) -> None:
     """Print what was made and the commands for the next steps; for bad rows none that trains."""
-    path, longer = _name_run(output, minutes or MINUTES), max(_LONGER, 6 * minutes)
-    shards, run = str(output / "shards"), str(path)
+    shards, run = str(output / "shards"), output / "run"
     names = {"vocab": "the vocabulary", "shards": "the shards", "report.html": "open it in a browser"}
-    made = [(output / name, what) for name, what in names.items()]
     steps = [("Show rows", "inspect", shards, ["-n", "5"])]
-    training = ["--preset", PRESET, "--minutes", f"{longer:.12g}", "-o", str(_name_run(output, longer))]
-    if any((path / CHECKPOINTS_FOLDER).glob("step-*")):
-        made.append((path, "the model; its report.html has curves and guesses"))
+    has_model = any((run / CHECKPOINTS_FOLDER).glob("step-*"))
+    if has_model:
+        names["run"] = "the model; its report.html has curves and guesses"
         steps += [
-            ("See the learning curves", "runs", run, []),
-            ("Use the model with transformers", "export", run, ["-o", f"{run}-model"]),
+            ("See the learning curves", "runs", str(run), []),
+            ("Use the model with transformers", "export", str(run), ["-o", f"{run}-model"]),
         ]
-        if not bad:
-            steps.append(("Train longer", "train", shards, training))
-    elif not os.path.lexists(path / RUN_FILE) and not bad:
-        steps.append(("Train a model", "train", shards, training))
-    width = max(len(str(path)) for path, _ in made)
-    show("", _head("Made"), *(f"{path!s:<{width}}  {what}" for path, what in made), "", _head("Next"))
+    if not bad:
+        training = ["--preset", PRESET, "--minutes", str(LONGER), "-o", str(output / "longer")]
+        steps.append(("Train longer" if has_model else "Train a model", "train", shards, training))
+    width = len(str(output / "report.html"))
+    show("", _head("Made"), *(f"{output / name!s:<{width}}  {what}" for name, what in names.items()))
+    show("", _head("Next"))
     for what, name, argument, options in steps:
         show(f"# {what}", format_command([name, *_order([argument], options)]))
