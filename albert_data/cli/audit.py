@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import corpus_option, json_option, open_engine, place_options, shards_argument, take_given
 from albert_data.text.output import show_json, show_text, tell
 
@@ -40,9 +39,8 @@ def audit(shards: Path, as_json: bool, fail_on: str | None, **settings: Any) -> 
       albert-data audit shards --json > audit.json
       albert-data audit shards --fail-on bad && albert-data train shards -o run
     """
-    with fast_imports():
-        from albert_data.library.progress import Bar
-        from albert_data.library.shards import audit_shards
+    from albert_data.library.progress import Bar
+    from albert_data.library.shards import audit_shards
 
     given = take_given(settings)
     with Bar() as bar, open_engine(given) as place:

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import (
     PLACE,
     TOKENIZER,
@@ -158,15 +157,14 @@ def build(inputs: tuple[str, ...], output: Path, profile: bool, dry_run: bool, a
       zstdcat *.jsonl.zst | albert-data build - --tokenizer vocab -o shards
     """
     given = take_given(settings)
-    with fast_imports():
-        from albert_data.cli.summary import describe_build
-        from albert_data.jobs.stages import format_stages
-        from albert_data.library.building import build
-        from albert_data.library.progress import Bar
+    from albert_data.cli.summary import describe_build
+    from albert_data.jobs.stages import format_stages
+    from albert_data.library.building import build
+    from albert_data.library.progress import Bar
 
-        if dry_run:
-            _show_plan(inputs, output, given, as_json=as_json)
-            return
+    if dry_run:
+        _show_plan(inputs, output, given, as_json=as_json)
+        return
     say_when_interrupted("Interrupted; the same command resumes the build.")
     with Bar() as bar, open_engine(given) as place:
         report = build(inputs, output, engine=place, progress=bar, **given)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import (
     PLACE,
     LibraryCommand,
@@ -62,9 +61,8 @@ def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any)
       albert-data convert shards -o streams --to mds --unmasked
       albert-data convert shards -o packs --to parquet --pack 8192
     """
-    with fast_imports():
-        from albert_data.library.progress import Bar
-        from albert_data.library.shards import convert_shards
+    from albert_data.library.progress import Bar
+    from albert_data.library.shards import convert_shards
 
     say_when_interrupted("Interrupted; the same command resumes the conversion.")
     given = take_given(settings)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import PATH, LibraryCommand, corpus_option, json_option, shards_argument, take_given
 from albert_data.library.arguments import NUM_IN_HTML, NUM_SHOWN, RANGES
 from albert_data.text.output import show, show_json
@@ -70,9 +69,8 @@ def inspect(shards: Path, as_json: bool, html: Path | None, **settings: Any) -> 
       albert-data inspect shards --html report.html --corpus books.jsonl.gz
       albert-data inspect shards --json > statistics.json
     """
-    with fast_imports():
-        from albert_data.library.progress import Bar
-        from albert_data.library.shards import inspect_shards
+    from albert_data.library.progress import Bar
+    from albert_data.library.shards import inspect_shards
 
     report = inspect_shards(shards, html=html, progress=Bar(), **take_given(settings))
     if as_json:

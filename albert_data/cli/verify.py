@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from albert_data.cli.entry import fast_imports
 from albert_data.cli.options import engine_options, json_option, open_engine, shards_argument, take_given
 from albert_data.text.output import show, show_json
 
@@ -27,9 +26,8 @@ def verify(shards: Path, as_json: bool, **settings: Any) -> None:
       albert-data verify shards
       albert-data verify shards --quick
     """
-    with fast_imports():
-        from albert_data.library.progress import Bar
-        from albert_data.library.shards import verify_shards
+    from albert_data.library.progress import Bar
+    from albert_data.library.shards import verify_shards
 
     given = take_given(settings)
     with Bar(tells_stages=False) as bar, open_engine(given) as place:
