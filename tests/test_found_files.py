@@ -15,7 +15,6 @@ from wordpiece_fixtures import SPECIALS
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError
 from albert_data.interop.scoring import load_masked_lm
-from albert_data.runs.figures import read_run
 from albert_data.storage.files import to_json
 from albert_data.tokenizer.model import load_tokenizer
 from albert_data.vocab.folder import is_saved
@@ -47,7 +46,6 @@ def write_files(**texts: str) -> Callable[[Path], None]:
 
 
 make_vocab = write_files(vocab__txt="\n".join([*SPECIALS, "a", "b", ""]))
-make_run = write_files(run__json="{}", metrics__jsonl="{}")
 make_model = write_files(config__json='{"model_type": "albert"}', tokenizer_config__json="{}", spiece__model="")
 
 
@@ -67,8 +65,6 @@ PLACES: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
     "tokenizer.json": (make_vocab, load_vocab),
     "tokenizer_config.json": (make_vocab, load_vocab),
     "vocab.txt": (make_vocab, load_vocab),
-    "run.json": (make_run, read_run),
-    "metrics.jsonl": (make_run, read_run),
     "config.json": (make_model, load_masked_lm),
 }
 

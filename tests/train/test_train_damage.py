@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import random
 import shutil
-import struct
 from pathlib import Path
 
 import pytest
@@ -28,10 +26,7 @@ from albert_data.train.run import loop
 
 DEEP = b"[" * 100_000
 HUGE = b"9" * 5000
-LONE = b'"\\ud800"'
 RAW = (b"", b"\0" * 50, b"\xff\xfe{}", DEEP, b'{"a":' * 100_000, b"[]", b"null", b"\x1f\x8b\x08", HUGE, b"{}")
-VALUES = (None, True, -1, 2**64, 10**400, 0.5, 1e308, float("nan"), float("inf"), "", "\ud800", "\x1b[31m\n", [], {})
-DTYPES = ("F16", "F64", "I32", "U8", "BOOL", "F8_E4M3", "F8_E8M0", "F4", "C64", "F31")
 
 
 @pytest.fixture(scope="module")
@@ -67,17 +62,6 @@ def readers(toys, use_shards, tmp_path):
     }
 
 
-def check(read, run: Path) -> None:
-    """Check that a function reads, or raises an error of one short line."""
-    message = ""
-    try:
-        read(run)
-    except AlbertDataError as error:
-        message = str(error)
-    assert "\n" not in message
-    assert len(message) < 1000
-
-
 CHECKPOINT = "checkpoints/step-00000002"
 JSON_FILES = (
     *(("stopped", "resume", name) for name in ("run.json", "metrics.jsonl", f"{CHECKPOINT}/state.json")),
@@ -90,80 +74,6 @@ TENSOR_FILES = (
     ("stopped", "init", f"{CHECKPOINT}/model.safetensors"),
     ("theirs", "import", "model.safetensors"),
 )
-
-
-def places_of(value, at=()) -> list[tuple]:
-    """Yield the path of every value in a JSON value."""
-    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [at] + [place for key, part in parts for place in places_of(part, (*at, key))]
-
-
-def change(value, place: tuple, new):
-    """Set the value at a path to `new`, or delete it if `new` is `...`."""
-    if not place:
-        return {} if new is ... else new
-    inside = value
-    for key in place[:-1]:
-        inside = inside[key]
-    if new is ...:
-        del inside[place[-1]]
-    else:
-        inside[place[-1]] = new
-    return value
-
-
-def damage_json(content: bytes, name: str, draws: random.Random) -> bytes:
-    """Change or delete one value, or change, cut, double or insert bytes."""
-    lines = content.splitlines() if name == "metrics.jsonl" else [content]
-    at = draws.randrange(len(lines))
-    if draws.random() < 0.6:
-        value = json.loads(lines[at])
-        value = change(value, draws.choice(places_of(value)), draws.choice((*VALUES, ...)))
-        lines[at] = json.dumps(value).encode()
-    else:
-        lines[at] = damage_bytes(lines[at], draws)
-    return b"\n".join(lines)
-
-
-def damage_bytes(content: bytes, draws: random.Random) -> bytes:
-    begin, end = sorted(draws.randrange(len(content) + 1) for _ in range(2))
-    kinds = (content[:begin], content[:begin] + content[end:], content[:end] + content[begin:], draws.choice(RAW))
-    inserted = draws.choice((b"\xff", b"\0", HUGE, LONE, DEEP, b"\n"))
-    return draws.choice((*kinds, content[:begin] + inserted + content[begin:]))
-
-
-def damage_tensors(content: bytes, draws: random.Random) -> bytes:
-    """Change one entry of the header, or bytes."""
-    size = struct.unpack("<Q", content[:8])[0]
-    header, body = json.loads(content[8 : 8 + size]), content[8 + size :]
-    name = draws.choice([name for name in header if name != "__metadata__"])
-    if draws.random() < 0.4:
-        return damage_bytes(content, draws)
-    field = draws.choice(("dtype", "shape", "data_offsets", "", "name"))
-    if field == "dtype":
-        header[name][field] = draws.choice(DTYPES)
-    elif field == "shape":
-        header[name][field] = draws.choice(([], [0], [-1], [2**63], [1] * 5000, header[name][field][::-1], None))
-    elif field == "data_offsets":
-        header[name][field] = draws.choice(([0, 0], [-1, 4], [4, 0], [2**63, 2**64], [0, 4]))
-    else:
-        entry = header.pop(name)
-        header |= {draws.choice(("x", "optimizer.x.y", "optimizer.99.exp_avg", "\ud800")): entry} if field else {}
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", draws.choice((len(text), len(text), len(text), 2**63, 0, len(text) + 1))) + text + body
-
-
-@pytest.mark.parametrize(("source", "reader", "name"), [*JSON_FILES, *TENSOR_FILES])
-def test_a_randomly_damaged_file_is_read_or_refused_in_one_line(trained, readers, tmp_path, source, reader, name):
-    draws = random.Random(f"{reader} {name}")
-    content = (trained / source / name).read_bytes()
-    is_tensors = name.endswith(".safetensors")
-    for number in range(12):
-        run = tmp_path / str(number)
-        shutil.copytree(trained / source, run)
-        changed = damage_tensors(content, draws) if is_tensors else damage_json(content, Path(name).name, draws)
-        (run / name).write_bytes(changed)
-        check(readers[reader], run)
 
 
 @pytest.mark.parametrize(("source", "reader", "name"), [*JSON_FILES, *TENSOR_FILES])
@@ -286,17 +196,14 @@ def test_an_impossible_value_in_a_run_is_refused(readers, newest, key, value):
     check_refused(lambda: readers["resume"](newest.parents[1]), CheckpointError, "")
 
 
-@pytest.mark.parametrize(
-    ("place", "named"),
-    [
-        (("loader",), "lacks what a run needs & 'loader'"),
-        (("loader", "order"), "another version & resume with the version that saved it"),
-    ],
-)
-def test_a_state_that_lacks_a_part_is_refused(readers, newest, place, named):
-    path = newest / "state.json"
-    path.write_text(json.dumps(change(json.loads(path.read_text()), place, ...)))
-    check_refused(lambda: readers["resume"](newest.parents[1]), CheckpointError, named)
+def test_a_state_that_lacks_a_part_is_refused(readers, newest):
+    state = json.loads((newest / "state.json").read_text())
+    del state["loader"]["order"]
+    named = "another version & resume with the version that saved it"
+    for changed in (state, {name: value for name, value in state.items() if name != "loader"}):
+        (newest / "state.json").write_text(json.dumps(changed))
+        check_refused(lambda: readers["resume"](newest.parents[1]), CheckpointError, named)
+        named = "lacks what a run needs & 'loader'"
 
 
 @pytest.mark.parametrize("lacking", ["hidden_size", "dropout"])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from refusals import check_refused, refused
@@ -16,8 +15,6 @@ from albert_data.errors import CheckpointError
 from albert_data.runs.figures import read_run, thin
 from albert_data.runs.page import PAGE_FILE, write_run_page
 from albert_data.runs.view import describe_run, run_to_dict
-
-VOID = {"meta", "br", "link", "img"}
 
 
 def line(step: int, split: str = "train", **figures: object) -> dict[str, object]:
@@ -35,36 +32,13 @@ def write_run(run: Path, lines: list[dict[str, object]], *, torn: str = "", **co
     return run
 
 
-class Outline(HTMLParser):
-    """Fails on tags that don't nest; gathers tags, and the text without styles, with "; " after cells and labels."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert tag in VOID or self.open.pop() == tag
-        self.text += "; " if tag in ("td", "th", "caption", "title", "desc", "text", "figcaption") else ""
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.text += data
-
-
-def read_page(path: Path | None) -> Outline:
-    assert path is not None
-    outline = Outline()
-    outline.feed(path.read_text("utf-8"))
-    assert outline.open == []
-    assert "script" not in {tag for tag, _ in outline.tags}
-    return outline
+def read_page(path: Path) -> str:
+    """The text of a page, with "; " after cells and labels."""
+    page = path.read_text("utf-8")
+    assert "<script" not in page
+    page = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    page = re.sub(r"</(td|th|caption|title|desc|text|figcaption)>", "; ", page)
+    return html.unescape(re.sub(r"<[^>]*>", "", page))
 
 
 def finished(run: Path, **config: object) -> Path:
@@ -79,40 +53,13 @@ def finished(run: Path, **config: object) -> Path:
 def test_the_page_of_a_finished_run(tmp_path, golden):
     page = write_run_page(finished(tmp_path / "run"))
     assert page == tmp_path / "run" / PAGE_FILE
-    golden("run_page.txt", "".join(f"{line.strip()}\n" for line in read_page(page).text.splitlines() if line.strip()))
-
-
-def test_every_plot_is_sound_xml_with_a_text_alternative(tmp_path):
-    page = write_run_page(finished(tmp_path / "run"))
-    outline = read_page(page)
-    plots = [attributes for tag, attributes in outline.tags if tag == "svg"]
-    assert len(plots) == 8
-    svgs = [ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", page.read_text("utf-8"), re.DOTALL)]
-    for attributes, svg in zip(plots, svgs, strict=True):
-        assert attributes["role"] == "img"
-        title, says = (svg.find(f"{{http://www.w3.org/2000/svg}}{name}") for name in ("title", "desc"))
-        assert attributes["aria-labelledby"] == f"{title.get('id')} {says.get('id')}"
-    assert {tag for tag, _ in outline.tags} >= {"figcaption", "caption", "th"}
-
-
-def test_the_colours_follow_the_scheme_and_nothing_comes_from_elsewhere(tmp_path):
-    html = write_run_page(finished(tmp_path / "run")).read_text("utf-8")
-    for name in ("ink", "grid", "first", "second", "third"):
-        assert html.count(f"--{name}:") == 2, "a light and a dark one"
-        assert f"var(--{name})" in html
-        assert f"fill-{name}" in html or f"stroke-{name}" in html
-    assert not re.search(r"#[0-9a-f]{3,6}\b", "".join(re.findall(r"<svg.*?</svg>", html))), "colours are classes"
-    assert not re.search(r"(src|href)=\"(?!#)|url\((?!#)|@import", html)
-    ids = re.findall(r'\bid="([^"]*)"', html)
-    assert len(ids) == len(set(ids))
-    assert set(re.findall(r'(?:href="|url\()#([^")]*)', html)) <= set(ids)
+    golden("run_page.txt", "".join(f"{line.strip()}\n" for line in read_page(page).splitlines() if line.strip()))
 
 
 def test_text_of_the_run_can_not_become_markup(tmp_path):
     evil = "<script>alert(1)</script>\"'&"
     run = finished(tmp_path / "run<script>", device=evil, **{evil: [evil]})
-    outline = read_page(write_run_page(run))
-    assert outline.text.count("<script>alert(1)</script>") == 3
+    assert read_page(write_run_page(run)).count("<script>alert(1)</script>") == 3
 
 
 @pytest.mark.parametrize(
@@ -134,7 +81,7 @@ def test_text_of_the_run_can_not_become_markup(tmp_path):
     ],
 )
 def test_the_page_of_a_run_tells_what_there_is(tmp_path, lines, config, told, untold):
-    text = read_page(write_run_page(write_run(tmp_path / "run", lines, torn='{"step": 300, "spl', **config))).text
+    text = read_page(write_run_page(write_run(tmp_path / "run", lines, torn='{"step": 300, "spl', **config)))
     assert all(part in text for part in told.split(" & "))
     assert not untold or untold not in text
 
@@ -152,14 +99,14 @@ def test_a_long_run_stays_under_a_megabyte_and_keeps_its_ends(tmp_path):
     lines = [line(step) for step in range(1, 20_001)] + [line(step, "validation") for step in range(20, 20_001, 20)]
     page = write_run_page(write_run(tmp_path / "run", lines, steps=20_000))
     assert page.stat().st_size < 1_000_000
-    text = read_page(page).text
+    text = read_page(page)
     assert "Step 20,000 of 20,000." in text
 
 
 def test_what_training_writes_can_be_read(finished_run, tmp_path):
     run = read_run(finished_run)
     assert run.unigram_loss is not None
-    text = read_page(finished_run / PAGE_FILE).text
+    text = read_page(finished_run / PAGE_FILE)
     assert "Step 4 of 4." in text
     assert f"{run.unigram_loss:.3f} (frequencies alone)" in text
     assert "guessed at step 2; guessed at step 4" in text
