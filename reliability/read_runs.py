@@ -64,7 +64,7 @@ class ReadRun:
             lambda: load_config(folder),
             lambda: read_run(folder),
             lambda: describe_run(folder),
-            lambda: json.dumps(run_to_dict(folder), allow_nan=False),
+            lambda: json.dumps(run_to_dict(folder)),
         ]
         rng = case.random("ways")
         if case.oddity or rng.random() < 0.01:

@@ -17,7 +17,7 @@ import pytest
 
 from albert_data import __version__
 from albert_data.cli.main import COMMANDS, cli, run
-from albert_data.config import BuildConfig, VocabConfig
+from albert_data.config import BuildConfig
 from albert_data.jobs.stages import STAGES, format_stages
 
 BUILD_SETTINGS = {**BuildConfig().to_flat_dict(), "max_seq_len": 64, "validation_fraction": 0.2}
@@ -90,19 +90,6 @@ def test_help_of_a_command_explains_every_option_in_80_columns(name, capsys):
     assert max(map(len, shown.split("\n"))) <= 80
 
 
-@pytest.mark.parametrize(
-    ("name", "defaults"),
-    [
-        ("build", BuildConfig().to_flat_dict()),
-        ("vocab", {name: getattr(VocabConfig(), name) for name in VocabConfig.__dataclass_fields__}),
-    ],
-)
-def test_every_setting_is_an_option_with_the_default_of_its_class(name, defaults):
-    command = get_command(name)
-    options = command.make_context(name, ["corpus.txt", "-o", "out"]).params
-    assert {setting: options[setting] for setting in defaults} == defaults
-
-
 def test_help_loads_none_of_the_large_libraries():
     code = (
         "import sys; from albert_data.cli.main import run\n"
@@ -154,35 +141,10 @@ def test_inspect_of_a_training_run_names_the_command_for_runs(tmp_path, capsys):
     assert f"{tmp_path} is a training run; `albert-data runs {tmp_path}` shows it" in capsys.readouterr().err
 
 
-def list_options(name: str) -> list[click.Option]:
-    return [one for one in get_command(name).params if isinstance(one, click.Option) and not one.hidden]
-
-
 def read_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     assert run(arguments) == 2
     [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error: ")]
     return line
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_typo_in_an_option_is_a_usage_error_with_a_suggestion(name, capsys):
-    for option in (one for found in list_options(name) for one in [*found.opts, *found.secondary_opts]):
-        if option.startswith("--"):
-            typo = option[:-2] + option[-1] + option[-2]
-            typo = typo if typo != option else option + "x"
-            said = read_usage_error([name, typo], capsys)
-            assert f"No such option '{typo}'" in said or f"No such option: {typo}" in said
-            assert option in said.replace(typo, "")
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_value_of_the_wrong_type_is_a_usage_error(name, capsys):
-    for option in list_options(name):
-        if not option.is_flag and not isinstance(option.type, click.types.StringParamType | click.Path):
-            written = max(option.opts, key=len)
-            said = read_usage_error([name, written, "wrong!"], capsys)
-            assert f"'{written}'" in said
-            assert "wrong!" in said
 
 
 @pytest.mark.parametrize(
@@ -282,15 +244,6 @@ def test_every_option_of_build_reaches_the_manifest(here):
     assert json.loads(Path("out/manifest.json").read_text())["config"] == settings
     context = get_command("build").make_context("build", ["in", "-o", "out", "--keep-duplicates"])
     assert context.params["keep_duplicates"] is True
-
-
-def test_a_dry_run_writes_nothing(here, capsys):
-    before = sorted(here.rglob("*"))
-    assert run(["build", "*.txt", "--dry-run", "-o", "out", "--tokenizer", "model.model", "--seed", "77"]) == 0
-    shown = capsys.readouterr().out
-    assert "1 plain file" in shown
-    assert "seed=77" in shown
-    assert sorted(here.rglob("*")) == before
 
 
 @pytest.mark.parametrize("out", ["file/out", "notes", "linked", "other", "killed", "same"])

@@ -49,15 +49,6 @@ def _show(value: float | str) -> str:
     return value if isinstance(value, str) else f"{round(value, 1):g}"
 
 
-def inline_svg(name: str, title: str, says: str, body: Iterable[str], height: float = HEIGHT) -> str:
-    """The drawing as an element. title, says: what a screen reader says of it."""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img" '
-        f'aria-labelledby="{name}-title {name}-desc"><title id="{name}-title">{escape(title)}</title>'
-        f'<desc id="{name}-desc">{escape(says)}</desc>{"".join(body)}</svg>'
-    )
-
-
 def make_ticks(low: float, high: float, form: Callable[[float], str], most: int = 6) -> dict[float, str]:
     """Labels at round numbers, 1, 2, 2.5 or 5 times a power of ten apart. most: the most labels."""
     span = (high - low) or 1.0
@@ -139,7 +130,12 @@ class Plot:
         self._add("polygon", series.paint, points=_join([*there, *back[::-1]]))
 
     def to_svg(self, name: str, title: str, says: str) -> str:
-        return inline_svg(name, title, says, self._body)
+        """The drawing as an element. title, says: what a screen reader says of it."""
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+            f'aria-labelledby="{name}-title {name}-desc"><title id="{name}-title">{escape(title)}</title>'
+            f'<desc id="{name}-desc">{escape(says)}</desc>{"".join(self._body)}</svg>'
+        )
 
 
 def _join(places: Iterable[tuple[float, float]]) -> str:

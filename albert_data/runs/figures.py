@@ -17,7 +17,7 @@ from albert_data.examples.pair_tasks import PAIR_TASKS, PairTask
 from albert_data.storage.files import parse_json, read_bytes
 from albert_data.text.wording import format_share
 from albert_data.train.folder import METRICS_FILE, RUN_FILE
-from albert_data.train.reading import explain, read_object, show
+from albert_data.train.reading import explain, load_object, show
 
 SPLITS = ("train", "validation")
 MAX_EXACT = 2**53  # the largest step or figure that is read: beyond it a float does not hold every integer
@@ -139,13 +139,9 @@ def thin(lines: list[Line], most: int) -> list[Line]:
 
 def read_run(run: Path) -> RunFigures:
     """Raises CheckpointError where there is no run, or where a file holds something else."""
-    path = run / RUN_FILE
-    try:
-        content = read_object(path)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise CheckpointError(f"{run}: there is no run ({RUN_FILE} is missing); name the --output of one") from error
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} can't be read ({explain(error)})") from error
+    if not (run / RUN_FILE).exists():
+        raise CheckpointError(f"{run}: there is no run ({RUN_FILE} is missing); name the --output of one")
+    content = load_object(run / RUN_FILE, "put the run's own file back")
     sections = {name: value for name, value in content.items() if isinstance(value, dict)}
     loose = {name: value for name, value in content.items() if not isinstance(value, dict)}
     if loose:  # `train` writes none; those that others added are shown in a section of their own

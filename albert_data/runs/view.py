@@ -5,7 +5,6 @@ In: the files of a run. Out: lines of at most 80 columns, or values that JSON ca
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -34,7 +33,7 @@ def describe_run(run: Path) -> str:
 
 
 def run_to_dict(run: Path) -> dict[str, Any]:
-    """The same as values that JSON can hold; it has no NaN."""
+    """The same as values for JSON."""
     figures, settings = read_run(run), read_run_file(run)
     config = AlbertConfig(**settings["model"])
     return {
@@ -42,13 +41,7 @@ def run_to_dict(run: Path) -> dict[str, Any]:
         "config": settings["config"],
         "model": asdict(config),
         "parameters": parts_to_dict(config),
-        "metrics": [
-            {
-                key: None if isinstance(value, float) and not math.isfinite(value) else value
-                for key, value in line.items()
-            }
-            for line in figures.lines
-        ],
+        "metrics": figures.lines,
     }
 
 
