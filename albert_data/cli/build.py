@@ -11,7 +11,6 @@ import click
 from albert_data.cli.options import (
     PLACE,
     TOKENIZER,
-    LibraryCommand,
     allow_loss_option,
     engine_options,
     inputs_argument,
@@ -32,7 +31,7 @@ from albert_data.text.output import show, show_json
 _example_setting, _build_setting = partial(setting, ExampleConfig), partial(setting, BuildConfig)
 
 
-@click.command(cls=LibraryCommand)
+@click.command()
 @inputs_argument
 @click.option(
     "-o", "--output", type=PLACE, required=True, metavar="OUT", help="Folder to write: new, empty or of a build."

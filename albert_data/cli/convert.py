@@ -9,7 +9,6 @@ import click
 
 from albert_data.cli.options import (
     PLACE,
-    LibraryCommand,
     engine_options,
     json_option,
     open_engine,
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from albert_data.convert.conversion import Conversion
 
 
-@click.command(cls=LibraryCommand)
+@click.command()
 @shards_argument
 @click.option(
     "-o", "--output", type=PLACE, required=True, metavar="DIR", help="Folder to write. It must be new or empty."

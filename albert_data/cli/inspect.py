@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from albert_data.cli.options import PATH, LibraryCommand, corpus_option, json_option, shards_argument, take_given
+from albert_data.cli.options import PATH, corpus_option, json_option, shards_argument, take_given
 from albert_data.library.arguments import NUM_IN_HTML, NUM_SHOWN, RANGES
 from albert_data.text.output import show, show_json
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _ORDERS = ("in-order", "swapped", "random")  # those of all sentence tasks; see examples/pair_tasks.py
 
 
-@click.command(cls=LibraryCommand)
+@click.command()
 @shards_argument
 @click.option(
     "-n",

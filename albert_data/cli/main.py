@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from albert_data.errors import AlbertDataError, explain_disk_error
+from albert_data.errors import AlbertDataError, ArgumentError, explain_disk_error
 from albert_data.storage.interrupts import INTERRUPTED
 from albert_data.text.escaping import escape_controls
 from albert_data.text.output import discard, tell, tell_bug, tell_error
@@ -41,6 +41,10 @@ class LazyGroup(click.Group):
         except BrokenPipeError:  # the reader of stdout has closed the pipe, as `| head` does; click would exit with 1
             discard(sys.stdout)
             return 0
+        except ArgumentError as error:  # of the library function that the command called
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            assert command is not None
+            raise click.UsageError(str(error), click.Context(command, ctx, ctx.invoked_subcommand)) from error
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

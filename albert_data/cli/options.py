@@ -26,7 +26,6 @@ from albert_data.config import (
     TextConfig,
     VocabConfig,
 )
-from albert_data.errors import ArgumentError
 from albert_data.library.arguments import RANGES, disk_path
 from albert_data.storage import is_remote, make_path
 from albert_data.storage.hub import is_model
@@ -39,16 +38,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 _LIST_WIDTH = 80  # columns
 _PAIR = re.compile(r"([^=!]+)(!?)=(.+)")
-
-
-class LibraryCommand(click.Command):
-    """A command whose library function may find that arguments contradict each other: that is a usage error."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except ArgumentError as error:
-            raise click.UsageError(str(error), ctx) from error
 
 
 def take_given(settings: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from click.core import ParameterSource
 
 from albert_data.cli.options import (
     PATH,
-    LibraryCommand,
     allow_loss_option,
     inputs_argument,
     normalization_option,
@@ -50,7 +49,7 @@ MINUTES, LONGER = 10, 60  # of the training in DIR/run, and of that which is off
 RECORD = ".quickstart.json"  # hidden, so that no glob of the user takes it for text
 
 
-@click.command(cls=LibraryCommand)
+@click.command()
 @inputs_argument
 @click.option(
     "-o", "--output", type=PATH, default="quickstart", show_default=True, metavar="DIR", help="Folder to write."

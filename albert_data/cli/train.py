@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from albert_data.cli.options import MODEL, PATH, LibraryCommand, shards_argument, take_given
+from albert_data.cli.options import MODEL, PATH, shards_argument, take_given
 from albert_data.library.arguments import RANGES
 from albert_data.train.config import DEFAULT_RECIPE, OPTIMIZERS, PRECISIONS, RECIPES, WEIGHT_INITS
 
@@ -53,7 +53,7 @@ def _parse_mask_prob(
         raise click.BadParameter(f"{value!r} is neither a number nor two, as 0.45:0.15") from error
 
 
-@click.command(cls=LibraryCommand)
+@click.command()
 @shards_argument
 @click.option(
     "-o",

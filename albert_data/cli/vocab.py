@@ -9,7 +9,6 @@ import click
 
 from albert_data.cli.options import (
     PLACE,
-    LibraryCommand,
     allow_loss_option,
     engine_options,
     inputs_argument,
@@ -25,7 +24,7 @@ from albert_data.config import MODEL_TYPES, VocabConfig
 from albert_data.text.output import show, show_json
 
 
-@click.command(cls=LibraryCommand)
+@click.command()
 @inputs_argument
 @click.option("-o", "--output", type=PLACE, required=True, metavar="DIR", help="Folder to write.")
 @setting(VocabConfig, "--vocab-size", "Number of pieces, special ones included.")

@@ -12,7 +12,7 @@ import torch
 from click.testing import CliRunner
 
 import albert_data
-from albert_data.cli.train import train
+from albert_data.cli.main import cli
 from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.interop import initial
 from albert_data.train.config import RECIPES, TrainConfig
@@ -29,7 +29,7 @@ def calls(monkeypatch):
 
 
 def run(*arguments: str):
-    return CliRunner().invoke(train, [str(a) for a in arguments], catch_exceptions=False)
+    return CliRunner().invoke(cli, ["train", *map(str, arguments)], catch_exceptions=False)
 
 
 def test_a_recipe_without_settings_for_a_preset_is_an_error_of_one_line(calls, tmp_path):
@@ -161,7 +161,7 @@ def test_resume_without_a_run_is_refused(tmp_path):
 
 @pytest.mark.parametrize("given", ["high", "0.3:", "0.4:low", ":"])
 def test_what_is_no_share_is_refused(tmp_path, given):
-    result = CliRunner().invoke(train, [str(tmp_path), "--mask-prob", given])
+    result = CliRunner().invoke(cli, ["train", str(tmp_path), "--mask-prob", given])
     assert result.exit_code == 2
     assert "--mask-prob" in result.output
 
