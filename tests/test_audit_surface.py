@@ -1,7 +1,4 @@
-"""The audit finds pairs whose surface shows their order, and wrong labels; it is quiet on sound pairs.
-
-What it measures equals plain Python.
-"""
+"""The audit finds pairs whose surface shows their order, and wrong labels; it is quiet on sound pairs."""
 
 from __future__ import annotations
 
@@ -14,15 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from toy_language import chinese_sentence, english_sentence, make_sentences, train_model
 
 from albert_data.data import Examples
-from albert_data.inspect.audit import surface as audit_surface
 from albert_data.inspect.audit.guesses import MIN_PAIRS, check_order, cross_validate
 from albert_data.inspect.audit.rules import BAD, LOOK, NOT_KNOWN, OK, Check
-from albert_data.inspect.audit.surface import CLOSERS, STOPS, find_kind, gather_surface, make_features, tabulate_pieces
+from albert_data.inspect.audit.surface import BRACKETS, QUOTES, find_kind, measure_pairs, measure_segment
 from albert_data.tokenizer.model import Tokenizer
 
 # ---- pairs of made-up text without a build: sound ones, and ones with a fault of a given share ----
@@ -38,11 +32,6 @@ def get_tokenizer() -> Tokenizer:
     """Of toy_language, with quotation marks and brackets."""
     lines = [*make_sentences(3000, seed=0), *_QUOTED, *(f"[{line}] ({line})" for line in make_sentences(200, seed=2))]
     return Tokenizer(train_model(sentence_iterator=iter(lines)), "the tests' tokenizer")
-
-
-@cache
-def get_table() -> tuple[list[str], np.ndarray]:
-    return tabulate_pieces(get_tokenizer())
 
 
 def write(make: Callable[[random.Random], str], count: int, seed: int) -> Sentences:
@@ -140,81 +129,52 @@ def audit_pairs(examples: Examples) -> dict[str, Check]:
     return {check.rule.name: check for check in check_order(as_subject(examples))}
 
 
-def gather(*batches: Examples) -> audit_surface.Surface:
-    return gather_surface(as_subject(*batches).shards, get_table()[1])
-
-
 # ---- what is measured ----
 
-CHARACTERS = 'the river walked Quickly 12 我们 。，.!?,“”"()[]’- '
-texts = st.text(st.sampled_from(CHARACTERS), max_size=60)
+
+def test_a_segment_is_described_in_words():
+    tokens = ["▁(", "▁it", "▁went", ".", "”", "▁No", ".", "▁", ")"]
+    features, lengths = measure_segment(tokens)
+    assert features == [
+        "begins with an opening bracket",
+        "begins with the piece “(”",
+        "ends with a closing bracket",
+        "ends with the piece “)”",
+        "begins in lower case",
+        "closes a quotation mark that it did not open",
+    ]
+    assert lengths == (9, len("( it went.” "), len("No. )"))
 
 
-def plain_balance(text: str, opening: str, closing: str) -> tuple[bool, bool]:
-    """Whether the last of these marks opens, and whether the first one closes."""
-    marks = [character in opening for character in text if character in opening + closing]
-    return (marks[-1], not marks[0]) if marks else (False, False)
-
-
-def plain_sentences(shown: list[str]) -> tuple[int, int, bool]:
-    """Tokens of the first and the last sentence, and whether no stop ends the last. shown: the text of each token."""
-    begins, is_over = [0], False
-    for at, text in enumerate(shown):
-        body = text.rstrip(CLOSERS)
-        if text and body and body[-1] in STOPS:
-            is_over = True
-        elif text and body and is_over:
-            begins.append(at)
-            is_over = False
-    bounds = [*begins, len(shown)]
-    return bounds[1], bounds[-1] - bounds[-2], not is_over
-
-
-def plain_measures(pieces: list[str]) -> dict[str, object]:
-    shown = ["\ufffd" if piece == "<unk>" else piece.replace("▁", "") for piece in pieces]
-    text = "".join(shown)
-    letters = [character for character in text if character.isalnum()]
-    return {
-        "len": len(pieces),
-        "first": next((text for text in shown if text), ""),
-        "last": next((text for text in reversed(shown) if text), ""),
-        "is_lower": letters[:1] != [] and letters[0].islower(),
-        "quotes": plain_balance(text, "“", "”"),
-        "brackets": plain_balance(text, "([", ")]"),
-        "sentences": plain_sentences(shown),
-    }
-
-
-@given(st.lists(st.tuples(texts, texts), min_size=1, max_size=4))
-def test_a_surface_is_measured_as_in_plain_python(pairs):
-    pairs = [("A " + a, "B " + b) for a, b in pairs]
-    examples = lay_out(pairs, [0] * len(pairs), range(len(pairs)))
-    segments, names = gather(examples).segments, get_tokenizer().pieces
-    shown, _ = get_table()
-    for row in range(len(pairs)):
-        begin, end = examples.offsets[row], examples.offsets[row + 1]
-        sep = begin + 1 + examples.segment_a_len[row]
-        for found, (first, stop) in zip(segments[row], [(begin + 1, sep), (sep + 1, end - 1)], strict=True):
-            wanted = plain_measures([names[i] for i in examples.input_ids[first:stop]])
-            assert (shown[found["first"]], shown[found["last"]]) == (wanted["first"], wanted["last"])
-            assert (found["len"], found["is_lower"]) == (wanted["len"], wanted["is_lower"])
-            balance = zip(found["opens"].tolist(), found["closes"].tolist(), strict=True)
-            assert list(balance) == [wanted["quotes"], wanted["brackets"]]
-            assert (found["first_len"], found["last_len"], found["is_open"]) == wanted["sentences"]
+@pytest.mark.parametrize(
+    ("text", "quotes", "brackets", "is_open"),
+    [
+        ("“Go on. (Now.)", {QUOTES[0]}, set(), False),
+        ("went on.” He left.", {QUOTES[1]}, set(), False),
+        ("went on.” “He", set(), set(), True),
+        ("(so 「我们。", {QUOTES[0]}, {BRACKETS[0]}, False),
+        ("so) it is", set(), {BRACKETS[1]}, True),
+        ("", set(), set(), True),
+    ],
+)
+def test_what_a_segment_leaves_open_is_seen(text, quotes, brackets, is_open):
+    found = set(measure_segment(list(text)).features)
+    assert (found & {*QUOTES}, found & {*BRACKETS}) == (quotes, brackets)
+    assert ("ends without a stop" in found) == is_open
 
 
 def test_original_ids_are_measured_and_rows_without_a_pair_left_out():
     examples = lay_out([("The river.", "Water.")] * 3, [0, -1, 1], [7, 8, 9])
-    whole = gather(examples)
+    whole = measure_pairs(as_subject(examples))
     examples.input_ids[1], masked = get_tokenizer().mask_id, examples.input_ids[1]
     masks = {"masked_positions": np.ones(1, np.uint16), "masked_ids": np.array([masked], examples.input_ids.dtype)}
     for name, value in {**masks, "mask_offsets": np.array([0, 1, 1, 1])}.items():
         object.__setattr__(examples, name, value)
-    found = gather(examples)
-    assert found.keys.tolist() == whole.keys.tolist() == [7, 9]
+    found = measure_pairs(as_subject(examples))
+    assert found.keys.tolist() == [7, 9]
     assert found.rows.tolist() == [0, 2]
     assert found.is_swapped.tolist() == [False, True]
-    assert np.array_equal(found.segments, whole.segments)
+    assert np.array_equal(found.columns, whole.columns)
 
 
 SHOWN_KINDS = {
@@ -231,8 +191,7 @@ def test_a_character_is_of_its_kind():
 
 def test_exchanging_the_segments_negates_their_features():
     pairs = list(make_pairs(50, 3, write(english_sentence, 50, 3)))
-    segments = [gather(lay_out(pairs, [label] * 50, range(50))).segments for label in (0, 1)]
-    one, other = (make_features(some, *get_table()) for some in segments)
+    one, other = (measure_pairs(as_subject(lay_out(pairs, [label] * 50, range(50)))) for label in (0, 1))
     assert one.names == other.names
     assert np.array_equal(one.columns, -other.columns)
 
@@ -295,10 +254,10 @@ def test_the_strongest_sign_is_named_in_words_with_an_example():
     pairs = list(make_pairs(NUM_PAIRS, 6, ENGLISH, cut_sentence, 0.3))
     check = audit_pairs(give_labels(pairs, 6))["order_from_surface"]
     signs = check.details["signs"]
-    assert {"ends with a stop", "begins with a capital"} <= {sign["sign"] for sign in signs}
-    first = "strongest sign: a segment that ends with a stop is the later one in 100.00 % of "
-    assert f'{first}{signs[0]["count"]:,}, as "{signs[0]["example"]}"' in check.finding
-    assert signs[0]["example"][-1] in STOPS
+    assert {"begins in lower case", "ends without a stop"} <= {sign["sign"] for sign in signs}
+    first = f"strongest sign: a segment that {signs[0]['sign']} is the later one in "
+    assert first in check.finding
+    assert f'{signs[0]["count"]:,}, as "{signs[0]["example"]}"' in check.finding
     gains = [sign["gain"] for sign in signs]
     assert gains == sorted(gains, reverse=True)
 

@@ -8,7 +8,7 @@ hardly change a guess. It is cross-validated. All pairs of a document are in one
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,17 +18,7 @@ from albert_data.examples.pair_tasks import IN_ORDER, RANDOM_B
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.rows import RowFacts, Subject
 from albert_data.inspect.audit.rules import Check, Rule
-from albert_data.inspect.audit.surface import (
-    FRAGMENTS,
-    LENGTHS,
-    MAX_PAIRS,
-    STYLE,
-    Features,
-    Surface,
-    gather_surface,
-    make_features,
-    tabulate_pieces,
-)
+from albert_data.inspect.audit.surface import BRACKETS, FRAGMENTS, LENGTHS, MAX_PAIRS, QUOTES, Surface, measure_pairs
 from albert_data.text.wording import count_of, format_share
 
 MIN_PAIRS, MIN_DOCUMENTS = 200, 20
@@ -83,18 +73,16 @@ def judge_guess(rule: Rule, columns: np.ndarray, labels: np.ndarray, keys: np.nd
 
 def check_order(subject: Subject) -> Iterator[Check]:
     """Check how well lengths, the whole surface, and what is always a fault tell the order of pairs."""
-    texts, table = tabulate_pieces(subject.tokenizer)
-    surface = gather_surface(subject.shards, table)
-    features = make_features(surface.segments, texts, table)
-    for rule, groups in (
-        (rules.ORDER_FROM_LENGTHS, (LENGTHS,)),
-        (rules.ORDER_FROM_SURFACE, (LENGTHS, FRAGMENTS, STYLE)),
-        (rules.ORDER_FROM_FRAGMENTS, (FRAGMENTS,)),
+    surface = measure_pairs(subject)
+    for rule, names in (
+        (rules.ORDER_FROM_LENGTHS, LENGTHS),
+        (rules.ORDER_FROM_SURFACE, surface.names),
+        (rules.ORDER_FROM_FRAGMENTS, FRAGMENTS),
     ):
-        chosen = [i for i, group in enumerate(features.groups) if group in groups]
-        check = judge_guess(rule, features.columns[:, chosen], surface.is_swapped, surface.keys)
+        pairs = surface.take(names)
+        check = judge_guess(rule, pairs.columns, pairs.is_swapped, pairs.keys)
         if check.figure is not None:
-            signs = find_signs(subject, surface, features, chosen)
+            signs = find_signs(subject, pairs)
             shown = _describe(signs[0]) if signs else "no single sign shows it"
             check = replace(check, finding=f"{check.finding}; {shown}", details={**check.details, "signs": signs})
         yield check
@@ -106,14 +94,14 @@ def _describe(sign: dict[str, Any]) -> str:
     return f'strongest sign: a segment that {sign["sign"]} {order}, as "{sign["example"]}"'
 
 
-def find_signs(subject: Subject, surface: Surface, features: Features, chosen: Sequence[int]) -> list[dict[str, Any]]:
-    """The chosen features by which guesses gain most, the strongest first, without those that chance can explain.
+def find_signs(subject: Subject, pairs: Surface) -> list[dict[str, Any]]:
+    """The features by which guesses gain most, the strongest first, without those that chance can explain.
 
     Chance is that of fair coins. Of several features with the same figures only one is named.
     count: pairs in which one segment has more of it; later_share: of these, those in which that is the later one;
     gain: by how much guessing so beats chance, as a share of all pairs; example: how such a segment begins and ends.
     """
-    signs, labels = np.sign(features.columns[:, chosen]), np.where(surface.is_swapped, 1, -1)
+    signs, labels = np.sign(pairs.columns), np.where(pairs.is_swapped, 1, -1)
     counts, later = np.count_nonzero(signs, axis=0), (signs == labels[:, None]).sum(axis=0)
     gains = np.abs(later - counts / 2)
     found: dict[tuple[int, float], dict[str, Any]] = {}
@@ -122,11 +110,11 @@ def find_signs(subject: Subject, surface: Surface, features: Features, chosen: S
         if figures not in found and 2 * gain > _SIGN_ERRORS * math.sqrt(count):
             row = int(np.flatnonzero(signs[:, i])[0])
             found[figures] = {
-                "sign": features.names[chosen[i]],
+                "sign": pairs.names[i],
                 "count": count,
                 "later_share": float(later[i] / count),
                 "gain": gain / len(signs),
-                "example": _show_segment(subject, int(surface.rows[row]), is_b=bool(signs[row, i] < 0)),
+                "example": _show_segment(subject, int(pairs.rows[row]), is_b=bool(signs[row, i] < 0)),
             }
     return list(found.values())[:_MAX_SIGNS]
 
@@ -147,11 +135,10 @@ def _check_quotes(surface: Surface) -> Check:
     quotation across the boundary of A and B. But the earlier segment can also close one that began before the row, and
     the later one can open one that ends after it.
     """
-    opens, closes = surface.segments["opens"], surface.segments["closes"]
-    opens, closes = opens & ~closes, closes & ~opens
-    a_first, b_first = ((opens[:, i] & closes[:, 1 - i]).any(axis=1) for i in range(2))
-    is_telling = a_first ^ b_first
-    is_wrong = (a_first == surface.is_swapped)[is_telling]
+    quotes, brackets = (surface.take(names).columns @ (1, -1) for names in (QUOTES, BRACKETS))
+    first = (np.abs(quotes) == 2) * quotes + (np.abs(brackets) == 2) * brackets  # above 0: A, below: B
+    is_telling = first != 0
+    is_wrong = ((first > 0) == surface.is_swapped)[is_telling]
     rule, count, wrong = rules.LABELS_AGAINST_QUOTES, len(is_wrong), int(is_wrong.sum())
     documents = np.unique(surface.keys[is_telling], return_inverse=True)[1]
     pairs, details = f"{count_of(count, 'pair')} with a quotation or bracket", {"count": wrong, "of": count}
