@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from albert_data.data import Specials
 from albert_data.examples.masks import find_piece_flags, find_word_begins
-from albert_data.inspect.row_checks import CONTINUES, IS_SPECIAL, JOINS_NEXT, STANDALONE, STARTS, are_parted
 from albert_data.kernels import kernel, pointer
 from albert_data.text.unicode_tables import category
 from albert_data.tokenizer.words import NEVER, WordRule, continues, find_word_starts, judge_piece
@@ -152,13 +151,3 @@ def test_all_readers_of_rows_find_the_words_of_the_slow_reference(first, second)
         assert begins[:count].tolist() == [word[0] for word in words]
     begins_by_rule = find_word_starts(np.array(first, np.uint16), RULE).tolist()
     assert begins_by_rule == [references.begins_word(first, at, vocabulary) for at in range(len(first))]
-
-
-def test_the_check_of_rows_separates_two_pieces_where_the_rule_does():
-    bits = {1: (STARTS, STANDALONE), 0: (0, 0), NEVER: (CONTINUES, JOINS_NEXT)}
-    for left, after in bits.items():
-        for right, before in bits.items():
-            expected = (left > 0 or right > 0) and NEVER not in (left, right)
-            assert are_parted(after[1], before[0]) == expected
-    assert are_parted(IS_SPECIAL | JOINS_NEXT, CONTINUES)
-    assert are_parted(JOINS_NEXT, IS_SPECIAL)

@@ -342,7 +342,7 @@ def test_columns_of_other_values_or_another_type_are_a_fault(folder, column, cha
 
 
 def test_a_shortage_of_the_machine_is_no_fault_of_a_file(folder, monkeypatch):
-    def lack(path: Path, advance: object) -> str:
+    def lack(path: Path) -> str:
         raise OSError(errno.EMFILE, "Too many open files", str(path))
 
     monkeypatch.setattr(verifying, "hash_file", lack)
@@ -369,11 +369,11 @@ def remove_manifest(folder: Path) -> None:
 def test_a_folder_that_is_replaced_meanwhile_is_no_fault_but_an_error(folder, monkeypatch, replace, options):
     hash_file = verifying.hash_file
 
-    def hash_later(path: Path, advance: Callable[[int], object]) -> str:
+    def hash_later(path: Path) -> str:
         if path.name.endswith(".arrow") and not replaced:
             replaced.append(path)
             replace(folder)
-        return hash_file(path, advance)
+        return hash_file(path)
 
     replaced: list[Path] = []
     monkeypatch.setattr(verifying, "hash_file", hash_later)

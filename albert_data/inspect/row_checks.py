@@ -7,7 +7,7 @@ that every reader checks (shards/row_bounds.py); the kernel here sees only rows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,15 +20,14 @@ from albert_data.examples.pair_tasks import RANDOM_B
 from albert_data.kernels import helper, kernel
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.row_bounds import SOUND, Bounds
-from albert_data.shards.rows import locate_masks, restore_ids
+from albert_data.shards.rows import restore_ids
 from albert_data.shards.schema import from_record_batch, shard_schema
-from albert_data.tokenizer.lexicon import Lexicon
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.tokenizer.words import WordRule
 
 # row_bounds has a LENGTH and a SEGMENT too, with codes below 100. `describe` knows only the codes here.
 LENGTH, SEGMENT, NEEDS_LABEL, NEEDS_NO_LABEL, NO_CLS, NO_SEP, SPECIAL_INSIDE = range(101, 108)
 MASK_COUNT, MASK_ORDER, MASK_OUTSIDE, MASKED_SPECIAL, REPLACEMENT, BROKEN_WORD, SHARED_KEY, KEY_B = range(108, 116)
-IS_SPECIAL, MAY_STAND, STARTS, STANDALONE, CONTINUES, JOINS_NEXT = (1 << bit for bit in range(6))
 
 _MESSAGES = {
     LENGTH: "it has {value} tokens; allowed are 3 to {max_seq_len}",
@@ -52,17 +51,17 @@ _MESSAGES = {
 
 
 class Vocabulary(NamedTuple):
-    """What the kernel must know of the vocabulary.
+    """What the kernel must know of the vocabulary: arrays of one value a piece.
 
-    traits: uint8 [vocabulary], a sum of
-        IS_SPECIAL: text never gives it
-        MAY_STAND: may replace a masked token
-        STARTS, STANDALONE: these numbers of WordRule are 1
-        CONTINUES, JOINS_NEXT: `starts` and `standalone` are NEVER
+    is_special: bool, text never gives it; may_stand: bool, it may replace a masked token
+    starts, standalone: int8, as in WordRule
     special_low, special_high: the lowest and the highest special id
     """
 
-    traits: np.ndarray
+    is_special: np.ndarray
+    may_stand: np.ndarray
+    starts: np.ndarray
+    standalone: np.ndarray
     special_low: int
     special_high: int
     cls_id: int
@@ -77,30 +76,26 @@ class RowRules:
     config: ExampleConfig
     bounds: Bounds
     vocabulary: Vocabulary
+    words: WordRule
     pieces: list[str]
-    lexicon: Lexicon | None  # the word list by which words are masked whole
     validation_keys: np.ndarray  # uint64, sorted, the keys of documents that must not be here
 
 
 def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
     """Rules without validation keys."""
-    specials = tokenizer.specials
-    special_ids = np.flatnonzero(specials.is_special)
-    words = tokenizer.word_rule(manifest.config.examples)
-    traits = np.zeros(tokenizer.vocab_size, np.uint8)
-    traits[special_ids] = IS_SPECIAL
-    traits[[*tokenizer.ordinary_ids, tokenizer.mask_id]] |= MAY_STAND
-    for values, yes, never in ((words.starts, STARTS, CONTINUES), (words.standalone, STANDALONE, JOINS_NEXT)):
-        traits[values > 0] |= yes
-        traits[values < 0] |= never
+    specials, words = tokenizer.specials, tokenizer.word_rule(manifest.config.examples)
+    may_stand = np.zeros(tokenizer.vocab_size, bool)
+    may_stand[[*tokenizer.ordinary_ids, tokenizer.mask_id]] = True
+    arrays = (specials.is_special, may_stand, words.starts, words.standalone)
+    special_ids = np.flatnonzero(specials.is_special).tolist()
     return RowRules(
         schema=shard_schema(tokenizer.id_dtype, **manifest.optional_columns),
         config=manifest.config.examples,
         # Ids are indices into the arrays of this tokenizer, and the manifest may be wrong.
         bounds=Bounds.from_manifest(manifest)._replace(vocab_size=tokenizer.vocab_size),
-        vocabulary=Vocabulary(traits, int(special_ids.min()), int(special_ids.max()), specials.cls_id, specials.sep_id),
+        vocabulary=Vocabulary(*arrays, special_ids[0], special_ids[-1], specials.cls_id, specials.sep_id),
+        words=words,
         pieces=tokenizer.pieces,
-        lexicon=words.lexicon,
         validation_keys=np.empty(0, np.uint64),
     )
 
@@ -108,40 +103,32 @@ def make_row_rules(tokenizer: Tokenizer, manifest: Manifest) -> RowRules:
 def find_row_faults(batch: pyarrow.RecordBatch, rules: RowRules) -> list[tuple[int, str]]:
     """For each row that breaks a rule, its index in the batch and the first rule that it breaks."""
     counts = [np.diff(batch.column(name).offsets.to_numpy()) for name in ("masked_positions", "masked_ids")]
-    faults = [
-        (row, describe(MASK_COUNT, int(counts[0][row]), int(counts[1][row]), rules))
+    faults = {
+        row: describe(MASK_COUNT, int(counts[0][row]), int(counts[1][row]), rules)
         for row in np.flatnonzero(counts[0] != counts[1]).tolist()
-    ]
-    numbers = np.arange(batch.num_rows)
-    if faults:  # `Examples` has one array of offsets for positions and ids, so only rows with as many of both fit
-        numbers = np.flatnonzero(counts[0] == counts[1])
-        batch = batch.take(pyarrow.array(numbers))
-    found = list(_check_examples(from_record_batch(batch), rules))
-    if rules.lexicon is not None:
-        sound = np.setdiff1d(np.arange(len(numbers)), [row for row, _ in found])
-        examples = from_record_batch(batch.take(pyarrow.array(sound)))
-        broken = _find_broken_words(examples, rules.lexicon)
-        found += [(int(sound[row]), describe(BROKEN_WORD, at, 0, rules)) for row, at in broken]
-    return sorted([*faults, *((int(numbers[row]), what) for row, what in found)])
+    }
+    # `Examples` has one array of offsets for positions and ids, and the kernel follows all lengths, positions and ids:
+    # each takes only the rows that are left.
+    numbers, examples = _leave_out(batch, faults)
+    faults |= {int(numbers[one.row]): rules.bounds.explain(one) for one in rules.bounds.find_faults(examples)}
+    numbers, examples = _leave_out(batch, faults)
+    faults |= {int(numbers[row]): what for row, what in _check_examples(examples, rules)}
+    return sorted(faults.items())
 
 
-def _find_broken_words(examples: Examples, lexicon: Lexicon) -> list[tuple[int, int]]:
-    """The rows in which a word of the word list is masked in part, and a token of it.
-
-    `check_rows` knows the words without the list.
-    """
-    joined, is_masked = lexicon.find_joined(restore_ids(examples)), np.zeros(len(examples.input_ids), bool)
-    is_masked[locate_masks(examples)] = True
-    broken = np.flatnonzero(joined[1:] & (is_masked[1:] != is_masked[:-1])) + 1
-    rows, first = np.unique(np.searchsorted(examples.offsets, broken, side="right") - 1, return_index=True)
-    return list(zip(rows.tolist(), (broken[first] - examples.offsets[rows]).tolist(), strict=True))
+def _leave_out(batch: pyarrow.RecordBatch, rows: Collection[int]) -> tuple[np.ndarray, Examples]:
+    """The numbers of the other rows, and these."""
+    is_left = np.ones(batch.num_rows, bool)
+    is_left[list(rows)] = False
+    numbers = np.flatnonzero(is_left)
+    return numbers, from_record_batch(batch.take(pyarrow.array(numbers)) if rows else batch)
 
 
 def _check_examples(examples: Examples, rules: RowRules) -> Iterator[tuple[int, str]]:
-    outside = {fault.row: fault for fault in rules.bounds.find_faults(examples)}
+    """The same for rows within their bounds."""
     codes, positions, values = (np.zeros(len(examples), np.int64) for _ in range(3))
-    codes[list(outside)] = -1  # check_rows skips what is not SOUND
-    check_rows(examples.arrays, rules.vocabulary, codes, positions, values)
+    original = restore_ids(examples)
+    check_rows(examples.arrays, original, rules.words.find_joined(original), rules.vocabulary, codes, positions, values)
     if examples.document_keys_b is not None:
         is_random = examples.sop_label == rules.config.task.label_of(RANDOM_B)
         is_wrong = (examples.document_keys != examples.document_keys_b) != is_random
@@ -152,10 +139,7 @@ def _check_examples(examples: Examples, rules: RowRules) -> Iterator[tuple[int, 
         is_shared = np.any([np.isin(some, rules.validation_keys) for some in keys if some is not None], axis=0)
         codes[(codes == SOUND) & is_shared] = SHARED_KEY
     for row in np.flatnonzero(codes).tolist():
-        if row in outside:
-            yield row, rules.bounds.explain(outside[row])
-        else:
-            yield row, describe(int(codes[row]), int(positions[row]), int(values[row]), rules)
+        yield row, describe(int(codes[row]), int(positions[row]), int(values[row]), rules)
 
 
 def describe(code: int, at: int, value: int, rules: RowRules) -> str:
@@ -193,7 +177,7 @@ def check_frame(ids: np.ndarray, sep: int, label: int, vocabulary: Vocabulary) -
 
 @helper
 def check_masks(
-    ids: np.ndarray, sep: int, positions: np.ndarray, masked_ids: np.ndarray, traits: np.ndarray
+    ids: np.ndarray, sep: int, positions: np.ndarray, masked_ids: np.ndarray, vocabulary: Vocabulary
 ) -> tuple[int, int, int]:
     """Check the masks of a row by themselves: the rule broken, the index of the mask or token, the value."""
     for i in range(len(positions)):
@@ -202,92 +186,81 @@ def check_masks(
             return MASK_ORDER, i, position
         if position < 1 or position >= len(ids) - 1 or position == sep:
             return MASK_OUTSIDE, i, position
-        if traits[original] & IS_SPECIAL:
+        if vocabulary.is_special[original]:
             return MASKED_SPECIAL, i, original
-        if ids[position] != original and not traits[ids[position]] & MAY_STAND:
+        if ids[position] != original and not vocabulary.may_stand[ids[position]]:
             return REPLACEMENT, position, ids[position]
     return SOUND, 0, 0
 
 
 @helper
-def find_special(ids: np.ndarray, sep: int, positions: np.ndarray, vocabulary: Vocabulary) -> int:
-    """The first unmasked token inside a segment that is a special piece, or 0.
+def find_special(original: np.ndarray, sep: int, vocabulary: Vocabulary) -> int:
+    """The first token inside a segment that is a special piece, or 0. original: the ids of a row before masking.
 
     First counts the ids from the lowest to the highest special id, an interval that is mostly the first few ids. That
-    loop has no branch, so it is compiled to vector instructions. [CLS], [SEP] and masked tokens were checked before, so
-    they are taken off the count, and only if some are left does the slow loop go through the row.
+    loop has no branch, so it is compiled to vector instructions. Only if it finds more than [CLS] and [SEP] does the
+    slow loop go through the row.
     """
-    low, high = vocabulary.special_low, vocabulary.special_high
     count = 0
-    for at in range(len(ids)):
-        count += low <= ids[at] and ids[at] <= high
-    for at in positions:
-        count -= low <= ids[at] and ids[at] <= high
-    count -= low <= vocabulary.cls_id and vocabulary.cls_id <= high
-    if low <= vocabulary.sep_id and vocabulary.sep_id <= high:
-        count -= 1 if sep == len(ids) - 1 else 2
-    if count == 0:
-        return 0
-    i = 0
-    for at in range(1, len(ids) - 1):
-        if i < len(positions) and positions[i] == at:
-            i += 1
-        elif at != sep and vocabulary.traits[ids[at]] & IS_SPECIAL:
-            return at
+    for at in range(len(original)):
+        count += vocabulary.special_low <= original[at] and original[at] <= vocabulary.special_high
+    if count > (2 if sep == len(original) - 1 else 3):
+        for at in range(1, len(original) - 1):
+            if at != sep and vocabulary.is_special[original[at]]:
+                return at
     return 0
 
 
 @helper
-def are_parted(before: int, own: int) -> bool:
-    """Whether two neighbours, given by their traits, belong to different words.
-
-    The rule of WordRule as bits: the sum of the two numbers is positive if one is 1 and none is NEVER.
-    """
-    if (before | own) & IS_SPECIAL:
-        return True
-    return (before & STANDALONE | own & STARTS) != 0 and (before & JOINS_NEXT | own & CONTINUES) == 0
-
-
-@helper
 def find_broken_word(
-    ids: np.ndarray, sep: int, positions: np.ndarray, masked_ids: np.ndarray, traits: np.ndarray
+    original: np.ndarray, joined: np.ndarray, sep: int, positions: np.ndarray, vocabulary: Vocabulary
 ) -> int:
-    """The first masked token with an unmasked neighbour in its word, or 0.
+    """The first token of a word that is masked in part, at the border of the mask, or 0.
 
-    Only the neighbours of masked tokens are examined: three times as fast as finding all words.
+    original: the ids of a row before masking; joined: of its tokens, see WordRule.find_joined. Only the neighbours of
+    masked tokens are examined: three times as fast as finding all words.
     """
+    starts, standalone, has_list = vocabulary.starts, vocabulary.standalone, len(joined) > 0
     for i in range(len(positions)):
-        at, own = positions[i], traits[masked_ids[i]]
-        first, last = (1, sep) if at < sep else (sep + 1, len(ids) - 1)
+        at, own = int(positions[i]), original[positions[i]]
+        begin, end = (1, sep) if at < sep else (sep + 1, len(original) - 1)
         # Positions rise: if the token before is masked, it is the one before in `positions`; likewise the token after.
-        follows_unmasked = at > first and (i == 0 or positions[i - 1] != at - 1)
-        precedes_unmasked = at + 1 < last and (i + 1 == len(positions) or positions[i + 1] != at + 1)
-        if follows_unmasked and not are_parted(traits[ids[at - 1]], own):
-            return int(at)
-        if precedes_unmasked and not are_parted(own, traits[ids[at + 1]]):
-            return int(at)
+        follows_unmasked = at > begin and (i == 0 or positions[i - 1] != at - 1)
+        precedes_unmasked = at + 1 < end and (i + 1 == len(positions) or positions[i + 1] != at + 1)
+        # No word begins where the sum is 0 or less: see WordRule. A call of begins_word would take twice the time.
+        if follows_unmasked and (starts[own] + standalone[original[at - 1]] <= 0 or (has_list and joined[at])):
+            return at
+        if precedes_unmasked and (starts[original[at + 1]] + standalone[own] <= 0 or (has_list and joined[at + 1])):
+            return at
     return 0
 
 
 @kernel
 def check_rows(
-    rows: ExampleArrays, vocabulary: Vocabulary, codes: np.ndarray, positions: np.ndarray, values: np.ndarray
+    rows: ExampleArrays,
+    original: np.ndarray,
+    joined: np.ndarray,
+    vocabulary: Vocabulary,
+    codes: np.ndarray,
+    positions: np.ndarray,
+    values: np.ndarray,
 ) -> None:
-    """Fill in, for each row whose code is SOUND, the first rule that it breaks, the position and the value: int64."""
-    traits = vocabulary.traits
+    """Fill in, for each row that breaks a rule, the first such rule, the position and the value: int64.
+
+    original: the ids of all rows before masking; joined: of all tokens, or empty, see WordRule.find_joined.
+    """
     for row in range(len(codes)):
-        if codes[row] != SOUND:
-            continue
-        ids, sep = rows.input_ids[rows.offsets[row] : rows.offsets[row + 1]], rows.segment_a_len[row] + 1
+        begin, end = rows.offsets[row], rows.offsets[row + 1]
+        ids, sep = rows.input_ids[begin:end], rows.segment_a_len[row] + 1
         masks = slice(rows.mask_offsets[row], rows.mask_offsets[row + 1])
         places, originals = rows.masked_positions[masks], rows.masked_ids[masks]
         code, at, value = check_frame(ids, sep, rows.sop_label[row], vocabulary)
         if code == SOUND:
-            code, at, value = check_masks(ids, sep, places, originals, traits)
-        special = find_special(ids, sep, places, vocabulary) if code == SOUND else 0
-        if special > 0:
-            code, at, value = SPECIAL_INSIDE, special, int(ids[special])
-        broken = find_broken_word(ids, sep, places, originals, traits) if code == SOUND else 0
-        if broken > 0:
-            code, at = BROKEN_WORD, broken
+            code, at, value = check_masks(ids, sep, places, originals, vocabulary)
+        if code == SOUND:
+            at = find_special(original[begin:end], sep, vocabulary)
+            code, value = (SPECIAL_INSIDE, int(ids[at])) if at > 0 else (SOUND, 0)
+        if code == SOUND:
+            at = find_broken_word(original[begin:end], joined[begin:end], sep, places, vocabulary)
+            code = BROKEN_WORD if at > 0 else SOUND
         codes[row], positions[row], values[row] = code, at, value

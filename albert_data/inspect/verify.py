@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import itertools
-import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +24,7 @@ import pyarrow.ipc
 
 from albert_data.errors import ShardError, TokenizerError
 from albert_data.inspect.row_checks import RowRules, find_row_faults, make_row_rules
-from albert_data.jobs.engine import Engine, PreparedJob
+from albert_data.jobs.engine import AnyTask, Engine, PreparedJob, Result
 from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.shards.manifest import (
     MANIFEST_NAME,
@@ -61,7 +59,6 @@ MAX_SHARD_FAULTS = 10
 _MAX_THREADS = 64  # each keeps a file open; more would only wait for the same cores and disk
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors of the machine, not of the file
 _TRAIN = SPLITS[0]
-Advance = Callable[[int], object]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +75,6 @@ class Fault:
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "file": name_as_text(self.file)}
-
-
-Run = Callable[["ShardCheck", Sequence[ShardEntry]], Iterator["Checked"]]  # checks shards at the same time, in order
 
 
 def verify(
@@ -103,20 +97,20 @@ def verify(
     except ManifestDamage as error:
         yield Fault(file=MANIFEST_NAME, what=str(error))
         return
-    run = partial(_run_threads, min(workers, _MAX_THREADS)) if engine is None else partial(_run_engine, engine)
-    for fault in _find_faults(folder, file, quick, run, progress or NullProgress()):
+    for fault in _find_faults(folder, file, quick, engine or _Threads(min(workers, _MAX_THREADS)), progress):
         file.check_current()
         yield fault
     file.check_current()
 
 
-def _find_faults(folder: Path, file: ManifestFile, quick: bool, run: Run, progress: Progress) -> Iterator[Fault]:
+def _find_faults(
+    folder: Path, file: ManifestFile, quick: bool, engine: Engine, progress: Progress | None
+) -> Iterator[Fault]:
     manifest = file.manifest
     yield from (Fault(file=MANIFEST_NAME, what=what) for what in _find_changes(file))
     yield from _find_unlisted(folder, manifest)
     rules = yield from _check_tokenizer(folder, manifest, quick)
-    advance = _count_bytes(manifest, progress, with_rows=rules is not None)
-    yield from _check_splits(folder, manifest, rules, run, advance)
+    yield from _check_splits(folder, manifest, rules, engine, progress or NullProgress())
 
 
 def _find_changes(file: ManifestFile) -> Iterator[str]:
@@ -160,7 +154,7 @@ def _check_tokenizer(folder: Path, manifest: Manifest, quick: bool) -> Generator
     """Yield the faults; return the rules for the rows, or None if rows are not checked."""
     expected, words = manifest.tokenizer, manifest.words
     entries: list[FileEntry] = [expected, *([words] if words else [])]
-    faults = [fault for entry in entries if (fault := check_file(folder, entry, _ignore)[0])]
+    faults = [fault for entry in entries if (fault := check_file(folder, entry)[0])]
     yield from faults
     if quick:
         return None
@@ -188,75 +182,36 @@ def _compare_specials(tokenizer: Tokenizer, expected: TokenizerEntry) -> Iterato
             yield Fault(file=expected.file, what=f"has the {key} {value}; the manifest says {said}")
 
 
-def _count_bytes(manifest: Manifest, progress: Progress, *, with_rows: bool) -> Advance:
-    """A function by which threads report bytes done. Each byte is hashed, and read again if rows are checked."""
-    size, lock = sum(shard.num_bytes for shard in manifest.shards), threading.Lock()
-    progress.start("verifying", 2 * size if with_rows else size)
-
-    def advance(num_bytes: int) -> None:
-        with lock:
-            progress.advance(num_bytes)
-
-    return advance
-
-
 def _check_splits(
-    folder: Path, manifest: Manifest, rules: RowRules | None, run: Run, advance: Advance
+    folder: Path, manifest: Manifest, rules: RowRules | None, engine: Engine, progress: Progress
 ) -> Iterator[Fault]:
+    progress.start("verifying", sum(shard.num_bytes for shard in manifest.shards))
     for name in sorted(manifest.splits, key=SPLITS.index, reverse=True):
-        check = ShardCheck(folder=folder, rules=rules, keeps_keys=name != _TRAIN, advance=advance)
+        tasks = list(map(CheckTask, manifest.splits[name].shards))
+        check = ShardCheck(folder=folder, rules=rules, keeps_keys=name != _TRAIN)
+        prepare = partial(check, tasks[0]) if tasks else int  # a check compiles the kernels
+        job = PreparedJob(job=check, name="verify", prepare=prepare, places=(str(folder / MANIFEST_NAME),))
         keys = [np.empty(0, np.uint64)]
-        for checked in run(check, manifest.splits[name].shards):
+        for task, checked in engine.run(job, tasks):
+            progress.advance(task.shard.num_bytes)
             yield from checked.faults
             keys += checked.keys
         if rules is not None and name != _TRAIN:
             rules = dataclasses.replace(rules, validation_keys=np.unique(np.concatenate(keys)))
 
 
-def _run_threads(workers: int, check: ShardCheck, shards: Sequence[ShardEntry]) -> Iterator[Checked]:
-    pool = ThreadPoolExecutor(workers)
-    try:
-        yield from pool.map(check, shards)
-    finally:
-        pool.shutdown(cancel_futures=True)
+class _Threads:
+    """An engine that runs tasks in threads of this process, and gives the results in order."""
 
+    def __init__(self, count: int) -> None:
+        self._count = count
 
-@dataclass(frozen=True)
-class _CheckTask:
-    number: int
-    shard: ShardEntry
-
-    def describe(self) -> str:
-        return self.shard.file
-
-
-def _run_engine(engine: Engine, check: ShardCheck, shards: Sequence[ShardEntry]) -> Iterator[Checked]:
-    """Check shards where the engine's workers are. The results are yielded in the order of the shards."""
-    if not shards:
-        return
-    there = dataclasses.replace(check, advance=_ignore)  # bytes can't be counted as they are read there
-    job = PreparedJob(
-        job=partial(_check_there, there),
-        name="verify",
-        prepare=partial(there, shards[0]),  # compiles the kernels
-        places=(str(check.folder / MANIFEST_NAME),),
-    )
-    done: dict[int, Checked] = {}
-    awaited = 0
-    for task, checked in engine.run(job, itertools.starmap(_CheckTask, enumerate(shards))):
-        check.advance(task.shard.num_bytes * (1 if check.rules is None else 2))
-        done[task.number] = checked
-        while awaited in done:
-            yield done.pop(awaited)
-            awaited += 1
-
-
-def _check_there(check: ShardCheck, task: _CheckTask) -> Checked:
-    return check(task.shard)
-
-
-def _ignore(num_bytes: int) -> None:
-    pass
+    def run(self, job: Callable[[AnyTask], Result], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Result]]:
+        pool, tasks = ThreadPoolExecutor(self._count), list(tasks)
+        try:
+            yield from zip(tasks, pool.map(job, tasks), strict=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def count_contents(folder: Path) -> dict[str, int]:
@@ -279,6 +234,16 @@ def describe_sound(counts: Mapping[str, int], *, quick: bool = False) -> str:
 # ---- one file ----
 
 
+@dataclass(frozen=True)
+class CheckTask:
+    """A shard to check."""
+
+    shard: ShardEntry
+
+    def describe(self) -> str:
+        return self.shard.file
+
+
 @dataclass(kw_only=True)
 class Checked:
     """The result for one shard."""
@@ -287,7 +252,7 @@ class Checked:
     keys: list[np.ndarray] = field(default_factory=list)  # uint64, of the documents in it, if they were asked for
 
 
-def check_file(folder: Path, expected: FileEntry | ShardEntry, advance: Advance) -> tuple[Fault | None, bool]:
+def check_file(folder: Path, expected: FileEntry | ShardEntry) -> tuple[Fault | None, bool]:
     """Check that a file has the SHA-256 that the manifest gives, and a shard also the size.
 
     Returns the fault, and whether the file is there, sound or changed.
@@ -295,7 +260,7 @@ def check_file(folder: Path, expected: FileEntry | ShardEntry, advance: Advance)
     name = expected.file
     try:
         path, num_bytes = find_file(folder, name)
-        found = hash_file(path, advance)
+        found = hash_file(path)
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in _SHORTAGES:
             raise
@@ -314,15 +279,12 @@ class ShardCheck:
     folder: Path
     rules: RowRules | None  # None for sizes and hashes alone
     keeps_keys: bool  # whether Checked.keys is wanted
-    advance: Advance
 
-    def __call__(self, shard: ShardEntry) -> Checked:
-        fault, is_there = check_file(self.folder, shard, self.advance)
+    def __call__(self, task: CheckTask) -> Checked:
+        fault, is_there = check_file(self.folder, task.shard)
         checked = Checked(faults=[fault] if fault else [])
-        if self.rules is None or not is_there:
-            return checked
-        self._check_rows(shard, self.rules, checked)
-        self.advance(shard.num_bytes)
+        if self.rules is not None and is_there:
+            self._check_rows(task.shard, self.rules, checked)
         return checked
 
     def _check_rows(self, shard: ShardEntry, rules: RowRules, checked: Checked) -> None:

@@ -185,17 +185,12 @@ def read_json(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
     return parse_object(read_bytes(path, most))
 
 
-def hash_file(path: Path, advance: Callable[[int], object] | None = None, digest: Any = None) -> str:
-    """Return the hash of a file, in hexadecimal: SHA-256 unless another is given.
-
-    advance: called with the number of bytes that were read.
-    """
+def hash_file(path: Path, digest: Any = None) -> str:
+    """Return the hash of a file, in hexadecimal: SHA-256 unless another is given."""
     hashing = digest or sha256()
     with find_storage(path).open(path) as file:
         while chunk := file.read(1 << 20):
             hashing.update(chunk)
-            if advance is not None:
-                advance(len(chunk))
     return hashing.hexdigest()
 
 
