@@ -225,7 +225,7 @@ def test_inspect_lists_the_worst(tokenizer, tmp_path, capsys):
         assert "\x1b" not in text
         assert "\\x1b[2J.txt" in text
         assert "bad.jsonl" in text
-    assert '    missing_field 60; its fields are "body", "id"' in shown
+    assert 'missing_field 60; its fields are "body", "id"' in " ".join(shown.split())
     assert "missing_field 60; its fields are &quot;body&quot;, &quot;id&quot;" in page
     assert max(map(len, shown.splitlines())) <= 80
     assert report.to_dict()["damaged_inputs"]["num_without_documents"] == 5

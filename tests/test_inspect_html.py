@@ -61,7 +61,7 @@ def write_hostile(folder: Path) -> Path:
     return write_folder(folder, {"train": [examples]}, CONFIG)
 
 
-CHARTS = ("lengths", "ngrams", "positions", "shown", "labels", "padding")
+CHARTS = ("lengths", "positions")
 VOID = {"meta", "input", "br", "link", "img"}
 
 

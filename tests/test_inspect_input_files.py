@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from albert_data.cli.main import run
 from albert_data.corpus.inputs import find_inputs
 from albert_data.inspect.audit.audit import audit_folder
-from albert_data.inspect.input_files import InputFile, InputFiles, describe_input_files, shorten_names
+from albert_data.inspect.input_files import InputFile, InputFiles, shorten_names
 from albert_data.inspect.terminal import count_columns
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
@@ -97,14 +97,13 @@ def test_the_page_has_a_line_for_each_file_without_their_common_folder(built, ca
     lines = next(part for part in text.split("\n\n") if part.startswith("Input files ")).splitlines()
     assert max(map(len, lines)) <= 80
     counts = count_slowly(built)
-    for line, name in zip(lines[1:], sorted(counts, key=lambda name: -counts[name]["tokens"]), strict=False):
+    for line, name in zip(lines[1:], sorted(counts, key=lambda name: -counts[name]["tokens"]), strict=True):
         assert line.split()[:2] == [name, f"{counts[name]['tokens']:,}"]
-    assert lines[-1].strip().endswith("of deeper/b.txt.")
 
 
 def test_documents_that_no_file_has_are_counted(built, capsys):
     text = show(capsys, built / "out", "--corpus", built / "in" / "a.txt", "--corpus", built / "in" / "c.txt")
-    assert "; 16 of the 41 documents are in no file of --corpus." in " ".join(text.split())
+    assert "16 of the 41 documents are in no file of --corpus." in " ".join(text.split())
 
 
 def test_another_corpus_is_refused(built, tmp_path, capsys):
@@ -140,8 +139,6 @@ def test_the_largest_come_first_and_the_rest_as_one():
 def test_a_file_without_a_token_has_no_rate():
     input_files = make_input_files(("a", 10, 1), ("b", 0, 0))
     assert [file.unknown_rate for file in input_files.files] == [0.1, None]
-    assert describe_input_files(input_files) == "The highest unknown rate of a file is 10.00 %, of a."
-    assert describe_input_files(make_input_files(("a", 10, 0), ("b", 0, 0))) == "No file has an unknown token."
 
 
 @pytest.mark.parametrize(

@@ -32,12 +32,12 @@ from albert_data.survey.repeated_lines import count_here
 from albert_data.survey.signatures import choose_bands
 from albert_data.survey.sorted_columns import map_u64
 from albert_data.text.escaping import JOINERS, escape_controls, name_as_text
-from albert_data.text.wording import count_of, format_share
+from albert_data.text.wording import count_of
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 
 _NUM_CHARACTERS = 0x110000
-_CUT, _SHORT = "...", 40  # of names that are too long; columns of a name in a sentence
+_CUT = "..."  # of names that are too long
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,17 +249,11 @@ def _list_files(names: Sequence[str], subject: Subject, owners: np.ndarray, foun
     return InputFiles(files=files, num_documents=len(found), num_documents_found=int(found.sum()))
 
 
-def describe_input_files(input_files: InputFiles) -> str:
-    """The most important facts, in one sentence."""
-    worst, num_missing = input_files.worst, input_files.num_documents - input_files.num_documents_found
-    if worst.unknown_rate:
-        name = shorten_names(input_files.files, _SHORT)[input_files.files.index(worst)]
-        text = f"The highest unknown rate of a file is {format_share(worst.unknown_rate)}, of {name}"
-    else:
-        text = "No file has an unknown token"
-    if num_missing:
-        text += f"; {num_missing:,} of the {count_of(input_files.num_documents, 'document')} are in no file of --corpus"
-    return f"{text}."
+def describe_missing(input_files: InputFiles) -> str:
+    """How many documents are in no file; empty if all are in one."""
+    num_missing = input_files.num_documents - input_files.num_documents_found
+    documents = count_of(input_files.num_documents, "document")
+    return f"{num_missing:,} of the {documents} are in no file of --corpus." if num_missing else ""
 
 
 def shorten_names(files: Sequence[InputFile], columns: int) -> list[str]:

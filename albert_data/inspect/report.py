@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from albert_data.corpus.damage import REASONS
 from albert_data.corpus.inputs import Input
@@ -22,7 +22,7 @@ from albert_data.inspect.input_files import (
     InputFiles,
     attribute,
     cut_middle,
-    describe_input_files,
+    describe_missing,
     read_similar,
     shorten_names,
 )
@@ -38,8 +38,10 @@ WIDTH = 80
 _SHOWN_INPUTS = 5  # of each encoding
 _BAR_LEN = 32
 _CELL_LEN = 25
-_NUM_FILES = 5
+_NUM_FILES, _NAME_LEN = 5, 56  # files, and columns of a name
 _MIN_LETTERS = 0.01  # the share of a script; one with less is probably loan words and names
+_PADDING_CAPTION = "Padding, if a row is padded to the next multiple of this many tokens"
+_EDGES_CAPTION = "Masked share at the ends of a row's text, relative to its middle (intended: 1)"
 _LABELS = {
     "masked_share": "masked share of the tokens",
     "spans_longer": "longer spans",
@@ -141,89 +143,48 @@ def inspect_folder(folder: Path, *, split: str, choice: RowChoice, corpus: list[
     )
 
 
-# ---- the summary as text ----
+# ---- the summary: what a terminal and a page show ----
 
 
-def _list_sections(report: ShardReport) -> Iterator[Iterable[str]]:
-    """The lines of each section; none where there is nothing to show."""
-    manifest, statistics = report.manifest, report.statistics
-    yield _describe_build(report.shards.folder, manifest)
-    yield _list_counts(manifest)
-    yield _list_splits(manifest)
-    yield _tabulate((32, 8, 14, 12, 14), tabulate_mixture(manifest))
-    yield _list_sources(statistics)
-    if statistics:
-        widths = (41, 12, *(13 for _ in statistics))
-        yield _tabulate(widths, [["Figures", "intended", *statistics], *tabulate_figures(statistics)])
-        yield _list_row_lens(statistics)
-        yield _list_bins(statistics)
-        yield _list_padding(statistics)
-        yield _list_edges(statistics)
-        yield _list_pieces(statistics, report.pieces)
-        yield _list_scripts(statistics, report.pieces)
-    else:
-        yield ["No split has rows."]
-    yield _list_input_files(report.input_files)
-    if lines := name_encodings(manifest):
-        yield ["Encodings found", *(part for line in lines for part in _fill(line, "  "))]
-    yield _list_damage(manifest.damage)
-    yield _list_damaged_inputs(manifest.damaged_inputs)
-    if lines := list_removed(manifest.removed):
-        yield ["Removed", *(part for line in lines for part in _fill(line, "  "))]
+class FigureTable(NamedTuple):
+    """rows: cells, the head first; caption: a sentence above them; is_prose: cells are sentences, not numbers."""
+
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    is_prose: bool = False
 
 
-def _tabulate(widths: Sequence[int], table: Iterable[Sequence[str]]) -> Iterator[str]:
-    """A line for each row, the head first; the first column is aligned left, and indented below the head."""
-    for number, (name, *cells) in enumerate(table):
-        first = f"  {_fit(name, widths[0] - 2)}" if number else f"{name:<{widths[0]}}"
-        yield first + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
-
-
-def _fit(text: str, columns: int) -> str:
-    return text + " " * max(1, columns - count_columns(text))
-
-
-def _fill(text: str, indent: str, hanging: str = "") -> list[str]:
-    return wrap_words(escape_controls(text), WIDTH, indent, hanging)
-
-
-def _describe_build(folder: Path, manifest: Manifest) -> list[str]:
-    parts = [f"built by albert-data {manifest.albert_data_version}", count_of(len(manifest.inputs), "input")]
-    return [*_fill(str(folder), ""), *_fill(", ".join([*parts, *describe_settings(manifest)]), "  ")]
-
-
-def describe_settings(manifest: Manifest) -> list[str]:
-    """The most important settings of the build."""
+def describe_build(manifest: Manifest) -> str:
+    """What made the shards, and the most important settings."""
     config, words = manifest.config.examples, "single pieces masked"
     if config.masks_words:
         words = "whole words masked" if manifest.words is None else "whole words masked by a word list"
-    return [
+    parts = [
+        f"Built by albert-data {manifest.albert_data_version} from {count_of(len(manifest.inputs), 'input')}",
         f"tokenizer of {count_of(manifest.tokenizer.vocab_size, 'piece')}",
         f"rows of at most {count_of(config.max_seq_len, 'token')}",
         words,
         f"seed {config.seed}",
         f"dupe factor {config.dupe_factor:,}",
     ]
+    return f"{', '.join(parts)}."
 
 
-def _list_counts(manifest: Manifest) -> list[str]:
+def list_counts(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """What the build read, and how many documents it left out, as what: names and numbers."""
     counts = manifest.counts
-    parts = [count_of(counts.documents, "document"), count_of(counts.sentences, "sentence")]
-    parts += [f"{format_bytes(counts.text_bytes)} of text", count_of(counts.tokens, "token")]
-    parts += [f"{count_of(count, noun)} {fate}" for count, noun, fate in list_dropped(manifest)]
-    return ["Corpus", *_fill(", ".join(parts), "  ")]
-
-
-def list_dropped(manifest: Manifest) -> Iterator[tuple[int, str, str]]:
-    """How many documents the build left out, as what, and how that is called: for each kind that there is."""
-    for name, noun, fate in (
-        ("duplicate_documents", "equal document", "dropped"),
-        ("contaminated_documents", "other document", "with text of a benchmark left out"),
-        ("near_duplicate_documents", "near-duplicate", "dropped"),
-        ("left_out_documents", "validation document", "left out of training"),
+    yield "documents", f"{counts.documents:,}"
+    yield "sentences", f"{counts.sentences:,}"
+    yield "text", format_bytes(counts.text_bytes)
+    yield "tokens", f"{counts.tokens:,}"
+    for count, name in (
+        (counts.duplicate_documents, "equal documents dropped"),
+        (counts.contaminated_documents, "other documents with text of a benchmark left out"),
+        (counts.near_duplicate_documents, "near-duplicates dropped"),
+        (counts.left_out_documents, "validation documents left out of training"),
     ):
-        if count := getattr(manifest.counts, name):
-            yield count, noun, fate
+        if count:
+            yield name, f"{count:,}"
 
 
 def format_bytes(num_bytes: int) -> str:
@@ -237,41 +198,67 @@ def format_bytes(num_bytes: int) -> str:
     return f"{value:,.1f} {unit}"
 
 
-def _list_splits(manifest: Manifest) -> Iterator[str]:
+def list_tables(report: ShardReport, num_files: int = _NUM_FILES) -> Iterator[FigureTable]:
+    """What was measured, and what the build noted. num_files: how many input files are named."""
+    manifest, statistics = report.manifest, report.statistics
+    yield FigureTable(_tabulate_splits(manifest))
+    if statistics:
+        yield FigureTable([["Figures", "intended", *statistics], *_tabulate_figures(statistics)])
+        yield FigureTable(_tabulate_row_lens(statistics))
+        yield FigureTable(_tabulate_padding(statistics), _PADDING_CAPTION)
+        yield FigureTable(_tabulate_edges(statistics), _EDGES_CAPTION)
+    else:
+        yield FigureTable([["No split has rows."]])
+    if manifest.mixture:
+        yield FigureTable(_tabulate_mixture(manifest))
+    for name, measured in statistics.items():
+        if measured.by_source:
+            yield FigureTable(_tabulate_sources(measured), f"Rows of {name} by source")
+        if len(scripts := tabulate_scripts(name, measured, report.pieces)) > 2:
+            yield FigureTable(scripts)
+    if report.input_files:
+        yield FigureTable(_tabulate_files(report.input_files, num_files), describe_missing(report.input_files))
+    found = [(item.encoding, escape_controls(item.path)) for item in manifest.inputs if item.encoding]
+    damage = [
+        [f"{count:,}", REASONS.get(reason, reason.replace("_", " "))] for reason, count in manifest.damage.items()
+    ]
+    for head, rows in (
+        (["Encodings found"], [[line] for line in describe_encodings(found, _SHOWN_INPUTS)]),
+        (["Damage", "what was dropped or repaired"] if damage else ["Damage: none"], damage),
+        *_list_damaged(manifest.damaged_inputs),
+        (["Removed"], [[line] for line in list_removed(manifest.removed)]),
+    ):
+        if rows or head == ["Damage: none"]:
+            yield FigureTable([head, *rows], is_prose=True)
+
+
+def _tabulate_splits(manifest: Manifest) -> list[list[str]]:
     table = [["Splits", "rows", "tokens", "masked", "shards", "size"]]
     for name, split in manifest.splits.items():
         counts = (split.num_rows, split.num_tokens, split.num_masked, len(split.shards))
         table.append([name, *(f"{count:,}" for count in counts), format_bytes(split.num_bytes)])
-    return _tabulate((13, 14, 18, 16, 8, 11), table)
+    return table
 
 
-def tabulate_mixture(manifest: Manifest) -> list[list[str]]:
+def _tabulate_mixture(manifest: Manifest) -> list[list[str]]:
     """What a mixture takes of its sources. Passes are on average over the documents, tokens those of text."""
     table = [["Sources of the mixture", "passes", "documents", "used", "tokens used"]]
     for one in manifest.mixture or ():
         counts = (one.num_documents, one.num_used_documents, one.num_used_tokens)
-        name = escape_controls(f"{one.name} ({one.language})")
-        table.append([name, f"{one.passes:.3g}", *(f"{count:,}" for count in counts)])
-    return table if manifest.mixture else []
+        table.append([f"{one.name} ({one.language})", f"{one.passes:.3g}", *(f"{count:,}" for count in counts)])
+    return table
 
 
-def tabulate_sources(name: str, measured: Statistics) -> list[list[str]]:
-    """The rows of a split by source; nothing where these have no sources."""
-    table = [[f"Rows of {name} by source", "rows", "tokens", "share", "documents", "<unk>", "without a pair"]]
+def _tabulate_sources(measured: Statistics) -> list[list[str]]:
+    table = [["", "rows", "tokens", "share", "documents", "<unk>", "unpaired"]]
     for one in measured.by_source:
         shares = (one.num_tokens / measured.num_tokens, one.unk_share, one.unpaired_share)
         share, *others = (format_figure("share", share) for share in shares)
-        counts = (f"{one.num_rows:,}", f"{one.num_tokens:,}", share, f"{one.num_documents:,}")
-        table.append([escape_controls(one.name), *counts, *others])
-    return table if measured.by_source else []
+        table.append([one.name, f"{one.num_rows:,}", f"{one.num_tokens:,}", share, f"{one.num_documents:,}", *others])
+    return table
 
 
-def _list_sources(statistics: Mapping[str, Statistics]) -> Iterator[str]:
-    for name, measured in statistics.items():
-        yield from _tabulate((30, 11, 15, 9, 14), [row[:5] for row in tabulate_sources(name, measured)])
-
-
-def tabulate_figures(statistics: Mapping[str, Statistics]) -> Iterator[list[str]]:
+def _tabulate_figures(statistics: Mapping[str, Statistics]) -> Iterator[list[str]]:
     """For each figure its name in words, what is intended, and what each split realises."""
     for figures in zip(*(measured.figures for measured in statistics.values()), strict=True):
         name, intended, _ = figures[0]
@@ -295,118 +282,116 @@ def format_figure(name: str, value: float | None) -> str:
     return f"{value:,.0f}" if name.startswith("num_") else format_share(value)
 
 
-def _list_row_lens(statistics: Mapping[str, Statistics]) -> Iterator[str]:
+def _tabulate_row_lens(statistics: Mapping[str, Statistics]) -> list[list[str]]:
     names = (name.replace("p", "") + " %" if name.startswith("p") else name for name in QUANTILES)
-    rows = []
+    table = [["Row lengths", *names, "mean", "padding"]]
     for name, measured in statistics.items():
         lens = (f"{length:,}" for length in measured.row_len_quantiles.values())
-        rows.append([name, *lens, f"{measured.mean_row_len:.1f}", format_figure("padding", measured.padding_share)])
-    return _tabulate((13, *(7 for _ in QUANTILES), 8, 10), [["Row lengths", *names, "mean", "padding"], *rows])
+        table.append([name, *lens, f"{measured.mean_row_len:.1f}", format_figure("padding", measured.padding_share)])
+    return table
 
 
-def _list_bins(statistics: Mapping[str, Statistics]) -> Iterator[str]:
+def _tabulate_padding(statistics: Mapping[str, Statistics]) -> list[list[str]]:
+    table = [["", *(f"{bucket_len:,}" for bucket_len in next(iter(statistics.values())).padding_by_bucket)]]
+    for name, measured in statistics.items():
+        table.append([name, *(format_figure("padding", share) for share in measured.padding_by_bucket.values())])
+    return table
+
+
+def _tabulate_edges(statistics: Mapping[str, Statistics]) -> list[list[str]]:
+    table = [["", *map(str, (*range(1, EDGE + 1), *range(-EDGE, 0))), "error"]]
+    for name, measured in statistics.items():
+        values = (*measured.edge_ratios, measured.edge_error)
+        table.append([name, *("-" if value is None else f"{value:.2f}" for value in values)])
+    return table
+
+
+def tabulate_scripts(name: str, measured: Statistics, pieces: Sequence[str]) -> list[list[str]]:
+    """Letters, tokens and share of each script of a split, except those of loan words."""
+    rows = [
+        [one.script, f"{one.num_letters:,}", f"{one.num_tokens:,}", format_share(one.share)]
+        for one in count_scripts(measured.piece_counts, pieces)
+        if one.share > _MIN_LETTERS
+    ]
+    return [[f"Scripts of {name}", "letters", "tokens", "share"], *rows]
+
+
+def _tabulate_files(input_files: InputFiles, count: int) -> list[list[str]]:
+    """Tokens, their share and that of unknown ones, of the largest files."""
+    files, table = input_files.rank(count), [["Input files", "tokens", "share", "unknown"]]
+    for file, name in zip(files, shorten_names(files, _NAME_LEN), strict=True):
+        shares = (format_figure("share", share) for share in (file.share, file.unknown_rate))
+        table.append([name, f"{file.num_tokens:,}", *shares])
+    return table
+
+
+def _list_damaged(damaged: DamagedInputs | None) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """The head and the rows of a table of the worst inputs."""
+    if damaged is None:
+        return
+    parts = []
+    if damaged.num_without_documents:
+        parts.append(f"{count_of(damaged.num_without_documents, 'input')} without a document")
+    if damaged.num_damaged:
+        parts.append(f"{count_of(damaged.num_damaged, 'input')} with damage")
+    head = [f"{', '.join(parts)}; the worst", "documents", "damage"]
+    yield head, [[one.path, count_of(one.num_documents, "document"), describe_losses(one)] for one in damaged.worst]
+
+
+# ---- in a terminal ----
+
+
+def _list_sections(report: ShardReport) -> Iterator[Iterable[str]]:
+    """The lines of each section."""
+    yield [*_fill(str(report.shards.folder)), *_fill(describe_build(report.manifest), "  ")]
+    yield ["Corpus", *_fill(", ".join(f"{name} {number}" for name, number in list_counts(report.manifest)), "  ")]
+    yield from map(_lay_out, list_tables(report))
+    if report.statistics:
+        yield _lay_out(FigureTable(list(_draw_bins(report.statistics))))
+        yield _list_pieces(report.statistics, report.pieces)
+
+
+def _lay_out(table: FigureTable) -> Iterator[str]:
+    """The lines of a table. Its first column is aligned left, indented below the head, and cut where it is too wide."""
+    yield from _fill(table.caption)
+    head, *rows = ([escape_controls(cell) for cell in row] for row in table.rows)
+    if table.is_prose:
+        yield head[0]
+        for row in rows:
+            names = (cut_middle(cell, _NAME_LEN) for cell in row[:-1])
+            yield from _fill("  ".join([*names, row[-1]]), "  ", " " * 4)
+        return
+    names, *columns = zip(head, *([f"  {name}", *cells] for name, *cells in rows), strict=True)
+    widths = [2 + max(map(len, column)) for column in columns]
+    first = min(max(map(count_columns, names)), WIDTH - sum(widths))
+    for name, *cells in zip(names, *columns, strict=True):
+        numbers = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        yield f"{_fit(cut_middle(name, first), first)}{numbers}".rstrip()
+
+
+def _fit(text: str, columns: int) -> str:
+    return text + " " * (columns - count_columns(text))
+
+
+def _fill(text: str, indent: str = "", hanging: str = "") -> list[str]:
+    return wrap_words(escape_controls(text), WIDTH, indent, hanging)
+
+
+def _draw_bins(statistics: Mapping[str, Statistics]) -> Iterator[list[str]]:
     """Shares of the rows by length. The bars show the first split; the longest has _BAR_LEN characters."""
     histograms = [[rows / m.num_rows for *_, rows in m.row_len_bins] for m in statistics.values()]
-    bins, rows = next(iter(statistics.values())).row_len_bins, []
-    for (first, last, _), *shares in zip(bins, *histograms, strict=True):
+    yield ["Rows by length", *statistics]
+    for (first, last, _), *shares in zip(next(iter(statistics.values())).row_len_bins, *histograms, strict=True):
         bar = "#" * max(round(_BAR_LEN * shares[0] / max(histograms[0])), shares[0] > 0)
-        rows.append([f"{f'{first:,} to {last:,}':<17}{bar}", *map(format_share, shares)])
-    return _tabulate((53, *(13 for _ in statistics)), [["Rows by length", *statistics], *rows])
-
-
-def _list_padding(statistics: Mapping[str, Statistics]) -> Iterator[str]:
-    lens = list(next(iter(statistics.values())).padding_by_bucket)
-    yield "Padding, if a row is padded to the next multiple of this many tokens"
-    rows = (
-        [name, *(format_figure("padding", share) for share in measured.padding_by_bucket.values())]
-        for name, measured in statistics.items()
-    )
-    yield from _tabulate((13, *(9 for _ in lens)), [["", *(f"{bucket_len:,}" for bucket_len in lens)], *rows])
-
-
-def _list_edges(statistics: Mapping[str, Statistics]) -> Iterator[str]:
-    yield "Masked share at the ends of a row's text, relative to its middle (intended: 1)"
-    places = [*range(1, EDGE + 1), *range(-EDGE, 0)]
-    rows = (
-        [name, *("-" if value is None else f"{value:.2f}" for value in (*measured.edge_ratios, measured.edge_error))]
-        for name, measured in statistics.items()
-    )
-    yield from _tabulate((13, *(6 for _ in places), 7), [["", *map(str, places), "error"], *rows])
+        yield [f"{f'{first:,} to {last:,}':<17}{bar}", *map(format_share, shares)]
 
 
 def _list_pieces(statistics: Mapping[str, Statistics], pieces: Sequence[str]) -> Iterator[str]:
     """The most frequent pieces of each split in three columns, with their share of its tokens of text."""
     for name, measured in statistics.items():
         cells = [
-            _fit(f"{escape_controls(pieces[i])} {format_share(tokens / measured.num_maskable)}", _CELL_LEN)
+            _fit(f"{escape_controls(pieces[i])} {format_share(tokens / measured.num_maskable)}", _CELL_LEN - 1)
             for i, tokens in measured.most_frequent()
         ]
         yield f"Most frequent pieces of {name}"
-        yield from (f"  {''.join(cells[at : at + 3])}".rstrip() for at in range(0, len(cells), 3))
-
-
-def _list_scripts(statistics: Mapping[str, Statistics], pieces: Sequence[str]) -> Iterator[str]:
-    """The scripts of each split that has several."""
-    for name, measured in statistics.items():
-        yield from _tabulate((40, 16, 14, 10), tabulate_scripts(name, measured, pieces))
-
-
-def tabulate_scripts(name: str, measured: Statistics, pieces: Sequence[str]) -> list[list[str]]:
-    """Letters, tokens and share of each script of a split; nothing where there is only one, apart from loan words."""
-    rows = [
-        [one.script, f"{one.num_letters:,}", f"{one.num_tokens:,}", format_share(one.share)]
-        for one in count_scripts(measured.piece_counts, pieces)
-        if one.share > _MIN_LETTERS
-    ]
-    return [[f"Scripts of {name}", "letters", "tokens", "share"], *rows] if len(rows) > 1 else []
-
-
-def tabulate_input_files(input_files: InputFiles, count: int, columns: int) -> list[list[str]]:
-    """Tokens, their share and that of unknown ones, of the largest files, with names of so many columns."""
-    files, table = input_files.rank(count), [["Input files", "tokens", "share", "unknown"]]
-    for file, name in zip(files, shorten_names(files, columns), strict=True):
-        shares = (format_figure("share", share) for share in (file.share, file.unknown_rate))
-        table.append([name, f"{file.num_tokens:,}", *shares])
-    return table
-
-
-def _list_input_files(input_files: InputFiles | None) -> Iterator[str]:
-    if input_files is not None:
-        yield from _tabulate((42, 18, 10, 10), tabulate_input_files(input_files, _NUM_FILES, 39))
-        yield from _fill(describe_input_files(input_files), "  ")
-
-
-def name_encodings(manifest: Manifest) -> list[str]:
-    """A line for each encoding that `--encoding auto` found."""
-    found = ((item.encoding, escape_controls(item.path)) for item in manifest.inputs if item.encoding)
-    return describe_encodings(found, _SHOWN_INPUTS)
-
-
-def _list_damage(damage: Mapping[str, int]) -> list[str]:
-    lines = ["Damage"]
-    for reason, count in damage.items():
-        text = f"{count:>11,}  {REASONS.get(reason, reason.replace('_', ' '))}"
-        lines += _fill(text, "  ", " " * 15)
-    return lines if len(lines) > 1 else ["Damage: none"]
-
-
-def describe_damaged(damaged: DamagedInputs) -> str:
-    """How many inputs are damaged, as the title of a list of the worst."""
-    parts = []
-    if damaged.num_without_documents:
-        parts.append(f"{count_of(damaged.num_without_documents, 'input')} without a document")
-    if damaged.num_damaged:
-        parts.append(f"{count_of(damaged.num_damaged, 'input')} with damage")
-    return f"{', '.join(parts)}; the worst"
-
-
-def _list_damaged_inputs(damaged: DamagedInputs | None) -> Iterator[str]:
-    if damaged is None:
-        return
-    names = (cut_middle(escape_controls(item.path), 63) for item in damaged.worst)
-    rows = [[name, f"{item.num_documents:,}"] for name, item in zip(names, damaged.worst, strict=True)]
-    head, *lines = _tabulate((66, 14), [[describe_damaged(damaged), "documents"], *rows])
-    yield head
-    for item, line in zip(damaged.worst, lines, strict=True):
-        yield line
-        yield from _fill(describe_losses(item), " " * 4)
+        yield from (f"  {' '.join(cells[at : at + 3])}".rstrip() for at in range(0, len(cells), 3))

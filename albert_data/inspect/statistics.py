@@ -36,7 +36,7 @@ QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p
 BUCKET_LENS = (8, 16, 32, 64, 128, 256)  # `train` uses buckets of 64, or of 16 on a CPU
 EDGE = 5  # positions of text at either end of a row that are counted one by one
 NUM_PIECES = 20
-_NUM_BINS = 8
+_NUM_BINS = 16
 
 
 class Figure(NamedTuple):

@@ -23,7 +23,7 @@ Ticks = Mapping[float, str]
 
 
 class Series(NamedTuple):
-    """A data series. name: in the legend; shape: bar, hollow (a bar's outline), band, line, dashed or dotted."""
+    """A data series. name: in the legend; shape: bar, band, line, dashed or dotted."""
 
     name: str
     colour: str = "first"
@@ -34,7 +34,7 @@ class Series(NamedTuple):
         """Its CSS classes."""
         if self.shape in ("bar", "band"):
             return f"fill-{self.colour}"
-        return f"{'hollow' if self.shape == 'hollow' else f'line {self.shape}'} stroke-{self.colour}"
+        return f"line {self.shape} stroke-{self.colour}"
 
 
 def element(tag: str, classes: str = "", text: str = "", **attributes: float | str) -> str:
@@ -102,11 +102,9 @@ class Plot:
         share = min(1.0, max(0.0, (value - low) / (high - low)))
         return self._bottom - share * (self._bottom - self._top)
 
-    def bar(self, series: Series, begin: float, end: float, height: float, label: str = "") -> None:
+    def bar(self, series: Series, begin: float, end: float, height: float) -> None:
         left, right, top = self._to_x(begin), self._to_x(end), self._to_y(height)
         self._add("rect", series.paint, x=left, y=top, width=right - left, height=self._bottom - top)
-        if label:
-            self._add("text", "small fill-ink", label, x=(left + right) / 2, y=top - 3, text_anchor="middle")
 
     def line(self, series: Series, points: Sequence[tuple[float, float]], *, has_markers: bool = False) -> None:
         places = [(self._to_x(x), self._to_y(y)) for x, y in points]

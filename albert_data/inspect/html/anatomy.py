@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from albert_data.config import ExampleConfig
 from albert_data.examples.pair_tasks import IN_ORDER, NO_LABEL, RANDOM_B, SWAPPED, PairTask
-from albert_data.inspect.report import format_figure
 from albert_data.inspect.statistics import Statistics, count_scripts
-from albert_data.report.page import escape, render_table
+from albert_data.report.page import escape
 from albert_data.sentences.text import split_sentences
 from albert_data.shards.decoding import (
     KEPT,
@@ -35,11 +35,6 @@ from albert_data.tokenizer.words import WordRule
 
 _NUM_SEARCHED = 100  # rows
 _TOKENS = 72  # about as many fit on a screen
-_KINDS = {  # the names of their figures, and labels
-    MASKED: ("shown_as_mask", "[MASK]"),
-    RANDOM: ("shown_as_random", "a random piece"),
-    KEPT: ("shown_as_kept", "unchanged"),
-}
 _PAIR_TITLES = {
     "sop": "A pair, in order or swapped",
     "nsp": "A pair, of one document or of two",
@@ -165,18 +160,18 @@ def render_anatomy(shards: Shards, measured: Mapping[str, Statistics], asked: in
         ("Sentences of a document", _render_sentences(example, in_document, language)),
         (_PAIR_TITLES[task.name], _render_pair(example, in_document, task)),
         ("Words and their pieces, masked in spans", _render_words(segments, language, unit)),
-        ("Lengths of the spans", _render_span_lens(segments, statistics, unit)),
-        ("What the model sees in place of a masked token", _render_kinds(segments, statistics)),
+        ("Lengths of the spans", (_explain_span_lens(segments, statistics.config, unit), "")),
+        ("What the model sees in place of a masked token", (_explain_kinds(segments, statistics.config), "")),
     ]
     cards = (
-        f'<li class="card"><h3><span class="step">{number}</span> {escape(title)}</h3>{body}</li>'
-        for number, (title, body) in enumerate(steps, 1)
+        f'<li class="card"><h3><span class="step">{number}</span> {escape(title)}</h3><p>{escape(says)}</p>{body}</li>'
+        for number, (title, (says, body)) in enumerate(steps, 1)
     )
     return f'<p>{escape(about)}</p>\n<ol class="anatomy">\n' + "\n".join(cards) + "\n</ol>"
 
 
-def _render_sentences(example: Example, segments: Sequence[Segment], language: str) -> str:
-    """segments: in the order of the document."""
+def _render_sentences(example: Example, segments: Sequence[Segment], language: str) -> tuple[str, str]:
+    """What is said, and HTML. segments: in the order of the document."""
     says = f"These follow one another in document {example.document_key:016x}."
     if example.document_key_b not in (None, example.document_key):
         says = f"A is of document {example.document_key:016x}, B of document {example.document_key_b:016x}."
@@ -187,15 +182,15 @@ def _render_sentences(example: Example, segments: Sequence[Segment], language: s
         items = "".join(f'<li dir="auto">{escape(sentence)}</li>' for sentence in segment.sentences)
         parts.append(f'<ol class="sentences {segment.name}" start="{number}" lang="{language}">{items}</ol>')
         number += len(segment.sentences)
-    return f"<p>{escape(says)}</p>" + "".join(parts)
+    return says, "".join(parts)
 
 
-def _render_pair(example: Example, segments: Sequence[Segment], task: PairTask) -> str:
-    """segments: in the order of the document."""
+def _render_pair(example: Example, segments: Sequence[Segment], task: PairTask) -> tuple[str, str]:
+    """What is said, and HTML. segments: in the order of the document."""
     if not task.orders:
-        return "<p>Every row is one segment: this set has no sentence task.</p>"
+        return "Every row is one segment: this set has no sentence task.", ""
     if len(segments) == 1:
-        return f"<p>This row has no pair: label {NO_LABEL}. The model is not asked for its order.</p>"
+        return f"This row has no pair: label {NO_LABEL}. The model is not asked for its order.", ""
     first, second = segments
     ends = [0, len(first.sentences), len(first.sentences) + len(second.sentences)]
     names = [
@@ -219,14 +214,14 @@ def _render_pair(example: Example, segments: Sequence[Segment], task: PairTask) 
         )
         tokens = _special("[CLS]") + blocks
         orders.append(f'<div class="order{" here" * here}"><p>{title}</p><div class="flow">{tokens}</div></div>')
-    return f"<p>{escape(_PAIR_TEXTS[task.name])}</p>" + "".join(orders)
+    return _PAIR_TEXTS[task.name], "".join(orders)
 
 
 def _special(name: str) -> str:
     return f'<span class="special">{name}</span>'
 
 
-def _render_words(segments: Sequence[Segment], language: str, unit: str) -> str:
+def _render_words(segments: Sequence[Segment], language: str, unit: str) -> tuple[str, str]:
     says = (
         "Each box is a word. Dashed lines inside it separate the pieces of the vocabulary that spell it. A frame holds "
         "a masked span of neighbouring words, all of whose pieces are to be predicted; below is what the model sees."
@@ -237,7 +232,7 @@ def _render_words(segments: Sequence[Segment], language: str, unit: str) -> str:
     words = (word for one in segments for _, of_span in one.spans for word in of_span)
     if any(token.original == VISIBLE_SPACE for word in words for token in word):
         says += f" {VISIBLE_SPACE} is a space that is a piece of its own."
-    parts = [f"<p>{escape(says)}</p>"]
+    parts = []
     for number, segment in enumerate(segments):
         begin = _special("[CLS]") if number == 0 else ""
         flow = "".join(_render_span(*span, unit) for span in segment.spans)
@@ -245,7 +240,7 @@ def _render_words(segments: Sequence[Segment], language: str, unit: str) -> str:
             f'<div class="segment"><span class="name">{segment.name}</span>'
             f'<div class="flow words" dir="auto" lang="{language}">{begin}{flow}{_special("[SEP]")}</div></div>'
         )
-    return "".join(parts)
+    return says, "".join(parts)
 
 
 def _render_span(is_masked: bool, words: Sequence[Word], unit: str) -> str:
@@ -260,9 +255,7 @@ def _render_piece(token: Token) -> str:
     return f'<span class="piece"><bdi>{escape(token.original)}</bdi>{shown}</span>'
 
 
-def _render_span_lens(segments: Sequence[Segment], statistics: Statistics, unit: str) -> str:
-    lens = [len(words) for segment in segments for words in segment.masked_spans]
-    config = statistics.config
+def _explain_span_lens(segments: Sequence[Segment], config: ExampleConfig, unit: str) -> str:
     share = "1/n" if config.masking == "ngram" else "0.8 to the power of n"
     lengths = (
         f"A span has at most {config.longest_span} {unit}s. Lengths are drawn so that the share of the spans with n "
@@ -270,26 +263,17 @@ def _render_span_lens(segments: Sequence[Segment], statistics: Statistics, unit:
         if config.span_gap
         else f"Single {unit}s are masked. They"
     )
-    says = f"{lengths} are drawn until {format_figure('share', config.mask_prob)} of the tokens are masked."
-    rows = [(count_of(n, unit), f"spans_of_{n}", lens.count(n)) for n in range(1, config.longest_span + 1)]
-    return _render_shares(says, "span", rows, statistics)
+    lens = Counter(len(words) for segment in segments for words in segment.masked_spans)
+    here = ", ".join(f"{lens[n]:,} of {count_of(n, unit)}" for n in sorted(lens)) or "none"
+    share = format_share(config.mask_prob, 0)
+    return f"{lengths} are drawn until {share} of the tokens are masked. In this row: {here}."
 
 
-def _render_kinds(segments: Sequence[Segment], statistics: Statistics) -> str:
-    kinds = [token.kind for segment in segments for _, words in segment.spans for word in words for token in word]
-    to_mask, random, kept = (format_share(share, 0) for share in statistics.config.replace_shares)
-    says = (
+def _explain_kinds(segments: Sequence[Segment], config: ExampleConfig) -> str:
+    to_mask, random, kept = (format_share(share, 0) for share in config.replace_shares)
+    kinds = Counter(token.kind for one in segments for _, words in one.spans for word in words for token in word)
+    return (
         f"Each masked token is drawn by itself: {to_mask} show [MASK], {random} show a piece drawn at random, and "
-        f"{kept} stay. All are to be predicted, so the model can't trust what it sees."
+        f"{kept} stay. All are to be predicted, so the model can't trust what it sees. In this row: "
+        f"{kinds[MASKED]:,} [MASK], {kinds[RANDOM]:,} random, {kinds[KEPT]:,} unchanged."
     )
-    rows = [(label, figure, kinds.count(kind)) for kind, (figure, label) in _KINDS.items()]
-    return _render_shares(says, "shown", rows, statistics)
-
-
-def _render_shares(says: str, head: str, rows: Sequence[tuple[str, str, int]], statistics: Statistics) -> str:
-    """A table of figures. rows: label, the figure's name, and the count of the row that is explained."""
-    figures = {figure.name: (figure.intended, figure.realised) for figure in statistics.figures}
-    cells = [
-        [label, f"{count:,}", *(format_figure(name, value) for value in figures[name])] for label, name, count in rows
-    ]
-    return f"<p>{escape(says)}</p>" + render_table([head, "this row", "intended", "split"], cells)

@@ -10,26 +10,18 @@ from collections.abc import Iterable, Iterator
 from string import Template
 from typing import Any
 
-from albert_data.corpus.damage import REASONS
 from albert_data.examples.pair_tasks import NO_LABEL
 from albert_data.inspect.audit.audit import Audit, audit_splits
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.anatomy import render_anatomy
 from albert_data.inspect.html.charts import draw_charts
-from albert_data.inspect.input_files import describe_input_files
 from albert_data.inspect.report import (
     ShardReport,
-    describe_damaged,
-    describe_settings,
+    describe_build,
     format_bytes,
     format_figure,
-    list_dropped,
-    name_encodings,
-    tabulate_figures,
-    tabulate_input_files,
-    tabulate_mixture,
-    tabulate_scripts,
-    tabulate_sources,
+    list_counts,
+    list_tables,
 )
 from albert_data.report.page import (
     PageSection,
@@ -42,7 +34,6 @@ from albert_data.report.page import (
     render_table,
     render_tiles,
 )
-from albert_data.shards.advice import describe_losses, list_removed
 from albert_data.shards.decoding import PLAIN, Example, Token, decode_segments, name_pair
 from albert_data.shards.reader import Shards
 from albert_data.storage import find_storage, make_path
@@ -50,7 +41,7 @@ from albert_data.text.escaping import escape_controls
 from albert_data.text.wording import count_of
 from albert_data.tokenizer.model import Tokenizer
 
-_NUM_FILES, _NAME_LEN = 20, 56  # files, and columns of a name
+_NUM_FILES = 20
 MAX_BYTES = 3_500_000  # a page of up to 4 MB opens without a delay
 # "<" can't end the element nor open a comment; U+2028 and U+2029 end a line in old JavaScript.
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
@@ -69,8 +60,6 @@ def render(report: ShardReport, audit: Audit | None = None) -> str:
     shards, statistics = report.shards, report.statistics
     data, num_embedded = embed_rows(shards, report.rows)
     audit = audit or audit_splits(shards.folder, report.opened, report.corpus)
-    manifest = report.manifest
-    built = f"Built by albert-data {manifest.albert_data_version} from {count_of(len(manifest.inputs), 'input')}"
     parts = {
         "Summary": render_tiles(_list_tiles(report)),
         "Anatomy of a row": render_anatomy(shards, statistics, *report.choice.numbers[:1]),
@@ -84,21 +73,15 @@ def render(report: ShardReport, audit: Audit | None = None) -> str:
         [PageSection(name=title.split()[0].lower(), title=title, body=body) for title, body in parts.items()],
         kind="ALBERT pretraining shards",
         title=make_path(find_storage(shards.folder).resolve(shards.folder)).name,
-        about=f"{', '.join([built, *describe_settings(manifest)])}.",
+        about=describe_build(report.manifest),
         style=read_asset(__package__, "rows.css"),
         script=read_asset(__package__, "rows.js"),
         data=data,
     )
 
 
-def _list_tiles(report: ShardReport) -> Iterable[tuple[str, str]]:
-    counts = report.manifest.counts
-    yield "documents", f"{counts.documents:,}"
-    yield "sentences", f"{counts.sentences:,}"
-    yield "text", format_bytes(counts.text_bytes)
-    yield "tokens", f"{counts.tokens:,}"
-    for count, noun, fate in list_dropped(report.manifest):
-        yield f"{noun}s {fate}", f"{count:,}"
+def _list_tiles(report: ShardReport) -> Iterator[tuple[str, str]]:
+    yield from list_counts(report.manifest)
     for name, split in report.manifest.splits.items():
         yield f"examples of {name} ({format_bytes(split.num_bytes)})", f"{split.num_rows:,}"
     for name, measured in list(report.statistics.items())[:1]:
@@ -107,34 +90,15 @@ def _list_tiles(report: ShardReport) -> Iterable[tuple[str, str]]:
 
 
 def _render_figures(report: ShardReport) -> Iterator[str]:
-    manifest, statistics = report.manifest, report.statistics
-    figures = render_table(["", "intended", *statistics], tabulate_figures(statistics))
-    yield figures if statistics else "<p>No split has rows.</p>"
-    sources = (tabulate_sources(name, measured) for name, measured in statistics.items())
-    for table in filter(None, [tabulate_mixture(manifest), *sources]):
-        yield render_table(table[0], table[1:])
-    if files := report.input_files:
-        table = tabulate_input_files(files, _NUM_FILES, _NAME_LEN)
-        yield f"<p>{escape(describe_input_files(files))}</p>" + render_table(table[0], table[1:])
-    if encodings := name_encodings(manifest):
-        yield render_table(["encodings found"], ([line] for line in encodings), kind="prose")
-    damage = ([REASONS.get(reason, reason), f"{count:,}"] for reason, count in sorted(manifest.damage.items()))
-    dropped = render_table(["what was dropped or repaired", "number"], damage)
-    yield dropped if manifest.damage else "<p>No document was dropped or repaired.</p>"
-    if removed := list_removed(manifest.removed):
-        yield render_table(["lines that were removed"], ([line] for line in removed), kind="prose")
-    if damaged := manifest.damaged_inputs:
-        inputs = ([item.path, f"{item.num_documents:,}", describe_losses(item)] for item in damaged.worst)
-        yield render_table([describe_damaged(damaged), "documents", "damage"], inputs, kind="prose")
-    for name, measured in statistics.items():
+    for (head, *rows), caption, is_prose in list_tables(report, _NUM_FILES):
+        yield f"<p>{escape(caption)}</p>" if caption else ""
+        yield render_table(head, rows, kind="prose" if is_prose else "")
+    for name, measured in report.statistics.items():
         pieces = (
             [report.pieces[i], f"{tokens:,}", format_figure("share", tokens / measured.num_maskable)]
             for i, tokens in measured.most_frequent()
         )
         yield render_details(f"Most frequent pieces of {name}", render_table(["piece", "tokens", "share"], pieces))
-    for name, measured in statistics.items():
-        if scripts := tabulate_scripts(name, measured, report.pieces):
-            yield render_details(scripts[0][0], render_table(["script", *scripts[0][1:]], scripts[1:]))
 
 
 # ---- the viewer of rows ----
