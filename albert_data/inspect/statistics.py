@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from albert_data.examples.spans import span_shares
 from albert_data.kernels import kernel
 from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.reader import Shards
-from albert_data.shards.rows import locate_masks, restore_ids
+from albert_data.shards.rows import locate_masks, no_rows, restore_ids
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, count_letters, find_script
 from albert_data.tokenizer.words import begins_word, judge_piece
@@ -275,11 +276,12 @@ def measure(shards: Shards) -> Statistics:
     if not config.masks_words:  # each piece is one
         ones = np.ones_like(words.starts)
         words = WordArrays(tokenizer.specials.is_special, ones, ones, np.zeros(len(ones), np.int64))
-    totals = no_counts(config, tokenizer.vocab_size)
+    totals = dict[str, Any]()
     keys = [[np.zeros(0, np.uint64)] for _ in names or ("all",)]
     of_sources = np.zeros((len(keys), len(_SOURCE_COUNTS)), np.int64)
-    for batch in shards.batches():
-        count_batch(batch, tokenizer, words, config.span_gap, totals)
+    for batch in chain([no_rows()], shards.batches()):
+        counts = count_batch(batch, tokenizer, words, config)
+        totals = {name: count + totals.get(name, 0) for name, count in counts.items()}
         sources = np.zeros(len(batch), np.int64) if batch.sources is None else batch.sources
         for source in np.unique(sources).tolist():
             keys[source].append(np.unique(batch.document_keys[sources == source]))
@@ -288,13 +290,12 @@ def measure(shards: Shards) -> Statistics:
     documents = [np.unique(np.concatenate(parts)) for parts in keys]
     num_unk = int(totals["piece_counts"][tokenizer.unk_id])
     totals["piece_counts"][tokenizer.specials.is_special] = 0
-    numbers = dict(zip(_NUMBERS, totals.pop("numbers").tolist(), strict=True))
-    counted: dict[str, Any] = {name: tuple(total.tolist()) for name, total in totals.items()}
+    counted = dict[str, Any]((name, np.asarray(total).tolist()) for name, total in totals.items())
+    counted |= {name: tuple(total) for name, total in counted.items() if isinstance(total, list)}
     return Statistics(
         config=config,
         num_documents=len(np.unique(np.concatenate(documents))),
         num_unk=num_unk,
-        **numbers,
         **counted,
         by_source=tuple(
             SourceStatistics(name=name, num_documents=len(found), **dict(zip(_SOURCE_COUNTS, counts, strict=True)))
@@ -303,7 +304,6 @@ def measure(shards: Shards) -> Statistics:
     )
 
 
-_NUMBERS = ("num_maskable", "num_broken_words", "num_special_masked", "num_special_replacements")
 _SOURCE_COUNTS = ("num_rows", "num_unpaired", "num_tokens", "num_text_tokens", "num_masked", "num_unk")
 
 
@@ -351,53 +351,39 @@ def find_text_words(tokenizer: Tokenizer) -> WordArrays:
     return WordArrays(is_apart, starts, standalone, np.maximum(num_words, 1) - 1)
 
 
-def no_counts(config: ExampleConfig, vocab_size: int) -> dict[str, np.ndarray]:
-    """Zeros (int64) for the counts of Statistics; "numbers" are _NUMBERS."""
-    lengths = {
-        "numbers": len(_NUMBERS),
-        "label_counts": len(config.task.orders) + 1,
-        "shown_counts": 3,
-        "row_lens": config.max_seq_len + 1,
-        "span_lens": config.longest_span + 1,
-        "edge_tokens": 2 * EDGE + 1,
-        "edge_masked": 2 * EDGE + 1,
-        "position_tokens": config.max_seq_len,
-        "position_masked": config.max_seq_len,
-        "piece_counts": vocab_size,
-    }
-    return {name: np.zeros(length, np.int64) for name, length in lengths.items()}
-
-
-def count_batch(
-    batch: Examples, tokenizer: Tokenizer, words: WordArrays, gap: int, counts: dict[str, np.ndarray]
-) -> None:
-    """Add up the counts of rows within their bounds. gap: between spans, in words; counts: by `no_counts`."""
+def count_batch(batch: Examples, tokenizer: Tokenizer, words: WordArrays, config: ExampleConfig) -> dict[str, Any]:
+    """The counts of Statistics over rows within their bounds, by their names: int or int64, to be added up."""
     is_special, original, masked = tokenizer.specials.is_special, restore_ids(batch), locate_masks(batch)
     is_masked = np.zeros(len(original), np.bool_)
     is_masked[masked] = True
     rows = OriginalRows(
         original, batch.offsets, batch.segment_a_len, is_masked, tokenizer.word_rule().find_joined(original)
     )
-    counts["numbers"][:1] += np.count_nonzero(~is_special[original])
-    count_words(rows, words, gap, counts["numbers"], counts["span_lens"])
-    at_edges = (counts["edge_tokens"], counts["edge_masked"])
-    count_places(rows, is_special, *at_edges, counts["position_tokens"], counts["position_masked"])
+    num_broken_words, span_lens = count_words(rows, words, config.span_gap, config.longest_span)
+    places = count_places(rows, is_special, config.max_seq_len)
     shown = batch.input_ids[masked]
     shows_mask = shown == tokenizer.mask_id
     kept = ~shows_mask & (shown == batch.masked_ids)
     random = ~shows_mask & ~kept
-    counts["shown_counts"] += [shows_mask.sum(), random.sum(), kept.sum()]
-    counts["numbers"][2:] += [is_special[batch.masked_ids].sum(), (is_special[shown] & random).sum()]
-    labels = (*range(len(counts["label_counts"]) - 1), NO_LABEL)
-    counts["label_counts"] += [np.count_nonzero(batch.sop_label == label) for label in labels]
-    counts["row_lens"] += np.bincount(np.diff(batch.offsets), minlength=len(counts["row_lens"]))
-    counts["piece_counts"] += np.bincount(original, minlength=len(is_special))
+    labels = (*range(len(config.task.orders)), NO_LABEL)
+    return {
+        "num_maskable": np.count_nonzero(~is_special[original]),
+        "num_broken_words": num_broken_words,
+        "num_special_masked": np.count_nonzero(is_special[batch.masked_ids]),
+        "num_special_replacements": np.count_nonzero(is_special[shown] & random),
+        "label_counts": np.array([np.count_nonzero(batch.sop_label == label) for label in labels]),
+        "shown_counts": np.array([shows_mask.sum(), random.sum(), kept.sum()]),
+        "row_lens": np.bincount(np.diff(batch.offsets), minlength=config.max_seq_len + 1),
+        "span_lens": span_lens,
+        **dict(zip(("edge_tokens", "edge_masked", "position_tokens", "position_masked"), places, strict=True)),
+        "piece_counts": np.bincount(original, minlength=len(is_special)),
+    }
 
 
 @kernel
-def count_words(rows: OriginalRows, words: WordArrays, gap: int, counts: np.ndarray, span_lens: np.ndarray) -> None:
-    """Add to `counts[1]` the words masked in part, to `span_lens` the spans by words."""
-    ids = rows.ids
+def count_words(rows: OriginalRows, words: WordArrays, gap: int, longest_span: int) -> tuple[int, np.ndarray]:
+    """The words masked in part, and Statistics.span_lens. gap: between spans, in words."""
+    ids, num_broken, span_lens = rows.ids, 0, np.zeros(longest_span + 1, np.int64)
     for row in range(len(rows.segment_a_len)):
         begin, end = rows.offsets[row], rows.offsets[row + 1]
         sep = begin + 1 + rows.segment_a_len[row]
@@ -410,7 +396,7 @@ def count_words(rows: OriginalRows, words: WordArrays, gap: int, counts: np.ndar
                 if size > 0 and (
                     is_apart or (begins_word(ids, at, first, words.starts, words.standalone) and not is_joined)
                 ):
-                    counts[1] += 0 < masked < size
+                    num_broken += 0 < masked < size
                     if span_len > 0 and (masked < size or gap == 0):
                         span_lens[min(span_len, len(span_lens)) - 1] += 1
                         span_len = 0
@@ -423,18 +409,16 @@ def count_words(rows: OriginalRows, words: WordArrays, gap: int, counts: np.ndar
                     num_inside += words.num_inside[ids[at]]
             if span_len > 0:
                 span_lens[min(span_len, len(span_lens)) - 1] += 1
+    return num_broken, span_lens
 
 
 @kernel
 def count_places(
-    rows: OriginalRows,
-    is_special: np.ndarray,
-    edge_tokens: np.ndarray,
-    edge_masked: np.ndarray,
-    position_tokens: np.ndarray,
-    position_masked: np.ndarray,
-) -> None:
-    """Add the maskable and the masked tokens by their places, as Statistics has them."""
+    rows: OriginalRows, is_special: np.ndarray, max_seq_len: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The maskable and the masked tokens by their places: the edges and positions of Statistics."""
+    edge_tokens, edge_masked = np.zeros(2 * EDGE + 1, np.int64), np.zeros(2 * EDGE + 1, np.int64)
+    position_tokens, position_masked = np.zeros(max_seq_len, np.int64), np.zeros(max_seq_len, np.int64)
     for row in range(len(rows.segment_a_len)):
         begin, end = rows.offsets[row], rows.offsets[row + 1]
         sep = begin + 1 + rows.segment_a_len[row]
@@ -450,3 +434,4 @@ def count_places(
             column = text if text < EDGE else 2 * EDGE - (left if left <= EDGE else 0)
             edge_tokens[column] += is_maskable
             edge_masked[column] += is_masked
+    return edge_tokens, edge_masked, position_tokens, position_masked
