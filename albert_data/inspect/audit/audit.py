@@ -20,9 +20,9 @@ from albert_data.corpus.inputs import Input, check_reach, list_samples
 from albert_data.examples.pair_tasks import SWAPPED
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.guesses import check_order, check_random, check_shares
-from albert_data.inspect.audit.overlap import Overlap, find_overlap
+from albert_data.inspect.audit.overlap import Overlap, check_boilerplate, count_documents, find_overlap
 from albert_data.inspect.audit.row_texts import check_texts
-from albert_data.inspect.audit.rows import WINDOW, Subject, choose_documents, gather_subject, gather_windows
+from albert_data.inspect.audit.rows import Subject, gather_subject
 from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule
 from albert_data.inspect.input_files import (
     CorpusFiles,
@@ -42,7 +42,6 @@ from albert_data.text.escaping import escape_controls, name_as_text
 from albert_data.text.wording import count_of, format_share, wrap_words
 
 WIDTH = 80
-MANY_DOCUMENTS, MANY_SHARE = 5, 0.01  # a window in at least as many documents, and this share, is boilerplate
 EMPTY_PART, EMPTY_TOKENS = 16, 4  # a near-empty row has under a sixteenth of the possible tokens, or under four
 _MANY_UNKNOWN = 0.05  # documents with a larger share of unknown tokens are counted
 _SHOWN = 5  # examples in a finding
@@ -238,9 +237,9 @@ def _check_copies(subject: Subject) -> Iterator[Check]:
     yield _check_seen(subject)
     num_copied = int(np.count_nonzero(_find_copied(subject)))
     yield _check_share(rules.DUPLICATE_DOCUMENTS, num_copied, len(subject.documents), "different document")
-    has_twin = _count_documents(subject.facts.texts, subject.owners) >= 2
+    has_twin = count_documents(subject.facts.texts, subject.owners) >= 2
     yield _check_share(rules.DUPLICATE_ROWS, int(np.count_nonzero(has_twin)), len(has_twin), "row")
-    yield _check_boilerplate(subject)
+    yield check_boilerplate(subject)
 
 
 def _find_copied(subject: Subject) -> np.ndarray:
@@ -308,41 +307,6 @@ def _show_seen(subject: Subject, overlap: Overlap) -> Iterator[dict[str, Any]]:
         text = subject.tokenizer.decode(subject.shards[1][row].original_ids[1 : 1 + _SHOWN_TOKENS])
         share, training_row = float(overlap.shares[row]), int(overlap.training_rows[row])
         yield {"row": row, "training_row": training_row, "share": share, "text": text}
-
-
-def _count_documents(hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """In how many different documents each hash occurs: int64, for each element of `hashes`."""
-    _, which = np.unique(hashes, return_inverse=True)
-    num_owners = int(owners.max(initial=0)) + 1
-    pairs = np.unique(which.astype(np.int64) * num_owners + owners)  # below 2**63 for a billion of each
-    counts: np.ndarray = np.bincount(pairs // num_owners)[which]
-    return counts
-
-
-def _check_boilerplate(subject: Subject) -> Check:
-    is_chosen, part = choose_documents(subject.documents, subject.add_by_document(subject.facts.num_text))
-    windows, num_chosen = gather_windows(subject.shards, is_chosen[subject.owners], part), int(is_chosen.sum())
-    if len(windows.hashes) == 0:
-        return Check(rules.BOILERPLATE, None, f"no segment has {WINDOW} tokens")
-    num_documents = _count_documents(windows.hashes, subject.owners[windows.rows])
-    least = max(MANY_DOCUMENTS, int(np.ceil(MANY_SHARE * num_chosen)))
-    share = _share(int(np.count_nonzero(num_documents >= least)), len(num_documents))
-    most = int(np.argmax(num_documents))
-    documents = count_of(num_chosen, "document" if num_chosen == len(is_chosen) else "sampled document")
-    finding = f"{format_share(share)} of the windows of {WINDOW} tokens occur in at least {least:,} of {documents}"
-    details: dict[str, Any] = {
-        "share": share,
-        "in_documents": least,
-        "window_tokens": WINDOW,
-        "num_sampled": len(num_documents),
-        "num_documents_sampled": num_chosen,
-    }
-    if share > 0:
-        ids, first = subject.read_row(int(windows.rows[most])).original_ids, windows.positions[most]
-        text = subject.tokenizer.decode(ids[first : first + WINDOW])
-        finding += f'; the most frequent: "{text}", in {num_documents[most]:,}'
-        details |= {"example": text, "example_documents": int(num_documents[most])}
-    return Check(rules.BOILERPLATE, share, finding, details)
 
 
 # ---- text ----
