@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from functools import reduce
 from operator import getitem
@@ -14,10 +13,7 @@ from typing import Any
 
 import build_fixtures as fixtures
 import pytest
-from click.testing import CliRunner
 
-from albert_data.cli.main import cli
-from albert_data.inspect.verify import Fault
 from albert_data.inspect.verify import verify as find_faults
 from albert_data.storage.files import read_json
 from albert_data.tokenizer.model import Tokenizer
@@ -136,8 +132,8 @@ KINDS = (flip_bit, flip_bit, flip_bit, cut, append, blank_out, remove, add, rena
 KINDS += (edit_manifest, edit_manifest, edit_manifest, damage_tokenizer)
 
 
-def damage(sound: Path, folder: Path, seed: int) -> tuple[str, set[str], list[Fault]]:
-    """Damage a copy in one way: the kind, the files that it concerns, and what verify says."""
+def damage(sound: Path, folder: Path, seed: int) -> None:
+    """Damage a copy in one way: verify names the files that it concerns."""
     shutil.copytree(sound, folder)
     rng = random.Random(seed)
     kind = KINDS[seed % len(KINDS)]
@@ -145,7 +141,6 @@ def damage(sound: Path, folder: Path, seed: int) -> tuple[str, set[str], list[Fa
     faults = list(find_faults(folder, workers=2))
     assert files <= {fault.file for fault in faults}, (seed, kind.__name__, files, faults)
     assert list(find_faults(folder, quick=True)), (seed, kind.__name__)
-    return kind.__name__, files, faults
 
 
 def test_random_damages_are_found_and_named(sound, tmp_path):
@@ -160,15 +155,6 @@ def test_flipped_bits_in_compressed_shards_are_found(compression, tmp_path, toke
         damage(whole, tmp_path / str(seed), seed * len(KINDS))
 
 
-def test_a_damage_ends_the_command_with_1(sound, tmp_path):
-    _, files, faults = damage(sound, tmp_path / "out", 0)
-    result = CliRunner().invoke(cli, ["verify", str(tmp_path / "out")])
-    assert isinstance(result.exception, SystemExit)
-    assert result.exit_code == 1
-    assert len(result.stdout.splitlines()) == len(faults)
-    assert all(name in result.stdout for name in files)
-
-
 def test_every_value_of_the_manifest_is_guarded(sound, tmp_path):
     """Each single value changed, one after the other."""
     folder, rng = Path(shutil.copytree(sound, tmp_path / "out")), random.Random(0)
@@ -181,25 +167,3 @@ def test_every_value_of_the_manifest_is_guarded(sound, tmp_path):
         (folder / MANIFEST).write_text(json.dumps(manifest))
         faults = list(find_faults(folder, quick=True))
         assert MANIFEST in {fault.file for fault in faults}, place
-
-
-@pytest.mark.slow
-def test_each_of_500_random_damages_is_found_and_named(sound, tmp_path):
-    kinds, places = Counter[str](), Counter[str]()
-    for seed in range(1000, 1500):
-        kind, files, faults = damage(sound, tmp_path / "out", seed)
-        shutil.rmtree(tmp_path / "out")
-        kinds[kind] += 1
-        if kind == "flip_bit":
-            places[find_place([fault for fault in faults if fault.file in files])] += 1
-    print(f"found {kinds.total()} of 500: {dict(kinds)}; flipped bits are placed by: {dict(places)}")
-    assert kinds.total() == 500
-
-
-def find_place(faults: list[Fault]) -> str:
-    """How near a flipped bit was named."""
-    if any(fault.row is not None for fault in faults):
-        return "row"
-    if any("record batch" in fault.what or "footer" in fault.what for fault in faults):
-        return "part of the file"
-    return "file"

@@ -181,14 +181,6 @@ def test_a_quick_check_compares_only_sizes_and_hashes(folder):
     assert [fault.file for fault in find_faults(folder, quick=True)] == [TRAIN]
 
 
-def test_a_change_that_could_be_sound_is_a_fault_without_a_row(folder):
-    """A document's key, which may be any number."""
-    sha256 = hash_file(folder / TRAIN)
-    edit_rows(folder, put("document_keys", 4, 12345))
-    edit_manifest(folder, lambda m: m["splits"]["train"]["shards"][0].update(sha256=sha256))
-    assert find_one(folder).what.startswith("has the SHA-256")
-
-
 def test_workers_change_no_fault(folder):
     flip_byte(folder / TRAIN, 2000)
     flip_byte(folder / VALIDATION, 2000)
