@@ -18,7 +18,7 @@ from toy_language import ENGLISH as ENGLISH_WORDS
 
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.inspect.audit.audit import audit_folder
-from albert_data.inspect.audit.misread import find_misread, list_look_alikes
+from albert_data.inspect.audit.misread import find_misread
 from albert_data.inspect.audit.row_texts import find_furniture, find_other_scripts, find_repeated, find_table
 from albert_data.inspect.audit.rules import BAD, LOOK, OK, Check
 from albert_data.library.building import build, train_vocab
@@ -97,35 +97,6 @@ def test_a_footer_of_four_words_in_many_documents_is_a_repeated_line(texts, owne
     assert found == [False] * (len(texts) - num_found) + [True] * num_found
 
 
-_SOME = st.sampled_from(["a b 1 d", "x a b 23 d", "a b c 4 d e", "a b 5 d a b 6 d", "b 7 d a", "", "a b c d"])
-
-
-@given(st.lists(st.tuples(_SOME, st.integers(0, 25)), min_size=30, max_size=90))
-def test_repeated_lines_are_those_of_a_plain_count(rows):
-    texts, owners = [text for text, _ in rows], [owner for _, owner in rows]
-    words = [re.sub("[0-9]+", "0", text).split() for text in texts]
-
-    def count(part: list[str]) -> list[int]:
-        """The documents of the texts that hold these words, one after another."""
-        size = len(part)
-        return [
-            owner
-            for found, owner in zip(words, owners, strict=True)
-            if any(found[at : at + size] == part for at in range(len(found)))
-        ]
-
-    def is_repeated(gram: list[str]) -> bool:
-        found = count(gram)
-        most = max(len(count(gram[1:])), len(count(gram[:-1])))
-        return len(set(found)) >= 20 and len(found) >= 0.99 * most
-
-    expected = []
-    for found in words:
-        grams = (found[at : at + 4] for at in range(len(found) - 3))
-        expected.append(next((" ".join(gram) for gram in grams if is_repeated(gram)), None))
-    assert find_repeated(texts, owners) == expected
-
-
 # ---- misread words ----
 
 # Words of which each text has many: so each stands in more than twenty texts.
@@ -195,21 +166,6 @@ def test_a_word_that_is_not_much_rarer_is_one_of_its_own(count, is_misread):
 def test_nothing_is_known_of_texts_that_share_few_words():
     assert find_misread(write_misread(10)) is None
     assert find_misread(["今天的天气很好，我们去公园散步。"] * 100) is None
-
-
-@given(
-    st.text("abli1", max_size=6),
-    st.dictionaries(st.text("abli1", min_size=1, max_size=3), st.lists(st.text("abli1", max_size=2), max_size=3)),
-)
-def test_look_alikes_are_all_texts_with_one_place_replaced(word, alike):
-    expected = sorted(
-        word[:at] + other + word[at + len(one) :]
-        for one, others in alike.items()
-        for other in others
-        for at in range(len(word))
-        if word.startswith(one, at)
-    )
-    assert sorted(list_look_alikes(word, alike)) == expected
 
 
 @given(st.lists(st.text(max_size=60), max_size=5))

@@ -130,7 +130,3 @@ def render_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, caption:
 def _render_row(row: Sequence[str]) -> str:
     cells = "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
     return f'<tr><th scope="row"><bdi>{escape(row[0])}</bdi></th>{cells}</tr>'
-
-
-def render_list(items: Iterable[str]) -> str:
-    return "<ul>\n" + "\n".join(f"<li>{escape(item)}</li>" for item in items) + "\n</ul>"

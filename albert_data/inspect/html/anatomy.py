@@ -35,21 +35,6 @@ from albert_data.tokenizer.words import WordRule
 
 _NUM_SEARCHED = 100  # rows
 _TOKENS = 72  # about as many fit on a screen
-_PAIR_TITLES = {
-    "sop": "A pair, in order or swapped",
-    "nsp": "A pair, of one document or of two",
-    "order3": "A pair, in order, swapped, or of two documents",
-    "none": "One segment",
-}
-_PAIR_TEXTS = {
-    "sop": "The two segments follow one another in the document. Half of the pairs keep that order (label 0), the "
-    "other half is swapped (label 1). The model has to say which it is: sentence order prediction.",
-    "nsp": "In half of the pairs B follows A in the document (label 0), in the other half B is of another document "
-    "(label 1). The model has to say which it is: next sentence prediction.",
-    "order3": "A third of the pairs is in the order of the document (label 0), a third is swapped (label 1), and in a "
-    "third B is of another document (label 2). The model has to say which it is.",
-}
-
 Word = list[Token]  # of one piece each; `shown` is set where it is plain, too
 
 
@@ -158,7 +143,7 @@ def render_anatomy(shards: Shards, measured: Mapping[str, Statistics], asked: in
     language = escape(shards.manifest.find_text_config(example.source).language)
     steps = [
         ("Sentences of a document", _render_sentences(example, in_document, language)),
-        (_PAIR_TITLES[task.name], _render_pair(example, in_document, task)),
+        ("How the segments stand", _render_pair(example, in_document, task)),
         ("Words and their pieces, masked in spans", _render_words(segments, language, unit)),
         ("Lengths of the spans", (_explain_span_lens(segments, statistics.config, unit), "")),
         ("What the model sees in place of a masked token", (_explain_kinds(segments, statistics.config), "")),
@@ -214,7 +199,8 @@ def _render_pair(example: Example, segments: Sequence[Segment], task: PairTask) 
         )
         tokens = _special("[CLS]") + blocks
         orders.append(f'<div class="order{" here" * here}"><p>{title}</p><div class="flow">{tokens}</div></div>')
-    return _PAIR_TEXTS[task.name], "".join(orders)
+    says = "A pair stands in one of these ways, each as likely as the others. The model has to say in which."
+    return says, "".join(orders)
 
 
 def _special(name: str) -> str:

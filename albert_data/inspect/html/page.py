@@ -18,7 +18,6 @@ from albert_data.inspect.html.charts import draw_charts
 from albert_data.inspect.report import (
     ShardReport,
     describe_build,
-    format_bytes,
     format_figure,
     list_counts,
     list_tables,
@@ -29,7 +28,6 @@ from albert_data.report.page import (
     read_asset,
     render_charts,
     render_details,
-    render_list,
     render_page,
     render_table,
     render_tiles,
@@ -45,10 +43,6 @@ _NUM_FILES = 20
 MAX_BYTES = 3_500_000  # a page of up to 4 MB opens without a delay
 # "<" can't end the element nor open a comment; U+2028 and U+2029 end a line in old JavaScript.
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
-_PADDING_NOTE = (
-    "Padding is counted as if each row were padded to the next multiple of the bucket's length; "
-    "batches of rows of similar length have no more padding than that."
-)
 _NO_FILES = (
     "Unknown tokens by file: left out, because a row does not say which input file it is from. "
     "Name the build's inputs to see it: albert-data inspect SHARDS --html PATH --corpus INPUT."
@@ -60,14 +54,14 @@ def render(report: ShardReport, audit: Audit | None = None) -> str:
     shards, statistics = report.shards, report.statistics
     data, num_embedded = embed_rows(shards, report.rows)
     audit = audit or audit_splits(shards.folder, report.opened, report.corpus)
+    rows = ((f"rows of {name}", f"{split.num_rows:,}") for name, split in report.manifest.splits.items())
     parts = {
-        "Summary": render_tiles(_list_tiles(report)),
+        "Summary": render_tiles([*list_counts(report.manifest), *rows]),
         "Anatomy of a row": render_anatomy(shards, statistics, *report.choice.numbers[:1]),
         "Charts": render_charts(draw_charts(statistics)),
         "Figures beside those intended": "\n".join(_render_figures(report)),
         "Audit": audit.to_html(),
         "Examples": render_viewer(shards, num_embedded, len(report.rows), report.choice),
-        "Notes": render_list([_PADDING_NOTE, *([_NO_FILES] if report.input_files is None else [])]),
     }
     return render_page(
         [PageSection(name=title.split()[0].lower(), title=title, body=body) for title, body in parts.items()],
@@ -80,19 +74,12 @@ def render(report: ShardReport, audit: Audit | None = None) -> str:
     )
 
 
-def _list_tiles(report: ShardReport) -> Iterator[tuple[str, str]]:
-    yield from list_counts(report.manifest)
-    for name, split in report.manifest.splits.items():
-        yield f"examples of {name} ({format_bytes(split.num_bytes)})", f"{split.num_rows:,}"
-    for name, measured in list(report.statistics.items())[:1]:
-        yield f"<unk> tokens of {name}", format_figure("share", measured.unk_share)
-        yield f"padding, rows padded to {measured.config.max_seq_len:,}", format_figure("share", measured.padding_share)
-
-
 def _render_figures(report: ShardReport) -> Iterator[str]:
     for (head, *rows), caption, is_prose in list_tables(report, _NUM_FILES):
         yield f"<p>{escape(caption)}</p>" if caption else ""
         yield render_table(head, rows, kind="prose" if is_prose else "")
+    if report.input_files is None:
+        yield f"<p>{escape(_NO_FILES)}</p>"
     for name, measured in report.statistics.items():
         pieces = (
             [report.pieces[i], f"{tokens:,}", format_figure("share", tokens / measured.num_maskable)]
