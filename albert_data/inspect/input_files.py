@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -21,7 +21,6 @@ from albert_data.config import BuildConfig, TextConfig
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.tasks import read_tasks
-from albert_data.data import Lines
 from albert_data.errors import InputError
 from albert_data.inspect.audit.rows import Subject
 from albert_data.inspect.terminal import count_columns
@@ -48,8 +47,8 @@ class CorpusFiles:
     keys: np.ndarray  # uint64, sorted, of all documents
     files: np.ndarray  # int32, the index in `names` of the first file that has each key
     characters: np.ndarray  # int64 [all code points], how often each occurs
-    near_duplicates: NearDuplicates | None = None  # None where they were not looked for
-    similar_keys: np.ndarray | None = None  # uint64, sorted: of the documents that are similar to another one
+    near_duplicates: NearDuplicates
+    similar_keys: np.ndarray  # uint64, sorted: of the documents that are similar to another one
 
     def find_files(self, keys: np.ndarray) -> np.ndarray:
         """The file of each document: int32, -1 where no file has it."""
@@ -59,41 +58,39 @@ class CorpusFiles:
         return owners
 
 
-def read_corpus(
-    inputs: list[Input], text: TextConfig, use: Callable[[Lines], object] = lambda lines: None
-) -> CorpusFiles:
-    """Read all documents once, as a build with these settings does. Raises InputError as a build does.
+def read_corpus(inputs: list[Input], text: TextConfig) -> CorpusFiles:
+    """Read all documents once, as a build with these settings does, and find the near-duplicates that it could drop.
 
-    use: is called with all documents, some at a time.
+    They take about as much disk as the text. Raises InputError as a build does.
     """
     names = [name_as_text(item.path) for item in inputs]
     numbers = {item.path: number for number, item in reversed(list(enumerate(inputs)))}  # the first, if one comes twice
     characters = np.zeros(_NUM_CHARACTERS, np.int64)
     keys, files = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
-    damage = Damage(strict=False)
+    damage, similarity = Damage(strict=False), BuildConfig.similarity
     repeated = count_here(inputs, text)
-    tasks = read_tasks(inputs, text, damage)
-    for block, task_text in ((block, task.text) for task in tasks for block in task.read(damage, joins=False)):
-        lines = clean_documents(block, task_text, damage, repeated)
-        use(lines)
-        codes = np.frombuffer(lines.utf8.tobytes().decode().encode("utf-32-le"), np.uint32)
-        counts = np.bincount(codes)
-        characters[: len(counts)] += counts
-        keys.append(lines.document_keys)
-        files.append(np.full(len(lines.document_keys), numbers[block.origin.path], np.int32))
-    all_keys, first = np.unique(np.concatenate(keys), return_index=True)
-    return CorpusFiles(names=names, keys=all_keys, files=np.concatenate(files)[first], characters=characters)
-
-
-def read_similar(inputs: list[Input], text: TextConfig) -> CorpusFiles:
-    """The same, with the near-duplicates that a build could drop. They take about as much disk as the text."""
-    similarity = BuildConfig.similarity
-    with machine_scratch() as scratch, ExitStack() as files:
-        writer = PartWriter(scratch, "corpus", 0, choose_bands(similarity), files)
-        contents = read_corpus(inputs, text, writer.add)
+    with machine_scratch() as scratch, ExitStack() as opened:
+        writer = PartWriter(scratch, "corpus", 0, choose_bands(similarity), opened)
+        tasks = read_tasks(inputs, text, damage)
+        for block, task_text in ((block, task.text) for task in tasks for block in task.read(damage, joins=False)):
+            lines = clean_documents(block, task_text, damage, repeated)
+            writer.add(lines)
+            codes = np.frombuffer(lines.utf8.tobytes().decode().encode("utf-32-le"), np.uint32)
+            counts = np.bincount(codes)
+            characters[: len(counts)] += counts
+            keys.append(lines.document_keys)
+            files.append(np.full(len(lines.document_keys), numbers[block.origin.path], np.int32))
         found = find_near_duplicates(scratch, writer.finish(), similarity, scratch)
-        keys = np.zeros(0, np.uint64) if found.file is None else map_u64(scratch / found.file).copy()
-    return replace(contents, near_duplicates=found, similar_keys=keys)
+        similar = np.zeros(0, np.uint64) if found.file is None else map_u64(scratch / found.file).copy()
+    all_keys, first = np.unique(np.concatenate(keys), return_index=True)
+    return CorpusFiles(
+        names=names,
+        keys=all_keys,
+        files=np.concatenate(files)[first],
+        characters=characters,
+        near_duplicates=found,
+        similar_keys=similar,
+    )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from albert_data.inspect.input_files import (
     attribute,
     cut_middle,
     describe_missing,
-    read_similar,
+    read_corpus,
     shorten_names,
 )
 from albert_data.inspect.statistics import EDGE, QUANTILES, Figure, Statistics, count_scripts, measure
@@ -131,7 +131,7 @@ def inspect_folder(folder: Path, *, split: str, choice: RowChoice, corpus: list[
     filled = {name: shards for name, shards in opened.items() if len(shards) > 0}
     statistics = {name: measure(shards) for name, shards in filled.items()}  # first, as it refuses malformed rows
     rows = choose_rows(shown, choice)
-    contents = read_similar(corpus, shown.manifest.config.text) if corpus and filled else None
+    contents = read_corpus(corpus, shown.manifest.config.text) if corpus and filled else None
     return ShardReport(
         opened=list(filled.values()),
         corpus=contents,
@@ -358,8 +358,8 @@ def _lay_out(table: FigureTable) -> Iterator[str]:
     if table.is_prose:
         yield head[0]
         for row in rows:
-            names = (cut_middle(cell, _NAME_LEN) for cell in row[:-1])
-            yield from _fill("  ".join([*names, row[-1]]), "  ", " " * 4)
+            short = (cut_middle(cell, _NAME_LEN) for cell in row[:-1])
+            yield from _fill("  ".join([*short, row[-1]]), "  ", " " * 4)
         return
     names, *columns = zip(head, *([f"  {name}", *cells] for name, *cells in rows), strict=True)
     widths = [2 + max(map(len, column)) for column in columns]

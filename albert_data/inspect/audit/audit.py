@@ -30,7 +30,7 @@ from albert_data.inspect.input_files import (
     attribute,
     attribute_sources,
     find_lost,
-    read_similar,
+    read_corpus,
 )
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.report.page import PageSection, embed_page, escape, read_asset, render_page, render_table
@@ -61,6 +61,11 @@ class Audit:
     def count(self, verdict: str) -> int:
         return sum(check.verdict == verdict for check in self.checks)
 
+    @property
+    def verdicts(self) -> str:
+        """How many checks have each verdict."""
+        return ", ".join(f"{self.count(verdict)} {verdict}" for verdict in rules.VERDICTS)
+
     def list_failed(self, least: str) -> list[str]:
         """The checks whose verdict is `least` or worse, as "name is bad". least: "look" or "bad"."""
         failing = (BAD,) if least == BAD else (LOOK, BAD)
@@ -68,8 +73,7 @@ class Audit:
 
     def to_text(self) -> str:
         """A page of at most 80 columns."""
-        counts = ", ".join(f"{self.count(verdict)} {verdict}" for verdict in rules.VERDICTS)
-        lines = wrap_words(escape_controls(f"{self.folder}: {counts}"), WIDTH)
+        lines = wrap_words(escape_controls(f"{self.folder}: {self.verdicts}"), WIDTH)
         for check in self.checks:
             lines += ["", *check_to_lines(check)]
         return "\n".join(lines)
@@ -79,8 +83,7 @@ class Audit:
         if not self.checks:
             return "<p>Nothing was checked: no split has rows.</p>"
         concerns = [check for verdict in (BAD, LOOK) for check in self.checks if check.verdict == verdict]
-        counts = ", ".join(f"{self.count(verdict):,} {verdict}" for verdict in rules.VERDICTS if self.count(verdict))
-        says = f"{count_of(len(self.checks), 'check')} for what makes a pretraining set bad: {counts}."
+        says = f"{count_of(len(self.checks), 'check')} for what makes a pretraining set bad: {self.verdicts}."
         if not concerns:
             says += " There is nothing to do."
         rows = ([check.rule.title, check.verdict, check.finding] for check in self.checks)
@@ -88,8 +91,7 @@ class Audit:
         return "\n".join([f"<p>{escape(says)}</p>", *map(_render_concern, concerns), table])
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{self.count(verdict)} {verdict}" for verdict in rules.VERDICTS)
-        return f"Audit({str(self.folder)!r}: {counts}; to_text() says what was found)"
+        return f"Audit({str(self.folder)!r}: {self.verdicts}; to_text() says what was found)"
 
     def _repr_html_(self) -> str:
         page = render_page(
@@ -136,7 +138,7 @@ def audit_folder(folder: Path, corpus: list[Input] | None = None) -> Audit:
     """
     splits = open_splits(folder)
     opened = [splits[name] for name in SPLITS if name in splits and len(splits[name]) > 0]
-    contents = read_similar(corpus, opened[0].manifest.config.text) if opened and corpus is not None else None
+    contents = read_corpus(corpus, opened[0].manifest.config.text) if opened and corpus is not None else None
     return audit_splits(folder, opened, contents)
 
 
@@ -362,7 +364,7 @@ def _check_bytes(subject: Subject, input_files: InputFiles | None) -> Check:
 def _check_similar(subject: Subject, corpus: CorpusFiles | None) -> Check:
     """Documents of the shards that are similar to another one of the corpus."""
     rule = rules.NEAR_DUPLICATES
-    if corpus is None or corpus.near_duplicates is None or corpus.similar_keys is None:
+    if corpus is None:
         return Check(rule, None, "shards hold rows, not documents; give the build's inputs with --corpus")
     count, total = int(np.isin(subject.documents, corpus.similar_keys).sum()), len(subject.documents)
     finding = f"{format_share(_share(count, total))}, {count:,} of {count_of(total, 'different document')}"
