@@ -197,7 +197,7 @@ def fill_room(
         return packs
     kept = [packs[i].copy() for i in sorted(fullest[:num_kept])]
     taken = [part for i in fullest[num_kept:] for part in packs[i]]
-    left, cuts_left = place_rows(taken, kept, pack_len, max_rows, cuts_left, find_words)
+    left, cuts_left = add_rows(taken, kept, pack_len, max_rows, cuts_left, find_words)
     rest: list[list[Part]] = [[] for _ in left]
     for part, number in zip(left, best_fit(np.array([*map(measure, left)], np.int64), pack_len, max_rows), strict=True):
         rest[number].append(part)
@@ -207,7 +207,7 @@ def fill_room(
     return fill_room(found, pack_len, max_rows, cuts_left, find_words)
 
 
-def place_rows(
+def add_rows(
     rows: list[Part], packs: list[list[Part]], pack_len: int, max_rows: int, cuts_left: int, find_words: FindWords
 ) -> tuple[list[Part], int]:
     """Add rows to packs, the longest first, whole or cut. Returns what finds no room, and how many cuts are left."""

@@ -79,7 +79,7 @@ class Shards:
     def _open_files(self, shards: Sequence[ShardEntry]) -> Iterator[tuple[Reader, int]]:
         """Yield each record batch of the shards, by its reader and its number there."""
         for shard in shards:
-            reader = _open_shard(self.folder, shard)
+            reader = _open_file(self.folder, shard)
             yield from ((reader, i) for i in range(reader.num_record_batches))
 
     def __repr__(self) -> str:
@@ -335,7 +335,7 @@ def _open_again(folder: Path, root: Path, split: str, digest: str) -> Shards:
     return opened
 
 
-def _open_shard(folder: Path, shard: ShardEntry) -> Reader:
+def _open_file(folder: Path, shard: ShardEntry) -> Reader:
     """Raises ShardError also for another size than the manifest's: reading past the end of a mapped file is fatal."""
     name = shard.file
     try:
