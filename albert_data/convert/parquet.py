@@ -17,7 +17,7 @@ import pyarrow.parquet
 
 from albert_data.convert.writers import ConvertTask, ShardFolder, SplitFiles, Writer, WrittenFile, make_entry, new_file
 from albert_data.data import Examples
-from albert_data.shards.card import describe_text, make_dataset_card
+from albert_data.shards.card import make_dataset_card
 from albert_data.shards.packing import ROW_STARTS, PackedExamples
 from albert_data.shards.paths import CARD_NAME
 from albert_data.shards.rows import mark_segment_b, restore_ids
@@ -95,9 +95,9 @@ class ParquetWriter(Writer):
 
     def describe(self, files: SplitFiles) -> dict[str, bytes]:
         """The dataset card."""
-        said, load = describe_text(self._manifest), _LOAD.format(next(iter(files)))
+        load = _LOAD.format(next(iter(files)))
         splits = {split: {"rows": sum(entry.num_rows for entry in entries)} for split, entries in files.items()}
-        return {CARD_NAME: make_dataset_card(self._manifest, said, self._schema.names, splits, "data/{}-*", load)}
+        return {CARD_NAME: make_dataset_card(self._manifest, self._schema.names, splits, "data/{}-*", load)}
 
 
 def _to_lists(rows: Examples, schema: pyarrow.Schema) -> pyarrow.RecordBatch:

@@ -137,12 +137,11 @@ def make_card(manifest: Manifest) -> bytes:
         if split.num_rows
     }
     columns = shard_schema(np.uint16, **manifest.optional_columns).names
-    return make_dataset_card(manifest, describe_text(manifest), columns, splits, "{}/*.arrow", _LOAD)
+    return make_dataset_card(manifest, columns, splits, "{}/*.arrow", _LOAD)
 
 
 def make_dataset_card(
     manifest: Manifest,
-    said: Mapping[str, Any],
     columns: Sequence[str],
     splits: Mapping[str, Mapping[str, Any]],
     files: str,
@@ -150,12 +149,12 @@ def make_dataset_card(
 ) -> bytes:
     """The card of rows or packs.
 
-    said: of the text, as `describe_text` has it, and other metadata
     splits: the figures of each, "rows" first
     files: those of a split, where {} is its name
     load: how, in Markdown
     """
-    task, masks = manifest.config.examples.task, _describe_masks(manifest) if "masked_ids" in columns else ""
+    said, task = describe_text(manifest), manifest.config.examples.task
+    masks = _describe_masks(manifest) if "masked_ids" in columns else ""
     num_rows = sum(figures["rows"] for figures in splits.values())
     metadata = {
         **said,
