@@ -114,14 +114,13 @@ def name_origin(path: str) -> str | None:
 def _download(name: str, kind: str, repo: str, revision: str | None, patterns: Sequence[str]) -> str:
     """Download files of a repository, as far as the cache lacks them, and return their folder. name: of the user."""
     try:
-        from huggingface_hub import errors, snapshot_download
+        from huggingface_hub import snapshot_download
     except ImportError as error:
         raise StorageError(
             f"{name} is no path here; to look it up on the Hugging Face Hub: pip install 'albert-data[hub]'"
         ) from error
     known, used = _commits.get(({}, {}))
     revision = known.get(name) or used.get(name) or revision  # one name is one commit in a build
-    head = name if name.startswith(SCHEME) else f"{name} is no path here, and"
     try:
         folder = snapshot_download(
             repo,
@@ -130,29 +129,8 @@ def _download(name: str, kind: str, repo: str, revision: str | None, patterns: S
             allow_patterns=list(patterns),
             local_files_only=not _answers(repo, kind, revision),
         )
-    except errors.GatedRepoError as error:
-        raise StorageError(
-            f"{name} is gated: ask for access on its page of the Hugging Face Hub, and log in with `hf auth login`"
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise StorageError(
-            f"{head} is not on the Hugging Face Hub, or private; check how it is spelt, or log in with `hf auth login`"
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        slash = ", in which a slash is %2F" if name.startswith(SCHEME) else ""
-        raise StorageError(f"{name}: the Hugging Face Hub has no revision {revision}{slash}") from error
-    except errors.LocalEntryNotFoundError as error:
-        raise StorageError(f"{head} is not, or not whole, in the cache, and {_explain(error)}") from error
-    except errors.HFValidationError as error:
-        raise StorageError(f"{head} can be no name on the Hugging Face Hub; check how it is spelt") from error
-    except errors.HfHubHTTPError as error:
-        status = error.response.status_code
-        advice = "check the token with `hf auth whoami`" if status == 401 else "try again later"
-        raise StorageError(
-            f"{head} could not be downloaded: the Hugging Face Hub answers {status}; {advice}"
-        ) from error
-    except Exception as error:  # of the library below huggingface_hub, which is another one in other versions
-        raise StorageError(f"{head} could not be downloaded: {_explain(error)}") from error
+    except Exception as error:  # also of the library below huggingface_hub, which is another one in other versions
+        raise StorageError(_explain(error, name, revision)) from error
     used[name] = Path(folder).name
     return folder
 
@@ -170,12 +148,30 @@ def _answers(repo: str, kind: str, revision: str | None) -> bool:
     return True
 
 
-def _explain(error: Exception) -> str:
-    """Why the Hub gave nothing, without what the library says: it may quote addresses."""
-    from huggingface_hub import constants
+def _explain(error: Exception, name: str, revision: str | None) -> str:
+    """Why the Hub did not give what a name means, without what the library says: it may quote addresses."""
+    from huggingface_hub import constants, errors
 
+    is_dataset = name.startswith(SCHEME)
+    head = name if is_dataset else f"{name} is no path here, and"
+    if isinstance(error, errors.GatedRepoError):
+        return f"{name} is gated: ask for access on its page of the Hugging Face Hub, and log in with `hf auth login`"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        advice = "check how it is spelt, or log in with `hf auth login`"
+        return f"{head} is not on the Hugging Face Hub, or private; {advice}"
+    if isinstance(error, errors.RevisionNotFoundError):
+        slash = ", in which a slash is %2F" if is_dataset else ""
+        return f"{name}: the Hugging Face Hub has no revision {revision}{slash}"
+    if isinstance(error, errors.HFValidationError):
+        return f"{head} can be no name on the Hugging Face Hub; check how it is spelt"
+    why = "the Hugging Face Hub could not be reached; check the name and the network"
     if constants.HF_HUB_OFFLINE:
-        return "HF_HUB_OFFLINE is set; unset it, or download it before"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return "the Hugging Face Hub could not be reached; check the name and the network"
+        why = "HF_HUB_OFFLINE is set; unset it, or download it before"
+    elif isinstance(error, errors.HfHubHTTPError):
+        status = error.response.status_code
+        advice = "check the token with `hf auth whoami`" if status == 401 else "try again later"
+        why = f"the Hugging Face Hub answers {status}; {advice}"
+    elif isinstance(error, OSError) and error.strerror:
+        why = error.strerror
+    is_missing = isinstance(error, errors.LocalEntryNotFoundError)
+    return f"{head} {'is not, or not whole, in the cache, and' if is_missing else 'could not be downloaded:'} {why}"
