@@ -121,12 +121,8 @@ def measure_pairs(subject: Subject) -> Surface:
 
     Pairs of two documents have no order and are left out.
     """
-    pieces, pairs, segments, first = (
-        _name_pieces(subject.tokenizer),
-        list[tuple[bool, int, int]](),
-        list[SegmentSurface](),
-        0,
-    )
+    pieces, first = _name_pieces(subject.tokenizer), 0
+    pairs, segments = list[tuple[bool, int, int]](), list[SegmentSurface]()
     for batch in read_batches(subject.shards):
         is_ordered = (batch.sop_label == SOP_IN_ORDER) | (batch.sop_label == SOP_SWAPPED)
         original = restore_ids(batch)
@@ -137,6 +133,8 @@ def measure_pairs(subject: Subject) -> Surface:
                 segments.append(measure_segment([pieces[i] for i in ids.tolist()]))
             pairs.append((batch.sop_label[row] == SOP_SWAPPED, int(batch.document_keys[row]), first + row))
         first += len(batch)
+        if len(pairs) == MAX_PAIRS:
+            break
     is_swapped, keys, rows = zip(*pairs, strict=True) if pairs else ((), (), ())
     return Surface(
         *_tabulate(segments), np.array(is_swapped, bool), np.array(keys, np.uint64), np.array(rows, np.int64)
