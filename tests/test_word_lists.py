@@ -180,7 +180,6 @@ def test_listed_words_are_masked_whole_and_also_in_later_epochs(built):
 def test_shards_with_a_word_list_are_sound_and_their_spans_are_as_intended(built):
     assert list(verify(built)) == []
     found = measure(open_shards(built))
-    assert found.num_broken_words == 0
     assert found.span_lens[3] == 0  # none is longer than three words
 
 

@@ -108,7 +108,6 @@ def test_spans_of_words_have_the_papers_shares_in_decoded_text(name, tmp_path):
             spans += Counter(len(list(run)) for is_masked, run in groupby(words.values(), all) if is_masked)
     total, measured = spans.total(), measure(shards)
     assert measured.span_lens == (spans[1], spans[2], spans[3], 0)
-    assert measured.num_broken_words == 0
     for number, share in ((1, 6 / 11), (2, 3 / 11), (3, 2 / 11)):
         assert abs(spans[number] / total - share) < 5 * np.sqrt(share * (1 - share) / total)
 

@@ -53,9 +53,6 @@ _LABELS = {
     "unpaired_share": "rows without a pair",
     "num_unpaired": "number of rows without a pair",
     "unknown_share": "tokens of text that are <unk>",
-    "num_broken_words": "words masked in part",
-    "num_special_masked": "special tokens masked",
-    "num_special_replacements": "special pieces as replacements",
 }
 
 

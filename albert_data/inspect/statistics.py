@@ -81,9 +81,6 @@ class Statistics:
     num_documents: int
     num_unk: int
     num_maskable: int  # tokens of text
-    num_broken_words: int  # masked in part
-    num_special_masked: int
-    num_special_replacements: int  # masked tokens that show a special piece other than [MASK]
     label_counts: tuple[int, ...]  # rows of each label of the sentence task, then those without a pair
     shown_counts: tuple[int, ...]  # masked tokens that show [MASK], another piece, the original
     row_lens: tuple[int, ...]  # rows by tokens, 0 .. max_seq_len
@@ -175,7 +172,7 @@ class Statistics:
 
     @property
     def figures(self) -> tuple[Figure, ...]:
-        """Figures with what was intended, and counts that show a fault if they are not 0. Names are JSON keys."""
+        """Figures with what was intended. Their names are JSON keys."""
         return tuple(self._find_figures())
 
     def _find_figures(self) -> Iterator[Figure]:
@@ -193,8 +190,6 @@ class Statistics:
         yield Figure("unpaired_share", None, _share(unpaired, self.num_rows))
         yield Figure("num_unpaired", None, unpaired)
         yield Figure("unknown_share", None, self.unk_share)
-        for name in ("num_broken_words", "num_special_masked", "num_special_replacements"):
-            yield Figure(name, 0, getattr(self, name))
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, lengths, and each figure as {"intended", "realised"}, for JSON."""
@@ -359,31 +354,26 @@ def count_batch(batch: Examples, tokenizer: Tokenizer, words: WordArrays, config
     rows = OriginalRows(
         original, batch.offsets, batch.segment_a_len, is_masked, tokenizer.word_rule().find_joined(original)
     )
-    num_broken_words, span_lens = count_words(rows, words, config.span_gap, config.longest_span)
     places = count_places(rows, is_special, config.max_seq_len)
     shown = batch.input_ids[masked]
     shows_mask = shown == tokenizer.mask_id
     kept = ~shows_mask & (shown == batch.masked_ids)
-    random = ~shows_mask & ~kept
     labels = (*range(len(config.task.orders)), NO_LABEL)
     return {
         "num_maskable": np.count_nonzero(~is_special[original]),
-        "num_broken_words": num_broken_words,
-        "num_special_masked": np.count_nonzero(is_special[batch.masked_ids]),
-        "num_special_replacements": np.count_nonzero(is_special[shown] & random),
         "label_counts": np.array([np.count_nonzero(batch.sop_label == label) for label in labels]),
-        "shown_counts": np.array([shows_mask.sum(), random.sum(), kept.sum()]),
+        "shown_counts": np.array([shows_mask.sum(), (~shows_mask & ~kept).sum(), kept.sum()]),
         "row_lens": np.bincount(np.diff(batch.offsets), minlength=config.max_seq_len + 1),
-        "span_lens": span_lens,
+        "span_lens": count_spans(rows, words, config.span_gap, config.longest_span),
         **dict(zip(("edge_tokens", "edge_masked", "position_tokens", "position_masked"), places, strict=True)),
         "piece_counts": np.bincount(original, minlength=len(is_special)),
     }
 
 
 @kernel
-def count_words(rows: OriginalRows, words: WordArrays, gap: int, longest_span: int) -> tuple[int, np.ndarray]:
-    """The words masked in part, and Statistics.span_lens. gap: between spans, in words."""
-    ids, num_broken, span_lens = rows.ids, 0, np.zeros(longest_span + 1, np.int64)
+def count_spans(rows: OriginalRows, words: WordArrays, gap: int, longest_span: int) -> np.ndarray:
+    """Statistics.span_lens. gap: between spans, in words."""
+    ids, span_lens = rows.ids, np.zeros(longest_span + 1, np.int64)
     for row in range(len(rows.segment_a_len)):
         begin, end = rows.offsets[row], rows.offsets[row + 1]
         sep = begin + 1 + rows.segment_a_len[row]
@@ -396,7 +386,6 @@ def count_words(rows: OriginalRows, words: WordArrays, gap: int, longest_span: i
                 if size > 0 and (
                     is_apart or (begins_word(ids, at, first, words.starts, words.standalone) and not is_joined)
                 ):
-                    num_broken += 0 < masked < size
                     if span_len > 0 and (masked < size or gap == 0):
                         span_lens[min(span_len, len(span_lens)) - 1] += 1
                         span_len = 0
@@ -409,7 +398,7 @@ def count_words(rows: OriginalRows, words: WordArrays, gap: int, longest_span: i
                     num_inside += words.num_inside[ids[at]]
             if span_len > 0:
                 span_lens[min(span_len, len(span_lens)) - 1] += 1
-    return num_broken, span_lens
+    return span_lens
 
 
 @kernel
