@@ -23,7 +23,7 @@ from albert_data.inspect.audit.guesses import check_order, check_random, check_s
 from albert_data.inspect.audit.overlap import Overlap, check_boilerplate, count_documents, find_overlap
 from albert_data.inspect.audit.row_texts import check_texts
 from albert_data.inspect.audit.rows import Subject, gather_subject
-from albert_data.inspect.audit.rules import BAD, LOOK, Check, Rule
+from albert_data.inspect.audit.rules import BAD, LOOK, Check
 from albert_data.inspect.input_files import (
     CorpusFiles,
     InputFiles,
@@ -182,17 +182,6 @@ def audit_splits(folder: Path, opened: list[Shards], corpus: CorpusFiles | None)
     return Audit(folder=folder, checks=checks)
 
 
-def _share(part: float, whole: float) -> float:
-    return float(part / whole) if whole else 0.0
-
-
-def _check_share(rule: Rule, part: int, whole: int, noun: str, **details: Any) -> Check:
-    """A check whose figure is a share: `part` of `whole` things."""
-    share = _share(part, whole)
-    finding = f"{format_share(share)}, {part:,} of {count_of(whole, noun)}"
-    return Check(rule, share, finding, {"count": part, "of": whole, **details})
-
-
 # ---- pairs ----
 
 
@@ -206,12 +195,12 @@ def _check_pairs(subject: Subject) -> Iterator[Check]:
     if task.orders:
         yield check_shares(facts, task.orders)
         num_equal = int(np.count_nonzero(facts.is_equal & is_pair))
-        yield _check_share(rules.EQUAL_SEGMENTS, num_equal, int(is_pair.sum()), "pair")
-        yield _check_share(rules.UNPAIRED_ROWS, int(np.count_nonzero(~is_pair)), len(facts), "row")
+        yield Check.of_share(rules.EQUAL_SEGMENTS, num_equal, int(is_pair.sum()), "pair")
+        yield Check.of_share(rules.UNPAIRED_ROWS, int(np.count_nonzero(~is_pair)), len(facts), "row")
     yield _check_near_empty(subject)
     if subject.tokenizer.has_prefix:
         num_segments = int(np.count_nonzero(facts.lens_b) + len(facts))
-        yield _check_share(rules.SEGMENTS_INSIDE_WORD, int(facts.num_inside.sum()), num_segments, "segment")
+        yield Check.of_share(rules.SEGMENTS_INSIDE_WORD, int(facts.num_inside.sum()), num_segments, "segment")
     else:
         finding = "this tokenizer doesn't mark the first word of a sentence, so this can't be known"
         yield Check(rules.SEGMENTS_INSIDE_WORD, None, finding)
@@ -222,7 +211,7 @@ def _check_near_empty(subject: Subject) -> Check:
     least = max(EMPTY_TOKENS, config.max_tokens // EMPTY_PART)
     count = int(np.count_nonzero(facts.num_text < least))
     asked = config.short_seq_prob * least / config.max_tokens
-    share = _share(count, len(facts))
+    share = count / len(facts)
     finding = (
         f"{format_share(share)}, {count_of(count, 'row')} of under {least} tokens of text; short_seq_prob asks for "
         f"{format_share(asked)}"
@@ -238,9 +227,9 @@ def _check_copies(subject: Subject) -> Iterator[Check]:
     yield _check_shared(subject)
     yield _check_seen(subject)
     num_copied = int(np.count_nonzero(_find_copied(subject)))
-    yield _check_share(rules.DUPLICATE_DOCUMENTS, num_copied, len(subject.documents), "different document")
+    yield Check.of_share(rules.DUPLICATE_DOCUMENTS, num_copied, len(subject.documents), "different document")
     has_twin = count_documents(subject.facts.texts, subject.owners) >= 2
-    yield _check_share(rules.DUPLICATE_ROWS, int(np.count_nonzero(has_twin)), len(has_twin), "row")
+    yield Check.of_share(rules.DUPLICATE_ROWS, int(np.count_nonzero(has_twin)), len(has_twin), "row")
     yield check_boilerplate(subject)
 
 
@@ -296,12 +285,10 @@ def _check_seen(subject: Subject) -> Check:
         return Check(rule, None, "every row of validation is too short")
     examples = list(_show_seen(subject, overlap))
     details = {"num_seen": num_seen, "num_altered": num_altered, "examples": examples}
-    check = _check_share(rule, num_seen + num_altered, num_judged, "row", **details)
+    shown = [f"{num_altered:,} of them changed"] if examples else []
     for one in examples[:1]:
-        where = f"row {one['row']:,} is in training row {one['training_row']:,}"
-        finding = f'{check.finding}, {num_altered:,} of them changed; {where}: "{one["text"]}"'
-        check = dataclasses.replace(check, finding=finding)
-    return check
+        shown.append(f'row {one["row"]:,} is in training row {one["training_row"]:,}: "{one["text"]}"')
+    return Check.of_share(rule, num_seen + num_altered, num_judged, "row", *shown, **details)
 
 
 def _show_seen(subject: Subject, overlap: Overlap) -> Iterator[dict[str, Any]]:
@@ -318,12 +305,12 @@ def _check_text(subject: Subject) -> Iterator[Check]:
     facts = subject.facts
     lens, unknown = subject.add_by_document(facts.num_text), subject.add_by_document(facts.num_unknown)
     many, total = int(np.count_nonzero(unknown > _MANY_UNKNOWN * lens)), int(lens.sum())
-    yield _check_share(rules.UNKNOWN_RATE, int(unknown.sum()), total, "token", num_documents_over_5_percent=many)
+    yield Check.of_share(rules.UNKNOWN_RATE, int(unknown.sum()), total, "token", num_documents_over_5_percent=many)
     num_rows = int(np.count_nonzero(facts.num_special))
     yield Check(rules.SPECIAL_PIECES, num_rows, f"{num_rows:,} of {count_of(len(facts), 'row')}", {"count": num_rows})
     largest = int(np.argmax(lens))
     key = f"{int(subject.documents[largest]):016x}"
-    yield _check_share(rules.LARGEST_DOCUMENT, int(lens[largest]), total, "token", document_key=key)
+    yield Check.of_share(rules.LARGEST_DOCUMENT, int(lens[largest]), total, "token", document_key=key)
     yield from check_texts(subject)
 
 
@@ -353,7 +340,7 @@ def _check_files(subject: Subject, corpus: CorpusFiles | None) -> Iterator[Check
 
 def _check_bytes(subject: Subject, input_files: InputFiles | None) -> Check:
     facts = subject.facts
-    check = _check_share(rules.BYTE_PIECES, int(facts.num_bytes.sum()), int(facts.num_text.sum()), "token")
+    check = Check.of_share(rules.BYTE_PIECES, int(facts.num_bytes.sum()), int(facts.num_text.sum()), "token")
     if input_files is None or check.figure is None:
         return check
     worst = max(input_files.files, key=lambda file: file.byte_rate)
@@ -367,15 +354,14 @@ def _check_similar(subject: Subject, corpus: CorpusFiles | None) -> Check:
     if corpus is None:
         return Check(rule, None, "shards hold rows, not documents; give the build's inputs with --corpus")
     count, total = int(np.isin(subject.documents, corpus.similar_keys).sum()), len(subject.documents)
-    finding = f"{format_share(_share(count, total))}, {count:,} of {count_of(total, 'different document')}"
     pairs = [one for one in corpus.near_duplicates.pairs if one[0] in subject.documents][:_SHOWN]
-    listed = []
+    listed, shown = [], []
     for *keys, similarity in pairs:
         files = [corpus.names[number] for number in corpus.find_files(np.array(keys, np.uint64)).tolist()]
         named = [f"{key:016x} in {file}" for key, file in zip(keys, files, strict=True)]
         listed.append({"documents": named, "similarity": similarity})
-        finding += f"; {' and '.join(named)}: similarity {similarity:.2f}"
-    return Check(rule, _share(count, total), finding, {"count": count, "of": total, "pairs": listed})
+        shown.append(f"{' and '.join(named)}: similarity {similarity:.2f}")
+    return Check.of_share(rule, count, total, "different document", *shown, pairs=listed)
 
 
 def _check_characters(subject: Subject, corpus: CorpusFiles | None) -> Check:
@@ -384,11 +370,7 @@ def _check_characters(subject: Subject, corpus: CorpusFiles | None) -> Check:
         finding = "shards hold the text as it was normalised; give the build's inputs with --corpus"
         return Check(rule, None, finding)
     total, lost = find_lost(corpus.characters, subject.tokenizer)
-    count = sum(one.count for one in lost)
-    finding = f"{format_share(_share(count, total))}, {count:,} of {count_of(total, 'visible character')}"
-    if lost:
-        shown = (f"{one.character} (U+{ord(one.character):04X}) {one.how}, {one.count:,}" for one in lost[:_SHOWN])
-        finding += f"; the most frequent: {'; '.join(shown)}"
+    shown = [f"{one.character} (U+{ord(one.character):04X}) {one.how}, {one.count:,}" for one in lost[:_SHOWN]]
     listed = [{"character": f"U+{ord(one.character):04X}", "count": one.count, "how": one.how} for one in lost[:_SHOWN]]
-    details = {"count": count, "of": total, "characters": listed}
-    return Check(rule, _share(count, total), finding, details)
+    count, most = sum(one.count for one in lost), [f"the most frequent: {'; '.join(shown)}"] if shown else []
+    return Check.of_share(rule, count, total, "visible character", *most, characters=listed)

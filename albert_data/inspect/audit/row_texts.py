@@ -19,7 +19,6 @@ from albert_data.inspect.audit.rows import Subject
 from albert_data.inspect.audit.rules import Check, Rule
 from albert_data.text.escaping import escape_controls
 from albert_data.text.unicode_tables import categories, scripts
-from albert_data.text.wording import count_of, format_share
 
 MAX_ROWS = 4000
 _SHOWN, _AROUND = 2, 24  # examples; characters on either side of one
@@ -134,8 +133,5 @@ def _check(rule: Rule, found: Iterable[str | None]) -> Check:
     rows = list(found)
     count = sum(example is not None for example in rows)
     examples = [example for example in dict.fromkeys(rows) if example is not None][:_SHOWN]
-    share = count / len(rows)
-    finding = f"{format_share(share)}, {count:,} of {count_of(len(rows), 'sampled row')}"
-    if examples:
-        finding += "; " + ", ".join(f'"{escape_controls(example)}"' for example in examples)
-    return Check(rule, share, finding, {"count": count, "of": len(rows), "examples": examples})
+    shown = [", ".join(f'"{escape_controls(example)}"' for example in examples)] if examples else []
+    return Check.of_share(rule, count, len(rows), "sampled row", *shown, examples=examples)

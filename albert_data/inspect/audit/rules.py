@@ -10,6 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from albert_data.text.wording import count_of, format_share
+
 OK, LOOK, BAD, NOT_KNOWN = "ok", "look", "bad", "not known"
 # Options that are on or off.
 _SWITCHES = re.compile("--(drop-near-duplicates|drop-repeated-lines|group-field|keep-duplicates|language-field|unwrap)")
@@ -46,6 +48,13 @@ class Check:
     figure: float | None
     finding: str
     details: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_share(cls, rule: Rule, part: int, whole: int, noun: str, *more: str, **details: Any) -> Check:
+        """A check whose figure is a share: `part` of `whole` things. more: parts of the finding."""
+        share = part / whole if whole else 0.0
+        finding = "; ".join([f"{format_share(share)}, {part:,} of {count_of(whole, noun)}", *more])
+        return cls(rule, share, finding, {"count": part, "of": whole, **details})
 
     @property
     def verdict(self) -> str:
