@@ -35,17 +35,17 @@ from albert_data.shards.manifest import (
     Manifest,
     ShardEntry,
     TokenizerEntry,
-    hash_content,
     hash_manifest,
 )
 from albert_data.shards.manifest_file import ManifestDamage, ManifestFile, load_manifest, read_manifest
 from albert_data.shards.paths import find_file
 from albert_data.shards.schema import (
-    DOCUMENT_KEY_B,
     SHARD_SUFFIX,
     check_values,
+    count_totals,
     describe_columns,
     explain_damage,
+    from_record_batch,
     map_file,
 )
 from albert_data.storage import find_storage, make_path
@@ -114,16 +114,6 @@ def _find_faults(
 
 
 def _find_changes(file: ManifestFile) -> Iterator[str]:
-    """Values that contradict each other, and a seal that shows that any of them was changed."""
-    for name, split in file.manifest.splits.items():
-        for total in TOTALS:
-            said, parts = getattr(split, total), [getattr(shard, total) for shard in split.shards]
-            summed = None if None in parts else sum(parts)  # only some tasks have num_random
-            if said is not None and summed is not None and summed != said:
-                yield f"splits.{name}.{total} is {said:,}; its shards add up to {summed:,}"
-    digest = hash_content(shard.sha256 for shard in file.manifest.shards)
-    if file.manifest.digest != digest:
-        yield f"digest is {file.manifest.digest:.64}; the shards' hashes make it {digest}"
     if SEAL not in file.values:
         yield f"{SEAL} is missing, so the other values can't be trusted; move the file away and build anew"
     elif not file.is_sealed:
@@ -296,15 +286,11 @@ class ShardCheck:
                 for row, what in found[: max(0, MAX_SHARD_FAULTS - num_faults)]:
                     checked.faults.append(Fault(file=name, what=what, row=totals["num_rows"] + row))
                 num_faults += len(found)
-                names = ("document_key", DOCUMENT_KEY_B)
-                keys = [batch.column(key).to_numpy() for key in names if key in rules.schema.names]
+                rows = from_record_batch(batch)
+                totals.update(count_totals(rows))
                 if self.keeps_keys:
-                    checked.keys += map(np.unique, keys)
-                totals["num_rows"] += batch.num_rows
-                totals["num_tokens"] += len(batch.column("input_ids").flatten())
-                totals["num_masked"] += len(batch.column("masked_ids").flatten())
-                totals["num_unpaired"] += int(np.count_nonzero(batch.column("sop_label").to_numpy() < 0))
-                totals["num_random"] += int(np.count_nonzero(keys[0] != keys[-1]))
+                    keys = (rows.document_keys, rows.document_keys_b)
+                    checked.keys += [np.unique(some) for some in keys if some is not None]
         except ShardError as error:
             checked.faults.append(Fault(file=name, what=str(error)))
             return

@@ -6,8 +6,9 @@ both directions. docs/reference/format.md describes the columns for other reader
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -112,29 +113,31 @@ def write_shard(path: Path, batches: Iterable[Examples], schema: pyarrow.Schema,
     The caller must sync the file: a build does so while workers make the next shards.
     """
     options = pyarrow.ipc.IpcWriteOptions(compression=None if compression == "none" else compression, use_threads=False)
-    num_rows = num_tokens = num_masked = num_unpaired = num_random = 0
+    totals = Counter[str]()
     with find_storage(path).create(path, sync=False) as file:
         hashing = HashingFile(file)
         sink = pyarrow.PythonFile(hashing, mode="w")
         with pyarrow.ipc.new_file(sink, schema, options=options) as writer:
             for examples in batches:
                 writer.write_batch(to_record_batch(examples, schema))
-                num_rows += len(examples)
-                num_tokens += len(examples.input_ids)
-                num_masked += len(examples.masked_ids)
-                num_unpaired += int(np.count_nonzero(examples.sop_label < 0))
-                if examples.document_keys_b is not None:
-                    num_random += int(np.count_nonzero(examples.document_keys != examples.document_keys_b))
+                totals.update(count_totals(examples))
         sink.flush()
-    return ShardReceipt(
-        num_rows=num_rows,
-        num_tokens=num_tokens,
-        num_masked=num_masked,
-        num_unpaired=num_unpaired,
-        num_bytes=hashing.num_bytes,
-        sha256=hashing.hexdigest(),
-        num_random=num_random if DOCUMENT_KEY_B in schema.names else None,
-    )
+    counts: dict[str, Any] = {field.name: totals[field.name] for field in fields(Totals)}
+    if DOCUMENT_KEY_B not in schema.names:
+        counts["num_random"] = None
+    return ShardReceipt(**counts, num_bytes=hashing.num_bytes, sha256=hashing.hexdigest())
+
+
+def count_totals(rows: Examples) -> dict[str, int]:
+    """The values of Totals."""
+    keys, keys_b = rows.document_keys, rows.document_keys_b
+    return {
+        "num_rows": len(rows),
+        "num_tokens": len(rows.input_ids),
+        "num_masked": len(rows.masked_ids),
+        "num_unpaired": int(np.count_nonzero(rows.sop_label < 0)),
+        "num_random": 0 if keys_b is None else int(np.count_nonzero(keys != keys_b)),
+    }
 
 
 def map_file(path: Path, sha256: str | None = None) -> pyarrow.BufferReader:
