@@ -39,12 +39,11 @@ def audit(shards: Path, as_json: bool, fail_on: str | None, **settings: Any) -> 
       albert-data audit shards --json > audit.json
       albert-data audit shards --fail-on bad && albert-data train shards -o run
     """
-    from albert_data.library.progress import Bar
     from albert_data.library.shards import audit_shards
 
     given = take_given(settings)
-    with Bar() as bar, open_engine(given) as place:
-        found = audit_shards(shards, engine=place, progress=bar, **given)
+    with open_engine(given) as place:
+        found = audit_shards(shards, engine=place, progress=True, **given)
     if as_json:
         show_json(found.to_dict())
     else:

@@ -159,14 +159,13 @@ def build(inputs: tuple[str, ...], output: Path, profile: bool, dry_run: bool, a
     from albert_data.cli.summary import describe_build
     from albert_data.jobs.stages import format_stages
     from albert_data.library.building import build
-    from albert_data.library.progress import Bar
 
     if dry_run:
         _show_plan(inputs, output, given, as_json=as_json)
         return
     say_when_interrupted("Interrupted; the same command resumes the build.")
-    with Bar() as bar, open_engine(given) as place:
-        report = build(inputs, output, engine=place, progress=bar, **given)
+    with open_engine(given) as place:
+        report = build(inputs, output, engine=place, progress=True, **given)
     if as_json:
         show_json(report.to_dict())
         return

@@ -60,13 +60,12 @@ def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any)
       albert-data convert shards -o streams --to mds --unmasked
       albert-data convert shards -o packs --to parquet --pack 8192
     """
-    from albert_data.library.progress import Bar
     from albert_data.library.shards import convert_shards
 
     say_when_interrupted("Interrupted; the same command resumes the conversion.")
     given = take_given(settings)
-    with Bar(tells_stages=False) as bar, open_engine(given) as place:
-        done = convert_shards(shards, output, to, engine=place, progress=bar, **given)
+    with open_engine(given) as place:
+        done = convert_shards(shards, output, to, engine=place, progress=True, **given)
     if as_json:
         show_json(done.to_dict())
     else:

@@ -69,10 +69,9 @@ def inspect(shards: Path, as_json: bool, html: Path | None, **settings: Any) -> 
       albert-data inspect shards --html report.html --corpus books.jsonl.gz
       albert-data inspect shards --json > statistics.json
     """
-    from albert_data.library.progress import Bar
     from albert_data.library.shards import inspect_shards
 
-    report = inspect_shards(shards, html=html, progress=Bar(), **take_given(settings))
+    report = inspect_shards(shards, html=html, progress=True, **take_given(settings))
     if as_json:
         show_json(report.to_dict())
     elif html is None:

@@ -10,7 +10,6 @@ import click
 from albert_data.cli.options import PATH, json_option, setting, take_given, tokenizer_option
 from albert_data.inspect.terminal import count_columns
 from albert_data.interop.sentence_pairs import ScoreConfig
-from albert_data.library.progress import Bar
 from albert_data.text.escaping import escape_controls
 from albert_data.text.output import show, show_json
 from albert_data.text.wording import format_share
@@ -46,8 +45,7 @@ def score(model: Path, pairs: str, as_json: bool, **settings: Any) -> None:
     """
     from albert_data.library.models import score_model
 
-    with Bar(tells_stages=False) as bar:
-        scored = score_model(model, pairs, progress=bar, **take_given(settings))
+    scored = score_model(model, pairs, progress=True, **take_given(settings))
     if as_json:
         show_json(scored.to_dict())
     else:

@@ -30,7 +30,7 @@ def verify(shards: Path, as_json: bool, **settings: Any) -> None:
     from albert_data.library.shards import verify_shards
 
     given = take_given(settings)
-    with Bar(tells_stages=False) as bar, open_engine(given) as place:
+    with Bar() as bar, open_engine(given) as place:
         given["tell"] = lambda fault: None if as_json else bar.print(f"{shards}: {fault}")
         found = verify_shards(shards, engine=place, progress=bar, **given)
     if as_json:

@@ -77,12 +77,11 @@ def vocab(inputs: tuple[str, ...], output: Path, as_json: bool, **settings: Any)
     """
     from albert_data.cli.summary import describe_vocabulary
     from albert_data.library.building import train_vocab
-    from albert_data.library.progress import Bar
     from albert_data.tokenizer.model import find_model
 
     given = take_given(settings)
-    with Bar() as bar, open_engine(given) as place:
-        report = train_vocab(inputs, output, engine=place, progress=bar, **given)
+    with open_engine(given) as place:
+        report = train_vocab(inputs, output, engine=place, progress=True, **given)
     if as_json:
         show_json(report.to_dict())
         return

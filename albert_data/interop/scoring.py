@@ -133,7 +133,7 @@ def score_pairs(
     sentences, numbers = _encode_distinct(model, pairs)
     num_pieces = sum(int(np.count_nonzero(sentence.word_ends)) for sentence in sentences)
     if progress is not None:
-        progress.start("Scoring sentences", num_pieces, "rows")
+        progress.start("scoring sentences", num_pieces, "rows")
     model.to(precision.device)
     began = time.perf_counter()
     scores = _score_sentences(model, sentences, config.batch_tokens, precision, progress)

@@ -13,14 +13,10 @@ from albert_data.text.output import fit, make_harmless, show, tell
 
 
 class Bar:
-    """Shows the stages of a command: share done, MB of text per second, time left.
+    """Shows the stages of a command: share done, MB of text per second, time left."""
 
-    tells_stages: without a terminal, print a line for each stage. False for a command of one stage.
-    """
-
-    def __init__(self, *, tells_stages: bool = True) -> None:
+    def __init__(self) -> None:
         self._bar: Any = None
-        self._tells_stages = tells_stages
         self._text_bytes = 0
         self._counts_text = False
 
@@ -35,8 +31,7 @@ class Bar:
         self.close()
         self._text_bytes, self._counts_text = 0, total is None and unit == "bytes"
         if not (sys.stderr and sys.stderr.isatty()) and "ipykernel" not in sys.modules:
-            if self._tells_stages:
-                tell(stage)
+            tell(stage)
             return
         from tqdm import tqdm
 
