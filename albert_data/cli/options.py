@@ -6,6 +6,7 @@ The default of a setting is written once, in its class in config.py; an option r
 from __future__ import annotations
 
 import dataclasses
+import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -263,6 +264,7 @@ def open_engine(given: dict[str, Any]) -> Iterator[Engine | None]:
     --workers is of a cluster the most CPUs at a time, all if it is not given. Raises ConfigError if there is no such
     cluster.
     """
+    gc.freeze()  # what is imported now: a collection in a forked worker would copy it all
     labels, address = given.pop("nodes", {}), given.pop("address", None)
     if given.pop("engine", "local") == "local":
         if address is not None or labels:
