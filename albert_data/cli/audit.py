@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from albert_data.cli.options import corpus_option, json_option, open_engine, place_options, shards_argument, take_given
+from albert_data.cli.options import corpus_option, json_option, open_engine, place_options, shards_argument
 from albert_data.text.output import show_json, show_text, tell
 
 if TYPE_CHECKING:
@@ -41,9 +41,8 @@ def audit(shards: Path, as_json: bool, fail_on: str | None, **settings: Any) -> 
     """
     from albert_data.library.shards import audit_shards
 
-    given = take_given(settings)
-    with open_engine(given) as place:
-        found = audit_shards(shards, engine=place, progress=True, **given)
+    with open_engine(settings) as given:
+        found = audit_shards(shards, progress=True, **given)
     if as_json:
         show_json(found.to_dict())
     else:

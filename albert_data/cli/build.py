@@ -155,17 +155,16 @@ def build(inputs: tuple[str, ...], output: Path, profile: bool, dry_run: bool, a
       albert-data build corpus/ --tokenizer vocab -o shards
       zstdcat *.jsonl.zst | albert-data build - --tokenizer vocab -o shards
     """
-    given = take_given(settings)
     from albert_data.cli.summary import describe_build
     from albert_data.jobs.stages import format_stages
     from albert_data.library.building import build
 
     if dry_run:
-        _show_plan(inputs, output, given, as_json=as_json)
+        _show_plan(inputs, output, take_given(settings), as_json=as_json)
         return
     say_when_interrupted("Interrupted; the same command resumes the build.")
-    with open_engine(given) as place:
-        report = build(inputs, output, engine=place, progress=True, **given)
+    with open_engine(settings) as given:
+        report = build(inputs, output, progress=True, **given)
     if as_json:
         show_json(report.to_dict())
         return

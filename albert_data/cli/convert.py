@@ -13,7 +13,6 @@ from albert_data.cli.options import (
     json_option,
     open_engine,
     shards_argument,
-    take_given,
 )
 from albert_data.convert import FORMATS
 from albert_data.storage.interrupts import say_when_interrupted
@@ -63,9 +62,8 @@ def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any)
     from albert_data.library.shards import convert_shards
 
     say_when_interrupted("Interrupted; the same command resumes the conversion.")
-    given = take_given(settings)
-    with open_engine(given) as place:
-        done = convert_shards(shards, output, to, engine=place, progress=True, **given)
+    with open_engine(settings) as given:
+        done = convert_shards(shards, output, to, progress=True, **given)
     if as_json:
         show_json(done.to_dict())
     else:

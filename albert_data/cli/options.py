@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -31,9 +31,6 @@ from albert_data.library.arguments import RANGES, disk_path
 from albert_data.storage import is_remote, make_path
 from albert_data.storage.hub import is_model
 from albert_data.text.wording import wrap_words
-
-if TYPE_CHECKING:
-    from albert_data.jobs.engine import Engine
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
@@ -258,23 +255,24 @@ def engine_options(command: Command) -> Command:
 
 
 @contextmanager
-def open_engine(given: dict[str, Any]) -> Iterator[Engine | None]:
-    """The engine that the options name, which are removed from what `take_given` returns; None for this machine.
+def open_engine(settings: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What `take_given` returns, with the engine in place of the options that name it.
 
     --workers is of a cluster the most CPUs at a time, all if it is not given. Raises ConfigError if there is no such
     cluster.
     """
+    given = take_given(settings)
     gc.freeze()  # what is imported now: a collection in a forked worker would copy it all
     labels, address = given.pop("nodes", {}), given.pop("address", None)
     if given.pop("engine", "local") == "local":
         if address is not None or labels:
             raise click.UsageError(f"{'--nodes' if labels else '--address'} is for --engine ray")
-        yield None
+        yield given
         return
     from albert_data.jobs.ray_engine import RayEngine
 
     with RayEngine(address, given.pop("workers", None), labels) as found:
-        yield found
+        yield {**given, "engine": found}
 
 
 normalization_option = setting(

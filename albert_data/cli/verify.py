@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from albert_data.cli.options import engine_options, json_option, open_engine, shards_argument, take_given
+from albert_data.cli.options import engine_options, json_option, open_engine, shards_argument
 from albert_data.text.output import show, show_json
 
 
@@ -29,10 +29,9 @@ def verify(shards: Path, as_json: bool, **settings: Any) -> None:
     from albert_data.library.progress import Bar
     from albert_data.library.shards import verify_shards
 
-    given = take_given(settings)
-    with Bar() as bar, open_engine(given) as place:
+    with Bar() as bar, open_engine(settings) as given:
         given["tell"] = lambda fault: None if as_json else bar.print(f"{shards}: {fault}")
-        found = verify_shards(shards, engine=place, progress=bar, **given)
+        found = verify_shards(shards, progress=bar, **given)
     if as_json:
         show_json(found.to_dict())
     elif not found.faults:

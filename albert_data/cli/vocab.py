@@ -17,7 +17,6 @@ from albert_data.cli.options import (
     open_engine,
     parse_size,
     setting,
-    take_given,
     text_options,
 )
 from albert_data.config import MODEL_TYPES, VocabConfig
@@ -79,9 +78,8 @@ def vocab(inputs: tuple[str, ...], output: Path, as_json: bool, **settings: Any)
     from albert_data.library.building import train_vocab
     from albert_data.tokenizer.model import find_model
 
-    given = take_given(settings)
-    with open_engine(given) as place:
-        report = train_vocab(inputs, output, engine=place, progress=True, **given)
+    with open_engine(settings) as given:
+        report = train_vocab(inputs, output, progress=True, **given)
     if as_json:
         show_json(report.to_dict())
         return
