@@ -162,10 +162,7 @@ def run_command(*arguments: str) -> None:
 
     said: Any = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     with mock.patch.object(sys, "stdout", said), mock.patch.object(sys, "stderr", said):
-        try:
-            code = run(list(arguments))
-        except SystemExit as error:
-            code = error.code if isinstance(error.code, int) else 1
+        code = run(list(arguments))
     text = said.buffer.getvalue().decode("utf-8", "replace")
     if code not in (0, 1, 2):
         raise WrongResult(f"exit-code-{code} of {' '.join(arguments)}: {text[-2000:]}")

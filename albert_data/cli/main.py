@@ -90,7 +90,7 @@ def cli() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line and return its exit code; `verify` raises SystemExit(1) instead if it found faults.
+    """Run one command line and return its exit code.
 
     An error of the library or of the system is printed as one line, a usage error with the usage.
     """

@@ -37,4 +37,4 @@ def verify(shards: Path, as_json: bool, **settings: Any) -> None:
     elif not found.faults:
         show(f"{shards}: {found.contents}")
     if found.faults:
-        raise SystemExit(1)
+        click.get_current_context().exit(1)
