@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from albert_data.errors import CheckpointError
 from albert_data.examples.pair_tasks import PAIR_TASKS, PairTask
@@ -26,6 +26,7 @@ _LINE_BYTES = 1 << 16  # a line that `train` writes has about 400
 
 Line = dict[str, Any]
 Point = tuple[float, float]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,11 +131,11 @@ def number(line: Line, key: str) -> float | None:
     return float(value) if is_number and value is not None else None
 
 
-def thin(lines: list[Line], most: int) -> list[Line]:
-    """At most `most` of the lines, evenly spaced, the last one among them."""
-    if len(lines) <= most:
-        return lines
-    return [lines[round((i + 1) * len(lines) / most) - 1] for i in range(most)]
+def thin(items: list[Item], most: int) -> list[Item]:
+    """At most `most` of the items, evenly spaced, the last one among them."""
+    if len(items) <= most:
+        return items
+    return [items[round((i + 1) * len(items) / most) - 1] for i in range(most)]
 
 
 def read_run(run: Path) -> RunFigures:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 
 from albert_data.report.charts import Plot, Series, make_ticks
 from albert_data.report.page import Chart, PageSection, render_charts, render_page, render_table
-from albert_data.runs.figures import SPLITS, Curve, Point, RunFigures, name_curves, number, read_run
+from albert_data.runs.figures import SPLITS, Curve, Point, RunFigures, name_curves, number, read_run, thin
 from albert_data.runs.verdicts import judge_run
 from albert_data.storage.files import write_bytes
 from albert_data.text.wording import format_duration
@@ -126,7 +126,7 @@ def _draw_curve(run: RunFigures, curve: Curve) -> Chart | None:
     if not points:
         return None
     says = "; ".join(_describe_points(split, found, curve.form) for split, found in points.items())
-    thinned = {split: _thin_points(found) for split, found in points.items()}
+    thinned = {split: thin(found, MOST_POINTS) for split, found in points.items()}
     baseline = run.baseline(curve.key)
     series = [SERIES[split] for split in points]
     if baseline is not None:
@@ -151,13 +151,6 @@ def _describe_points(split: str, points: list[Point], form: Callable[[float], st
     values = [value for _, value in points]
     low, high = form(min(values)), form(max(values))
     return f"{split}: {form(values[0])} to {form(values[-1])}, lowest {low}, highest {high}"
-
-
-def _thin_points(points: list[Point]) -> list[Point]:
-    """Replace groups of neighbours by their means, so that at most MOST_POINTS are left."""
-    size = -(-len(points) // MOST_POINTS)
-    groups = [points[begin : begin + size] for begin in range(0, len(points), size)]
-    return [(fmean(step for step, _ in group), fmean(value for _, value in group)) for group in groups]
 
 
 def _list_settings(run: RunFigures) -> Iterator[str]:
