@@ -96,10 +96,9 @@ def test_ctrl_c_while_a_kernel_is_loaded_ends_the_command_and_it_can_be_given_ag
 
 
 @pytest.mark.parametrize("command", ["verify", slow("audit")])
-def test_ctrl_c_while_shards_are_read_ends_the_command(command, finished, capfd):
+def test_ctrl_c_while_shards_are_read_ends_the_command(command, finished):
     assert run([command, str(finished)]) == 0  # its kernels are compiled
     check_ended(*run_interrupted(LOADING, command, str(finished)))
-    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("times", [1, 2])
