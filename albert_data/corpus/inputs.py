@@ -131,11 +131,17 @@ def read_list(path: str) -> list[str]:
 
 
 def place_name(folder: str, name: str) -> str:
-    """The path of a name that is relative to a folder; in a glob, the folder stands for itself even if it holds `[`."""
+    """The path of a name that is relative to a folder; in a glob, the folder stands for itself even if it holds `[`.
+
+    Raises StorageError for the URL of no store.
+    """
     name = strip_file_scheme(name)
     if name.startswith(SCHEME) or is_remote(name):
         return name
+    find_storage(name)
     path = os.path.join(folder, name)
+    if name.startswith("@") and find_kind(path, follow=False) is None:
+        return "@" + os.path.join(folder, name[1:])
     if glob.has_magic(name) and find_kind(path, follow=False) is None:
         return os.path.join(glob.escape(folder), name)
     return path

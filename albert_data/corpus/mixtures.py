@@ -22,7 +22,6 @@ from albert_data.corpus.refused import RefusedInput, RefusedInputs
 from albert_data.corpus.sources import MAX_PASSES, MixtureSource
 from albert_data.errors import AlbertDataError, InputError, readable
 from albert_data.storage import FILE, find_kind, find_storage, make_path
-from albert_data.storage.hub import SCHEME
 
 Names = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 _SUFFIX = ".toml"
@@ -171,7 +170,7 @@ def _find_files(
     try:
         if STDIN in source.paths:
             raise InputError("paths holds -, but a mixture can't read stdin; write the text to a file first")
-        found = find_inputs([_place(name, os.path.dirname(path)) for name in source.paths], say, source.text)
+        found = find_inputs([place_name(os.path.dirname(path), name) for name in source.paths], say, source.text)
     except RefusedInputs as error:
         refused += error.refused
         return []
@@ -186,12 +185,3 @@ def _find_files(
                 'language = "de", and the others in sources of their own'
             )
     return found
-
-
-def _place(name: str, folder: str) -> str:
-    """A name of a source, which is relative to the folder of the mixture. Raises StorageError for a URL."""
-    if not name.startswith(SCHEME):
-        find_storage(name)
-    if name.startswith("@") and find_kind(os.path.join(folder, name), follow=False) is None:
-        return "@" + os.path.join(folder, name[1:])
-    return place_name(folder, name)

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_data.kernels import I64, U64, Pointer, helper, kernel, pointer
+from albert_data.kernels.draws import GOLDEN
 from albert_data.text.utf8 import read_character
 from albert_data.tokenizer.chunks.table import NOT_DONE
 
 BEGINS, FOLLOWS = 1, 2  # roles of a character: it may stand before the letters of a word; it is a letter
 _MAX_WORD = 128  # bytes; the time for a word grows with the square
 _FREE = U64(2**64 - 1)  # no pair; as a joined pair it is after all others
-_GOLDEN, _ID_SHIFT, _ID = U64(0x9E3779B97F4A7C15), U64(32), U64(2**32 - 1)
+_ID_SHIFT, _ID = U64(32), U64(2**32 - 1)
 
 
 class Merges(NamedTuple):
@@ -65,7 +66,7 @@ def fill_table(rows: np.ndarray, merges: Merges) -> None:
 def find_slot(pair: U64, pairs: np.ndarray) -> int:
     """The slot of a pair, or the free one that it would take."""
     mask = len(pairs) - 1
-    slot: int = I64(pair * _GOLDEN >> _ID_SHIFT) & mask
+    slot: int = I64(pair * GOLDEN >> _ID_SHIFT) & mask
     while pairs[slot] != pair and pairs[slot] != _FREE:
         slot = (slot + 1) & mask
     return slot

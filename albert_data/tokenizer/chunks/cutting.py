@@ -27,6 +27,7 @@ from albert_data.kernels import (
     pointer,
     put,
 )
+from albert_data.kernels.draws import GOLDEN
 from albert_data.text.utf8 import decode_three, read_character
 
 BLOCK = 64  # bytes of one mask
@@ -56,7 +57,6 @@ _NON_ASCII = (np.uint8(0), np.uint8(0x80), np.uint8(0x80))
 
 _0, _1, _LAST_BIT, _ALL_BITS = U64(0), U64(1), U64(BLOCK - 1), U64(2**64 - 1)
 _TWO_ASCII = U64(0x7FFF)  # the bits of two ASCII characters
-_GOLDEN = U64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: multiplying by it mixes low bits into the high ones
 _BYTE_SHIFT, _BIT_SHIFT = U64(40), U64(61)  # of a hash: 18 of the upper 24 bits choose a byte, the top 3 a bit of it
 
 
@@ -126,7 +126,7 @@ def may_be_pair(pairs: Pointer, pair: U64) -> U64:
 
     The Bloom filter never misses a pair. A false alarm forbids a cut, which makes a longer chunk and no other ids.
     """
-    hashed = pair * _GOLDEN
+    hashed = pair * GOLDEN  # which mixes low bits into the high ones
     return U64(item(pairs, I64(hashed >> _BYTE_SHIFT) & (FILTER_BYTES - 1))) >> (hashed >> _BIT_SHIFT)
 
 
@@ -134,7 +134,7 @@ def may_be_pair(pairs: Pointer, pair: U64) -> U64:
 def mark_pairs(pairs: np.ndarray, marks: np.ndarray) -> np.ndarray:
     """Mark pairs (uint32, first << 16 | second) in a Bloom filter of one hash (uint8, FILTER_BYTES)."""
     for pair in pairs:
-        hashed = U64(pair) * _GOLDEN
+        hashed = U64(pair) * GOLDEN
         marks[I64(hashed >> _BYTE_SHIFT) & (FILTER_BYTES - 1)] |= 1 << I64(hashed >> _BIT_SHIFT)
     return marks
 

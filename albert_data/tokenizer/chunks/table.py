@@ -51,7 +51,7 @@ from albert_data.kernels import (
     rarely,
     store_u64,
 )
-from albert_data.kernels.draws import mix
+from albert_data.kernels.draws import GOLDEN, mix
 from albert_data.text.utf8 import write_character
 from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.chunks.cutting import BLOCK, CutRule, find_single, look_up_character, point_to_rule
@@ -98,7 +98,6 @@ _NUM_FRESH, _IS_DONE, _MAX_UNKNOWN, _NUM_SUMMED = range(4)
 
 _1, _ID, _TWO_BYTES, _TWO_SPACES = U64(1), U64(0xFFFF), U64(0xFFFF), U64(0x2020)
 _ALL_BITS = U64(2**64 - 1)
-_GOLDEN = U64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio
 _HASH_SHIFT = U64(38)  # leaves 26 bits: more than the index of a slot has
 _VISIBLE_SPACE = ord(VISIBLE_SPACE)
 
@@ -499,7 +498,7 @@ def is_exact(first: int, filled: int, work: Work) -> bool:
 @helper
 def hash_short(low: U64, high: U64, tag: U64) -> U64:
     """The hash of a chunk of up to INLINE_BYTES."""
-    return multiply_and_fold(low ^ _GOLDEN, high ^ tag ^ _GOLDEN)
+    return multiply_and_fold(low ^ GOLDEN, high ^ tag ^ GOLDEN)
 
 
 @helper

@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_data.kernels import I64, U64, Pointer, helper, item, kernel, pointer
+from albert_data.kernels.draws import GOLDEN
 from albert_data.text.utf8 import write_character
 
 NUM_FIRST = 1 << 16  # characters of the basic plane
@@ -34,7 +35,7 @@ _BLOCK = 256
 LEAF = 0  # the number of all nodes without children
 _PIECE_SHIFT, _NODE_SHIFT = 9, 32
 _BYTE_MASK, _PIECE_MASK = U64((1 << 9) - 1), U64((1 << 23) - 1)
-_GOLDEN, _HASH_SHIFT, _BYTE_BITS = U64(0x9E3779B97F4A7C15), U64(40), U64(8)
+_HASH_SHIFT, _BYTE_BITS = U64(40), U64(8)
 
 
 class TrieSettings(NamedTuple):
@@ -188,7 +189,7 @@ def list_nodes(data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, slots: np
         node = 0  # the root
         for i in range(offsets[piece], offsets[piece + 1]):
             byte = data[i]
-            slot = I64(((U64(node) << _BYTE_BITS | U64(byte)) * _GOLDEN) >> _HASH_SHIFT) & mask
+            slot = I64(((U64(node) << _BYTE_BITS | U64(byte)) * GOLDEN) >> _HASH_SHIFT) & mask
             while slots[slot] != 0 and (parents[slots[slot]] != node or labels[slots[slot]] != byte):
                 slot = (slot + 1) & mask  # linear probing
             if slots[slot] == 0:  # the first piece with this prefix
