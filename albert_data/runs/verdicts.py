@@ -5,8 +5,7 @@ In: RunFigures. Out: sentences for the terminal, the pages and JSON.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from statistics import fmean
 
 from albert_data.config import MIN_VALIDATION
@@ -20,7 +19,6 @@ CERTAIN = 3  # standard errors by which the losses of a model and of frequencies
 # for training, dropout and a mask share that falls make training harder, never easier. Rows must have been read twice:
 # in the first epoch each row is as new as those of validation.
 OVERFIT, MIN_EPOCHS, LAST_PART = 0.3, 2.0, 0.1
-_HASH_LEN = 8  # characters of a hash that are shown
 
 
 def judge_run(run: RunFigures) -> list[str]:
@@ -89,70 +87,26 @@ def _describe_few(line: Line) -> str:
 
 # ---- several runs ----
 
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """What several runs differ in.
-
-    what: its name.
-    values: of each run, in order.
-    means: what can't be compared therefore.
-    """
-
-    what: str
-    values: list[str]
-    means: str
-
-
-def find_differences(runs: Sequence[RunFigures]) -> list[Difference]:
-    """The differences that forbid comparing figures; none for one run."""
-    found = []
-    for what, (read, means) in _CHECKS.items():
-        values = [read(run) for run in runs]
-        if len(set(values)) < 2:
-            continue
-        # Of the same text, all vocabularies have the same bytes.
-        losses = [number(run.last_validation, "mlm_nats_per_byte") for run in runs]
-        known = [f"{loss:.3f}" for loss in losses if loss is not None]
-        if what == "Vocabulary" and len(known) == len(runs):
-            means += " Losses for a byte of the masked text are comparable if both read the same text: "
-            means += f"{'; '.join(known)} nats."
-        found.append(Difference(what=what, values=values, means=means))
-    return found
-
-
-def _read_vocabulary(run: RunFigures) -> str:
-    identity = run.sections.get("identity", {})
-    size, normalization = number(identity, "model's vocab_size") or 0, identity.get(NORMALIZATION_KEY)
-    rules = f", {normalization}" if normalization else ""
-    return f"{size:,.0f} pieces{rules} ({str(identity.get(TOKENIZER_KEY))[:_HASH_LEN]})"
-
-
-def _read_rows(run: RunFigures) -> str:
-    rows = number(run.sections.get("config", {}), "eval_rows") or 0
-    digest = str(run.sections.get("identity", {}).get(DIGEST_KEY))
-    return f"at most {rows:,.0f} of shards {digest[:_HASH_LEN]}"
-
-
-def _read_masks(run: RunFigures) -> str:
-    first, last = (number(run.sections.get("config", {}), name) for name in ("mask_prob", "last_mask_prob"))
-    if first is None:
-        return "as built"
-    return format_share(first, 0) + ("" if last is None else f" to {format_share(last, 0)}")
-
-
-_CHECKS: dict[str, tuple[Callable[[RunFigures], str], str]] = {
-    "Vocabulary": (
-        _read_vocabulary,
-        "MLM losses and accuracies can't be compared: longer pieces are harder to guess.",
+# What forbids comparing the figures of runs, and the values of run.json that show it, as (section, key).
+_COMPARED = {
+    "They have other vocabularies: MLM losses and accuracies can't be compared, as longer pieces are harder to guess. "
+    "Nats a byte can, if both read the same text.": (("identity", TOKENIZER_KEY), ("identity", NORMALIZATION_KEY)),
+    "They have other sentence tasks, whose losses and accuracies can't be compared.": (("model", "sentence_task"),),
+    "They measure other validation rows: differences of the losses say little about the models.": (
+        ("identity", DIGEST_KEY),
+        ("config", "eval_rows"),
     ),
-    "Sentence task": (
-        lambda run: run.task.name,
-        "The losses and accuracies of the sentence tasks can't be compared.",
+    "Other shares are masked in training: training losses can't be compared; those of validation can.": (
+        ("config", "mask_prob"),
+        ("config", "last_mask_prob"),
     ),
-    "Validation rows": (
-        _read_rows,
-        "Other rows, or other masks and lengths of rows: differences of the losses say little about the models.",
-    ),
-    "Masked in training": (_read_masks, "Training losses can't be compared; those of validation can."),
 }
+
+
+def find_differences(runs: Sequence[RunFigures]) -> list[str]:
+    """Sentences on what forbids comparing figures of these runs; none for one run."""
+    values = {
+        text: {str([run.sections.get(section, {}).get(key) for section, key in places]) for run in runs}
+        for text, places in _COMPARED.items()
+    }
+    return [text for text, found in values.items() if len(found) > 1]

@@ -5,14 +5,13 @@ In: the files of a run. Out: lines of at most 80 columns, or values that JSON ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median_high
 from typing import Any
 
 from albert_data.runs.figures import RunFigures, number, read_run, thin
-from albert_data.runs.verdicts import Difference, judge_run
+from albert_data.runs.verdicts import judge_run
 from albert_data.text.escaping import escape_controls
 from albert_data.text.wording import format_share, wrap_words
 from albert_data.train.config import AlbertConfig, TrainConfig, name_preset
@@ -73,10 +72,3 @@ def _number(value: float | None, width: int) -> str:
 
 def _percent(share: float | None) -> str:
     return f"{'-' if share is None else format_share(share, 1):>8}"
-
-
-def describe_differences(differences: Sequence[Difference]) -> list[str]:
-    """A text on what keeps figures of these runs from being compared; none if nothing does."""
-    texts = [f"{one.what}: {'; '.join(one.values)}. {one.means}" for one in differences]
-    lines = [line for text in texts for line in wrap_words(text, 78)]
-    return ["\n  ".join(["Not measured alike", *lines])] if lines else []
