@@ -62,7 +62,7 @@ class Audit:
         return sum(check.verdict == verdict for check in self.checks)
 
     @property
-    def verdicts(self) -> str:
+    def _verdicts(self) -> str:
         """How many checks have each verdict."""
         return ", ".join(f"{self.count(verdict)} {verdict}" for verdict in rules.VERDICTS)
 
@@ -73,7 +73,7 @@ class Audit:
 
     def to_text(self) -> str:
         """A page of at most 80 columns."""
-        lines = wrap_words(escape_controls(f"{self.folder}: {self.verdicts}"), WIDTH)
+        lines = wrap_words(escape_controls(f"{self.folder}: {self._verdicts}"), WIDTH)
         for check in self.checks:
             lines += ["", *check_to_lines(check)]
         return "\n".join(lines)
@@ -83,7 +83,7 @@ class Audit:
         if not self.checks:
             return "<p>Nothing was checked: no split has rows.</p>"
         concerns = [check for verdict in (BAD, LOOK) for check in self.checks if check.verdict == verdict]
-        says = f"{count_of(len(self.checks), 'check')} for what makes a pretraining set bad: {self.verdicts}."
+        says = f"{count_of(len(self.checks), 'check')} for what makes a pretraining set bad: {self._verdicts}."
         if not concerns:
             says += " There is nothing to do."
         rows = ([check.rule.title, check.verdict, check.finding] for check in self.checks)
@@ -91,7 +91,7 @@ class Audit:
         return "\n".join([f"<p>{escape(says)}</p>", *map(_render_concern, concerns), table])
 
     def __repr__(self) -> str:
-        return f"Audit({str(self.folder)!r}: {self.verdicts}; to_text() says what was found)"
+        return f"Audit({str(self.folder)!r}: {self._verdicts}; to_text() says what was found)"
 
     def _repr_html_(self) -> str:
         page = render_page(
