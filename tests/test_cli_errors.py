@@ -109,7 +109,10 @@ def test_an_input_that_is_no_corpus_is_named(command, inputs, named, capsys):
         ("build in.txt --tokenizer missing.model", "tokenizer missing.model can't be read: No such file or directory"),
         ("build in.txt --tokenizer in.txt", "tokenizer in.txt lacks [PAD], [UNK], [CLS], [SEP], [MASK]; a vocab.txt"),
         ("build in.txt --tokenizer corrupt.model", "corrupt.model is no SentencePiece model & `albert-data vocab`"),
-        ("build in.txt --tokenizer bare.model", "lacks [CLS], [SEP], [MASK], <pad> & train a model with `albert-data"),
+        (
+            "build in.txt --tokenizer bare.model",
+            "lacks [PAD] or <pad>, [MASK] or <mask> & train a model with `albert",
+        ),
         ("build in.txt --tokenizer two", "folder two holds 2 *.model files & pass the path of a file"),
         ("build -", "without --tokenizer the corpus is read twice & stdin can be read only once & `albert-data vocab`"),
         ("build in.txt --max-seq-len=7", "max_seq_len is 7; allowed are 8 to 32768"),

@@ -360,7 +360,7 @@ def test_a_missing_output_is_an_error(here):
 @pytest.mark.parametrize("make", [make_dataset, make_frame])
 def test_a_dataset_or_frame_without_the_field_is_an_error_with_its_columns(make, texts):
     for documents in (make(texts), make(texts)[:5] if make is make_frame else make(texts).select([0])):
-        with pytest.raises(InputError, match=r'has no field "body"; the fields are "text" \((large_)?string\)'):
+        with pytest.raises(InputError, match=r'without the field "body", with "text" \((large_)?string\)'):
             build("out", documents=documents, text_field="body")
 
 
