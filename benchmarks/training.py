@@ -19,17 +19,17 @@ import torch
 from torch import Tensor, nn
 
 from albert_data.data import Examples
+from albert_data.train.batch import Batch, BatchShape, collate
+from albert_data.train.compiling import compile_model
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, get_recipe
-from albert_data.train.data.batch import Batch, BatchShape, collate
-from albert_data.train.data.loader import open_training
-from albert_data.train.data.order import PACK_ROWS, Pack
-from albert_data.train.distributed import ALONE
-from albert_data.train.model.flops import batch_flops, peak_flops, training_flops
-from albert_data.train.model.model import Albert
-from albert_data.train.model.precision import DTYPES, choose_format, choose_precision
-from albert_data.train.run.compiling import compile_model
-from albert_data.train.run.memory import fit_batches
-from albert_data.train.run.session import choose_shape, make_loader, start_session, update
+from albert_data.train.device import ALONE, DTYPES, choose_format, choose_precision
+from albert_data.train.flops import batch_flops, peak_flops, training_flops
+from albert_data.train.loader import open_training
+from albert_data.train.memory import fit_batches
+from albert_data.train.model import Albert
+from albert_data.train.order import PACK_ROWS, Pack
+from albert_data.train.state import choose_shape, make_loader, start_session
+from albert_data.train.update import update
 from benchmarks.training_rows import FUSED_GELU, OURS, PACKED, TRANSFORMERS, WHOLE, Ceiling, Speed
 
 MASKED_SHARE = 0.15

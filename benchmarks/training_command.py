@@ -147,8 +147,8 @@ class Options:
         try:
             import torch
 
-            from albert_data.train.model.precision import choose_device
-            from albert_data.train.run.compiling import find_obstacle
+            from albert_data.train.compiling import find_obstacle
+            from albert_data.train.device import choose_device
             from benchmarks.training import Machine
         except ModuleNotFoundError as error:
             raise click.ClickException(f"{error}; install what it needs with: pip install -e '.[bench]'") from error

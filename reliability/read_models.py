@@ -16,13 +16,12 @@ from albert_data.interop.huggingface_tokenizer import tokenizer_files
 from albert_data.interop.initial import load_initial
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
+from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.config import AlbertConfig
-from albert_data.train.data.loader import ShardLoader
-from albert_data.train.distributed import ALONE
+from albert_data.train.device import ALONE, choose_precision
 from albert_data.train.folder import load_config, read_run_file
-from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
-from albert_data.train.model.precision import choose_precision
-from albert_data.train.run.session import restore_newest, start_session
+from albert_data.train.loader import ShardLoader
+from albert_data.train.state import restore_newest, start_session
 from reliability.cases import Case, Reader
 from reliability.format_mutators import mutate_model, mutate_safetensors
 from reliability.json_mutators import mutate_json

@@ -12,7 +12,7 @@ from albert_data.runs.figures import read_run
 from albert_data.runs.page import write_run_page
 from albert_data.runs.view import describe_run, run_to_dict
 from albert_data.train.folder import METRICS_FILE, RUN_FILE, load_config, read_run_file
-from albert_data.train.run.metrics import MetricsFile
+from albert_data.train.metrics import MetricsFile
 from reliability.cases import Case, Reader
 from reliability.format_mutators import mutate_lines
 from reliability.json_mutators import mutate_json

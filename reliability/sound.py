@@ -156,10 +156,10 @@ def train_run(sound: Sound) -> None:
     import torch
 
     from albert_data.interop.huggingface import export_run
+    from albert_data.train import loop
     from albert_data.train.config import AlbertConfig, TrainConfig
-    from albert_data.train.model.model import Albert
-    from albert_data.train.run import loop
-    from albert_data.train.run.state import Initial
+    from albert_data.train.model import Albert
+    from albert_data.train.state import Initial
 
     torch.set_num_threads(1)
     pieces = load_tokenizer(sound.shards / "tokenizer", to_encode=False).vocab_size

@@ -19,8 +19,8 @@ import click
 from albert_data.cli.main import COMMANDS, cli
 from albert_data.rules import RULES_VERSION
 from albert_data.shards.schema import FORMAT_VERSION as SHARDS_VERSION
-from albert_data.train.data.order import ORDER_VERSION
-from albert_data.train.model.checkpoint import FORMAT_VERSION as CHECKPOINT_VERSION
+from albert_data.train.checkpoint import FORMAT_VERSION as CHECKPOINT_VERSION
+from albert_data.train.order import ORDER_VERSION
 
 _MODULES = ("albert_data", "albert_data.train", "albert_data.interop")
 _INTERNAL = (

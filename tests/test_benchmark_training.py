@@ -7,9 +7,9 @@ import json
 import pytest
 from click.testing import CliRunner, Result
 
+from albert_data.train.batch import collate
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
-from albert_data.train.data.batch import collate
-from albert_data.train.model.model import Albert
+from albert_data.train.model import Albert
 from benchmarks import training
 from benchmarks.results import Results
 from benchmarks.training_command import train
@@ -28,7 +28,7 @@ def run(*arguments: object) -> Result:
 def test_the_parts_for_a_cpu_are_measured_and_reported(tmp_path, monkeypatch):
     for preset in ("tiny", "mini"):
         monkeypatch.setitem(MODEL_PRESETS, preset, SMALL)
-    monkeypatch.setattr("albert_data.train.model.precision.BF16_FLAGS", ())  # fp32 alone, on any processor
+    monkeypatch.setattr("albert_data.train.device.BF16_FLAGS", ())  # fp32 alone, on any processor
     monkeypatch.setitem(training.CEILING_SIZES, "cpu", (64,))
     few = ("--device", "cpu", "--threads", 1, "--runs", 2, "--seconds", 0.01, "--batch-cells", 512, "--no-compile")
     page = tmp_path / "training-speed.md"

@@ -57,7 +57,7 @@ def resumed(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each training have two steps, of few rows."""
-    from albert_data.train.run import loop
+    from albert_data.train import loop
 
     def train(shards: Path, output: Path, config: Any, **options: Any) -> Path | None:
         config = dataclasses.replace(config, minutes=None, steps=2, batch_tokens=256, eval_rows=4, eval_every=2)
@@ -127,7 +127,7 @@ def test_a_model_is_trained_shows_once_what_it_guesses_and_is_never_replaced(res
 
 
 def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(resumed, two_steps, monkeypatch, call):
-    from albert_data.train.run import session
+    from albert_data.train import state as session
 
     original = session.update
 
@@ -136,7 +136,7 @@ def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(resumed, t
         signal.raise_signal(signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr("albert_data.train.run.loop.update", update)
+        patch.setattr("albert_data.train.loop.update", update)
         shown, told = call("corpus", minutes=2.5, code=143)
     assert "right: " not in told
     assert "The same command resumes it." in shown

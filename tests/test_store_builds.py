@@ -247,7 +247,7 @@ def test_a_bucket_that_can_not_be_used_is_told_in_one_line_before_any_work(
 
 
 def test_the_batches_from_a_store_are_those_from_the_disk_even_with_an_outage(shards, corpus, store_server):
-    loader = pytest.importorskip("albert_data.train.data.loader")
+    loader = pytest.importorskip("albert_data.train.loader")
     reference = corpus.path.parent / "reference"
     with store_server.failing(times(5, "503"), times(4, "cut"), times(3, "reset")):
         there = loader.ShardLoader(shards, batch_tokens=512)

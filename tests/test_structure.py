@@ -20,8 +20,6 @@ MODULES = {
     for path in sorted(PACKAGE.rglob("*.py"))
     if path != PACKAGE / "__init__.py"
 }
-TRAIN_GROUND = ("config", "folder", "reading", "sizes", "distributed", "__init__")
-TRAIN_PARTS = ("data", "model", "run")
 
 
 def list_imports(path: Path) -> set[str]:
@@ -35,14 +33,6 @@ def list_imports(path: Path) -> set[str]:
 
 def test_no_files_import_in_a_circle():
     TopologicalSorter({name: list_imports(path) for name, path in MODULES.items()}).prepare()  # raises CycleError
-
-
-@pytest.mark.parametrize("part", TRAIN_PARTS)
-def test_a_part_of_train_imports_only_from_the_ground_and_from_parts_above_it(part):
-    allowed = {*TRAIN_GROUND, *TRAIN_PARTS[: TRAIN_PARTS.index(part) + 1]}
-    for name, path in MODULES.items():
-        if name.startswith(f"train.{part}."):
-            assert {other.split(".")[1] for other in list_imports(path) if other.startswith("train.")} <= allowed, name
 
 
 def test_no_two_classes_have_one_name():

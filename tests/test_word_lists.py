@@ -33,7 +33,7 @@ from albert_data.tokenizer.lexicon import match_words, parse_words
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.words import WordRule, find_word_starts
-from albert_data.train.data.remasking import Remasker
+from albert_data.train.loader import Remasker
 
 LETTERS = "中国人北京"
 

@@ -173,7 +173,7 @@ def train(shards: Path, output: Path | None, **settings: Any) -> int:
       albert-data train shards --preset base -o base-run
     """
     from albert_data.library.models import train_model
-    from albert_data.train.run.interrupt import Interrupt
+    from albert_data.train.interrupt import Interrupt
 
     given, interrupt = take_given(settings), Interrupt()
     if (shares := given.pop("mask_prob", None)) is not None:

@@ -32,6 +32,7 @@ from albert_data.storage import find_storage, make_path
 from albert_data.storage.files import hash_file
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import dump
+from albert_data.train.checkpoint import find_newest, load_model, load_tensors
 from albert_data.train.config import AlbertConfig
 from albert_data.train.folder import (
     NORMALIZATION_KEY,
@@ -40,8 +41,7 @@ from albert_data.train.folder import (
     find_tokenizer,
     read_run_file,
 )
-from albert_data.train.model.checkpoint import find_newest, load_model, load_tensors
-from albert_data.train.model.model import INIT_STD, LAYER_NORM_EPS, Albert
+from albert_data.train.model import INIT_STD, LAYER_NORM_EPS, Albert
 from albert_data.train.reading import advise, explain, explain_writing, load_object, show
 
 FOR_PRETRAINING, FOR_MASKED_LM = "AlbertForPreTraining", "AlbertForMaskedLM"

@@ -24,10 +24,10 @@ from albert_data.shards.reader import open_shards
 from albert_data.storage.files import hash_file
 from albert_data.tokenizer.model import MODEL_NAME, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import JSON_NAME, VOCAB_NAME
+from albert_data.train.checkpoint import STATE_FILE, find_newest, load_checkpoint, load_model
 from albert_data.train.folder import RUN_FILE, TOKENIZER_KEY, find_tokenizer
-from albert_data.train.model.checkpoint import STATE_FILE, find_newest, load_checkpoint, load_model
-from albert_data.train.model.model import INIT_STD, Albert
-from albert_data.train.run.state import Initial
+from albert_data.train.model import INIT_STD, Albert
+from albert_data.train.state import Initial
 
 Say = Callable[[str], object]
 _SIZES = (  # tensors of V x E, H x E and H x H
@@ -170,7 +170,7 @@ def _adapt(settings: dict[str, Any], weights: dict[str, Tensor], *, generator: t
 
 
 def _draw(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Draw a matrix as for a new model (see train/model/model.py); a vector is a bias, 0."""
+    """Draw a matrix as for a new model (see train/model.py); a vector is a bias, 0."""
     drawn = torch.zeros(shape)
     if len(shape) > 1:
         nn.init.trunc_normal_(drawn, std=INIT_STD, a=-2 * INIT_STD, b=2 * INIT_STD, generator=generator)

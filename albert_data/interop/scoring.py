@@ -29,9 +29,9 @@ from albert_data.jobs.progress import Progress
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import CONFIG_NAME, JSON_NAME
 from albert_data.tokenizer.words import find_word_starts
+from albert_data.train.device import Precision, choose_device, choose_precision
 from albert_data.train.folder import RUN_FILE, list_files
-from albert_data.train.model.model import Albert
-from albert_data.train.model.precision import Precision, choose_device, choose_precision
+from albert_data.train.model import Albert
 
 _SHORTEST = 8  # tokens that a row counts as at least: the logits of 3-token rows would need more memory than the layers
 

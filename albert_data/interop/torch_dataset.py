@@ -30,7 +30,7 @@ from albert_data.shards.packing import ROW_STARTS, PackedExamples, check_pack, c
 from albert_data.shards.reader import open_shards, to_row_number
 from albert_data.shards.rows import locate_masks, mark_segment_b
 from albert_data.text.wording import count_of
-from albert_data.train.data.remasking import Remasker
+from albert_data.train.loader import Remasker
 
 IGNORED = -100  # the label that the losses of transformers, and torch's cross entropy, leave out
 LEN_MULTIPLE = 8  # tensor cores need sizes that are multiples of 8

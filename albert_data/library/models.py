@@ -35,7 +35,7 @@ from albert_data.train.config import (
     get_recipe,
 )
 from albert_data.train.folder import load_config, read_run_file
-from albert_data.train.run.interrupt import Interrupt
+from albert_data.train.interrupt import Interrupt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +95,8 @@ def train_model(
     folder, run = make_path(shards), name_run(shards) if output is None else disk_path(output, "output")
     require_packages("train", "torch", extra="train")
     from albert_data.interop.initial import load_initial
-    from albert_data.train.distributed import read_ranks
-    from albert_data.train.run import loop
+    from albert_data.train import loop
+    from albert_data.train.device import read_ranks
 
     def say(line: str) -> None:
         if progress and read_ranks().is_first:
@@ -155,7 +155,7 @@ def _refuse_pairs(settings: dict[str, Any], **others: Any) -> None:
 
 def _choose_start(settings: dict[str, Any], recipe: str | None, *, has_weights: bool) -> tuple[TrainConfig, str]:
     """The settings of a recipe, for the preset that is given or for the device; and what the user should know of it."""
-    from albert_data.train.model.precision import choose_preset
+    from albert_data.train.device import choose_preset
 
     small = choose_preset(settings.get("device", TrainConfig.device))
     default = TrainConfig.preset if has_weights else small

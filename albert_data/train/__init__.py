@@ -9,12 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from albert_data.train.data.batch import Batch
-    from albert_data.train.data.loader import ShardLoader
+    from albert_data.train.batch import Batch
+    from albert_data.train.loader import ShardLoader
 
 __all__ = ["Batch", "ShardLoader"]
 
-_HOMES = {"Batch": "albert_data.train.data.batch", "ShardLoader": "albert_data.train.data.loader"}
+_HOMES = {"Batch": "albert_data.train.batch", "ShardLoader": "albert_data.train.loader"}
 
 
 def __getattr__(name: str) -> Any:

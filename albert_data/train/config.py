@@ -138,7 +138,7 @@ class TrainConfig:
     sentence_weight: what the loss of the sentence task is multiplied by, beside that of the masks. 1 in the paper.
     compile: use torch.compile. None: on a GPU, and on a CPU if the run is by the clock and long enough (compiling.py).
     log_every, eval_every, save_every: steps from one line of metrics, evaluation and checkpoint to the next. None: by
-    the length of the run (budget.py).
+    the length of the run (schedule.py).
     eval_rows: the maximal number of validation rows that an evaluation reads, the same rows each time. None: the same.
     guesses: record what the model guesses for masked words of five validation rows. They quote the text.
     threads: of PyTorch on a CPU. None: as many as it takes by itself. They change sums by rounding only.

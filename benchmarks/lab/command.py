@@ -64,7 +64,7 @@ def lab(tables: tuple[str, ...], output: Path, seeds: int | None, jobs: int, pre
       python -m benchmarks lab sentence --corpus books.jsonl --jobs 2 -o lab
     """
     if preset is None:
-        from albert_data.train.model.precision import choose_preset
+        from albert_data.train.device import choose_preset
 
         preset = choose_preset("auto")
     every = make_tables(MODEL_PRESETS[preset])

@@ -8,8 +8,8 @@ import resource
 import torch
 
 from albert_data.train.config import AlbertConfig
-from albert_data.train.model.model import Albert
-from albert_data.train.model.precision import choose_precision
+from albert_data.train.device import choose_precision
+from albert_data.train.model import Albert
 from benchmarks.lab.tables import EXECUTED, MEMORY, SPEED
 from benchmarks.training import Contender, Machine, make_examples, start, take_turns
 from benchmarks.training_rows import OURS

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 
 from albert_data.shards.reader import Shards
-from albert_data.train.data.loader import fixed_batches
-from albert_data.train.model.model import Albert
+from albert_data.train.loader import fixed_batches
+from albert_data.train.model import Albert
 
 _ROWS, _BATCH_TOKENS = 64, 16_384
 

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albert_data.shards.reader import Shards
-from albert_data.train.data.loader import fixed_batches
-from albert_data.train.model.model import Albert
+from albert_data.train.loader import fixed_batches
+from albert_data.train.model import Albert
 
 _BATCH_TOKENS = 8192
 _DECAY = 1e-3  # of the weights, which keeps them finite where a plane divides the classes perfectly

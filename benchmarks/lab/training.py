@@ -17,17 +17,16 @@ import torch
 from albert_data.errors import AlbertDataError
 from albert_data.runs.figures import read_run
 from albert_data.storage.files import read_json, write_json
+from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import MODEL_PRESETS, RECIPES
-from albert_data.train.data.loader import open_training
+from albert_data.train.device import choose_precision
+from albert_data.train.evaluation import evaluate
 from albert_data.train.folder import RUN_FILE
-from albert_data.train.model.checkpoint import list_checkpoints, load_model
-from albert_data.train.model.model import Albert
-from albert_data.train.model.precision import choose_precision
-from albert_data.train.run.evaluation import evaluate
-from albert_data.train.run.interrupt import Interrupt
-from albert_data.train.run.loop import train
-from albert_data.train.run.session import choose_shape
-from albert_data.train.run.state import Initial
+from albert_data.train.interrupt import Interrupt
+from albert_data.train.loader import open_training
+from albert_data.train.loop import train
+from albert_data.train.model import Albert
+from albert_data.train.state import Initial, choose_shape
 from benchmarks.lab.costs import count_parameters, measure_costs
 from benchmarks.lab.jobs import VALUES, Job
 from benchmarks.lab.layers import measure_layers

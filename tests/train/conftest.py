@@ -17,7 +17,7 @@ from toy_rows import CLS, FIRST_ORDINARY, MASK, SEP, SMALL, TINY, FakeShards
 from albert_data.data import Examples
 from albert_data.shards.manifest import Manifest
 from albert_data.train.config import MODEL_PRESETS
-from albert_data.train.run.loop import train
+from albert_data.train.loop import train
 
 
 def make_examples(num_rows: int, *, vocab_size: int, max_seq_len: int, seed: int) -> Examples:
@@ -91,7 +91,7 @@ def use_in_memory(patch: pytest.MonkeyPatch, rows: FakeShards, validation: FakeS
     patch.setitem(MODEL_PRESETS, "tiny", SMALL)
     rows.set_aside(0 if validation is None else len(validation))
     splits = {"train": rows, "validation": validation}
-    patch.setattr("albert_data.train.data.loader.open_shards", lambda path, split: splits[split])
+    patch.setattr("albert_data.train.loader.open_shards", lambda path, split: splits[split])
 
 
 @pytest.fixture

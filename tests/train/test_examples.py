@@ -17,7 +17,7 @@ from toy_language import train_model
 
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.train.config import AlbertConfig
-from albert_data.train.model.model import Albert
+from albert_data.train.model import Albert
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 pytest.importorskip("transformers", reason="the huggingface extra is not installed")

@@ -19,9 +19,9 @@ from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.tokenizer.model import load_tokenizer
+from albert_data.train.batch import collate
 from albert_data.train.config import AlbertConfig
-from albert_data.train.data.batch import collate
-from albert_data.train.model.model import Albert
+from albert_data.train.model import Albert
 from albert_data.version import __version__
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")

@@ -19,9 +19,9 @@ from click.testing import CliRunner
 from albert_data.cli.main import run as run_command
 from albert_data.errors import ConfigError
 from albert_data.shards.rows import restore_ids
+from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
-from albert_data.train.data.loader import open_training
-from albert_data.train.model.checkpoint import list_checkpoints, load_model
+from albert_data.train.loader import open_training
 from benchmarks.lab import costs, running, training
 from benchmarks.lab.command import lab
 from benchmarks.lab.jobs import Job

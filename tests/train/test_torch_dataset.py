@@ -29,7 +29,7 @@ from toy_rows import mean_loss
 from albert_data.errors import ConfigError, ShardError
 from albert_data.interop import ShardDataset
 from albert_data.shards.reader import open_shards
-from albert_data.train.data.batch import collate
+from albert_data.train.batch import collate
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
@@ -359,7 +359,7 @@ def test_the_data_set_needs_no_transformers_the_package_no_torch_and_training_no
         "sys.modules['multiprocess'] = None\n"
         "assert 'torch' not in sys.modules\n"
         "albert_data.interop.ShardDataset\n"
-        "import albert_data.train.run.loop\n"
+        "import albert_data.train.loop\n"
         "assert 'torch' in sys.modules and 'transformers' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_data.cli.train import train
+from albert_data.train import loop
 from albert_data.train.config import RECIPES, TrainConfig
-from albert_data.train.run import loop
-from albert_data.train.run.budget import (
+from albert_data.train.schedule import (
     FIELDS,
     FIRST_SHARE,
     LEAST_ROWS,
@@ -141,8 +141,8 @@ OPEN = TrainConfig(preset="tiny", steps=40, batch_tokens=512, device="cpu", prec
 @given(steps=st.integers(1, 100_000), tokens=st.integers(1, 1 << 21), row_len=st.integers(8, 512))
 def test_a_run_of_any_number_of_steps_has_enough_points_and_cheap_evaluations(steps, tokens, row_len):
     chosen = choose_intervals(TrainConfig(steps=steps, batch_tokens=tokens), steps, row_len)
-    for work, field in FIELDS.items():
-        assert steps // getattr(chosen, field) >= min(steps, POINTS[work])
+    for work, every in (("log", chosen.log_every), ("evaluation", chosen.eval_every)):
+        assert steps // every >= min(steps, POINTS[work])
     assert LEAST_ROWS <= chosen.eval_rows <= MOST_ROWS
     if chosen.eval_every < 1000:  # ten evaluations, of which each row costs a third of a training row
         assert chosen.eval_rows == LEAST_ROWS or 10 * chosen.eval_rows * row_len / 3 <= 0.1001 * steps * tokens
@@ -166,15 +166,20 @@ def test_a_run_by_the_clock_has_as_many_points_however_fast_it_is(num_steps, log
     assert counts == {"log": logs, "evaluation": evaluations, "checkpoint": evaluations}
 
 
-def test_an_evaluation_rests_four_times_as_long_as_it_took():
+@pytest.mark.parametrize(("work", "most"), [("evaluation", 0.2), ("checkpoint", 0.05)])
+@pytest.mark.parametrize("length", [{"steps": 1000}, {"steps": None, "minutes": 1}])
+def test_an_evaluation_and_a_checkpoint_take_at_most_a_share_of_the_time(work, most, length):
     now = 0.0
-    budget = Budget(TrainConfig(steps=None, minutes=1), 100, began=0.0, clock=lambda: now)
-    assert budget.is_rested("evaluation")
-    now = 2.0
-    budget.note("evaluation", 2.0)
-    for later, rested in ((2.0, False), (9.9, False), (10.0, True)):
+    budget = Budget(TrainConfig(**length), 100, began=0.0, clock=lambda: now)
+    assert budget.is_free(work)
+    now = 1.0
+    budget.note(work, 1.0)
+    for later, is_free in ((1.0, False), (1 / most - 0.01, False), (1 / most, True)):
         now = later
-        assert budget.is_rested("evaluation") == rested
+        assert budget.is_free(work) == is_free
+    given = Budget(TrainConfig(**length, eval_every=1, save_every=1), 100, began=0.0, clock=lambda: 0.0)
+    given.note(work, 1.0)
+    assert given.is_free(work)
 
 
 def test_a_short_run_has_ten_evaluations_and_a_line_for_each_step(toys, use_shards, tmp_path, capsys):

@@ -15,8 +15,8 @@ import albert_data
 from albert_data.cli.main import cli
 from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.interop import initial
+from albert_data.train import loop
 from albert_data.train.config import RECIPES, TrainConfig
-from albert_data.train.run import loop
 
 DEFAULT = RECIPES["quick"]["mini"]  # on a CPU
 
@@ -147,7 +147,7 @@ def test_resume_uses_the_settings_of_the_run_except_those_given(toys, use_shards
     monkeypatch.setattr(loop, "train", lambda *args, interrupt, is_shown, **kwargs: made.append((args[2], kwargs)))
     for more in ([], ["--log-every", 5], ["--accumulate", 2]):
         run(tmp_path, "-o", tmp_path / "run", "--resume", *more)
-    chosen = {"log_every": 1, "eval_every": 1, "save_every": 1, "eval_rows": 128}  # for a run of two steps
+    chosen = {"log_every": 1, "eval_every": 1, "eval_rows": 128}  # for a run of two steps
     given = {"steps": 2, "batch_tokens": 256, "micro_tokens": 64, "device": "cpu", **STATIC}
     stored = dataclasses.replace(RECIPES["quick"]["tiny"], **given, **chosen)  # a resumed run writes no other trace
     expected = [stored, dataclasses.replace(stored, log_every=5), dataclasses.replace(stored, micro_tokens=128)]

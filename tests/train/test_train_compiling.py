@@ -18,17 +18,19 @@ import torch
 import toy_rows
 
 from albert_data.errors import ConfigError
-from albert_data.train.data.loader import ShardLoader, fixed_batches, fixed_shapes
-from albert_data.train.data.order import BUCKET
-from albert_data.train.distributed import ALONE
-from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
-from albert_data.train.model.model import Albert
-from albert_data.train.model.precision import choose_precision
-from albert_data.train.run import compiling, loop, memory, session
-from albert_data.train.run.budget import Budget
-from albert_data.train.run.compiling import choose_compiling, find_obstacle, warm_up
-from albert_data.train.run.evaluation import evaluate
-from albert_data.train.run.session import choose_shape, start_session, update
+from albert_data.train import compiling, loop, memory
+from albert_data.train import state as session
+from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
+from albert_data.train.compiling import choose_compiling, find_obstacle
+from albert_data.train.device import ALONE, choose_precision
+from albert_data.train.evaluation import evaluate
+from albert_data.train.loader import ShardLoader, fixed_batches, fixed_shapes
+from albert_data.train.memory import warm_up
+from albert_data.train.model import Albert
+from albert_data.train.order import BUCKET
+from albert_data.train.schedule import Budget
+from albert_data.train.state import choose_shape, start_session
+from albert_data.train.update import update
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 TINY = dataclasses.replace(toy_rows.TINY, steps=2, eval_rows=40, dropout=0.1, remask=False)
@@ -163,7 +165,8 @@ def test_the_shapes_of_an_evaluation_are_those_of_its_batches(toys):
 @pytest.fixture(params=["a program for all shapes"])
 def compiled(request, toys, use_shards, monkeypatch):
     """A session, its loader, and the list of programs that were made. The compiler only keeps the graphs."""
-    monkeypatch.setattr(compiling, "is_for_all_shapes", lambda device: request.param.endswith("all shapes"))
+    for module in (compiling, memory):
+        monkeypatch.setattr(module, "is_for_all_shapes", lambda device: request.param.endswith("all shapes"))
     shards, validation = toys.make_shards(200, max_seq_len=180), toys.make_shards(50, max_seq_len=120, seed=1)
     use_shards(shards, validation)
     programs = keep_programs(monkeypatch)
@@ -210,15 +213,17 @@ def test_the_warm_up_compiles_what_updates_and_evaluations_need_and_changes_noth
     assert len(programs) == num_programs[1]
 
 
-def test_measuring_the_memory_of_a_token_compiles_nothing(compiled, monkeypatch):
-    made, loader, _, programs = compiled
-    monkeypatch.setattr(memory, "PROBE_TOKENS", 192)
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 10**9)
-    for name in ("reset_peak_memory_stats", "memory_allocated", "max_memory_allocated"):
-        monkeypatch.setattr(torch.cuda, name, lambda device: 0)
-    monkeypatch.setattr(loader, "_batch_tokens", 4096)
-    assert memory.fit_batches(made, loader)[0].startswith("memory      1 micro-batch a step")
-    assert not programs
+def test_a_window_of_packed_rows_that_grows_compiles_nothing(toys, monkeypatch):
+    programs = keep_programs(monkeypatch)
+    monkeypatch.setattr(compiling, "is_for_all_shapes", lambda device: False)
+    model = Albert(dataclasses.replace(toy_rows.SMALL, vocab_size=40))
+    compiling.compile_model(model)
+    batch, counts = next(iter(ShardLoader(toys.make_shards(40), batch_tokens=512, packed=True))), []
+    for window in (8, 16, 24):
+        output = model(batch, window)
+        torch.autograd.grad(output.mlm_nats + output.sop_nats, list(model.parameters()))
+        counts.append(len(programs))
+    assert counts == [3, 3, 3]
 
 
 @pytest.mark.parametrize("compiled", ["no program"], indirect=True)
@@ -234,7 +239,7 @@ def test_what_does_not_fit_in_the_warm_up_is_halved_and_the_warm_up_begins_again
     monkeypatch.setattr(Albert, "forward", run_out)
     warm_up(made, loader, validation, must_stop=lambda: False, say=said.append)
     assert 0 < loader.tokens_at_once <= largest
-    assert [line.startswith("compiling for") for line in said] == [True, False, True]
+    assert [line.startswith("compiling ") for line in said] == [True, False, True]
 
 
 class World:

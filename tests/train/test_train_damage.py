@@ -21,8 +21,8 @@ from albert_data.interop.initial import load_initial
 from albert_data.runs.figures import read_run
 from albert_data.runs.page import write_run_page
 from albert_data.runs.view import describe_run, run_to_dict
-from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
-from albert_data.train.run import loop
+from albert_data.train import loop
+from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
 
 DEEP = b"[" * 100_000
 HUGE = b"9" * 5000
@@ -126,7 +126,7 @@ def test_a_file_that_cannot_be_opened_is_not_called_damaged(trained, readers, mo
     def refuse(*arguments):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("albert_data.train.model.checkpoint.open", refuse, raising=False)
+    monkeypatch.setattr("albert_data.train.checkpoint.open", refuse, raising=False)
     with pytest.raises(CheckpointError, match=f"{os.strerror(number)}.*; it may be whole: make it readable") as error:
         readers[reader](trained / source)
     assert "delete" not in str(error.value)

@@ -10,27 +10,21 @@ import socket
 import subprocess
 import sys
 import time
-import weakref
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 from shard_fixtures import write_like
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
-from torch.nn.parallel import DistributedDataParallel
-from toy_rows import TINY
 
 from albert_data.errors import AlbertDataError, ConfigError
-from albert_data.train.data.loader import ShardLoader
-from albert_data.train.distributed import Ranks, join_ranks, read_ranks
-from albert_data.train.model.checkpoint import list_checkpoints
-from albert_data.train.model.precision import Precision, choose_precision
-from albert_data.train.run import loop, session
+from albert_data.train import state as session
+from albert_data.train.checkpoint import list_checkpoints
+from albert_data.train.device import Ranks, join_ranks, read_ranks
+from albert_data.train.loader import ShardLoader
 
 TRAIN = (sys.executable, "-m", "albert_data", "train")
 OPTIONS = (
@@ -95,32 +89,6 @@ def test_two_processes_make_the_losses_of_one(out, tmp_path):
     assert "step 12" not in said[1], "only the first reports"
 
 
-def test_the_exchange_of_gradients_ends_before_the_ranks_disconnect(monkeypatch, toys, use_shards, tmp_path):
-    """PyTorch can hang in the destructor of a group whose last owner is DistributedDataParallel."""
-    use_shards(toys.make_shards(30))
-    made = []
-
-    @contextmanager
-    def join_alone(device_type):
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        try:
-            yield Ranks(num_ranks=2)
-            assert made
-            assert made[0]() is None
-        finally:
-            dist.destroy_process_group()
-
-    def make(*arguments, **options):
-        network = DistributedDataParallel(*arguments, **options)
-        made.append(weakref.ref(network))
-        return network
-
-    monkeypatch.setattr(loop, "join_ranks", join_alone)
-    monkeypatch.setattr(session, "DistributedDataParallel", make)
-    monkeypatch.setattr(loop, "check_agreement", lambda *arguments: None)
-    loop.train(tmp_path, tmp_path / "run", TINY)
-
-
 def test_more_ranks_than_rows_of_a_batch_go_through_later_epochs(toys):
     shards = toys.make_shards(5)
     loaders = [ShardLoader(shards, batch_tokens=4 * 64, rank=rank, num_ranks=4) for rank in range(4)]
@@ -181,53 +149,29 @@ def test_two_processes_that_stop_inside_a_line_resume_with_the_figures_of_the_wh
     assert whole == resumed
 
 
-@pytest.mark.parametrize(
-    ("device", "format", "hooks"),
-    [("cuda", "bf16", [bf16_compress_hook]), ("cuda", "fp16", [bf16_compress_hook]), ("cuda", "fp32", [])]
-    + [("cpu", "fp32", []), ("cpu", "bf16", [])],
-)
-def test_gradients_are_sent_in_half_the_bytes_only_on_gpus_under_autocast(monkeypatch, device, format, hooks):
-    make = Mock()
-    monkeypatch.setattr(session, "DistributedDataParallel", make)
-    precision = Precision(device=torch.device(device), device_info="", format=format, format_reason="")
-    network = session.exchange_gradients(torch.nn.Linear(2, 2), precision, Ranks(num_ranks=2))
-    assert [call.args[1] for call in network.register_comm_hook.call_args_list] == hooks
-    assert make.call_args.kwargs == {"gradient_as_bucket_view": True}
-
-
 GPU = pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")])
 
 
 @pytest.mark.parametrize("device", ["cpu", GPU])
-def test_gradients_that_are_sent_are_rounded_to_bfloat16_and_otherwise_those_of_the_model(monkeypatch, device):
-    if device == "cpu":
-        monkeypatch.setattr(DistributedDataParallel, "_check_comm_hook", lambda *given: None)  # it refuses gloo
-    dist.init_process_group(
-        "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl", store=dist.HashStore(), rank=0, world_size=1
-    )
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_are_added_up_as_they_are_sent(device, dtype):
+    backend = "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl"
+    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
     try:
         torch.manual_seed(0)
-        model, x = torch.nn.Linear(8, 8).to(device), torch.randn(4, 8).to(device)
-        expected = torch.autograd.grad(model(x).square().sum(), model.weight)[0]
-        precision = Precision(device=torch.device("cuda"), device_info="", format="bf16", format_reason="")
-        network = session.exchange_gradients(model, precision, Ranks(num_ranks=2))
-        for _ in range(2):  # from the second on, buckets are in the order in which gradients came
-            model.zero_grad()
-            network(x).square().sum().backward()
-            assert torch.equal(model.weight.grad, expected.bfloat16().float())
-            assert not torch.equal(model.weight.grad, expected)
-        del network
+        tensors = [torch.randn(4, 8).to(device), torch.randn(3).to(device)]
+        expected = [tensor.to(dtype).float() for tensor in tensors]
+        Ranks(num_ranks=2).add_up(tensors, dtype)
+        assert all(map(torch.equal, tensors, expected))
     finally:
         dist.destroy_process_group()
 
 
-def test_without_torchrun_there_is_one_rank_that_exchanges_nothing(monkeypatch):
+def test_without_torchrun_there_is_one_rank(monkeypatch):
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     ranks = read_ranks()
     assert (ranks.rank, ranks.num_ranks, ranks.is_first) == (0, 1, True)
-    model = torch.nn.Linear(2, 2)
-    assert session.exchange_gradients(model, choose_precision("auto", "cpu"), ranks) is model
 
 
 @pytest.mark.parametrize(
@@ -238,8 +182,8 @@ def test_ranks_agree_on_the_step_and_on_all_settings(monkeypatch, step, identity
     """Two ranks in one process: each is asked for its values, then both sums are known."""
     sent: list[list[list[float]]] = [[], []]
     both = [
-        SimpleNamespace(ranks=Ranks(rank=0, num_ranks=2), step=4, identity={"lr": 0.1}),
-        SimpleNamespace(ranks=Ranks(rank=1, num_ranks=2), step=step, identity=identity),
+        SimpleNamespace(ranks=Ranks(rank=0, num_ranks=2), step=4, identity={"lr": 0.1}, model=torch.nn.Module()),
+        SimpleNamespace(ranks=Ranks(rank=1, num_ranks=2), step=step, identity=identity, model=torch.nn.Module()),
     ]
     monkeypatch.setattr(Ranks, "sum", lambda ranks, values: sent[ranks.rank].append(values) or [0.0, 0.0])
     for one in both:

@@ -11,9 +11,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from albert_data.train.config import AlbertConfig
-from albert_data.train.data.loader import fixed_batches
-from albert_data.train.model.flops import describe_peak, peak_flops, training_flops
-from albert_data.train.model.model import Albert
+from albert_data.train.flops import describe_peak, peak_flops, training_flops
+from albert_data.train.loader import fixed_batches
+from albert_data.train.model import Albert
 
 SMALL = AlbertConfig(vocab_size=40, embedding_size=24, hidden_size=32, num_layers=3, num_heads=4, ffn_size=80)
 
@@ -91,6 +91,6 @@ def test_without_a_published_peak_there_is_a_reason(name, precision):
 
 
 def test_counting_and_reading_a_run_need_no_torch():
-    modules = "albert_data.train.model.flops, albert_data.runs.page"
+    modules = "albert_data.train.flops, albert_data.runs.page"
     code = f"import sys; import {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

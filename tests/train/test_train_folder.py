@@ -17,13 +17,12 @@ from toy_rows import TINY
 
 from albert_data.errors import OutputError
 from albert_data.storage.disk import Disk
+from albert_data.train import checkpoint, loop
+from albert_data.train.checkpoint import FILES, list_checkpoints
 from albert_data.train.config import RECIPES, TrainConfig
-from albert_data.train.data.loader import ShardLoader
 from albert_data.train.folder import lock_folder
-from albert_data.train.model import checkpoint
-from albert_data.train.model.checkpoint import FILES, list_checkpoints
-from albert_data.train.run import loop
-from albert_data.train.run.metrics import MetricsFile
+from albert_data.train.loader import ShardLoader
+from albert_data.train.metrics import MetricsFile
 
 
 @pytest.fixture
@@ -206,7 +205,7 @@ def test_a_run_says_which_old_checkpoint_stays(run, monkeypatch, capsys):
         (path / "notes.txt").write_text("mine")
         return path
 
-    monkeypatch.setattr("albert_data.train.run.session.save_checkpoint", add_notes)
+    monkeypatch.setattr("albert_data.train.state.save_checkpoint", add_notes)
     train(run, keep=1, save_every=1)
     shown = capsys.readouterr().err
     for step in (1, 2, 3):

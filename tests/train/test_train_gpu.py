@@ -13,18 +13,19 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode  # where PyTorch's own documents name it; in a test alone
 from toy_rows import FakeShards, mean_loss
 
+from albert_data.train import loop
+from albert_data.train import state as session
+from albert_data.train.batch import Batch
+from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
+from albert_data.train.compiling import compile_model
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
-from albert_data.train.data.batch import Batch
-from albert_data.train.data.loader import ShardLoader
-from albert_data.train.data.order import BUCKET
-from albert_data.train.distributed import ALONE
-from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
-from albert_data.train.model.model import Albert
-from albert_data.train.model.precision import Precision
-from albert_data.train.run import loop, session
-from albert_data.train.run.compiling import compile_model
-from albert_data.train.run.optimizer import make_optimizer
-from albert_data.train.run.session import start_session, update
+from albert_data.train.device import ALONE, Precision
+from albert_data.train.loader import ShardLoader
+from albert_data.train.model import Albert
+from albert_data.train.optimizer import make_optimizer
+from albert_data.train.order import BUCKET
+from albert_data.train.state import start_session
+from albert_data.train.update import update
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 ON_BOTH = pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from toy_rows import SMALL
 
 from albert_data.shards.reader import Shards, open_shards
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.train.data.batch import Batch
-from albert_data.train.model.model import Albert
-from albert_data.train.run.guesses import Guesser, Question, _show_gap, choose_questions, make_guesser, to_lines
+from albert_data.train.batch import Batch
+from albert_data.train.guesses import Guesser, Question, _show_gap, choose_questions, make_guesser, to_lines
+from albert_data.train.model import Albert
 
 
 class KnowsAll(nn.Module):

@@ -28,9 +28,9 @@ from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError, OutputError, TokenizerError
 from albert_data.interop.initial import load_initial
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
-from albert_data.train.model.checkpoint import list_checkpoints, load_model
-from albert_data.train.model.model import INIT_STD
-from albert_data.train.run import loop
+from albert_data.train import loop
+from albert_data.train.checkpoint import list_checkpoints, load_model
+from albert_data.train.model import INIT_STD
 
 transformers = pytest.importorskip("transformers", reason="the huggingface extra is not installed")
 

@@ -22,10 +22,9 @@ from toy_rows import Epoch
 
 from albert_data.data import Examples
 from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, ShardError
-from albert_data.train import ShardLoader
-from albert_data.train.data import order
-from albert_data.train.data.batch import Batch, BatchShape, choose_mask_capacity, collate
-from albert_data.train.data.loader import fixed_batches, read_ahead
+from albert_data.train import ShardLoader, order
+from albert_data.train.batch import Batch, BatchShape, choose_mask_capacity, collate
+from albert_data.train.loader import fixed_batches, read_ahead
 
 CPU = torch.device("cpu")
 TENSORS = ("input_ids_BT", "segment_ids_BT", "valid_BT", "masked_indices_N", "masked_labels_N", "sop_labels_B")
@@ -179,7 +178,7 @@ def test_steps_per_epoch_is_nearly_the_true_number(toys):
 
 
 def test_the_epochs_read_are_exact_at_each_window_and_rise_between(toys, monkeypatch):
-    monkeypatch.setattr("albert_data.train.data.order.WINDOW_BATCHES", 8)
+    monkeypatch.setattr("albert_data.train.order.WINDOW_BATCHES", 8)
     loader = ShardLoader(toys.make_shards(300), batch_tokens=512)
     assert (loader.epochs_read, loader.order.num_windows) == (0, 5)
     found, num_rows = [], 0

@@ -24,15 +24,15 @@ from shard_fixtures import write_like
 
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.shards import reader
-from albert_data.train.data.loader import ShardLoader
-from albert_data.train.distributed import ALONE
-from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
-from albert_data.train.model.model import Albert
-from albert_data.train.model.precision import Precision, choose_precision
-from albert_data.train.run import loop
-from albert_data.train.run.evaluation import evaluate, judge_accuracy, measure_baseline
-from albert_data.train.run.optimizer import make_optimizer
-from albert_data.train.run.session import choose_shape, start_session, update
+from albert_data.train import loop
+from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
+from albert_data.train.device import ALONE, Precision, choose_precision
+from albert_data.train.evaluation import evaluate, judge_accuracy, measure_baseline
+from albert_data.train.loader import ShardLoader
+from albert_data.train.model import Albert
+from albert_data.train.optimizer import make_optimizer
+from albert_data.train.state import choose_shape, start_session
+from albert_data.train.update import update
 
 TINY = dataclasses.replace(toy_rows.TINY, precision="fp32", remask=False)
 FP32 = choose_precision("fp32", "cpu")
@@ -265,7 +265,7 @@ def test_shards_on_disk_train_like_shards_in_memory(toys, use_shards, tmp_path, 
     write_like(tmp_path / "out", parts, splits["train"].manifest)
     use_shards(splits["train"], splits["validation"])
     with monkeypatch.context() as patch:
-        patch.setattr("albert_data.train.data.loader.open_shards", reader.open_shards)
+        patch.setattr("albert_data.train.loader.open_shards", reader.open_shards)
         patch.setattr(reader.Shards, "tokenizer", splits["train"].tokenizer)
         on_disk = loop.train(tmp_path / "out", tmp_path / "disk", TINY)
     in_memory = loop.train(tmp_path / "out", tmp_path / "memory", TINY)

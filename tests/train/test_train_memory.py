@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -16,16 +14,16 @@ from torch.utils.checkpoint import checkpoint
 from toy_rows import SMALL, mean_loss
 
 from albert_data.errors import ConfigError
-from albert_data.text.wording import count_of
-from albert_data.train.data.batch import Batch
-from albert_data.train.data.loader import ShardLoader
-from albert_data.train.data.order import BUCKET
-from albert_data.train.distributed import Ranks
-from albert_data.train.model import model as model_module
-from albert_data.train.model.checkpoint import load_model
-from albert_data.train.model.model import Albert
-from albert_data.train.run import loop, memory, session
-from albert_data.train.run.session import choose_shape
+from albert_data.train import loop, memory
+from albert_data.train import model as model_module
+from albert_data.train import state as session
+from albert_data.train.batch import Batch
+from albert_data.train.checkpoint import load_model
+from albert_data.train.device import Ranks, peak_gb
+from albert_data.train.loader import ShardLoader
+from albert_data.train.model import Albert
+from albert_data.train.optimizer import AdamW
+from albert_data.train.order import BUCKET
 
 TINY = dataclasses.replace(toy_rows.TINY, log_every=1, precision="fp32", remask=False)
 LARGE = dataclasses.replace(TINY, steps=2, save_every=1, batch_tokens=32 * 64, dropout=0.1)
@@ -49,34 +47,6 @@ def limit_tokens(monkeypatch):
         monkeypatch.setattr(Albert, "forward", run_out)
 
     return limit
-
-
-@pytest.fixture
-def gpu(monkeypatch, toys):
-    """A GPU whose batches take 1,000,000 bytes and 1,000 for each token, beside 5,000,000 for what is there before.
-
-    `gpu.num_cells` has the size of each batch. `gpu.make_room` lets the optimiser's state and a batch of so many tokens
-    fit in the share that may be used.
-    """
-    num_parameters = Albert(choose_shape(LARGE, toys.make_shards(40).manifest)).num_parameters()
-    gpu = SimpleNamespace(free=0, peak=0, num_cells=[])
-
-    def make_room(num_tokens: int, *, num_states: int = num_parameters) -> None:
-        gpu.free = round((8 * num_states + 1_000_000 + 1000 * num_tokens) / memory.USED_SHARE) + 1
-
-    def run(model, batch, *window):
-        gpu.num_cells.append(batch.input_ids_BT.numel())
-        gpu.peak = max(gpu.peak, 6_000_000 + 1000 * gpu.num_cells[-1])
-        return forward(model, batch, *window)
-
-    forward, gpu.make_room = Albert.forward, make_room
-    monkeypatch.setattr(Albert, "forward", run)
-    monkeypatch.setattr(memory, "free_bytes", lambda device: gpu.free)
-    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: setattr(gpu, "peak", 5_000_000))
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 5_000_000)
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: gpu.peak)
-    monkeypatch.setattr(memory, "PROBE_TOKENS", 64)
-    return gpu
 
 
 @pytest.fixture(autouse=True)
@@ -138,73 +108,20 @@ def test_if_no_row_fits_on_the_gpu_the_error_says_so(train, toys, use_shards, li
         train(dataclasses.replace(TINY, recompute=True), "again")
 
 
-def test_several_ranks_stop_and_name_smaller_micro_batches(train, limit_tokens, monkeypatch):
-    """The other ranks wait for the gradients of the step, so this one can't begin it again."""
-    limit_tokens(3 * 64)
-    start_session = loop.start_session
-
-    def start(*given):
-        session = start_session(*given)
-        monkeypatch.setattr(session, "ranks", Ranks(num_ranks=2))
-        monkeypatch.setattr(Ranks, "sum", lambda ranks, values: list(values))
-        return session
-
-    monkeypatch.setattr(loop, "start_session", start)
-    monkeypatch.setattr(loop, "check_agreement", lambda session, run: None)
-    named = "a batch of 512 tokens, in rows of 64, does not fit & --resume with --micro-tokens 256"
-    check_refused(train, ConfigError, named)
+def test_if_memory_runs_out_on_another_rank_this_one_begins_the_step_again_too(monkeypatch):
+    monkeypatch.setattr(Ranks, "sum", lambda ranks, values: [value + 1 for value in values])
+    with pytest.raises(torch.cuda.OutOfMemoryError, match="of another process"), Ranks().share_out_of_memory():
+        pass
 
 
-@pytest.mark.parametrize("method", ["step", "load_state_dict"])
-def test_an_optimiser_that_does_not_fit_is_an_error_of_one_line_and_no_damage(train, monkeypatch, method):
-    if is_resumed := method == "load_state_dict":
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_an_optimiser_that_does_not_fit_is_an_error_of_one_line_and_no_damage(train, monkeypatch, is_resumed):
+    if is_resumed:
         train()
-    monkeypatch.setattr(torch.optim.AdamW, method, Mock(side_effect=torch.cuda.OutOfMemoryError("CUDA out of memory")))
+    full = Mock(side_effect=torch.cuda.OutOfMemoryError("CUDA out of memory"))
+    monkeypatch.setattr(AdamW, "first_state", full)
     with pytest.raises(ConfigError, match="the optimiser's state do not fit on .*a smaller --preset"):
         train(resume=is_resumed)
-
-
-@pytest.mark.parametrize(("room", "num_batches"), [(2048, 1), (2047, 2), (1023, 3), (63, 32)])
-def test_the_fewest_micro_batches_that_fit_are_chosen(train, gpu, capsys, room, num_batches):
-    gpu.make_room(room)
-    chosen = train(LARGE)
-    tokens = 64 * -(-32 // num_batches)
-    assert gpu.num_cells[:4] == [64, 64, 128, 128], "two sizes are measured, each when it is warm"
-    assert gpu.num_cells[4:] == [tokens] * num_batches * LARGE.steps
-    parts = count_of(num_batches, "micro-batch", "micro-batches")
-    assert f"memory      {parts} a step, of {tokens:,} tokens: " in capsys.readouterr().err
-    by_hand = train(dataclasses.replace(LARGE, micro_tokens=tokens), "by-hand")
-    assert all(map(torch.equal, weights(chosen).values(), weights(by_hand).values())), "measuring changes nothing"
-
-
-@pytest.mark.parametrize(
-    ("tokens", "elements"),
-    [(512, 2**31), (2048, 380 * 150), (63, 2**31)],
-    ids=["tokens", "logits", "rows longer than what a kernel computes fast"],
-)
-def test_a_batch_is_cut_where_kernels_can_not_count_its_elements(train, gpu, monkeypatch, tokens, elements):
-    monkeypatch.setattr(memory, "MAX_TOKENS", tokens)
-    monkeypatch.setattr(memory, "MAX_ELEMENTS", elements)
-    gpu.make_room(10**6)
-    model = load_model(train(LARGE))
-    largest = max(gpu.num_cells[4:])
-    assert tokens // 4 < largest <= max(64, tokens)
-    assert 0.15 * largest * model.config.vocab_size <= elements
-
-
-def test_a_resumed_run_has_the_state_of_its_optimiser(train, tmp_path, gpu, capsys):
-    gpu.make_room(1024, num_states=0)
-    train(dataclasses.replace(LARGE, micro_tokens=1024))
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000002")
-    train(LARGE, resume=True)
-    assert "memory      2 micro-batches a step, of 1,024 tokens: " in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("config", [dataclasses.replace(LARGE, micro_tokens=512), TINY], ids=["chosen", "small"])
-def test_a_choice_by_the_user_and_a_small_batch_are_not_measured(train, gpu, monkeypatch, config):
-    monkeypatch.setattr(memory, "PROBE_TOKENS", 256)
-    train(config)
-    assert set(gpu.num_cells) == {512}
 
 
 @pytest.mark.parametrize(
@@ -212,7 +129,7 @@ def test_a_choice_by_the_user_and_a_small_batch_are_not_measured(train, gpu, mon
     [(2048, ""), (2047, "2 micro-batches a step, of 1,024 tokens")],
 )
 def test_on_a_cpu_more_than_so_many_tokens_are_not_computed_at_once(train, capsys, monkeypatch, limit, said):
-    monkeypatch.setattr(memory, "CPU_TOKENS", limit)
+    monkeypatch.setitem(memory.MAX_TOKENS, "cpu", limit)
     config = dataclasses.replace(LARGE, dropout=0.0)
     cut = train(config, "cut")
     assert ("memory      " in (printed := capsys.readouterr().err)) == bool(said)
@@ -223,20 +140,10 @@ def test_on_a_cpu_more_than_so_many_tokens_are_not_computed_at_once(train, capsy
     assert "memory " not in capsys.readouterr().err
 
 
-def test_if_even_the_measured_batches_do_not_fit_rows_are_computed_one_by_one(train, gpu, limit_tokens, capsys):
-    gpu.make_room(4096)
-    limit_tokens(64)
+def test_a_batch_is_cut_where_kernels_can_not_count_its_logits(train, monkeypatch, capsys):
+    monkeypatch.setattr(memory, "MAX_ELEMENTS", 40 * 150)
     train(LARGE)
-    assert set(gpu.num_cells) == {64}
-    assert "memory      32 micro-batches a step, of 64 tokens: an unknown part of " in capsys.readouterr().err
-
-
-def test_all_ranks_take_as_many_micro_batches_as_the_fullest_gpu_needs(train, gpu, monkeypatch):
-    gpu.make_room(1024)
-    monkeypatch.setattr(Ranks, "gather", lambda ranks, value: [value, 4.0])
-    monkeypatch.setattr(loop, "check_agreement", lambda session, run: None)
-    train(LARGE)
-    assert gpu.num_cells[4:] == [512] * 4 * LARGE.steps
+    assert "memory      3 micro-batches a step, of 704 tokens" in capsys.readouterr().err
 
 
 def count_kept(model: Albert, batch: Batch) -> int:
@@ -283,6 +190,6 @@ def test_a_run_that_recomputes_does_so_in_each_layer_of_its_updates(train, toys,
 
 def test_the_peak_of_gpu_memory_is_recorded(train, toys, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 31_254_000_000)
-    monkeypatch.setattr(loop, "peak_gb", lambda device: memory.peak_gb(torch.device("cuda", 0)))
+    monkeypatch.setattr(loop, "peak_gb", lambda device: peak_gb(torch.device("cuda", 0)))
     train()
     assert [line["peak_gb"] for line in toys.read_metrics(tmp_path / "run")] == [31.25] * TINY.steps

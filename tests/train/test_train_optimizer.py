@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
-from albert_data.train.model.model import Albert
-from albert_data.train.run.budget import lr_at
-from albert_data.train.run.optimizer import Lamb, make_optimizer, make_orthogonal, pack_optimizer, unpack_optimizer
+from albert_data.train.model import Albert
+from albert_data.train.optimizer import Lamb, make_optimizer, make_orthogonal, pack_optimizer, unpack_optimizer
+from albert_data.train.schedule import lr_at
 
 SHAPE = AlbertConfig(vocab_size=30, embedding_size=4, hidden_size=8, num_heads=2, num_layers=2, ffn_size=24)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_data.train.data import order
-from albert_data.train.data.order import (
+from albert_data.train import order
+from albert_data.train.order import (
     BUCKET,
     CPU_BUCKET,
     BatchOrder,

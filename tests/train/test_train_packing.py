@@ -23,23 +23,19 @@ from toy_rows import TINY, mean_loss
 from albert_data.data import Examples
 from albert_data.errors import CheckpointError
 from albert_data.shards.reader import Shards, open_shards
-from albert_data.train import ShardLoader
-from albert_data.train.data import order
-from albert_data.train.data.batch import Batch, BatchShape, collate, empty_batch
-from albert_data.train.data.loader import Splits, fixed_shapes
-from albert_data.train.data.order import BatchOrder, Pack, Position, choose_pack, pack_batches
-from albert_data.train.data.remasking import Remasker
-from albert_data.train.distributed import Ranks
-from albert_data.train.model import attention
-from albert_data.train.model.attention import explain_padding, try_varlen
-from albert_data.train.model.flops import training_flops
-from albert_data.train.model.model import Albert
-from albert_data.train.model.precision import Precision, choose_precision
-from albert_data.train.run import session
-from albert_data.train.run.budget import Budget
-from albert_data.train.run.evaluation import evaluate
-from albert_data.train.run.report import describe_start
-from albert_data.train.run.session import make_loader
+from albert_data.train import ShardLoader, order
+from albert_data.train import model as attention
+from albert_data.train import state as session
+from albert_data.train.batch import Batch, BatchShape, collate, empty_batch
+from albert_data.train.device import Precision, Ranks, choose_precision
+from albert_data.train.evaluation import evaluate
+from albert_data.train.flops import training_flops
+from albert_data.train.loader import Remasker, Splits, fixed_shapes
+from albert_data.train.model import Albert, explain_padding, try_varlen
+from albert_data.train.order import BatchOrder, Pack, Position, choose_pack, pack_batches
+from albert_data.train.schedule import Budget
+from albert_data.train.state import make_loader
+from albert_data.train.tell import describe_start
 
 SMALL = dataclasses.replace(toy_rows.SMALL, vocab_size=40, max_positions=256)
 

@@ -9,9 +9,8 @@ import torch
 from refusals import check_refused, refused
 
 from albert_data.errors import ConfigError
-from albert_data.train.distributed import Ranks
-from albert_data.train.model import precision
-from albert_data.train.model.precision import check_gpus, choose_device, choose_format, choose_precision
+from albert_data.train import device as precision
+from albert_data.train.device import Ranks, check_gpus, choose_device, choose_format, choose_precision
 
 
 @pytest.mark.parametrize(

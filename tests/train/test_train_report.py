@@ -7,27 +7,25 @@ import sys
 from datetime import datetime, timedelta
 
 import pytest
-import torch
 from refusals import check_refused
 from toy_rows import TINY
 
 from albert_data.errors import ConfigError
+from albert_data.train import loop
+from albert_data.train import tell as report
 from albert_data.train.config import TrainConfig
-from albert_data.train.run import loop, report
-from albert_data.train.run.budget import Budget
-from albert_data.train.run.report import MIN_UPDATES, Estimate, TensorBoardWriter
-
-CPU = torch.device("cpu")
+from albert_data.train.schedule import Budget
+from albert_data.train.tell import MIN_UPDATES, Estimate, TensorBoardWriter
 
 
 class Run:
     """A run whose updates take as long as a test says."""
 
-    def __init__(self, device: torch.device = CPU, **length: float) -> None:
+    def __init__(self, **length: float) -> None:
         self.now, self.step = 0.0, 0
         config = TrainConfig(**{"steps": None, **length})
         self.budget = Budget(config, 500, began=0.0, clock=lambda: self.now)
-        self.estimate = Estimate(self.budget, device)
+        self.estimate = Estimate(self.budget)
 
     def update(self, seconds: float, num: int = 1) -> list[str]:
         """Make updates of 4,000 tokens. Returns what they tell."""
@@ -72,19 +70,10 @@ def test_a_short_run_needs_no_estimate():
     assert Run(steps=100).update(0.01, 100) == []
 
 
-def test_on_a_gpu_updates_are_timed_to_their_end(monkeypatch):
-    waits = []
-    monkeypatch.setattr(torch.cuda, "synchronize", waits.append)
-    made = Run(steps=10_000, device=torch.device("cuda", 0))
-    assert len(made.update(1.0, MIN_UPDATES + 1)) == 1
-    assert len(waits) == MIN_UPDATES + 1
-
-
 def test_a_run_tells_its_estimate_among_its_lines(toys, use_shards, tmp_path, monkeypatch, capsys):
     use_shards(toys.make_shards(40))
     monkeypatch.setattr(report, "MAX_SECONDS", 1e-9)
     loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, batch_tokens=256))
-    # Once, after two updates: later ones do not wait for the GPU.
     [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("about ")]
     assert line.startswith("about 0 min 0 s for 2 steps (")
 

@@ -28,11 +28,11 @@ from albert_data.interop.scoring import MaskedLm, score_pairs
 from albert_data.interop.sentence_pairs import Accuracy, ScoreConfig, ScoredPairs, SentencePair, read_pairs
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.words import find_word_starts
+from albert_data.train import loop
+from albert_data.train.batch import Batch
+from albert_data.train.checkpoint import list_checkpoints, load_model
 from albert_data.train.config import AlbertConfig, TrainConfig
-from albert_data.train.data.batch import Batch
-from albert_data.train.model.checkpoint import list_checkpoints, load_model
-from albert_data.train.model.model import Albert
-from albert_data.train.run import loop
+from albert_data.train.model import Albert
 
 safetensors = pytest.importorskip("safetensors.torch", reason="the train extra is not installed")
 huggingface = pytest.importorskip("albert_data.interop.huggingface")

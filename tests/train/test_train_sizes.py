@@ -11,7 +11,7 @@ import torch
 
 from albert_data.cli.main import run
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig
-from albert_data.train.model.model import Albert
+from albert_data.train.model import Albert
 from albert_data.train.sizes import count_parameters
 
 _BERT_LARGE = {"embedding_size": 1024, "hidden_size": 1024, "num_layers": 24, "num_heads": 16, "ffn_size": 4096}

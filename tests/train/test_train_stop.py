@@ -22,11 +22,12 @@ from toy_rows import TINY
 from albert_data.cli.main import run as run_command
 from albert_data.errors import CheckpointError, ConfigError, OutputError
 from albert_data.storage.files import read_json, write_json
-from albert_data.train.data.loader import ShardLoader
+from albert_data.train import evaluation, loop
+from albert_data.train import state as session
+from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
 from albert_data.train.folder import load_config
-from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint
-from albert_data.train.run import evaluation, loop, session
-from albert_data.train.run.interrupt import SIGNALS, Interrupt
+from albert_data.train.interrupt import SIGNALS, Interrupt
+from albert_data.train.loader import ShardLoader
 
 # With dropout, so that random states matter; a window that grows; lines of metrics span checkpoints; two and a half
 # epochs.

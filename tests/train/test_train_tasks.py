@@ -25,18 +25,18 @@ from albert_data.runs.page import make_run_page
 from albert_data.runs.view import describe_run
 from albert_data.text.wording import format_share
 from albert_data.tokenizer.model import Tokenizer
+from albert_data.train import loop
+from albert_data.train.batch import Batch
+from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.config import MODEL_PRESETS, RECIPES, TrainConfig
-from albert_data.train.data.batch import Batch
-from albert_data.train.data.loader import ShardLoader, fixed_batches, open_training
-from albert_data.train.distributed import ALONE
+from albert_data.train.device import ALONE, choose_precision
+from albert_data.train.flops import training_flops
 from albert_data.train.folder import check_shape
-from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, load_model
-from albert_data.train.model.flops import training_flops
-from albert_data.train.model.model import Albert
-from albert_data.train.model.precision import choose_precision
-from albert_data.train.run import loop
-from albert_data.train.run.session import choose_shape, select_weights, start_session, update
+from albert_data.train.loader import ShardLoader, fixed_batches, open_training
+from albert_data.train.model import Albert
 from albert_data.train.sizes import count_parameters
+from albert_data.train.state import choose_shape, select_weights, start_session
+from albert_data.train.update import update
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
 

@@ -26,11 +26,11 @@ from albert_data.runs.verdicts import (
     find_differences,
     judge_run,
 )
-from albert_data.train.model.model import Albert
-from albert_data.train.model.precision import choose_precision
-from albert_data.train.run import loop
-from albert_data.train.run.evaluation import evaluate, measure_baseline
-from albert_data.train.run.session import choose_shape
+from albert_data.train import loop
+from albert_data.train.device import choose_precision
+from albert_data.train.evaluation import evaluate, measure_baseline
+from albert_data.train.model import Albert
+from albert_data.train.state import choose_shape
 
 
 class MixedShards(FakeShards):

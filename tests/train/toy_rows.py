@@ -18,7 +18,7 @@ from albert_data.shards.row_bounds import Bounds
 from albert_data.tokenizer.words import WordRule
 from albert_data.train import Batch, ShardLoader
 from albert_data.train.config import AlbertConfig, TrainConfig
-from albert_data.train.model.model import Output
+from albert_data.train.model import Output
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 FIRST_ORDINARY = 5

@@ -35,7 +35,7 @@ BLOCK_ROWS = 4096
 PACK_ROWS = 8
 ORDER_VERSION = 2  # raised whenever the same lengths, batch tokens and seed give other batches
 CUTTING_VERSION = 3  # the same of packs with cut rows
-# The last part of a key is its purpose. It is never 0, as SeedSequence ignores zeros at the end. remasking.py uses 2;
+# The last part of a key is its purpose. It is never 0, as SeedSequence ignores zeros at the end. Remasker uses 2;
 # the seeds of dropout have the three parts (seed, step, rank).
 _BATCHES, _BLOCKS, _ROWS = 1, 3, 4
 

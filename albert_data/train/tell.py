@@ -26,12 +26,12 @@ from albert_data.storage.files import replace_file
 from albert_data.text.escaping import join_lines
 from albert_data.text.wording import count_of, format_duration, format_share, wrap_words
 from albert_data.train.config import DEFAULT_PRESETS, name_preset
-from albert_data.train.data.loader import ShardLoader, Splits
+from albert_data.train.flops import describe_peak
 from albert_data.train.folder import EVENTS_FOLDER
-from albert_data.train.model.flops import describe_peak
+from albert_data.train.loader import ShardLoader, Splits
 from albert_data.train.reading import FREE_SPACE, explain, explain_writing, name_in_utf8
-from albert_data.train.run.budget import POINTS, Budget
-from albert_data.train.run.state import Session
+from albert_data.train.schedule import POINTS, Budget
+from albert_data.train.state import Session
 
 # Of the estimate: enough updates that those which compile, one for each length of rows, do not change the median; but
 # no more than five minutes of them, because a run that would take weeks should not hide that for hours.
@@ -44,18 +44,17 @@ Item = TypeVar("Item")
 class Estimate:
     """Estimates after a few updates how long a run will take; with --minutes, how many steps it will make.
 
-    It times the updates of this process, except the first, which fills caches.
+    It times the updates of this process, except the first, which fills caches. It waits for no GPU: after a few updates
+    the queue of kernels is full, and an update takes the host as long as the GPU.
     """
 
-    def __init__(self, budget: Budget, device: torch.device) -> None:
-        self._budget, self._device = budget, device
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         self._ends: list[float] = []
         self._num_tokens = 0
 
     def note(self, step: int, num_tokens: int) -> str | None:
-        """Record the end of update `step`, of `num_tokens`; waits for the GPU. Returns the estimate when known."""
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        """Record the end of update `step`, of `num_tokens`. Returns the estimate when known."""
         self._ends.append(self._budget.seconds)
         self._num_tokens += num_tokens
         spent = self._ends[-1] - self._ends[0]
@@ -79,10 +78,10 @@ class Report:
     and nothing is shown.
     """
 
-    def __init__(self, budget: Budget, device: torch.device, task: PairTask, *, is_first: bool = True) -> None:
+    def __init__(self, budget: Budget, task: PairTask, *, is_shown: bool = True) -> None:
         self._budget, self._task = budget, task
-        self._estimate: Estimate | None = Estimate(budget, device)  # until it is told
-        self._is_shown = is_first and sys.stderr is not None  # it is None where the process was started without
+        self._estimate: Estimate | None = Estimate(budget)  # until it is told
+        self._is_shown = is_shown and sys.stderr is not None  # it is None where the process was started without
         self._bar = tqdm(
             total=100.0,
             file=sys.stderr,

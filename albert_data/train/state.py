@@ -1,49 +1,74 @@
-"""Makes the state of a training run, makes one update of it, says whether it can go on, saves and restores it."""
+"""The state of a training run: makes it, saves it and restores it."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
-from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
-from torch.nn.parallel import DistributedDataParallel
 
 from albert_data.errors import CheckpointError, ConfigError
 from albert_data.shards.manifest import Manifest
 from albert_data.shards.reader import Shards
-from albert_data.text.escaping import quote
-from albert_data.text.wording import list_some
+from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
+from albert_data.train.compiling import choose_compiling, compile_model
 from albert_data.train.config import MODEL_PRESETS, AlbertConfig, TrainConfig
-from albert_data.train.data.batch import Batch
-from albert_data.train.data.loader import ShardLoader
-from albert_data.train.data.order import BUCKET, CPU_BUCKET, choose_pack, derive_keys, padded_len
-from albert_data.train.distributed import Ranks
+from albert_data.train.device import Precision, Ranks, explain_out_of_memory
 from albert_data.train.folder import INIT_KEY, RUN_FILE, Identity, check_identity, make_identity, read_run_file
-from albert_data.train.model.attention import explain_padding
-from albert_data.train.model.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
-from albert_data.train.model.model import Albert
-from albert_data.train.model.precision import Precision
+from albert_data.train.loader import ShardLoader
+from albert_data.train.metrics import Tally
+from albert_data.train.model import Albert, explain_padding
+from albert_data.train.optimizer import FusedOptimizer, make_optimizer, pack_optimizer, unpack_optimizer
+from albert_data.train.order import BUCKET, CPU_BUCKET, choose_pack, padded_len
 from albert_data.train.reading import check_number, explain, read_object, show
-from albert_data.train.run.budget import Budget
-from albert_data.train.run.compiling import choose_compiling, compile_model
-from albert_data.train.run.memory import explain_out_of_memory
-from albert_data.train.run.metrics import Tally, measure
-from albert_data.train.run.optimizer import FusedOptimizer, make_optimizer, pack_optimizer, unpack_optimizer
-from albert_data.train.run.state import Initial, Session
+from albert_data.train.schedule import Budget
 from albert_data.train.sizes import count_parameters
 
+
+@dataclass(frozen=True, kw_only=True)
+class Initial:
+    """Weights to begin with.
+
+    model: on the CPU.
+    tokenizer_sha256: of the tokenizer that they were trained with; None if unknown.
+    origin: where they are from, for messages.
+    """
+
+    model: Albert
+    tokenizer_sha256: str | None
+    origin: Path
+
+
+@dataclass(kw_only=True)
+class Session:
+    """The state between two updates, and what an update needs beside its batches.
+
+    identity: everything that decides the weights (folder.py).
+    scaler: of the loss in float16; None in other formats.
+    tally: the sums since the last line of metrics.
+    obstacle: why the model is not compiled although the settings ask for it.
+    step: the number of updates made.
+    """
+
+    config: TrainConfig
+    precision: Precision
+    ranks: Ranks
+    identity: Identity
+    model: Albert
+    optimizer: FusedOptimizer
+    scaler: torch.amp.GradScaler | None
+    tally: Tally
+    is_compiled: bool = False
+    obstacle: str | None = None
+    step: int = 0
+
+
+MASK_STEPS = 4  # capacities for masked tokens on a GPU, from the first share of them to the last: each is compiled
 _MAX_SECONDS = 1e9  # thirty years
-# A gradient that overflows in float16 halves the loss scale. Below this scale the gradient is too large even unscaled.
-MIN_SCALE = 1.0
-MAX_IN_ROW = 10  # in other formats; in float16 a scale of 65,536 may need 16 skipped updates to get there
-_ROWS_NAMED = 8
 
 
 def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | None = None) -> AlbertConfig:
@@ -116,7 +141,8 @@ def make_loader(
         packed=obstacle is None,
     )
     if config.mask_prob is not None and precision.device.type != "cpu":
-        loader.reserve_masks(max(config.mask_prob, config.last_mask_prob or 0))
+        last = config.mask_prob if config.last_mask_prob is None else config.last_mask_prob
+        loader.reserve_masks(*np.linspace(config.mask_prob, last, MASK_STEPS).round(2).tolist())
     return loader, obstacle
 
 
@@ -155,9 +181,8 @@ def start_session(
         ranks=ranks,
         identity=identity,
         model=model,
-        network=exchange_gradients(model, precision, ranks),
         optimizer=make_optimizer(model, config, is_bf16=precision.format == "bf16"),
-        scaler=torch.amp.GradScaler(precision.device.type, init_scale=2.0**16 if precision.is_scaled else 1.0),
+        scaler=torch.amp.GradScaler(precision.device.type) if precision.format == "fp16" else None,
         tally=Tally(precision.device),
         is_compiled=is_compiled,
         obstacle=obstacle,
@@ -175,104 +200,6 @@ def select_weights(initial: Albert, model: Albert) -> dict[str, torch.Tensor]:
     return {name: weights.get(name, value) for name, value in own.items()}
 
 
-def exchange_gradients(model: Albert, precision: Precision, ranks: Ranks) -> nn.Module:
-    """Let the ranks average their gradients: under autocast on GPUs in bfloat16, half the bytes to send."""
-    if ranks.num_ranks == 1:
-        return model
-    network = DistributedDataParallel(model, gradient_as_bucket_view=True)
-    if precision.device.type == "cuda" and precision.format != "fp32":
-        network.register_comm_hook(None, bf16_compress_hook)
-    return network
-
-
-def update(
-    session: Session, batches: Sequence[Batch], *, lr: float, num_masked: float, num_pairs: float, window: int = 0
-) -> None:
-    """Make one step of the optimiser. If a gradient is not finite, weights and moments stay as they are.
-
-    num_masked, num_pairs: the labels of the step over all ranks.
-    window: how many tokens to each side attention reaches; 0: the whole row.
-    If memory runs out for a batch, torch.cuda.OutOfMemoryError is raised and nothing but gradients has changed.
-    """
-    config, ranks, network = session.config, session.ranks, session.network
-    for group in session.optimizer.param_groups:
-        group["lr"] = lr
-    if session.model.config.dropout:
-        key = derive_keys(config.seed, session.step, ranks.rank, num=1)[0]
-        torch.manual_seed(int(key >> 1))  # 63 bits: never negative as int64
-    session.optimizer.zero_grad()
-    measured = []
-    for number, batch in enumerate(batches):
-        # The ranks exchange gradients only in the last backward pass of a step.
-        is_final = number == len(batches) - 1
-        with nullcontext() if is_final or not isinstance(network, DistributedDataParallel) else network.no_sync():
-            with session.precision.autocast():
-                output = network(batch, window)
-            # The ranks average their gradients, that is, divide their sum by num_ranks. With this factor the result is
-            # the gradient of the mean over all labels of the step.
-            order_loss = config.sentence_weight * output.sop_nats / max(num_pairs, 1)
-            loss = ranks.num_ranks * (output.mlm_nats / max(num_masked, 1) + order_loss)
-            session.scaler.scale(loss).backward()
-        measured.append(measure(output, batch))
-        del output, loss  # the logits, before the next batch needs as much
-    for sums_F, batch in zip(measured, batches, strict=True):
-        session.tally.add(sums_F, batch)
-    with explain_out_of_memory(session.precision.device_info):  # the first step makes the optimiser's state
-        _apply(session)
-
-
-def _apply(session: Session) -> None:
-    """Clip the gradients and make the step, or skip it on the device if they are not finite."""
-    optimizer, scaler = session.optimizer, session.scaler
-    if session.precision.is_scaled:
-        scaler.unscale_(optimizer)
-    max_norm = session.config.max_grad_norm
-    norm = torch.nn.utils.clip_grad_norm_(session.model.parameters(), max_norm, foreach=True)
-    session.tally.count_update(norm)
-    if isinstance(optimizer, FusedOptimizer):
-        optimizer.found_inf = (~norm.isfinite()).float()
-        optimizer.step()
-    else:
-        # The norm of finite gradients can overflow. A NaN in one of them makes the scaler skip this update too.
-        if (gradient := session.model.mlm_head.dense.bias.grad) is not None:
-            gradient *= torch.where(norm.isfinite(), 1.0, torch.nan)
-        scaler.step(optimizer)  # AdamW skips on the device; for other optimisers the scaler would wait for it
-    scaler.update(None if session.precision.is_scaled else 1.0)
-    session.step += 1
-
-
-def explain_stop(session: Session, rows: Sequence[np.ndarray], folder: Path) -> str | None:
-    """Return why the run can't go on, and what to do; None if it can. All ranks agree on which. Waits for the device.
-
-    One batch may cause a skipped update, and the next ones are fine. But a run that skips all of them learns nothing,
-    and weights that are not finite never become finite again.
-    rows: of this rank in the last update, by their numbers in the training split of the shards in `folder`.
-    """
-    step, num_in_row = session.step, session.tally.num_in_row()
-    scale = session.scaler.get_scale()
-    if scale < MIN_SCALE:
-        return (
-            f"float16 can't hold the gradients: the loss scale fell to {scale:g} by step {step}; start another run "
-            "with --precision bf16 or fp32, or with a lower --lr"
-        )
-    with torch.no_grad():
-        norms = torch.stack([torch.linalg.vector_norm(p) for p in session.model.parameters()])
-    if not norms.isfinite().all():
-        return (
-            f"the weights are not finite at step {step}; no checkpoint has such weights; "
-            "start another run with a lower --lr"
-        )
-    if session.precision.is_scaled or num_in_row < MAX_IN_ROW:
-        return None
-    numbers = sorted(row for part in rows for row in part.tolist())
-    named = list_some([str(number) for number in numbers], _ROWS_NAMED)
-    return (
-        f"the loss or its gradient stopped being finite: {num_in_row} updates in a row were skipped, the last at step "
-        f"{step}, of training rows {named}; look at these rows with `albert-data inspect {quote(folder)} --row N`, "
-        "or start another run with a lower --lr"
-    )
-
-
 def save_session(session: Session, budget: Budget, run: Path, loader_state: dict[str, int]) -> Path:
     """Write a checkpoint of the state between two updates."""
     sums, tally = session.tally.state_dict()
@@ -286,7 +213,7 @@ def save_session(session: Session, budget: Budget, run: Path, loader_state: dict
             "schedule_begin": budget.schedule_begin,
             "work_seconds": budget.work_seconds,
             "loader": loader_state,
-            "scaler": session.scaler.state_dict(),
+            "scaler": {} if session.scaler is None else session.scaler.state_dict(),
             "tally": tally,
             "train_config": dataclasses.asdict(session.config),
             "model_config": dataclasses.asdict(session.model.config),
@@ -316,7 +243,7 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path, initial: In
         session.model.load_state_dict(weights)
         with explain_out_of_memory(session.precision.device_info):
             unpack_optimizer(session.optimizer, tensors)
-        if session.precision.is_scaled:
+        if session.scaler is not None:
             session.scaler.load_state_dict(state["scaler"])
         session.tally.load_state_dict(tensors, state["tally"])
         if not session.ranks.is_first:  # the sums in the checkpoint are those of all ranks
@@ -334,7 +261,10 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path, initial: In
 
 
 def check_agreement(session: Session, run: Path) -> None:
-    """Raise an error unless all ranks continue the same run from the same step. They would train different models."""
+    """Raise an error unless all ranks continue the same run from the same step. They would train different models.
+
+    Each then has the weights of the first one.
+    """
     ranks = session.ranks
     steps = [round(step) for step in ranks.gather(session.step)]
     if len(set(steps)) > 1:
@@ -347,6 +277,7 @@ def check_agreement(session: Session, run: Path) -> None:
         raise ConfigError(
             "the processes differ in settings, shards or precision; start all with the same command, on equal devices"
         )
+    ranks.copy_from_first(session.model.state_dict().values())
 
 
 def _check_state(state: dict[str, Any]) -> None:

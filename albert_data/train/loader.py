@@ -1,6 +1,6 @@
 """Reads shards into batches on the device, beginning at any position of the order.
 
-In: an open split of a shard folder. Out: Batch after Batch. order.py decides which rows a batch has, remasking.py
+In: an open split of a shard folder. Out: Batch after Batch. order.py decides which rows a batch has, Remasker
 which masks. The batch of a step is a pure function of (shards, batch tokens, seed, position), for any number of ranks,
 threads and micro-batches, so the state of a loader is the position of the next step.
 A loader has one iterator at a time, for one thread. If a second one is made, the first fails.
@@ -24,13 +24,17 @@ import torch
 from torch.utils.data import get_worker_info
 
 from albert_data.config import check_range
+from albert_data.data import Examples
 from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, ShardError
-from albert_data.examples.spans import measure_span_len
+from albert_data.examples.masks import Pieces, make_rows, mask_by_tables
+from albert_data.examples.spans import measure_span_len, span_tables
+from albert_data.shards.manifest import Manifest
 from albert_data.shards.packing import cut_rows, find_words
 from albert_data.shards.reader import Shards, open_shards
-from albert_data.shards.rows import slice_rows
-from albert_data.train.data.batch import Batch, BatchShape, choose_mask_capacity, collate
-from albert_data.train.data.order import (
+from albert_data.shards.rows import slice_rows, unmask
+from albert_data.tokenizer.model import Tokenizer
+from albert_data.train.batch import Batch, BatchShape, choose_mask_capacity, collate
+from albert_data.train.order import (
     BUCKET,
     CUTTING_VERSION,
     ORDER_VERSION,
@@ -40,12 +44,43 @@ from albert_data.train.data.order import (
     RowBatch,
     cut_batches,
     cut_share,
+    derive_keys,
     pack_batches,
     padded_len,
     rows_per_batch,
 )
-from albert_data.train.data.remasking import Remasker
 from albert_data.train.reading import show
+
+_REMASK_PURPOSE = 2  # so that these keys differ from those that shuffle the batches
+
+
+class Remasker:
+    """Draws new masks for rows of later epochs."""
+
+    def __init__(self, manifest: Manifest, tokenizer: Tokenizer, *, seed: int) -> None:
+        """Raises ShardError if the tokenizer is not the one that the shards were built with."""
+        if tokenizer.sha256 != manifest.tokenizer.sha256:
+            name = Path(manifest.tokenizer.file).name
+            raise ShardError(
+                f"the tokenizer beside the shards has the SHA-256 {tokenizer.sha256}, but they were built with "
+                f"{manifest.tokenizer.sha256}; put the build's {name} back, or build again"
+            )
+        config = self._config = manifest.config.examples
+        self._words = tokenizer.word_rule(config)
+        self._pieces = Pieces.of(tokenizer.specials, self._words, tokenizer.ordinary_ids, config)
+        # Not the seed itself: the build may have used the same number, and would have drawn equal masks from it.
+        self._seed = derive_keys(seed, 0, 0, _REMASK_PURPOSE, num=1)[0]
+
+    def __call__(self, examples: Examples, rows: np.ndarray, epoch: int, mask_prob: float | None = None) -> Examples:
+        """Mask the original ids anew. rows: the row numbers (int64). mask_prob: by default that of the build."""
+        config = self._config
+        share = config.mask_prob if mask_prob is None else mask_prob
+        tables = span_tables(config.max_seq_len, config.longest_span, share, config.masking)
+        pairs = unmask(examples)
+        # The build draws by document key and row of the document. Here the row number takes the place of both.
+        masked = make_rows(pairs, self._words, rows.astype(np.uint64), self._seed, epoch)
+        return mask_by_tables(pairs, masked, tables, self._pieces)
+
 
 READ_AHEAD = 3
 PADDING_SAMPLE_BATCHES = 256
@@ -76,15 +111,14 @@ class RowReader:
         self._shards, self._remask = shards, remask
         self._pad_id = shards.manifest.tokenizer.pad_id
         config = shards.manifest.config.examples
-        # mask_prob: the share of masked tokens for which every batch has room.
-        self.mask_prob, self._span_len = config.mask_prob, measure_span_len(config)
+        self.mask_probs, self._span_len = [config.mask_prob], measure_span_len(config)
 
     def shape(self, num_rows: int, row_len: int, pack: Pack | None = None, mask_prob: float = 0.0) -> BatchShape:
-        """The shape of a batch of `num_rows` rows or packs, with the capacity that its masked tokens need.
+        """The shape of a batch of `num_rows` rows or packs, with room for the least of `mask_probs` that is enough.
 
-        mask_prob: their share, if it may be above that of all batches.
+        mask_prob: the share of masked tokens, for which there is room also if all of `mask_probs` are less.
         """
-        share = max(self.mask_prob, mask_prob)
+        share = min((one for one in self.mask_probs if one >= mask_prob), default=mask_prob)
         capacity = choose_mask_capacity(num_rows * row_len, mask_prob=share, span_len=self._span_len)
         return BatchShape(num_rows, row_len, capacity, pack)
 
@@ -198,6 +232,8 @@ class ShardLoader:
         self._set_order(bucket, packed=packed)
         self._rank, self._num_ranks = rank, num_ranks
         redraw = Remasker(self._shards.manifest, self._shards.tokenizer, seed=seed) if remask else None
+        if redraw is not None:  # loads its kernels, for which the second epoch would wait
+            redraw(self._shards.rows(first := np.zeros(1, np.int64)), first, epoch=1)
         self._reader = RowReader(self._shards, redraw)
         self._position = Position(0, 0, 0)
         self._made_in_process = os.getpid()
@@ -285,11 +321,12 @@ class ShardLoader:
 
     def shapes(self) -> list[BatchShape]:
         """The shapes that this rank's batches may have, except the rare one with more masked tokens than usual."""
-        return [self.shape(self._split(row_len)[1], row_len) for row_len in self.order.row_lens()]
+        sizes = [(self._split(row_len)[1], row_len) for row_len in self.order.row_lens()]
+        return [self.shape(*size, mask_prob) for size in sizes for mask_prob in self._reader.mask_probs]
 
-    def reserve_masks(self, mask_prob: float) -> None:
-        """Make all batches hold this share of masked tokens, so that none of `stream` has a shape of its own."""
-        self._reader.mask_prob = mask_prob
+    def reserve_masks(self, *mask_probs: float) -> None:
+        """Let batches have room for these shares of masked tokens, so that those of `stream` have few shapes."""
+        self._reader.mask_probs = sorted(set(mask_probs))
 
     # ---- reading ----
 

@@ -29,7 +29,7 @@ EVALUATION_SHARE = 0.1  # of the products that a run computes
 UPDATE_COST = 3  # how many times the products of reading a row an update computes for it
 SAFETY_FACTOR = 1.25  # the last evaluation and checkpoint may be slower than the ones before
 MIN_SECONDS = 1.0  # the least that each of the two is assumed to take
-REST = 4  # times the seconds of an evaluation or a checkpoint: updates before the next one
+REST = {"evaluation": 4, "checkpoint": 19}  # times the seconds of one: updates before the next. So 20 and 5 % of all
 FIRST_SHARE = 1e-3  # what the first update is assumed to take of a run with `minutes`: no update was timed before it
 
 
@@ -39,7 +39,7 @@ def count_steps(config: TrainConfig, steps_per_epoch: int) -> int | None:
 
 
 def choose_intervals(config: TrainConfig, num_steps: int | None, max_seq_len: int) -> TrainConfig:
-    """Fill in what is None. num_steps: of the run, None with `minutes`; then only eval_rows is filled in."""
+    """Fill in what is None, except save_every. num_steps: of the run; None with `minutes`: then only eval_rows."""
     chosen: dict[str, Any] = {}
     if config.eval_rows is None:
         if num_steps is None:
@@ -49,8 +49,8 @@ def choose_intervals(config: TrainConfig, num_steps: int | None, max_seq_len: in
             rows = tokens / (POINTS["evaluation"] * max_seq_len)
         chosen["eval_rows"] = int(min(MOST_ROWS, max(LEAST_ROWS, rows)))
     if num_steps is not None:
-        for work, field in FIELDS.items():
-            if getattr(config, field) is None:
+        for work in ("log", "evaluation"):
+            if getattr(config, field := FIELDS[work]) is None:
                 chosen[field] = min(MOST_STEPS[work], max(1, num_steps // POINTS[work]))
     return dataclasses.replace(config, **chosen)
 
@@ -80,7 +80,7 @@ class Intervals:
         if (every := self._given[work]) is not None:
             return step % every == 0
         last_step, last_share = self._last[work]
-        return step - last_step >= MOST_STEPS[work] or share - last_share >= 1 / POINTS[work]
+        return step - last_step >= MOST_STEPS[work] or share - last_share >= 1 / POINTS[work] - 1e-9  # of rounding
 
     def note(self, work: str, step: int, share: float) -> None:
         self._last[work] = step, share
@@ -144,14 +144,22 @@ class Budget:
         self._pause_seconds += seconds
         self._last_end[work] = self.seconds
 
-    def has_time(self, work: str) -> bool:
-        """Whether an "evaluation" or a "checkpoint" that begins now ends before the last ones begin."""
-        return not self.is_timed or self.seconds + self._expect(work) <= self._updates_end
+    def has_time(self, *works: str) -> bool:
+        """Whether an "evaluation", a "checkpoint" or both that begin now end before the last ones begin."""
+        return not self.is_timed or self.seconds + sum(map(self._expect, works)) <= self._updates_end
 
     def is_rested(self, work: str) -> bool:
-        """Whether so long passed since the last "evaluation" or "checkpoint" that one takes a fifth of the time."""
+        """Whether enough time passed since the last "evaluation" or "checkpoint" for the next one: see REST."""
         rest = self.seconds - self._last_end.get(work, self._first_seconds)
-        return not self.is_timed or rest >= REST * self.work_seconds.get(work, 0.0)
+        return rest >= REST[work] * self.work_seconds.get(work, 0.0)
+
+    def is_free(self, work: str, *others: str) -> bool:
+        """Whether a due "evaluation" or "checkpoint" may come now. One whose interval is given need not be rested.
+
+        others: what else comes now.
+        """
+        is_given = getattr(self._config, FIELDS[work]) is not None
+        return self.has_time(work, *others) and (is_given or self.is_rested(work))
 
     def begin(self, step: int) -> None:
         """Begin the updates of this process, and the schedule of a run with `minutes`, unless it has begun."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from albert_data.train.config import AlbertConfig
 
 if TYPE_CHECKING:
-    from albert_data.train.data.batch import Batch
+    from albert_data.train.batch import Batch
 
 FORWARD_AND_BACKWARD = 3  # each product of the forward pass has two of its size in the backward pass
 
@@ -21,7 +21,7 @@ FORWARD_AND_BACKWARD = 3  # each product of the forward pass has two of its size
 # (H100, H200, GH200, HGX B200 and B300, GB200 and GB300 NVL72, A100, A40, A30, A10, L40S, L40, L4, V100, T4, RTX A6000,
 # RTX 6000 Ada) and its whitepapers of the GA102, Ada and RTX Blackwell architectures (GeForce). If a sheet gives
 # figures "with sparsity", half of them.
-# fp32 is TF32 if the tensor cores have it, since precision.py enables it; otherwise the figure of the CUDA cores.
+# fp32 is TF32 if the tensor cores have it, since device.py enables it; otherwise the figure of the CUDA cores.
 # A GPU belongs to the first line whose words are all in its name, so special cases come before general ones.
 PEAK_TFLOPS: tuple[tuple[str, dict[str, float]], ...] = (
     ("gb300", {"bf16": 2500, "fp16": 2500, "fp32": 1250}),

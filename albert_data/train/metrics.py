@@ -17,9 +17,9 @@ from torch import Tensor
 from albert_data.runs.figures import parse_line, split_lines
 from albert_data.storage.files import write_bytes
 from albert_data.text.wording import count_of
-from albert_data.train.data.batch import NO_LABEL, Batch
-from albert_data.train.distributed import Ranks
-from albert_data.train.model.model import Output
+from albert_data.train.batch import NO_LABEL, Batch
+from albert_data.train.device import Ranks
+from albert_data.train.model import Output
 from albert_data.train.reading import FREE_SPACE, check_number, explain_writing
 
 Figures = dict[str, float | None]

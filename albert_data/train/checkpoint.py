@@ -31,7 +31,7 @@ from albert_data.storage.files import TEMPORARY_SUFFIX, is_regular, sync_path
 from albert_data.text.escaping import name_as_text
 from albert_data.train.config import AlbertConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, check_shape
-from albert_data.train.model.model import Albert
+from albert_data.train.model import Albert
 from albert_data.train.reading import advise, check_regular, explain, read_object, show
 
 FORMAT_VERSION = 2

@@ -18,13 +18,12 @@ from torch.nn import functional as F
 from albert_data.errors import ShardError
 from albert_data.shards.reader import Shards
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, find_script, num_bytes
-from albert_data.train.data.batch import NO_LABEL, Batch
-from albert_data.train.data.loader import fixed_batches
-from albert_data.train.data.order import Pack
-from albert_data.train.distributed import ALONE, Ranks
-from albert_data.train.model.model import Albert
-from albert_data.train.model.precision import Precision
-from albert_data.train.run.metrics import Figures, figures, measure
+from albert_data.train.batch import NO_LABEL, Batch
+from albert_data.train.device import ALONE, Precision, Ranks
+from albert_data.train.loader import fixed_batches
+from albert_data.train.metrics import Figures, figures, measure
+from albert_data.train.model import Albert
+from albert_data.train.order import Pack
 
 # About 19 labels in a row of 128 tokens, so over a million: a piece that is one label in a thousand is then counted a
 # thousand times, and its frequency known to about 3 %.

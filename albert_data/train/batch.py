@@ -23,7 +23,7 @@ from albert_data.data import ExampleArrays, Examples
 from albert_data.examples.pair_tasks import NO_LABEL as NO_LABEL
 from albert_data.kernels import item, kernel, pointer, put
 from albert_data.shards.rows import no_rows
-from albert_data.train.data.order import Pack
+from albert_data.train.order import Pack
 
 # Of ids and segments: half the bytes of int64 to write and to copy, and embeddings accept both.
 ID_DTYPE = torch.int32

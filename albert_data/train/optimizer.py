@@ -19,7 +19,6 @@ dtype: of Muon's products.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -45,18 +44,15 @@ class FusedOptimizer(torch.optim.Optimizer):
     found_inf: Tensor | None = None
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]  # it returns no loss
-        """Make one step. closure: a parameter that PyTorch's optimisers have; it must be None."""
-        if closure is not None:
-            raise TypeError(f"{type(self).__name__} takes no closure")
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # it takes none, and returns no loss
+        """Make one step."""
         groups = [(group, [p for p in group["params"] if p.grad is not None]) for group in self.param_groups]
-        for _, params in groups:
-            for p in params:
-                if not self.state[p]:
-                    self.state[p].update(self._first_state(p))
+        for p in (p for _, params in groups for p in params if not self.state[p]):
+            self.state[p] = self.first_state(p)
         self._step_groups([(group, params) for group, params in groups if params])
 
-    def _first_state(self, p: Tensor) -> dict[str, Tensor]:
+    def first_state(self, p: Tensor) -> dict[str, Tensor]:
+        """The state of a parameter before its first step: float32, on its device."""
         return {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
 
     def _step_groups(self, groups: list[Group]) -> None:
@@ -76,6 +72,17 @@ class FusedOptimizer(torch.optim.Optimizer):
         descend = partial(sgd, momentum=0.0, dampening=0.0, nesterov=False, maximize=False, fused=True)
         none: list[Tensor | None] = [None] * len(params)
         descend(params, updates, none, lr=group["lr"], weight_decay=decay, found_inf=self.found_inf)
+
+
+class AdamW(FusedOptimizer):
+    """AdamW of PyTorch."""
+
+    def first_state(self, p: Tensor) -> dict[str, Tensor]:
+        return {"step": torch.zeros((), device=p.device), **super().first_state(p)}
+
+    def _step_groups(self, groups: list[Group]) -> None:
+        for group, params in groups:
+            self._step_adam(group, params, params, [self.state[p]["step"] for p in params])
 
 
 class Lamb(FusedOptimizer):
@@ -105,22 +112,21 @@ def _adapt(weights: list[Tensor], updates: list[Tensor]) -> None:
         update.mul_(ratio[:, None])
 
 
-class Muon(FusedOptimizer):
-    """Muon, and Adam for groups without blocks."""
+class Muon(AdamW):
+    """Muon, and AdamW for groups without blocks."""
 
-    def _first_state(self, p: Tensor) -> dict[str, Tensor]:
+    def first_state(self, p: Tensor) -> dict[str, Tensor]:
+        state = super().first_state(p)
         is_matrix = any(q is p for group in self.param_groups if group["num_blocks"] for q in group["params"])
-        state = super()._first_state(p)
-        return {"exp_avg": state["exp_avg"]} if is_matrix else {"step": torch.zeros((), device=p.device), **state}
+        return {"exp_avg": state["exp_avg"]} if is_matrix else state
 
     def _step_groups(self, groups: list[Group]) -> None:
         by_shape: dict[torch.Size, list[tuple[Tensor, int]]] = {}
+        super()._step_groups([(group, params) for group, params in groups if not group["num_blocks"]])
         for group, params in groups:
             if blocks := group["num_blocks"]:
                 for p in params:
                     by_shape.setdefault(_lay(p, blocks).shape[1:], []).append((p, blocks))
-            else:
-                self._step_adam(group, params, params, [self.state[p]["step"] for p in params])
         updates: dict[Tensor, Tensor] = {}
         for members in by_shape.values():
             blocks_KST = torch.cat([_lay(self._look_ahead(p), blocks) for p, blocks in members])
@@ -167,7 +173,7 @@ def make_orthogonal(matrices_KST: Tensor, dtype: torch.dtype) -> Tensor:
     return scaled_KST
 
 
-def make_optimizer(model: nn.Module, config: TrainConfig, *, is_bf16: bool = False) -> torch.optim.Optimizer:
+def make_optimizer(model: nn.Module, config: TrainConfig, *, is_bf16: bool = False) -> FusedOptimizer:
     """Make the optimiser of the settings. Biases and LayerNorms are the vectors among the parameters.
 
     is_bf16: whether the device multiplies bfloat16 fast; Muon then does so. Elsewhere that can be forty times as slow.
@@ -183,19 +189,19 @@ def make_optimizer(model: nn.Module, config: TrainConfig, *, is_bf16: bool = Fal
     groups.append({"params": [p for p in model.parameters() if p.ndim <= 1], "num_blocks": 0, "weight_decay": 0.0})
     settings: dict[str, Any] = {"lr": config.lr, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
     if config.optimizer == "adamw":
-        return torch.optim.AdamW(groups, **settings, fused=True)
+        return AdamW(groups, settings)
     if config.optimizer == "muon":
         return Muon(groups, {**settings, "dtype": torch.bfloat16 if is_bf16 else torch.float32})
     return Lamb(groups, settings)
 
 
-def pack_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def pack_optimizer(optimizer: FusedOptimizer) -> dict[str, Tensor]:
     """Return the tensors of an optimiser, by "optimizer.PARAMETER.NAME"."""
     state = optimizer.state_dict()["state"]
     return {f"optimizer.{i}.{name}": tensor for i, tensors in state.items() for name, tensor in tensors.items()}
 
 
-def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+def unpack_optimizer(optimizer: FusedOptimizer, tensors: dict[str, Tensor]) -> None:
     """Load the tensors of `pack_optimizer`: none before the first step; after it, all tensors of every parameter.
 
     Raises ValueError for anything else: PyTorch's fused AdamW does not check shapes and would read other memory.
@@ -206,19 +212,16 @@ def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor
         if owner == "optimizer":
             number, _, name = rest.partition(".")
             state.setdefault(int(number), {})[name] = tensor
-    parameters = [(p, group) for group in optimizer.param_groups for p in group["params"]]
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     if state and set(state) != set(range(len(parameters))):
         raise ValueError("the optimiser's state is not that of its parameters")
     for index, found in state.items():
-        parameter, group = parameters[index]
-        shapes = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameter.shape)
-        if isinstance(optimizer, Muon) and group["num_blocks"]:
-            del shapes["exp_avg_sq"]
-            found.pop("step", None)  # older checkpoints have it
-        elif not isinstance(optimizer, Lamb):
-            shapes["step"] = torch.Size()
-        kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in found.items()}
-        if kinds != {name: (shape, torch.float32) for name, shape in shapes.items()}:
+        own = optimizer.first_state(parameters[index])
+        if "step" not in own:  # older checkpoints of Muon have it for matrices
+            found.pop("step", None)
+        kinds = ({name: (one.shape, one.dtype) for name, one in tensors.items()} for tensors in (found, own))
+        if next(kinds) != next(kinds):
             raise ValueError(f"the optimiser's state of parameter {index} has other shapes")
-        found.update({name: tensor.to(parameter.device) for name, tensor in found.items()})
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        for key, tensor in own.items():
+            tensor.copy_(found[key])
+        optimizer.state[parameters[index]] = own

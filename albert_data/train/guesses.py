@@ -23,8 +23,8 @@ from albert_data.text.wording import format_share, wrap_words
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.words import WordRule, find_word_starts
-from albert_data.train.data.batch import NO_LABEL, collate
-from albert_data.train.model.model import Albert, Output
+from albert_data.train.batch import NO_LABEL, collate
+from albert_data.train.model import Albert, Output
 
 _NUM_GUESSES = 3  # shown of a word of one piece
 _CONTEXT_TOKENS = 12  # shown on each side of the gap: about a line of 80 columns in all

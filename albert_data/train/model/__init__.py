@@ -1,1 +1,0 @@
-"""The model: its layers and heads, its size and cost, the number format, checkpoints, and scores of sentences."""
