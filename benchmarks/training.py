@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from albert_data.data import Examples
 from albert_data.train.batch import Batch, BatchShape, collate
 from albert_data.train.compiling import compile_model
-from albert_data.train.config import MODEL_PRESETS, AlbertConfig, get_recipe
+from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig
 from albert_data.train.device import ALONE, DTYPES, choose_format, choose_precision
 from albert_data.train.flops import batch_flops, peak_flops, training_flops
 from albert_data.train.loader import open_training
@@ -38,7 +38,11 @@ PAD, CLS, SEP, MASK, FIRST_ORDINARY = 0, 2, 3, 4, 5
 NOT_PREDICTED = -100  # transformers' label for a token that is not masked
 WARM_UP = 3
 LR = 1e-4
-CEILING_SIZES = {"cuda": (8192, 16384), "cpu": (2048,)}
+# Rows, inner size and columns of products. Square ones, and those of base: a GPU reaches a tenth more with these.
+CEILING_SHAPES = {
+    "cuda": ((8192, 8192, 8192), (65_536, 768, 2304), (65_536, 768, 3072), (65_536, 3072, 768)),
+    "cpu": ((2048, 2048, 2048),),
+}
 # Cells (rows x length) of a batch. On a GPU: enough to keep an H200 busy, and few enough for its memory although
 # transformers computes logits of every token. tiny and mini, for a CPU: the batches of their recipes.
 BATCH_CELLS = {"tiny": 2048, "mini": 2048, "base": 65_536, "large": 32_768}
@@ -86,18 +90,17 @@ class Contender:
 
 
 def measure_ceiling(machine: Machine) -> Iterator[Ceiling]:
-    """Time products of square matrices: an upper bound for any model on this machine."""
-    for size in CEILING_SIZES[machine.device.type]:
-        dtype = DTYPES[machine.precision]
-        left, right = (torch.randn(size, size, device=machine.device, dtype=dtype) for _ in range(2))
-        out = torch.empty_like(left)
+    """Time products of matrices of several shapes. The fastest is an upper bound for any model on this machine."""
+    for shape in CEILING_SHAPES[machine.device.type]:
+        sizes, dtype = (shape[:2], shape[1:], shape[::2]), DTYPES[machine.precision]
+        left, right, out = (torch.randn(size, device=machine.device, dtype=dtype) for size in sizes)
 
         def multiply(left: Tensor = left, right: Tensor = right, out: Tensor = out) -> Tensor:
             return torch.matmul(left, right, out=out)
 
         seconds = take_turns({"": multiply}, machine)[""]
         peak = peak_flops(machine.where, machine.precision)
-        yield Ceiling(where=machine.where, precision=machine.precision, size=size, seconds=seconds, peak_flops=peak)
+        yield Ceiling(where=machine.where, precision=machine.precision, shape=shape, seconds=seconds, peak_flops=peak)
 
 
 def measure_speed(machine: Machine, preset: str, row_len: int, num_cells: int | None = None) -> Iterator[Speed]:
@@ -143,7 +146,7 @@ def measure_update(machine: Machine, preset: str, folder: Path) -> Iterator[Spee
     It has the batch and the optimiser of the preset's recipe.
     """
     torch.compiler.reset()
-    config = replace(get_recipe("quick", preset), compile=machine.is_compiled)
+    config = replace(RECIPES["quick"][preset], compile=machine.is_compiled)
     rows, precision = open_training(folder).train, choose_precision("auto", str(machine.device))
     shape = choose_shape(config, rows.manifest)
     loader, _ = make_loader(rows, config, shape, precision, ALONE)

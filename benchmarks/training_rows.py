@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -18,22 +19,25 @@ def format_teraflops(flops: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Ceiling:
-    """Products of two square matrices. peak_flops: the published peak; None if it is unknown."""
+    """Products of two matrices.
+
+    shape: rows, inner size and columns.
+    peak_flops: the published peak; None if it is unknown.
+    """
 
     where: str
     precision: str
-    size: int
+    shape: tuple[int, ...]
     seconds: tuple[float, ...]
     peak_flops: float | None = None
 
     @property
     def flops_per_second(self) -> float:
-        return 2 * self.size**3 / statistics.median(self.seconds)
+        return 2 * math.prod(self.shape) / statistics.median(self.seconds)
 
     def __str__(self) -> str:
-        return (
-            f"{self.precision} product of {self.size} x {self.size}: {format_teraflops(self.flops_per_second)} TFLOP/s"
-        )
+        shape = " x ".join(map(str, self.shape))
+        return f"{self.precision} product of {shape}: {format_teraflops(self.flops_per_second)} TFLOP/s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,5 +103,7 @@ def read_row(saved: dict[str, Any]) -> Row:
     """Make a row from its fields in JSON. Its class is the one that has exactly these fields."""
     for kind in (Ceiling, Speed, Training):
         if saved.keys() == {one.name for one in fields(kind)}:
-            return kind(**{name: tuple(value) if name == "seconds" else value for name, value in saved.items()})
+            return kind(
+                **{name: tuple(value) if name in ("seconds", "shape") else value for name, value in saved.items()}
+            )
     raise ValueError(f"no row has the fields {', '.join(saved)}")

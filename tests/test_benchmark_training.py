@@ -29,7 +29,7 @@ def test_the_parts_for_a_cpu_are_measured_and_reported(tmp_path, monkeypatch):
     for preset in ("tiny", "mini"):
         monkeypatch.setitem(MODEL_PRESETS, preset, SMALL)
     monkeypatch.setattr("albert_data.train.device.BF16_FLAGS", ())  # fp32 alone, on any processor
-    monkeypatch.setitem(training.CEILING_SIZES, "cpu", (64,))
+    monkeypatch.setitem(training.CEILING_SHAPES, "cpu", ((64, 64, 64),))
     few = ("--device", "cpu", "--threads", 1, "--runs", 2, "--seconds", 0.01, "--batch-cells", 512, "--no-compile")
     page = tmp_path / "training-speed.md"
     done = run(*few, "--only", "ceiling,speed-128", "-o", page)
@@ -93,7 +93,7 @@ def speed(contender: str, *seconds: float, model: str = "base", missing: str | N
 
 
 def test_each_kind_of_row_is_kept_and_finds_its_place_in_the_page(tmp_path):
-    ceiling = Ceiling(**WHERE, size=10_000, seconds=(0.0025,), peak_flops=989.4e12)
+    ceiling = Ceiling(**WHERE, shape=(10_000, 10_000, 10_000), seconds=(0.0025,), peak_flops=989.4e12)
     figures = {"mlm_loss": 3.25, "mlm_accuracy": 0.4, "sop_loss": 0.5, "sop_accuracy": 0.8}
     curve = [{"step": step, **figures} for step in range(100, 4000, 100)]
     times = {"minutes": 10, "wall_seconds": 630, "last_step": 3900, "tokens_per_second": 1e6, "mfu": 0.45}
@@ -107,7 +107,7 @@ def test_each_kind_of_row_is_kept_and_finds_its_place_in_the_page(tmp_path):
     assert again.parts == results.parts, "what was written is what is read"
     write_report(again, tmp_path / "training-speed.md")
     text = (tmp_path / "training-speed.md").read_text(encoding="utf-8")
-    assert "bf16 product of 10000 x 10000: 800 TFLOP/s, 81% of the published peak." in text
+    assert "bf16 product of 10000 x 10000 x 10000: 800 TFLOP/s, 81% of the published peak." in text
     head = "| base | 8 x 512 | albert-data | bf16, compiled |"
     assert f"{head} 20,000 | – | 500 | 51% | 62% | 60% of ceiling | 12.5 | 0 | 3.0 |" in text
     assert "| base | 8 x 512 | transformers | bf16, compiled | 8,000 | 2.50x | 200 |" in text

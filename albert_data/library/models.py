@@ -25,15 +25,7 @@ from albert_data.storage import is_remote, make_path
 from albert_data.storage.files import check_output, write_output
 from albert_data.storage.hub import MODEL_FILES, find_model
 from albert_data.text.output import tell
-from albert_data.train.config import (
-    BUDGETS,
-    DEFAULT_PRESETS,
-    DEFAULT_RECIPE,
-    AlbertConfig,
-    TrainConfig,
-    fit_cpu,
-    get_recipe,
-)
+from albert_data.train.config import BUDGETS, AlbertConfig, TrainConfig, change_settings, resolve
 from albert_data.train.folder import load_config, read_run_file
 from albert_data.train.interrupt import Interrupt
 
@@ -96,7 +88,7 @@ def train_model(
     require_packages("train", "torch", extra="train")
     from albert_data.interop.initial import load_initial
     from albert_data.train import loop
-    from albert_data.train.device import read_ranks
+    from albert_data.train.device import choose_device, read_ranks
 
     def say(line: str) -> None:
         if progress and read_ranks().is_first:
@@ -104,18 +96,15 @@ def train_model(
 
     if preset is not None:
         settings["preset"] = preset
-    start = load_config(run) if resume else config
-    if start is None:
-        start, note = _choose_start(settings, recipe, has_weights=init_from is not None)
-        if note:
-            say(note)
-    elif resume:
-        settings.setdefault("profile", False)
-    if {"mask_prob", "remask"} & settings.keys():  # replaces both shares of the recipe
-        settings = {"mask_prob": None, "last_mask_prob": None, **settings}
-    if any(name in settings for name in BUDGETS):  # replaces that of the recipe or the run, even one of another kind
-        settings = {**dict.fromkeys(BUDGETS), **settings}
-    config = take_settings(TrainConfig, settings, start)
+    if resume:
+        config = change_settings(load_config(run), {"profile": False, **settings})
+    elif config is not None:
+        config = change_settings(config, settings)
+    else:
+        device = choose_device(settings.get("device", TrainConfig.device), read_ranks())[0].type
+        config = resolve(recipe, preset, device, settings, has_weights=init_from is not None)
+        if init_from is not None and device == "cpu" and not recipe and "batch_tokens" not in settings:
+            say(f"batch       {config.batch_tokens:,} tokens and --lr {config.lr:g}: the defaults on a CPU")
     if accumulate:
         parts = accumulate * read_ranks().num_ranks
         config = dataclasses.replace(config, micro_tokens=-(-config.batch_tokens // parts))
@@ -151,22 +140,6 @@ def _refuse_pairs(settings: dict[str, Any], **others: Any) -> None:
     if others["config"] and (others["resume"] or others["recipe"]):
         what = "resume continues with the settings of the run" if others["resume"] else "a recipe has all settings too"
         raise ArgumentError(f"{what}; leave config out")
-
-
-def _choose_start(settings: dict[str, Any], recipe: str | None, *, has_weights: bool) -> tuple[TrainConfig, str]:
-    """The settings of a recipe, for the preset that is given or for the device; and what the user should know of it."""
-    from albert_data.train.device import choose_preset
-
-    small = choose_preset(settings.get("device", TrainConfig.device))
-    default = TrainConfig.preset if has_weights else small
-    config = get_recipe(recipe or DEFAULT_RECIPE, settings.get("preset", default))
-    if has_weights:  # which attend to what matters already
-        config = dataclasses.replace(config, first_window=0)
-    fits = has_weights and not recipe and small == DEFAULT_PRESETS["cpu"] and "batch_tokens" not in settings
-    fitted = fit_cpu(config) if fits else config
-    if fitted == config:
-        return config, ""
-    return fitted, f"batch       {fitted.batch_tokens:,} tokens and --lr {fitted.lr:g}: the defaults on a CPU"
 
 
 @dataclass(frozen=True, kw_only=True)

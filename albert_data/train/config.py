@@ -6,9 +6,11 @@ All defaults are in these classes; the command line reads them from here.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from albert_data.config import MASK_PROB_RANGE, check_choice, check_range, check_types
+from albert_data.config import MASK_PROB_RANGE, check_choice, check_range, check_types, take_settings
 from albert_data.errors import ConfigError
 from albert_data.examples.pair_tasks import PAIR_TASKS, PairTask
 
@@ -271,21 +273,37 @@ def name_preset(preset: str, shape: AlbertConfig) -> str:
     return next((one for one in (preset, *MODEL_PRESETS) if replace(MODEL_PRESETS[one], **free) == shape), "none")
 
 
-def get_recipe(recipe: str, preset: str) -> TrainConfig:
-    """Raises ConfigError if the recipe has no settings for the preset."""
-    check_choice("recipe", recipe, tuple(RECIPES))
-    if preset not in RECIPES[recipe]:
-        known = ", ".join(RECIPES[recipe])
-        raise ConfigError(f"the recipe {recipe} has no settings for the preset {preset}; it has them for {known}")
-    return RECIPES[recipe][preset]
+def resolve(
+    recipe: str | None, preset: str | None, device: str, given: Mapping[str, Any], *, has_weights: bool = False
+) -> TrainConfig:
+    """Return the settings of a run: those of a recipe for a preset, changed by those that are given.
 
-
-def fit_cpu(config: TrainConfig) -> TrainConfig:
-    """Take the batch of the preset for a CPU, and a rate that falls with the square root of the batch.
-
-    A CPU needs minutes for a batch of a GPU. In small batches its rate would spoil the weights of a trained model.
+    device: its type, cpu or cuda, which decides where `recipe` and `preset` are None.
+    has_weights: whether the run begins with weights, which attend to what matters already. On a CPU, which needs
+    minutes for a batch of a GPU, it then takes the batch of the preset for a CPU, unless `recipe` or the batch is
+    given; and a rate that falls with the square root of the batch, as that of a GPU would spoil the weights.
+    Raises ConfigError if the recipe has no settings for the preset.
     """
-    small = RECIPES["quick"][DEFAULT_PRESETS["cpu"]].batch_tokens
-    if config.batch_tokens <= small:
-        return config
-    return replace(config, batch_tokens=small, lr=float(f"{config.lr * (small / config.batch_tokens) ** 0.5:.1g}"))
+    name, rows = recipe or DEFAULT_RECIPE, RECIPES
+    check_choice("recipe", name, tuple(rows))
+    preset = preset or (TrainConfig.preset if has_weights else DEFAULT_PRESETS[device])
+    if preset not in rows[name]:
+        why = f"the recipe {name} has no settings for the preset {preset}; it has them for {', '.join(rows[name])}"
+        raise ConfigError(f"{why}; choose one of these with --preset, or another --recipe")
+    config = rows[name][preset]
+    if has_weights:
+        config = replace(config, first_window=0)
+        small = rows["quick"][DEFAULT_PRESETS["cpu"]].batch_tokens
+        if not recipe and device == "cpu" and "batch_tokens" not in given and config.batch_tokens > small:
+            lr = float(f"{config.lr * (small / config.batch_tokens) ** 0.5:.1g}")
+            config = replace(config, batch_tokens=small, lr=lr)
+    return change_settings(config, given)
+
+
+def change_settings(config: TrainConfig, given: Mapping[str, Any]) -> TrainConfig:
+    """Change settings by those that are given. A length replaces one of another kind, and masks replace both shares."""
+    if {"mask_prob", "remask"} & given.keys():
+        given = {"mask_prob": None, "last_mask_prob": None, **given}
+    if any(name in given for name in BUDGETS):
+        given = {**dict.fromkeys(BUDGETS), **given}
+    return take_settings(TrainConfig, dict(given), config)

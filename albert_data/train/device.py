@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from torch import Tensor
 
 from albert_data.errors import ConfigError, WorkerError
 from albert_data.text.wording import count_of
-from albert_data.train.config import DEFAULT_PRESETS
+from albert_data.train.reading import explain
 
 # Of an exchange: the first process may evaluate, save and write the page meanwhile.
 TIMEOUT = timedelta(minutes=30)
@@ -196,9 +197,10 @@ def choose_precision(precision: str, device: str, ranks: Ranks = ALONE) -> Preci
 
 def choose_device(device: str, ranks: Ranks = ALONE) -> tuple[torch.device, str]:
     """Return the device of this process, and its `device_info`. Raises ConfigError if the machine lacks it."""
-    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    with warnings.catch_warnings(action="ignore"):  # of a driver that is too old, in several lines
+        num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device == "auto" and num_gpus == 0:
-        return torch.device("cpu"), "PyTorch finds no CUDA GPU"
+        return torch.device("cpu"), f"PyTorch finds no CUDA GPU{_explain_no_gpu()}"
     if device == "cpu":
         return torch.device("cpu"), "as asked"
     number = device.partition(":")[2]
@@ -210,15 +212,22 @@ def choose_device(device: str, ranks: Ranks = ALONE) -> tuple[torch.device, str]
     index = int(number or (0 if num_gpus == 1 else ranks.local_rank))
     if index >= num_gpus:
         raise ConfigError(
-            f"device is {device!r}, but PyTorch {torch.__version__} finds {num_gpus} CUDA GPUs; "
+            f"device is {device!r}, but PyTorch {torch.__version__} finds {num_gpus} CUDA GPUs"
+            f"{'' if num_gpus else _explain_no_gpu()}; "
             "choose another with --device, or --device cpu"
         )
     return torch.device("cuda", index), torch.cuda.get_device_name(index)
 
 
-def choose_preset(device: str) -> str:
-    """Choose the preset of a run that names none. Raises ConfigError if the machine lacks the device."""
-    return DEFAULT_PRESETS[choose_device(device)[0].type]
+def _explain_no_gpu() -> str:
+    """Why a PyTorch for CUDA finds no GPU, as that the driver is too old. Empty for one without CUDA."""
+    if torch.version.cuda is None:
+        return ""
+    try:
+        torch.empty(0, device="cuda")
+    except Exception as error:  # of several types
+        return f" ({explain(error)})"
+    return ""
 
 
 def check_gpus(device: torch.device, ranks: Ranks) -> None:

@@ -94,7 +94,10 @@ def describe_peak(device_name: str, precision: str) -> str:
     peak = peak_flops(device_name, precision)
     if peak is None:
         return f"MFU is not shown: no published peak of {device_name} in {precision} is known"
-    return f"MFU is the share of {peak / 1e12:,.0f} TFLOP/s, the published dense peak of {device_name} in {precision}"
+    return (
+        f"MFU: FLOPs of the products of a step, padding and a backward pass of twice the forward one included, by "
+        f"{peak / 1e12:,.0f} TFLOP/s, the published dense peak of {device_name} in {precision}"
+    )
 
 
 def batch_flops(config: AlbertConfig, batch: Batch) -> int:

@@ -341,12 +341,12 @@ def find_due(run: Training, intervals: Intervals, moment: Moment) -> set[str]:
 
     An evaluation and a checkpoint have to be free to come; see `Budget.is_free`.
     """
-    step = run.session.step
-    due = {work for work in FIELDS if moment.is_last or intervals.is_due(work, step, moment.share)}
-    for work in ("evaluation", "checkpoint"):
-        is_free = partial(run.budget.is_free, work, *due - {"log", work})
-        if work in due and not moment.is_last and not run.session.ranks.follow_first(is_free):
-            due.remove(work)
+    step, due = run.session.step, set[str]()
+    for work in FIELDS:
+        is_due = moment.is_last or intervals.is_due(work, step, moment.share)
+        if is_due and work != "log" and not moment.is_last:
+            is_due = bool(run.session.ranks.follow_first(partial(run.budget.is_free, work, *due - {"log"})))
+        due |= {work} if is_due else set()
     for work in due:
         intervals.note(work, step, moment.share)
     return due

@@ -64,9 +64,9 @@ def lab(tables: tuple[str, ...], output: Path, seeds: int | None, jobs: int, pre
       python -m benchmarks lab sentence --corpus books.jsonl --jobs 2 -o lab
     """
     if preset is None:
-        from albert_data.train.device import choose_preset
+        from albert_data.train.device import choose_device
 
-        preset = choose_preset("auto")
+        preset = DEFAULT_PRESETS[choose_device("auto")[0].type]
     every = make_tables(MODEL_PRESETS[preset])
     chosen = [every[name] for name in dict.fromkeys(tables or _DEFAULT)]
     laboratory = Laboratory(

@@ -8,7 +8,7 @@ import pytest
 from refusals import check_refused, refused
 
 from albert_data.errors import ConfigError
-from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig, TrainConfig, name_preset
+from albert_data.train.config import MODEL_PRESETS, RECIPES, AlbertConfig, TrainConfig, name_preset, resolve
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -73,3 +73,20 @@ def test_a_model_has_the_preset_of_its_sizes_whatever_the_settings_say(name):
     assert name_preset(name, shape) == name
     assert name_preset("tiny" if name == "base" else "base", shape).removesuffix("-v1") == name.removesuffix("-v1")
     assert name_preset(name, dataclasses.replace(shape, num_layers=7)) == "none"
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        ((None, None, "cpu", {}), RECIPES["quick"]["mini"]),
+        ((None, None, "cuda", {}), RECIPES["quick"]["base"]),
+        (("paper", "large", "cpu", {"steps": 5}), dataclasses.replace(RECIPES["paper"]["large"], steps=5)),
+        ((None, "mini", "cpu", {"steps": 5}), dataclasses.replace(RECIPES["quick"]["mini"], minutes=None, steps=5)),
+        (
+            (None, "tiny", "cpu", {"remask": False}),
+            dataclasses.replace(RECIPES["quick"]["tiny"], remask=False, mask_prob=None, last_mask_prob=None),
+        ),
+    ],
+)
+def test_settings_follow_the_recipe_the_device_and_what_is_given(call, wanted):
+    assert resolve(*call) == wanted

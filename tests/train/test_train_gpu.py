@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
@@ -90,7 +90,7 @@ def gradients(model: Albert, batch: Batch, precision: Precision) -> list[torch.T
     with precision.autocast():
         output = model(batch)
     mean_loss(output, batch).backward()
-    return [p.grad.float().cpu() for p in model.parameters()]
+    return [p.grad.float().cpu().clone() for p in model.parameters()]  # on a CPU the first two copy nothing
 
 
 @ON_BOTH
@@ -168,15 +168,15 @@ def test_an_update_never_waits_for_the_device(device, rows, optimizer, format):
     batches = [make_batch(rows, packed=packed).to(device)]
     counts = {"num_masked": batches[0].num_masked, "num_pairs": batches[0].num_pairs}
     update(session, batches, lr=1e-3, **counts)  # the first makes state and handles of libraries
-    guard: AbstractContextManager[object] = NothingRead() if device.type == "cpu" else gpu_is_not_waited_for()
+    guard: Callable[[], AbstractContextManager[object]] = NothingRead if device.type == "cpu" else gpu_is_not_waited_for
     before = copy.deepcopy(session.model.state_dict())
-    with guard:
+    with guard():
         update(session, batches, lr=1e-3, **counts)
     assert session.tally.num_skipped() == 0
     assert any(not torch.equal(before[name], p) for name, p in session.model.state_dict().items())
     hook = session.model.pooler.bias.register_hook(lambda gradient: gradient * torch.inf)
     before = copy.deepcopy((session.model.state_dict(), session.optimizer.state_dict()["state"]))
-    with guard:
+    with guard():
         update(session, batches, lr=1e-3, **counts)
     hook.remove()
     assert session.tally.num_skipped() == 1
@@ -244,7 +244,8 @@ def test_a_run_in_float16_learns_and_keeps_its_scale(device, toys, use_shards, t
     monkeypatch.setattr(loop, "choose_precision", lambda *given: make_precision(device, "fp16"))
     loop.train(tmp_path, tmp_path / "run", dataclasses.replace(TINY, steps=40, lr=1e-2, device=device.type))
     lines = [line for line in toys.read_metrics(tmp_path / "run") if line["split"] == "train"]
-    assert lines[-1]["mlm_loss"] < lines[0]["mlm_loss"] - 0.2
+    first, last = (sum(line["mlm_loss"] for line in part) / 5 for part in (lines[:5], lines[-5:]))
+    assert last < first - 0.05  # of random tokens only the frequencies can be learnt
     scale = load_checkpoint(list_checkpoints(tmp_path / "run")[-1])[2]["scaler"]["scale"]
     assert 1 <= scale <= 2.0**16
 
@@ -252,7 +253,7 @@ def test_a_run_in_float16_learns_and_keeps_its_scale(device, toys, use_shards, t
 @pytest.mark.slow
 @ON_BOTH
 def test_a_run_by_default_settings_trains_and_evaluates(device, toys, use_shards, tmp_path, monkeypatch, capsys):
-    """On a GPU: packed, compiled, with its memory measured."""
+    """On a GPU: packed and compiled."""
     use_shards(toys.make_shards(500, max_seq_len=120), toys.make_shards(60, max_seq_len=120, seed=1))
     monkeypatch.setitem(MODEL_PRESETS, "tiny", SHAPE)
     batch_tokens = 16_384 if device.type == "cuda" else 512
@@ -262,5 +263,5 @@ def test_a_run_by_default_settings_trains_and_evaluates(device, toys, use_shards
     assert (splits.count("train"), splits.count("validation")) == (6, 2)
     said = capsys.readouterr().err
     if device.type == "cuda":
-        assert "memory      1 micro-batch a step" in said
+        assert "compiling " in said
         assert "packed, without padding" in said

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -119,3 +121,13 @@ def test_ranks_that_share_a_gpu_are_refused(monkeypatch):
     check_gpus(torch.device("cuda", 0), Ranks(num_ranks=2))
     check_gpus(torch.device("cpu"), Ranks(num_ranks=2))
     check_gpus(torch.device("cuda", 0), Ranks())
+
+
+def test_why_there_is_no_gpu_is_told_in_one_line(monkeypatch):
+    fails = Mock(side_effect=RuntimeError("The NVIDIA driver on your\nsystem is too old (found version 11040)."))
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch, "empty", fails)
+    why = "(The NVIDIA driver on your system is too old (found version 11040).)"
+    assert choose_device("auto")[1] == f"PyTorch finds no CUDA GPU {why}"
+    with pytest.raises(ConfigError, match=re.escape(f"finds 0 CUDA GPUs {why}; choose another with --device")):
+        choose_device("cuda")
