@@ -17,8 +17,9 @@ from albert_data.train.config import TrainConfig
 from albert_data.train.model import Albert
 from albert_data.train.order import BUCKET, padded_len
 
-# Compiled programs of a function for each length of rows: training, evaluation, other micro-batches, many masks.
-GRAPHS_PER_LEN = 8
+# Compiled programs of a function for each length of rows: training with four capacities for masks, evaluation, other
+# micro-batches, many masks.
+GRAPHS_PER_LEN = 16
 # On two cores a step of mini takes four fifths of the time when it is compiled. Compiling takes a minute or two.
 MIN_CPU_MINUTES = 10
 _REASON_LEN = 200

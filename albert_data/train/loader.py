@@ -229,7 +229,7 @@ class ShardLoader:
         check_range("num_ranks", num_ranks, 1, 2**20)
         check_range("rank", rank, 0, num_ranks - 1)
         self._batch_tokens, self.micro_tokens, self._seed = batch_tokens, micro_tokens, seed
-        self._set_order(bucket, packed=packed)
+        self._use_order(self._make_order(bucket, packed=packed))
         self._rank, self._num_ranks = rank, num_ranks
         redraw = Remasker(self._shards.manifest, self._shards.tokenizer, seed=seed) if remask else None
         if redraw is not None:  # loads its kernels, for which the second epoch would wait
@@ -239,8 +239,7 @@ class ShardLoader:
         self._made_in_process = os.getpid()
         self._owner = object()  # identifies the latest iterator, which alone may advance the position
 
-    def _set_order(self, bucket: int, *, packed: bool) -> None:
-        """Order the rows. longest: the tokens of the longest row, padded, or of a pack; micro_tokens is no less."""
+    def _make_order(self, bucket: int, *, packed: bool) -> BatchOrder:
         order = BatchOrder(
             self._shards.lengths,
             batch_tokens=self._batch_tokens,
@@ -249,13 +248,16 @@ class ShardLoader:
             packed=packed,
             find_words=partial(find_words, self._shards) if packed and self._can_cut else None,
         )
-        longest = order.row_lens()[-1]
-        if self.micro_tokens is not None and self.micro_tokens < longest:
+        if self.micro_tokens is not None and self.micro_tokens < (longest := order.row_lens[-1]):
             what = "rows are packed into" if packed else "the longest row is padded to"
             raise ConfigError(
                 f"micro_tokens is {self.micro_tokens}, but {what} {longest} tokens; allowed are {longest} or more"
             )
-        self.order, self.longest = order, longest
+        return order
+
+    def _use_order(self, order: BatchOrder) -> None:
+        """longest: the tokens of the longest row, padded, or of a pack; micro_tokens is no less."""
+        self.order, self.longest = order, order.row_lens[-1]
 
     @property
     def is_packed(self) -> bool:
@@ -313,7 +315,7 @@ class ShardLoader:
 
     def count_micro_tokens(self, num_batches: int) -> int:
         """The least micro_tokens with which no step has more than `num_batches` batches."""
-        return max(row_len * -(-self._rows_per_rank(row_len) // num_batches) for row_len in self.order.row_lens())
+        return max(row_len * -(-self._rows_per_rank(row_len) // num_batches) for row_len in self.order.row_lens)
 
     def shape(self, num_rows: int, row_len: int, mask_prob: float | None = None) -> BatchShape:
         """The shape of a micro-batch of so many rows, or packs, of a length."""
@@ -321,7 +323,7 @@ class ShardLoader:
 
     def shapes(self) -> list[BatchShape]:
         """The shapes that this rank's batches may have, except the rare one with more masked tokens than usual."""
-        sizes = [(self._split(row_len)[1], row_len) for row_len in self.order.row_lens()]
+        sizes = [(self._split(row_len)[1], row_len) for row_len in self.order.row_lens]
         return [self.shape(*size, mask_prob) for size in sizes for mask_prob in self._reader.mask_probs]
 
     def reserve_masks(self, *mask_probs: float) -> None:
@@ -345,7 +347,12 @@ class ShardLoader:
         items = islice(self._read_from(self._position, mask_prob, pin=device.type == "cuda"), steps)
         with closing(read_ahead(items, depth=READ_AHEAD if device.type == "cuda" else 0)) as stream:
             for batches, after in stream:
-                self._advance(owner, after)
+                if owner is not self._owner:
+                    raise AlbertDataError(
+                        "the loader has a newer iterator, or got another state, since this iterator began; use one "
+                        "iterator at a time, or make a loader for each"
+                    )
+                self._position = after
                 yield [batch.to(device) for batch in batches]
 
     def __iter__(self) -> Iterator[Batch]:
@@ -360,22 +367,11 @@ class ShardLoader:
                 f"num_workers is {worker.num_workers}, and each worker has a copy of the loader: every batch would "
                 f"come {worker.num_workers} times; allowed are 0 and 1, or make a loader in each worker, with its rank"
             )
-        owner = self._owner = object()
-        first = self._position
-        for batches, after in self._read_from(first, None, pin=False):
-            self._advance(owner, after)
+        epoch = self._position.epoch
+        for batches in self.stream(torch.device("cpu")):
             yield from batches
-            if after.epoch > first.epoch:
+            if self._position.epoch > epoch:
                 return
-
-    def _advance(self, owner: object, after: Position) -> None:
-        """Record that a step was read. Raises AlbertDataError if another iterator owns the position."""
-        if owner is not self._owner:
-            raise AlbertDataError(
-                "the loader has a newer iterator, or got another state, since this iterator began; use one iterator "
-                "at a time, or make a loader for each"
-            )
-        self._position = after
 
     def _read_from(
         self, first: Position, mask_prob: Callable[[int], float] | None, *, pin: bool
@@ -427,15 +423,15 @@ class ShardLoader:
                     f"can't resume: the loader's {name} is {own}, but the state has {show(state[name])}; "
                     "make the loader with the value of the state"
                 )
-        order, longest, packed = self.order, self.longest, bool(state["packed"])
         bucket = state.get("bucket", BUCKET)  # older states have none
         check_range("bucket", bucket, 1, 2**20)
-        if (bucket, packed) != (order.bucket, self.is_packed):
-            self._set_order(bucket, packed=packed)
+        order = self.order
+        if (bucket, bool(state["packed"])) != (order.bucket, self.is_packed):
+            order = self._make_order(bucket, packed=bool(state["packed"]))
         position = Position(state["epoch"], state["window"], state["batch"])
-        if any(type(number) is not int for number in position) or not self.order.holds(position):
-            self.order, self.longest = order, longest
+        if any(type(number) is not int for number in position) or not order.holds(position):
             raise CheckpointError(f"can't resume: there is no {position}; the state was not made by this version")
+        self._use_order(order)
         self._owner, self._position = object(), position
 
 

@@ -284,8 +284,7 @@ def read_steps(run: Training) -> Iterator[list[Batch]]:
     session, first = run.session, run.session.step
     prob = None if session.config.mask_prob is None else lambda number: run.budget.mask_prob(first + number)
     steps = run.loader.stream(session.precision.device, mask_prob=prob)
-    if session.config.profile and session.ranks.is_first and TRACE_FILE not in run.told:
-        run.told.add(TRACE_FILE)
+    if session.config.profile and session.ranks.is_first:
         return profile_steps(steps, run.folder / TRACE_FILE, run.report)
     return steps
 

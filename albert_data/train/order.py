@@ -160,10 +160,10 @@ def cut_share(offsets: np.ndarray, *, rank: int, num_ranks: int) -> np.ndarray:
 class BatchOrder:
     """The endless sequence of batches of row numbers. lengths: tokens of each row; there is at least one row.
 
+    row_lens: the lengths that rows of batches may be padded to, ascending; or the length of packs.
     bucket: rows are padded to multiples of so many tokens. A smaller one needs less padding, and makes more shapes.
     packed: fill packs instead of padding rows to the length of their bucket; `pack` is then their size.
     find_words: cut rows before words, so that packs get full; see `pack_rows`.
-    If two threads need another window at once, both cut it.
     """
 
     def __init__(
@@ -180,15 +180,10 @@ class BatchOrder:
         self._lengths, self._batch_tokens, self._seed, self._find_words = lengths, batch_tokens, seed, find_words
         self.pack = choose_pack(lengths, batch_tokens) if packed else None
         cells = lengths if packed else padded_len(lengths, bucket)
+        self.row_lens = [self.pack.pack_len] if self.pack is not None else np.unique(cells).tolist()
         num_cells = int(cells.sum(dtype=np.int64))
         self.num_windows = min(len(lengths), max(1, round(num_cells / (WINDOW_BATCHES * batch_tokens))))
         self._cached: dict[tuple[int, int], list[RowBatch]] = {}
-
-    def row_lens(self) -> list[int]:
-        """The lengths that rows of batches may be padded to, ascending; or the length of packs."""
-        if self.pack is not None:
-            return [self.pack.pack_len]
-        return [int(row_len) for row_len in np.unique(padded_len(self._lengths, self.bucket))]
 
     def window(self, epoch: int, window: int) -> list[RowBatch]:
         """The batches of a window. The two newest are cached: what is read ahead may be of the next window."""

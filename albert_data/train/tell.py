@@ -169,7 +169,7 @@ def describe_start(
     return [
         f"device      {device} ({precision.device_info}{threads}{beside})",
         f"precision   {precision.format} ({precision.format_reason})",
-        *([f"compiled    no: {session.obstacle}"] if session.obstacle else []),
+        *([f"compiled    no: {session.obstacle}; install that, or --no-compile"] if session.obstacle else []),
         f"preset      {preset}{why}",
         f"model       {model.config.num_layers} layers of {model.config.hidden_size}, "
         f"{model.num_parameters():,} parameters, vocabulary of {model.config.vocab_size:,}",

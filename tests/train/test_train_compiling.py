@@ -106,7 +106,7 @@ def test_a_run_that_cannot_compile_trains_and_says_why_in_one_line(toys, use_sha
     use_shards(toys.make_shards(40))
     monkeypatch.setattr(session, "choose_compiling", lambda config, device: (False, "no \x1b[2J Triton"))
     assert loop.train(tmp_path, tmp_path / "run", TINY) is not None
-    assert capsys.readouterr().err.count("\ncompiled    no: no \\x1b[2J Triton\n") == 1
+    assert capsys.readouterr().err.count("\ncompiled    no: no \\x1b[2J Triton; install that, or --no-compile\n") == 1
     monkeypatch.setattr(session, "choose_compiling", lambda config, device: (False, None))
     loop.train(tmp_path, tmp_path / "other", TINY)
     assert "compiled" not in capsys.readouterr().err

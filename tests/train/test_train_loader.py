@@ -321,6 +321,16 @@ def test_a_loader_resumes_with_the_bucket_of_the_state_which_was_always_64_in_ol
             assert_same(one, again)
 
 
+def test_a_batch_has_the_least_of_the_reserved_capacities_that_holds_its_share_of_masks(toys):
+    loader = ShardLoader(toys.make_shards(145, max_seq_len=200), batch_tokens=4096)
+    loader.reserve_masks(0.45, 0.35, 0.25, 0.15)
+    shapes, steps, shares = loader.shapes(), 2 * loader.steps_per_epoch, (0.45, 0.36, 0.35, 0.2, 0.15)
+    assert len(shapes) == 4 * len(loader.order.row_lens)
+    read = loader.stream(CPU, steps, lambda number: shares[number % 5])
+    assert {(*one.input_ids_BT.shape, len(one.masked_indices_N)) for (one,) in read} <= {shape[:3] for shape in shapes}
+    assert loader.shape(32, 128, 0.36) == loader.shape(32, 128, 0.45) != loader.shape(32, 128, 0.35)
+
+
 def test_without_reserved_masks_a_batch_has_room_for_the_masks_of_its_step(toys):
     reserved, free = (ShardLoader(toys.make_shards(145, max_seq_len=200), batch_tokens=4096) for _ in range(2))
     reserved.reserve_masks(0.45)
