@@ -154,7 +154,13 @@ def _parse_mask_prob(
 )
 @_setting("--eval-every", int, "STEPS", "Steps from one evaluation to the next.", "1000, or less for 10 in a run")
 @_setting("--eval-rows", int, "ROWS", "Most validation rows that an evaluation reads.", "by the length of the run")
-@_setting("--save-every", int, "STEPS", "Steps from one checkpoint to the next.", "1000, or less for 10 in a run")
+@_setting(
+    "--save-every",
+    int,
+    "STEPS",
+    "Steps from one checkpoint to the next.",
+    "1000, or less for 10 in a run; 5 % of the time",
+)
 @_switch("--no-guesses", "guesses", "Record no guesses for masked words: they quote validation text.", value=False)
 @_switch("--tensorboard", "tensorboard", "Also write the metrics as TensorBoard events.", value=True)
 @_switch("--profile", "profile", "Write a trace of five steps by PyTorch's profiler to RUN/trace.json.gz.", value=True)
