@@ -24,7 +24,7 @@ from shard_fixtures import write_like
 
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.shards import reader
-from albert_data.train import loop
+from albert_data.train import loop, state
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint, load_model
 from albert_data.train.device import ALONE, Precision, choose_precision
 from albert_data.train.evaluation import evaluate, judge_accuracy, measure_baseline
@@ -504,3 +504,26 @@ def test_a_float16_run_continues_after_an_overflow_in_the_forward_pass(start, tm
     assert all(math.isfinite(line["mlm_loss"]) for line in lines)
     scale = load_checkpoint(list_checkpoints(tmp_path / "run")[-1])[2]["scaler"]["scale"]
     assert scale == 2.0**14
+
+
+# ---- frozen losses ----
+
+SMALL_MODELS = {"optimizer": "muon", "remask": True, "mask_prob": 0.45, "last_mask_prob": 0.15, "first_window": 4}
+FROZEN = [
+    ("adamw", False, {}, [3.68738, 3.70139, 3.75554, 3.64789, 3.58867]),
+    (
+        "lamb, packed, in parts",
+        True,
+        {"optimizer": "lamb", "micro_tokens": 192},
+        [3.68738, 3.68438, 3.71187, 3.59522, 3.56774],
+    ),
+    ("muon, masks and windows that change", False, SMALL_MODELS, [3.69013, 3.67578, 3.65158, 3.72558, 3.65455]),
+    ("muon, packed", True, SMALL_MODELS, [3.68078, 3.66852, 3.65513, 3.59809, 3.64537]),
+]
+
+
+@pytest.mark.parametrize(("packed", "settings", "losses"), [pytest.param(*case, id=name) for name, *case in FROZEN])
+def test_the_losses_of_five_updates_are_frozen(toys, train, tmp_path, monkeypatch, packed, settings, losses):
+    monkeypatch.setattr(state, "explain_padding", lambda *given: None if packed else "padded")
+    train(steps=5, log_every=1, lr=0.02, **settings)
+    assert [line["mlm_loss"] for line in toys.read_metrics(tmp_path / "run")] == pytest.approx(losses, abs=1e-4)
