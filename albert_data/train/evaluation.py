@@ -51,27 +51,29 @@ def evaluate(
     pack: of which size packs are; None: rows are padded.
     nats_R: float64; if given, filled with the MLM losses of each row's labels together.
     must_stop: called before each batch; when it returns True, the evaluation stops and the figures are not valid.
-    Draws no random number. Leaves the model in training mode.
+    Draws no random number. Leaves the model in training mode. If memory runs out on any rank, all raise
+    torch.cuda.OutOfMemoryError.
     """
     sums_F = torch.zeros(6, dtype=torch.float64, device=precision.device)
     right_R = torch.zeros(min(num_rows, len(shards)), dtype=torch.float64, device=precision.device)  # of each row
     lost_R = torch.zeros_like(right_R)
     model.eval()
     batches = fixed_batches(shards, num_rows=num_rows, batch_tokens=batch_tokens, pack=pack)
-    for number, batch in enumerate(batches):
-        if must_stop():
-            break
-        if number % ranks.num_ranks == ranks.rank:
-            moved = batch.to(precision.device)
-            with precision.autocast():
-                output = model(moved)
-            sums_F += measure(output, moved)
-            rows, (entries, owners_N) = torch.from_numpy(batch.rows), moved.find_rows()
-            if nats_R is not None:
-                lost_R[rows] = _add_by_row(output.mlm_logits_NV, moved, owners_N)[entries]
-            if output.sop_logits_BK is not None:
-                is_right_B = output.sop_logits_BK.max(-1).indices == moved.sop_labels_B
-                right_R[rows] = is_right_B[entries].double()
+    with ranks.share_out_of_memory():
+        for number, batch in enumerate(batches):
+            if must_stop():
+                break
+            if number % ranks.num_ranks == ranks.rank:
+                moved = batch.to(precision.device)
+                with precision.autocast():
+                    output = model(moved)
+                sums_F += measure(output, moved)
+                rows, (entries, owners_N) = torch.from_numpy(batch.rows), moved.find_rows()
+                if nats_R is not None:
+                    lost_R[rows] = _add_by_row(output.mlm_logits_NV, moved, owners_N)[entries]
+                if output.sop_logits_BK is not None:
+                    is_right_B = output.sop_logits_BK.max(-1).indices == moved.sop_labels_B
+                    right_R[rows] = is_right_B[entries].double()
     model.train()
     if nats_R is not None:
         nats_R[:] = ranks.sum(lost_R.tolist())
