@@ -18,7 +18,6 @@ import pytest
 from albert_data import __version__
 from albert_data.cli.main import COMMANDS, cli, run
 from albert_data.config import BuildConfig
-from albert_data.jobs.stages import STAGES, format_stages
 
 BUILD_SETTINGS = {**BuildConfig().to_flat_dict(), "max_seq_len": 64, "validation_fraction": 0.2}
 
@@ -271,26 +270,6 @@ def test_a_dry_run_refuses_what_build_refuses(out, here, capsys):
     assert "same is finished" in shown.splitlines()[-1] if out == "same" else said.count("Error: ") == 1
     if out != "same":
         assert said.splitlines()[-1] == capsys.readouterr().err.splitlines()[-1]
-
-
-def test_a_profile_shows_every_stage(here, capsys):
-    arguments = ["corpus.txt", "-o", "out", "--tokenizer", "model.model", "--drop-near-duplicates"]
-    assert run(["build", *arguments, "--profile"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    begin = next(i for i, line in enumerate(lines) if line.startswith("stage "))
-    assert [line[:14].strip() for line in lines[begin + 1 :]] == [*STAGES, "all stages"]
-    assert max(map(len, lines[begin:])) <= 80
-
-
-def test_the_table_of_a_profile_has_each_stage_once_and_their_sum_last():
-    assert [line.split() for line in format_stages({"mask": 3.0, "read": 1.0, "sort": 0.0}, 8_000_000)] == [
-        ["stage", "seconds", "share", "MB/s"],
-        ["read", "1.00", "25.0", "%", "8.0"],
-        ["mask", "3.00", "75.0", "%", "2.7"],
-        ["sort", "0.00", "0.0", "%", "-"],
-        ["all", "stages", "4.00", "100.0", "%", "2.0"],
-    ]
-    assert format_stages({}, 0)[1].split() == ["all", "stages", "0.00", "0.0", "%", "-"]
 
 
 def test_without_a_tokenizer_one_is_trained_first(here, capsys):

@@ -29,7 +29,7 @@ def test_what_json_lacks_is_null(capsys):
 
 def test_a_build_prints_what_its_report_has_and_notes_go_to_stderr(here, capsys):
     (here / "corpus.txt").write_bytes((here / "corpus.txt").read_bytes() + b"\n\nBad \xff byte.\n")
-    command = ["build", "corpus.txt", "--tokenizer", "model.model", "-o", "out", "--json", "--profile"]
+    command = ["build", "corpus.txt", "--tokenizer", "model.model", "-o", "out", "--json"]
     assert run(command) == 0
     shown = capsys.readouterr()
     found = json.loads(shown.out)

@@ -128,18 +128,13 @@ _example_setting, _build_setting = partial(setting, ExampleConfig), partial(sett
     help="Resume, or take for finished, a build whose inputs differ in time or name alone: their text is the same.",
 )
 @click.option(
-    "--profile",
-    is_flag=True,
-    help="Print at the end how long each stage took; nothing if the build was finished before.",
-)
-@click.option(
     "--dry-run",
     is_flag=True,
     help="Print what would be read and with which settings, an estimate of tokens and disk, and stop. An OUT "
     "that build refuses is refused.",
 )
 @json_option
-def build(inputs: tuple[str, ...], output: Path, profile: bool, dry_run: bool, as_json: bool, **settings: Any) -> None:
+def build(inputs: tuple[str, ...], output: Path, dry_run: bool, as_json: bool, **settings: Any) -> None:
     """Turn text into ALBERT pretraining shards.
 
     INPUT is a file, a folder, a glob in quotes, @FILE with a path on each line, or - for stdin. Readable are .txt (a
@@ -156,7 +151,6 @@ def build(inputs: tuple[str, ...], output: Path, profile: bool, dry_run: bool, a
       zstdcat *.jsonl.zst | albert-data build - --tokenizer vocab -o shards
     """
     from albert_data.cli.summary import describe_build
-    from albert_data.jobs.stages import format_stages
     from albert_data.library.building import build
 
     if dry_run:
@@ -167,10 +161,8 @@ def build(inputs: tuple[str, ...], output: Path, profile: bool, dry_run: bool, a
         report = build(inputs, output, progress=True, **given)
     if as_json:
         show_json(report.to_dict())
-        return
-    show(*describe_build(report, output), fits=True)
-    if profile and not report.was_finished:
-        show(*format_stages(report.stages, report.manifest.counts.text_bytes))
+    else:
+        show(*describe_build(report, output), fits=True)
 
 
 def _show_plan(inputs: tuple[str, ...], output: Path, given: dict[str, Any], *, as_json: bool) -> None:
