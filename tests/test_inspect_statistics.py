@@ -26,7 +26,7 @@ from inspect_fixtures import (
 from albert_data.config import ExampleConfig
 from albert_data.data import Examples
 from albert_data.inspect.report import tabulate_scripts
-from albert_data.inspect.statistics import EDGE, Statistics, count_scripts, measure
+from albert_data.inspect.statistics import Statistics, count_scripts, measure
 from albert_data.shards.reader import Example, open_shards
 from albert_data.tokenizer.words import WordRule
 
@@ -44,11 +44,9 @@ def measure_reference(shards: Iterable[Example], config: ExampleConfig) -> Stati
         counts["length", len(example.input_ids)] += 1
         counts["label", example.sop_label] += 1
         count_standing(example, counts)
-        count_edges(example, counts)
         for words in find_segment_words(example, config):
             count_words(example, words, config, counts)
     spans = [*range(1, config.longest_span + 1), "longer"]
-    places = range(2 * EDGE + 1)
     return Statistics(
         config=config,
         num_documents=len(keys),
@@ -58,8 +56,6 @@ def measure_reference(shards: Iterable[Example], config: ExampleConfig) -> Stati
         shown_counts=tuple(counts[kind] for kind in ("mask", "random", "kept")),
         row_lens=tuple(counts["length", length] for length in range(config.max_seq_len + 1)),
         span_lens=tuple(counts["span", length] for length in spans),
-        edge_tokens=tuple(counts["tokens at", place] for place in places),
-        edge_masked=tuple(counts["masked at", place] for place in places),
         position_tokens=tuple(counts["position", place] for place in range(config.max_seq_len)),
         position_masked=tuple(counts["masked position", place] for place in range(config.max_seq_len)),
         piece_counts=tuple(pieces),
@@ -117,18 +113,6 @@ def count_words(example: Example, words: list[list[int]], config: ExampleConfig,
             counts["span", length if length <= config.longest_span else "longer"] += 1
         elif is_masked:
             counts["span", 1] += length
-
-
-def count_edges(example: Example, counts: Counter[object]) -> None:
-    masked = set(example.masked_positions.tolist())
-    text = [at for segment in find_segments(example) for at in segment]
-    if len(text) <= 2 * EDGE:
-        return
-    for i, at in enumerate(text):
-        from_end = len(text) - i
-        place = i if i < EDGE else 2 * EDGE - from_end if from_end <= EDGE else 2 * EDGE
-        counts["tokens at", place] += not get_tokenizer().specials.is_special[example.original_ids[at]]
-        counts["masked at", place] += at in masked
 
 
 def remask(examples: Examples, choices: st.DataObject) -> Examples:
@@ -211,7 +195,6 @@ def test_a_split_without_rows_has_no_shares(tmp_path):
     measured = measure(shards)
     assert measured.num_rows == 0
     assert {figure.realised for figure in measured.figures} == {None, 0}
-    assert measured.edge_ratios == (None,) * 10
     assert set(measured.row_len_quantiles.values()) == {None}
 
 

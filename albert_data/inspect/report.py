@@ -26,7 +26,7 @@ from albert_data.inspect.input_files import (
     read_corpus,
     shorten_names,
 )
-from albert_data.inspect.statistics import EDGE, QUANTILES, Figure, Statistics, count_scripts, measure
+from albert_data.inspect.statistics import QUANTILES, Figure, Statistics, count_scripts, measure
 from albert_data.inspect.terminal import count_columns
 from albert_data.shards.advice import describe_losses, list_removed
 from albert_data.shards.manifest import DamagedInputs, Manifest
@@ -41,7 +41,6 @@ _CELL_LEN = 25
 _NUM_FILES, _NAME_LEN = 5, 56  # files, and columns of a name
 _MIN_LETTERS = 0.01  # the share of a script; one with less is probably loan words and names
 _PADDING_CAPTION = "Padding, if a row is padded to the next multiple of this many tokens"
-_EDGES_CAPTION = "Masked share at the ends of a row's text, relative to its middle (intended: 1)"
 _LABELS = {
     "masked_share": "masked share of the tokens",
     "spans_longer": "longer spans",
@@ -203,7 +202,6 @@ def list_tables(report: ShardReport, num_files: int = _NUM_FILES) -> Iterator[Fi
         yield FigureTable([["Figures", "intended", *statistics], *_tabulate_figures(statistics)])
         yield FigureTable(_tabulate_row_lens(statistics))
         yield FigureTable(_tabulate_padding(statistics), _PADDING_CAPTION)
-        yield FigureTable(_tabulate_edges(statistics), _EDGES_CAPTION)
     else:
         yield FigureTable([["No split has rows."]])
     if manifest.mixture:
@@ -292,14 +290,6 @@ def _tabulate_padding(statistics: Mapping[str, Statistics]) -> list[list[str]]:
     table = [["", *(f"{bucket_len:,}" for bucket_len in next(iter(statistics.values())).padding_by_bucket)]]
     for name, measured in statistics.items():
         table.append([name, *(format_figure("padding", share) for share in measured.padding_by_bucket.values())])
-    return table
-
-
-def _tabulate_edges(statistics: Mapping[str, Statistics]) -> list[list[str]]:
-    table = [["", *map(str, (*range(1, EDGE + 1), *range(-EDGE, 0))), "error"]]
-    for name, measured in statistics.items():
-        values = (*measured.edge_ratios, measured.edge_error)
-        table.append([name, *("-" if value is None else f"{value:.2f}" for value in values)])
     return table
 
 

@@ -35,7 +35,6 @@ from albert_data.tokenizer.words import begins_word, judge_piece
 
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
 BUCKET_LENS = (8, 16, 32, 64, 128, 256)  # `train` uses buckets of 64, or of 16 on a CPU
-EDGE = 5  # positions of text at either end of a row that are counted one by one
 NUM_PIECES = 20
 _NUM_BINS = 16
 
@@ -85,8 +84,6 @@ class Statistics:
     shown_counts: tuple[int, ...]  # masked tokens that show [MASK], another piece, the original
     row_lens: tuple[int, ...]  # rows by tokens, 0 .. max_seq_len
     span_lens: tuple[int, ...]  # spans by words, 1 .. config.longest_span, then the longer
-    edge_tokens: tuple[int, ...]  # maskable tokens at the first EDGE positions of a row's text, at the last EDGE, and
-    edge_masked: tuple[int, ...]  # between, and the masked ones; of rows with over 2 * EDGE tokens of text
     position_tokens: tuple[int, ...]  # maskable tokens at each position of a row, [CLS] at 0, of all rows
     position_masked: tuple[int, ...]  # the masked ones
     piece_counts: tuple[int, ...]  # tokens of each piece before masking, 0 for special pieces
@@ -156,21 +153,6 @@ class Statistics:
         return [(first, last, sum(self.row_lens[first : last + 1])) for first, last in bounds]
 
     @property
-    def edge_ratios(self) -> tuple[float | None, ...]:
-        """Masked share at the first and the last EDGE positions of the text, relative to the middle."""
-        *shares, middle = map(_share, self.edge_masked, self.edge_tokens)
-        return tuple(share / middle if share is not None and middle else None for share in shares)
-
-    @property
-    def edge_error(self) -> float | None:
-        """The standard error of each of edge_ratios: of the share at one position, divided by the share.
-
-        The share of the middle, from many more tokens, is taken as exact.
-        """
-        share, num_rows = _share(self.edge_masked[-1], self.edge_tokens[-1]), self.edge_tokens[0]
-        return math.sqrt((1 - share) / (share * num_rows)) if share and num_rows else None
-
-    @property
     def figures(self) -> tuple[Figure, ...]:
         """Figures with what was intended. Their names are JSON keys."""
         return tuple(self._find_figures())
@@ -194,7 +176,6 @@ class Statistics:
     def to_dict(self) -> dict[str, Any]:
         """Counts, lengths, and each figure as {"intended", "realised"}, for JSON."""
         *labels, unpaired = self.label_counts
-        ratios = {"first": self.edge_ratios[:EDGE], "last": self.edge_ratios[EDGE:]}
         return {
             "num_documents": self.num_documents,
             "num_rows": self.num_rows,
@@ -213,7 +194,6 @@ class Statistics:
             "row_len": {"mean": self.mean_row_len, **self.row_len_quantiles},
             "row_len_bins": [{"from": a, "to": b, "num_rows": rows} for a, b, rows in self.row_len_bins],
             "figures": {f.name: {"intended": f.intended, "realised": f.realised} for f in self.figures},
-            "masked_at_edges": {"intended": 1.0, **ratios, "standard_error": self.edge_error},
             "by_position": {"num_tokens": self.position_tokens, "num_masked": self.position_masked},
             **({"by_source": [source.to_dict() for source in self.by_source]} if self.by_source else {}),
         }
@@ -354,7 +334,7 @@ def count_batch(batch: Examples, tokenizer: Tokenizer, words: WordArrays, config
     rows = OriginalRows(
         original, batch.offsets, batch.segment_a_len, is_masked, tokenizer.word_rule().find_joined(original)
     )
-    places = count_places(rows, is_special, config.max_seq_len)
+    places = np.arange(len(original)) - np.repeat(batch.offsets[:-1], np.diff(batch.offsets))
     shown = batch.input_ids[masked]
     shows_mask = shown == tokenizer.mask_id
     kept = ~shows_mask & (shown == batch.masked_ids)
@@ -365,7 +345,8 @@ def count_batch(batch: Examples, tokenizer: Tokenizer, words: WordArrays, config
         "shown_counts": np.array([shows_mask.sum(), (~shows_mask & ~kept).sum(), kept.sum()]),
         "row_lens": np.bincount(np.diff(batch.offsets), minlength=config.max_seq_len + 1),
         "span_lens": count_spans(rows, words, config.span_gap, config.longest_span),
-        **dict(zip(("edge_tokens", "edge_masked", "position_tokens", "position_masked"), places, strict=True)),
+        "position_tokens": np.bincount(places[~is_special[original]], minlength=config.max_seq_len),
+        "position_masked": np.bincount(places[masked], minlength=config.max_seq_len),
         "piece_counts": np.bincount(original, minlength=len(is_special)),
     }
 
@@ -399,28 +380,3 @@ def count_spans(rows: OriginalRows, words: WordArrays, gap: int, longest_span: i
             if span_len > 0:
                 span_lens[min(span_len, len(span_lens)) - 1] += 1
     return span_lens
-
-
-@kernel
-def count_places(
-    rows: OriginalRows, is_special: np.ndarray, max_seq_len: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The maskable and the masked tokens by their places: the edges and positions of Statistics."""
-    edge_tokens, edge_masked = np.zeros(2 * EDGE + 1, np.int64), np.zeros(2 * EDGE + 1, np.int64)
-    position_tokens, position_masked = np.zeros(max_seq_len, np.int64), np.zeros(max_seq_len, np.int64)
-    for row in range(len(rows.segment_a_len)):
-        begin, end = rows.offsets[row], rows.offsets[row + 1]
-        sep = begin + 1 + rows.segment_a_len[row]
-        num_text = end - begin - (3 if sep < end - 1 else 2)
-        for at in range(begin, end):
-            is_maskable, is_masked = not is_special[rows.ids[at]], rows.is_masked[at]
-            position_tokens[at - begin] += is_maskable
-            position_masked[at - begin] += is_masked
-            if num_text <= 2 * EDGE or at in (begin, sep, end - 1):
-                continue
-            text = at - begin - (2 if at > sep else 1)  # the place in the text, without [CLS] and [SEP]
-            left = num_text - text
-            column = text if text < EDGE else 2 * EDGE - (left if left <= EDGE else 0)
-            edge_tokens[column] += is_maskable
-            edge_masked[column] += is_masked
-    return edge_tokens, edge_masked, position_tokens, position_masked
