@@ -15,11 +15,7 @@ import torch.nn.functional as F
 
 from albert_data.train.config import TrainConfig
 from albert_data.train.model import Albert
-from albert_data.train.order import BUCKET, padded_len
 
-# Compiled programs of a function for each length of rows: training with four capacities for masks, evaluation, other
-# micro-batches, many masks.
-GRAPHS_PER_LEN = 16
 # On two cores a step of mini takes four fifths of the time when it is compiled. Compiling takes a minute or two.
 MIN_CPU_MINUTES = 10
 _REASON_LEN = 200
@@ -54,10 +50,7 @@ def compile_model(model: Albert) -> None:
     # Products of float32 stay exact beside bf16 ones: they are few.
     warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
     limits: Any = torch._dynamo.config  # PyTorch documents the setting under this name and has no public one
-    num_pairs = len(set(model.encoder.inner_layers))
-    num_graphs = GRAPHS_PER_LEN * padded_len(model.config.max_positions) // BUCKET * num_pairs
-    for name in ("recompile_limit", "accumulated_recompile_limit"):
-        setattr(limits, name, max(getattr(limits, name), num_graphs))
+    limits.recompile_limit = limits.accumulated_recompile_limit = 2**20  # beyond them shapes would run uncompiled
     if hasattr(torch.compiler.config, "dynamic_sources"):  # PyTorch 2.8 has it; before, each window is compiled
         torch.compiler.config.dynamic_sources = "L['rows'].window"
     dynamic = is_for_all_shapes(model.mlm_head.bias.device)

@@ -19,7 +19,7 @@ from albert_data.train import model as model_module
 from albert_data.train import state as session
 from albert_data.train.batch import Batch
 from albert_data.train.checkpoint import load_model
-from albert_data.train.device import Ranks, peak_gb
+from albert_data.train.device import Ranks
 from albert_data.train.loader import ShardLoader
 from albert_data.train.model import Albert
 from albert_data.train.optimizer import AdamW
@@ -186,10 +186,3 @@ def test_a_run_that_recomputes_does_so_in_each_layer_of_its_updates(train, toys,
     )
     train(dataclasses.replace(TINY, recompute=True))
     assert len(kept) == TINY.steps * SMALL.num_layers, "evaluations keep nothing anyway"
-
-
-def test_the_peak_of_gpu_memory_is_recorded(train, toys, tmp_path, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 31_254_000_000)
-    monkeypatch.setattr(loop, "peak_gb", lambda device: peak_gb(torch.device("cuda", 0)))
-    train()
-    assert [line["peak_gb"] for line in toys.read_metrics(tmp_path / "run")] == [31.25] * TINY.steps

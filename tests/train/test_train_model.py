@@ -12,7 +12,6 @@ import toy_rows
 from toy_rows import mean_loss
 
 from albert_data.train.batch import Batch, collate
-from albert_data.train.compiling import compile_model
 from albert_data.train.config import AlbertConfig
 from albert_data.train.model import Albert, LayerNorm, attend_by_products, sum_losses
 
@@ -277,16 +276,3 @@ def reference_forward(weights, config, batch, window=0):
 def reference_loss(logits, labels):
     nats = [np.log(np.exp(row).sum()) - row[label] for row, label in zip(logits, labels, strict=True) if label != -1]
     return sum(nats) / len(nats)
-
-
-# Not by monkeypatch: it would remove the settings afterwards.
-@torch._dynamo.config.patch(recompile_limit=8, accumulated_recompile_limit=256)
-def test_compiling_has_room_for_graphs_of_all_lengths():
-    limits = torch._dynamo.config
-    long = dataclasses.replace(SMALL, max_positions=4090, share="none")
-    compile_model(Albert(long))
-    num_lens = 4096 // 64
-    assert limits.recompile_limit >= num_lens * 2 * len(Albert(long).encoder.inner_layers), "training and evaluation"
-    assert limits.accumulated_recompile_limit >= limits.recompile_limit
-    compile_model(Albert(SMALL))
-    assert limits.accumulated_recompile_limit >= limits.recompile_limit >= num_lens, "a limit is never lowered"
