@@ -127,9 +127,9 @@ def test_a_model_is_trained_shows_once_what_it_guesses_and_is_never_replaced(res
 
 
 def test_an_interrupted_training_ends_with_the_next_steps_and_resumes(resumed, two_steps, monkeypatch, call):
-    from albert_data.train import state as session
+    from albert_data.train import loop
 
-    original = session.update
+    original = loop.update
 
     def update(*arguments: Any, **options: Any) -> None:
         original(*arguments, **options)

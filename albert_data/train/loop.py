@@ -362,7 +362,7 @@ def count_work(run: Training, batches: Sequence[Batch], moment: Moment) -> None:
     run.report.advance(moment.share, session.step, num_tokens)
 
 
-def check_weights(run: Training, rows: Sequence[np.ndarray] = ()) -> None:
+def check_weights(run: Training, rows: Sequence[np.ndarray]) -> None:
     """Raise AlbertDataError if the run can't go on. Waits for the GPU. rows: of this rank in the last update."""
     if (reason := explain_stop(run.session, rows, run.splits.folder)) is not None:
         raise AlbertDataError(f"{run.folder}: {reason}")
