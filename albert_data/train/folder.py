@@ -61,14 +61,6 @@ _FREE_FIELDS = (
     *("precision", "device"),
 )
 
-# The values of runs that were begun before the setting was there.
-_LATER_FIELDS: dict[str, Any] = {
-    "weight_init": "paper",
-    "sentence_weight": 1.0,
-    "first_window": 0,
-    "window_share": TrainConfig.window_share,
-}
-
 Identity = dict[str, Any]
 
 
@@ -92,7 +84,12 @@ def check_identity(here: Identity, there: Identity, origin: Path) -> None:
     """Raise CheckpointError for the first field that differs. origin: run.json, or a checkpoint of the run."""
     run = quote(origin.parent if origin.name == RUN_FILE else origin.parent.parent)
     for name in here:
-        stored = there.get(name, _LATER_FIELDS.get(name))
+        if name not in there:
+            raise CheckpointError(
+                f"can't resume: {origin} lacks {name}, as another version of albert-data began the run; resume with "
+                f"that one, or train its weights further with --init-from {run} and a new --output"
+            )
+        stored = there[name]
         if here[name] != stored:
             own, other = "value", "start another run with a new --output"
             if name == DIGEST_KEY:

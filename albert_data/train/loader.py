@@ -423,11 +423,10 @@ class ShardLoader:
                     f"can't resume: the loader's {name} is {own}, but the state has {show(state[name])}; "
                     "make the loader with the value of the state"
                 )
-        bucket = state.get("bucket", BUCKET)  # older states have none
-        check_range("bucket", bucket, 1, 2**20)
-        order = self.order
-        if (bucket, bool(state["packed"])) != (order.bucket, self.is_packed):
-            order = self._make_order(bucket, packed=bool(state["packed"]))
+        check_range("bucket", state["bucket"], 1, 2**20)
+        order, is_packed = self.order, bool(state["packed"])
+        if (state["bucket"], is_packed) != (order.bucket, self.is_packed):
+            order = self._make_order(state["bucket"], packed=is_packed)
         position = Position(state["epoch"], state["window"], state["batch"])
         if any(type(number) is not int for number in position) or not order.holds(position):
             raise CheckpointError(f"can't resume: there is no {position}; the state was not made by this version")

@@ -217,8 +217,6 @@ def unpack_optimizer(optimizer: FusedOptimizer, tensors: dict[str, Tensor]) -> N
         raise ValueError("the optimiser's state is not that of its parameters")
     for index, found in state.items():
         own = optimizer.first_state(parameters[index])
-        if "step" not in own:  # older checkpoints of Muon have it for matrices
-            found.pop("step", None)
         kinds = ({name: (one.shape, one.dtype) for name, one in tensors.items()} for tensors in (found, own))
         if next(kinds) != next(kinds):
             raise ValueError(f"the optimiser's state of parameter {index} has other shapes")

@@ -25,7 +25,6 @@ from albert_data.storage.files import read_json, write_json
 from albert_data.train import evaluation, loop
 from albert_data.train import state as session
 from albert_data.train.checkpoint import list_checkpoints, load_checkpoint
-from albert_data.train.folder import load_config
 from albert_data.train.interrupt import SIGNALS, Interrupt
 from albert_data.train.loader import ShardLoader
 
@@ -170,16 +169,12 @@ def test_settings_of_the_records_and_of_the_machine_may_change_on_resume(toys, r
     assert toys.read_metrics(run)[-1]["step"] == 4
 
 
-def test_a_run_from_before_a_setting_was_there_resumes_with_what_it_did_then(run):
-    drop_last_checkpoint(run)
-    for path, key in ((run / "run.json", "config"), (list_checkpoints(run)[-1] / "state.json", "train_config")):
-        stored = read_json(path)
-        for later in ("weight_init", "sentence_weight", "first_window", "window_share"):
-            del stored["identity"][later], stored[key][later]
-        write_json(path, stored)
-    loop.train(run.with_name("out"), run, load_config(run), resume=True)
-    with pytest.raises(CheckpointError, match="weight_init is 'scaled', but .* has 'paper'"):
-        resume(run, weight_init="scaled")
+def test_a_run_of_another_version_says_what_can_be_done_with_it(run):
+    stored = read_json(run / "run.json")
+    del stored["identity"]["window_share"]
+    write_json(run / "run.json", stored)
+    named = "run.json lacks window_share, as another version & resume with that one, or & --init-from"
+    check_refused(lambda: resume(run), CheckpointError, named)
 
 
 LONGER = "or train its weights further with --init-from & and a new --output: the learning rate"
