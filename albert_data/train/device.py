@@ -168,11 +168,6 @@ class Precision:
     def autocast(self) -> AbstractContextManager[object]:
         return torch.autocast(self.device.type, dtype=DTYPES[self.format], enabled=self.format != "fp32")
 
-    @property
-    def is_scaled(self) -> bool:
-        """Whether the loss is scaled. In the other formats the scaler's scale stays 1; it only skips updates."""
-        return self.format == "fp16"
-
 
 def choose_precision(precision: str, device: str, ranks: Ranks = ALONE) -> Precision:
     """Choose by two settings of TrainConfig and the machine. Raises ConfigError if the machine lacks the device.
