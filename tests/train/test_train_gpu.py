@@ -84,11 +84,11 @@ def make_batch(rows: FakeShards, *, packed: bool) -> Batch:
     return batch
 
 
-def gradients(model: Albert, batch: Batch, precision: Precision) -> list[torch.Tensor]:
+def gradients(model: Albert, batch: Batch, precision: Precision, window: int = 0) -> list[torch.Tensor]:
     model.zero_grad()
     batch = batch.to(precision.device)
     with precision.autocast():
-        output = model(batch)
+        output = model(batch, window)
     mean_loss(output, batch).backward()
     return [p.grad.float().cpu().clone() for p in model.parameters()]  # on a CPU the first two copy nothing
 
@@ -107,6 +107,20 @@ def test_gradients_in_16_bits_are_nearly_those_of_padded_rows_in_float32(device,
     found = gradients(model, make_batch(rows, packed=packed), make_precision(device, format))
     for name, one, other in zip(names, found, exact, strict=True):
         assert (one - other).norm() <= 0.05 * other.norm() + 1e-6, name
+
+
+@pytest.mark.slow  # Inductor compiles
+@ON_BOTH
+def test_a_window_that_grows_compiles_nothing_and_has_the_gradients_of_a_mask(device, rows):
+    plain, model, batch = make_model(), make_model().to(device), make_batch(rows, packed=True)
+    torch.compiler.reset()
+    compile_model(model)
+    for window, stance in ((8, "default"), (16, "fail_on_recompile"), (120, "fail_on_recompile")):
+        exact = gradients(plain, batch, make_precision(torch.device("cpu"), "fp32"), window)
+        with torch.compiler.set_stance(stance):
+            found = gradients(model, batch, make_precision(device, "bf16"), window)
+        for one, other in zip(found, exact, strict=True):
+            assert (one - other).norm() <= 0.05 * other.norm() + 1e-6
 
 
 @ON_BOTH
