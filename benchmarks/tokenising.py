@@ -17,7 +17,7 @@ import numpy as np
 import sentencepiece
 
 from albert_data import load_tokenizer
-from albert_data.data import Text
+from albert_data.data import DocumentColumns, Text
 from benchmarks import rivals
 from benchmarks.corpora import Corpus, Setup, count_bytes, take_bytes
 from benchmarks.results import OURS, SENTENCEPIECE, TOKENIZERS, UNCOLLECTED, Measurement, Timing
@@ -66,7 +66,7 @@ def as_text(sentences: list[str]) -> Text:
         sentence_ends=offsets[1:],
         is_heading=np.zeros(len(utf8), bool),
         document_offsets=np.array([0, len(sentences)]),
-        document_keys=np.zeros(1, np.uint64),
+        columns=DocumentColumns(keys=np.zeros(1, np.uint64)),
     )
 
 
