@@ -36,6 +36,7 @@ from albert_data.inspect.statistics import measure
 from albert_data.inspect.terminal import count_columns
 from albert_data.shards.manifest_file import read_manifest
 from albert_data.shards.reader import Shards, open_shards
+from albert_data.shards.rows import no_rows
 
 
 @pytest.fixture(scope="module")
@@ -236,8 +237,9 @@ def test_a_search_finds_the_rows_that_a_slow_one_finds(shards, text, label):
 
 def test_a_search_crosses_no_segment_and_no_row(tmp_path):
     ids = [get_tokenizer().encode([word])[0].tolist() for word in ("river", "mountain")]
-    shards = open_shards(write_folder(tmp_path, {"train": [make_examples([ids] * 3, SMALL)]}))
+    shards = open_shards(write_folder(tmp_path, {"train": [no_rows(), make_examples([ids] * 3, SMALL)]}))
     assert list(find_text(shards, "river mountain")) == []
+    assert list(find_text(shards, "river", label=7)) == []
     assert list(find_text(shards, "mountain")) == [0, 1, 2]
 
 

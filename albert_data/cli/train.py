@@ -93,7 +93,12 @@ def _parse_mask_prob(
 @_setting("--epochs", float, "N", "Instead of --steps: number of epochs.")
 @_setting("--minutes", float, "N", "Instead of --steps: duration, compiling and the last evaluation included.")
 @_setting("--batch-tokens", int, "N", "Tokens per update over all GPUs, padding included.")
-@_setting("--micro-tokens", int, "N", "Most tokens computed at once. Default: what a GPU can hold, on a CPU 8,192.")
+@_setting(
+    "--micro-tokens",
+    int,
+    "N",
+    "Most tokens computed at once. Default: 131,072 on a GPU, halved where memory runs out; 8,192 on a CPU.",
+)
 @click.option(
     "--accumulate",
     type=click.IntRange(*RANGES["accumulate"]),

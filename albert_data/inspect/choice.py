@@ -70,7 +70,7 @@ def find_text(shards: Shards, text: str, label: int | None = None) -> Iterator[i
     for i in np.flatnonzero(shards.tokenizer.specials.is_special):
         table[i] = b"\0"  # no match crosses [SEP] or [CLS]: a command-line argument can't hold NUL
     for batch in shards.batches():
-        for row, ids in enumerate(np.split(restore_ids(batch), batch.offsets[1:-1])):
+        for row, ids in enumerate(np.split(restore_ids(batch), batch.offsets[1:-1]) if len(batch) else ()):
             if (label is None or batch.sop_label[row] == label) and needle in b"".join(
                 map(table.__getitem__, ids.tolist())
             ):

@@ -39,6 +39,7 @@ _SHOWN_INPUTS = 5  # of each encoding
 _BAR_LEN = 32
 _CELL_LEN = 25
 _NUM_FILES, _NAME_LEN = 5, 56  # files, and columns of a name
+_LEAST_NAME = 20  # columns of a name beside wide numbers
 _MIN_LETTERS = 0.01  # the share of a script; one with less is probably loan words and names
 _PADDING_CAPTION = "Padding, if a row is padded to the next multiple of this many tokens"
 _LABELS = {
@@ -350,7 +351,8 @@ def _lay_out(table: FigureTable) -> Iterator[str]:
         return
     names, *columns = zip(head, *([f"  {name}", *cells] for name, *cells in rows), strict=True)
     widths = [2 + max(map(len, column)) for column in columns]
-    first = min(max(map(count_columns, names)), WIDTH - sum(widths))
+    longest = max(map(count_columns, names))
+    first = min(longest, max(WIDTH - sum(widths), _LEAST_NAME))
     for name, *cells in zip(names, *columns, strict=True):
         numbers = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         yield f"{_fit(cut_middle(name, first), first)}{numbers}".rstrip()

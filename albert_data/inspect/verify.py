@@ -181,11 +181,12 @@ def _check_splits(
         check = ShardCheck(folder=folder, rules=rules, keeps_keys=name != _TRAIN)
         prepare = partial(check, tasks[0]) if tasks else int  # a check compiles the kernels
         job = PreparedJob(job=check, name="verify", prepare=prepare, places=(str(folder / MANIFEST_NAME),))
-        keys = [np.empty(0, np.uint64)]
+        faults, keys = list[Fault](), [np.empty(0, np.uint64)]
         for task, checked in engine.run(job, tasks):
             progress.advance(task.shard.num_bytes)
-            yield from checked.faults
+            faults += checked.faults
             keys += checked.keys
+        yield from sorted(faults, key=lambda fault: fault.file)  # an engine gives results in any order
         if rules is not None and name != _TRAIN:
             rules = dataclasses.replace(rules, validation_keys=np.unique(np.concatenate(keys)))
 

@@ -154,7 +154,7 @@ def write_folder(model: Albert, tokenizer: Tokenizer, out: Path, *, card: bytes 
 
     card: the content of README.md. All files that the folder already has stay, a README.md too.
     Raises OutputError if a file with other content has the name of one of ours, if a file is there that transformers
-    would read too, and if a file can't be written. In the last case the files of this call are removed again.
+    would read too, and if a file can't be written; then the same call finishes what is incomplete.
     """
     if tokenizer.vocab_size != model.config.vocab_size:
         raise ConfigError(

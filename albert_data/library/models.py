@@ -103,8 +103,8 @@ def train_model(
     else:
         device = choose_device(settings.get("device", TrainConfig.device), read_ranks())[0].type
         config = resolve(recipe, preset, device, settings, has_weights=init_from is not None)
-        if init_from is not None and device == "cpu" and not recipe and "batch_tokens" not in settings:
-            say(f"batch       {config.batch_tokens:,} tokens and --lr {config.lr:g}: the defaults on a CPU")
+        if init_from is not None and config.batch_tokens != resolve(recipe, preset, "cuda", settings).batch_tokens:
+            say(f"batch       {config.batch_tokens:,} tokens and --lr {config.lr:g}, for a CPU")
     if accumulate:
         parts = accumulate * read_ranks().num_ranks
         config = dataclasses.replace(config, micro_tokens=-(-config.batch_tokens // parts))

@@ -185,6 +185,7 @@ def train(
             events=stack.enter_context(closing(TensorBoardWriter(run, step=session.step))) if has_events else None,
         )
         if initial is not None:  # the weights were loaded, so --resume can't draw them again from the seed
+            check_weights(opened, [])
             save(opened)
         if session.step:
             report.say(f"resuming at step {session.step:,}")

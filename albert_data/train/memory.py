@@ -38,7 +38,7 @@ def fit_batches(session: Session, loader: ShardLoader) -> list[str]:
     whole = loader.count_micro_tokens(1)
     if session.config.micro_tokens or whole <= most:
         return []
-    counts = range(2, -(-whole // longest) + 1)
+    counts = range(1, -(-whole // longest) + 1)
     num_batches = next((count for count in counts if loader.count_micro_tokens(count) <= most), counts[-1])
     tokens = loader.micro_tokens = loader.count_micro_tokens(num_batches)
     parts = count_of(num_batches, "micro-batch", "micro-batches")
@@ -78,9 +78,25 @@ def warm_up(
 
     So nothing is compiled in the middle of a run. With `minutes` the learning rate follows the clock, and would rise to
     its peak in a few updates; and the first evaluation would tell a wrong time for the last one.
-    Changes no weight, gradient, random state or figure, and the ranks do not wait for each other. If memory runs out,
-    the loader's micro-batches are halved. must_stop: called before each shape; at True the rest is left out.
+    Changes no weight, gradient, random state or figure. Ranks wait for each other at the end alone. If memory runs out
+    on one, the micro-batches of all are halved: they divide the batches of an evaluation.
+    must_stop: called before each shape; at True the rest is left out.
     """
+    while True:
+        _compute_shapes(session, loader, validation, must_stop, say)
+        tokens = session.ranks.gather(loader.tokens_at_once)
+        if len(set(tokens)) == 1:
+            return
+        loader.micro_tokens = round(min(tokens))
+
+
+def _compute_shapes(
+    session: Session,
+    loader: ShardLoader,
+    validation: Shards | None,
+    must_stop: Callable[[], bool],
+    say: Callable[[str], None],
+) -> None:
     # A program for all shapes is compiled by the first.
     last = slice(-1, None) if is_for_all_shapes(session.precision.device) else slice(None)
     work = [(shape, True) for shape in loader.shapes()[last]]
@@ -97,7 +113,7 @@ def warm_up(
             _compute(session, shape, is_update=is_update)
         except torch.cuda.OutOfMemoryError as error:
             say(halve_batches(session, loader, (shape.num_rows, shape.row_len), error))
-            return warm_up(session, loader, validation, must_stop=must_stop, say=say)
+            return _compute_shapes(session, loader, validation, must_stop, say)
 
 
 def _compute(session: Session, shape: BatchShape, *, is_update: bool) -> None:

@@ -25,7 +25,7 @@ from toy_rows import TINY
 from wordpiece_fixtures import make_pieces, write_vocab
 
 from albert_data.cli.main import run as run_command
-from albert_data.errors import CheckpointError, ConfigError, OutputError, TokenizerError
+from albert_data.errors import AlbertDataError, CheckpointError, ConfigError, OutputError, TokenizerError
 from albert_data.interop.initial import load_initial
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.train import loop
@@ -104,6 +104,14 @@ def test_a_run_without_a_checkpoint_of_its_initial_weights_does_not_go_on_with_d
             train(initial=load_initial(first))
     named = "has no checkpoint & first weights were those of & step- & --init-from"
     check_refused(lambda: train(resume=True), CheckpointError, named)
+
+
+def test_initial_weights_that_are_not_finite_are_in_no_checkpoint(first, train, tmp_path):
+    initial = load_initial(first)
+    with torch.no_grad():
+        next(initial.model.parameters()).fill_(float("nan"))
+    check_refused(lambda: train(initial=initial), AlbertDataError, "the weights are not finite")
+    assert not list_checkpoints(tmp_path / "second")
 
 
 def test_a_run_stopped_before_its_first_step_still_has_its_initial_weights(first, train, tmp_path, monkeypatch):

@@ -352,6 +352,9 @@ def test_the_state_of_another_loader_or_order_is_refused(toys, call, kind, named
     loader = ShardLoader(toys.make_shards(45), batch_tokens=1000)
     before = loader.state_dict()
     check_refused(lambda: loader.load_state_dict({**before, **call}), kind, named)
+    for name in before.keys() - {"order"}:
+        lacking = {key: value for key, value in before.items() if key != name}
+        check_refused(lambda state=lacking: loader.load_state_dict(state), CheckpointError, f"the state lacks {name}")
     assert loader.state_dict() == before
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -138,6 +139,22 @@ def test_on_a_cpu_more_than_so_many_tokens_are_not_computed_at_once(train, capsy
     for one, other in zip(weights(cut).values(), weights(whole).values(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     assert "memory " not in capsys.readouterr().err
+
+
+def test_a_row_that_is_larger_than_what_is_computed_at_once_is_a_batch_of_its_own(train, monkeypatch):
+    monkeypatch.setitem(memory.MAX_TOKENS, "cpu", 10)
+    assert train(dataclasses.replace(TINY, batch_tokens=64))
+
+
+def test_if_memory_runs_out_in_the_warm_up_of_another_rank_this_one_takes_smaller_batches_too(monkeypatch):
+    gathered, computed = iter([[256.0, 128.0], [128.0, 128.0]]), []
+    session, loader = (
+        SimpleNamespace(ranks=SimpleNamespace(gather=lambda own: next(gathered))),
+        Mock(tokens_at_once=256),
+    )
+    monkeypatch.setattr(memory, "_compute_shapes", lambda session, loader, *more: computed.append(loader.micro_tokens))
+    memory.warm_up(session, loader, None, must_stop=lambda: False, say=print)
+    assert loader.micro_tokens == computed[-1] == 128
 
 
 def test_a_batch_is_cut_where_kernels_can_not_count_its_logits(train, monkeypatch, capsys):
