@@ -178,8 +178,8 @@ def _check(inputs: list[Input], tokenizer: Tokenizer | None, config: BuildConfig
 def _make(build: Build, tokenizer: Tokenizer | None, license: str | None) -> BuildReport:
     """Documents in, shards out. Any line may be killed and repeated.
 
-    Each keeps what it made in the working folder, with receipts, except `decide_on`, which is quick; `publish` puts the
-    manifest into OUT last.
+    Each keeps what it made in the working folder, with receipts. `decide_on` keeps only the comparison of
+    near-duplicates; the rest of it is quick. `publish` puts the manifest into OUT last.
     """
     config, work, engine, progress = build.config, build.work, build.engine, build.progress
     repeated = find_repeated_lines(build.inputs, config.text, work.lines, engine, progress)

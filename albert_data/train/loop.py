@@ -211,7 +211,7 @@ def make_updates(run: Training) -> bool:
             update(session, batches, lr=moment.lr, window=moment.window, **labels)
         except torch.cuda.OutOfMemoryError as error:
             run.report.say(halve_batches(session, loader, tuple(batches[0].input_ids_BT.shape), error))
-            loader.load_state_dict(position)  # the stream may have read ahead
+            loader.load_state_dict(position)  # the loader stands behind this step, or ahead of it
             steps = read_steps(run)
             continue  # with the same step
         position = loader.state_dict()

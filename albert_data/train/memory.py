@@ -97,7 +97,7 @@ def _compute_shapes(
     must_stop: Callable[[], bool],
     say: Callable[[str], None],
 ) -> None:
-    # A program for all shapes is compiled by the first.
+    # A program for all shapes is compiled by any one.
     last = slice(-1, None) if is_for_all_shapes(session.precision.device) else slice(None)
     work = [(shape, True) for shape in loader.shapes()[last]]
     if validation is not None:
