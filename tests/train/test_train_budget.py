@@ -230,7 +230,7 @@ def test_threads_are_set_for_the_run_alone_and_are_recorded(toys, use_shards, tm
     [
         ([], (2048, 5e-5), True),
         (["--lr", "1e-3"], (2048, 1e-3), True),
-        (["--preset", "mini"], (2048, RECIPES["quick"]["mini"].lr), True),
+        (["--preset", "mini"], (2048, RECIPES["quick"]["mini"].lr), False),
         (["--batch-tokens", "4096"], (4096, 3e-4), False),
         (["--recipe", "paper"], (4096 * 512, 0.00176), False),
     ],
