@@ -83,20 +83,24 @@ def warm_up(
     must_stop: called before each shape; at True the rest is left out.
     """
     while True:
-        _compute_shapes(session, loader, validation, must_stop, say)
-        tokens = session.ranks.gather(loader.tokens_at_once)
-        if len(set(tokens)) == 1:
+        tokens = loader.tokens_at_once  # the same on all ranks
+        work = _list_shapes(session, loader, validation)
+        say(f"compiling   {count_of(len(work), 'shape')} of batches, before the first update")
+        for shape, is_update in work:
+            if must_stop():
+                break
+            try:
+                _compute(session, shape, is_update=is_update)
+            except torch.cuda.OutOfMemoryError as error:
+                say(halve_batches(session, loader, (shape.num_rows, shape.row_len), error))
+                break
+        if (least := round(min(session.ranks.gather(loader.tokens_at_once)))) == tokens:
             return
-        loader.micro_tokens = round(min(tokens))
+        loader.micro_tokens = least
 
 
-def _compute_shapes(
-    session: Session,
-    loader: ShardLoader,
-    validation: Shards | None,
-    must_stop: Callable[[], bool],
-    say: Callable[[str], None],
-) -> None:
+def _list_shapes(session: Session, loader: ShardLoader, validation: Shards | None) -> list[tuple[BatchShape, bool]]:
+    """The shapes that the run compiles, and whether each is of updates or of evaluations."""
     # A program for all shapes is compiled by any one.
     last = slice(-1, None) if is_for_all_shapes(session.precision.device) else slice(None)
     work = [(shape, True) for shape in loader.shapes()[last]]
@@ -105,15 +109,7 @@ def _compute_shapes(
         pack = loader.find_pack(validation)
         shapes = fixed_shapes(validation, num_rows=num_rows, batch_tokens=batch_tokens, pack=pack)
         work += [(shape, False) for shape in shapes[last]]
-    say(f"compiling   {count_of(len(work), 'shape')} of batches, before the first update")
-    for shape, is_update in work:
-        if must_stop():
-            break
-        try:
-            _compute(session, shape, is_update=is_update)
-        except torch.cuda.OutOfMemoryError as error:
-            say(halve_batches(session, loader, (shape.num_rows, shape.row_len), error))
-            return _compute_shapes(session, loader, validation, must_stop, say)
+    return work
 
 
 def _compute(session: Session, shape: BatchShape, *, is_update: bool) -> None:

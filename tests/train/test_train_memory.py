@@ -148,13 +148,19 @@ def test_a_row_that_is_larger_than_what_is_computed_at_once_is_a_batch_of_its_ow
 
 def test_if_memory_runs_out_in_the_warm_up_of_another_rank_this_one_takes_smaller_batches_too(monkeypatch):
     gathered, computed = iter([[256.0, 128.0], [128.0, 128.0]]), []
-    session, loader = (
-        SimpleNamespace(ranks=SimpleNamespace(gather=lambda own: next(gathered))),
-        Mock(tokens_at_once=256),
-    )
-    monkeypatch.setattr(memory, "_compute_shapes", lambda session, loader, *more: computed.append(loader.micro_tokens))
-    memory.warm_up(session, loader, None, must_stop=lambda: False, say=print)
-    assert loader.micro_tokens == computed[-1] == 128
+    session = SimpleNamespace(ranks=SimpleNamespace(gather=lambda own: next(gathered)))
+
+    class Loader:
+        micro_tokens = 256
+        tokens_at_once = property(lambda self: self.micro_tokens)
+
+    def list_shapes(session, loader, validation):
+        computed.append(loader.micro_tokens)
+        return []
+
+    monkeypatch.setattr(memory, "_list_shapes", list_shapes)
+    memory.warm_up(session, Loader(), None, must_stop=lambda: False, say=print)
+    assert computed == [256, 128]
 
 
 def test_a_batch_is_cut_where_kernels_can_not_count_its_logits(train, monkeypatch, capsys):
