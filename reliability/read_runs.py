@@ -70,5 +70,5 @@ class ReadRun:
         if case.oddity or rng.random() < 0.01:
             ways.append(lambda: write_run_page(folder))
             ways.append(lambda: run_command("runs", str(folder)))
-        ways.append(lambda: MetricsFile(folder / METRICS_FILE, keep_until_step=3, say=str))
+        ways.append(lambda: MetricsFile(folder / METRICS_FILE, keep_until_step=3))
         try_ways(ways)

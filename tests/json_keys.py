@@ -30,8 +30,6 @@ _COMMANDS = (
     ("convert", "convert shards --to parquet -o set"),
     ("runs", "runs run"),
     ("score", "score run pairs.jsonl --device cpu"),
-    ("presets", "presets"),
-    ("presets NAME", "presets tiny"),
 )
 _TRAIN = "train shards --preset tiny --steps 2 --batch-tokens 256 --device cpu -o run"
 

@@ -121,7 +121,7 @@ def test_the_installed_command_is_this_one():
     assert (done.returncode, done.stdout) == (0, f"albert-data, version {__version__}\n")
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"presets"}))
+@pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_a_command_without_its_arguments_is_a_usage_error(name, capsys):
     assert run([name]) == 2
     assert "Missing" in capsys.readouterr().err

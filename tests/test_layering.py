@@ -21,7 +21,7 @@ COMMON = (
     *("text.utf8", "kernels.fnv", "text.unicode_tables", "text.character_bits", "rules", "data", "text.nfc", "text"),
 )
 # Of train/, what says what a run is, without torch: runs/ reads it, and the trainer writes its page by runs/.
-RUN_FILES = ("train.config", "train.reading", "train.sizes", "train.folder")
+RUN_FILES = ("train.config", "train.reading", "train.folder")
 # Each room, and those to its left that it may import from.
 MAY_IMPORT = {
     "corpus": (),

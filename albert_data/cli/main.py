@@ -28,7 +28,6 @@ COMMANDS = {
     "runs": "Show training runs side by side.",
     "score": "Measure which of two sentences a model finds likelier.",
     "export": "Write a trained model as a Hugging Face folder.",
-    "presets": "Count the parameters of a model preset.",
 }
 
 

@@ -130,8 +130,7 @@ def _parse_mask_prob(
     "--weight-init",
     click.Choice(WEIGHT_INITS),
     "|".join(WEIGHT_INITS),
-    "First weights: those of the paper; with sinusoids as positions, so that a small model learns neighbours sooner; "
-    "or matrices scaled to its size too, so that it learns the order of sentences.",
+    "First weights: those of the paper, or with sinusoids as positions: a small model learns neighbours sooner.",
 )
 @_setting(
     "--first-window",
@@ -167,7 +166,6 @@ def _parse_mask_prob(
     "1000, or less for 10 in a run; 5 % of the time",
 )
 @_switch("--no-guesses", "guesses", "Record no guesses for masked words: they quote validation text.", value=False)
-@_switch("--tensorboard", "tensorboard", "Also write the metrics as TensorBoard events.", value=True)
 @_switch("--profile", "profile", "Write a trace of five steps by PyTorch's profiler to RUN/trace.json.gz.", value=True)
 @_setting("--keep", int, "N", "How many of the newest checkpoints to keep.")
 def train(shards: Path, output: Path | None, **settings: Any) -> int:

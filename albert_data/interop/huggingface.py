@@ -116,7 +116,7 @@ def export_run(run: Path, out: Path, *, checkpoint: Path | None = None, tokenize
     if out.exists() and not out.is_dir():
         raise OutputError(f"{out} is a file; --output has to name a folder")
     path, model, pieces = load_run(run, checkpoint=checkpoint, tokenizer=tokenizer)
-    write_folder(model, pieces, out, card=make_card(run, path, model.config))
+    write_folder(model, pieces, out, card=make_card(run, path, model.config, model.num_parameters()))
     return path
 
 

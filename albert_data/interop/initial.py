@@ -36,7 +36,6 @@ _SIZES = (  # tensors of V x E, H x E and H x H
     "albert.encoder.albert_layer_groups.0.albert_layers.0.attention.dense.weight",
 )
 _TANH_GELUS = ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh")  # one function under three names
-_CAPITALS = 0.01  # English: a tenth and more of the pieces with letters; the single letters A to Z of 8,000: 0.003
 _VOCABULARY = ("embeddings.token.weight", "mlm_head.bias")  # the parameters with a row for each piece
 
 
@@ -61,8 +60,10 @@ def load_initial(path: Path, shards: Path | None = None, *, seed: int = 0, say: 
         tokenizer = find_tokenizer(origin.parent.parent, str(sha256))
     elif (origin / CONFIG_FILE).is_file():
         tokenizer = _find_published(origin, shards)
-        if shards is not None:
-            _tell_tokenizer(tokenizer, shards, say)
+        if not tokenizer.is_file():
+            say(f"{origin} holds no {MODEL_NAME}: of its vocabulary only the size is compared")
+        elif shards is not None:
+            _check_normalization(origin, read_manifest(shards).tokenizer.normalization or "none")
         model, sha256 = import_model(origin, partial(_adapt, generator=generator, say=say)), None
         if tokenizer.is_file():  # the SHA-256 that shards built with it name
             is_json = tokenizer.name != MODEL_NAME
@@ -91,45 +92,13 @@ def _find_published(folder: Path, shards: Path | None) -> Path:
     return next((folder / name for name in names if (folder / name).is_file()), folder / MODEL_NAME)
 
 
-def _tell_tokenizer(tokenizer: Path, shards: Path, say: Say) -> None:
-    """Tell what can't be checked of a Hugging Face folder's tokenizer, or differs from that of the shards."""
-    folder, normalization = tokenizer.parent, read_manifest(shards).tokenizer.normalization or "none"
-    if not tokenizer.is_file():
-        say(f"{folder} holds no {MODEL_NAME}: of its vocabulary only the size is compared")
-        return
-    found = find_normalization(folder) if tokenizer.name == MODEL_NAME else None
-    if found is not None and found != normalization:
-        say(
-            f"the tokenizer of {folder} has the normalization {found}, and that of the shards {normalization}; the "
-            f"weights fit better to shards that are built with --normalization {found}"
-        )
-    if found is not None:
-        return
-    theirs, ours = load_tokenizer(tokenizer, to_encode=False), open_shards(shards).tokenizer
-    if tokenizer.name != MODEL_NAME:
-        if theirs.note:
-            say(theirs.note)
-        if theirs.model != ours.model and theirs.pieces == ours.pieces:
-            say(
-                f"{folder} has the vocabulary of the shards with other rules for case, accents or ideographs; "
-                f"the weights fit better to shards that are built with --tokenizer {tokenizer}"
-            )
-        return
-    # Settings that are missing, or name a part of what is done, don't tell on what text the weights were trained. The
-    # pieces do: a vocabulary has capital letters if, and only if, the text that it was made of had them.
-    pieces = [theirs.piece_texts[i] for i in theirs.ordinary_ids.tolist()]
-    cased = [piece for piece in pieces if piece.lower() != piece.upper()]
-    has_capitals = sum(piece != piece.lower() for piece in cased) > _CAPITALS * len(cased)
-    is_kept = any(map(str.isupper, ours.normalise("ABC")))
-    if has_capitals and not is_kept:
-        say(
-            f"the pieces of {folder} have capital letters, and the text of the shards is made lower case; "
-            "the weights fit better to shards that keep them"
-        )
-    elif cased and is_kept and not has_capitals:
-        say(
-            f"the pieces of {folder} have no capital letters, and the text of the shards keeps them; the "
-            "weights fit better to text in lower case, as --normalization albert-v2 makes it, which removes accents too"
+def _check_normalization(folder: Path, ours: str) -> None:
+    """Raise ConfigError if a folder's settings name another normalization than `ours`, that of the shards."""
+    theirs = find_normalization(folder)
+    if theirs not in (None, ours):
+        raise ConfigError(
+            f"the tokenizer of {folder} has the normalization {theirs}, and that of the shards {ours}; "
+            f"build the shards with --normalization {theirs}"
         )
 
 

@@ -12,7 +12,6 @@ from albert_data.runs.figures import name_curves, number, read_lines
 from albert_data.shards.card import as_text, list_text_facts, make_table, write_card
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.folder import CHECKPOINTS_FOLDER, DIGEST_KEY, METRICS_FILE, TEXT_KEY, read_run_file
-from albert_data.train.sizes import count_parameters
 from albert_data.version import __version__
 
 _INTRO = """\
@@ -31,7 +30,7 @@ _HEADS = {
 }
 
 
-def make_card(run: Path, checkpoint: Path, config: AlbertConfig) -> bytes:
+def make_card(run: Path, checkpoint: Path, config: AlbertConfig, num_parameters: int) -> bytes:
     """Return the content of README.md. Raises CheckpointError if run.json is damaged."""
     stored, task = read_run_file(run), config.task
     said = stored[TEXT_KEY]
@@ -43,7 +42,8 @@ def make_card(run: Path, checkpoint: Path, config: AlbertConfig) -> bytes:
     tasks = " and ".join(tag.replace("-", " ") for tag in ("masked-language-modelling", *task.tags))
     labels = (f"{label} {task.describe(label)}" for label in range(len(task.orders)))
     heads = _HEADS[len(task.orders)].format("; ".join(labels))
-    rows = (*_list_facts(stored, config), *list_text_facts(said), *_list_figures(run, checkpoint, config.task))
+    size = ("parameters", f"{num_parameters:,}, shared ones counted once")
+    rows = (size, *_list_facts(stored, config), *list_text_facts(said), *_list_figures(run, checkpoint, config.task))
     intro = _INTRO.format(version=__version__, tasks=tasks, heads=heads)
     trained = f"Checkpoint {as_text(checkpoint.name)} of the run {as_text(run.resolve().name)}:"
     return write_card(metadata, "ALBERT", intro, trained, make_table(("", ""), rows))
@@ -53,7 +53,6 @@ def _list_facts(stored: Mapping[str, Any], model: AlbertConfig) -> Iterator[tupl
     shape = f"{model.num_layers} of hidden size {model.hidden_size:,}, {model.num_heads} attention heads"
     yield "layers", f"{shape}, feed-forward size {model.ffn_size:,}, sharing: {model.share}"
     yield "embeddings", f"{model.vocab_size:,} pieces of size {model.embedding_size:,}"
-    yield "parameters", f"{count_parameters(model).all:,}, shared ones counted once"
     yield "longest input", f"{model.max_positions:,} tokens"
     training = TrainConfig(**stored["config"])
     rate = f"optimiser {training.optimizer}, learning rate {training.lr:g}"

@@ -153,7 +153,8 @@ def read_run(run: Path) -> RunFigures:
 def read_lines(path: Path) -> list[Line]:
     """The lines of metrics.jsonl, without the last if it is torn: the run was killed while writing it."""
     *texts, rest = split_lines(path)
-    if parse_line(rest) is not None:  # an editor may leave out the line feed at the end of the file
+    # An editor may leave out the line feed at the end. After a crash there are also bytes that were never written.
+    if parse_line(rest) is not None or rest[:1] not in (b"", b"{", b"\0"):
         texts.append(rest)
     lines = []
     for line_number, text in enumerate(texts, 1):
@@ -163,7 +164,7 @@ def read_lines(path: Path) -> list[Line]:
         elif text.strip():
             raise CheckpointError(
                 f"{path}, line {line_number} is no line of metrics: {show(text.decode('utf-8', 'replace'))}; "
-                "remove that line, or continue the run: --resume keeps a copy and writes the file without it"
+                "remove that line"
             )
     return lines
 

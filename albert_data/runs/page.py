@@ -17,7 +17,7 @@ from albert_data.runs.figures import SPLITS, Curve, Point, RunFigures, name_curv
 from albert_data.runs.verdicts import judge_run
 from albert_data.storage.files import write_bytes
 from albert_data.text.wording import format_duration
-from albert_data.train.folder import METRICS_FILE, PAGE_FILE
+from albert_data.train.folder import PAGE_FILE
 from albert_data.train.reading import FREE_SPACE, explain_writing
 
 MOST_POINTS = 400  # of a curve: more than a screen shows, and few enough for a small page
@@ -37,12 +37,6 @@ def write_run_page(run: Path) -> Path:
     with explain_writing(f"{page} can't be written", FREE_SPACE):
         write_bytes(page, text.encode())
     return page
-
-
-def is_page_current(run: Path) -> bool:
-    """Whether the page is there and no older than the figures."""
-    page, metrics = run / PAGE_FILE, run / METRICS_FILE
-    return page.is_file() and (not metrics.is_file() or metrics.stat().st_mtime_ns <= page.stat().st_mtime_ns)
 
 
 def make_run_page(run: RunFigures) -> str:
@@ -101,8 +95,6 @@ def _describe_outcome(run: RunFigures) -> Iterator[str]:
     if run.unigram_loss is None:
         yield "<p>The MLM loss of frequencies alone is measured at the end of a run, and so not known here.</p>"
     yield from (f"<p>{text}</p>" for text in judge_run(run))
-    if (entropy := number(last, "unigram_entropy")) is not None:
-        yield f"<p>Entropy of the validation labels themselves: {entropy:.3f} nats.</p>"
 
 
 def _describe_guesses(run: RunFigures) -> str:

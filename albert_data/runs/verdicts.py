@@ -1,20 +1,16 @@
-"""What the figures of a run say in sentences, and what keeps those of several runs from being compared.
-
-In: RunFigures. Out: sentences for the terminal, the pages and JSON.
-"""
+"""What the figures of a run say. In: RunFigures. Out: sentences for the terminal and the pages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import fmean
 
 from albert_data.config import MIN_VALIDATION
 from albert_data.examples.pair_tasks import PairTask
 from albert_data.runs.figures import Line, RunFigures, number
 from albert_data.text.wording import count_of, format_share
-from albert_data.train.folder import DIGEST_KEY, NORMALIZATION_KEY, TOKENIZER_KEY
 
-CERTAIN = 3  # standard errors by which the losses of a model and of frequencies must differ
+CERTAIN = 3  # standard errors by which an accuracy must be above that of the most frequent label
+NEAR = 0.05  # nats: losses on 128 rows or more that differ by less may be equal
 # Overfitting: nats by which validation is above training. With sound text and few epochs it is 0.1 or less; new masks
 # for training, dropout and a mask share that falls make training harder, never easier. Rows must have been read twice:
 # in the first epoch each row is as new as those of validation.
@@ -30,17 +26,16 @@ def judge_run(run: RunFigures) -> list[str]:
 
 def describe_learning(line: Line) -> str:
     """A sentence on what a model learnt beside frequencies, from the last validation of a run; else empty."""
-    loss, alone, error = (number(line, key) for key in ("mlm_loss", "unigram_loss", "unigram_error"))
-    if loss is None or alone is None or error is None:
+    loss, alone = number(line, "mlm_loss"), number(line, "unigram_loss")
+    if loss is None or alone is None:
         return ""
-    gain, several = alone - loss, number(line, "unigram_scripts") or 1
-    of = f", in rows of each of the {several:.0f} scripts," if several > 1 else ""
+    gain = alone - loss
     learnt = f"The model learnt {'more' if gain > 0 else 'less'} than frequencies"
-    if abs(gain) <= CERTAIN * error:
+    if abs(gain) <= NEAR:
         learnt = "It can't be told whether the model learnt more than frequencies"
     return (
         f"{learnt}: its MLM loss is {abs(gain):.3f} {'below' if gain > 0 else 'above'} the {alone:.3f} that the "
-        f"frequencies of pieces alone{of} give (standard error {error:.3f})."
+        "frequencies of pieces alone give."
     )
 
 
@@ -83,30 +78,3 @@ def _describe_few(line: Line) -> str:
         return ""
     documents = count_of(count, "document")
     return f"Validation rows of {documents}, fewer than {MIN_VALIDATION}: these figures are rough."
-
-
-# ---- several runs ----
-
-# What forbids comparing the figures of runs, and the values of run.json that show it, as (section, key).
-_COMPARED = {
-    "They have other vocabularies: MLM losses and accuracies can't be compared, as longer pieces are harder to guess. "
-    "Nats a byte can, if both read the same text.": (("identity", TOKENIZER_KEY), ("identity", NORMALIZATION_KEY)),
-    "They have other sentence tasks, whose losses and accuracies can't be compared.": (("model", "sentence_task"),),
-    "They measure other validation rows: differences of the losses say little about the models.": (
-        ("identity", DIGEST_KEY),
-        ("config", "eval_rows"),
-    ),
-    "Other shares are masked in training: training losses can't be compared; those of validation can.": (
-        ("config", "mask_prob"),
-        ("config", "last_mask_prob"),
-    ),
-}
-
-
-def find_differences(runs: Sequence[RunFigures]) -> list[str]:
-    """Sentences on what forbids comparing figures of these runs; none for one run."""
-    values = {
-        text: {str([run.sections.get(section, {}).get(key) for section, key in places]) for run in runs}
-        for text, places in _COMPARED.items()
-    }
-    return [text for text, found in values.items() if len(found) > 1]

@@ -1,11 +1,10 @@
-"""A run, or several side by side, for the terminal: parameters and learning curves.
+"""A run for the terminal: its learning curves.
 
 In: the files of a run. Out: lines of at most 80 columns, or values that JSON can hold.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median_high
 from typing import Any
@@ -16,32 +15,24 @@ from albert_data.text.escaping import escape_controls
 from albert_data.text.wording import format_share, wrap_words
 from albert_data.train.config import AlbertConfig, TrainConfig, name_preset
 from albert_data.train.folder import read_run_file
-from albert_data.train.sizes import describe_parts, parts_to_dict
 
 MOST_LINES = 12
 _FIGURES = ("mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy", "sop_error")
 
 
 def describe_run(run: Path) -> str:
-    """The text about one run: what it is, its curves, its parameters."""
+    """The text about one run: what it is, and its curves."""
     figures, settings = read_run(run), read_run_file(run)
     name, shape = escape_controls(str(run)), AlbertConfig(**settings["model"])
     preset = name_preset(TrainConfig(**settings["config"]).preset, shape)
     head = f"Run {name}, preset {preset}, step {figures.last_step:,}"
-    return "\n\n".join([head, _describe_curves(figures), describe_parts(shape)])
+    return f"{head}\n\n{_describe_curves(figures)}"
 
 
 def run_to_dict(run: Path) -> dict[str, Any]:
     """The same as values for JSON."""
     figures, settings = read_run(run), read_run_file(run)
-    config = AlbertConfig(**settings["model"])
-    return {
-        "run": str(run),
-        "config": settings["config"],
-        "model": asdict(config),
-        "parameters": parts_to_dict(config),
-        "metrics": figures.lines,
-    }
+    return {"run": str(run), "config": settings["config"], "model": settings["model"], "metrics": figures.lines}
 
 
 def _describe_curves(figures: RunFigures) -> str:

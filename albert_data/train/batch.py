@@ -87,19 +87,6 @@ class Batch:
     longest: int | None = None
     attended_len: float | None = None
 
-    def find_rows(self) -> tuple[Tensor, Tensor]:
-        """Return the entries of `sop_labels_B` that are real rows, and for each masked token the entry that it is in.
-
-        Both are int64, the first in the order of `rows`.
-        """
-        if self.row_offsets_R is None:
-            entries = torch.arange(len(self.rows), device=self.sop_labels_B.device)
-            return entries, self.masked_indices_N // self.input_ids_BT.shape[1]
-        begins, ends = self.row_offsets_R[:-1], self.row_offsets_R[1:]
-        seconds = self.valid_BT.flatten()[(begins + 1).clamp(max=self.valid_BT.numel() - 1)]
-        is_real = seconds & (ends - begins > 1)  # of an empty row only the first token is valid
-        return is_real.nonzero()[:, 0], torch.searchsorted(ends, self.masked_indices_N.to(ends.dtype), right=True)
-
     def to(self, device: torch.device) -> Batch:
         """Copy to a device. From page-locked memory the copy runs in the background."""
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}

@@ -2,10 +2,9 @@
 
     RUN/checkpoints/step-00001000/  model.safetensors  training.safetensors  state.json
 
-model.safetensors has the weights by the names of model.py; training.safetensors the tensors of the optimiser and the
-sums of the metrics line that is not yet written; state.json everything else. No file holds code, and nothing is
-unpickled. Only these three files are ever removed, and a folder only if it holds nothing else. A link is never removed,
-but read like what it points to.
+model.safetensors has the weights by the names of model.py; training.safetensors the tensors of the optimiser;
+state.json everything else. No file holds code, and nothing is unpickled. Only these three files are ever removed, and a
+folder only if it holds nothing else. A link is never removed, but read like what it points to.
 """
 
 from __future__ import annotations
@@ -102,20 +101,15 @@ def _explain_failure(path: Path) -> Iterator[None]:
         ) from error
 
 
-def prune_checkpoints(run: Path, *, keep: int) -> list[Path]:
-    """Remove all checkpoints except the last `keep`. Returns folders that stay: they hold other files, or are links."""
-    kept = []
+def prune_checkpoints(run: Path, *, keep: int) -> None:
+    """Remove all checkpoints except the last `keep`. Links stay, and so do folders with other files in them."""
     for path in list_checkpoints(run)[:-keep]:
         with _explain_failure(path):
-            if path.is_symlink():
-                kept.append(path)
-            elif _holds_only_ours(path):
+            if _holds_only_ours(path):
                 renamed = path.rename(_name_temporary(path))  # so that a kill leaves no half of it under this name
                 _remove(renamed)
-            else:
+            elif not path.is_symlink():
                 _remove_files(path)
-                kept.append(path)
-    return kept
 
 
 def _holds_only_ours(folder: Path) -> bool:

@@ -17,7 +17,7 @@ from albert_data.examples.pair_tasks import PAIR_TASKS, PairTask
 SHARING = ("all", "attention", "ffn", "none")
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 OPTIMIZERS = ("adamw", "lamb", "muon")
-WEIGHT_INITS = ("paper", "sinusoid", "scaled")
+WEIGHT_INITS = ("paper", "sinusoid")
 DEFAULT_RECIPE = "quick"
 BUDGETS = ("steps", "epochs", "minutes")
 MAX_LAYERS = 1024  # a damaged file that asks for a million layers would take hours, and all memory
@@ -132,8 +132,7 @@ class TrainConfig:
     remask: draw new masks in every epoch after the first.
     mask_prob: the share of tokens that are masked; all masks are then new ones. None: as the shards were built.
     last_mask_prob: that share at the end of the run, to which it changes evenly. None: mask_prob to the end.
-    weight_init: the first weights: those of the paper's code; the same with sinusoids as positions; or these with
-    matrices that are scaled to the hidden size too (model.py).
+    weight_init: the first weights: those of the paper's code, or the same with sinusoids as positions (model.py).
     first_window: how many tokens before and after a token its attention reaches at first. It doubles at even intervals
     until it is the whole row. 0: the whole row from the start. Evaluations always have the whole row.
     window_share: the share of the run after which it is the whole row.
@@ -180,7 +179,6 @@ class TrainConfig:
     recompute: bool = False
     compile: bool | None = None
     guesses: bool = True
-    tensorboard: bool = False
     profile: bool = False
 
     def __post_init__(self) -> None:

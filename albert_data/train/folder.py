@@ -1,8 +1,8 @@
 """The folder of a training run: checks whether a run may start or resume in it. Imports no torch.
 
 ```
-RUN/ run.json  metrics.jsonl  metrics.old-N.jsonl  report.html  trace.json.gz  tokenizer/spiece.model or
-     tokenizer/tokenizer.json  checkpoints/step-*/  tensorboard/  .lock
+RUN/ run.json  metrics.jsonl  report.html  trace.json.gz  tokenizer/spiece.model or
+     tokenizer/tokenizer.json  checkpoints/step-*/  .lock
 ```
 run.json holds the settings, the model's shape, and the run's identity (everything that decides its weights).
 The number of steps is part of the identity, because the learning rate of each step depends on it. So a finished run
@@ -26,7 +26,7 @@ from albert_data.jobs.work_folder import take_lock
 from albert_data.storage import FILE, find_kind, find_storage
 from albert_data.storage.files import hash_file, read_bytes, write_bytes, write_json
 from albert_data.text.escaping import quote
-from albert_data.train.config import BUDGETS, AlbertConfig, TrainConfig
+from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.reading import advise, explain, explain_writing, read_object, show
 
 if TYPE_CHECKING:  # it imports Arrow, which no --help needs
@@ -37,7 +37,6 @@ METRICS_FILE = "metrics.jsonl"
 PAGE_FILE = "report.html"
 TRACE_FILE = "trace.json.gz"
 CHECKPOINTS_FOLDER = "checkpoints"
-EVENTS_FOLDER = "tensorboard"
 LOCK_FILE = ".lock"
 # One of them, in a shard folder and in a run.
 _TOKENIZER_FILES = (Path("tokenizer/spiece.model"), Path("tokenizer/tokenizer.json"))
@@ -53,7 +52,7 @@ _KINDS = {
 # These are not part of the identity.
 _FREE_FIELDS = (
     # They change only what is recorded; with --minutes also the time that is left, which the learning rate follows.
-    *("log_every", "eval_every", "eval_rows", "save_every", "keep", "guesses", "tensorboard", "profile"),
+    *("log_every", "eval_every", "eval_rows", "save_every", "keep", "guesses", "profile"),
     # They change the weights by rounding only. With dropout, micro_tokens also decides which units are dropped, as the
     # number of ranks does: a run may resume with other numbers, but is not the run that it would have been.
     *("micro_tokens", "recompute", "compile", "threads"),
@@ -89,31 +88,19 @@ def check_identity(here: Identity, there: Identity, origin: Path) -> None:
                 f"can't resume: {origin} lacks {name}, as another version of albert-data began the run; resume with "
                 f"that one, or train its weights further with --init-from {run} and a new --output"
             )
-        stored = there[name]
-        if here[name] != stored:
-            own, other = "value", "start another run with a new --output"
-            if name == DIGEST_KEY:
-                own = "shards"
-                if here[TOKENIZER_KEY] == there.get(TOKENIZER_KEY):
-                    other = f"train its weights on these with --init-from {run} and a new --output"
-            elif name in BUDGETS:
-                other = (
-                    f"train its weights further with --init-from {run} and a new --output: the learning rate of a run "
-                    "follows its length"
-                )
+        if here[name] != there[name]:
             raise CheckpointError(
-                f"can't resume: {name} is {here[name]!r}, but {origin} has {show(stored)}; "
-                f"give the run's own {own}, or {other}"
+                f"can't resume: {name} is {here[name]!r}, but {origin} has {show(there[name])}; give the run's own "
+                f"value, or start another run with a new --output: --init-from {run} trains its weights further"
             )
 
 
 @contextmanager
-def lock_folder(run: Path, *, resume: bool) -> Iterator[None]:
+def lock_folder(run: Path) -> Iterator[None]:
     """Lock RUN against other trainings until the block, or the process, ends. Makes RUN if it is new.
 
-    Raises OutputError if another training holds the lock, and the errors of `check_folder`.
+    Raises OutputError if another training holds the lock.
     """
-    check_folder(run, resume=resume)
     with ExitStack() as stack:
         with explain_writing(f"{run}: can't write there", "choose another --output"):
             run.mkdir(parents=True, exist_ok=True)
@@ -134,20 +121,15 @@ def claim_folder(
     text: Mapping[str, Any],
     init_from: Path | None = None,
 ) -> None:
-    """Write run.json and the tokenizer's model, so that the run can be used without its shards.
+    """Write run.json and the tokenizer's model, so that the run can be used without its shards. RUN is locked.
 
     text: what the manifest says of it, for the card of an exported model.
     init_from: the weights that a new run begins with; None for drawn ones.
     A resumed run keeps what else its run.json holds: users and other programs may have added it.
-    Raises OutputError if other files are in the way, CheckpointError if there is nothing to resume.
+    Raises the errors of `check_folder`: another training may have come since they were looked for.
     """
-    content: dict[str, Any] = {}
-    if resume:
-        check_identity(identity, read_run_file(run)["identity"], run / RUN_FILE)
-        content = read_object(run / RUN_FILE)
     check_folder(run, resume=resume)
-    if config.tensorboard:
-        _check_kind(run / EVENTS_FOLDER, is_folder=True)
+    content = read_object(run / RUN_FILE) if resume else {}
     source = find_tokenizer(shards, identity[TOKENIZER_KEY])
     target, is_there = run / source.relative_to(shards), find_kind(source) == FILE
     is_in_way = not resume and is_there and os.path.lexists(target)
@@ -174,6 +156,7 @@ def read_run_file(run: Path) -> dict[str, Any]:
         found = {name: content[name] for name in ("config", "model", "identity", TEXT_KEY)}
         if wrong := [name for name, value in found.items() if not isinstance(value, dict)]:
             raise ConfigError(f"{wrong[0]} is {show(found[wrong[0]])}; an object is needed")
+        found["config"].pop("tensorboard", None)  # a setting of earlier versions, without effect on the weights
         check_known(TrainConfig, found["config"])
         TrainConfig(**found["config"])
         check_shape(found["model"])
@@ -252,5 +235,5 @@ def _check_kind(path: Path, *, is_folder: bool) -> None:
 
 def list_files(run: Path) -> Iterator[Path]:
     """Yield the files and folders of a run that its readers use. Some may be missing."""
-    yield from (run / name for name in (*_KINDS, EVENTS_FOLDER))
+    yield from (run / name for name in _KINDS)
     yield from (run / CHECKPOINTS_FOLDER).glob("step-*")  # which may be links

@@ -1,13 +1,12 @@
 """Shows what a model guesses for masked words of real text.
 
-In: a model and rows of a split. Out: text for a terminal and a page. Of each row one word is masked, one that the build
-masked too, and the model sees all others. Control characters of the text are escaped.
+In: a model and rows of a split. Out: text for a terminal and a page. Of each row one word is masked, one of a single
+piece that the build masked too, and the model sees all others. Control characters of the text are escaped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -26,32 +25,26 @@ from albert_data.tokenizer.words import WordRule, find_word_starts
 from albert_data.train.batch import NO_LABEL, collate
 from albert_data.train.model import Albert, Output
 
-_NUM_GUESSES = 3  # shown of a word of one piece
+_NUM_GUESSES = 3
 _CONTEXT_TOKENS = 12  # shown on each side of the gap: about a line of 80 columns in all
 _ROWS_PER_QUESTION = 8  # rows that are searched for a suitable word
 _WIDTH, _INDENT = 80, 3
 _GAP = "____"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question:
+class Question(NamedTuple):
     """A word to guess.
 
     ids: uint16 or uint32, its row before masking.
     segment_a_len: of the row.
-    begin, end: the bounds of the word.
-    first, last: the bounds of the tokens to show around it.
-    is_cut_left, is_cut_right: whether the segment goes on there.
+    position: of the word in the row.
+    sentence: the text around it, with a gap in its place.
     """
 
     ids: np.ndarray
     segment_a_len: int
-    begin: int
-    end: int
-    first: int
-    last: int
-    is_cut_left: bool
-    is_cut_right: bool
+    position: int
+    sentence: str
 
 
 class Answer(NamedTuple):
@@ -65,12 +58,8 @@ class Answer(NamedTuple):
 class Guesser:
     """Asks a model for the same masked words each time. Equal weights give equal answers."""
 
-    def __init__(self, rows: Shards, *, count: int = 5, say: Callable[[str], None] = print) -> None:
-        """Rows of a split are in random order, so the first ones are examples of all. There may be none.
-
-        say: told why there are no guesses if memory runs out.
-        """
-        self._say = say
+    def __init__(self, rows: Shards, *, count: int = 5) -> None:
+        """Rows of a split are in random order, so the first ones are examples of all. There may be none."""
         self._tokenizer = rows.tokenizer
         self._questions = choose_questions(rows, self._tokenizer, count)
 
@@ -79,26 +68,24 @@ class Guesser:
         questions, tokenizer = self._questions, self._tokenizer
         if not questions:
             return []
-        try:
-            logits_NV = _predict(model, questions, tokenizer)
-        except torch.cuda.OutOfMemoryError:  # training may fill the GPU, and should not end for five sentences
-            self._say("no guesses are shown: the GPU has no memory left for them")
-            return []
+        logits_NV = _predict(model, questions, tokenizer)
         is_ordinary_V = torch.zeros(logits_NV.shape[1], dtype=torch.bool)
         is_ordinary_V[torch.from_numpy(tokenizer.ordinary_ids.astype(np.int64))] = True
         probs_NV = logits_NV.masked_fill(~is_ordinary_V, -torch.inf).softmax(-1)
         answers = []
-        for question, probs in zip(questions, torch.split(probs_NV, [q.end - q.begin for q in questions]), strict=True):
-            right = _show_pieces(question.ids[question.begin : question.end], tokenizer)
-            guesses = ", ".join(f'"{guess}" {format_share(share, 1)}' for guess, share in _guess(probs, tokenizer))
-            answers.append(Answer(*map(escape_controls, (_show_gap(question, tokenizer), right, guesses))))
+        for question, probs_V in zip(questions, probs_NV, strict=True):
+            shares, ids = probs_V.topk(min(_NUM_GUESSES, len(probs_V)))
+            named = zip(ids.tolist(), shares.tolist(), strict=True)
+            guesses = ", ".join(f'"{_show_piece(i, tokenizer)}" {format_share(share, 1)}' for i, share in named)
+            right = _show_piece(int(question.ids[question.position]), tokenizer)
+            answers.append(Answer(*map(escape_controls, (question.sentence, right, guesses))))
         return answers
 
 
 def make_guesser(rows: Shards | None, say: Callable[[str], None]) -> Guesser | None:
     """None, and a message, for shards without their tokenizer: training with the stored masks does not need it."""
     try:
-        return None if rows is None else Guesser(rows, say=say)
+        return None if rows is None else Guesser(rows)
     except ShardError as error:
         say(f"no guesses are shown: {error}")
         return None
@@ -114,63 +101,55 @@ def to_lines(answers: Sequence[Answer]) -> Iterator[str]:
 
 def choose_questions(rows: Shards, tokenizer: Tokenizer, count: int) -> list[Question]:
     """Choose at most one masked word of each row, until there are `count`."""
-    numbers = np.arange(min(len(rows), _ROWS_PER_QUESTION * count))
-    examples, manifest = rows.rows(numbers), rows.manifest
-    rule = tokenizer.word_rule(manifest.config.examples)
+    examples = rows.rows(np.arange(min(len(rows), _ROWS_PER_QUESTION * count)))
+    rule = tokenizer.word_rule(rows.manifest.config.examples)
     found = (_find_question(examples, row, rule, tokenizer) for row in range(len(examples)))
     return [question for question in found if question is not None][:count]
 
 
 def _find_question(examples: Examples, row: int, rule: WordRule, tokenizer: Tokenizer) -> Question | None:
-    """The best masked word of a row: of one piece if possible, and with much text on both sides.
+    """The masked word of one piece with a letter or digit, and with much text on both sides; None if there is none."""
+    ids, a_len = restore_ids(examples)[slice(*examples.offsets[row : row + 2])], int(examples.segment_a_len[row])
+    masked = examples.masked_positions[slice(*examples.mask_offsets[row : row + 2])].tolist()
+    found: dict[int, tuple[int, int, int]] = {}  # the bounds of its segment and the word, by tokens to the nearer one
+    for begin, end in ((1, 1 + a_len), (2 + a_len, len(ids) - 1)):
+        is_start = [*find_word_starts(ids[begin:end], rule).tolist(), True]
+        for at in (at for at in masked if begin <= at < end):
+            is_word = is_start[at - begin] and is_start[at - begin + 1] and ids[at] in tokenizer.ordinary_ids
+            if is_word and any(map(str.isalnum, tokenizer.decode(ids[at : at + 1]))):
+                found[min(at - begin, end - at)] = begin, at, end
+    if not found:
+        return None
+    begin, at, end = found[max(found)]
+    return Question(ids, a_len, at, _show_gap(ids, begin, at, end, tokenizer))
 
-    A word has a letter or digit, and no special or unknown piece.
-    """
-    begin, end = examples.offsets[row : row + 2]
-    ids, a_len = restore_ids(examples)[begin:end], int(examples.segment_a_len[row])
-    masked = set(examples.masked_positions[slice(*examples.mask_offsets[row : row + 2])].tolist())
-    found: dict[tuple[bool, int], Question] = {}
-    for segment_begin, segment_end in ((1, 1 + a_len), (2 + a_len, len(ids) - 1)):
-        starts = segment_begin + np.flatnonzero(find_word_starts(ids[segment_begin:segment_end], rule))
-        bounds = [*starts.tolist(), segment_end]
-        for at, word_end in zip(bounds, bounds[1:], strict=False):
-            word = ids[at:word_end]
-            if at not in masked or not np.isin(word, tokenizer.ordinary_ids).all():
-                continue
-            if any(map(str.isalnum, tokenizer.decode(word))):
-                first = next(start for start in bounds if start >= at - _CONTEXT_TOKENS)
-                last = max(bound for bound in bounds if bound <= word_end + _CONTEXT_TOKENS)
-                question = Question(
-                    ids=ids,
-                    segment_a_len=a_len,
-                    begin=at,
-                    end=word_end,
-                    first=first,
-                    last=last,
-                    is_cut_left=first > segment_begin,
-                    is_cut_right=last < segment_end,
-                )
-                # Of equal words the first.
-                found.setdefault((len(word) > 1, -min(at - segment_begin, segment_end - word_end)), question)
-    return found[min(found)] if found else None
+
+def _show_gap(ids: np.ndarray, begin: int, at: int, end: int, tokenizer: Tokenizer) -> str:
+    """The text around the word, with a gap in its place, and three dots for what is left out of its segment."""
+    first, last = max(begin, at - _CONTEXT_TOKENS), min(end, at + 1 + _CONTEXT_TOKENS)
+    text = ""
+    for part_begin, part_end in ((first, at), (at, at + 1), (at + 1, last)):
+        if part_begin < part_end:
+            shown = _GAP if part_begin == at else tokenizer.decode(ids[part_begin:part_end]).strip()
+            text += " " * tokenizer.piece_texts[ids[part_begin]].startswith(VISIBLE_SPACE) + shown
+    return "... " * (first > begin) + text.strip() + " ..." * (last < end)
 
 
 @torch.no_grad()
 def _predict(model: Albert, questions: Sequence[Question], tokenizer: Tokenizer) -> Tensor:
-    """The logits of all masked tokens, in float32 on the CPU. A compiled model runs eagerly: the shape is a new one."""
-    rows = [question.ids.copy() for question in questions]
-    words = [np.arange(question.begin, question.end) for question in questions]
-    masked_ids = np.concatenate([row[word] for row, word in zip(rows, words, strict=True)])
-    for row, word in zip(rows, words, strict=True):
-        row[word] = tokenizer.mask_id
+    """The logits of the masked tokens, in float32 on the CPU. A compiled model runs eagerly: the shape is a new one."""
+    rows, positions = [question.ids.copy() for question in questions], [question.position for question in questions]
+    masked_ids = np.array([row[at] for row, at in zip(rows, positions, strict=True)])
+    for row, at in zip(rows, positions, strict=True):
+        row[at] = tokenizer.mask_id
     examples = Examples(
         input_ids=np.concatenate(rows),
         offsets=np.cumsum([0, *map(len, rows)]),
         segment_a_len=np.array([question.segment_a_len for question in questions], np.int32),
         sop_label=np.full(len(rows), NO_LABEL, np.int8),
-        masked_positions=np.concatenate(words).astype(np.uint16),
+        masked_positions=np.array(positions, np.uint16),
         masked_ids=masked_ids,
-        mask_offsets=np.cumsum([0, *map(len, words)]),
+        mask_offsets=np.arange(len(rows) + 1),
         document_keys=np.zeros(len(rows), np.uint64),
     )
     batch = collate(examples, pad_id=tokenizer.pad_id)
@@ -182,26 +161,6 @@ def _predict(model: Albert, questions: Sequence[Question], tokenizer: Tokenizer)
     return output.mlm_logits_NV.float().cpu()
 
 
-def _show_gap(question: Question, tokenizer: Tokenizer) -> str:
-    """The text around the word, with a gap in its place. Cut ends are shown as three dots."""
-    pieces, text = tokenizer.piece_texts, ""
-    for begin, end in ((question.first, question.begin), (question.begin, question.end), (question.end, question.last)):
-        if begin < end:
-            is_spaced = bool(text) and pieces[question.ids[begin]].startswith(VISIBLE_SPACE)
-            shown = _GAP if begin == question.begin else tokenizer.decode(question.ids[begin:end]).strip()
-            text += f" {shown}" if is_spaced else shown
-    return "... " * question.is_cut_left + text + " ..." * question.is_cut_right
-
-
-def _guess(probs_NV: Tensor, tokenizer: Tokenizer) -> list[tuple[str, float]]:
-    """The best guesses for a word and their probabilities; of several pieces the best of each, as one guess."""
-    if len(probs_NV) > 1:
-        best_N, ids_N = probs_NV.max(-1)
-        return [(_show_pieces(ids_N.numpy(), tokenizer), float(best_N.prod()))]
-    shares, ids = probs_NV[0].topk(min(_NUM_GUESSES, probs_NV.shape[1]))
-    return [(_show_pieces(i.numpy(), tokenizer), share) for i, share in zip(ids[:, None], shares.tolist(), strict=True)]
-
-
-def _show_pieces(ids: np.ndarray, tokenizer: Tokenizer) -> str:
-    """Their text; or the pieces themselves where they have none, as the piece of a lone space."""
-    return tokenizer.decode(ids).strip() or "".join(tokenizer.piece_texts[i] for i in ids)
+def _show_piece(number: int, tokenizer: Tokenizer) -> str:
+    """Its text; or the piece itself where it has none, as that of a lone space."""
+    return tokenizer.decode(np.array([number])).strip() or tokenizer.piece_texts[number]

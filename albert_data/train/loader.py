@@ -83,7 +83,6 @@ class Remasker:
 
 
 READ_AHEAD = 3
-PADDING_SAMPLE_BATCHES = 256
 Item = TypeVar("Item")
 
 
@@ -283,18 +282,6 @@ class ShardLoader:
     def steps_per_epoch(self) -> int:
         """Exact if an epoch is one window (see order.py); otherwise estimated from the first window."""
         return len(self.order.window(0, 0)) * self.order.num_windows
-
-    def padding_share(self) -> float:
-        """The share of padding among all cells, measured on the first batches of the first epoch."""
-        num_tokens, num_cells, most = 0, 0, min(self.steps_per_epoch, PADDING_SAMPLE_BATCHES)
-        for row_batch, _, _ in islice(self.order.batches_from(Position(0, 0, 0)), most):
-            num_batches, num_rows = self._split(row_batch.row_len)
-            lengths = self._shards.lengths[row_batch.rows]
-            if row_batch.parts is not None:
-                lengths = row_batch.parts[1] - row_batch.parts[0] + 2
-            num_tokens += int(lengths.sum())
-            num_cells += self._num_ranks * num_batches * num_rows * row_batch.row_len
-        return 1 - num_tokens / num_cells
 
     # ---- sizes of batches ----
 

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.jobs.compiling import compile_with_notice
 from albert_data.jobs.progress import NullProgress
 from albert_data.runs.figures import read_run
-from albert_data.runs.page import is_page_current, write_run_page
+from albert_data.runs.page import write_run_page
 from albert_data.shards.card import describe_text
 from albert_data.text.escaping import quote
 from albert_data.text.output import tell
@@ -44,15 +44,7 @@ from albert_data.train.loader import ShardLoader, Splits, open_training
 from albert_data.train.memory import fit_batches, halve_batches, warm_up
 from albert_data.train.metrics import MetricsFile
 from albert_data.train.order import padded_len, rows_per_batch
-from albert_data.train.schedule import (
-    FIELDS,
-    UPDATE_COST,
-    Budget,
-    Intervals,
-    choose_intervals,
-    count_steps,
-    explain_shortness,
-)
+from albert_data.train.schedule import WORK, Budget, Intervals, choose_intervals, count_steps
 from albert_data.train.state import (
     Initial,
     Session,
@@ -63,15 +55,7 @@ from albert_data.train.state import (
     save_session,
     start_session,
 )
-from albert_data.train.tell import (
-    Report,
-    TensorBoardWriter,
-    describe,
-    describe_end,
-    describe_start,
-    profile_steps,
-    require_tensorboard,
-)
+from albert_data.train.tell import Report, describe, describe_end, describe_start, profile_steps
 from albert_data.train.update import explain_stop, update
 
 
@@ -80,8 +64,7 @@ class Training:
     """All that the loop works with.
 
     folder: the run's.
-    metrics, guesser, events: on the first rank; the last two only if the settings ask for them.
-    told: what was said and is not said again.
+    metrics, guesser: on the first rank; the guesser only if the settings ask for it.
     """
 
     session: Session
@@ -93,8 +76,6 @@ class Training:
     interrupt: Interrupt
     metrics: MetricsFile | None
     guesser: Guesser | None
-    events: TensorBoardWriter | None
-    told: set[Path | str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,14 +83,14 @@ class Moment:
     """What all ranks know of an update before they make it.
 
     num_masked, num_pairs: its labels over all ranks.
-    share: of the run that is done after it, by the first rank's clock.
+    share_after: of the run that is done after it, by the first rank's clock.
     lr, window: its learning rate; how many tokens to each side attention reaches, 0 for whole rows.
     must_stop: whether a signal came to any rank.
     """
 
     num_masked: float
     num_pairs: float
-    share: float
+    share_after: float
     lr: float
     window: int
     is_last: bool
@@ -149,29 +130,26 @@ def train(
             torch.set_num_threads(config.threads)
         manifest = splits.train.manifest
         shape, identity = identify_run(manifest, run if resume else None, config, precision, initial)
-        loader, obstacle = make_loader(splits.train, config, shape, precision, ranks)
+        loader, pack_obstacle = make_loader(splits.train, config, shape, precision, ranks)
         num_steps = count_steps(config, loader.steps_per_epoch)
         config = choose_intervals(config, num_steps, manifest.config.examples.max_seq_len)
         start = partial(start_session, config, shape, precision, ranks, identity, initial)
         session = compile_with_notice(start, tell if ranks.is_first and is_shown else NullProgress().say, COMPILING)
-        if config.tensorboard:
-            require_tensorboard()
         stack.enter_context(interrupt)
         if ranks.is_first:
-            stack.enter_context(lock_folder(run, resume=resume))
+            stack.enter_context(lock_folder(run))
             text = describe_text(manifest, sources=[source.name for source in manifest.plan.mixture or ()])
             origin = None if initial is None else initial.origin
             claim_folder(run, shards, config, shape, identity, resume=resume, text=text, init_from=origin)
         ranks.wait()
         spent = restore_newest(session, loader, run, initial) if resume else {}
         check_agreement(session, run)
-        if loader.is_packed and obstacle is not None:  # a run that resumes keeps what it began with
-            raise ConfigError(f"can't resume here: the run's rows are packed, and {obstacle}; resume where the run was")
+        if loader.is_packed and pack_obstacle is not None:  # a run that resumes keeps what it began with
+            why = f"the run's rows are packed, and {pack_obstacle}"
+            raise ConfigError(f"can't resume here: {why}; resume where the run was")
         budget = Budget(config, loader.steps_per_epoch, began=began, **spent)
         report = stack.enter_context(closing(Report(budget, shape.task, is_shown=ranks.is_first and is_shown)))
-        report.say(f"run         {run}", *describe_start(session, loader, obstacle, splits, budget))
-        writes = partial(MetricsFile, run / METRICS_FILE, keep_until_step=session.step, say=report.say)
-        has_events = config.tensorboard and ranks.is_first
+        report.say(f"run         {run}", *describe_start(session, loader, pack_obstacle, splits, budget))
         opened = Training(
             session=session,
             loader=loader,
@@ -180,9 +158,8 @@ def train(
             budget=budget,
             report=report,
             interrupt=interrupt,
-            metrics=writes() if ranks.is_first else None,
+            metrics=MetricsFile(run / METRICS_FILE, keep_until_step=session.step) if ranks.is_first else None,
             guesser=make_guesser(splits.validation, report.say) if config.guesses and ranks.is_first else None,
-            events=stack.enter_context(closing(TensorBoardWriter(run, step=session.step))) if has_events else None,
         )
         if initial is not None:  # the weights were loaded, so --resume can't draw them again from the seed
             check_weights(opened, [])
@@ -191,7 +168,7 @@ def train(
             report.say(f"resuming at step {session.step:,}")
             if measure_share(opened) >= 1:
                 return complete(opened)
-        if prepare(opened, is_new=initial is None) and make_updates(opened):
+        if prepare(opened) and make_updates(opened):
             return finish(opened)
         return stop(opened)
 
@@ -221,7 +198,7 @@ def make_updates(run: Training) -> bool:
             check_weights(run, [batch.rows for batch in batches])  # waits for the GPU, so the lap has all of its work
         session.tally.seconds += budget.seconds - lap
         if "log" in due:
-            log(run, moment.lr)
+            log(run, moment)
         is_over = moment.is_last
         if "evaluation" in due and not evaluate_rows(run, is_last=moment.is_last):
             is_over, must_stop = False, True
@@ -234,10 +211,9 @@ def make_updates(run: Training) -> bool:
 # ---- before the updates ----
 
 
-def prepare(run: Training, *, is_new: bool) -> bool:
-    """Choose micro-batches and compile; evaluate where a run by the clock needs to know how long that takes.
+def prepare(run: Training) -> bool:
+    """Choose micro-batches, compile, and make the evaluations that come before an update. Returns False at a signal.
 
-    is_new: whether the first weights were drawn. Returns False if a signal came.
     Raises ConfigError if no time is left for training.
     """
     session, budget, report = run.session, run.budget, run.report
@@ -262,22 +238,7 @@ def prepare(run: Training, *, is_new: bool) -> bool:
                 f"{budget.end_seconds:.0f}: no time is left for training; start another run with more --minutes, or "
                 "--resume with fewer --eval-rows"
             )
-    if session.step == 0 and is_new and (reason := explain_short_run(run)):
-        report.say(*reason.split("\n"))
     return not agree_on_stop(run)
-
-
-def explain_short_run(run: Training) -> str | None:
-    """Why a run is too short to learn from, by its steps; with `minutes` by the time of the first evaluation."""
-    budget, validation, config = run.budget, run.splits.validation, run.session.config
-    if budget.num_steps is not None:
-        num_tokens: float = budget.num_steps * config.batch_tokens
-    elif validation is not None and (seconds := budget.work_seconds.get("evaluation")):
-        speed = int(validation.lengths[: config.eval_rows].sum(dtype="int64")) / seconds
-        num_tokens = budget.steps_left(0, 1.0) * speed * run.session.ranks.num_ranks / UPDATE_COST
-    else:
-        return None
-    return explain_shortness(num_tokens, run.session.model.config.vocab_size)
 
 
 def read_steps(run: Training) -> Iterator[list[Batch]]:
@@ -296,7 +257,7 @@ def read_steps(run: Training) -> Iterator[list[Batch]]:
 def agree(run: Training, batches: Sequence[Batch]) -> Moment:
     """Add up what each rank knows of an update: one exchange, for which no GPU waits."""
     session, budget, is_first = run.session, run.budget, run.session.ranks.is_first
-    num_masked, num_pairs, share, per_step, *signals = session.ranks.sum(
+    num_masked, num_pairs, share_before, per_step, *signals = session.ranks.sum(
         [
             sum(batch.num_masked for batch in batches),
             sum(batch.num_pairs for batch in batches),
@@ -308,10 +269,10 @@ def agree(run: Training, batches: Sequence[Batch]) -> Moment:
     return Moment(
         num_masked=num_masked,
         num_pairs=num_pairs,
-        share=share + per_step,
-        lr=budget.rate(session.step, share, per_step),
-        window=budget.window(share, run.splits.train.manifest.config.examples.max_seq_len),
-        is_last=budget.is_last(session.step, share, per_step),
+        share_after=share_before + per_step,
+        lr=budget.rate(session.step, share_before, per_step),
+        window=budget.window(share_before, run.splits.train.manifest.config.examples.max_seq_len),
+        is_last=budget.is_last(session.step, share_before, per_step),
         must_stop=run.interrupt.agree(signals),
     )
 
@@ -337,18 +298,18 @@ def lacks_validation(run: Training, *, is_final: bool) -> bool:
 
 
 def find_due(run: Training, intervals: Intervals, moment: Moment) -> set[str]:
-    """Which of FIELDS come after this update; their intervals begin anew.
+    """Which of WORK come after this update; their intervals begin anew.
 
     An evaluation and a checkpoint have to be free to come; see `Budget.is_free`.
     """
     step, due = run.session.step, set[str]()
-    for work in FIELDS:
-        is_due = moment.is_last or intervals.is_due(work, step, moment.share)
+    for work in WORK:
+        is_due = moment.is_last or intervals.is_due(work, step, moment.share_after)
         if is_due and work != "log" and not moment.is_last:
             is_due = bool(run.session.ranks.follow_first(partial(run.budget.is_free, work, *due - {"log"})))
         due |= {work} if is_due else set()
     for work in due:
-        intervals.note(work, step, moment.share)
+        intervals.note(work, step, moment.share_after)
     return due
 
 
@@ -359,8 +320,7 @@ def count_work(run: Training, batches: Sequence[Batch], moment: Moment) -> None:
     """Count the work of an update, and show how far the run is."""
     session = run.session
     session.tally.num_flops += sum(batch_flops(session.model.config, batch) for batch in batches)
-    num_tokens = session.ranks.num_ranks * sum(batch.num_tokens for batch in batches)
-    run.report.advance(moment.share, session.step, num_tokens)
+    run.report.advance(moment.share_after)
 
 
 def check_weights(run: Training, rows: Sequence[np.ndarray]) -> None:
@@ -369,13 +329,13 @@ def check_weights(run: Training, rows: Sequence[np.ndarray]) -> None:
         raise AlbertDataError(f"{run.folder}: {reason}")
 
 
-def log(run: Training, lr: float) -> None:
+def log(run: Training, moment: Moment) -> None:
     """Write the figures since the last line."""
     session, tally, ranks = run.session, run.session.tally, run.session.ranks
     num_tokens, num_cells = ranks.sum([tally.num_tokens, tally.num_cells])
     line: dict[str, Any] = {
         **tally.read(ranks),
-        "lr": lr,
+        "lr": moment.lr,
         "epoch": round(run.loader.epochs_read, 4),
         "padding_share": 1 - num_tokens / num_cells,
         "tokens_per_second": round(num_tokens / tally.seconds, 1),
@@ -388,7 +348,7 @@ def log(run: Training, lr: float) -> None:
     if (num_skipped := tally.num_skipped()) or session.scaler is not None:
         line["skipped_steps"] = num_skipped
     write(run, "train", line)
-    run.report.show(session.step, line)
+    run.report.show(session.step, moment.share_after, line)
     tally.begin_line()
 
 
@@ -396,8 +356,6 @@ def write(run: Training, split: str, line: dict[str, Any]) -> None:
     """Write a line of metrics, on the first rank."""
     if run.metrics is not None:
         run.metrics.write(step=run.session.step, split=split, **line)
-    if run.events is not None:
-        run.events.write(split, run.session.step, line)
 
 
 def evaluate_rows(run: Training, *, is_last: bool) -> bool:
@@ -408,7 +366,6 @@ def evaluate_rows(run: Training, *, is_last: bool) -> bool:
     num_rows = session.config.eval_rows
     assert num_rows is not None, "choose_intervals fills it in"
     began = run.budget.seconds
-    nats_R = np.zeros(min(num_rows, len(validation))) if is_last else None
     pack = loader.find_pack(validation)
     try:
         values: dict[str, Any] = evaluate(
@@ -420,7 +377,6 @@ def evaluate_rows(run: Training, *, is_last: bool) -> bool:
             pack=pack,
             ranks=session.ranks,
             must_stop=lambda: run.interrupt.stop_requested,
-            nats_R=nats_R,
         )
     except torch.cuda.OutOfMemoryError as error:
         row_len = padded_len(int(validation.lengths.max())) if pack is None else pack.pack_len
@@ -437,27 +393,22 @@ def evaluate_rows(run: Training, *, is_last: bool) -> bool:
         return True
     if answers:
         values["guesses"] = "\n".join(map("\t".join, answers))  # control characters in them are escaped
-    if nats_R is not None and (baseline := measure_baseline(run.splits.train, validation, num_rows=num_rows)):
-        values |= baseline.compare(values["mlm_loss"], nats_R)
+    if is_last and (loss := values["mlm_loss"]) is not None:
+        values |= measure_baseline(run.splits.train, validation, num_rows=num_rows, loss=loss)
     write(run, "validation", values)
     text = f"step {session.step:,}: validation {describe(values, session.model.config.task)}"
     report.say(*(describe_end(read_run(run.folder)) if is_last else [text]))
-    if is_last or "guesses" not in run.told:  # the page has them too; ten times five would fill the screen
+    if is_last:  # the page has those of the first evaluation too
         report.say(*to_lines(answers))
-        run.told.add("guesses")
     return True
 
 
 def save(run: Training) -> bool:
     """Write a checkpoint. Returns whether any rank received a signal before it was complete."""
     session, began = run.session, run.budget.seconds
-    session.tally.gather(session.ranks)
     if session.ranks.is_first:
         save_session(session, run.budget, run.folder, run.loader.state_dict())
-        for path in prune_checkpoints(run.folder, keep=session.config.keep):
-            if path not in run.told:
-                run.told.add(path)
-                run.report.say(f"{path} is kept: it is a link, or it holds files that are not of this run")
+        prune_checkpoints(run.folder, keep=session.config.keep)
     must_stop = agree_on_stop(run)
     run.budget.note("checkpoint", run.budget.seconds - began)
     return must_stop
@@ -468,14 +419,10 @@ def save(run: Training) -> bool:
 
 def complete(run: Training) -> Path | None:
     """Write what is missing of a run that was killed after its last update."""
-    is_lacking = lacks_validation(run, is_final=True)
-    if is_lacking and not evaluate_rows(run, is_last=True):
+    if lacks_validation(run, is_final=True) and not evaluate_rows(run, is_last=True):
         return stop(run)
-    if is_lacking or not is_page_current(run.folder):
-        run.report.say("the run was over, but not all of its files were written")
-        return finish(run)
-    run.report.say("the run is over: nothing is left to do")
-    return list_checkpoints(run.folder)[-1]
+    run.report.say("the run is over: nothing is left to train")
+    return finish(run)
 
 
 def finish(run: Training) -> Path:

@@ -6,24 +6,21 @@ The sums stay on the device and are read only when a line is due, so that a GPU 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from albert_data.runs.figures import parse_line, split_lines
+from albert_data.runs.figures import parse_line, read_lines, split_lines
 from albert_data.storage.files import write_bytes
-from albert_data.text.wording import count_of
 from albert_data.train.batch import NO_LABEL, Batch
 from albert_data.train.device import Ranks
 from albert_data.train.model import Output
-from albert_data.train.reading import FREE_SPACE, check_number, explain_writing
+from albert_data.train.reading import FREE_SPACE, explain_writing
 
 Figures = dict[str, float | None]
-_NUMBERS = ("num_tokens", "num_cells", "num_flops", "seconds")
 
 
 @torch.no_grad()
@@ -50,9 +47,8 @@ def figures(sums: Sequence[float]) -> Figures:
 
 
 class Tally:
-    """The sums of one rank since the last line of metrics.
+    """The sums of one rank since the last line of metrics, or since the run resumed.
 
-    They are part of a checkpoint, because the next line also covers steps before it.
     num_tokens, num_cells: int, tokens of real rows, and cells with padding.
     num_flops: int, of the model.
     seconds: float, between the updates' beginnings, without evaluations and checkpoints.
@@ -87,17 +83,6 @@ class Tally:
         """Return the figures of the interval over all ranks. Waits for the device."""
         return figures(ranks.sum(self._sums_F.tolist()))
 
-    def gather(self, ranks: Ranks) -> None:
-        """Move the sums of all ranks to the first, which writes the checkpoint. Waits for the device.
-
-        num_flops and seconds stay as they are: MFU is that of the first rank's GPU. So do the skipped updates: all
-        ranks count the same ones, since their gradients are equal after the exchange.
-        """
-        *sums, num_tokens, num_cells = ranks.sum([*self._sums_F.tolist(), self.num_tokens, self.num_cells])
-        share = 1 if ranks.is_first else 0
-        self._sums_F.copy_(share * torch.tensor(sums, dtype=torch.float64))
-        self.num_tokens, self.num_cells = share * int(num_tokens), share * int(num_cells)
-
     def num_skipped(self) -> int:
         """The updates since the last line that were skipped. Waits for the device."""
         return int(self._num_skipped.item())
@@ -106,34 +91,18 @@ class Tally:
         """The newest updates that were all skipped, in a row. Waits for the device."""
         return int(self._num_in_row.item())
 
-    def state_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The tensors, by "tally.NAME", and the numbers."""
-        tensors = {"sums": self._sums_F, "num_skipped": self._num_skipped, "num_in_row": self._num_in_row}
-        return {f"tally.{name}": tensor for name, tensor in tensors.items()}, {n: getattr(self, n) for n in _NUMBERS}
-
-    def load_state_dict(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-        """Raises KeyError, ValueError or TypeError for what `state_dict` can't have returned."""
-        for name, here in self.state_dict()[0].items():
-            if (tensors[name].shape, tensors[name].dtype) != (here.shape, here.dtype):
-                raise ValueError(f"{name} is of another shape or type")
-            here.copy_(tensors[name])
-        for name in _NUMBERS:
-            check_number(name, numbers[name], most=2.0**63, is_whole=name != "seconds")
-            setattr(self, name, numbers[name])
-
 
 class MetricsFile:
     """metrics.jsonl: a JSON object per line, each with `step` and `split`, "train" or "validation".
 
     A resumed run writes the lines after `keep_until_step` again. The old ones are removed when its first new line is
-    written, so a run that fails before that keeps them. Lines that are no metrics are then removed too, after a copy of
-    the whole file is made.
+    written, so a run that fails before that keeps them.
     """
 
-    def __init__(self, path: Path, *, keep_until_step: int, say: Callable[[str], None]) -> None:
-        """say: told where a copy is. Raises CheckpointError for what is no regular file."""
-        split_lines(path)
-        self._path, self._say = path, say
+    def __init__(self, path: Path, *, keep_until_step: int) -> None:
+        """Raises CheckpointError for what is no regular file, and for lines that are no metrics."""
+        read_lines(path)
+        self._path = path
         self._keep_until_step: int | None = keep_until_step
 
     def has_validation(self, step: int, *, is_final: bool) -> bool:
@@ -153,23 +122,7 @@ class MetricsFile:
                 with self._path.open("ab") as file:
                     file.write(text)
             else:
-                self._begin(text, self._keep_until_step)
+                lines = ((one, parse_line(one)) for one in split_lines(self._path))
+                kept = [one + b"\n" for one, line in lines if line and line["step"] <= self._keep_until_step]
+                write_bytes(self._path, b"".join((*kept, text)))
                 self._keep_until_step = None
-
-    def _begin(self, text: bytes, keep_until_step: int) -> None:
-        texts = split_lines(self._path)
-        lines, rest = [(one, parse_line(one)) for one in texts], texts[-1]
-        kept = [one + b"\n" for one, line in lines if line is not None and line["step"] <= keep_until_step]
-        # The rest after the last line end may be a line that a crash cut short, or zero bytes that were never written.
-        # It is dropped without a copy.
-        begin = b'{"step"'
-        is_torn = rest.startswith(begin) or begin.startswith(rest) or not rest.strip(b"\0")
-        strange = [one for one, line in lines[: -1 if is_torn else None] if line is None and one.strip()]
-        if strange:
-            number = 1
-            while os.path.lexists(copy := self._path.with_name(f"metrics.old-{number}.jsonl")):
-                number += 1
-            write_bytes(copy, b"\n".join(texts))
-            left_out = count_of(len(strange), "line that is no metrics", "lines that are no metrics")
-            self._say(f"{self._path}: {left_out} left out; all is kept in {copy}")
-        write_bytes(self._path, b"".join((*kept, text)))

@@ -304,17 +304,6 @@ class Albert(nn.Module):
         waves_PE = torch.cat((angles.sin(), angles.cos()), dim=1)[:, :size]
         position_PE.copy_(INIT_STD * 2**0.5 * waves_PE @ nn.init.orthogonal_(torch.empty(size, size)))
 
-    @torch.no_grad()
-    def scale_weights(self) -> None:
-        """Give the first matrices a deviation of 1 / sqrt(H).
-
-        With that of the paper, made for H of 768 and more, a small model is nearly linear at first and attends to all
-        tokens alike. The gradient of the sentence task is then a sixteenth of that of the masks, and [CLS] stays put.
-        """
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                module.weight *= self.config.hidden_size**-0.5 / INIT_STD
-
     def encode(self, batch: Batch, window: int = 0) -> Tensor:
         """Return the hidden states of the last layer, x_BTH; at padding they have no meaning.
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from albert_data.errors import CheckpointError, OutputError
 from albert_data.storage.files import read_json
-from albert_data.text.escaping import name_as_text
 
 _MAX_BYTES = 1 << 22  # of a JSON file: a run.json has 3 KB
 _SHOWN_LEN, _EXPLAINED_LEN = 80, 300
@@ -30,12 +29,6 @@ def check_regular(path: Path) -> None:
     """Raise OSError for a path that is missing or not a regular file. A link to a regular file is allowed."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(None, "is not a regular file", str(path))
-
-
-def name_in_utf8(folder: Path) -> str:
-    """A name for libraries that take UTF-8 only: that of the folder, or the number of the folder, which stays open."""
-    name = os.fspath(folder)
-    return name if name_as_text(name) == name else f"/dev/fd/{os.open(name, os.O_RDONLY)}"
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -15,16 +15,14 @@ from typing import Any
 
 from albert_data.train.config import TrainConfig
 
-FIELDS = {"log": "log_every", "evaluation": "eval_every", "checkpoint": "save_every"}
+# What comes between updates, and the setting that says how often.
+WORK = {"log": "log_every", "evaluation": "eval_every", "checkpoint": "save_every"}
 POINTS = {"log": 50, "evaluation": 10, "checkpoint": 10}  # at least so many in a run
 MOST_STEPS = {"log": 50, "evaluation": 1000, "checkpoint": 1000}  # at most so many from one to the next
 # Rows of an evaluation. 128 have about 2,400 labels, which give a loss to 0.05 nats; 2,048 give it to 0.013.
 LEAST_ROWS, MOST_ROWS = 128, 2048
 # Ten evaluations of 100 rows take a minute of two cores a tenth or less of that minute (preset mini, rows of 128).
 ROWS_PER_MINUTE = 100
-# A model first learns how frequent each piece is. With 8,000 pieces that took presets tiny and mini one to 1.6 million
-# tokens, 15 % of them masked: 20 to 30 labels a piece. Half of that is surely too short.
-TOKENS_PER_PIECE = 100
 EVALUATION_SHARE = 0.1  # of the products that a run computes
 UPDATE_COST = 3  # how many times the products of reading a row an update computes for it
 SAFETY_FACTOR = 1.25  # the last evaluation and checkpoint may be slower than the ones before
@@ -50,30 +48,17 @@ def choose_intervals(config: TrainConfig, num_steps: int | None, max_seq_len: in
         chosen["eval_rows"] = int(min(MOST_ROWS, max(LEAST_ROWS, rows)))
     if num_steps is not None:
         for work in ("log", "evaluation"):
-            if getattr(config, field := FIELDS[work]) is None:
+            if getattr(config, field := WORK[work]) is None:
                 chosen[field] = min(MOST_STEPS[work], max(1, num_steps // POINTS[work]))
     return dataclasses.replace(config, **chosen)
 
 
-def explain_shortness(num_tokens: float, vocab_size: int) -> str | None:
-    """What to do about a run that can learn nothing; None for a longer one. num_tokens: that it will read."""
-    per_piece = num_tokens / vocab_size
-    if per_piece >= TOKENS_PER_PIECE:
-        return None
-    times = math.ceil(10 * TOKENS_PER_PIECE / max(per_piece, 1e-3)) / 10
-    return (
-        f"too short   the run reads about {num_tokens:,.0f} tokens, {per_piece:,.0f} for each of the {vocab_size:,} "
-        f"pieces;\n            a model needs {TOKENS_PER_PIECE} to learn even how frequent each piece is.\n"
-        f"            Train {times:,g} times as long or longer, or use fewer pieces"
-    )
-
-
 class Intervals:
-    """Which work of FIELDS is due. step, share: the updates that are made, and the share of the run that is done."""
+    """Which work of WORK is due. step, share: the updates that are made, and the share of the run that is done."""
 
     def __init__(self, config: TrainConfig, step: int, share: float) -> None:
-        self._given: dict[str, int | None] = {work: getattr(config, field) for work, field in FIELDS.items()}
-        self._last = dict.fromkeys(FIELDS, (step, share))
+        self._given: dict[str, int | None] = {work: getattr(config, field) for work, field in WORK.items()}
+        self._last = dict.fromkeys(WORK, (step, share))
 
     def is_due(self, work: str, step: int, share: float) -> bool:
         """Stays True until `note` is called, if the interval is a share of the run."""
@@ -112,7 +97,6 @@ class Budget:
         self.work_seconds = dict(work_seconds or {})
         self._first_step, self._first_seconds, self._pause_seconds = 0, 0.0, 0.0
         self.schedule_begin = schedule_begin
-        self.steps_per_epoch = steps_per_epoch
         self.num_steps = count_steps(config, steps_per_epoch)
         self._last_end: dict[str, float] = {}  # of an evaluation or a checkpoint, by `seconds`
 
@@ -158,7 +142,7 @@ class Budget:
 
         others: what else comes now.
         """
-        is_given = getattr(self._config, FIELDS[work]) is not None
+        is_given = getattr(self._config, WORK[work]) is not None
         return self.has_time(work, *others) and (is_given or self.is_rested(work))
 
     def begin(self, step: int) -> None:
@@ -174,12 +158,6 @@ class Budget:
         end, now = self._updates_end, self.seconds
         begin = now if self.schedule_begin is None else self.schedule_begin
         return (now - begin) / (end - begin) if end > now else 1.0
-
-    def steps_left(self, step: int, seconds_per_step: float) -> int:
-        """The updates from `step` to the end; with `minutes`, how many the time that is left allows."""
-        if self.num_steps is not None:
-            return self.num_steps - step
-        return max(0, round((self._updates_end - self.seconds) / seconds_per_step))
 
     def share_per_step(self, step: int) -> float:
         """The share that an update takes, above 0: the mean of this process, without evaluations and checkpoints."""

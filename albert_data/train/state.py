@@ -26,7 +26,6 @@ from albert_data.train.optimizer import FusedOptimizer, make_optimizer, pack_opt
 from albert_data.train.order import BUCKET, CPU_BUCKET, choose_pack, padded_len
 from albert_data.train.reading import check_number, explain, read_object, show
 from albert_data.train.schedule import Budget
-from albert_data.train.sizes import count_parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class Session:
     identity: everything that decides the weights (folder.py).
     scaler: of the loss in float16; None in other formats.
     tally: the sums since the last line of metrics.
-    obstacle: why the model is not compiled although the settings ask for it.
+    compile_obstacle: why the model is not compiled although the settings ask for it.
     step: the number of updates made.
     """
 
@@ -63,7 +62,7 @@ class Session:
     scaler: torch.amp.GradScaler | None
     tally: Tally
     is_compiled: bool = False
-    obstacle: str | None = None
+    compile_obstacle: str | None = None
     step: int = 0
 
 
@@ -159,20 +158,15 @@ def start_session(
     try:
         model = Albert(shape)
     except (MemoryError, RuntimeError) as error:  # PyTorch raises RuntimeError if memory runs out
-        num_bytes = 4 * count_parameters(shape).all
-        raise ConfigError(
-            f"a model of {num_bytes / 1e9:,.1f} GB can't be made ({explain(error)}); use a smaller --preset"
-        ) from error
-    if config.weight_init == "scaled":
-        model.scale_weights()
-    if config.weight_init != "paper":
+        raise ConfigError(f"the model can't be made ({explain(error)}); use a smaller --preset") from error
+    if config.weight_init == "sinusoid":
         model.set_sinusoids()
     if initial is not None:
         model.load_state_dict(select_weights(initial.model, model))
     with explain_out_of_memory(precision.device_info):
         model.to(precision.device)
     model.encoder.recompute = config.recompute
-    is_compiled, obstacle = choose_compiling(config, precision.device)
+    is_compiled, compile_obstacle = choose_compiling(config, precision.device)
     if is_compiled:
         compile_model(model)
     return Session(
@@ -185,7 +179,7 @@ def start_session(
         scaler=torch.amp.GradScaler(precision.device.type) if precision.format == "fp16" else None,
         tally=Tally(precision.device),
         is_compiled=is_compiled,
-        obstacle=obstacle,
+        compile_obstacle=compile_obstacle,
     )
 
 
@@ -202,19 +196,17 @@ def select_weights(initial: Albert, model: Albert) -> dict[str, torch.Tensor]:
 
 def save_session(session: Session, budget: Budget, run: Path, loader_state: dict[str, int]) -> Path:
     """Write a checkpoint of the state between two updates."""
-    sums, tally = session.tally.state_dict()
     return save_checkpoint(
         run,
         session.step,
         weights=session.model.state_dict(),
-        tensors={**pack_optimizer(session.optimizer), **sums},
+        tensors=pack_optimizer(session.optimizer),
         state={
             "seconds": budget.seconds,
             "schedule_begin": budget.schedule_begin,
             "work_seconds": budget.work_seconds,
             "loader": loader_state,
             "scaler": {} if session.scaler is None else session.scaler.state_dict(),
-            "tally": tally,
             "train_config": dataclasses.asdict(session.config),
             "model_config": dataclasses.asdict(session.model.config),
             "identity": session.identity,
@@ -245,10 +237,7 @@ def restore_newest(session: Session, loader: ShardLoader, run: Path, initial: In
             unpack_optimizer(session.optimizer, tensors)
         if session.scaler is not None:
             session.scaler.load_state_dict(state["scaler"])
-        session.tally.load_state_dict(tensors, state["tally"])
-        if not session.ranks.is_first:  # the sums in the checkpoint are those of all ranks
-            session.tally.begin_line()
-        if state["step"] > session.tally.num_in_row() and not session.optimizer.state:
+        if state["step"] and not session.optimizer.state:
             raise ValueError("the optimiser's state is missing")
         session.step = int(state["step"])
         loader.load_state_dict(state["loader"])
@@ -282,7 +271,7 @@ def check_agreement(session: Session, run: Path) -> None:
 
 def _check_state(state: dict[str, Any]) -> None:
     """Raise an error for values that `save_session` can't have written."""
-    for name in ("identity", "loader", "scaler", "tally"):
+    for name in ("identity", "loader", "scaler"):
         if not isinstance(state[name], dict):
             raise ValueError(f"{name} is {show(state[name])}; an object is needed")
     check_number("step", state["step"], most=2**31 - 1, is_whole=True)

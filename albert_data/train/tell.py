@@ -1,74 +1,33 @@
-"""What a run tells while it works: lines on stderr with a progress bar below them, TensorBoard events, a trace."""
+"""What a run tells while it works: lines on stderr with a progress bar below them, and a trace."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timedelta
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
-from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import torch
 from torch.profiler import profile, schedule
 from tqdm import tqdm
 
-from albert_data.errors import ConfigError
 from albert_data.examples.pair_tasks import PairTask
 from albert_data.runs.figures import RunFigures
 from albert_data.runs.verdicts import judge_run
-from albert_data.storage.files import replace_file
 from albert_data.text.escaping import join_lines
 from albert_data.text.wording import count_of, format_duration, format_share, wrap_words
 from albert_data.train.config import DEFAULT_PRESETS, name_preset
 from albert_data.train.flops import describe_peak
-from albert_data.train.folder import EVENTS_FOLDER
 from albert_data.train.loader import ShardLoader, Splits
-from albert_data.train.reading import FREE_SPACE, explain, explain_writing, name_in_utf8
+from albert_data.train.reading import explain
 from albert_data.train.schedule import POINTS, Budget
 from albert_data.train.state import Session
 
-# Of the estimate: enough updates that those which compile, one for each length of rows, do not change the median; but
-# no more than five minutes of them, because a run that would take weeks should not hide that for hours.
-MIN_UPDATES, MIN_SECONDS, MAX_SECONDS = 30, 10.0, 300.0
-_DAY = 86_400
 WARM_UP, RECORDED = 5, 5  # steps of a trace; the first ones compile, allocate memory and fill caches
 Item = TypeVar("Item")
-
-
-class Estimate:
-    """Estimates after a few updates how long a run will take; with --minutes, how many steps it will make.
-
-    It times the updates of this process, except the first, which fills caches. It waits for no GPU: after a few updates
-    the queue of kernels is full, and an update takes the host as long as the GPU.
-    """
-
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self._ends: list[float] = []
-        self._num_tokens = 0
-
-    def note(self, step: int, num_tokens: int) -> str | None:
-        """Record the end of update `step`, of `num_tokens`. Returns the estimate when known."""
-        self._ends.append(self._budget.seconds)
-        self._num_tokens += num_tokens
-        spent = self._ends[-1] - self._ends[0]
-        if spent < MAX_SECONDS and (spent < MIN_SECONDS or len(self._ends) <= MIN_UPDATES):
-            return None
-        lap = median(end - begin for begin, end in pairwise(self._ends))
-        left, speed = self._budget.steps_left(step, lap), self._num_tokens / len(self._ends) / lap
-        if self._budget.is_timed:
-            epochs = (step + left) / self._budget.steps_per_epoch
-            return f"about {step + left:,} steps in all, {epochs:,.2f} epochs ({speed:,.0f} tokens/s)"
-        text = f"about {format_duration(left * lap)} for {left:,} steps ({speed:,.0f} tokens/s)"
-        if left * lap > _DAY:
-            return f"{text}; for a shorter run, start another one with a smaller --preset or with --minutes"
-        return f"{text}, until {datetime.now() + timedelta(seconds=left * lap):%H:%M}"
 
 
 class Report:
@@ -80,7 +39,6 @@ class Report:
 
     def __init__(self, budget: Budget, task: PairTask, *, is_shown: bool = True) -> None:
         self._budget, self._task = budget, task
-        self._estimate: Estimate | None = Estimate(budget)  # until it is told
         self._is_shown = is_shown and sys.stderr is not None  # it is None where the process was started without
         self._bar = tqdm(
             total=100.0,
@@ -108,18 +66,15 @@ class Report:
             with self._ignore_lost_stderr():
                 self._bar.write(join_lines(lines), file=sys.stderr)
 
-    def advance(self, share: float, step: int, num_tokens: int) -> None:
-        """Show how much of the run is done. num_tokens: of update `step`, over all ranks."""
-        if self._is_shown and self._estimate and (text := self._estimate.note(step, num_tokens)):
-            self.say(text)
-            self._estimate = None
+    def advance(self, share: float) -> None:
+        """Show how much of the run is done."""
         with self._ignore_lost_stderr():
             if self._bar.n == 0:
                 self._bar.initial = self._bar.n = 100 * share  # a resumed run: the steps before took no time here
             self._bar.update(min(100.0, 100 * share) - self._bar.n)
 
-    def show(self, step: int, line: dict[str, Any]) -> None:
-        """Show a line of metrics of the training."""
+    def show(self, step: int, share: float, line: dict[str, Any]) -> None:
+        """Show a line of metrics of the training. share: of the run that is done."""
         speed = f"{line['tokens_per_second']:,.0f} tokens/s"
         if "mfu" in line:
             speed += f", MFU {format_share(line['mfu'], 1)}"
@@ -129,18 +84,19 @@ class Report:
             speed += f", at most {line['peak_gb']:.1f} GB"
         if self._bar.disable:
             of_all = f" of {self._budget.num_steps:,}" if self._budget.num_steps is not None else ""
-            self.say(f"step {step:,}{of_all}: {describe(line, self._task)}, {speed}")
+            left = format_duration(self._budget.seconds * max(0.0, 1 - share) / share)
+            self.say(f"step {step:,}{of_all}: {describe(line, self._task)}, {speed}, about {left} left")
         else:
             with self._ignore_lost_stderr():
                 self._bar.set_postfix_str(f"{describe(line, self._task, short=True)}, {speed}")
 
 
 def describe_start(
-    session: Session, loader: ShardLoader, obstacle: str | None, splits: Splits, budget: Budget
+    session: Session, loader: ShardLoader, pack_obstacle: str | None, splits: Splits, budget: Budget
 ) -> list[str]:
     """The device, the precision, the model, the data and the length of the run, with reasons.
 
-    obstacle: why rows can't be packed here; None if they can, but a run that resumes keeps what it began with.
+    pack_obstacle: why rows can't be packed here; None if they can, but a run that resumes keeps what it began with.
     """
     config, model, precision, ranks = session.config, session.model, session.precision, session.ranks
     device, per_epoch = precision.device, loader.steps_per_epoch
@@ -161,7 +117,8 @@ def describe_start(
         validation = f"{min(all_rows, config.eval_rows or all_rows):,} of {all_rows:,} rows, {when}"
     length = f"{config.minutes:g} minutes" if budget.num_steps is None else f"{budget.num_steps:,} steps"
     epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
-    rows = "packed, without padding" if loader.is_packed else f"padded ({obstacle or 'as when the run began'})"
+    rows = "packed, without padding" if loader.is_packed else f"padded ({pack_obstacle or 'as when the run began'})"
+    not_compiled = f"compiled    no: {session.compile_obstacle}; install that, or --no-compile"
     of_gpu = [f"speed       {describe_peak(precision.device_info, precision.format)}", f"rows        {rows}"]
     preset = name_preset(config.preset, model.config)
     is_default = preset == config.preset == DEFAULT_PRESETS[device.type]
@@ -169,12 +126,11 @@ def describe_start(
     return [
         f"device      {device} ({precision.device_info}{threads}{beside})",
         f"precision   {precision.format} ({precision.format_reason})",
-        *([f"compiled    no: {session.obstacle}; install that, or --no-compile"] if session.obstacle else []),
+        *([not_compiled] if session.compile_obstacle else []),
         f"preset      {preset}{why}",
         f"model       {model.config.num_layers} layers of {model.config.hidden_size}, "
         f"{model.num_parameters():,} parameters, vocabulary of {model.config.vocab_size:,}",
-        f"data        {len(splits.train):,} rows, {num_tokens:,} tokens an epoch, "
-        f"{per_epoch:,} steps an epoch, {format_share(loader.padding_share(), 1)} padding",
+        f"data        {len(splits.train):,} rows, {num_tokens:,} tokens an epoch, {per_epoch:,} steps an epoch",
         f"training    {length} of {config.batch_tokens:,} tokens by {config.optimizer}{epochs}, {masks}",
         *([reach] if config.first_window else []),
         f"validation  {validation}",
@@ -206,67 +162,24 @@ def describe_end(run: RunFigures) -> list[str]:
     return [f"validation at the end: {describe(run.last_validation, run.task)}", *verdicts]
 
 
-# ---- TensorBoard ----
-
-
-def require_tensorboard() -> None:
-    """Raise ConfigError where TensorBoard is not installed."""
-    try:
-        importlib.import_module("torch.utils.tensorboard")
-    except ImportError as error:
-        raise ConfigError(
-            "--tensorboard needs TensorBoard; install it with: pip install 'albert-data[tensorboard]'"
-        ) from error
-
-
-class TensorBoardWriter:
-    """RUN/tensorboard/, a curve for each figure and split: `mlm_loss/train`, `mlm_loss/validation`."""
-
-    def __init__(self, run: Path, *, step: int = 0) -> None:
-        """Open for a run that begins, or resumes, after `step`: later events of a stopped run are hidden."""
-        require_tensorboard()
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._folder = run / EVENTS_FOLDER
-        self._folder.mkdir(exist_ok=True)
-        self._writer = SummaryWriter(log_dir=name_in_utf8(self._folder), purge_step=step + 1 if step else None)
-
-    def write(self, split: str, step: int, figures: Mapping[str, object]) -> None:
-        """Add a point to each curve; None and text have none."""
-        with explain_writing(f"{self._folder}: can't write the events", FREE_SPACE):
-            for name, value in figures.items():
-                if isinstance(value, int | float):
-                    self._writer.add_scalar(f"{name}/{split}", value, step)
-
-    def close(self) -> None:
-        """Write the buffered events; without this, up to two minutes of them are lost."""
-        with explain_writing(f"{self._folder}: can't write the events", FREE_SPACE):
-            self._writer.close()
-
-
 # ---- PyTorch's profiler ----
 
 
 def profile_steps(steps: Iterator[Item], path: Path, report: Report) -> Iterator[Item]:
     """Yield what `steps` yields, and write a trace of the work after the 6th to the 10th item to `path`.
 
-    ui.perfetto.dev and Chrome show it. If the run ends before, the trace has fewer steps or is not written. One that
-    can't be written does not stop the run.
+    ui.perfetto.dev and Chrome show it. If the run ends before, the trace has fewer steps or is not written.
     """
 
     def write(profiler: profile) -> None:
         try:
-            with TemporaryDirectory() as folder, replace_file(path) as file:
-                trace = Path(folder, path.name)  # gzipped by its name
-                profiler.export_chrome_trace(str(trace))
-                if not trace.exists():  # the profiler reports no error
-                    raise OSError("the profiler wrote nothing")
-                file.write(trace.read_bytes())
+            path.unlink(missing_ok=True)
+            profiler.export_chrome_trace(str(path))  # gzipped by its name
+            path.stat()  # the profiler may report no error
         except OSError as error:
-            return report.say(f"{path}: the trace can't be written: {explain(error)}")
-        report.say(f"{path} is written: open it at ui.perfetto.dev or chrome://tracing")
+            return report.say(f"{path} can't be written: {explain(error)}")
+        report.say(f"{path} is written: open it at ui.perfetto.dev")
 
-    report.say(f"profiling   {RECORDED} steps, after {WARM_UP} of warm-up, to {path}")
     cycle = schedule(wait=WARM_UP - 1, warmup=1, active=RECORDED, repeat=1)
     with profile(schedule=cycle, on_trace_ready=write) as profiler:
         for item in islice(steps, WARM_UP + RECORDED):

@@ -1,6 +1,6 @@
 """A budget gives the share of a run that is done, by steps or by the clock, and keeps time for the end of the run.
 
-What settings leave open follows the length of a run: a short one has curves, and says if it is too short.
+What settings leave open follows the length of a run: a short one has curves too.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from albert_data.cli.train import train
 from albert_data.train import loop
 from albert_data.train.config import RECIPES, TrainConfig
 from albert_data.train.schedule import (
-    FIELDS,
     FIRST_SHARE,
     LEAST_ROWS,
     MOST_ROWS,
     POINTS,
     SAFETY_FACTOR,
+    WORK,
     Budget,
     Intervals,
     choose_intervals,
@@ -157,9 +157,9 @@ def test_what_is_given_stays():
 
 @pytest.mark.parametrize(("num_steps", "logs", "evaluations"), [(20, 20, 10), (1000, 50, 10), (30_000, 600, 30)])
 def test_a_run_by_the_clock_has_as_many_points_however_fast_it_is(num_steps, logs, evaluations):
-    intervals, counts = Intervals(TrainConfig(steps=None, minutes=1), 0, 0.0), dict.fromkeys(FIELDS, 0)
+    intervals, counts = Intervals(TrainConfig(steps=None, minutes=1), 0, 0.0), dict.fromkeys(WORK, 0)
     for step in range(1, num_steps + 1):
-        for work in FIELDS:
+        for work in WORK:
             if intervals.is_due(work, step, (step + 0.01) / num_steps):
                 counts[work] += 1
                 intervals.note(work, step, step / num_steps)
@@ -189,25 +189,6 @@ def test_a_short_run_has_ten_evaluations_and_a_line_for_each_step(toys, use_shar
     assert [line["step"] for line in lines if line["split"] == "validation"] == list(range(4, 41, 4))
     assert [line["step"] for line in lines if line["split"] == "train"] == list(range(1, 41))
     assert "10 of 10 rows, every 4 steps" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("tokens", "is_told"), [(64, True), (1024, False)])
-def test_a_run_that_is_too_short_to_learn_from_says_so_first(toys, use_shards, tmp_path, capsys, tokens, is_told):
-    """Of 40 pieces 4,000 tokens are needed."""
-    use_shards(toys.make_shards(40, max_seq_len=16), toys.make_shards(10, seed=1, max_seq_len=16))
-    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(OPEN, steps=4, batch_tokens=tokens))
-    said = capsys.readouterr().err
-    assert ("too short   the run reads about 256 tokens, 6 for each of the 40 pieces;" in said) == is_told
-    assert said.find("too short") < said.find("step 1 of 4")
-
-
-def test_by_the_clock_the_first_evaluation_tells_that_a_run_is_too_short(
-    toys, use_shards, tmp_path, monkeypatch, capsys
-):
-    use_shards(toys.make_shards(40, vocab_size=4000), toys.make_shards(10, seed=1, vocab_size=4000))
-    monkeypatch.setattr(loop, "UPDATE_COST", 1e6)
-    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(OPEN, steps=None, minutes=0.06))
-    assert "0 for each of the 4,000 pieces" in capsys.readouterr().err
 
 
 # ---- threads ----

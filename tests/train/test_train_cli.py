@@ -113,7 +113,7 @@ STATIC = {"remask": False, "mask_prob": None, "last_mask_prob": None}
     [
         ("--epochs 2.5", {"minutes": None, "epochs": 2.5}),
         ("--static-masks --no-compile", {**STATIC, "compile": False}),
-        ("--tensorboard --profile", {"tensorboard": True, "profile": True}),
+        ("--profile", {"profile": True}),
         ("--beta2 0.98 --epsilon 1e-8", {"beta2": 0.98, "epsilon": 1e-8}),
         ("--micro-tokens 512", {"micro_tokens": 512}),
         ("--mask-prob 0.3", {"mask_prob": 0.3, "last_mask_prob": None}),

@@ -196,13 +196,6 @@ def test_the_epochs_read_are_exact_at_each_window_and_rise_between(toys, monkeyp
     assert resumed.epochs_read == 2
 
 
-def test_the_padding_share_is_that_of_the_batches(toys):
-    shards = toys.make_shards(45)
-    loader = ShardLoader(shards, batch_tokens=300, num_ranks=3)
-    cells = sum(batch.input_ids_BT.numel() for (batch,) in steps_of(loader, loader.steps_per_epoch))
-    assert loader.padding_share() == pytest.approx(1 - shards.lengths.sum() / (3 * cells))
-
-
 # ---- ranks, micro-batches, threads ----
 
 
@@ -311,7 +304,6 @@ def test_a_restored_state_gives_the_same_batches_as_without_a_stop_and_reads_non
 def test_a_loader_resumes_with_the_bucket_of_the_state(toys):
     shards = toys.make_shards(145, max_seq_len=200)
     fine, coarse = (ShardLoader(shards, batch_tokens=1000, bucket=bucket) for bucket in (16, 64))
-    assert fine.padding_share() < coarse.padding_share()
     for loader, other in ((fine, coarse), (coarse, fine)):
         steps_of(loader, 3)
         late = ShardLoader(shards, batch_tokens=1000, bucket=other.order.bucket)

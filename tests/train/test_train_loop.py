@@ -10,7 +10,6 @@ import gzip
 import itertools
 import json
 import math
-import shutil
 from collections import Counter
 
 import numpy as np
@@ -72,9 +71,7 @@ def test_each_line_says_its_step_its_split_and_its_figures(toys, finished_run):
     assert set(lines[0]) == figures | {"lr", "epoch", "padding_share", "tokens_per_second", "seconds"}
     figures |= {"sop_majority", "sop_entropy", "sop_error", "num_documents"}
     assert set(lines[1]) == figures | {"guesses"}
-    assert set(lines[3]) == figures | {
-        *("guesses", "unigram_loss", "unigram_entropy", "unigram_error", "unigram_scripts", "mlm_nats_per_byte")
-    }
+    assert set(lines[3]) == figures | {*("guesses", "unigram_loss", "mlm_nats_per_byte")}
 
 
 def test_a_run_without_guesses_quotes_no_text(toys, train, tmp_path, capsys):
@@ -108,32 +105,29 @@ def test_validation_figures_are_those_of_the_last_checkpoint_on_the_validation_r
     labels=st.lists(st.tuples(st.sampled_from((-1, 0, 1, 2)), st.integers(0, 4), st.booleans()), max_size=30),
     num_rows=st.integers(1, 40),
 )
-def test_an_accuracy_is_judged_by_the_most_frequent_label_and_by_documents(labels, num_rows, module_toys):
+def test_an_accuracy_is_judged_by_the_most_frequent_label(labels, num_rows, module_toys):
     """labels: of rows, the label, the document, and whether it was predicted."""
     shards, measured = module_toys.make_shards(max(1, len(labels))), labels[:num_rows]
-    sop_label, document_keys, right = (np.array(column) for column in zip(*labels, (-1, 0, False), strict=True))
+    sop_label, document_keys, _ = (np.array(column) for column in zip(*labels, (-1, 0, False), strict=True))
     shards.examples = dataclasses.replace(
         shards.examples, sop_label=sop_label.astype(np.int8), document_keys=document_keys.astype(np.uint64)
     )
     config = shards.manifest.config
     examples = dataclasses.replace(config.examples, pairs="order3")  # has a label 2
     shards.manifest = dataclasses.replace(shards.manifest, config=dataclasses.replace(config, examples=examples))
-    found = judge_accuracy(shards, right[: len(measured)].astype(np.float64))
-    pairs = [(label, document, right) for label, document, right in measured if label >= 0]
+    labelled = [(label, right) for label, _, right in measured if label >= 0]
+    accuracy = sum(right for _, right in labelled) / len(labelled) if labelled else None
+    found = judge_accuracy(shards, num_rows if labels else 0, accuracy)
     num_documents = len({document for _, document, _ in measured})
-    if not pairs:
+    if not labelled:
         assert found == {"num_documents": num_documents}
         return
-    shares = [count / len(pairs) for count in Counter(label for label, _, _ in pairs).values()]
-    accuracy, documents = sum(right for _, _, right in pairs) / len(pairs), {document for _, document, _ in pairs}
-    squares = [sum(right - accuracy for _, one, right in pairs if one == document) ** 2 for document in documents]
-    count, independent = len(documents), accuracy * (1 - accuracy) * len(pairs)
-    by_documents = sum(squares) * count / (count - 1) if count > 1 else 0
+    shares = [count / len(labelled) for count in Counter(label for label, _ in labelled).values()]
     assert found == pytest.approx(
         {
             "sop_majority": max(shares),
             "sop_entropy": -sum(share * math.log(share) for share in shares),
-            "sop_error": math.sqrt(max(by_documents, independent)) / len(pairs),
+            "sop_error": math.sqrt(accuracy * (1 - accuracy) / len(labelled)),
             "num_documents": num_documents,
         },
         abs=1e-12,
@@ -173,11 +167,10 @@ def test_the_baseline_is_the_loss_of_the_frequencies_of_training_labels(toys):
     for shards, modulus in ((train, 4), (validation, 2)):
         labels = np.arange(len(shards.examples.masked_ids), dtype=np.uint16) % modulus
         shards.examples = dataclasses.replace(shards.examples, masked_ids=labels)
-    baseline = measure_baseline(train, validation, num_rows=30)
-    assert baseline.unigram_entropy == pytest.approx(math.log(2), abs=1e-3)
+    baseline = measure_baseline(train, validation, num_rows=30, loss=5.0)
     seen = len(train.examples.masked_ids) / 4 + 1
     expected = math.log((len(train.examples.masked_ids) + 8) / seen)
-    assert baseline.unigram_loss == pytest.approx(expected, abs=0.02)
+    assert baseline["unigram_loss"] == pytest.approx(expected, abs=0.02)
 
 
 def test_the_baseline_is_measured_on_the_rows_evaluated_and_on_no_others(toys):
@@ -186,8 +179,9 @@ def test_the_baseline_is_measured_on_the_rows_evaluated_and_on_no_others(toys):
     labels[validation.examples.mask_offsets[10] :] = 5
     validation.examples = dataclasses.replace(validation.examples, masked_ids=labels)
     whole = toys.make_shards(30, seed=1)
-    assert measure_baseline(train, validation, num_rows=10) == measure_baseline(train, whole, num_rows=10)
-    assert measure_baseline(train, validation, num_rows=30) != measure_baseline(train, whole, num_rows=30)
+    for num_rows, is_equal in ((10, True), (30, False)):
+        found, other = (measure_baseline(train, rows, num_rows=num_rows, loss=5.0) for rows in (validation, whole))
+        assert (found == other) == is_equal
 
 
 def test_an_evaluation_draws_no_random_number_and_switches_dropout_back_on(toys):
@@ -313,7 +307,7 @@ def test_a_run_that_ends_early_has_the_trace_until_then(train, tmp_path, steps, 
 def test_a_trace_that_can_not_be_written_does_not_stop_the_run(train, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(torch.profiler.profile, "export_chrome_trace", lambda self, path: None)
     assert train(**PROFILED) is not None
-    assert "the trace can't be written: the profiler wrote nothing" in capsys.readouterr().err
+    assert "trace.json.gz can't be written: " in capsys.readouterr().err
     assert not list((tmp_path / "run").glob("*trace*"))
 
 
@@ -436,10 +430,10 @@ def test_a_run_continues_after_skipped_updates_and_says_how_many(start, tmp_path
     counts = {line["step"]: line.get("skipped_steps") for line in toys.read_metrics(tmp_path / "run")}
     if log_every == 4:
         assert counts == {4: 2, 8: 3, 12: 4, 16: 2}
-        assert capsys.readouterr().err.count("tokens/s, 2 updates skipped\n") == 2
+        assert capsys.readouterr().err.count("tokens/s, 2 updates skipped, about") == 2
     else:
         assert counts == {step: None if step in (1, 4, 5, 15, 16) else 1 for step in range(1, 17)}
-        assert "tokens/s, 1 update skipped\n" in capsys.readouterr().err
+        assert "tokens/s, 1 update skipped, about" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("log_every", [1, 4])
@@ -464,20 +458,6 @@ def test_ten_skipped_updates_in_a_row_stop_the_run_and_the_rows_of_the_last_are_
     assert [path.name for path in paths] == [f"step-{step:08d}" for step in (3, 6, 9)]
     weights, _, _ = load_checkpoint(paths[-1])
     assert all(value.isfinite().all() for value in weights.values())
-
-
-@EACH
-def test_a_resumed_run_counts_on_even_if_no_update_was_made_yet(start, tmp_path, monkeypatch, toys, optimizer):
-    spoil_gradients(monkeypatch, range(99))
-    for name in ("whole", "resumed"):
-        with pytest.raises(AlbertDataError, match="12 updates in a row were skipped, the last at step 12"):
-            train_long(tmp_path, name, optimizer=optimizer)  # the count is read with the line of step 12
-    for path in list_checkpoints(tmp_path / "resumed")[2:]:
-        shutil.rmtree(path)  # step 6 is the newest
-    with pytest.raises(AlbertDataError, match="12 updates in a row were skipped, the last at step 12"):
-        train_long(tmp_path, "resumed", optimizer=optimizer, resume=True)
-    whole, resumed = (toys.read_metrics(tmp_path / name) for name in ("whole", "resumed"))
-    assert [line["skipped_steps"] for line in whole] == [line["skipped_steps"] for line in resumed] == [4, 4]
 
 
 def test_weights_that_are_not_finite_stop_the_run_and_are_never_saved(start, tmp_path, monkeypatch):

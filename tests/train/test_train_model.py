@@ -74,18 +74,14 @@ def test_weights_start_from_a_normal_of_deviation_0_02_cut_at_two_deviations_and
 
 
 @pytest.mark.parametrize("embedding_size", [128, 33])
-def test_scaled_weights_fit_the_hidden_size_and_positions_are_sinusoids(embedding_size):
+def test_positions_begin_as_sinusoids_and_nothing_else_changes(embedding_size):
     torch.manual_seed(0)
     shape = AlbertConfig(vocab_size=900, embedding_size=embedding_size, hidden_size=64, num_heads=4, max_positions=64)
     model = Albert(shape)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    model.scale_weights()
     model.set_sinusoids()
     for name, value in model.state_dict().items():
-        is_matrix = value.ndim > 1 and name not in ("embeddings.token.weight", "embeddings.segment.weight")
-        assert torch.equal(value, before[name]) != is_matrix, name
-        if is_matrix and "position" not in name and value.numel() > 1000:
-            assert abs(value.std().item() / (0.88 / 8) - 1) < 0.05, name
+        assert torch.equal(value, before[name]) != ("position" in name), name
     position_PE = model.embeddings.position.weight.detach()
     assert abs(position_PE.std().item() / 0.02 - 1) < 0.05
     if embedding_size % 2 == 0:  # how alike two positions are depends on their distance alone

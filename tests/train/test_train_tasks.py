@@ -34,8 +34,7 @@ from albert_data.train.flops import training_flops
 from albert_data.train.folder import check_shape
 from albert_data.train.loader import ShardLoader, fixed_batches, open_training
 from albert_data.train.model import Albert
-from albert_data.train.sizes import count_parameters
-from albert_data.train.state import choose_shape, select_weights, start_session
+from albert_data.train.state import Initial, choose_shape, select_weights, start_session
 from albert_data.train.update import update
 
 pytest.importorskip("safetensors", reason="the train extra is not installed")
@@ -95,7 +94,6 @@ def test_a_run_reports_the_loss_of_its_sentence_task(task, trained, capsys):
         last = figures.lines[-1]
         assert figures.baseline("sop_loss") == last["sop_entropy"] <= math.log(len(orders))
         assert figures.baseline("sop_accuracy") == last["sop_majority"] >= 1 / len(orders)
-        assert f"{title} head" in text
         assert f"{last['sop_entropy']:.3f} (frequencies of the labels)" in page
         assert f"standard error {format_share(last['sop_error'], 1)}" in page
         assert format_share(last["sop_error"], 1) in text
@@ -115,7 +113,6 @@ def test_the_head_has_a_logit_for_each_label_and_every_parameter_a_gradient(task
     else:
         assert output.sop_logits_BK.shape[1] == num_labels
         assert float(output.sop_nats.detach()) > 0
-    assert count_parameters(model.config).all == model.num_parameters()
     (output.mlm_nats + output.sop_nats).backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
 
@@ -302,10 +299,14 @@ def test_a_word_in_the_later_segment_of_a_part_of_the_pairs_is_found(toys, use_s
     kind = {"vocab_size": VOCAB, "max_seq_len": 64}
     train, validation = (plant(toys.make_shards(num, **kind, seed=num), seed=num) for num in (20_000, 4000))
     use_shards(train, validation)
-    recipe = dataclasses.replace(
-        RECIPES["quick"]["mini"], preset="tiny", minutes=None, steps=1000, weight_init="scaled"
-    )
-    loop.train(tmp_path / "out", tmp_path / "run", dataclasses.replace(recipe, eval_rows=4000, device="cpu"))
+    recipe = dataclasses.replace(RECIPES["quick"]["mini"], preset="tiny", minutes=None, steps=1000, eval_rows=4000)
+    torch.manual_seed(0)
+    model = Albert(choose_shape(recipe, train.manifest))
+    with torch.no_grad():
+        for linear in (one for one in model.modules() if isinstance(one, torch.nn.Linear)):
+            linear.weight *= 50 * model.config.hidden_size**-0.5  # those of the paper are for more hidden units
+    initial = Initial(model=model, tokenizer_sha256=None, origin=tmp_path)
+    loop.train(tmp_path / "out", tmp_path / "run", dataclasses.replace(recipe, device="cpu"), initial=initial)
     last = toys.read_metrics(tmp_path / "run")[-1]
     # Where the word is missing, a guess is right as often as the most frequent label.
     assert last["sop_accuracy"] > SHARE + (1 - SHARE) * last["sop_majority"] - 3 * last["sop_error"]
