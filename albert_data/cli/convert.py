@@ -15,7 +15,6 @@ from albert_data.cli.options import (
     shards_argument,
 )
 from albert_data.convert import FORMATS
-from albert_data.storage.interrupts import say_when_interrupted
 from albert_data.text.output import show, show_json
 from albert_data.text.wording import count_of
 
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any) -> None:
     """Write the rows of a shard folder in the format of another trainer.
 
-    DIR gets all of its files or none. After an interruption, the same command resumes.
+    DIR gets all of its files or none.
 
     \b
     Example:
@@ -61,7 +60,6 @@ def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any)
     """
     from albert_data.library.shards import convert_shards
 
-    say_when_interrupted("Interrupted; the same command resumes the conversion.")
     with open_engine(settings) as given:
         done = convert_shards(shards, output, to, progress=True, **given)
     if as_json:
@@ -73,8 +71,7 @@ def convert(shards: Path, output: Path, to: str, as_json: bool, **settings: Any)
 def _describe(done: Conversion, output: Path, pack: int | None) -> list[str]:
     found, name = done.to_dict(), "row" if pack is None else "pack"
     rows, files = count_of(sum(found["num_rows"].values()), name), count_of(found["num_files"], "file")
-    before = "; it was finished before" if done.was_finished else ""
-    line = f"{output}: {rows} in {files}, {found['num_bytes'] / 1e6:,.1f} MB{before}"
+    line = f"{output}: {rows} in {files}, {found['num_bytes'] / 1e6:,.1f} MB"
     return [line] if pack is None else [line, _describe_packs(done, pack)]
 
 

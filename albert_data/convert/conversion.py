@@ -1,7 +1,7 @@
-"""Convert a shard folder to the files of another trainer, in parallel and resumably.
+"""Convert a shard folder to the files of another trainer, in parallel.
 
 In: a finished shard folder. Out: DIR with the files of one format, whole or not at all (folder.py). Each shard becomes
-files of its own, so neither the number of workers nor a kill changes a byte.
+files of its own, so the number of workers changes no byte.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow
 
 from albert_data.config import check_choice
 from albert_data.convert import FORMATS
-from albert_data.convert.folder import SEAL, ConversionFolder
+from albert_data.convert.folder import ConversionFolder
 from albert_data.convert.mds import MDSWriter
 from albert_data.convert.writers import ConvertTask, ShardFolder, Writer, WrittenFile, find_place
 from albert_data.errors import OutputError, ShardError
@@ -40,10 +40,9 @@ _TRIED = 16  # shards among which a row is looked for
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """What a conversion wrote. record: the values of conversion.json; was_finished: it was there before."""
+    """What a conversion wrote. record: the values of conversion.json."""
 
     record: Mapping[str, Any]
-    was_finished: bool
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{count_of(rows, 'row')} of {split}" for split, rows in self.record["num_rows"].items())
@@ -52,8 +51,8 @@ class Conversion:
     def to_dict(self) -> dict[str, Any]:
         """The figures for JSON, by stable names: those of conversion.json, with two sums in place of its files."""
         written = [entry["num_bytes"] for entry in self.record["files"] if "num_bytes" in entry]  # not the card
-        others = {name: value for name, value in self.record.items() if name not in ("files", SEAL)}
-        return {**others, "num_files": len(written), "num_bytes": sum(written), "was_finished": self.was_finished}
+        others = {name: value for name, value in self.record.items() if name != "files"}
+        return {**others, "num_files": len(written), "num_bytes": sum(written)}
 
 
 def convert_folder(
@@ -70,7 +69,7 @@ def convert_folder(
     """Write the rows of a shard folder to the folder `out`.
 
     The arguments are those of `library.shards.convert_shards`.
-    Raises the same errors, or OSError if the disk fails. Finished shards are kept then, so the same call resumes.
+    Raises the same errors, or OSError if the disk fails.
     """
     check_choice("to", to, FORMATS)
     read = load_manifest(shards)
@@ -82,18 +81,15 @@ def convert_folder(
     tasks = _list_tasks(source, split)
     said = describe_text(read.manifest) if to == "parquet" else {}
     settings = {"unmasked": unmasked or None, "pack": pack, **said}
-    folder = ConversionFolder(out, _make_plan(read.manifest, to, tasks, settings))
-    if (record := folder.read_finished()) is not None:
-        folder.sweep()
-        return Conversion(record=record, was_finished=True)
+    folder, plan = ConversionFolder(out), _make_plan(read.manifest, to, tasks, settings)
     try:
-        folder.begin()
-        if folder.read_sealed() is None:
-            writer = _make_writer(source, to, unmasked)
-            files = _convert(ConvertJob(source, folder, writer), tasks, engine, progress or NullProgress())
-            read.check_current()
-            _seal(folder, writer, files)
-        return Conversion(record=folder.publish(), was_finished=False)
+        folder.begin(plan)
+        writer = _make_writer(source, to, unmasked)
+        files = _convert(ConvertJob(source, folder, writer), tasks, engine, progress or NullProgress())
+        read.check_current()
+        record = folder.seal({**_describe(files), "plan": plan}, writer.describe(files))
+        folder.publish(record)
+        return Conversion(record=record)
     finally:
         folder.close()
 
@@ -152,7 +148,6 @@ class ConvertJob:
         entries = self.writer.write(self.folder.path, task, self.source.read(task, self.writer.max_rows, packs))
         if packs is not None:
             entries[:1] = [replace(entry, packs=packs.measure()) for entry in entries[:1]]
-        self.folder.keep_entries(task, entries)
         return entries
 
     def prepare(self, tasks: list[ConvertTask]) -> None:
@@ -163,15 +158,13 @@ class ConvertJob:
 def _convert(
     job: ConvertJob, tasks: list[ConvertTask], engine: Engine, progress: Progress
 ) -> dict[str, list[WrittenFile]]:
-    """Convert all shards that a killed command has not converted. Returns the files of each split, in order."""
-    kept = {task: entries for task in tasks if (entries := job.folder.read_entries(task)) is not None}
-    left = [task for task in tasks if task not in kept]
+    """Convert all shards. Returns the files of each split, in order."""
     places = (str(job.source.folder / MANIFEST_NAME), str(job.folder.plan_path))
-    prepared = PreparedJob(job=job, name="convert", prepare=partial(job.prepare, left[:_TRIED]), places=places)
+    prepared = PreparedJob(job=job, name="convert", prepare=partial(job.prepare, tasks[:_TRIED]), places=places)
     compile_with_notice(prepared.prepare, progress.say)
     progress.start("converting", sum(task.shard.num_bytes for task in tasks))
     done = dict[ConvertTask, list[WrittenFile]]()
-    for task, entries in chain(kept.items(), engine.run(prepared, left)):
+    for task, entries in engine.run(prepared, tasks):
         done[task] = entries
         for entry in entries:  # while workers convert the next ones
             sync_path(find_place(job.folder.path, entry.name))
@@ -182,14 +175,12 @@ def _convert(
     return files
 
 
-def _seal(folder: ConversionFolder, writer: Writer, files: dict[str, list[WrittenFile]]) -> None:
-    described = writer.describe(files)
+def _describe(files: dict[str, list[WrittenFile]]) -> dict[str, Any]:
     entries = [entry for split in files.values() for entry in split]
     packed = [entry.packs for entry in entries if entry.packs is not None]
-    record: dict[str, Any] = {
+    return {
         **({"packs": {key: sum(counts[key] for counts in packed) for key in packed[0]}} if packed else {}),
         "num_rows": {split: sum(entry.num_rows for entry in entries) for split, entries in files.items()},
         "digest": sha256("".join(f"{entry.name} {entry.hash}\n" for entry in entries).encode()).hexdigest(),
-        "files": [*(to_value(entry) for entry in entries), *({"name": name} for name in described)],
+        "files": [to_value(entry) for entry in entries],
     }
-    folder.seal(record, described)

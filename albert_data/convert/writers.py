@@ -32,10 +32,6 @@ class ConvertTask:
     count: int
     shard: ShardEntry
 
-    @property
-    def name(self) -> str:
-        return f"{self.split}-{self.number:05d}"
-
     def describe(self) -> str:
         return f"shard {self.shard.file}"
 
@@ -124,6 +120,11 @@ class Writer(ABC):
 def new_hash() -> Any:
     """HASH of nothing yet: ten times as fast as SHA-256. It shows damage, not forgery."""
     return xxhash.xxh3_128()
+
+
+def hash_bytes(data: bytes) -> str:
+    digest: str = xxhash.xxh3_128_hexdigest(data)
+    return digest
 
 
 def find_place(work: Path, name: str) -> Path:
