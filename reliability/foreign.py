@@ -56,14 +56,6 @@ def list_foreign(inputs: Inputs) -> list[Foreign]:
         with suppress(PermissionError):  # only root can make a device; without it the page is a new file
             belongings.make_device(folder / PAGE)
 
-    def over_input(folder: Path, belongings: Belongings) -> None:
-        finished(folder, belongings)
-        belongings.write(folder / "corpus.txt", (Path(inputs.sample) / "english-1.txt").read_bytes())
-
-    def over_list(folder: Path, belongings: Belongings) -> None:
-        over_input(folder, belongings)
-        belongings.write(folder / "list.txt", b"corpus.txt\n")
-
     def over_ours(folder: Path, belongings: Belongings) -> None:
         finished(folder, belongings)
         for name in ("manifest.json", "train/shard-00000.arrow", "tokenizer/spiece.model"):
@@ -72,10 +64,6 @@ def list_foreign(inputs: Inputs) -> list[Foreign]:
     manifest, shard = f"{OUT}/manifest.json", f"{OUT}/train/shard-00000.arrow"
     return [
         *found,
-        Foreign(
-            name="a page onto the corpus", lay=over_input, command=[*inspect, "corpus.txt", "--corpus", "corpus.txt"]
-        ),
-        Foreign(name="a page onto a list", lay=over_list, command=[*inspect, "list.txt", "--corpus", "@list.txt"]),
         Foreign(name="a page onto the manifest", lay=over_ours, command=[*inspect, manifest]),
         Foreign(name="a page onto a shard", lay=over_ours, command=[*inspect, shard]),
         Foreign(name="a page through a link onto the manifest", lay=_link_page(over_ours), command=[*inspect, PAGE]),

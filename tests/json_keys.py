@@ -24,7 +24,7 @@ _COMMANDS = (
     ("vocab", "vocab in.txt --vocab-size 115 -o vocab"),
     ("build --dry-run", "build in.txt --tokenizer vocab --max-seq-len 32 -o shards --dry-run"),
     ("build", "build in.txt --tokenizer vocab --max-seq-len 32 -o shards"),
-    ("inspect", "inspect shards --corpus in.txt"),
+    ("inspect", "inspect shards"),
     ("audit", "audit shards --corpus in.txt"),
     ("verify", "verify shards"),
     ("convert", "convert shards --to parquet -o set"),

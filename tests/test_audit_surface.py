@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -55,12 +54,6 @@ def put_longest_outside(rng: random.Random, taken: Sentences) -> Pair:
     """The sentences that are longest at the outer edges."""
     ranked = sorted(taken, key=len)
     return part(rng, [ranked[-1], *ranked[:-2], ranked[-2]])
-
-
-def quote_across(rng: random.Random, taken: Sentences) -> Pair:
-    """A quotation that goes on across the boundary."""
-    earlier, later = part(rng, taken)
-    return f"“{earlier}", f"{later}”"
 
 
 def make_pairs(
@@ -209,7 +202,7 @@ def verdicts(rows):
 @pytest.mark.parametrize("seed", range(3))
 def test_sound_pairs_are_ok(seed, lines, count):
     found = verdicts(give_labels(list(make_pairs(count, seed, lines)), seed))
-    assert found == dict.fromkeys(GUESSES, OK) | {"labels_against_quotes": NOT_KNOWN}
+    assert found == dict.fromkeys(GUESSES, OK)
 
 
 @pytest.mark.parametrize(("share", "of_all"), [(0.25, BAD), (0.05, OK)])
@@ -235,33 +228,6 @@ def test_long_sentences_at_the_outer_edges_are_found(lines):
     checks = audit_pairs(give_labels(list(make_pairs(NUM_PAIRS, 8, lines, put_longest_outside, 0.3)), 8))
     assert checks["order_from_lengths"].verdict in (LOOK, BAD)
     assert checks["order_from_fragments"].verdict == OK
-
-
-# ---- labels ----
-
-
-def quote_some(seed: int):
-    return give_labels(list(make_pairs(3000, seed, ENGLISH, quote_across, 0.05)), seed)
-
-
-@pytest.mark.parametrize(("share", "verdict"), [(1.0, BAD), (0.65, BAD), (0.12, OK), (0.0, OK)])
-def test_inverted_labels_of_most_documents_are_found(share, verdict):
-    """Of a few they are not: sound dialogue contradicts its labels as often."""
-    rows = quote_some(13)
-    keys = np.unique(rows.document_keys)
-    is_wrong = np.isin(rows.document_keys, keys[: int(share * len(keys))])
-    checks = audit_pairs(replace(rows, sop_label=np.where(is_wrong, 1 - rows.sop_label, rows.sop_label)))
-    check = checks["labels_against_quotes"]
-    assert check.verdict == verdict
-    assert check.details["of"] == pytest.approx(150, abs=50)
-    assert check.details["count"] / check.details["of"] == pytest.approx(share, abs=0.1 * (share > 0))
-    assert "half of them with random labels" in check.finding
-
-
-def test_labels_drawn_at_random_are_found():
-    rows, rng = quote_some(14), np.random.default_rng(0)
-    check = audit_pairs(replace(rows, sop_label=rng.integers(0, 2, len(rows)).astype(np.int8)))
-    assert check["labels_against_quotes"].verdict in (LOOK, BAD)
 
 
 # ---- what is not judged ----

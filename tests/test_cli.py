@@ -149,7 +149,7 @@ def read_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     "command",
     [
-        *("inspect missing", "audit missing", "verify missing", "inspect missing --corpus corpus.txt"),
+        *("inspect missing", "audit missing", "verify missing", "audit missing --corpus corpus.txt"),
         *("train missing -o out", "runs missing", "export missing -o out", "train missing -o out --resume"),
     ],
 )

@@ -147,7 +147,7 @@ def change_manifest(change: Callable[[dict[str, Any]], Any]) -> None:
             lambda: change_manifest(lambda found: found["splits"]["train"]["shards"][0].update(file=f"../{STEERING}")),
             "inspect out",
         ),
-        (lambda: None, f"inspect out --label {STEERING}"),
+        (lambda: None, f"audit out --fail-on {STEERING}"),
         (lambda: None, f"build in.txt --tokenizer model.model -o {STEERING}/out/ --dry-run"),
     ],
     ids=["field", "format version", "shard", "usage", "folder"],

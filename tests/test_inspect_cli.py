@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 import unicodedata
@@ -25,12 +24,9 @@ from inspect_fixtures import (
 
 from albert_data.cli.inspect import inspect
 from albert_data.cli.main import cli
-from albert_data.config import TextConfig
 from albert_data.corpus.damage import REASONS
-from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import ConfigError, ShardError
 from albert_data.inspect.choice import RowChoice, choose_rows, draw_rows, find_text
-from albert_data.inspect.input_files import read_corpus
 from albert_data.inspect.report import format_bytes
 from albert_data.inspect.statistics import measure
 from albert_data.inspect.terminal import count_columns
@@ -188,16 +184,7 @@ def test_a_page_is_announced_without_control_characters_and_not_if_it_goes_to_a_
     assert page(odd, "--html", "/dev/null") == ""
 
 
-def test_inputs_whose_names_are_not_utf_8_are_named_as_text(tmp_path):
-    path = Path(os.fsdecode(bytes(tmp_path) + b"/in\xff.txt"))
-    path.write_text("A line.\n")
-    corpus = read_corpus(find_inputs([str(path)]), TextConfig())
-    assert corpus.names == [rf"{tmp_path}/in\udcff.txt"]
-    assert corpus.files.tolist() == [0]
-    json.dumps(corpus.names, ensure_ascii=False).encode()
-
-
-# ---- the rows that are shown: by number, by label, by text, or drawn at random ----
+# ---- the rows that are shown: by number, by text, or drawn at random ----
 
 
 @pytest.fixture(scope="module")
@@ -221,25 +208,19 @@ def test_fewer_rows_are_the_first_of_more_rows(num_rows, count, seed):
     assert draw_rows(num_rows, count + 1, seed)[: len(chosen)] == chosen
 
 
-@given(
-    text=st.sampled_from(["river", "the river", " the", "er", "people quickly", "语言", "学习 我们", "= {", "nowhere"]),
-    label=st.sampled_from([None, 0, 1, -1]),
+@pytest.mark.parametrize(
+    "text", ["river", "the river", " the", "er", "people quickly", "语言", "学习 我们", "= {", "nowhere"]
 )
-def test_a_search_finds_the_rows_that_a_slow_one_finds(shards, text, label):
-    expected = [
-        row
-        for row in range(len(shards))
-        if any(text in segment for segment in read_segments(shards, row)) and label in (None, shards[row].sop_label)
-    ]
-    assert list(find_text(shards, text, label)) == expected
-    assert choose_rows(shards, RowChoice(count=3, text=text, label=label)) == expected[:3]
+def test_a_search_finds_the_rows_that_a_slow_one_finds(shards, text):
+    expected = [row for row in range(len(shards)) if any(text in segment for segment in read_segments(shards, row))]
+    assert list(find_text(shards, text)) == expected
+    assert choose_rows(shards, RowChoice(count=3, text=text)) == expected[:3]
 
 
 def test_a_search_crosses_no_segment_and_no_row(tmp_path):
     ids = [get_tokenizer().encode([word])[0].tolist() for word in ("river", "mountain")]
     shards = open_shards(write_folder(tmp_path, {"train": [no_rows(), make_examples([ids] * 3, SMALL)]}))
     assert list(find_text(shards, "river mountain")) == []
-    assert list(find_text(shards, "river", label=7)) == []
     assert list(find_text(shards, "mountain")) == [0, 1, 2]
 
 
@@ -255,13 +236,6 @@ def test_an_empty_text_is_refused(shards):
         RowChoice(count=1, text="  ")
 
 
-def test_rows_of_one_label_are_drawn_from_all_of_them(shards):
-    for label in (0, 1, -1):
-        rows = choose_rows(shards, RowChoice(count=10_000, label=label))
-        assert sorted(rows) == [row for row in range(len(shards)) if shards[row].sop_label == label]
-        assert choose_rows(shards, RowChoice(count=1, label=label)) == rows[:1]
-
-
 def test_rows_given_by_number_come_in_that_order_and_once(shards):
     assert choose_rows(shards, RowChoice(count=1, numbers=(7, 2, 7))) == [7, 2]
     with pytest.raises(ShardError, match=f"has no row 999; it has {len(shards)} rows"):
@@ -270,29 +244,17 @@ def test_rows_given_by_number_come_in_that_order_and_once(shards):
 
 def test_the_options_reach_the_choice(built, shards):
     assert shown(built, "--row", 7, "--row", 2) == ["7", "2"]
-    swapped = [str(row) for row in choose_rows(shards, RowChoice(count=4, label=1))]
-    assert shown(built, "--label", "swapped", "-n", 4) == swapped
-    found = [str(row) for row in choose_rows(shards, RowChoice(count=2, text="river", label=0))]
-    assert shown(built, "--grep", "river", "--label", "in-order", "-n", 2) == found
-
-
-def test_random_shows_other_rows_at_each_call(built):
-    assert len({tuple(shown(built, "--random", "-n", 6)) for _ in range(4)}) == 4
-
-
-def test_a_text_that_no_row_has_is_reported(built):
-    shown_text = page(built, "--grep", "no\x1bwhere", "--label", "swapped")
-    assert "train has no row that holds 'no\\x1bwhere' and is swapped." in shown_text
+    found = [str(row) for row in choose_rows(shards, RowChoice(count=2, text="river"))]
+    assert shown(built, "--grep", "river", "-n", 2) == found
+    assert "train has no such row." in page(built, "--grep", "no\x1bwhere")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--row", "1", "--grep", "a"], "--row already says which rows; leave out --grep"),
-        (["--row", "1", "--random", "--label", "swapped"], "leave out --label and --random"),
         (["--row", "1", "-n", "3"], "--row already says which rows; leave out --num-examples"),
         (["--row", "1", "--seed", "0"], "--row already says which rows; leave out --seed"),
-        (["--random", "--seed", "0"], "--random draws other rows each time; leave out --seed"),
         (["--grep", "a", "--seed", "1"], "--grep shows the first rows that contain the text; leave out --seed"),
         (["--row", "-1"], "-1 is not in the range"),
     ],

@@ -14,7 +14,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from build_fixtures import make_documents, run_build, to_txt
 from hypothesis import given
 from hypothesis import strategies as st
 from inspect_fixtures import (
@@ -30,13 +29,12 @@ from inspect_fixtures import (
 
 from albert_data.cli.main import run
 from albert_data.config import ExampleConfig
-from albert_data.corpus.inputs import find_inputs
 from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html import page as embedding
 from albert_data.inspect.html.anatomy import Segment, choose_row, read_segments, render_anatomy
 from albert_data.inspect.html.page import escape_json, render
-from albert_data.inspect.report import ShardReport, format_figure, inspect_folder
+from albert_data.inspect.report import format_figure, inspect_folder
 from albert_data.inspect.statistics import measure
 from albert_data.shards.reader import Shards, open_shards
 
@@ -61,7 +59,7 @@ def write_hostile(folder: Path) -> Path:
     return write_folder(folder, {"train": [examples]}, CONFIG)
 
 
-CHARTS = ("lengths", "positions")
+CHARTS = ("lengths",)
 VOID = {"meta", "input", "br", "link", "img"}
 
 
@@ -135,7 +133,7 @@ def test_only_the_pages_own_script_and_style_may_run(page):
 
 def test_what_a_corpus_or_a_path_holds_makes_no_element(page, hostile):
     tags = [sorted({tag for tag, _ in Reader(text).elements}) for text in (page, hostile)]
-    assert tags[0] == tags[1]
+    assert set(tags[1]) <= set(tags[0])
     assert "img" not in tags[1]
     assert hostile.count("<script") == page.count("<script") == 2
     assert "<title>&lt;img src=x onerror=hacked()&gt;: albert-data</title>" in hostile
@@ -198,48 +196,8 @@ def test_the_tables_hold_the_measured_figures(tmp_path):
     assert page == write_page(tmp_path)
     for split in ("train", "validation"):
         measured = measure(open_shards(tmp_path, split))
-        for share in (measured.padding_share, measured.pad_to_buckets(8), measured.unk_share):
+        for share in (measured.padding_share, measured.unk_share):
             assert f"<td>{format_figure('share', share)}</td>" in page
-
-
-# Names of files as a page shows them.
-HOSTILE_NAMES = {
-    "<img src=x onerror=window.hacked=1>.txt": "<img src=x onerror=window.hacked=1>.txt",
-    "a$b$c.txt": "a$b$c.txt",
-    "x\x1b[31m\n\u202e.txt": "x\\x1b[31m\\n\\u202e.txt",
-    "bad\udcff.txt": "bad\\udcff.txt",
-}
-
-
-@pytest.fixture(scope="module")
-def by_file(tmp_path_factory, tokenizer) -> ShardReport:
-    """Of shards that were built from files of these names and 20 others, with these files."""
-    folder = tmp_path_factory.mktemp("sources")
-    (folder / "in").mkdir()
-    for i, name in enumerate([*HOSTILE_NAMES, *(f"part-{i:02}.txt" for i in range(20))]):
-        documents = make_documents(6 if name in HOSTILE_NAMES else 1, seed=100 + i)
-        (folder / "in" / name).write_bytes(to_txt([*documents, f"Ж {i} of this Щ."]))
-    run_build(folder / "in", folder / "out", tokenizer)
-    inputs = find_inputs([str(folder / "in")])
-    return inspect_folder(folder / "out", split="train", choice=RowChoice(count=3), corpus=inputs)
-
-
-def test_unknown_tokens_by_file_are_a_table_with_the_corpus_and_a_note_without(by_file):
-    without, page = write_page(by_file.shards.folder), render(by_file)
-    assert "Unknown tokens by file: left out, because a row does not say which input file it is from." in without
-    assert "albert-data inspect SHARDS --html PATH --corpus INPUT" in without
-    assert "Input files" not in without
-    table = page.split(">Input files<")[1].split("</table>")[0]
-    assert "--corpus" not in page  # neither does the audit in it ask for what it has
-    assert audit_folder(by_file.shards.folder).count("not known") > page.count("<td>not known</td>")
-    assert table.count("<tr>") == 20 + 1
-    assert f"{len(HOSTILE_NAMES)} other files" in table
-    for file in by_file.input_files.rank(20):
-        shares = (format_figure("share", share) for share in (file.share, file.unknown_rate))
-        assert "".join(f"<td>{cell}</td>" for cell in (f"{file.num_tokens:,}", *shares)) in table
-    assert all(f"<bdi>{escape(name)}</bdi>" in table for name in HOSTILE_NAMES.values())
-    assert {tag for tag, _ in Reader(page).elements} == {tag for tag, _ in Reader(without).elements}
-    page.encode()
 
 
 def audit_of(page: str) -> str:

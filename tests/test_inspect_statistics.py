@@ -37,9 +37,9 @@ def measure_reference(shards: Iterable[Example], config: ExampleConfig) -> Stati
     keys, pieces = set(), [0] * get_tokenizer().vocab_size
     for example in shards:
         keys.add(example.document_key)
-        count_positions(example, counts)
         for i in example.original_ids.tolist():
             counts["unknown"] += i == get_tokenizer().unk_id
+            counts["maskable"] += not get_tokenizer().specials.is_special[i]
             pieces[i] += not get_tokenizer().specials.is_special[i]
         counts["length", len(example.input_ids)] += 1
         counts["label", example.sop_label] += 1
@@ -56,18 +56,8 @@ def measure_reference(shards: Iterable[Example], config: ExampleConfig) -> Stati
         shown_counts=tuple(counts[kind] for kind in ("mask", "random", "kept")),
         row_lens=tuple(counts["length", length] for length in range(config.max_seq_len + 1)),
         span_lens=tuple(counts["span", length] for length in spans),
-        position_tokens=tuple(counts["position", place] for place in range(config.max_seq_len)),
-        position_masked=tuple(counts["masked position", place] for place in range(config.max_seq_len)),
         piece_counts=tuple(pieces),
     )
-
-
-def count_positions(example: Example, counts: Counter[object]) -> None:
-    for place, original in enumerate(example.original_ids.tolist()):
-        counts["position", place] += not get_tokenizer().specials.is_special[original]
-        counts["maskable"] += not get_tokenizer().specials.is_special[original]
-    for place in example.masked_positions.tolist():
-        counts["masked position", place] += 1
 
 
 def count_standing(example: Example, counts: Counter[object]) -> None:
@@ -166,28 +156,9 @@ def test_lengths_are_those_of_the_rows_themselves(row_lens):
     assert list(measured.row_len_quantiles.values()) == quantiles.tolist()
     padded = len(lengths) * measured.config.max_seq_len
     assert measured.padding_share == pytest.approx(1 - lengths.sum() / padded)
-    assert measured.padding_share == list(measured.padding_by_bucket.values())[-1]
     bins = [((lengths >= first) & (lengths <= last)).sum() for first, last, _ in measured.row_len_bins]
     assert bins == [num_rows for *_, num_rows in measured.row_len_bins]
     assert sum(bins) == (lengths > 0).sum()
-
-
-@given(st.lists(st.integers(0, 9), min_size=9, max_size=300).filter(any), st.integers(1, 400))
-def test_padding_is_that_of_rows_padded_one_by_one(row_lens, bucket_len):
-    measured, padded = make_statistics(row_lens), 0
-    for length, rows in enumerate(row_lens):
-        end = length
-        while (end == 0 or end % bucket_len) and end < measured.config.max_seq_len:
-            end += 1
-        padded += end * rows
-    expected = (padded - measured.num_tokens) / padded if padded else None
-    assert measured.pad_to_buckets(bucket_len) == pytest.approx(expected)
-
-
-def test_the_most_frequent_pieces_come_first_and_unused_ones_never():
-    measured = make_statistics([0] * 20)
-    assert measured.most_frequent() == [(2, 7), (3, 7), (0, 3), (4, 1)]
-    assert measured.most_frequent(1) == [(2, 7)]
 
 
 def test_a_split_without_rows_has_no_shares(tmp_path):

@@ -116,10 +116,9 @@ def test_rows_of_several_languages_are_counted_too(tokenizer, tmp_path):
     assert "mixture" not in inspect_folder(tmp_path / "out", split="train", choice=RowChoice(count=0)).to_dict()
 
 
-def test_the_corpus_of_a_report_may_be_the_mixture(mixture, out, capsys):
-    assert run(["inspect", str(out), "--corpus", str(mixture), "-n", "0", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["sources"]
-    assert found["num_documents"] == found["num_documents_found"] > 0
+def test_the_corpus_of_an_audit_may_be_the_mixture(mixture, out, capsys):
+    assert run(["audit", str(out), "--corpus", str(mixture), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["checks"]["near_duplicates"]["details"]["num_missing"] == 0
 
 
 def test_the_commands_list_the_sources(mixture, tokenizer_model, tmp_path, capsys):

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from inspect_fixtures import write_small
-from test_corpus_saved_datasets import save
 
 from albert_data.cli.main import run
 from albert_data.errors import OutputError
@@ -106,35 +105,14 @@ def test_stdin_from_a_file_is_not_written_over(tmp_path):
         assert (done.returncode, "which is read here" in done.stderr) == (code, bool(code)), done.stderr
 
 
-def test_a_report_is_not_written_over_the_set_the_corpus_or_what_names_it(tmp_path, capsys, monkeypatch):
+def test_a_report_is_not_written_over_the_set(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_small(tmp_path / "out")
-    source = '[[source]]\nname = "{}"\npaths = ["{}"]\n'
-    texts = {
-        **{"out/README.md": "card", "a.txt": "Text.", "b.txt": "More.", "inner.txt": "b.txt\n", "list.txt": "a.txt\n"},
-        "mix.toml": source.format("one", "a.txt") + source.format("two", "@inner.txt"),
-    }
-    for name, text in texts.items():
-        Path(name).write_text(text)
-    save(tmp_path / "ds/train", ["a"])
-    Path("ds/dataset_dict.json").write_text('{"splits": ["train"]}')
+    Path("out/README.md").write_text("card")
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    states = [
-        "ds/train/state.json",
-        "ds/train/dataset_info.json",
-        "ds/train/data-00000-of-00001.arrow",
-        "ds/dataset_dict.json",
-    ]
-    rows = ["out/manifest.json", "out/README.md", "out/tokenizer/spiece.model", "out/train/shard-00000.arrow"]
-    read = {
-        "a.txt": ["a.txt", *rows],
-        "mix.toml": ["mix.toml", "inner.txt", "b.txt"],
-        "@list.txt": ["list.txt", "a.txt"],
-    }
-    for corpus, paths in {**read, "ds": states}.items():
-        for path in paths:
-            assert run(["inspect", "out", "--corpus", corpus, "--html", path]) == 1, path
-            assert "which is read here; name another file to write" in capsys.readouterr().err, path
+    for path in ("out/manifest.json", "out/README.md", "out/tokenizer/spiece.model", "out/train/shard-00000.arrow"):
+        assert run(["inspect", "out", "--html", path]) == 1, path
+        assert "which is read here; name another file to write" in capsys.readouterr().err, path
     assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 

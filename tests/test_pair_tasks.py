@@ -18,7 +18,6 @@ import pytest
 from convert_fixtures import read_mds
 from refusals import check_refused
 
-from albert_data.cli.main import run as run_command
 from albert_data.config import ExampleConfig
 from albert_data.convert.conversion import convert_folder
 from albert_data.errors import ConfigError, ShardError
@@ -105,24 +104,6 @@ def test_a_row_of_two_documents_names_both(built):
     page = render(report)
     assert f'"b":"{example.document_key_b:016x}"' in page
     assert 'title="random: B is of another document"' in page
-
-
-@pytest.mark.parametrize(
-    ("task", "label", "error"),
-    [
-        ("nsp", "random", None),
-        ("nsp", "swapped", "--label is swapped, but {} was built with --pairs nsp; allowed are in-order, random"),
-        ("none", "in-order", "--label is in-order, but {} was built with --pairs none; leave it out"),
-    ],
-)
-def test_rows_are_chosen_by_the_labels_that_the_task_has(task, label, error, built, capsys):
-    code = run_command(["inspect", str(built(task)), "--label", label, "-n", "4", "--json"])
-    out, err = capsys.readouterr()
-    if error is not None:
-        assert (code, error.format(built(task)) in " ".join(err.split())) == (1, True)
-        return
-    wanted = PAIR_TASKS[task].label_of(label)
-    assert [example["sop_label"] for example in json.loads(out)["examples"]] == [wanted] * 4
 
 
 # ---- verify and reading ----

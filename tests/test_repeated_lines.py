@@ -31,7 +31,7 @@ from albert_data.corpus.lines import long_documents
 from albert_data.corpus.mixtures import find_sources
 from albert_data.corpus.tasks import ReadTask
 from albert_data.errors import ConfigError
-from albert_data.inspect.input_files import read_corpus
+from albert_data.inspect.audit.corpus import read_corpus
 from albert_data.jobs.engine import MultiprocessEngine
 from albert_data.library.building import train_vocab
 from albert_data.survey import repeated_lines, sorted_columns

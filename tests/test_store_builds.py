@@ -189,7 +189,8 @@ def test_commands_read_and_write_a_store(shards, stored, corpus, vocab, tmp_path
     assert stored.files("mds/") == {name: path.read_bytes() for name, path in on_disk.items()}
     assert run(["build", f"{stored.url}/in/*.txt", "-o", f"{stored.url}/few", "--tokenizer", str(vocab)]) == 0
     assert run(["verify", f"{stored.url}/few"]) == 0
-    assert run(["inspect", shards, "--html", str(tmp_path / "report.html"), "--corpus", f"{stored.url}/in"]) == 0
+    assert run(["inspect", shards, "--html", str(tmp_path / "report.html")]) == 0
+    assert run(["audit", shards, "--corpus", f"{stored.url}/in"]) == 0
 
 
 def test_a_list_and_a_mixture_may_name_objects_and_lie_in_a_store(stored, corpus, vocab, tmp_path):

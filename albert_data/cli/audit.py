@@ -18,7 +18,7 @@ FAILED = 3  # the exit code of --fail-on; 1 is an error and 2 a usage error
 
 @click.command()
 @shards_argument
-@corpus_option("Text that the shards were built from; adds checks of files and lost characters. May be repeated.")
+@corpus_option("Text that the shards were built from; adds checks of it. May be repeated.")
 @place_options
 @json_option
 @click.option(

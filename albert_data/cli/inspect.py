@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from albert_data.cli.options import PATH, corpus_option, json_option, shards_argument, take_given
+from albert_data.cli.options import PATH, json_option, shards_argument, take_given
 from albert_data.library.arguments import NUM_IN_HTML, NUM_SHOWN, RANGES
 from albert_data.text.output import show, show_json
 
 if TYPE_CHECKING:
     from albert_data.library.shards import Inspection
-
-_ORDERS = ("in-order", "swapped", "random")  # those of all sentence tasks; see examples/pair_tasks.py
 
 
 @click.command()
@@ -44,7 +42,6 @@ _ORDERS = ("in-order", "swapped", "random")  # those of all sentence tasks; see 
     metavar="SEED",
     help="Seed of the random choice of rows.",
 )
-@click.option("--random", is_flag=True, help="Show other rows each time.")
 @click.option(
     "--row",
     type=click.IntRange(min=0),
@@ -53,10 +50,8 @@ _ORDERS = ("in-order", "swapped", "random")  # those of all sentence tasks; see 
     help="Show the row with this number; --html explains the first. May be repeated.",
 )
 @click.option("--grep", metavar="TEXT", help="Show the first rows that contain TEXT, as it was before masking.")
-@click.option("--label", type=click.Choice(_ORDERS), help="Show only rows whose segments stand like this.")
 @json_option
 @click.option("--html", type=PATH, metavar="PATH", help="Write the report as one HTML page that works offline.")
-@corpus_option("Text that the shards were built from; adds figures for each file. May be repeated.")
 def inspect(shards: Path, as_json: bool, html: Path | None, **settings: Any) -> None:
     """Measure the shards against the figures of the paper, and show some rows.
 
@@ -65,13 +60,13 @@ def inspect(shards: Path, as_json: bool, html: Path | None, **settings: Any) -> 
     \b
     Example:
       albert-data inspect shards -n 5 --split validation
-      albert-data inspect shards --grep "white whale" --label swapped
-      albert-data inspect shards --html report.html --corpus books.jsonl.gz
+      albert-data inspect shards --grep "white whale"
+      albert-data inspect shards --html report.html
       albert-data inspect shards --json > statistics.json
     """
     from albert_data.library.shards import inspect_shards
 
-    report = inspect_shards(shards, html=html, progress=True, **take_given(settings))
+    report = inspect_shards(shards, html=html, **take_given(settings))
     if as_json:
         show_json(report.to_dict())
     elif html is None:

@@ -293,8 +293,8 @@ def _report(corpus: Sequence[str], output: Path) -> tuple[list[str], list[str]]:
     if is_there(report):  # shards in this folder never change, so the report is theirs
         show("", _head("4. Look at the rows"), f"{report} is there; nothing to do")
     else:
-        html = ["--html", str(report), *inputs]
-        _run("4. Show the rows, the figures and the audit in a browser", "inspect", [str(shards)], html)
+        title = "4. Show the rows, the figures and the audit in a browser"
+        _run(title, "inspect", [str(shards)], ["--html", str(report)])
     bad = [line for check in found.checks if check.verdict == BAD for line in check_to_lines(check)]
     return bad, [word for advice in advise_on(read_manifest(shards)) for word in advice.options]
 

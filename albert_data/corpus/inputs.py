@@ -296,18 +296,6 @@ def _find_all(
     return found.values()
 
 
-def list_read(inputs: Iterable[Input]) -> Iterator[str]:
-    """All files that decide what inputs give, for a command that writes a file beside reading them.
-
-    Also the names at which such a file would be looked for: the descriptions of data sets.
-    """
-    inputs = list(inputs)
-    folders = {os.path.dirname(item.path) for item in inputs if not item.is_stream and not is_remote(item.path)}
-    folders |= {os.path.join(folder, "..") for folder in folders}
-    yield from {path for item in inputs for path in (item.path, *item.found_by)}
-    yield from (os.path.join(folder, name) for folder in folders for name in DESCRIPTIONS)
-
-
 def check_apart(inputs: Iterable[Input], out: Path) -> None:
     """Raise InputError if a folder that was named holds `out`, whose files the next command would read, or is in it."""
 

@@ -29,7 +29,6 @@ class RowChoice:
     seed: int = 0  # they are drawn with it
     numbers: tuple[int, ...] = ()  # these rows instead
     text: str | None = None  # the first rows that hold it instead
-    label: int | None = None  # only rows with this sop_label
 
     def __post_init__(self) -> None:
         if self.text is not None and not self.text.strip():
@@ -47,12 +46,8 @@ def choose_rows(shards: Shards, choice: RowChoice) -> list[int]:
                 raise ShardError(f"{where} has no row {number}; it has {len(shards)} rows, counted from 0")
         return list(dict.fromkeys(choice.numbers))
     if choice.text is not None:
-        return list(islice(find_text(shards, choice.text, choice.label), choice.count))
-    if choice.label is None:
-        return draw_rows(len(shards), choice.count, choice.seed)
-    labels = [batch.sop_label for batch in shards.batches()]
-    rows = np.flatnonzero(np.concatenate([np.zeros(0, np.int8), *labels]) == choice.label)
-    return [int(rows[i]) for i in draw_rows(len(rows), choice.count, choice.seed)]
+        return list(islice(find_text(shards, choice.text), choice.count))
+    return draw_rows(len(shards), choice.count, choice.seed)
 
 
 def draw_rows(num_rows: int, count: int, seed: int) -> list[int]:
@@ -63,7 +58,7 @@ def draw_rows(num_rows: int, count: int, seed: int) -> list[int]:
     return list(chosen)
 
 
-def find_text(shards: Shards, text: str, label: int | None = None) -> Iterator[int]:
+def find_text(shards: Shards, text: str) -> Iterator[int]:
     """The rows, in order, that have `text` in a segment before masking. Upper and lower case differ."""
     needle = _normalise(text, shards.tokenizer).encode()
     table, first = [_to_bytes(piece) for piece in shards.tokenizer.piece_texts], 0
@@ -71,9 +66,7 @@ def find_text(shards: Shards, text: str, label: int | None = None) -> Iterator[i
         table[i] = b"\0"  # no match crosses [SEP] or [CLS]: a command-line argument can't hold NUL
     for batch in shards.batches():
         for row, ids in enumerate(np.split(restore_ids(batch), batch.offsets[1:-1]) if len(batch) else ()):
-            if (label is None or batch.sop_label[row] == label) and needle in b"".join(
-                map(table.__getitem__, ids.tolist())
-            ):
+            if needle in b"".join(map(table.__getitem__, ids.tolist())):
                 yield first + row
         first += len(batch)
 

@@ -12,20 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from albert_data.corpus.damage import REASONS
-from albert_data.corpus.inputs import Input
 from albert_data.corpus.lines.encodings import describe_encodings
 from albert_data.inspect import view
-from albert_data.inspect.audit.rows import gather_subject
 from albert_data.inspect.choice import RowChoice, choose_rows
-from albert_data.inspect.input_files import (
-    CorpusFiles,
-    InputFiles,
-    attribute,
-    cut_middle,
-    describe_missing,
-    read_corpus,
-    shorten_names,
-)
 from albert_data.inspect.statistics import QUANTILES, Figure, Statistics, count_scripts, measure
 from albert_data.inspect.terminal import count_columns
 from albert_data.shards.advice import describe_losses, list_removed
@@ -37,11 +26,7 @@ from albert_data.text.wording import count_of, format_share, wrap_words
 WIDTH = 80
 _SHOWN_INPUTS = 5  # of each encoding
 _BAR_LEN = 32
-_CELL_LEN = 25
-_NUM_FILES, _NAME_LEN = 5, 56  # files, and columns of a name
-_LEAST_NAME = 20  # columns of a name beside wide numbers
 _MIN_LETTERS = 0.01  # the share of a script; one with less is probably loan words and names
-_PADDING_CAPTION = "Padding, if a row is padded to the next multiple of this many tokens"
 _LABELS = {
     "masked_share": "masked share of the tokens",
     "spans_longer": "longer spans",
@@ -61,12 +46,10 @@ class ShardReport:
     """A shard folder, measured."""
 
     opened: list[Shards]  # the splits with rows
-    corpus: CorpusFiles | None  # what the inputs hold; None where they are not given, or where no split has rows
     statistics: dict[str, Statistics]  # of each split with rows
     shards: Shards  # the split whose rows are shown
     rows: list[int]  # the numbers of these rows, chosen by `choice`
     choice: RowChoice
-    input_files: InputFiles | None  # figures of the corpus's files; None without a corpus
 
     @property
     def manifest(self) -> Manifest:
@@ -81,7 +64,7 @@ class ShardReport:
         """The summary in at most 80 columns, then the rows in at most `width`."""
         page = "\n\n".join(filter(None, map("\n".join, _list_sections(self))))
         if not self.rows:
-            return page if self.choice.count == 0 else f"{page}\n\n{self._explain_none()}"
+            return page if self.choice.count == 0 else f"{page}\n\n{self.shards.split} has no such row."
         tokenizer, task = self.shards.tokenizer, self.manifest.config.examples.task
         shown = [view.show_example(self.shards[i], i, tokenizer, width, colour=colour, task=task) for i in self.rows]
         title = f"Examples of {self.shards.split}"
@@ -94,33 +77,18 @@ class ShardReport:
             "folder": name_as_text(self.shards.folder),
             **self.manifest.to_summary(),
             "statistics": {name: measured.to_dict() for name, measured in self.statistics.items()},
-            "most_frequent_pieces": {
-                name: [{"id": i, "piece": pieces[i], "num_tokens": tokens} for i, tokens in measured.most_frequent()]
-                for name, measured in self.statistics.items()
-            },
             "scripts": {
                 name: [vars(one) for one in count_scripts(measured.piece_counts, pieces)]
                 for name, measured in self.statistics.items()
             },
-            "sources": None if self.input_files is None else self.input_files.to_dict(),
             "examples": [view.to_dict(self.shards[i], i, self.shards.tokenizer) for i in self.rows],
         }
 
-    def _explain_none(self) -> str:
-        """Why there is no row to show."""
-        wanted = []
-        if self.choice.text is not None:
-            wanted.append(f"holds {escape_controls(repr(self.choice.text))}")
-        if self.choice.label is not None:
-            wanted.append(f"is {self.manifest.config.examples.task.describe(self.choice.label).split(':')[0]}")
-        return f"{self.shards.split} has no row{' that ' if wanted else ''}{' and '.join(wanted)}."
 
+def inspect_folder(folder: Path, *, split: str, choice: RowChoice) -> ShardReport:
+    """Measure every split and choose rows of one.
 
-def inspect_folder(folder: Path, *, split: str, choice: RowChoice, corpus: list[Input] | None = None) -> ShardReport:
-    """Measure every split and choose rows of one. corpus: the inputs of the build, for figures by file and the audit.
-
-    Raises ShardError if the folder is no finished build, holds malformed rows, or lacks a row asked for, and
-    InputError for a corpus that can't be read, or that has no document of the shards.
+    Raises ShardError if the folder is no finished build, holds malformed rows, or lacks a row asked for.
     """
     opened = open_splits(folder)
     check_split(folder, split, list(opened))
@@ -128,15 +96,12 @@ def inspect_folder(folder: Path, *, split: str, choice: RowChoice, corpus: list[
     filled = {name: shards for name, shards in opened.items() if len(shards) > 0}
     statistics = {name: measure(shards) for name, shards in filled.items()}  # first, as it refuses malformed rows
     rows = choose_rows(shown, choice)
-    contents = read_corpus(corpus, shown.manifest.config.text) if corpus and filled else None
     return ShardReport(
         opened=list(filled.values()),
-        corpus=contents,
         statistics=statistics,
         rows=rows,
         shards=shown,
         choice=choice,
-        input_files=None if contents is None else attribute(gather_subject(list(filled.values())), contents),
     )
 
 
@@ -195,14 +160,13 @@ def format_bytes(num_bytes: int) -> str:
     return f"{value:,.1f} {unit}"
 
 
-def list_tables(report: ShardReport, num_files: int = _NUM_FILES) -> Iterator[FigureTable]:
-    """What was measured, and what the build noted. num_files: how many input files are named."""
+def list_tables(report: ShardReport) -> Iterator[FigureTable]:
+    """What was measured, and what the build noted."""
     manifest, statistics = report.manifest, report.statistics
     yield FigureTable(_tabulate_splits(manifest))
     if statistics:
         yield FigureTable([["Figures", "intended", *statistics], *_tabulate_figures(statistics)])
         yield FigureTable(_tabulate_row_lens(statistics))
-        yield FigureTable(_tabulate_padding(statistics), _PADDING_CAPTION)
     else:
         yield FigureTable([["No split has rows."]])
     if manifest.mixture:
@@ -212,8 +176,6 @@ def list_tables(report: ShardReport, num_files: int = _NUM_FILES) -> Iterator[Fi
             yield FigureTable(_tabulate_sources(measured), f"Rows of {name} by source")
         if len(scripts := tabulate_scripts(name, measured, report.pieces)) > 2:
             yield FigureTable(scripts)
-    if report.input_files:
-        yield FigureTable(_tabulate_files(report.input_files, num_files), describe_missing(report.input_files))
     found = [(item.encoding, escape_controls(item.path)) for item in manifest.inputs if item.encoding]
     damage = [
         [f"{count:,}", REASONS.get(reason, reason.replace("_", " "))] for reason, count in manifest.damage.items()
@@ -287,13 +249,6 @@ def _tabulate_row_lens(statistics: Mapping[str, Statistics]) -> list[list[str]]:
     return table
 
 
-def _tabulate_padding(statistics: Mapping[str, Statistics]) -> list[list[str]]:
-    table = [["", *(f"{bucket_len:,}" for bucket_len in next(iter(statistics.values())).padding_by_bucket)]]
-    for name, measured in statistics.items():
-        table.append([name, *(format_figure("padding", share) for share in measured.padding_by_bucket.values())])
-    return table
-
-
 def tabulate_scripts(name: str, measured: Statistics, pieces: Sequence[str]) -> list[list[str]]:
     """Letters, tokens and share of each script of a split, except those of loan words."""
     rows = [
@@ -302,15 +257,6 @@ def tabulate_scripts(name: str, measured: Statistics, pieces: Sequence[str]) -> 
         if one.share > _MIN_LETTERS
     ]
     return [[f"Scripts of {name}", "letters", "tokens", "share"], *rows]
-
-
-def _tabulate_files(input_files: InputFiles, count: int) -> list[list[str]]:
-    """Tokens, their share and that of unknown ones, of the largest files."""
-    files, table = input_files.rank(count), [["Input files", "tokens", "share", "unknown"]]
-    for file, name in zip(files, shorten_names(files, _NAME_LEN), strict=True):
-        shares = (format_figure("share", share) for share in (file.share, file.unknown_rate))
-        table.append([name, f"{file.num_tokens:,}", *shares])
-    return table
 
 
 def _list_damaged(damaged: DamagedInputs | None) -> Iterator[tuple[list[str], list[list[str]]]]:
@@ -336,30 +282,23 @@ def _list_sections(report: ShardReport) -> Iterator[Iterable[str]]:
     yield from map(_lay_out, list_tables(report))
     if report.statistics:
         yield _lay_out(FigureTable(list(_draw_bins(report.statistics))))
-        yield _list_pieces(report.statistics, report.pieces)
 
 
 def _lay_out(table: FigureTable) -> Iterator[str]:
-    """The lines of a table. Its first column is aligned left, indented below the head, and cut where it is too wide."""
+    """The lines of a table. Its first column is aligned left and indented below the head."""
     yield from _fill(table.caption)
     head, *rows = ([escape_controls(cell) for cell in row] for row in table.rows)
     if table.is_prose:
         yield head[0]
         for row in rows:
-            short = (cut_middle(cell, _NAME_LEN) for cell in row[:-1])
-            yield from _fill("  ".join([*short, row[-1]]), "  ", " " * 4)
+            yield from _fill("  ".join(row), "  ", " " * 4)
         return
     names, *columns = zip(head, *([f"  {name}", *cells] for name, *cells in rows), strict=True)
     widths = [2 + max(map(len, column)) for column in columns]
-    longest = max(map(count_columns, names))
-    first = min(longest, max(WIDTH - sum(widths), _LEAST_NAME))
+    first = max(map(count_columns, names))
     for name, *cells in zip(names, *columns, strict=True):
         numbers = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-        yield f"{_fit(cut_middle(name, first), first)}{numbers}".rstrip()
-
-
-def _fit(text: str, columns: int) -> str:
-    return text + " " * (columns - count_columns(text))
+        yield f"{name}{' ' * (first - count_columns(name))}{numbers}".rstrip()
 
 
 def _fill(text: str, indent: str = "", hanging: str = "") -> list[str]:
@@ -373,14 +312,3 @@ def _draw_bins(statistics: Mapping[str, Statistics]) -> Iterator[list[str]]:
     for (first, last, _), *shares in zip(next(iter(statistics.values())).row_len_bins, *histograms, strict=True):
         bar = "#" * max(round(_BAR_LEN * shares[0] / max(histograms[0])), shares[0] > 0)
         yield [f"{f'{first:,} to {last:,}':<17}{bar}", *map(format_share, shares)]
-
-
-def _list_pieces(statistics: Mapping[str, Statistics], pieces: Sequence[str]) -> Iterator[str]:
-    """The most frequent pieces of each split in three columns, with their share of its tokens of text."""
-    for name, measured in statistics.items():
-        cells = [
-            _fit(f"{escape_controls(pieces[i])} {format_share(tokens / measured.num_maskable)}", _CELL_LEN - 1)
-            for i, tokens in measured.most_frequent()
-        ]
-        yield f"Most frequent pieces of {name}"
-        yield from (f"  {' '.join(cells[at : at + 3])}".rstrip() for at in range(0, len(cells), 3))

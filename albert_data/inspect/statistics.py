@@ -34,8 +34,6 @@ from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, count_letters, find
 from albert_data.tokenizer.words import begins_word, judge_piece
 
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
-BUCKET_LENS = (8, 16, 32, 64, 128, 256)  # `train` uses buckets of 64, or of 16 on a CPU
-NUM_PIECES = 20
 _NUM_BINS = 16
 
 
@@ -84,8 +82,6 @@ class Statistics:
     shown_counts: tuple[int, ...]  # masked tokens that show [MASK], another piece, the original
     row_lens: tuple[int, ...]  # rows by tokens, 0 .. max_seq_len
     span_lens: tuple[int, ...]  # spans by words, 1 .. config.longest_span, then the longer
-    position_tokens: tuple[int, ...]  # maskable tokens at each position of a row, [CLS] at 0, of all rows
-    position_masked: tuple[int, ...]  # the masked ones
     piece_counts: tuple[int, ...]  # tokens of each piece before masking, 0 for special pieces
     by_source: tuple[SourceStatistics, ...] = ()  # empty where the rows have no sources
 
@@ -109,31 +105,13 @@ class Statistics:
     @property
     def padding_share(self) -> float | None:
         """Of all tokens, if each row were padded to max_seq_len."""
-        return self.pad_to_buckets(self.config.max_seq_len)
-
-    def pad_to_buckets(self, bucket_len: int) -> float | None:
-        """Share of padding if each row were padded to the next multiple of `bucket_len`, but at most to max_seq_len."""
-        ends = (
-            min(max(1, -(-n // bucket_len)) * bucket_len, self.config.max_seq_len) for n in range(len(self.row_lens))
-        )
-        padded = sum(end * rows for end, rows in zip(ends, self.row_lens, strict=True))
+        padded = self.num_rows * self.config.max_seq_len
         return _share(padded - self.num_tokens, padded)
-
-    @property
-    def padding_by_bucket(self) -> dict[int, float | None]:
-        """Share of padding by the length of buckets in tokens; the last is max_seq_len, one bucket for all."""
-        lens = [bucket_len for bucket_len in BUCKET_LENS if bucket_len < self.config.max_seq_len]
-        return {bucket_len: self.pad_to_buckets(bucket_len) for bucket_len in (*lens, self.config.max_seq_len)}
 
     @property
     def unk_share(self) -> float | None:
         """The share of <unk> in the tokens of text."""
         return _share(self.num_unk, self.num_maskable)
-
-    def most_frequent(self, count: int = NUM_PIECES) -> list[tuple[int, int]]:
-        """The ids and counts of the most frequent pieces of text; of equally frequent ones the lower id first."""
-        ranked = sorted(enumerate(self.piece_counts), key=lambda pair: (-pair[1], pair[0]))
-        return [(i, tokens) for i, tokens in ranked[:count] if tokens]
 
     @property
     def row_len_quantiles(self) -> dict[str, int | None]:
@@ -187,14 +165,9 @@ class Statistics:
             "num_unpaired": unpaired,
             "num_unknown": self.num_unk,
             "padding_share": self.padding_share,
-            "padding_by_group": [  # a group is a bucket; the names are stable
-                {"group_len": bucket_len, "padding_share": share}
-                for bucket_len, share in self.padding_by_bucket.items()
-            ],
             "row_len": {"mean": self.mean_row_len, **self.row_len_quantiles},
             "row_len_bins": [{"from": a, "to": b, "num_rows": rows} for a, b, rows in self.row_len_bins],
             "figures": {f.name: {"intended": f.intended, "realised": f.realised} for f in self.figures},
-            "by_position": {"num_tokens": self.position_tokens, "num_masked": self.position_masked},
             **({"by_source": [source.to_dict() for source in self.by_source]} if self.by_source else {}),
         }
 
@@ -334,7 +307,6 @@ def count_batch(batch: Examples, tokenizer: Tokenizer, words: WordArrays, config
     rows = OriginalRows(
         original, batch.offsets, batch.segment_a_len, is_masked, tokenizer.word_rule().find_joined(original)
     )
-    places = np.arange(len(original)) - np.repeat(batch.offsets[:-1], np.diff(batch.offsets))
     shown = batch.input_ids[masked]
     shows_mask = shown == tokenizer.mask_id
     kept = ~shows_mask & (shown == batch.masked_ids)
@@ -345,8 +317,6 @@ def count_batch(batch: Examples, tokenizer: Tokenizer, words: WordArrays, config
         "shown_counts": np.array([shows_mask.sum(), (~shows_mask & ~kept).sum(), kept.sum()]),
         "row_lens": np.bincount(np.diff(batch.offsets), minlength=config.max_seq_len + 1),
         "span_lens": count_spans(rows, words, config.span_gap, config.longest_span),
-        "position_tokens": np.bincount(places[~is_special[original]], minlength=config.max_seq_len),
-        "position_masked": np.bincount(places[masked], minlength=config.max_seq_len),
         "piece_counts": np.bincount(original, minlength=len(is_special)),
     }
 

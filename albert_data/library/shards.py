@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,9 +10,8 @@ from typing import Any
 
 from albert_data.config import take_value
 from albert_data.convert.conversion import Conversion, convert_folder
-from albert_data.corpus.inputs import Input, list_read
 from albert_data.corpus.mixtures import Names, find_sources
-from albert_data.errors import ArgumentError, ConfigError
+from albert_data.errors import ArgumentError
 from albert_data.inspect.audit.audit import Audit, audit_folder, audit_on
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.report import ShardReport, inspect_folder
@@ -32,12 +30,11 @@ from albert_data.text.escaping import name_as_text, quote
 from albert_data.text.wording import count_of
 from albert_data.train.folder import RUN_FILE
 
-# An argument, what it does, and the arguments that would have no effect with it.
-_CONFLICTS = (
-    ("row", "already says which rows", ("grep", "label", "num_examples", "random", "seed")),
-    ("grep", "shows the first rows that contain the text", ("random", "seed")),
-    ("random", "draws other rows each time", ("seed",)),
-)
+# What an argument does, and the arguments that would have no effect with it.
+_CONFLICTS = {
+    "row": ("already says which rows", ("grep", "num_examples", "seed")),
+    "grep": ("shows the first rows that contain the text", ("seed",)),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,70 +68,35 @@ def inspect_shards(
     num_examples: int | None = None,
     split: str = "train",
     seed: int | None = None,
-    random: bool = False,
     row: int | Sequence[int] = (),
     grep: str | None = None,
-    label: str | None = None,
     html: PathName | None = None,
-    corpus: Names = (),
-    progress: Progress | bool = False,
 ) -> Inspection:
     """Measure shards against the figures of the paper, and choose some rows, as `albert-data inspect` does.
 
     num_examples: rows to choose; None for 3, or 300 with `html`. seed: they are drawn with it; None for 0.
-    random: draw other rows each time. row: the numbers of rows instead; the page explains the first.
-    grep: the first rows that contain this text.
-    label: only rows whose segments are "in-order", "swapped" or "random".
-    html: where the report is written as a page. corpus: what the shards were built from, for figures of each file.
-    Raises ShardError, InputError, ConfigError and OutputError.
+    row: the numbers of rows instead; the page explains the first. grep: the first rows that contain this text.
+    html: where the report is written as a page. Raises ShardError, ConfigError and OutputError.
     """
     rows = tuple(take_value("row", one, "int") for one in (row if isinstance(row, Iterable) else [row]))
-    given = {"row": rows, "grep": grep, "random": random, "label": label}
-    given |= {"num_examples": num_examples is not None, "seed": seed is not None}
-    _refuse_conflicts([name for name, value in given.items() if value])
+    given = {"row": rows, "grep": grep, "num_examples": num_examples is not None, "seed": seed is not None}
+    for name, (what, ignored) in _CONFLICTS.items():
+        if given[name] and (named := [f"--{other.replace('_', '-')}" for other in ignored if given[other]]):
+            raise ArgumentError(f"--{name} {what}; leave out {' and '.join(named)}")
     folder, page = make_path(shards), None if html is None else disk_path(html, "html")
     if find_kind(folder / RUN_FILE) == FILE:
         raise ArgumentError(f"{folder} is a training run; `albert-data runs {quote(folder)}` shows it")
-    with show_progress(progress) as shown:
-        inputs = _find_corpus(folder, corpus, shown.say)
-    if page is not None:  # before the work: it must not replace the corpus or a shard
-        check_output(page, [*list_read(inputs or ()), *list_files(folder)])
+    if page is not None:  # before the work: it must not replace a shard
+        check_output(page, list_files(folder))
     choice = RowChoice(
         count=num_examples if num_examples is not None else NUM_SHOWN if page is None else NUM_IN_HTML,
-        seed=int.from_bytes(os.urandom(4), "little") if random else seed or 0,
+        seed=seed or 0,
         numbers=rows,
         text=grep,
-        label=None if label is None else _find_label(folder, label),
     )
-    found = Inspection(**vars(inspect_folder(folder, split=split, choice=choice, corpus=inputs)))
+    found = Inspection(**vars(inspect_folder(folder, split=split, choice=choice)))
     is_saved = page is not None and write_output(page, found.page.encode())
     return replace(found, saved=page) if is_saved else found
-
-
-def _refuse_conflicts(given: Sequence[str]) -> None:
-    """Raise ArgumentError for an argument that would have no effect with another one."""
-    for name, what, ignored in _CONFLICTS:
-        named = [f"--{other.replace('_', '-')}" for other in ignored if other in given]
-        if name in given and named:
-            raise ArgumentError(f"--{name} {what}; leave out {' and '.join(named)}")
-
-
-def _find_label(folder: Path, order: str) -> int:
-    task = read_manifest(folder).config.examples.task
-    names = [name.replace(" ", "-") for name in task.orders]
-    if order not in names:
-        allowed = f"allowed are {', '.join(names)}" if names else "leave it out"
-        raise ConfigError(f"--label is {order}, but {folder} was built with --pairs {task.name}; {allowed}")
-    return names.index(order)
-
-
-def _find_corpus(folder: Path, corpus: Names, say: Callable[[str], None]) -> list[Input] | None:
-    """The inputs of a build, to be read as the build of these shards read them; None if none is named."""
-    if not corpus:
-        return None
-    manifest = read_manifest(folder)
-    with use_commits(manifest.plan.hub):
-        return find_sources(corpus, say, manifest.config.text)
 
 
 @public()
@@ -143,12 +105,14 @@ def audit_shards(
 ) -> Audit:
     """Look for what makes shards bad for pretraining, as `albert-data audit` does.
 
-    corpus: what they were built from; adds checks of files and lost characters. engine: where to work, as a RayEngine;
-    None for here. Raises ShardError and InputError.
+    corpus: what they were built from; adds checks of lost characters and similar documents.
+    engine: where to work, as a RayEngine; None for here. Raises ShardError and InputError.
     """
-    folder = make_path(shards)
-    with show_progress(progress) as shown:
-        inputs = _find_corpus(folder, corpus, shown.say)
+    folder, inputs = make_path(shards), None
+    if corpus:
+        manifest = read_manifest(folder)
+        with show_progress(progress) as shown, use_commits(manifest.plan.hub):
+            inputs = find_sources(corpus, shown.say, manifest.config.text)
     return audit_folder(folder, inputs) if engine is None else audit_on(engine, folder, inputs)
 
 
@@ -216,7 +180,7 @@ def convert_shards(
 
     to: "parquet" or "mds". split: only this one. unmasked: write the original tokens, without masks.
     pack: write packs of up to so many tokens. workers, engine, progress: see `build`.
-    Raises ConfigError, ShardError, OutputError and WorkerError. The same call resumes then.
+    Raises ConfigError, ShardError, OutputError and WorkerError.
     """
     settings: dict[str, Any] = {"split": split, "unmasked": unmasked, "pack": pack}
     with show_progress(progress) as shown:

@@ -23,7 +23,7 @@ Ticks = Mapping[float, str]
 
 
 class Series(NamedTuple):
-    """A data series. name: in the legend; shape: bar, band, line, dashed or dotted."""
+    """A data series. name: in the legend; shape: bar, line, dashed or dotted."""
 
     name: str
     colour: str = "first"
@@ -32,9 +32,7 @@ class Series(NamedTuple):
     @property
     def paint(self) -> str:
         """Its CSS classes."""
-        if self.shape in ("bar", "band"):
-            return f"fill-{self.colour}"
-        return f"line {self.shape} stroke-{self.colour}"
+        return f"fill-{self.colour}" if self.shape == "bar" else f"line {self.shape} stroke-{self.colour}"
 
 
 def element(tag: str, classes: str = "", text: str = "", **attributes: float | str) -> str:
@@ -121,11 +119,6 @@ class Plot:
     def level(self, series: Series, y: float) -> None:
         """A line from side to side."""
         self.line(series, [(self._x[0], y), (self._x[1], y)])
-
-    def band(self, series: Series, xs: Sequence[float], lows: Sequence[float], highs: Sequence[float]) -> None:
-        there = [(self._to_x(x), self._to_y(y)) for x, y in zip(xs, highs, strict=True)]
-        back = [(self._to_x(x), self._to_y(y)) for x, y in zip(xs, lows, strict=True)]
-        self._add("polygon", series.paint, points=_join([*there, *back[::-1]]))
 
     def to_svg(self, name: str, title: str, says: str) -> str:
         """The drawing as an element. title, says: what a screen reader says of it."""

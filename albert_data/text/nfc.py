@@ -90,15 +90,6 @@ def compose(utf8: np.ndarray) -> np.ndarray:
     return utf8 if is_composed else out[:num_bytes].copy()
 
 
-def may_change(text: str) -> bool:
-    """Whether NFC may change a text, or join it to what stands before it; not whether marks must be put in order.
-
-    >>> may_change("\\u00e9"), may_change("\\u0301")
-    (False, True)
-    """
-    return any(_make_table()[ord(character)] & _UNSTABLE for character in text)
-
-
 def compose_lines(lines: Lines) -> Lines:
     """The same documents in NFC; the same object if they are in NFC already."""
     utf8 = compose(lines.utf8)

@@ -12,28 +12,22 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from albert_data.corpus.inputs import Input, check_reach, list_samples
+from albert_data.errors import InputError
 from albert_data.examples.pair_tasks import SWAPPED
 from albert_data.inspect.audit import rules
+from albert_data.inspect.audit.corpus import Corpus, find_lost, read_corpus
 from albert_data.inspect.audit.guesses import check_order, check_random, check_shares
-from albert_data.inspect.audit.overlap import Overlap, check_boilerplate, count_documents, find_overlap
+from albert_data.inspect.audit.overlap import Overlap, find_overlap
 from albert_data.inspect.audit.row_texts import check_texts
 from albert_data.inspect.audit.rows import Subject, gather_subject
 from albert_data.inspect.audit.rules import BAD, LOOK, Check
-from albert_data.inspect.input_files import (
-    CorpusFiles,
-    InputFiles,
-    attribute,
-    attribute_sources,
-    find_lost,
-    read_corpus,
-)
 from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
-from albert_data.report.page import PageSection, embed_page, escape, read_asset, render_page, render_table
+from albert_data.report.page import escape, render_table
 from albert_data.shards.advice import advise_on
 from albert_data.shards.decoding import find_byte_pieces
 from albert_data.shards.manifest import MANIFEST_NAME, SPLITS
@@ -48,12 +42,11 @@ _SHOWN = 5  # examples in a finding
 _SHOWN_TOKENS = 24  # of a row
 # Checks whose verdict can be look or bad because the layout was misread, for example lines taken for documents.
 _CAUSED_BY_LAYOUT = (rules.ORDER_FROM_FRAGMENTS, rules.UNPAIRED_ROWS, rules.NEAR_EMPTY_ROWS)
-_NEEDS_CORPUS = "shards don't say which file a row comes from; give the build's inputs with --corpus"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """All checks of a folder, in a fixed order: pairs, copies, text, files, characters."""
+    """All checks of a folder, in a fixed order: pairs, copies, text, sources, corpus."""
 
     folder: Path
     checks: list[Check]
@@ -92,16 +85,6 @@ class Audit:
 
     def __repr__(self) -> str:
         return f"Audit({str(self.folder)!r}: {self._verdicts}; to_text() says what was found)"
-
-    def _repr_html_(self) -> str:
-        page = render_page(
-            [PageSection(name="audit", title="Audit", body=self.to_html())],
-            kind="ALBERT pretraining shards",
-            title=self.folder.name,
-            about="",
-            style=read_asset("albert_data.inspect.html", "rows.css"),
-        )
-        return embed_page(page)
 
     def to_dict(self) -> dict[str, Any]:
         """The same for JSON, by stable names."""
@@ -164,13 +147,13 @@ def audit_on(engine: Engine, folder: Path, corpus: list[Input] | None = None) ->
     return found
 
 
-def audit_splits(folder: Path, opened: list[Shards], corpus: CorpusFiles | None) -> Audit:
-    """Audit splits that have rows. corpus: what the inputs hold, None where they are not given."""
+def audit_splits(folder: Path, opened: list[Shards], corpus: Corpus | None = None) -> Audit:
+    """Audit splits that have rows. corpus: what the inputs hold. Raises InputError if it has none of the documents."""
     if not opened:
         return Audit(folder=folder, checks=[])
     subject = gather_subject(opened)
     checks = [*_check_pairs(subject), *_check_copies(subject), *_check_text(subject)]
-    checks += [*_check_files(subject, corpus), _check_characters(subject, corpus), _check_similar(subject, corpus)]
+    checks += [*_check_sources(subject), *_check_corpus(subject, corpus)]
     parts = (opened[0].manifest.config, opened[0].manifest.config.text, *(opened[0].manifest.mixture or ()))
     options_on = {name.replace("_", "-") for part in parts for name, value in vars(part).items() if value}
     checks = [dataclasses.replace(check, rule=check.rule.fit(options_on)) for check in checks]
@@ -228,9 +211,17 @@ def _check_copies(subject: Subject) -> Iterator[Check]:
     yield _check_seen(subject)
     num_copied = int(np.count_nonzero(_find_copied(subject)))
     yield Check.of_share(rules.DUPLICATE_DOCUMENTS, num_copied, len(subject.documents), "different document")
-    has_twin = count_documents(subject.facts.texts, subject.owners) >= 2
+    has_twin = _count_documents(subject.facts.texts, subject.owners) >= 2
     yield Check.of_share(rules.DUPLICATE_ROWS, int(np.count_nonzero(has_twin)), len(has_twin), "row")
-    yield check_boilerplate(subject)
+
+
+def _count_documents(texts: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    """In how many different documents each text occurs: int64, for each row. owners: the document of each row."""
+    _, which = np.unique(texts, return_inverse=True)
+    num_owners = int(owners.max(initial=0)) + 1
+    pairs = np.unique(which.astype(np.int64) * num_owners + owners)  # below 2**63 for a billion of each
+    counts: np.ndarray = np.bincount(pairs // num_owners)[which]
+    return counts
 
 
 def _find_copied(subject: Subject) -> np.ndarray:
@@ -314,63 +305,86 @@ def _check_text(subject: Subject) -> Iterator[Check]:
     yield from check_texts(subject)
 
 
-def _check_files(subject: Subject, corpus: CorpusFiles | None) -> Iterator[Check]:
-    input_files = attribute_sources(subject) if corpus is None else attribute(subject, corpus)
+class SourceTokens(NamedTuple):
+    """Tokens of text of one source. num_bytes: those that are parts of characters."""
+
+    name: str
+    num_tokens: int
+    num_unknown: int
+    num_bytes: int
+
+    @property
+    def unknown_rate(self) -> float:
+        return self.num_unknown / max(self.num_tokens, 1)
+
+    @property
+    def byte_rate(self) -> float:
+        return self.num_bytes / max(self.num_tokens, 1)
+
+
+def attribute_sources(subject: Subject) -> list[SourceTokens]:
+    """Count the tokens of each source; empty where rows have no sources."""
+    names, facts = subject.shards[0].manifest.sources or (), subject.facts
+    counts = (
+        np.bincount(facts.sources, values, len(names)).astype(np.int64).tolist()
+        for values in (facts.num_text, facts.num_unknown, facts.num_bytes)
+    )
+    return [SourceTokens(f"source {name}", *found) for name, *found in zip(names, *counts, strict=False)]
+
+
+def _check_sources(subject: Subject) -> Iterator[Check]:
+    facts, sources = subject.facts, attribute_sources(subject)
     if find_byte_pieces(subject.tokenizer).any():
-        yield _check_bytes(subject, input_files)
-    if input_files is None:
-        for rule in (rules.UNKNOWN_BY_FILE, rules.LARGEST_FILE):
-            yield Check(rule, None, _NEEDS_CORPUS)
-        return
-    coverage = {"num_documents": input_files.num_documents, "num_documents_found": input_files.num_documents_found}
-    num_missing = input_files.num_documents - input_files.num_documents_found
-    missing = f"; {num_missing:,} of the documents are in none" if num_missing else ""
-    worst, largest, files = input_files.worst, input_files.largest, input_files.files
-    rate = worst.unknown_rate or 0.0
-    rates = {file.name: file.unknown_rate or 0.0 for file in files}
-    finding = f"{format_share(rate)} of {worst.name}{missing}"
-    yield Check(rules.UNKNOWN_BY_FILE, rate, finding, {**coverage, "rates": rates})
-    if len(files) == 1:
-        yield Check(rules.LARGEST_FILE, None, "the corpus is one file or source")
-        return
-    shares = {file.name: file.share for file in files}
-    finding = f"{format_share(largest.share)} of the tokens are from {largest.name}{missing}"
-    yield Check(rules.LARGEST_FILE, largest.share, finding, {**coverage, "shares": shares})
+        check = Check.of_share(rules.BYTE_PIECES, int(facts.num_bytes.sum()), int(facts.num_text.sum()), "token")
+        worst = max(sources, key=lambda source: source.byte_rate, default=None)
+        if worst and worst.num_bytes:
+            finding = f"{check.finding}; {format_share(worst.byte_rate)} of {worst.name}"
+            check = dataclasses.replace(check, figure=max(check.figure or 0.0, worst.byte_rate), finding=finding)
+        yield check
+    if len(sources) > 1:
+        worst, largest = (max(sources, key=key) for key in (lambda one: one.unknown_rate, lambda one: one.num_tokens))
+        finding = f"{format_share(worst.unknown_rate)} of {worst.name}"
+        rates = {source.name: source.unknown_rate for source in sources}
+        yield Check(rules.UNKNOWN_BY_SOURCE, worst.unknown_rate, finding, {"rates": rates})
+        shares = {source.name: source.num_tokens / max(int(facts.num_text.sum()), 1) for source in sources}
+        share = shares[largest.name]
+        finding = f"{format_share(share)} of the tokens are from {largest.name}"
+        yield Check(rules.LARGEST_SOURCE, share, finding, {"shares": shares})
 
 
-def _check_bytes(subject: Subject, input_files: InputFiles | None) -> Check:
-    facts = subject.facts
-    check = Check.of_share(rules.BYTE_PIECES, int(facts.num_bytes.sum()), int(facts.num_text.sum()), "token")
-    if input_files is None or check.figure is None:
-        return check
-    worst = max(input_files.files, key=lambda file: file.byte_rate)
-    finding = f"{check.finding}; {format_share(worst.byte_rate)} of {worst.name}" if worst.num_bytes else check.finding
-    return dataclasses.replace(check, figure=max(check.figure, worst.byte_rate), finding=finding)
+# ---- the corpus ----
 
 
-def _check_similar(subject: Subject, corpus: CorpusFiles | None) -> Check:
-    """Documents of the shards that are similar to another one of the corpus."""
-    rule = rules.NEAR_DUPLICATES
-    if corpus is None:
-        return Check(rule, None, "shards hold rows, not documents; give the build's inputs with --corpus")
-    count, total = int(np.isin(subject.documents, corpus.similar_keys).sum()), len(subject.documents)
-    pairs = [one for one in corpus.near_duplicates.pairs if one[0] in subject.documents][:_SHOWN]
-    listed, shown = [], []
-    for *keys, similarity in pairs:
-        files = [corpus.names[number] for number in corpus.find_files(np.array(keys, np.uint64)).tolist()]
-        named = [f"{key:016x} in {file}" for key, file in zip(keys, files, strict=True)]
-        listed.append({"documents": named, "similarity": similarity})
-        shown.append(f"{' and '.join(named)}: similarity {similarity:.2f}")
-    return Check.of_share(rule, count, total, "different document", *shown, pairs=listed)
-
-
-def _check_characters(subject: Subject, corpus: CorpusFiles | None) -> Check:
-    rule = rules.LOST_CHARACTERS
+def _check_corpus(subject: Subject, corpus: Corpus | None) -> Iterator[Check]:
     if corpus is None:
         finding = "shards hold the text as it was normalised; give the build's inputs with --corpus"
-        return Check(rule, None, finding)
+        yield Check(rules.LOST_CHARACTERS, None, finding)
+        finding = "shards hold rows, not documents; give the build's inputs with --corpus"
+        yield Check(rules.NEAR_DUPLICATES, None, finding)
+        return
+    num_missing = int(np.count_nonzero(~np.isin(subject.documents, corpus.keys)))
+    if num_missing == len(subject.documents):
+        raise InputError("--corpus has none of the shards' documents; give the inputs that they were built from")
+    yield _check_characters(subject, corpus)
+    yield _check_similar(subject, corpus, num_missing)
+
+
+def _check_characters(subject: Subject, corpus: Corpus) -> Check:
     total, lost = find_lost(corpus.characters, subject.tokenizer)
     shown = [f"{one.character} (U+{ord(one.character):04X}) {one.how}, {one.count:,}" for one in lost[:_SHOWN]]
     listed = [{"character": f"U+{ord(one.character):04X}", "count": one.count, "how": one.how} for one in lost[:_SHOWN]]
     count, most = sum(one.count for one in lost), [f"the most frequent: {'; '.join(shown)}"] if shown else []
-    return Check.of_share(rule, count, total, "visible character", *most, characters=listed)
+    return Check.of_share(rules.LOST_CHARACTERS, count, total, "visible character", *most, characters=listed)
+
+
+def _check_similar(subject: Subject, corpus: Corpus, num_missing: int) -> Check:
+    """Documents of the shards that are similar to another one of the corpus. num_missing: those that it lacks."""
+    count, total = int(np.isin(subject.documents, corpus.similar_keys).sum()), len(subject.documents)
+    shown = [f"{num_missing:,} documents of the shards are in no file of --corpus"] if num_missing else []
+    listed = []
+    for *keys, similarity in [one for one in corpus.near_duplicates.pairs if one[0] in subject.documents][:_SHOWN]:
+        named = [corpus.name_document(key) for key in keys]
+        listed.append({"documents": named, "similarity": similarity})
+        shown.append(f"{' and '.join(named)}: similarity {similarity:.2f}")
+    more: dict[str, Any] = {"pairs": listed, "num_missing": num_missing}
+    return Check.of_share(rules.NEAR_DUPLICATES, count, total, "different document", *shown, **more)

@@ -1,4 +1,4 @@
-"""How well the labels of pairs can be guessed without reading them, and whether they fit quotations.
+"""How well the labels of pairs can be guessed without reading them.
 
 In: the rows of a folder. Out: checks. A linear classifier guesses, by ridge regression on labels of 1 and -1, which is
 the first step of Newton's method for a logistic regression; near chance, where precision matters, further steps
@@ -18,11 +18,10 @@ from albert_data.examples.pair_tasks import IN_ORDER, RANDOM_B
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.rows import RowFacts, Subject
 from albert_data.inspect.audit.rules import Check, Rule
-from albert_data.inspect.audit.surface import BRACKETS, FRAGMENTS, LENGTHS, MAX_PAIRS, QUOTES, Surface, measure_pairs
+from albert_data.inspect.audit.surface import FRAGMENTS, LENGTHS, MAX_PAIRS, Surface, measure_pairs
 from albert_data.text.wording import count_of, format_share
 
 MIN_PAIRS, MIN_DOCUMENTS = 200, 20
-MIN_TELLING = 5  # at least so many documents must have a pair whose quotation marks show the order
 _FOLDS = 5
 _RIDGE = 0.004  # for each row that a guess learns from
 _NO_GUESS = 1e-9  # a score nearer to 0 is no guess
@@ -86,7 +85,6 @@ def check_order(subject: Subject) -> Iterator[Check]:
             shown = _describe(signs[0]) if signs else "no single sign shows it"
             check = replace(check, finding=f"{check.finding}; {shown}", details={**check.details, "signs": signs})
         yield check
-    yield _check_quotes(surface)
 
 
 def _describe(sign: dict[str, Any]) -> str:
@@ -126,31 +124,6 @@ def _show_segment(subject: Subject, row: int, *, is_b: bool) -> str:
     ids = example.original_ids[sep + 1 : -1] if is_b else example.original_ids[1:sep]
     parts = (ids[:_SHOWN_TOKENS], ids[-_SHOWN_TOKENS:]) if len(ids) > 2 * _SHOWN_TOKENS else (ids,)
     return " … ".join(map(subject.tokenizer.decode, parts))
-
-
-def _check_quotes(surface: Surface) -> Check:
-    """Check how many of the pairs whose quotation marks or brackets show the order have the opposite label.
-
-    In these, one segment only leaves some open, and the other only closes ones that it did not open. Mostly it is one
-    quotation across the boundary of A and B. But the earlier segment can also close one that began before the row, and
-    the later one can open one that ends after it.
-    """
-    quotes, brackets = (surface.take(names).columns @ (1, -1) for names in (QUOTES, BRACKETS))
-    first = (np.abs(quotes) == 2) * quotes + (np.abs(brackets) == 2) * brackets  # above 0: A, below: B
-    is_telling = first != 0
-    is_wrong = ((first > 0) == surface.is_swapped)[is_telling]
-    rule, count, wrong = rules.LABELS_AGAINST_QUOTES, len(is_wrong), int(is_wrong.sum())
-    documents = np.unique(surface.keys[is_telling], return_inverse=True)[1]
-    pairs, details = f"{count_of(count, 'pair')} with a quotation or bracket", {"count": wrong, "of": count}
-    if len(set(documents.tolist())) < MIN_TELLING:
-        return Check(rule, None, f"{pairs} across the segments are too few", details)
-    excess = np.bincount(documents, is_wrong - wrong / count)
-    error = math.sqrt(float(excess @ excess)) / count  # by documents, as the pairs of one are not independent
-    finding = (
-        f"{format_share(1 - wrong / count)} of {pairs} across the segments have the order that it suggests; 70 to 81 % "
-        "have in books, and half of them with random labels"
-    )
-    return Check(rule, max(0.0, wrong / count - 2 * error), finding, details)
 
 
 # ---- random segments, and all pairs ----

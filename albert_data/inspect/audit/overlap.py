@@ -1,45 +1,37 @@
-"""Text that stands in several places: rows of validation seen in training, and windows that many documents have.
+"""Rows of validation whose text was seen in training.
 
-In: rows, and the document of each. Out: the rows of validation that were found; a check of windows. Training is
-streamed; of it, only the row in which each gram of validation was seen last is kept.
+In: rows, and the document of each. Out: the rows of validation that were found. Training is streamed; of it, only the
+row in which each gram of validation was seen last is kept. Grams are hashes of consecutive tokens, as they were before
+masking, in the order of the document.
 
 A row is seen if half of its 13-grams stand in training. Where a tenth of the words were changed, only a third of these
 are left. But half of the 8-grams are, and in one document, while those of idioms and quotations are in many. So a row
 is altered if a fifth of its 8-grams were seen last in one document. In a row mostly of scripts without spaces 5-grams
 take their place, which hold about eight characters: a longer one would rarely have none that was changed.
-
-Windows are grams of WINDOW tokens, of a sample of documents. A window's hash decides whether it is in the sample, so a
-header that documents share is taken from all of them or from none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from albert_data.data import Examples
-from albert_data.examples.pair_tasks import SWAPPED
-from albert_data.inspect.audit import rules
-from albert_data.inspect.audit.grams import RowGrams, read_grams
+from albert_data.data import ExampleArrays, Examples
+from albert_data.examples.pair_tasks import RANDOM_B, SWAPPED
 from albert_data.inspect.audit.rows import Subject, read_batches
-from albert_data.inspect.audit.rules import Check
-from albert_data.kernels import kernel
-from albert_data.kernels.draws import mix, threshold
+from albert_data.kernels import U64, kernel
+from albert_data.kernels.draws import mix
 from albert_data.shards.reader import Shards
+from albert_data.shards.rows import restore_ids
 from albert_data.survey.gram_index import GramIndex, find_gram, index_grams, sort_grams
-from albert_data.text.wording import count_of, format_share
+from albert_data.survey.shingles import find_unspaced
 
 LONG, SHORT, SHORT_UNSPACED = 13, 8, 5  # tokens of a gram
 SEEN_SHARE, ALTERED_SHARE = 0.5, 0.2
 MIN_GRAMS = 12  # long ones: a row of under 24 tokens is not judged, as it may be one idiom
 MAX_TOKENS = 4_000_000  # of validation, about; rows are shuffled, so its first ones are a random sample
-WINDOW = 12
-MAX_WINDOWS = 1_000_000  # the sample of windows; sorting them takes half a second
-MIN_DOCUMENTS = 1_000  # so that 1 % of the sampled documents are ten
-_SAMPLING = np.uint64(0xD1B54A32D192ED03)  # any constant: makes the order of the sample independent of the keys
-MANY_DOCUMENTS, MANY_SHARE = 5, 0.01  # a window in at least as many documents, and this share, is boilerplate
+_BASE = U64(0x9E3779B97F4A7C15)  # of the polynomial that hashes a gram
 
 
 class Overlap(NamedTuple):
@@ -133,83 +125,60 @@ def count_seen(
     return num_grams, num_seen, most, rows
 
 
-# ---- windows ----
+# ---- grams ----
 
 
-class Windows(NamedTuple):
-    """Sampled windows."""
+class RowGrams(NamedTuple):
+    """The grams of rows. hashes: uint64; offsets: int64 [rows + 1], where those of each row begin."""
 
-    hashes: np.ndarray  # uint64
-    rows: np.ndarray  # int64, of all splits
-    places: np.ndarray  # int32, of the first token in the row's text
-
-
-def check_boilerplate(subject: Subject) -> Check:
-    """Check how much of the text stands in many documents."""
-    is_chosen, part = choose_documents(subject.documents, subject.add_by_document(subject.facts.num_text))
-    windows, num_chosen = gather_windows(subject, is_chosen[subject.owners], part), int(is_chosen.sum())
-    if len(windows.hashes) == 0:
-        return Check(rules.BOILERPLATE, None, f"no row has {WINDOW} tokens")
-    num_documents = count_documents(windows.hashes, subject.owners[windows.rows])
-    least = max(MANY_DOCUMENTS, int(np.ceil(MANY_SHARE * num_chosen)))
-    share = float(np.mean(num_documents >= least))
-    most = int(np.argmax(num_documents))
-    documents = count_of(num_chosen, "document" if num_chosen == len(is_chosen) else "sampled document")
-    finding = f"{format_share(share)} of the windows of {WINDOW} tokens occur in at least {least:,} of {documents}"
-    details: dict[str, Any] = {
-        "share": share,
-        "in_documents": least,
-        "window_tokens": WINDOW,
-        "num_sampled": len(num_documents),
-        "num_documents_sampled": num_chosen,
-    }
-    if share > 0:
-        text = _show_window(subject, int(windows.rows[most]), int(windows.places[most]))
-        finding += f'; the most frequent: "{text}", in {num_documents[most]:,}'
-        details |= {"example": text, "example_documents": int(num_documents[most])}
-    return Check(rules.BOILERPLATE, share, finding, details)
+    hashes: np.ndarray
+    offsets: np.ndarray
 
 
-def count_documents(hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """In how many different documents each hash occurs: int64, for each element of `hashes`."""
-    _, which = np.unique(hashes, return_inverse=True)
-    num_owners = int(owners.max(initial=0)) + 1
-    pairs = np.unique(which.astype(np.int64) * num_owners + owners)  # below 2**63 for a billion of each
-    counts: np.ndarray = np.bincount(pairs // num_owners)[which]
-    return counts
+def read_grams(subject: Subject, batches: Iterable[Examples], gram_lens: tuple[int, int]) -> Iterator[RowGrams]:
+    """The grams of each batch. gram_lens: their tokens, the second in rows mostly of scripts without spaces."""
+    swapped, random = (subject.config.task.label_of(order) for order in (SWAPPED, RANDOM_B))
+    is_letter = find_unspaced()
+    is_unspaced = np.array([any(is_letter[ord(one)] for one in piece) for piece in subject.tokenizer.piece_texts])
+    for batch in batches:
+        yield RowGrams(*hash_grams(batch.arrays, restore_ids(batch), swapped, random, gram_lens, is_unspaced))
 
 
-def choose_documents(keys: np.ndarray, lens: np.ndarray) -> tuple[np.ndarray, float]:
-    """A sample of documents with about MAX_WINDOWS tokens, and the share of their windows to take, at most 1.
+@kernel
+def hash_grams(
+    batch: ExampleArrays,
+    original: np.ndarray,
+    swapped: int,
+    random: int,
+    gram_lens: tuple[int, int],
+    is_unspaced: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The fields of `RowGrams`. original: the ids before masking; swapped, random: labels of pairs.
 
-    lens: tokens of each document. Out: bool, for each. Where documents are long, at least MIN_DOCUMENTS are taken, or
-    all, with a smaller share of their windows.
+    gram_lens: of most rows, and of those whose tokens are mostly of scripts without spaces, by `is_unspaced` (bool, of
+    each piece). A gram may lie in both segments, except of a pair whose B is of another document.
     """
-    ranks: Any = keys ^ _SAMPLING  # mixed, they are random numbers that the keys alone decide
-    order = np.argsort(mix(ranks))
-    sizes = np.cumsum(lens[order])
-    count = max(int(np.searchsorted(sizes, MAX_WINDOWS, side="right")), min(MIN_DOCUMENTS, len(keys)))
-    is_chosen = np.zeros(len(keys), np.bool_)
-    is_chosen[order[:count]] = True
-    return is_chosen, min(1.0, MAX_WINDOWS / max(float(sizes[count - 1]), 1.0))
-
-
-def gather_windows(subject: Subject, is_chosen: np.ndarray, share: float) -> Windows:
-    """A share of the windows of the chosen rows. is_chosen: bool, for each row of all splits, one after another."""
-    parts, first = [], 0
-    for grams in read_grams(subject, read_batches(subject.shards), (WINDOW, WINDOW)):
-        rows = first + np.repeat(np.arange(len(grams.offsets) - 1), np.diff(grams.offsets))
-        taken = is_chosen[rows] & (grams.hashes <= threshold(share))
-        parts.append((grams.hashes[taken], rows[taken], grams.places[taken]))
-        first += len(grams.offsets) - 1
-    return Windows(*map(np.concatenate, zip(*parts, strict=True)))
-
-
-def _show_window(subject: Subject, row: int, place: int) -> str:
-    """The text of the window that begins at this token of the row's text, in the order of the document."""
-    example = subject.read_row(row)
-    sep = 1 + example.segment_a_len
-    parts = [example.original_ids[1:sep], example.original_ids[sep + 1 : -1]]
-    if example.sop_label == subject.config.task.label_of(SWAPPED):
-        parts.reverse()
-    return subject.tokenizer.decode(np.concatenate(parts)[place : place + WINDOW])
+    num_rows, count = len(batch.sop_label), 0
+    hashes, offsets = np.empty(len(original), np.uint64), np.zeros(num_rows + 1, np.int64)
+    sums = np.zeros(len(original) + 1, np.uint64)  # of the row's text so far, as polynomials
+    for row in range(num_rows):
+        begin, end = batch.offsets[row], batch.offsets[row + 1]
+        sep = begin + 1 + batch.segment_a_len[row]
+        num_tokens, first_len, num_unspaced = 0, 0, 0
+        for part in range(2):
+            is_b = (part == 0) == (batch.sop_label[row] == swapped)
+            for at in range(sep + 1 if is_b else begin + 1, end - 1 if is_b else sep):
+                sums[num_tokens + 1] = sums[num_tokens] * _BASE + U64(original[at]) + U64(1)
+                num_unspaced += is_unspaced[original[at]]
+                num_tokens += 1
+            first_len = num_tokens if part == 0 and batch.sop_label[row] == random else first_len
+        gram_len = gram_lens[1] if 2 * num_unspaced > num_tokens else gram_lens[0]
+        leaving = U64(1)  # the factor of what stands before a gram
+        for _ in range(gram_len):
+            leaving *= _BASE
+        for at in range(num_tokens - gram_len + 1):
+            if not first_len - gram_len < at < first_len:  # not in both
+                hashes[count] = mix(sums[at + gram_len] - sums[at] * leaving)
+                count += 1
+        offsets[row + 1] = count
+    return hashes[:count], offsets

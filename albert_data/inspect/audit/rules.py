@@ -94,12 +94,6 @@ ORDER_FROM_FRAGMENTS = Rule(
     advice="segments begin or end inside sentences, or headings are segments: check the pairs, and whether "
     "--language is that of the text",
 )
-LABELS_AGAINST_QUOTES = Rule(
-    name="labels_against_quotes",
-    title="labels compared with quotation marks",
-    limits=(0.4, 0.47),
-    advice="labels do not say which segment comes first: check the program that wrote them",
-)
 LABEL_SHARES = Rule(
     name="label_shares",
     title="shares of the labels",
@@ -174,11 +168,11 @@ UNKNOWN_RATE = Rule(
     limits=(0.005, 0.02),
     advice="train the vocabulary on this corpus, with a higher --character-coverage, or drop what is of another script",
 )
-UNKNOWN_BY_FILE = Rule(
-    name="unknown_by_source",  # names are stable: this one is older than the word "file"
-    title="unknown tokens of the worst file or source",
+UNKNOWN_BY_SOURCE = Rule(
+    name="unknown_by_source",
+    title="unknown tokens of the worst source",
     limits=(0.02, 0.1),
-    advice="check that file: another language, another encoding, or tables and code",
+    advice="check that source: another language, another encoding, or tables and code",
 )
 SPECIAL_PIECES = Rule(
     name="special_pieces",
@@ -198,18 +192,11 @@ LARGEST_DOCUMENT = Rule(
     limits=(0.1, 0.5),
     advice="check that documents are separated: in .txt by a blank line or by file (--documents), in .jsonl by line",
 )
-LARGEST_FILE = Rule(
-    name="largest_source",  # stable, too
-    title="share of the largest file or source",
+LARGEST_SOURCE = Rule(
+    name="largest_source",
+    title="share of the largest source",
     limits=(0.8, 0.95),
-    advice="balance the files: take a part of the largest, or more of the others",
-)
-BOILERPLATE = Rule(
-    name="boilerplate",
-    title="text that occurs in many documents",
-    limits=(0.01, 0.05),
-    advice="drop lines that repeat across documents (headers, licences, navigation): --drop-repeated-lines 20; cut the "
-    "rest out of the text",
+    advice="balance the sources: take a part of the largest, or more of the others",
 )
 REPEATED_LINES = Rule(
     name="repeated_lines",

@@ -153,7 +153,7 @@ def _tabulate(segments: Sequence[SegmentSurface]) -> tuple[list[str], np.ndarray
     """The first two fields of Surface. segments: A and B of each pair."""
     counts = Counter(name for segment in segments for name in segment.features)
     most_frequent = sorted(counts, key=lambda name: (-counts[name], name))[:_MAX_NAMES]
-    names = list(dict.fromkeys([*QUOTES, *FRAGMENTS, *most_frequent]))
+    names = list(dict.fromkeys([*FRAGMENTS, *most_frequent]))
     numbers = {name: number for number, name in enumerate(names)}
     values = np.zeros((len(segments), len(names)), np.float32)
     for row, segment in zip(values, segments, strict=True):

@@ -6,7 +6,7 @@ In: a shard folder's manifest, statistics, audit and chosen rows. Out: HTML.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from string import Template
 from typing import Any
 
@@ -14,7 +14,6 @@ from albert_data.examples.pair_tasks import NO_LABEL
 from albert_data.inspect.audit.audit import Audit, audit_splits
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.anatomy import render_anatomy
-from albert_data.inspect.html.charts import draw_charts
 from albert_data.inspect.report import (
     ShardReport,
     describe_build,
@@ -22,12 +21,14 @@ from albert_data.inspect.report import (
     list_counts,
     list_tables,
 )
+from albert_data.inspect.statistics import Statistics
+from albert_data.report.charts import Plot, Series, make_ticks, share_ticks
 from albert_data.report.page import (
+    Chart,
     PageSection,
     escape,
     read_asset,
     render_charts,
-    render_details,
     render_page,
     render_table,
     render_tiles,
@@ -39,26 +40,21 @@ from albert_data.text.escaping import escape_controls
 from albert_data.text.wording import count_of
 from albert_data.tokenizer.model import Tokenizer
 
-_NUM_FILES = 20
 MAX_BYTES = 3_500_000  # a page of up to 4 MB opens without a delay
 # "<" can't end the element nor open a comment; U+2028 and U+2029 end a line in old JavaScript.
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
-_NO_FILES = (
-    "Unknown tokens by file: left out, because a row does not say which input file it is from. "
-    "Name the build's inputs to see it: albert-data inspect SHARDS --html PATH --corpus INPUT."
-)
 
 
 def render(report: ShardReport, audit: Audit | None = None) -> str:
     """The whole page. audit: of the same shards; without it they are audited here, which reads all rows once more."""
     shards, statistics = report.shards, report.statistics
     data, num_embedded = embed_rows(shards, report.rows)
-    audit = audit or audit_splits(shards.folder, report.opened, report.corpus)
+    audit = audit or audit_splits(shards.folder, report.opened)
     rows = ((f"rows of {name}", f"{split.num_rows:,}") for name, split in report.manifest.splits.items())
     parts = {
         "Summary": render_tiles([*list_counts(report.manifest), *rows]),
         "Anatomy of a row": render_anatomy(shards, statistics, *report.choice.numbers[:1]),
-        "Charts": render_charts(draw_charts(statistics)),
+        "Charts": render_charts([draw_lens(statistics)] if statistics else []),
         "Figures beside those intended": "\n".join(_render_figures(report)),
         "Audit": audit.to_html(),
         "Examples": render_viewer(shards, num_embedded, len(report.rows), report.choice),
@@ -75,17 +71,36 @@ def render(report: ShardReport, audit: Audit | None = None) -> str:
 
 
 def _render_figures(report: ShardReport) -> Iterator[str]:
-    for (head, *rows), caption, is_prose in list_tables(report, _NUM_FILES):
+    for (head, *rows), caption, is_prose in list_tables(report):
         yield f"<p>{escape(caption)}</p>" if caption else ""
         yield render_table(head, rows, kind="prose" if is_prose else "")
-    if report.input_files is None:
-        yield f"<p>{escape(_NO_FILES)}</p>"
-    for name, measured in report.statistics.items():
-        pieces = (
-            [report.pieces[i], f"{tokens:,}", format_figure("share", tokens / measured.num_maskable)]
-            for i, tokens in measured.most_frequent()
-        )
-        yield render_details(f"Most frequent pieces of {name}", render_table(["piece", "tokens", "share"], pieces))
+
+
+def draw_lens(statistics: Mapping[str, Statistics]) -> Chart:
+    """The lengths of rows: bars for the first split, and an outline for the other."""
+    bins = next(iter(statistics.values())).row_len_bins
+    edges = [0, *(last for _, last, _ in bins)]
+    shares = [[rows / m.num_rows for *_, rows in m.row_len_bins] for m in statistics.values()]
+    top = 1.1 * max(map(max, shares))
+    series = [
+        Series(name, *look) for name, look in zip(statistics, (("first", "bar"), ("second", "line")), strict=False)
+    ]
+    ticks = make_ticks(0, edges[-1], "{:,.0f}".format), share_ticks(0, top)
+    plot = Plot((0, edges[-1]), (0, top), *ticks, "tokens in a row", series)
+    for first, last, share in zip(edges, edges[1:], shares[0], strict=False):
+        plot.bar(series[0], first, last - 0.14 * (last - first), share)
+    for other, found in zip(series[1:], shares[1:], strict=True):
+        plot.stairs(other, edges, found)
+    table = [["tokens", *statistics]]
+    for (first, last, _), *row in zip(bins, *shares, strict=True):
+        table.append([f"{first:,} to {last:,}", *(format_figure("share", share) for share in row)])
+    parts = []
+    for name, measured in statistics.items():
+        lens = measured.row_len_quantiles
+        half, few = f"half of the rows hold {lens['median']:,} tokens or more", f"one in twenty {lens['p5']:,} or fewer"
+        parts.append(f"{name}: {half}, {few}")
+    title, says = "Lengths of the rows", f"{'; '.join(parts)}."
+    return Chart(name="lengths", title=title, says=says, svg=plot.to_svg("lengths", title, says), table=table)
 
 
 # ---- the viewer of rows ----
@@ -127,8 +142,6 @@ def render_viewer(shards: Shards, num_embedded: int, num_chosen: int, choice: Ro
         how = "asked for by number"
     elif choice.text is not None:
         how = f"the first that hold {choice.text!r}"
-    if choice.label is not None:
-        how += f", with the label {choice.label} ({task.describe(choice.label).split(':')[0]})"
     if num_embedded != num_chosen:
         how += f"; {num_chosen - num_embedded:,} more would make the page too large"
     says = f"{count_of(num_embedded, 'row')} of the {len(shards):,} of {shards.split}, {how}."
