@@ -11,10 +11,8 @@ import html
 import operator
 import os
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, SupportsIndex, TypeAlias, overload
 
@@ -37,9 +35,8 @@ from albert_data.shards.schema import (
     from_record_batch,
     map_file,
     shard_schema,
-    to_record_batch,
 )
-from albert_data.storage import is_remote, make_path
+from albert_data.storage import find_storage, is_remote, make_path
 from albert_data.storage.cache import measure_limit
 from albert_data.storage.sharing import SharedLock
 from albert_data.text.escaping import escape_controls
@@ -49,7 +46,6 @@ from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 
 _CACHED_BATCHES = 16
 _SHOWN = 3  # rows, in a notebook
-_OPENED_AT_ONCE = 8
 Reader: TypeAlias = pyarrow.ipc.RecordBatchFileReader
 
 
@@ -59,9 +55,9 @@ class Shards:
     manifest: the folder's manifest.json.
 
     Threads may share it. Forked processes inherit it; pickled or copied, it opens the same folder again, by its
-    absolute path. Its files are mapped into memory, those in a store as copies, some at a time: if a shard is truncated
-    in place while it is open, the next read ends the process with SIGBUS. A build replaces its files by renaming, so
-    the rows stay what they were.
+    absolute path. Its files are mapped into memory, those in a store as copies: if a shard is truncated in place while
+    it is open, the next read ends the process with SIGBUS. A build replaces its files by renaming, so the rows stay
+    what they were.
     """
 
     def __init__(self, folder: Path, split: str, manifest: Manifest) -> None:
@@ -78,8 +74,7 @@ class Shards:
 
     def _open_files(self, shards: Sequence[ShardEntry]) -> Iterator[tuple[Reader, int]]:
         """Yield each record batch of the shards, by its reader and its number there."""
-        for shard in shards:
-            reader = _open_file(self.folder, shard)
+        for reader in find_storage(self.folder).at_once(partial(_open_file, self.folder), shards):
             yield from ((reader, i) for i in range(reader.num_record_batches))
 
     def __repr__(self) -> str:
@@ -304,11 +299,21 @@ def open_splits(path: str | Path, splits: tuple[str, ...] = ()) -> dict[str, Sha
     for split in splits:
         check_split(folder, split, list(there))
     try:
-        kind = StoredShards if is_remote(folder) else Shards
-        return {split: kind(folder, split, read.manifest) for split in splits or there}
+        if is_remote(folder):
+            _check_size(folder, sum(shard.num_bytes for split in splits or there for shard in there[split].shards))
+        return {split: Shards(folder, split, read.manifest) for split in splits or there}
     except ShardError:
         read.check_current()  # if a build replaced the folder just now, saying so helps more than this error
         raise
+
+
+def _check_size(folder: Path, num_bytes: int) -> None:
+    """Raise ShardError unless copies of all shards fit on this machine."""
+    if num_bytes > (limit := measure_limit()):
+        raise ShardError(
+            f"{folder} has {num_bytes:,} bytes of shards, and copies may take {limit:,} here; copy it to a larger disk "
+            "with the store's own program, and name that folder"
+        )
 
 
 def check_split(folder: Path, split: str, there: Sequence[str]) -> None:
@@ -346,65 +351,3 @@ def _open_file(folder: Path, shard: ShardEntry) -> Reader:
     except (OSError, ValueError, pyarrow.ArrowException) as error:
         what = f"shard {folder / name} can't be read: {explain_damage(error)}"
         raise ShardError(f"{what}; run `albert-data verify`") from error
-
-
-# ---- shards in a store ----
-
-
-class StoredShards(Shards):
-    """The rows of a split that lies in a store. The lengths of rows are found in one pass over all shards.
-
-    Shards that were used last stay open, up to half of the bytes that this machine may hold; the newest stays whatever
-    its size. The storage keeps copies of more (storage/cache.py).
-    """
-
-    def _open_files(self, shards: Sequence[ShardEntry]) -> Iterator[tuple[Reader, int]]:
-        self._shards, self._most_bytes = shards, measure_limit() // 2
-        self._open = OrderedDict[int, Shards]()
-        with ThreadPoolExecutor(_OPENED_AT_ONCE) as pool:
-            self._measured = list(pool.map(lambda number: self._open_one(number).lengths, range(len(shards))))
-        return iter(())
-
-    def _open_one(self, number: int) -> Shards:
-        return open_shard(self._root, self.split, self.manifest, self._shards[number])
-
-    def _get(self, number: int) -> Shards:
-        with self._lock.hold():
-            if number not in self._open:
-                self._open[number] = self._open_one(number)
-                while len(self._open) > 1 and sum(self._shards[i].num_bytes for i in self._open) > self._most_bytes:
-                    self._open.popitem(last=False)
-            self._open.move_to_end(number)
-            return self._open[number]
-
-    def _find_begins(self) -> np.ndarray:
-        """The number of the first row of each shard, then the total number of rows: int64."""
-        return np.cumsum([0, *map(len, self._measured)], dtype=np.int64)
-
-    def _find_lengths(self) -> np.ndarray:
-        return np.concatenate([np.zeros(0, np.int32), *self._measured])
-
-    def batches(self) -> Iterator[Examples]:
-        for number in range(len(self._shards)):
-            yield from self._get(number).batches()
-
-    def rows(self, indices: np.ndarray | Sequence[SupportsIndex]) -> Examples:
-        numbers, begins = to_row_numbers(indices, len(self)), self._begins()
-        if not len(numbers):
-            return self._get(0).rows(numbers) if self._shards else no_rows(**self._optional)
-        shards = np.searchsorted(begins, numbers, side="right") - 1
-        order = np.argsort(shards, kind="stable")
-        used, firsts = np.unique(shards[order], return_index=True)
-        chosen = zip(used.tolist(), np.split(order, firsts[1:]), strict=True)
-        joined = join_rows([self._get(shard).rows(numbers[places] - begins[shard]) for shard, places in chosen])
-        if len(used) == 1:
-            return joined  # in the order asked for
-        batch = to_record_batch(joined, shard_schema(joined.input_ids.dtype.type, **self._optional))
-        return Columns([batch]).take(np.zeros(len(order), np.int64), np.argsort(order))
-
-    def _read_row(self, row: int) -> Example:
-        return self._to_example(self.rows([row]))
-
-    def to_arrow(self) -> pyarrow.Table:
-        tables = [self._get(number).to_arrow() for number in range(len(self._shards))]
-        return pyarrow.concat_tables(tables) if tables else super().to_arrow()
