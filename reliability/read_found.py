@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import shutil
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from safetensors.torch import load_file
-
 from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import AlbertDataError
-from albert_data.interop.huggingface import read_weights
 from albert_data.interop.scoring import load_masked_lm
 from albert_data.runs.figures import read_run
 from albert_data.text.escaping import escape_controls, quote
@@ -60,14 +55,6 @@ def found_readers(sound: Sound) -> list[Reader]:
             mutate=lambda rng, data, others: mutate_json(rng, data),
             read=folder.score,
             oddities=plan_oddities(),
-        ),
-        Reader(
-            name="an index of weights",
-            share=3,
-            seeds=[dump(make_index(sound))],
-            mutate=lambda rng, data, others: mutate_json(rng, data),
-            read=folder.score_indexed,
-            oddities=[*index_oddities(make_index(sound)), *plan_oddities()],
         ),
         Reader(
             name="a file's name",
@@ -209,41 +196,6 @@ def read_name(case: Case, data: bytes, folder: Path) -> None:
             raise WrongResult(f"forged {shown!r:.80}")
 
 
-INDEX = "model.safetensors.index.json"
-
-
-def make_index(sound: Sound) -> dict[str, Any]:
-    names = load_file(sound.exported / "model.safetensors")
-    return {"metadata": {}, "weight_map": dict.fromkeys(names, "w.safetensors")}
-
-
-def index_oddities(index: dict[str, Any]) -> list[Oddity]:
-    """An index that names what `ReadFolder.score_indexed` puts beside it, or elsewhere, for one tensor."""
-    files = (
-        "../w.safetensors",
-        "./w.safetensors",
-        "a/w.safetensors",
-        "pipe.safetensors",
-        "zero.safetensors",
-        "code.bin",
-    )
-    first = next(iter(index["weight_map"]))
-    return [
-        Oddity(name=f"a tensor in {file}", make=partial(dump, {"weight_map": index["weight_map"] | {first: file}}))
-        for file in (*files, "code.safetensors")
-    ]
-
-
-class _Code:
-    """Its pickle makes a file when it is loaded. path: of that file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __reduce__(self) -> tuple[Any, tuple[str, str]]:
-        return open, (str(self._path), "w")
-
-
 class ReadFolder:
     """Reads folders in which one file is replaced."""
 
@@ -256,22 +208,6 @@ class ReadFolder:
         (out / "tokenizer_config.json").write_bytes(data)
         model, _ = load_masked_lm(out)
         model.encode([*SENTENCES, "a" * 40 + "b", "a" * 2000])
-
-    def score_indexed(self, case: Case, data: bytes, folder: Path) -> None:
-        """Load a model whose weights an index names. Nothing outside of the folder may be read, and no pickle."""
-        out = Path(shutil.copytree(self._sound.exported, folder / "parts"))
-        (out / "model.safetensors").rename(out / "w.safetensors")
-        shutil.copy(out / "w.safetensors", folder)
-        os.mkfifo(out / "pipe.safetensors")
-        (out / "zero.safetensors").symlink_to("/dev/zero")
-        for name in ("code.bin", "code.safetensors"):
-            (out / name).write_bytes(pickle.dumps(_Code(folder / "attacked")))
-        (out / INDEX).write_bytes(data)
-        weights = read_weights(out)
-        if (folder / "attacked").exists() or any(
-            name != "w.safetensors" for name in json.loads(data)["weight_map"].values()
-        ):
-            raise WrongResult(f"read {len(weights)} tensors, also of other files")
 
     def find_odd(self, case: Case, data: bytes, folder: Path) -> None:
         """Put what is no regular file where one is looked for, at each place that the kind may have."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from albert_data.cli.options import PATH, tokenizer_option
+from albert_data.cli.options import PATH
 from albert_data.text.output import show
 
 
@@ -21,8 +21,7 @@ from albert_data.text.output import show
     help="Folder to write. Other files in it stay as they are.",
 )
 @click.option("--checkpoint", type=PATH, metavar="PATH", help="Checkpoint of RUN to write.  [default: the newest]")
-@tokenizer_option
-def export(run: Path, output: Path, checkpoint: Path | None, tokenizer: Path | None) -> None:
+def export(run: Path, output: Path, checkpoint: Path | None) -> None:
     """Write a model that `train` made as a folder that Hugging Face transformers loads.
 
     AlbertForPreTraining, AutoTokenizer and pipeline("fill-mask") read DIR without a network. README.md in DIR is a
@@ -31,11 +30,10 @@ def export(run: Path, output: Path, checkpoint: Path | None, tokenizer: Path | N
     \b
     Example:
       albert-data export run -o model
-      albert-data export run -o model --tokenizer shards/tokenizer
     """
     from albert_data.library.models import export_model
 
-    made = export_model(run, output, checkpoint=checkpoint, tokenizer=tokenizer)
+    made = export_model(run, output, checkpoint=checkpoint)
     show(f"{output}: {made.checkpoint.name} of {run}, for transformers' {made.architecture} and AutoTokenizer")
     if made.lacks_order:
         show("The head of the sentence task is not in it: AlbertForPreTraining has one of two labels only.")

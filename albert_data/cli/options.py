@@ -298,12 +298,6 @@ validation_option = click.option(
     help="Text for the validation split; training leaves out documents that equal one of it. May be repeated.",
 )
 shards_argument = click.argument("shards", metavar="SHARDS", type=PLACE)
-tokenizer_option = click.option(
-    "--tokenizer",
-    type=PATH,
-    metavar="PATH",
-    help="Tokenizer of the shards, or its folder. Needed only if RUN contains none.",
-)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from albert_data.cli.options import PATH, json_option, setting, take_given, tokenizer_option
+from albert_data.cli.options import PATH, json_option, setting, take_given
 from albert_data.inspect.terminal import count_columns
 from albert_data.interop.sentence_pairs import ScoreConfig
 from albert_data.text.escaping import escape_controls
@@ -26,7 +26,6 @@ _NAME_COLUMNS = 48
 @click.argument("pairs", metavar="PAIRS")
 @click.option("-o", "--output", type=PATH, metavar="PATH", help="Write each pair with its two scores (.jsonl).")
 @click.option("--checkpoint", type=PATH, metavar="PATH", help="Checkpoint of RUN to score with.  [default: the newest]")
-@tokenizer_option
 @setting(ScoreConfig, "--batch-tokens", "Tokens that the model computes at once.", metavar="N")
 @setting(ScoreConfig, "--device", "Device to compute on.", metavar="auto|cpu|cuda[:N]")
 @setting(ScoreConfig, "--precision", "Number format of the computation.", type=click.Choice(PRECISIONS))

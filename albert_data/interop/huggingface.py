@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,6 @@ from albert_data.interop.huggingface_tokenizer import tokenizer_files
 from albert_data.interop.model_card import make_card
 from albert_data.shards.paths import CARD_NAME
 from albert_data.storage import find_storage, make_path
-from albert_data.storage.files import hash_file
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.tokenizer_json import dump
 from albert_data.train.checkpoint import find_newest, load_model, load_tensors
@@ -46,8 +44,7 @@ from albert_data.train.reading import advise, explain, explain_writing, load_obj
 
 FOR_PRETRAINING, FOR_MASKED_LM = "AlbertForPreTraining", "AlbertForMaskedLM"
 NUM_LABELS = 2  # of the sentence task of AlbertForPreTraining
-CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE = "config.json", "model.safetensors", "model.safetensors.index.json"
-_INDEXED = re.compile(r"(?!.*\.\.)[^/\\\0]+\.safetensors", re.DOTALL)  # what an index may name: a file beside it
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 # Files that transformers reads too. Those of another model would silently change the pieces or weights of this one.
 _ALSO_READ = ("added_tokens.json", "special_tokens_map.json", "adapter_config.json")
 # A pickle can run any code while it is loaded, so it is refused. The error shows this program, which converts it:
@@ -103,10 +100,9 @@ _SETTINGS = {
 _FIXED = {"hidden_act": "gelu_new", "layer_norm_eps": LAYER_NORM_EPS, "type_vocab_size": 2}
 
 
-def export_run(run: Path, out: Path, *, checkpoint: Path | None = None, tokenizer: Path | None = None) -> Path:
+def export_run(run: Path, out: Path, *, checkpoint: Path | None = None) -> Path:
     """Write a checkpoint of a run, by default the newest, and a model card to a folder. Returns the checkpoint.
 
-    tokenizer: the SentencePiece model, if the run's folder has none.
     Raises the errors of `load_run` and `write_folder`.
     """
     if not (run / RUN_FILE).is_file():
@@ -115,36 +111,29 @@ def export_run(run: Path, out: Path, *, checkpoint: Path | None = None, tokenize
         )
     if out.exists() and not out.is_dir():
         raise OutputError(f"{out} is a file; --output has to name a folder")
-    path, model, pieces = load_run(run, checkpoint=checkpoint, tokenizer=tokenizer)
+    path, model, pieces = load_run(run, checkpoint=checkpoint)
     write_folder(model, pieces, out, card=make_card(run, path, model.config, model.num_parameters()))
     return path
 
 
-def load_run(run: Path, *, checkpoint: Path | None, tokenizer: Path | None) -> tuple[Path, Albert, Tokenizer]:
+def load_run(run: Path, *, checkpoint: Path | None) -> tuple[Path, Albert, Tokenizer]:
     """Load a checkpoint of a run, by default the newest, and the run's tokenizer. Returns the checkpoint's path first.
 
-    tokenizer: for a run without its own; if it has one, both must be equal.
-    Raises CheckpointError; ConfigError for no tokenizer or two, TokenizerError for another than run.json names.
+    Raises CheckpointError; ConfigError for no tokenizer, TokenizerError for another than run.json names.
     """
     path = checkpoint or find_newest(run, "continue it with `albert-data train --resume`")
     identity = read_run_file(run)["identity"]
     known, normalization = identity.get(TOKENIZER_KEY), str(identity.get(NORMALIZATION_KEY, "none"))
     own = find_tokenizer(run, str(known))
-    if tokenizer is None and not own.is_file():
+    if not own.is_file():
         raise ConfigError(
-            f"{run} holds no tokenizer ({own.relative_to(run)} is missing); "
-            "name that of its shards with --tokenizer, such as SHARDS/tokenizer"
+            f"{run} holds no tokenizer ({own.relative_to(run)} is missing); copy that folder of its shards there"
         )
-    pieces = load_tokenizer(tokenizer or own, normalization=normalization)
-    if tokenizer is not None and own.is_file() and pieces.sha256 != hash_file(own):
-        raise ConfigError(
-            f"--tokenizer {tokenizer} differs from {own}, the tokenizer of the run; leave out --tokenizer"
-        )
+    pieces = load_tokenizer(own, normalization=normalization)
     if pieces.sha256 != known:
-        advice = f"put that of its shards into {own.parent}" if own.is_file() else "give that of its shards"
         raise TokenizerError(
-            f"{tokenizer or own} is not the tokenizer that {run} was trained with "
-            f"(SHA-256 {pieces.sha256[:12]}..., where {RUN_FILE} has {str(known)[:12]}...); {advice}"
+            f"{own} is not the tokenizer that {run} was trained with (SHA-256 {pieces.sha256[:12]}..., where "
+            f"{RUN_FILE} has {str(known)[:12]}...); put that of its shards into {own.parent}"
         )
     return path, load_model(path), pieces
 
@@ -321,37 +310,23 @@ def _num_groups(config: AlbertConfig) -> int:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """The tensors of a folder of transformers: of its one file of safetensors, or of all that its index names.
+    """The tensors of a folder of transformers.
 
     Links are followed, as the cache of the Hub consists of them. Raises CheckpointError, also for quantised weights.
     """
-    weights, how = dict[str, Tensor](), "save the model again"
-    for path in _list_weights(folder):
-        try:
-            weights |= load_tensors(path)
-        except (OSError, ValueError) as error:
-            raise CheckpointError(f"{path} can't be read ({explain(error)}); {advise(error, how)}") from error
+    path, how = folder / WEIGHTS_FILE, "save the model again"
+    if not os.path.lexists(path):
+        how = "save the model in one file with transformers' save_pretrained"
+        if (folder / _PICKLE_FILE).is_file():
+            how = f'to convert {_PICKLE_FILE}, run in the folder: python -c "{_CONVERT}"'
+        raise CheckpointError(f"{path} is missing; only safetensors is read, never a pickle: {how}")
+    try:
+        weights = load_tensors(path)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} can't be read ({explain(error)}); {advise(error, how)}") from error
     for name, tensor in weights.items():
         if tensor.dtype not in _DTYPES and not name.endswith("_ids"):  # those of positions, as older BERTs have them
             raise CheckpointError(
                 f"{folder}: {show(name)} is of {tensor.dtype}; floats of 16, 32 or 64 bits are needed"
             )
     return weights
-
-
-def _list_weights(folder: Path) -> list[Path]:
-    """Raises CheckpointError if there are none, or if an index names what may lead elsewhere."""
-    index, how = folder / INDEX_FILE, "save the model again with transformers' save_pretrained"
-    if os.path.lexists(folder / WEIGHTS_FILE):
-        return [folder / WEIGHTS_FILE]
-    if os.path.lexists(index):
-        found: Any = load_object(index, how).get("weight_map")
-        files: dict[str, Any] = found if isinstance(found, dict) else {"weight_map": [found]}
-        for tensor, name in files.items():
-            if not isinstance(name, str) or not _INDEXED.fullmatch(name):
-                what = f"{show(tensor)} is in {show(name)}; allowed is a file beside it whose name ends in .safetensors"
-                raise CheckpointError(f"{index}: {what}; {how}")
-        return [folder / name for name in sorted(set(files.values()))]
-    if (folder / _PICKLE_FILE).is_file():
-        how = f'to convert {_PICKLE_FILE}, run in the folder: python -c "{_CONVERT}"'
-    raise CheckpointError(f"{folder / WEIGHTS_FILE} is missing; only safetensors is read, never a pickle: {how}")

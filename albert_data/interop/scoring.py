@@ -27,7 +27,7 @@ from albert_data.interop.huggingface_tokenizer import USUAL_SETTINGS, find_norma
 from albert_data.interop.sentence_pairs import ScoreConfig, ScoredPairs, SentencePair
 from albert_data.jobs.progress import Progress
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer, load_tokenizer
-from albert_data.tokenizer.tokenizer_json import CONFIG_NAME, JSON_NAME
+from albert_data.tokenizer.tokenizer_json import CONFIG_NAME
 from albert_data.tokenizer.words import find_word_starts
 from albert_data.train.device import Precision, choose_device, choose_precision
 from albert_data.train.folder import RUN_FILE, list_files
@@ -85,18 +85,16 @@ class MaskedLm:
         return logits_BV
 
 
-def load_masked_lm(
-    path: Path, *, checkpoint: Path | None = None, tokenizer: Path | None = None
-) -> tuple[MaskedLm, Path]:
+def load_masked_lm(path: Path, *, checkpoint: Path | None = None) -> tuple[MaskedLm, Path]:
     """Return the model of a run, or of an ALBERT's Hugging Face folder, and the folder that its weights are from.
 
-    checkpoint, tokenizer: as in `export_run`. Raises CheckpointError, ConfigError and TokenizerError.
+    checkpoint: as in `export_run`. Raises CheckpointError, ConfigError and TokenizerError.
     """
     if (path / RUN_FILE).is_file():
-        origin, model, pieces = load_run(path, checkpoint=checkpoint, tokenizer=tokenizer)
+        origin, model, pieces = load_run(path, checkpoint=checkpoint)
         return MaskedLm(model, pieces), origin
-    if checkpoint is not None or tokenizer is not None:
-        raise ConfigError(f"{path} is not a training run; leave out --checkpoint and --tokenizer")
+    if checkpoint is not None:
+        raise ConfigError(f"{path} is not a training run; leave out --checkpoint")
     if not (path / CONFIG_FILE).is_file():
         raise CheckpointError(
             f"{path} is neither a training run nor a Hugging Face folder ({RUN_FILE} and {CONFIG_FILE} are missing)"
@@ -110,13 +108,11 @@ def load_masked_lm(
     return MaskedLm(model, load_tokenizer(path / MODEL_NAME, normalization=normalization)), path
 
 
-def list_read(path: Path, *, checkpoint: Path | None = None, tokenizer: Path | None = None) -> Iterator[Path]:
+def list_read(path: Path, *, checkpoint: Path | None = None) -> Iterator[Path]:
     """The files and folders that `load_masked_lm` reads."""
     yield from list_files(path) if (path / RUN_FILE).is_file() else [path]
     if checkpoint is not None:
         yield checkpoint
-    if tokenizer is not None:  # a file beside it may say what is done with case
-        yield from (tokenizer, *(tokenizer.parent / name for name in (JSON_NAME, CONFIG_NAME)))
 
 
 def score_pairs(

@@ -157,28 +157,21 @@ class ExportedModel:
 
 
 @public()
-def export_model(
-    run: PathName, output: PathName, *, checkpoint: PathName | None = None, tokenizer: PathName | None = None
-) -> ExportedModel:
+def export_model(run: PathName, output: PathName, *, checkpoint: PathName | None = None) -> ExportedModel:
     """Write a model as a folder that transformers loads, as `albert-data export` does. Needs PyTorch and safetensors.
 
-    run: of `train_model`. checkpoint: None for the newest. tokenizer: of the shards; only if the run contains none.
+    run: of `train_model`. checkpoint: None for the newest.
     Raises CheckpointError, ConfigError, TokenizerError and OutputError.
     """
     folder, out = disk_path(run, "run"), disk_path(output, "output")
-    places = _find_places(checkpoint, tokenizer)
+    chosen = None if checkpoint is None else disk_path(checkpoint, "checkpoint")
     require_packages("export", "torch", "safetensors", extra="train")
     from albert_data.interop.huggingface import FOR_MASKED_LM, choose_class, export_run
 
-    path = export_run(folder, out, **places)
+    path = export_run(folder, out, checkpoint=chosen)
     config = AlbertConfig(**read_run_file(folder)["model"])
     lacks_order = choose_class(config) == FOR_MASKED_LM and bool(config.task.orders)
     return ExportedModel(folder=out, checkpoint=path, architecture=choose_class(config), lacks_order=lacks_order)
-
-
-def _find_places(checkpoint: PathName | None, tokenizer: PathName | None) -> dict[str, Path | None]:
-    names = {"checkpoint": checkpoint, "tokenizer": tokenizer}
-    return {what: None if name is None else disk_path(name, what) for what, name in names.items()}
 
 
 @public(ScoreConfig)
@@ -188,7 +181,6 @@ def score_model(
     *,
     output: PathName | None = None,
     checkpoint: PathName | None = None,
-    tokenizer: PathName | None = None,
     config: ScoreConfig | None = None,
     progress: Progress | bool = False,
     **settings: Any,
@@ -196,20 +188,20 @@ def score_model(
     """Measure how often a model finds the good sentence of a pair likelier, as `albert-data score` does.
 
     model: a run, or the Hugging Face folder of an ALBERT. pairs: a file of JSON lines with good and bad; "-" is stdin.
-    output: where each pair is written with its two scores. checkpoint, tokenizer: see `export_model`.
+    output: where each pair is written with its two scores. checkpoint: see `export_model`.
     settings: those of ScoreConfig. They change `config`. Needs PyTorch and safetensors.
     Raises CheckpointError, ConfigError, InputError, TokenizerError and OutputError.
     """
     config = take_settings(ScoreConfig, settings, config)
-    folder, places = disk_path(model, "model"), _find_places(checkpoint, tokenizer)
+    folder, chosen = disk_path(model, "model"), None if checkpoint is None else disk_path(checkpoint, "checkpoint")
     out, name = None if output is None else disk_path(output, "output"), os.fspath(pairs)
     require_packages("score", "torch", "safetensors", extra="train")
     from albert_data.interop.scoring import list_read, load_masked_lm, score_pairs
 
     if out is not None:
-        check_output(out, [name, *list_read(folder, **places)])
+        check_output(out, [name, *list_read(folder, checkpoint=chosen)])
     found = read_pairs(name)
-    loaded, origin = load_masked_lm(folder, **places)
+    loaded, origin = load_masked_lm(folder, checkpoint=chosen)
     with show_progress(progress) as shown:
         scored = dataclasses.replace(score_pairs(loaded, found, config, shown), model=origin)
     if out is not None:

@@ -23,7 +23,7 @@ from albert_data.text.wording import count_of, list_some
 
 SCHEME = "hf://"
 TOKENIZER_FILES = ("*.model", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
-MODEL_FILES = (*TOKENIZER_FILES, "config.json", "model.safetensors*", "model-*.safetensors")
+MODEL_FILES = (*TOKENIZER_FILES, "config.json", "model.safetensors")
 _MODEL = re.compile(r"([A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?)(?:@([\w./-]+))?")
 _ENDINGS = (".model", ".json", ".txt")  # of the path of a tokenizer
 _DATASET = re.compile(
