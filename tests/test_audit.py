@@ -43,10 +43,9 @@ from albert_data.tokenizer.model import Tokenizer
 
 ALL_RULES = [rule for rule in vars(audit_rules).values() if isinstance(rule, Rule)]
 NEED_CORPUS = {"lost_characters", "near_duplicates"}
-NEED_RANDOM = {"random_from_lengths"}  # segments of another document
 NEED_BYTES = {"byte_pieces"}  # a tokenizer with byte pieces
 NEED_SOURCES = {"unknown_by_source", "largest_source"}  # rows with sources
-RULES = [rule for rule in ALL_RULES if rule.name not in NEED_RANDOM | NEED_BYTES | NEED_SOURCES]
+RULES = [rule for rule in ALL_RULES if rule.name not in NEED_BYTES | NEED_SOURCES]
 Documents = list[str]
 
 

@@ -23,7 +23,7 @@ from albert_data.convert.conversion import convert_folder
 from albert_data.errors import ConfigError, ShardError
 from albert_data.examples.pair_tasks import NO_LABEL, PAIR_TASKS
 from albert_data.inspect.audit.audit import audit_folder
-from albert_data.inspect.audit.guesses import check_random, check_shares
+from albert_data.inspect.audit.guesses import check_shares
 from albert_data.inspect.audit.rows import gather_subject
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.page import render
@@ -173,19 +173,13 @@ def test_rows_by_number_have_the_second_key(built):
 def test_the_audit_asks_what_the_task_has(task, built):
     names, orders = {check.rule.name for check in audit_folder(built(task)).checks}, PAIR_TASKS[task].orders
     assert ("order_from_lengths" in names) == ("swapped" in orders)
-    assert ("random_from_lengths" in names) == PAIR_TASKS[task].has_random
     assert ("equal_segments" in names) == ("label_shares" in names) == bool(orders)
 
 
-def test_lengths_that_tell_random_segments_are_found(built):
-    """Labels by the length of B instead of those of the build."""
+def test_labels_of_other_shares_are_found(built):
     subject = gather_subject([open_shards(built("nsp"))])
-    facts, before = subject.facts, check_random(subject).verdict
-    lens_b = facts.lens_b[facts.labels >= 0]
-    facts.labels[facts.labels >= 0] = lens_b > np.median(lens_b)
-    assert (before, check_random(subject).verdict) == ("ok", "bad")
-    facts.labels[facts.labels >= 0] = 0
-    assert check_shares(facts, subject.config.task.orders).verdict == "bad"
+    subject.facts.labels[subject.facts.labels >= 0] = 0
+    assert check_shares(subject.facts, subject.config.task.orders).verdict == "bad"
 
 
 # ---- converting and cards ----

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from albert_data.cli.options import corpus_option, json_option, open_engine, place_options, shards_argument
+from albert_data.cli.options import corpus_option, json_option, shards_argument
 from albert_data.text.output import show_json, show_text, tell
 
 if TYPE_CHECKING:
@@ -19,14 +19,13 @@ FAILED = 3  # the exit code of --fail-on; 1 is an error and 2 a usage error
 @click.command()
 @shards_argument
 @corpus_option("Text that the shards were built from; adds checks of it. May be repeated.")
-@place_options
 @json_option
 @click.option(
     "--fail-on",
     type=click.Choice(("bad", "look")),
     help=f"End with exit code {FAILED} if a verdict is bad; or if one is look or bad.  [default: never]",
 )
-def audit(shards: Path, as_json: bool, fail_on: str | None, **settings: Any) -> Audit:
+def audit(shards: Path, corpus: tuple[str, ...], as_json: bool, fail_on: str | None) -> Audit:
     """Look for what makes the shards bad for pretraining.
 
     Each check gives a figure and a verdict: ok, look (it may be intended: check), bad (fix it before you train) or not
@@ -41,8 +40,7 @@ def audit(shards: Path, as_json: bool, fail_on: str | None, **settings: Any) -> 
     """
     from albert_data.library.shards import audit_shards
 
-    with open_engine(settings) as given:
-        found = audit_shards(shards, progress=True, **given)
+    found = audit_shards(shards, corpus=corpus, progress=True)
     if as_json:
         show_json(found.to_dict())
     else:

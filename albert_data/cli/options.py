@@ -244,14 +244,12 @@ _nodes_option = click.option(
 )
 
 
-def place_options(command: Command) -> Command:
-    """--engine, --address and --nodes: where a command works. `open_engine` takes them."""
-    return _engine_option(_address_option(_nodes_option(command)))
-
-
 def engine_options(command: Command) -> Command:
-    """--workers too. In `verify` they are threads; they change no byte of a result."""
-    return workers_option(place_options(command))
+    """--workers, --engine, --address and --nodes: where a command works. `open_engine` takes them.
+
+    In `verify` workers are threads; they change no byte of a result.
+    """
+    return workers_option(_engine_option(_address_option(_nodes_option(command))))
 
 
 @contextmanager

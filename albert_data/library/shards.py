@@ -12,7 +12,7 @@ from albert_data.config import take_value
 from albert_data.convert.conversion import Conversion, convert_folder
 from albert_data.corpus.mixtures import Names, find_sources
 from albert_data.errors import ArgumentError
-from albert_data.inspect.audit.audit import Audit, audit_folder, audit_on
+from albert_data.inspect.audit.audit import Audit, audit_folder
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.report import ShardReport, inspect_folder
 from albert_data.inspect.verify import Fault, count_contents, describe_sound, verify
@@ -100,20 +100,18 @@ def inspect_shards(
 
 
 @public()
-def audit_shards(
-    shards: PathName, *, corpus: Names = (), engine: Engine | None = None, progress: Progress | bool = False
-) -> Audit:
+def audit_shards(shards: PathName, *, corpus: Names = (), progress: Progress | bool = False) -> Audit:
     """Look for what makes shards bad for pretraining, as `albert-data audit` does.
 
     corpus: what they were built from; adds checks of lost characters and similar documents.
-    engine: where to work, as a RayEngine; None for here. Raises ShardError and InputError.
+    Raises ShardError and InputError.
     """
     folder, inputs = make_path(shards), None
     if corpus:
         manifest = read_manifest(folder)
         with show_progress(progress) as shown, use_commits(manifest.plan.hub):
             inputs = find_sources(corpus, shown.say, manifest.config.text)
-    return audit_folder(folder, inputs) if engine is None else audit_on(engine, folder, inputs)
+    return audit_folder(folder, inputs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,21 +16,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_data.corpus.inputs import Input, check_reach, list_samples
+from albert_data.corpus.inputs import Input
 from albert_data.errors import InputError
 from albert_data.examples.pair_tasks import SWAPPED
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.corpus import Corpus, find_lost, read_corpus
-from albert_data.inspect.audit.guesses import check_order, check_random, check_shares
+from albert_data.inspect.audit.guesses import check_order, check_shares
 from albert_data.inspect.audit.overlap import Overlap, find_overlap
 from albert_data.inspect.audit.row_texts import check_texts
 from albert_data.inspect.audit.rows import Subject, gather_subject
 from albert_data.inspect.audit.rules import BAD, LOOK, Check
-from albert_data.jobs.engine import Engine, PreparedJob, spans_machines
 from albert_data.report.page import escape, render_table
 from albert_data.shards.advice import advise_on
 from albert_data.shards.decoding import find_byte_pieces
-from albert_data.shards.manifest import MANIFEST_NAME, SPLITS
+from albert_data.shards.manifest import SPLITS
 from albert_data.shards.reader import Shards, open_splits
 from albert_data.text.escaping import escape_controls, name_as_text
 from albert_data.text.wording import count_of, format_share, wrap_words
@@ -125,28 +124,6 @@ def audit_folder(folder: Path, corpus: list[Input] | None = None) -> Audit:
     return audit_splits(folder, opened, contents)
 
 
-@dataclass(frozen=True)
-class AuditTask:
-    """A folder to audit, as one task. corpus: see `audit_folder`."""
-
-    folder: Path
-    corpus: list[Input] | None
-
-    def describe(self) -> str:
-        return f"the audit of {self.folder}"
-
-    def run(self) -> Audit:
-        return audit_folder(self.folder, self.corpus)
-
-
-def audit_on(engine: Engine, folder: Path, corpus: list[Input] | None = None) -> Audit:
-    """The same, where a worker of the engine is: it is one task, since its checks compare all rows."""
-    check_reach(corpus or [], spans_machines=spans_machines(engine))
-    places = (str(folder / MANIFEST_NAME), *list_samples(corpus or []))
-    [(_, found)] = engine.run(PreparedJob(job=AuditTask.run, name="audit", places=places), [AuditTask(folder, corpus)])
-    return found
-
-
 def audit_splits(folder: Path, opened: list[Shards], corpus: Corpus | None = None) -> Audit:
     """Audit splits that have rows. corpus: what the inputs hold. Raises InputError if it has none of the documents."""
     if not opened:
@@ -173,8 +150,6 @@ def _check_pairs(subject: Subject) -> Iterator[Check]:
     is_pair = facts.labels >= 0
     if SWAPPED in task.orders:
         yield from check_order(subject)
-    if task.has_random:
-        yield check_random(subject)
     if task.orders:
         yield check_shares(facts, task.orders)
         num_equal = int(np.count_nonzero(facts.is_equal & is_pair))

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from albert_data.examples.pair_tasks import IN_ORDER, RANDOM_B
 from albert_data.inspect.audit import rules
 from albert_data.inspect.audit.rows import RowFacts, Subject
 from albert_data.inspect.audit.rules import Check, Rule
-from albert_data.inspect.audit.surface import FRAGMENTS, LENGTHS, MAX_PAIRS, Surface, measure_pairs
+from albert_data.inspect.audit.surface import FRAGMENTS, LENGTHS, Surface, measure_pairs
 from albert_data.text.wording import count_of, format_share
 
 MIN_PAIRS, MIN_DOCUMENTS = 200, 20
 _FOLDS = 5
+_CHANCE = 0.5  # the share of right guesses
 _RIDGE = 0.004  # for each row that a guess learns from
 _NO_GUESS = 1e-9  # a score nearer to 0 is no guess
 # Folds share training rows: in simulations the deviation is 1.15 to 1.33 times that of independent guesses.
@@ -52,7 +52,7 @@ def cross_validate(columns: np.ndarray, labels: np.ndarray, keys: np.ndarray) ->
     return accuracy, _FOLD_INFLATION * max(math.sqrt(float(excess @ excess)), 0.5) / len(right)
 
 
-def judge_guess(rule: Rule, columns: np.ndarray, labels: np.ndarray, keys: np.ndarray, *, chance: float = 0.5) -> Check:
+def judge_guess(rule: Rule, columns: np.ndarray, labels: np.ndarray, keys: np.ndarray) -> Check:
     """A check whose figure is what a guess gains over chance; 0 if that is within three standard errors."""
     num_documents = len(np.unique(keys))
     if len(labels) < MIN_PAIRS or num_documents < MIN_DOCUMENTS:
@@ -60,11 +60,11 @@ def judge_guess(rule: Rule, columns: np.ndarray, labels: np.ndarray, keys: np.nd
         return Check(rule, None, f"{found} are too few; at least {MIN_PAIRS} of {MIN_DOCUMENTS} are needed")
     accuracy, error = cross_validate(columns, labels, keys)
     finding = (
-        f"{format_share(accuracy)} of the guesses are right; chance, {format_share(chance)}, is "
-        f"{abs(accuracy - chance) / error:.1f} standard errors of {format_share(error)} away"
+        f"{format_share(accuracy)} of the guesses are right; chance, {format_share(_CHANCE)}, is "
+        f"{abs(accuracy - _CHANCE) / error:.1f} standard errors of {format_share(error)} away"
     )
-    details = {"accuracy": accuracy, "chance": chance, "standard_error": error}
-    return Check(rule, accuracy - chance if accuracy - chance > _ERRORS * error else 0.0, finding, details)
+    details = {"accuracy": accuracy, "chance": _CHANCE, "standard_error": error}
+    return Check(rule, accuracy - _CHANCE if accuracy - _CHANCE > _ERRORS * error else 0.0, finding, details)
 
 
 # ---- order ----
@@ -126,19 +126,7 @@ def _show_segment(subject: Subject, row: int, *, is_b: bool) -> str:
     return " … ".join(map(subject.tokenizer.decode, parts))
 
 
-# ---- random segments, and all pairs ----
-
-
-def check_random(subject: Subject) -> Check:
-    """Check how well lengths tell random segments from those in order."""
-    task, facts = subject.config.task, subject.facts
-    labels = (task.label_of(IN_ORDER), task.label_of(RANDOM_B))
-    rows = np.flatnonzero(np.isin(facts.labels, labels))[:MAX_PAIRS]  # shuffled, so the first are a random sample
-    a, b = np.log1p(facts.lens_a[rows]), np.log1p(facts.lens_b[rows])
-    columns = np.stack([a, b, np.abs(a - b), np.ones(len(rows))], axis=1)
-    is_random = facts.labels[rows] == task.label_of(RANDOM_B)
-    share = float(is_random.mean()) if len(rows) else 0.5
-    return judge_guess(rules.RANDOM_FROM_LENGTHS, columns, is_random, facts.keys[rows], chance=max(share, 1 - share))
+# ---- all pairs ----
 
 
 def check_shares(facts: RowFacts, orders: tuple[str, ...]) -> Check:

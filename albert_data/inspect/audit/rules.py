@@ -100,12 +100,6 @@ LABEL_SHARES = Rule(
     limits=(0.05, 0.15),
     advice="build from more documents; check the program that wrote the labels, if it is not albert-data",
 )
-RANDOM_FROM_LENGTHS = Rule(
-    name="random_from_lengths",
-    title="random segments guessed from segment lengths",
-    limits=(0.02, 0.05),
-    advice="a model can learn the label without reading; check how segments were exchanged",
-)
 EQUAL_SEGMENTS = Rule(
     name="equal_segments",
     title="pairs whose segments are equal",
