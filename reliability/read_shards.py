@@ -150,7 +150,7 @@ def check(out: Path, quick: bool) -> None:
 
 def look_at(out: Path, rng: Random) -> None:
     """Make the report of `inspect` as text and as JSON."""
-    choice = RowChoice(count=3, seed=0, numbers=(), text=rng.choice((None, "river")), label=None)
+    choice = RowChoice(count=3, seed=0, numbers=(), text=rng.choice((None, "river")))
     report = inspect_folder(out, split=rng.choice(SPLITS), choice=choice)
     report.to_text()
     json.dumps(report.to_dict())

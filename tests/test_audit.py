@@ -36,7 +36,6 @@ from albert_data.inspect.audit.rows import measure_rows
 from albert_data.inspect.audit.rules import BAD, LOOK, NOT_KNOWN, OK, UNPAIRED_ROWS, Check, Rule
 from albert_data.kernels.draws import mix
 from albert_data.pipeline.build import build_shards
-from albert_data.shards.reader import open_shards
 from albert_data.shards.rows import restore_ids
 from albert_data.survey.gram_index import index_grams, sort_grams
 from albert_data.tokenizer.model import Tokenizer
@@ -189,7 +188,6 @@ def is_first_longer(rows: Examples) -> np.ndarray:
 @pytest.mark.parametrize(
     ("name", "edit", "is_so"),
     [
-        ("special_pieces", put("masked_ids", 0, 4), lambda check: check.figure == 1),
         (
             "order_from_lengths",
             put("sop_label", slice(None), is_first_longer),
@@ -203,14 +201,6 @@ def test_a_fault_of_the_rows_is_bad(name, edit, is_so, built):
     check = get_check(audit_folder(built), name)
     assert check.verdict == BAD
     assert is_so(check), check
-
-
-def test_a_document_in_both_splits_is_bad(built):
-    key = int(next(open_shards(built, "validation").batches()).document_keys[0])
-    edit_rows(built, put("document_keys", 3, key))
-    check = get_check(audit_folder(built), "shared_documents")
-    assert check.verdict == BAD
-    assert check.details["document_keys"] == [f"{key:016x}"]
 
 
 def test_stripped_accents_are_lost_characters(tmp_path):

@@ -177,11 +177,10 @@ def test_nothing_that_inspect_or_audit_prints_holds_control_characters(odd, comm
 
 
 def test_a_page_is_announced_without_control_characters_and_not_if_it_goes_to_a_device(odd, tmp_path):
-    """What is printed after it could be in it, as with /dev/stdout."""
-    announced = page(odd, "--html", tmp_path / f"{ODD}\udcff.html")
+    announced = run(odd, "--html", tmp_path / f"{ODD}\udcff.html").stderr
     assert r"a\x1b[2J\r\x9b\u202eb\udcff.html: 0." in announced
     assert not list(filter(is_harmful, announced))
-    assert page(odd, "--html", "/dev/null") == ""
+    assert run(odd, "--html", "/dev/null").output == ""
 
 
 # ---- the rows that are shown: by number, by text, or drawn at random ----

@@ -230,7 +230,7 @@ def test_a_folder_without_rows_still_makes_a_page(tmp_path):
 def test_the_command_writes_the_page_and_says_so(tmp_path, capsys):
     folder, path = write_small(tmp_path / "shards"), tmp_path / "report.html"
     assert run(["inspect", str(folder), "--html", str(path), "-n", "5"]) == 0
-    assert capsys.readouterr().out.startswith(f"{path}: ")
+    assert capsys.readouterr().err.startswith(f"{path}: ")
     assert len(embedded(path.read_text(encoding="utf-8"))) == 5
     assert run(["inspect", str(folder), "--html", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["folder"] == str(folder)

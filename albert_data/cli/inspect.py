@@ -12,7 +12,7 @@ import click
 
 from albert_data.cli.options import PATH, json_option, shards_argument, take_given
 from albert_data.library.arguments import NUM_IN_HTML, NUM_SHOWN, RANGES
-from albert_data.text.output import show, show_json
+from albert_data.text.output import show_json, tell
 
 if TYPE_CHECKING:
     from albert_data.library.shards import Inspection
@@ -71,17 +71,8 @@ def inspect(shards: Path, as_json: bool, html: Path | None, **settings: Any) -> 
         show_json(report.to_dict())
     elif html is None:
         _print_text(report)
-    # Nothing for a pipe or a device; after a page on stdout this line would become part of it.
-    elif report.saved and not _is_stdout(html):
-        show(f"{html}: {html.stat().st_size / 1e6:.1f} MB; open it in a browser")
-
-
-def _is_stdout(path: Path) -> bool:
-    """Whether a path such as /dev/stdout leads to where this command prints."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
-    except (OSError, ValueError):  # ValueError: sys.stdout has no file descriptor, for example in tests
-        return False
+    elif report.saved:  # nothing for a pipe or a device
+        tell(f"{html}: {html.stat().st_size / 1e6:.1f} MB; open it in a browser")
 
 
 def _print_text(report: Inspection) -> None:

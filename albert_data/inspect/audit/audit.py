@@ -182,7 +182,6 @@ def _check_near_empty(subject: Subject) -> Check:
 
 
 def _check_copies(subject: Subject) -> Iterator[Check]:
-    yield _check_shared(subject)
     yield _check_seen(subject)
     num_copied = int(np.count_nonzero(_find_copied(subject)))
     yield Check.of_share(rules.DUPLICATE_DOCUMENTS, num_copied, len(subject.documents), "different document")
@@ -230,17 +229,6 @@ def _count_passes(subject: Subject) -> np.ndarray:
     return passes
 
 
-def _check_shared(subject: Subject) -> Check:
-    keys = np.stack([subject.facts.keys, subject.facts.keys_b])
-    parts = [np.unique(keys[:, begin:end]) for begin, end in zip(subject.begins, subject.begins[1:], strict=False)]
-    if len(parts) < 2:
-        return Check(rules.SHARED_DOCUMENTS, None, "one split alone has rows")
-    shared = np.intersect1d(parts[0], parts[1], assume_unique=True)
-    finding = f"{len(shared):,} of the {count_of(len(parts[1]), 'document')} of validation are in training too"
-    details = {"count": len(shared), "document_keys": [f"{key:016x}" for key in shared[:_SHOWN].tolist()]}
-    return Check(rules.SHARED_DOCUMENTS, len(shared), finding, details)
-
-
 def _check_seen(subject: Subject) -> Check:
     rule = rules.SEEN_ROWS
     if len(subject.shards) < 2:
@@ -272,8 +260,6 @@ def _check_text(subject: Subject) -> Iterator[Check]:
     lens, unknown = subject.add_by_document(facts.num_text), subject.add_by_document(facts.num_unknown)
     many, total = int(np.count_nonzero(unknown > _MANY_UNKNOWN * lens)), int(lens.sum())
     yield Check.of_share(rules.UNKNOWN_RATE, int(unknown.sum()), total, "token", num_documents_over_5_percent=many)
-    num_rows = int(np.count_nonzero(facts.num_special))
-    yield Check(rules.SPECIAL_PIECES, num_rows, f"{num_rows:,} of {count_of(len(facts), 'row')}", {"count": num_rows})
     largest = int(np.argmax(lens))
     key = f"{int(subject.documents[largest]):016x}"
     yield Check.of_share(rules.LARGEST_DOCUMENT, int(lens[largest]), total, "token", document_key=key)

@@ -42,7 +42,6 @@ class RowFacts:
     num_inside: np.ndarray  # int8, segments that begin inside a word
     num_unknown: np.ndarray  # int32, original ids that are <unk>
     num_bytes: np.ndarray  # int32, original ids that are byte pieces
-    num_special: np.ndarray  # int32, original ids that are special pieces, without [CLS] and [SEP] around segments
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -96,7 +95,6 @@ def gather_subject(opened: list[Shards]) -> Subject:
     kinds = {
         "num_unknown": np.arange(len(pieces)) == tokenizer.unk_id,
         "num_bytes": find_byte_pieces(tokenizer),
-        "num_special": tokenizer.specials.is_special,
     }
     starts_inside = ~((words.starts > 0) | words.is_apart | kinds["num_unknown"] | kinds["num_bytes"])
     is_apostrophe = np.array([piece in _APOSTROPHES for piece in pieces])
@@ -116,7 +114,6 @@ def gather_subject(opened: list[Shards]) -> Subject:
             **dict(zip(_MEASURED, measured, strict=True)),
             **{name: np.add.reduceat(is_so[original], begins, dtype=np.int32) for name, is_so in kinds.items()},
         }
-        columns["num_special"] -= num_around
         parts.append({name: column.copy() for name, column in columns.items()})  # so that no batch is kept
     facts = RowFacts(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
     documents, owners = np.unique(facts.keys, return_inverse=True)

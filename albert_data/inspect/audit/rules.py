@@ -106,12 +106,6 @@ EQUAL_SEGMENTS = Rule(
     limits=(0.001, 0.01),
     advice="drop repeated lines and sentences from the corpus",
 )
-SHARED_DOCUMENTS = Rule(
-    name="shared_documents",
-    title="documents in both training and validation",
-    limits=(1, 1),
-    advice="build anew; the shards of several builds were mixed, or edited",
-)
 SEEN_ROWS = Rule(
     name="seen_rows",
     title="validation rows whose text stands in training",
@@ -167,12 +161,6 @@ UNKNOWN_BY_SOURCE = Rule(
     title="unknown tokens of the worst source",
     limits=(0.02, 0.1),
     advice="check that source: another language, another encoding, or tables and code",
-)
-SPECIAL_PIECES = Rule(
-    name="special_pieces",
-    title="rows with special pieces inside segments",
-    limits=(1, 1),
-    advice="build anew; an older version of albert-data read them from text that spells them, or rows were edited",
 )
 BYTE_PIECES = Rule(
     name="byte_pieces",

@@ -11,7 +11,7 @@ from string import Template
 from typing import Any
 
 from albert_data.examples.pair_tasks import NO_LABEL
-from albert_data.inspect.audit.audit import Audit, audit_splits
+from albert_data.inspect.audit.audit import audit_splits
 from albert_data.inspect.choice import RowChoice
 from albert_data.inspect.html.anatomy import render_anatomy
 from albert_data.inspect.report import (
@@ -45,18 +45,17 @@ MAX_BYTES = 3_500_000  # a page of up to 4 MB opens without a delay
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
-def render(report: ShardReport, audit: Audit | None = None) -> str:
-    """The whole page. audit: of the same shards; without it they are audited here, which reads all rows once more."""
+def render(report: ShardReport) -> str:
+    """The whole page. The shards are audited here, which reads all rows once more."""
     shards, statistics = report.shards, report.statistics
     data, num_embedded = embed_rows(shards, report.rows)
-    audit = audit or audit_splits(shards.folder, report.opened)
     rows = ((f"rows of {name}", f"{split.num_rows:,}") for name, split in report.manifest.splits.items())
     parts = {
         "Summary": render_tiles([*list_counts(report.manifest), *rows]),
         "Anatomy of a row": render_anatomy(shards, statistics, *report.choice.numbers[:1]),
         "Charts": render_charts([draw_lens(statistics)] if statistics else []),
         "Figures beside those intended": "\n".join(_render_figures(report)),
-        "Audit": audit.to_html(),
+        "Audit": audit_splits(shards.folder, report.opened).to_html(),
         "Examples": render_viewer(shards, num_embedded, len(report.rows), report.choice),
     }
     return render_page(
