@@ -24,7 +24,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --max-worker-restart 0
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[train,hub,huggingface,s3,gs,ray,release,test]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[train,hub,huggingface,s3,ray,release,test]'
 	touch $@
 
 demo: .venv/ready

@@ -27,6 +27,7 @@ class _Quiet(WSGIRequestHandler):
         pass
 
 
+_ERROR = '<?xml version="1.0"?><Error><Code>{code}</Code><Message>no</Message></Error>'
 Fault = Callable[[dict[str, Any]], str | None]
 
 
@@ -37,19 +38,14 @@ class Server:
     an answer; "late reset", it ends after the request was carried out; "cut", half of the answer's body; "slow".
     """
 
-    _error = '<?xml version="1.0"?><Error><Code>{code}</Code><Message>no</Message></Error>'
-
     def __init__(self) -> None:
-        self._app = self._make_app()
+        self._app = DomainDispatcherApplication(create_backend_app)
         self.faults: list[Fault] = []
         self.requests: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True, request_handler=_Quiet)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def _make_app(self) -> Any:
-        return DomainDispatcherApplication(create_backend_app)
 
     def stop(self) -> None:
         self._server.shutdown()
@@ -99,7 +95,7 @@ class Server:
         if fault == "reset":
             return _reset(environ, start)
         status, _, code = fault.partition(" ")
-        body = self._error.replace("{code}", code or "ServiceUnavailable").encode()
+        body = _ERROR.replace("{code}", code or "ServiceUnavailable").encode()
         start(
             f"{status} Fault",
             [

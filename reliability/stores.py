@@ -1,7 +1,7 @@
 """`python -m reliability stores`: kills builds from and into a store whose answers fail at random.
 
-The store is moto's S3, or an imitation of Google's. After each kill the command runs again. All objects must then be
-those of an undisturbed build, byte for byte; nothing may be left of .build, nor, on S3, an upload that was never
+The store is moto's S3. After each kill the command runs again. All objects must then be
+those of an undisturbed build, byte for byte; nothing may be left of .build, nor an upload that was never
 completed, and no object and no message may hold the secret key or a signature.
 """
 
@@ -22,14 +22,12 @@ from typing import Any
 import click
 
 from reliability.findings import FINDINGS, find_memory
-from reliability.google_server import GoogleBucket, GoogleServer
 from reliability.object_server import SECRET, Bucket, Server
 from reliability.processes import ROOT, Strike, run
 from reliability.trials import MOST_RERUNS, Trial
 
 FAULTS = ("503 SlowDown", "500 InternalError", "reset", "late reset", "cut", "slow")
-_KINDS: dict[str, tuple[type[Server], Any]] = {"s3": (Server, Bucket), "gs": (GoogleServer, GoogleBucket)}
-_SECRETS = (SECRET, "AWS4-HMAC", "Signature=", "/session/")
+_SECRETS = (SECRET, "AWS4-HMAC", "Signature=")
 # The lock of a killed build expires soon, and the sorted run and the shard are uploads of several parts.
 _FIRST = (
     "import albert_data.storage.locks as locks, albert_data.storage.objects as objects; "
@@ -42,11 +40,11 @@ class Store:
     """server: holds the corpus, in a bucket of its own; share: of the requests that fail."""
 
     server: Server
-    corpus: Any
+    corpus: Bucket
     vocab: Path
     share: float
 
-    def build(self, bucket: Any) -> list[str]:
+    def build(self, bucket: Bucket) -> list[str]:
         settings = ["--max-seq-len", "128", "--dupe-factor", "60", "--num-shards", "1", "--workers", "2"]
         return ["build", f"{self.corpus.url}/in", "--tokenizer", str(self.vocab), "-o", f"{bucket.url}/out", *settings]
 
@@ -64,7 +62,7 @@ class Store:
 
 def try_kill(store: Store, wanted: dict[str, bytes], seconds: float, folder: Path, number: int) -> Trial:
     """Kill a build at a random moment, and run it again until it succeeds."""
-    rng, bucket = Random(f"stores {number}"), type(store.corpus)(store.server)
+    rng, bucket = Random(f"stores {number}"), Bucket(store.server)
     target, moment = rng.choice(("parent", "worker", "group")), rng.uniform(0.0, 1.05 * seconds)
     trial = Trial(scene="build in a store", label=f"KILL to {target}", number=number)
     folder.mkdir(parents=True)
@@ -84,7 +82,7 @@ def try_kill(store: Store, wanted: dict[str, bytes], seconds: float, folder: Pat
     if not trial.is_equal:
         differing = sorted(name for name in files.keys() | wanted.keys() if files.get(name) != wanted.get(name))
         trial.blame(f"other objects than of an undisturbed build: {', '.join(differing)}")
-    if bucket.url.startswith("s3:") and (left := bucket.uploads()):  # Google lists none, and removes them itself
+    if left := bucket.uploads():
         trial.blame(f"uploads were never completed: {', '.join(left)}")
     texts = [*files.values(), *(line.encode() for line in trial.log)]
     if any(secret.encode() in text for text in texts for secret in _SECRETS):
@@ -97,19 +95,15 @@ def try_kill(store: Store, wanted: dict[str, bytes], seconds: float, folder: Pat
 @click.option("--share", type=float, default=0.03, show_default=True, help="Share of the requests that fail.")
 @click.option("--findings", "folder", type=click.Path(path_type=Path), default=FINDINGS, show_default=True)
 @click.option("--workers", type=click.IntRange(1), default=2, show_default=True, help="Trials at once.")
-@click.option(
-    "--store", "kind", type=click.Choice(list(_KINDS)), default="s3", show_default=True, help="Kind of store."
-)
-def stores(trials: int, share: float, folder: Path, workers: int, kind: str) -> None:
+def stores(trials: int, share: float, folder: Path, workers: int) -> None:
     """Kill builds from and into a store that fails, and compare the results of a rerun.
 
     Exit code 1 means that there are faults; each is saved with the log of its trial.
     """
-    make_server, make_bucket = _KINDS[kind]
-    server, count, begin = make_server(), Counter[str](), time.monotonic()
+    server, count, begin = Server(), Counter[str](), time.monotonic()
     os.environ |= server.environment
     with tempfile.TemporaryDirectory(dir=find_memory(), prefix="reliability-") as scratch:
-        base, corpus, undisturbed = Path(scratch), make_bucket(server), make_bucket(server)
+        base, corpus, undisturbed = Path(scratch), Bucket(server), Bucket(server)
         for path in (ROOT / "sample_corpus").glob("*.*"):
             corpus.put(f"in/{path.name}", path.read_bytes())
         vocab = ["vocab", f"{corpus.url}/in", "--vocab-size", "2000", "-o", str(base / "vocab")]

@@ -140,13 +140,6 @@ def s3_server() -> Iterator[Any]:
     yield from serve_s3()
 
 
-@pytest.fixture(scope="session")
-def google_server() -> Iterator[Any]:
-    from store_fixtures import serve_google
-
-    yield from serve_google()
-
-
 @pytest.fixture(params=["s3"])
 def bucket(request: pytest.FixtureRequest) -> Any:
     """A new bucket in a store; in S3 unless a test names another."""

@@ -1,4 +1,4 @@
-"""A store of objects in memory: what `ObjectStore` asks of S3 or Google, without a server."""
+"""A store of objects in memory: what `ObjectStore` asks of S3, without a server."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ class MemoryRequests:
 
     objects: the content and the version of each key. changes_left: how many are put or removed before the process dies.
     """
-
-    most_deletes = 1000
 
     def __init__(self) -> None:
         self.objects, self._versions = dict[str, tuple[bytes, str]](), count()
@@ -100,7 +98,8 @@ class MemoryBucket:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.requests = MemoryRequests()
-        monkeypatch.setitem(storage._stores, "s3", ObjectStore(self.requests, self.requests))
+        store = ObjectStore(self.requests, self.requests)
+        monkeypatch.setattr(storage, "_connect", lambda: store)
 
     def put(self, key: str, data: bytes) -> None:
         self.requests.objects[key] = data, key

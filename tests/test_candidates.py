@@ -82,7 +82,6 @@ def test_the_vocabulary_is_the_same_and_no_sentence_is_sent():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bucket", ["s3", "gs"], indirect=True)
 def test_a_store_gets_the_same_vocabulary_and_keeps_nothing_else(bucket):
     near = learn("near", fixtures.InlineEngine())
     train_vocab("in.txt", f"{bucket.url}/far", config=CONFIG, engine=Cluster())

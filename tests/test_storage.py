@@ -171,7 +171,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-REFUSED = "is not on a disk, and of other places only s3:// and gs:// can be read and written; copy it to a disk first"
+REFUSED = "is not on a disk, and of other places only s3:// can be read and written; copy it to a disk first"
+MOUNT = REFUSED.replace("copy it to a disk first", "mount the bucket (gcsfuse), or copy it to or from a disk (gcloud")
 IN_STORE = "is in a store, but {} has to be on a disk; name a path there"
 SECRETS = "holds a user name, a password or a query, which would end up in files and messages"
 
@@ -184,6 +185,8 @@ SECRETS = "holds a user name, a password or a query, which would end up in files
         ("build in.txt -o https://x/y", f"https://x/y {REFUSED}"),
         ("build in.txt --tokenizer az://x/y -o out", f"az://x/y {REFUSED}"),
         ("vocab abfs://x/y -o out", f"abfs://x/y {REFUSED}"),
+        ("build gs://x/y -o out", f"gs://x/y {MOUNT}"),
+        ("build in.txt -o gs://x/y", f"gs://x/y {MOUNT}"),
         ("inspect hdfs://x/y", f"hdfs://x/y {REFUSED}"),
         ("inspect in.txt --html s3://b/x", f"s3://b/x {IN_STORE.format('html')}"),
         ("quickstart in.txt -o s3://b/x", f"s3://b/x {IN_STORE.format('output')}"),

@@ -27,7 +27,6 @@ from albert_data.shards.reader import open_shards
 from albert_data.storage import make_path, retries
 
 pytestmark = pytest.mark.slow
-both = pytest.mark.parametrize("bucket", ["s3", "gs"], indirect=True)
 in_memory = pytest.mark.parametrize("bucket", ["memory"], indirect=True)
 
 
@@ -56,7 +55,6 @@ def check(stored: Bucket, corpus: Corpus) -> None:
 FAULTS = {3: "503", 7: "reset", 11: "cut", 13: "late reset", 17: "500 InternalError"}
 
 
-@both
 @pytest.mark.parametrize("faults", [{}, FAULTS], ids=["two workers", "faults"])
 def test_a_build_from_and_into_a_store_makes_the_same_bytes(faults, stored, corpus, store_server):
     number = count()
@@ -172,7 +170,6 @@ def shards(stored: Bucket, corpus: Corpus) -> str:
     return f"{stored.url}/shards"
 
 
-@both
 def test_commands_read_and_write_a_store(shards, stored, corpus, vocab, tmp_path, capsys):
     reference = corpus.path.parent / "reference"
     for command in (["verify"], ["inspect", "--json"], ["audit", "--json"]):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import io
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -15,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_store import MemoryRequests
 from refusals import check_refused
-from store_fixtures import SECRET, Bucket, make_bucket, other_process, times
+from store_fixtures import SECRET, Bucket, other_process, times
 
+from albert_data import storage
 from albert_data.errors import StorageError
 from albert_data.storage import (
     FILE,
@@ -30,24 +29,17 @@ from albert_data.storage import (
     remember_listings,
     retries,
 )
-from albert_data.storage.objects import ObjectStore
 from albert_data.storage.urls import StoreURL
 from benchmarks.object_store import count_puts
 
 pytestmark = pytest.mark.slow
 KEYS = ("a.txt", "b/c.txt", "b/d/e.txt", "b/d/.hidden", ".h/x.txt", "b/[1]/f.txt", "b/d.txt", "z/y/x/w.txt")
 MIB = 1 << 20
-only_s3, only_google = (pytest.mark.parametrize("bucket", [name], indirect=True) for name in ("s3", "gs"))
 
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retries, "_FIRST_WAIT_SECONDS", 0.01)
-
-
-@pytest.fixture(params=["s3", "gs"])
-def bucket(request: pytest.FixtureRequest) -> Bucket:
-    return make_bucket(request, request.param)
 
 
 @pytest.fixture
@@ -122,8 +114,7 @@ def test_listings_come_in_pages_and_tell_of_each_object(bucket, store, store_ser
     names = {f"{number:03}.txt" for number in range(35)}
     for name in names:
         bucket.put(f"many/{name}", name.encode())
-    for module in ("s3", "gcs"):
-        monkeypatch.setattr(f"albert_data.storage.{module}.PAGE_ENTRIES", 10)
+    monkeypatch.setattr("albert_data.storage.s3.PAGE_ENTRIES", 10)
     before = store_server.requests["GET"]
     folder = make_path(f"{bucket.url}/many")
     with remember_listings():
@@ -157,7 +148,7 @@ def test_calls_at_once_give_results_in_order_and_know_what_was_listed(bucket, st
 @given(data=st.data())
 def test_any_reads_and_seeks_give_the_bytes_of_the_object(data):
     content = os.urandom(data.draw(st.integers(0, 400_000)))
-    url, requests = StoreURL("s3", "memory", "file"), MemoryRequests()
+    url, requests = StoreURL("memory", "file"), MemoryRequests()
     requests.put(url, content)
     file, wanted = io.BufferedReader(objects._ObjectFile(requests, url), 1000), io.BytesIO(content)
     for _ in range(data.draw(st.integers(1, 8))):
@@ -226,7 +217,7 @@ def test_an_object_has_its_key_when_it_is_complete(size, bucket, store):
         for begin in range(0, size, 2 * MIB):
             file.write(content[begin : begin + 2 * MIB])
         assert bucket.files() == {}
-    if bucket.url.startswith("s3:") and size:
+    if size:
         assert made["PUT"] + made["POST"] - before == count_puts(size), "what the benchmark of clusters counts"
     assert bucket.files() == {"file": content}
     assert bucket.uploads() == []
@@ -246,7 +237,6 @@ def test_a_write_that_fails_leaves_nothing(size, bucket, store):
     assert bucket.uploads() == []
 
 
-@only_s3
 def test_uploads_that_a_kill_left_are_aborted_in_hidden_folders_alone(bucket, store):
     client = bucket.server.client
     for key in ("out/.build/runs/a.run", "out/.build/plan", "out/train/b.arrow", "out/.buildings/c"):
@@ -261,7 +251,7 @@ def test_published_files_are_moved_and_the_last_is_never_replaced(largest_copy, 
     monkeypatch.setattr(objects, "LARGEST_COPY_BYTES", largest_copy)
     out = make_path(f"{bucket.url}/out")
     made = {name: make_path(f"{bucket.url}/{name}") for name in ("1", "2", "gone")}
-    shard = os.urandom(3 * MIB)  # which Google's store copies in several requests
+    shard = os.urandom(3 * MIB)
     bucket.put("1", shard)
     bucket.put("2", b"all are there")
     bucket.put("out/b/moved", b"before a kill")
@@ -280,7 +270,6 @@ def test_published_files_are_moved_and_the_last_is_never_replaced(largest_copy, 
     assert bucket.files("out/last") == {"": b"all are there"}
 
 
-@only_s3  # Google's store has no such request
 @pytest.mark.parametrize("fault", [None, "501 NotImplemented"])
 def test_many_files_are_removed_by_few_requests_where_the_store_knows_how(fault, bucket, store):
     for number in range(30):
@@ -371,189 +360,42 @@ def test_a_store_that_stayed_away_is_not_waited_for_as_long_again(bucket, store,
 
 
 @pytest.mark.parametrize(
-    ("bucket", "what", "message"),
+    ("what", "message"),
     [
-        ("s3", "403 AccessDenied", "the store does not permit that"),
-        ("s3", "403 InvalidAccessKeyId", "the store does not accept the credentials"),
-        ("s3", "403 SignatureDoesNotMatch", "the store does not accept the credentials"),
-        ("s3", "301 PermanentRedirect", "lies in the region eu-west-1; set AWS_REGION to its region"),
-        ("s3", "400 IllegalLocationConstraintException", "lies in the region eu-west-1"),
-        ("s3", "501 NotImplemented", "the store refused the request"),
-        ("gs", "403 forbidden", r"the store does not permit that \(forbidden\); grant these credentials"),
-        ("gs", "401 authError", r"does not accept the credentials \(authError\)|there are no valid credentials"),
-        ("gs", "400 invalid", r"the store refused the request \(invalid\)"),
-        ("gs", "501 notImplemented", r"the store refused the request \(notImplemented\)"),
+        ("403 AccessDenied", r"the store does not permit that \(AccessDenied\); grant these credentials"),
+        ("403 InvalidAccessKeyId", "the store does not accept the credentials"),
+        ("403 SignatureDoesNotMatch", "the store does not accept the credentials"),
+        ("301 PermanentRedirect", "lies in the region eu-west-1; set AWS_REGION to its region"),
+        ("400 IllegalLocationConstraintException", "lies in the region eu-west-1"),
+        ("501 NotImplemented", r"the store refused the request \(NotImplemented\)"),
     ],
-    indirect=["bucket"],
 )
 def test_what_the_store_refuses_is_never_repeated(what, message, bucket, store, store_server):
     before = store_server.requests.total()
     with store_server.failing(times(1000, what)), pytest.raises(StorageError, match=message) as caught:
         store.read(make_path(f"{bucket.url}/x"), 10)
-    most = 3 if bucket.url.startswith("s3:") else 1  # botocore itself may ask for the region
-    assert store_server.requests.total() - before <= most
+    assert store_server.requests.total() - before <= 3  # botocore itself may ask for the region
     assert SECRET not in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-@only_s3
 def test_a_store_without_credentials_says_what_to_do_and_uses_those_that_are_set_then(bucket, monkeypatch):
     bucket.put("x", b"text")
-    store, url = other_process(bucket), f"{bucket.url}/x"
+    store, url = other_process(), f"{bucket.url}/x"
     with monkeypatch.context() as without:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             without.delenv(name)
         check_refused(lambda: store.status(url), StorageError, "there are no credentials & set AWS_ACCESS_KEY_ID")
         without.setenv("AWS_PROFILE", "none")
-        check_refused(lambda: other_process(bucket).status(url), StorageError, "there is no such profile & AWS_PROFILE")
+        check_refused(lambda: other_process().status(url), StorageError, "there is no such profile & AWS_PROFILE")
     assert store.status(url).num_bytes == 4
 
 
-@pytest.mark.parametrize(
-    ("bucket", "variable", "module", "package"),
-    [("s3", "AWS_ENDPOINT_URL", "s3", "needs s3fs"), ("gs", "STORAGE_EMULATOR_HOST", "gcs", "needs google-auth")],
-    indirect=["bucket"],
-)
-def test_a_wrong_address_or_a_missing_package_says_what_to_do(variable, module, package, bucket, monkeypatch):
-    monkeypatch.setenv(variable, "no address")
+def test_a_wrong_address_or_a_missing_package_says_what_to_do(bucket, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "no address")
     check_refused(
-        lambda: other_process(bucket).status(f"{bucket.url}/x"), StorageError, f"not valid; check & {variable}"
+        lambda: other_process().status(f"{bucket.url}/x"), StorageError, "not valid; check & AWS_ENDPOINT_URL"
     )
-    monkeypatch.setattr("albert_data.storage._stores", {})
-    monkeypatch.setitem(sys.modules, f"albert_data.storage.{module}", None)
-    scheme = bucket.url.partition(":")[0]
-    check_refused(lambda: find_storage(f"{scheme}://bucket/x"), StorageError, f"{package} & 'albert-data[{scheme}]'")
-
-
-# ---- of Google's store alone: uploads in order, copies in several requests, generations, its credentials ----
-
-
-@pytest.fixture
-def google(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """A bucket in its store. Uploads have parts of 1 MiB."""
-    monkeypatch.setattr(objects, "PART_BYTES", MIB)
-    return make_bucket(request, "gs")
-
-
-@pytest.fixture
-def gs(google: Bucket) -> ObjectStore:
-    return other_process(google)
-
-
-@pytest.mark.parametrize("size", [2 * MIB, 2 * MIB + 1, 3 * MIB - 1])
-@pytest.mark.parametrize("most_bytes", [256 << 10, 768 << 10, 1 << 30])
-def test_a_part_of_which_the_store_keeps_only_some_is_sent_further(size, most_bytes, google, gs, monkeypatch):
-    monkeypatch.setattr(google.server.store, "most_bytes", most_bytes)
-    content = os.urandom(size)
-    with google.server.failing(times(1, "late reset", method="PUT"), times(2, "503", method="PUT")):
-        write(gs, f"{google.url}/file", content)
-    assert google.files() == {"file": content}
-    assert google.uploads() == []
-
-
-def test_an_upload_that_the_store_has_forgotten_is_an_error(google, gs):
-    def forget() -> None:
-        with gs.create(make_path(f"{google.url}/file")) as file:
-            file.write(bytes(MIB))
-            google.server.store.uploads.clear()
-            file.write(bytes(MIB))
-
-    with pytest.raises(FileNotFoundError):
-        forget()
-    assert google.files() == {}
-
-
-def test_objects_that_were_put_as_gzip_are_read_as_they_are_stored(google, gs):
-    content = gzip.compress(b"text " * 50_000 + os.urandom(100_000))
-    google.put("file.gz", content, encoding="gzip")
-    assert gs.open(f"{google.url}/file.gz").read() == content
-    assert gs.status(f"{google.url}/file.gz").num_bytes == len(content)
-
-
-def test_an_upload_that_is_refused_does_not_tell_its_address(google, gs):
-    fault = times(1000, "403 forbidden", method="PUT")
-    with google.server.failing(fault), pytest.raises(StorageError) as caught:
-        write(gs, f"{google.url}/file", bytes(2 * MIB))
-    assert "session" not in str(caught.value)
-    assert google.uploads() == []
-
-
-def test_a_redirect_to_another_server_is_no_answer(google, gs):
-    """A redirect must not be taken for a missing object either."""
-    url = make_path(f"{google.url}/file")
-    google.put("file", b"text")
-    for ask in (gs.status, gs.open, find_kind, gs.list_names):
-        with google.server.failing(times(1000, "301 Moved")):
-            check_refused(lambda ask=ask: ask(url), StorageError, "its address or another setting is not valid; check")
-    assert gs.read(url, 9) == b"text"
-
-
-def test_a_bucket_that_does_not_exist_is_told_whatever_is_asked(google, gs):
-    path = make_path("gs://none/in/x")
-    writes = [lambda path, size=size: write(gs, path, bytes(size)) for size in (0, 2 * MIB)]
-    for call in (gs.status, gs.open, gs.list_names, find_kind, *writes):
-        check_refused(lambda call=call: call(path), StorageError, "bucket gs://none does not exist & check its name")
-    assert find_kind(google.url) == FOLDER
-
-
-NO_CREDENTIALS = "there are no valid credentials & set GOOGLE_APPLICATION_CREDENTIALS"
-
-
-@pytest.fixture
-def key_file(google: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The key of a service account, as Google gives it. The server takes only the token that belongs to it."""
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
-    server = google.server
-    key = rsa.generate_private_key(65537, 2048).private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    account = {
-        "type": "service_account",
-        "client_email": "builds@project.iam.gserviceaccount.com",
-        "private_key": key.decode(),
-        "private_key_id": "1",
-        "token_uri": f"{server.url}/token",
-    }
-    path = tmp_path / "key.json"
-    path.write_text(json.dumps(account))
-    monkeypatch.setattr(server.store, "token", SECRET)
-    monkeypatch.setattr("albert_data.storage.gcs._ADDRESS", server.url)
-    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
-    monkeypatch.setenv("NO_GCE_CHECK", "true")
-    monkeypatch.delenv("STORAGE_EMULATOR_HOST")
-    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
-    return path
-
-
-def test_credentials_are_found_used_and_renewed(key_file, google, gs, monkeypatch):
-    path = make_path(f"{google.url}/file")
-    check_refused(lambda: gs.status(path), StorageError, NO_CREDENTIALS)
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
-    with google.server.failing(times(2, "reset", key="/token")):
-        write(gs, str(path), bytes(2 * MIB))
-    monkeypatch.setattr(google.server.store, "token", "another")  # as when one expires
-    assert gs.read(path, 2 * MIB) == bytes(2 * MIB)
-
-
-@pytest.mark.parametrize(
-    ("what", "key", "message"),
-    [
-        ("401 authError", "storage", "the store does not accept the credentials"),
-        ("400 invalid", "storage", "the store refused the request"),
-        ("400 invalid_grant", "/token", "its credentials are not accepted; renew or correct them"),
-    ],
-)
-def test_a_refusal_does_not_tell_the_credentials(what, key, message, key_file, google, gs, monkeypatch):
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
-    with google.server.failing(times(1000, what, key=key)):
-        told = check_refused(lambda: gs.status(f"{google.url}/file"), StorageError, message)
-    assert not any(secret in told for secret in (SECRET, "Bearer", "builds@"))
-
-
-@pytest.mark.parametrize("text", ["", "{}", '{"type": "service_account"}'])
-def test_a_file_that_is_no_key_is_told(text, key_file, gs, google, monkeypatch):
-    key_file.write_text(text)
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
-    check_refused(lambda: gs.status(f"{google.url}/file"), StorageError, NO_CREDENTIALS)
+    monkeypatch.setattr(storage, "_connect", storage._connect.__wrapped__)  # which keeps no connection
+    monkeypatch.setitem(sys.modules, "albert_data.storage.s3", None)
+    check_refused(lambda: find_storage("s3://bucket/x"), StorageError, "needs s3fs & 'albert-data[s3]'")

@@ -1,4 +1,4 @@
-"""Where files lie: on a disk, or in a store of objects: s3:// or gs://.
+"""Where files lie: on a disk, or in a store of objects, s3://.
 
 Every reader and writer of corpus/, pipeline/, shards/ and convert/ asks `find_storage` for the storage of a path, and
 touches no file in another way. `Disk` says what each operation promises, and docs/guides/stores.md what a store does.
@@ -6,11 +6,12 @@ touches no file in another way. `Disk` says what each operation promises, and do
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Union
 
 from albert_data.errors import StorageError
 from albert_data.storage.disk import Disk as Disk
-from albert_data.storage.object_requests import remember_listings as remember_listings
+from albert_data.storage.listings import remember_listings as remember_listings
 from albert_data.storage.status import DEVICE as DEVICE
 from albert_data.storage.status import FILE as FILE
 from albert_data.storage.status import FOLDER as FOLDER
@@ -21,7 +22,6 @@ from albert_data.storage.status import SOCKET as SOCKET
 from albert_data.storage.status import TEMPORARY_SUFFIX as TEMPORARY_SUFFIX
 from albert_data.storage.status import Address as Address
 from albert_data.storage.status import Status as Status
-from albert_data.storage.urls import STORES, parse_url
 from albert_data.storage.urls import is_remote as is_remote
 from albert_data.storage.urls import make_path as make_path
 from albert_data.storage.urls import strip_file_scheme as strip_file_scheme
@@ -31,28 +31,24 @@ if TYPE_CHECKING:
 
 Storage = Union[Disk, "ObjectStore"]  # noqa: UP007  # the second is imported when a store is used
 _disk = Disk()
-_stores: dict[str, ObjectStore] = {}
 
 
 def find_storage(path: Address) -> Storage:
     """The storage of a path.
 
-    Raises StorageError for a URL of another kind than s3://, gs:// and file://, or with a password, and if the package
-    for a store is missing.
+    Raises StorageError for a URL of another kind than s3:// and file://, or with a password, and if s3fs is missing.
     """
-    if (url := parse_url(path)) is None:
-        return _disk
-    scheme = url.scheme
-    if scheme not in _stores:
-        try:
-            from albert_data.storage.objects import make_store
+    return _connect() if is_remote(path) else _disk
 
-            _stores[scheme] = make_store(scheme)
-        except ImportError as error:  # google-auth raises this one for a package that it lacks
-            raise StorageError(
-                f"{scheme}:// needs {STORES[scheme]}; install it with: pip install 'albert-data[{scheme}]'"
-            ) from error
-    return _stores[scheme]
+
+@cache
+def _connect() -> ObjectStore:
+    try:
+        from albert_data.storage.objects import make_store
+
+        return make_store()
+    except ImportError as error:
+        raise StorageError("s3:// needs s3fs; install it with: pip install 'albert-data[s3]'") from error
 
 
 def find_kind(path: Address, *, follow: bool = True) -> str | None:

@@ -26,7 +26,7 @@ from albert_data.storage.status import Status
 from albert_data.storage.urls import StoreURL
 
 if TYPE_CHECKING:
-    from albert_data.storage.object_requests import Requests
+    from albert_data.storage.s3 import S3
 
 MOST_BYTES = 64 << 30
 _READ_BYTES = 16 << 20
@@ -34,7 +34,7 @@ _COPY, _PART, _LOCK = ".copy", ".part", ".lock"
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
-def get_copy(store: Requests, url: StoreURL, digest: str | None = None) -> Path:
+def get_copy(store: S3, url: StoreURL, digest: str | None = None) -> Path:
     """The path of a local copy of an object, which is downloaded if there is none. digest: its SHA-256.
 
     Raises OSError if the object is missing, has another hash, or does not fit on the disk.
@@ -71,7 +71,7 @@ def _lock(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_UN)  # closing it would not free the lock in a process forked meanwhile
 
 
-def _download(store: Requests, url: StoreURL, path: Path, status: Status, digest: str | None) -> None:
+def _download(store: S3, url: StoreURL, path: Path, status: Status, digest: str | None) -> None:
     make_room(path.parent, status.num_bytes)
     part, found = path.with_suffix(_PART), sha256()
     try:

@@ -22,7 +22,7 @@ from albert_data.storage.retries import NEW, PreconditionFailed
 from albert_data.storage.urls import StoreURL
 
 if TYPE_CHECKING:
-    from albert_data.storage.object_requests import Requests
+    from albert_data.storage.s3 import S3
 
 EXPIRY_SECONDS = 30.0
 RENEW_SECONDS = 6.0
@@ -39,7 +39,7 @@ class StoreLock:
     Raises BlockingIOError if another holds it and is alive. That takes up to EXPIRY_SECONDS to find out.
     """
 
-    def __init__(self, store: Requests, url: StoreURL, mark: bytes) -> None:
+    def __init__(self, store: S3, url: StoreURL, mark: bytes) -> None:
         self._store, self.url, self._mark = store, url, mark
         self._version, self._process = self._take(), os.getpid()
         is_known = self._put(NEW) is None

@@ -1,4 +1,4 @@
-"""A store of objects, s3:// or gs://: whole objects under flat keys, in which `/` makes folders.
+"""A store of objects, s3://: whole objects under flat keys, in which `/` makes folders.
 
 There are no renames, links or empty folders, and nothing to sync: what is put is safe and seen by all at once.
 docs/guides/stores.md says what each operation does, and how many requests it makes.
@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from albert_data.errors import StorageError
 from albert_data.storage.cache import get_copy
 from albert_data.storage.disk import Item, Result
+from albert_data.storage.listings import recall
 from albert_data.storage.locks import LOCK_READ_SECONDS, StoreLock, strip_state
-from albert_data.storage.object_requests import recall
 from albert_data.storage.retries import NEW, Got, PreconditionFailed
 from albert_data.storage.status import FOLDER, Address, Status
 from albert_data.storage.urls import StoreURL, make_path, parse_url, resolve_url
@@ -33,21 +33,22 @@ from albert_data.storage.urls import StoreURL, make_path, parse_url, resolve_url
 if TYPE_CHECKING:
     import pyarrow
 
-    from albert_data.storage.object_requests import Requests
+    from albert_data.storage.s3 import S3
 
 _FOLDER = Status(FOLDER, 0, 0, None)
 _FIRST_READ_BYTES, _LARGEST_READ_BYTES = 64 << 10, 8 << 20
 LARGEST_COPY_BYTES = 5 << 30  # by one request of S3; what is larger is read and written again
 PART_BYTES = 64 << 20  # of an upload, which has at most 10,000: a shard of the default size is one put
-_REQUESTS_AT_ONCE = 32  # as many connections as s3.py and gcs.py keep
+_REQUESTS_AT_ONCE = 32  # as many connections as s3.py keeps
+_MOST_DELETES = 1000  # by one request
 _READ_SECONDS = 60.0
 _WORKING_FOLDERS = {".build", ".convert", ".vocab"}
 
 
 class ObjectStore:
-    """The objects of one kind of store. `Disk` says what each operation promises."""
+    """The objects of a store. `Disk` says what each operation promises."""
 
-    def __init__(self, requests: Requests, lock_requests: Requests) -> None:
+    def __init__(self, requests: S3, lock_requests: S3) -> None:
         """lock_requests: those of locks, which expire while a request waits for a connection that has stalled."""
         self._requests, self._lock_requests = requests, lock_requests
         self._locks: dict[StoreURL, StoreLock] = {}
@@ -254,7 +255,7 @@ class ObjectStore:
 
     def remove_all(self, paths: Iterable[Path]) -> None:
         urls = map(_parse, paths)
-        batches = iter(lambda: list(islice(urls, self._requests.most_deletes)), [])
+        batches = iter(lambda: list(islice(urls, _MOST_DELETES)), [])
         for _ in self.at_once(self._requests.delete_all, batches):
             pass
 
@@ -293,14 +294,11 @@ class ObjectStore:
         return strip_state(self.open(path).read())
 
 
-def make_store(scheme: str) -> ObjectStore:
-    """A connection to the stores of a kind. Raises ModuleNotFoundError if the package for them is missing."""
-    make: type[Requests]
-    if scheme == "gs":
-        from albert_data.storage.gcs import GCS as make
-    else:
-        from albert_data.storage.s3 import S3 as make
-    return ObjectStore(make(_READ_SECONDS), make(LOCK_READ_SECONDS))
+def make_store() -> ObjectStore:
+    """A connection to the store. Raises ModuleNotFoundError if s3fs is missing."""
+    from albert_data.storage.s3 import S3
+
+    return ObjectStore(S3(_READ_SECONDS), S3(LOCK_READ_SECONDS))
 
 
 def _parse(path: Address) -> StoreURL:
@@ -310,7 +308,7 @@ def _parse(path: Address) -> StoreURL:
     return url
 
 
-def _get(store: Requests, url: StoreURL, begin: int, num_bytes: int, version: str | None = None) -> Got:
+def _get(store: S3, url: StoreURL, begin: int, num_bytes: int, version: str | None = None) -> Got:
     """Some bytes of an object, fewer at its end."""
     try:
         return store.get(url, begin, num_bytes, version)
@@ -326,7 +324,7 @@ def _get(store: Requests, url: StoreURL, begin: int, num_bytes: int, version: st
 class _ObjectFile(io.RawIOBase):
     """An object that is read by ranges, all of one version. The ranges grow while it is read in order."""
 
-    def __init__(self, store: Requests, url: StoreURL, version: str | None = None) -> None:
+    def __init__(self, store: S3, url: StoreURL, version: str | None = None) -> None:
         """The first range is read at once: it gives the size. Raises FileNotFoundError. version: None for any."""
         self._store, self._url = store, url
         self._block, self._num_bytes, self._version = _get(store, url, 0, _FIRST_READ_BYTES, version)
@@ -370,7 +368,7 @@ class _Upload(io.RawIOBase):
     `Storage.remove_leftovers` aborts.
     """
 
-    def __init__(self, store: Requests, url: StoreURL) -> None:
+    def __init__(self, store: S3, url: StoreURL) -> None:
         self._store, self._url = store, url
         self._buffer, self._upload = io.BytesIO(), ""  # its `getvalue` copies nothing
         self._parts: list[str] = []
@@ -395,17 +393,17 @@ class _Upload(io.RawIOBase):
     def _send(self) -> None:
         if not self._upload:
             self._upload = self._store.begin_upload(self._url)
-        begin, data = self._num_bytes - self._buffer.tell(), self._buffer.getvalue()
-        self._buffer = io.BytesIO()
-        self._parts.append(self._store.upload_part(self._url, self._upload, len(self._parts) + 1, begin, data))
+        data, self._buffer = self._buffer.getvalue(), io.BytesIO()
+        self._parts.append(self._store.upload_part(self._url, self._upload, len(self._parts) + 1, data))
 
     def complete(self) -> None:
-        rest = self._buffer.getvalue()
         if not self._upload:
-            self._store.put(self._url, rest)
+            self._store.put(self._url, self._buffer.getvalue())
             return
+        if self._buffer.tell():
+            self._send()
         try:
-            self._store.complete_upload(self._url, self._upload, self._parts, self._num_bytes, rest)
+            self._store.complete_upload(self._url, self._upload, self._parts)
         except FileNotFoundError:
             # It may have been completed by a request whose answer was lost.
             if self._store.head(self._url).num_bytes != self._num_bytes:

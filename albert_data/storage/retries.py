@@ -15,7 +15,7 @@ import os
 import random
 import time
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from albert_data.errors import StorageError
 from albert_data.storage.sharing import SharedLock
@@ -33,17 +33,16 @@ _TRANSIENT_CODES = {
     *("RequestThrottled", "ConditionalRequestConflict", "OperationAborted", "BadDigest", "IncompleteBody"),
 }
 _TRANSIENT_STATUSES = {408, 409, 429, 500, 502, 503, 504}
-# Exceptions of botocore, aiohttp, requests, urllib3 and google-auth, by name: none is imported before a store is used.
+# Exceptions of botocore and aiohttp, by name: none is imported before a store is used.
 _TRANSIENT_ERRORS = {
     *("HTTPClientError", "ConnectionError", "IncompleteReadError", "ResponseParserError", "ClientError"),
-    *("IncompleteRead", "FSTimeoutError", "Timeout", "ProtocolError", "ReadTimeoutError", "TransportError"),
+    *("IncompleteRead", "FSTimeoutError", "ReadTimeoutError"),
 }
 _CREDENTIAL_CODES = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _REGION_CODES = {"AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 NEW = "*"  # as the version of a put: only if there is no object
 _log = logging.getLogger("albert_data")
 Answer = TypeVar("Answer")
-Client = TypeVar("Client")
 
 
 class Got(NamedTuple):
@@ -54,32 +53,30 @@ class Got(NamedTuple):
     version: str
 
 
-class Refusal(Exception):
-    """An answer that is an error. code: as the store names it, or the status where it does not."""
+class _Refusal(NamedTuple):
+    """An answer that is an error. code: as the store names it; region: that of the bucket, where it says so."""
 
-    def __init__(self, code: str, status: int, region: str | None = None) -> None:
-        super().__init__(code)
-        self.code, self.status, self.region = code, status, region
+    code: str
+    status: int
+    region: str | None
 
 
 class PreconditionFailed(Exception):
     """A conditional request was not carried out: the object is another one than the condition names."""
 
 
-def find_refusal(error: BaseException) -> Refusal | None:
-    """The store's answer in an error of gcs.py, botocore or s3fs; None if it gave none."""
-    if isinstance(error, Refusal):
-        return error
+def _find_refusal(error: BaseException) -> _Refusal | None:
+    """The store's answer in an error of botocore or s3fs; None if it gave none."""
     for one in (error, error.__cause__):
         response = getattr(one, "response", None)
         if isinstance(response, dict) and "Error" in response:
             meta = response.get("ResponseMetadata", {})
             region = response["Error"].get("Region") or meta.get("HTTPHeaders", {}).get("x-amz-bucket-region")
-            return Refusal(str(response["Error"].get("Code", "")), int(meta.get("HTTPStatusCode", 0)), region)
+            return _Refusal(str(response["Error"].get("Code", "")), int(meta.get("HTTPStatusCode", 0)), region)
     return None
 
 
-class Connection(Generic[Client]):
+class Connection:
     """Connects each process to one store, and repeats its requests. Threads of a process share the client."""
 
     def __init__(self, read_seconds: float) -> None:
@@ -87,14 +84,14 @@ class Connection(Generic[Client]):
         self.read_seconds, self._connecting = read_seconds, SharedLock()
         # Neither sockets nor threads survive a fork, so each process has its own. Those of the parent stay referenced:
         # a destructor would close its sockets.
-        self._by_process: dict[int, Client] = {}
+        self._by_process: dict[int, Any] = {}
         self._answers = False  # whether the last request had an answer
 
-    def _connect(self) -> Client:
+    def _connect(self) -> Any:
         """Make a client, which takes up to seconds."""
         raise NotImplementedError
 
-    def client(self) -> Client:
+    def client(self) -> Any:
         with self._connecting.hold():
             if (found := self._by_process.get(os.getpid())) is None:
                 found = self._by_process[os.getpid()] = self._connect()
@@ -120,7 +117,7 @@ class Connection(Generic[Client]):
                 self._answers = True
                 return answer
             except Exception as error:  # of botocore, aiohttp, s3fs or the system, which have no class in common
-                refusal = find_refusal(error)
+                refusal = _find_refusal(error)
                 self._answers |= refusal is not None and refusal.status < 500
                 if not _is_transient(error, refusal):
                     raise _explain(error, refusal, url) from error
@@ -141,21 +138,19 @@ class Connection(Generic[Client]):
             time.sleep(wait)
 
 
-def _is_transient(error: Exception, refusal: Refusal | None) -> bool:
+def _is_transient(error: Exception, refusal: _Refusal | None) -> bool:
     if refusal is not None:
         return refusal.code in _TRANSIENT_CODES or refusal.status in _TRANSIENT_STATUSES
     if isinstance(error, ConnectionError | TimeoutError | asyncio.TimeoutError):
         return True
     names = {kind.__name__ for kind in type(error).__mro__}
-    if getattr(error, "retryable", False):  # google-auth's word for it
-        return True
     if "SSLError" in names:  # also of a connection that ends while it is being made
         return "CERTIFICATE_VERIFY_FAILED" not in str(error)
     return not names.isdisjoint(_TRANSIENT_ERRORS)
 
 
-def _explain(error: Exception, refusal: Refusal | None, url: StoreURL) -> Exception:
-    bucket = f"{url.scheme}://{url.bucket}"
+def _explain(error: Exception, refusal: _Refusal | None, url: StoreURL) -> Exception:
+    bucket = str(url._replace(key=""))
     if refusal is None:
         names = [kind.__name__ for kind in type(error).__mro__]
         reason = next((_NO_ANSWER[name] for name in names if name in _NO_ANSWER), names[0])
@@ -190,10 +185,5 @@ _NO_ANSWER = {
     "PartialCredentialsError": "half of the credentials is missing; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "ProfileNotFound": "there is no such profile; check AWS_PROFILE",
     "SSLError": "its certificate is not accepted; check the address of the store",
-    "DefaultCredentialsError": "there are no valid credentials; set GOOGLE_APPLICATION_CREDENTIALS to the path of a "
-    "key, or run: gcloud auth application-default login (see docs/guides/stores.md)",
-    "RefreshError": "its credentials are not accepted; renew or correct them, as with: gcloud auth application-default "
-    "login",
-    "RequestException": "its address is not valid; check STORAGE_EMULATOR_HOST",
-    "ValueError": "its address or another setting is not valid; check AWS_ENDPOINT_URL or STORAGE_EMULATOR_HOST",
+    "ValueError": "its address or another setting is not valid; check AWS_ENDPOINT_URL",
 }

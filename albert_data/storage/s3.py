@@ -23,13 +23,8 @@ PAGE_ENTRIES = 1000  # the most that S3 gives
 _ATTEMPTS = 3  # by botocore, which repeats at once what is likely to succeed then
 
 
-class S3(Connection[S3FileSystem]):
-    """The requests that a store of objects is asked. `GCS` has the same; `Connection.repeat` says what they raise.
-
-    most_deletes: objects for one call of `delete_all`
-    """
-
-    most_deletes = PAGE_ENTRIES
+class S3(Connection):
+    """The requests that a store of objects is asked. `Connection.repeat` says what they raise."""
 
     def _connect(self) -> S3FileSystem:
         settings = {
@@ -136,21 +131,16 @@ class S3(Connection[S3FileSystem]):
         """Begin an upload in parts; returns its id."""
         return str(self._call("create_multipart_upload", url)["UploadId"])
 
-    def upload_part(self, url: StoreURL, upload: str, number: int, begin: int, data: bytes) -> str:
-        """Upload a part, of 5 MiB or more and a multiple of 256 KiB; returns its version.
-
-        number: from 1 on, in order. begin: the part's place in the object, in bytes.
-        """
+    def upload_part(self, url: StoreURL, upload: str, number: int, data: bytes) -> str:
+        """Upload a part, of 5 MiB or more unless it is the last; returns its version. number: from 1 on."""
         answer = self._call("upload_part", url, UploadId=upload, PartNumber=number, Body=data)
         return str(answer["ETag"])
 
-    def complete_upload(self, url: StoreURL, upload: str, parts: list[str], num_bytes: int, rest: bytes = b"") -> None:
-        """Make an object of the parts, which are given by their versions, and of the rest, which may be short.
+    def complete_upload(self, url: StoreURL, upload: str, parts: list[str]) -> None:
+        """Make an object of the parts, which are given by their versions.
 
-        num_bytes: of all of it. Raises FileNotFoundError also if an earlier request did it, whose answer was lost.
+        Raises FileNotFoundError also if an earlier request did it, whose answer was lost.
         """
-        if rest:
-            parts = [*parts, self.upload_part(url, upload, len(parts) + 1, num_bytes - len(rest), rest)]
         listed = [{"PartNumber": number, "ETag": part} for number, part in enumerate(parts, 1)]
         self._call("complete_multipart_upload", url, UploadId=upload, MultipartUpload={"Parts": listed})
 

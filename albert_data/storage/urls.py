@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, cast
 from albert_data.errors import StorageError
 from albert_data.storage.status import Address
 
-STORES = {"s3": "s3fs", "gs": "google-auth"}  # the package for each scheme
-_FILE_SCHEME = "file"
+_SCHEME, _FILE_SCHEME = "s3", "file"
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)")  # two letters or more: c:/ is a drive
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _QUERY = re.compile(r"\?[A-Za-z][\w-]*=")  # and not the ? of a glob
@@ -23,12 +22,11 @@ _QUERY = re.compile(r"\?[A-Za-z][\w-]*=")  # and not the ? of a glob
 class StoreURL(NamedTuple):
     """The name of an object, of a prefix of keys, or of a bucket, whose key is empty."""
 
-    scheme: str
     bucket: str
     key: str
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{self.bucket}{'/' if self.key else ''}{self.key}"
+        return f"{_SCHEME}://{self.bucket}{'/' if self.key else ''}{self.key}"
 
     @property
     def prefix(self) -> str:
@@ -47,7 +45,7 @@ class StorePath(PurePosixPath):
     def __str__(self) -> str:
         text = super().__str__()
         scheme, colon, rest = text.partition(":/")
-        return f"{scheme}://{rest}" if colon and scheme in STORES else text
+        return f"{scheme}://{rest}" if colon and scheme == _SCHEME else text
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and hasattr(Path, name):
@@ -71,27 +69,26 @@ def parse_url(address: Address) -> StoreURL | None:
     if not second_slash and (not is_path or os.path.lexists(f"{scheme}:")):
         return None
     rest = text[found.end() :]
-    if scheme not in STORES:
+    shown = f"{scheme}://{_hide_secrets(rest)}"
+    if scheme != _SCHEME:
+        advice = "copy it to a disk first, or name a folder on a disk and copy that afterwards"
+        if scheme == "gs":
+            advice = "mount the bucket (gcsfuse), or copy it to or from a disk (gcloud storage cp)"
         raise StorageError(
-            f"{scheme}://{_hide_secrets(rest)} is not on a disk, and of other places only {':// and '.join(STORES)}:// "
-            "can be read and written; copy it to a disk first, or name a folder on a disk and copy that afterwards"
+            f"{shown} is not on a disk, and of other places only {_SCHEME}:// can be read and written; {advice}"
         )
-    return _check(scheme, rest)
-
-
-def _check(scheme: str, rest: str) -> StoreURL:
     bucket, _, key = rest.partition("/")
-    shown, key = f"{scheme}://{_hide_secrets(rest)}", key.rstrip("/")
+    key = key.rstrip("/")
     if "@" in bucket or ":" in bucket or _QUERY.search(rest):
         raise StorageError(
             f"{shown} holds a user name, a password or a query, which would end up in files and messages; leave it "
             "out: credentials are taken from the environment (see docs/guides/stores.md)"
         )
     if not _BUCKET.fullmatch(bucket):
-        raise StorageError(f"{shown} names no bucket; write {scheme}://BUCKET/KEY")
+        raise StorageError(f"{shown} names no bucket; write {_SCHEME}://BUCKET/KEY")
     if key and any(part in ("", ".", "..") for part in key.split("/")):
         raise StorageError(f"{shown} has a part that is empty, . or .., which no path can have; rename the object")
-    return StoreURL(scheme, bucket, key)
+    return StoreURL(bucket, key)
 
 
 def _hide_secrets(rest: str) -> str:
@@ -104,7 +101,7 @@ def _hide_secrets(rest: str) -> str:
 def make_path(address: Address) -> Path:
     """A path on a disk or in a store. It is typed as one on a disk, since both have the same operations on names.
 
-    Raises StorageError for a URL of another kind than s3://, gs:// and file://, and for what is no path.
+    Raises StorageError for a URL of another kind than s3:// and file://, and for what is no path.
     """
     if not isinstance(address, str | os.PathLike):
         raise StorageError(f"{address!r:.80} is no path; give a str or a Path, not {type(address).__name__}")

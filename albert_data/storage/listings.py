@@ -1,20 +1,13 @@
-"""The requests of a store of objects, which `S3` documents, and what they have listed."""
+"""What a store of objects has listed, so that it is not asked again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, TypeAlias
 
 from albert_data.storage.status import Status
 from albert_data.storage.urls import StoreURL
-
-if TYPE_CHECKING:
-    from albert_data.storage.gcs import GCS
-    from albert_data.storage.s3 import S3
-
-    Requests: TypeAlias = S3 | GCS
 
 # What a store has listed, for as long as nobody changes the files: one request tells of 1,000 objects.
 # Of this thread alone: another one may change files of its own meanwhile.
