@@ -105,7 +105,6 @@ class TextConfig:
     drop_repeated_lines: remove lines that stand in so many distinct documents or more. None: remove none.
     where: conditions on fields that a record must meet, as corpus/conditions.py has them. None: all records are read.
     unicode: "as-is" leaves characters as they are, "nfc" composes them: then one text always has the same bytes.
-    word_separator: what another program put between words; it is removed (clean/separators.py).
     delimiter: of the fields in .csv and .tsv, a character or "tab". AUTO: that of each file is found.
     quoting: of fields in .csv and .tsv: "auto"; "long", also over 64 line ends or 1 MiB of lines like rows; or "none".
     """
@@ -120,7 +119,6 @@ class TextConfig:
     language_field: str | None = None
     group_field: str | None = None
     unicode: str = AS_IS
-    word_separator: str | None = None
     drop_repeated_lines: int | None = None
     where: str | None = None
     delimiter: str = AUTO
@@ -150,8 +148,6 @@ class TextConfig:
             check_range("drop_repeated_lines", self.drop_repeated_lines, 2, 10**9)
         if self.encoding is not None:
             object.__setattr__(self, "encoding", _normalise_encoding(self.encoding))
-        if self.word_separator is not None:
-            _check_separator(self.word_separator)
         check_choice("quoting", self.quoting, QUOTING)
         object.__setattr__(self, "delimiter", _DELIMITER_NAMES.get(self.delimiter, self.delimiter))
         if self.delimiter != AUTO and not re.fullmatch('[^"\r\n]', self.delimiter):
@@ -166,15 +162,6 @@ class TextConfig:
 
 
 DEFAULT_TEXT = TextConfig()
-
-
-def _check_separator(text: str) -> None:
-    is_line = len(text.splitlines()) == 1 and text.splitlines()[0] == text  # no line end in it, and not empty
-    if not is_line or any(letter.isalnum() for letter in text):
-        raise ConfigError(
-            f"word_separator is {text!r:.80}; give what stands between words as it is in the text, without letters, "
-            "digits and line ends, such as ' ' or '|'"
-        )
 
 
 # Python counts these as text encodings, but two decode the escapes of Python's strings, and charmap needs a table.

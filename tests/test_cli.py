@@ -228,7 +228,7 @@ def test_every_option_of_build_reaches_the_manifest(here):
         **{"documents": "file", "encoding": "utf-8", "language_field": "lang", "group_field": "book"},
         **{"max_seq_len": 33, "short_seq_prob": 0.25, "ngram": 2, "mask_prob": 0.25},
         **{"dupe_factor": 2, "seed": 9, "validation_fraction": 0.45, "num_shards": 3, "compression": "lz4"},
-        **{"masking": "ngram", "replace": "70/20/10", "pairs": "nsp", "word_separator": "|", "drop_repeated_lines": 3},
+        **{"masking": "ngram", "replace": "70/20/10", "pairs": "nsp", "drop_repeated_lines": 3},
         **{"delimiter": "|", "quoting": "none", "unicode": "nfc"},
         **{"where": "book > 5", "alpha": 0.5, "max_passes": 7.0},
     }

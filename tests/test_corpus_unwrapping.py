@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
-from collections import Counter
 
 import build_fixtures as fixtures
 import numpy as np
@@ -21,9 +19,6 @@ from references import is_blank
 from albert_data.clean import unwrapping
 from albert_data.clean.unwrapping import unwrap
 from albert_data.config import TextConfig
-from albert_data.corpus import removed_lines
-from albert_data.corpus.damage import Damage
-from albert_data.jobs.receipts import from_values, to_values
 
 FILE, BLANK_LINE = TextConfig(documents="file", unwrap=True), TextConfig(unwrap=True)
 
@@ -286,29 +281,6 @@ def test_without_unwrap_a_file_is_a_document_of_its_stripped_lines(text):
     assert len(found) != is_blank(text)
 
 
-lines = st.lists(st.from_regex(r"[ab]{0,2}[0-9]{1,3}[c]?", fullmatch=True), min_size=1, max_size=12)
-
-
-@given(st.lists(lines, min_size=1, max_size=8))
-def test_parts_of_a_corpus_have_the_examples_and_counts_of_the_whole(parts):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(removed_lines, "_KEPT", 3)
-        total = Damage()
-        for part in parts:
-            found = Damage()
-            found.remove("reason", [line.encode() for line in part])
-            total.merge(from_values(to_values(found), Damage))
-        whole = [line for part in parts for line in part]
-        removed = total.removed["reason"]
-        assert (removed.num_lines, removed.num_bytes) == (len(whole), sum(map(len, whole)))
-        like = Counter(re.sub("[0-9]+", "0", line) for line in whole)
-        assert len(removed.examples) == min(3, len(like))
-        for text, count in removed.examples.items():
-            form = re.sub("[0-9]+", "0", text)
-            assert count == like[form]
-            assert text == min(line for line in whole if re.sub("[0-9]+", "0", line) == form)
-
-
 def test_a_build_without_page_furniture_is_that_of_the_text_without_pages(tmp_path, tokenizer):
     text, furniture = paginate("number between lines", PARAGRAPHS[:6])
     (tmp_path / "paged.txt").write_text(text)
@@ -322,7 +294,4 @@ def test_a_build_without_page_furniture_is_that_of_the_text_without_pages(tmp_pa
     assert paged.removed is not None
     found = paged.removed["page_furniture"]
     assert (found.num_lines, found.num_bytes) == (len(furniture), sum(map(len, furniture)))
-    assert report.removed is not None
-    assert report.removed["page_furniture"].rank() == [(min(furniture), len(furniture))]
-    # No file keeps the text of a line.
     assert json.loads((tmp_path / "paged/manifest.json").read_bytes())["removed"] == {"page_furniture": vars(found)}

@@ -2,9 +2,9 @@
 
 In: a `Block` of any format. Out: `Lines`: the canonical text, which is the same for a document however it is stored.
 Damage is repaired, long documents are cut, and each line becomes `" ".join(line.split())` and a line feed; lines that
-are empty then are dropped. Before that, in this order: with `unicode` "nfc" text is composed (nfc.py); separators of
-words are removed (separators.py), and lines that stand in many documents (repetition.py); with `unwrap` the lines of
-hard-wrapped paragraphs are joined, without page numbers and running heads (unwrapping.py).
+are empty then are dropped. Before that, in this order: with `unicode` "nfc" text is composed (nfc.py); lines that stand
+in many documents are removed (repetition.py); with `unwrap` the lines of hard-wrapped paragraphs are joined, without
+page numbers and running heads (unwrapping.py).
 
 A document's key is the XXH3 of its canonical text in NFC, 64 bits, seed 0: so all forms of a text are one document. It
 is ten times as fast as SHA-256, which took half of the time of this module. An attacker can write texts that share a
@@ -23,18 +23,16 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from albert_data.clean.repetition import drop_lines
-from albert_data.clean.separators import remove_separators
 from albert_data.clean.unwrapping import unwrap
 from albert_data.config import NFC, TextConfig
 from albert_data.corpus.blocks import RECORDS, Block
-from albert_data.corpus.damage import Damage
+from albert_data.corpus.damage import PAGE_FURNITURE, REPEATED_LINES, Damage
 from albert_data.corpus.formats.json_lines import parse_lines
 from albert_data.corpus.layout import count_layout
 from albert_data.corpus.lines.line_ends import break_lines
 from albert_data.corpus.lines.long_documents import MAX_DOCUMENT, MAX_LINE, cut_document, hash_beginning
 from albert_data.corpus.lines.valid_utf8 import is_utf8, repair
 from albert_data.corpus.lines.white_space import BLANK_LINE, clear_invisible_lines, find_odd_white, skip_white
-from albert_data.corpus.removed_lines import PAGE_FURNITURE, REPEATED_LINES
 from albert_data.data import DocumentColumns, Lines
 from albert_data.kernels import (
     U64,
@@ -84,9 +82,6 @@ def clean_documents(block: Block, config: TextConfig, damage: Damage, repeated: 
     texts = _read_texts(block, config, damage)
     counts = damage.inputs.of(block.origin.path)
     counts.text_bytes += len(texts.data)
-    if config.word_separator is not None:
-        data, ends = remove_separators(texts.data, texts.ends, config.word_separator)
-        texts = texts._replace(data=data, ends=ends)
     # These two hold facts of each line, and see the text as it was written.
     steps: list[tuple[str, Callable[[_Texts], tuple[bytes, np.ndarray, list[bytes]] | None]]] = []
     if repeated is not None:

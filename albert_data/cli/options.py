@@ -182,11 +182,6 @@ _TEXT_OPTIONS = (  # in the order of --help
         type=click.Choice(UNICODE_FORMS),
     ),
     _text_setting(
-        "--word-separator",
-        "What stands between words of divided text, such as ' ' or '|', and is removed.  [default: none]",
-        metavar="TEXT",
-    ),
-    _text_setting(
         "--delimiter",
         "What stands between fields in .csv and .tsv: a character such as ';', or tab; auto finds it.",
         metavar="CHAR",

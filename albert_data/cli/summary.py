@@ -22,12 +22,8 @@ from albert_data.vocab.report import VocabReport
 
 _WIDTH = 80  # columns of the list of settings
 # How None is shown; for all other settings, auto.
-_UNSET = {
-    "encoding": "UTF-8",
-    **dict.fromkeys(
-        ("language_field", "group_field", "word_separator", "drop_repeated_lines", "where", "alpha"), "none"
-    ),
-}
+_UNSET = dict.fromkeys(("language_field", "group_field", "drop_repeated_lines", "where", "alpha"), "none")
+_UNSET["encoding"] = "UTF-8"
 
 
 def describe_vocabulary(report: VocabReport, model: Path) -> list[str]:

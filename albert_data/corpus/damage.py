@@ -15,7 +15,6 @@ from typing import Any
 
 from albert_data.corpus.conditions import EXCLUDED, EXCLUSIONS, WITHOUT_FIELD, Condition
 from albert_data.corpus.fields import Fields, list_names
-from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.errors import InputError
 from albert_data.text.escaping import name_as_text
 from albert_data.text.languages import MAX_NAMES
@@ -193,6 +192,20 @@ REASONS = {
     "long_document_cut": "cuts in documents over 4 MiB, each read as several",  # long_documents.MAX_DOCUMENT
 }
 
+PAGE_FURNITURE, REPEATED_LINES = "page_furniture", "repeated_lines"
+REMOVALS = {
+    PAGE_FURNITURE: "page numbers and running heads, removed by --unwrap",
+    REPEATED_LINES: "in many documents, removed by --drop-repeated-lines",
+}
+
+
+@dataclass(kw_only=True)
+class RemovedLines:
+    """Lines that were removed from documents for one reason. num_bytes: of canonical text, without line feeds."""
+
+    num_lines: int = 0
+    num_bytes: int = 0
+
 
 @dataclass(kw_only=True)
 class Damage:
@@ -279,9 +292,11 @@ class Damage:
             self.unmatched.setdefault(name, Fields()).merge(fields)
         self.add_names(other.names)
         for reason, lines in other.removed.items():
-            self.removed.setdefault(reason, RemovedLines()).merge(lines)
+            _add(self.removed.setdefault(reason, RemovedLines()), lines, "num_lines", "num_bytes")
 
     def remove(self, reason: str, lines: Sequence[bytes]) -> None:
-        """Count lines that were removed from documents."""
+        """Count lines of valid UTF-8 that were removed from documents."""
         if lines:
-            self.removed.setdefault(reason, RemovedLines()).add(lines)
+            found = self.removed.setdefault(reason, RemovedLines())
+            found.num_lines += len(lines)
+            found.num_bytes += sum(len(" ".join(line.decode().split()).encode()) for line in lines)

@@ -31,7 +31,7 @@ _STRING_OR_COMMENT = re.compile(r"""\"(?:[^"\\]|\\.)*\"?|'[^']*'?|#.*""")  # a s
 _TABLE = "source"
 # Settings of TextConfig.
 TEXT_KEYS = (
-    *("language", "text_field", "documents", "sentences", "unwrap", "encoding", "unicode", "word_separator", "where"),
+    *("language", "text_field", "documents", "sentences", "unwrap", "encoding", "unicode", "where"),
     *("delimiter", "quoting"),
 )
 _KEYS = ("name", "paths", "weight", "tokens", *TEXT_KEYS)

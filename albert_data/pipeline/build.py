@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from albert_data.config import BuildConfig, VocabConfig
 from albert_data.corpus.inputs import SHOWN, Input, check_fields, check_reach
-from albert_data.corpus.removed_lines import RemovedLines
 from albert_data.errors import AlbertDataError, ConfigError
 from albert_data.jobs.engine import Engine, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
@@ -41,8 +39,7 @@ class BuildReport:
     """What a build did.
 
     resumed_tasks: map tasks that an earlier, killed build had finished; was_finished: there was nothing left to do;
-    stages: seconds of each stage, summed over all workers;
-    removed: lines that settings removed, by reason, with examples, which no file keeps; None if was_finished.
+    stages: seconds of each stage, summed over all workers.
     """
 
     manifest: Manifest
@@ -50,7 +47,6 @@ class BuildReport:
     resumed_tasks: int
     was_finished: bool
     stages: Stages
-    removed: Mapping[str, RemovedLines] | None = None
 
     def __repr__(self) -> str:
         splits, counts = self.manifest.splits, self.manifest.counts
@@ -61,7 +57,7 @@ class BuildReport:
 
     def list_notes(self) -> list[str]:
         """Lines for people: what was repaired, left out and removed, and the advice."""
-        return list_notes(self.manifest.damage, self.removed or self.manifest.removed, self.advice)
+        return list_notes(self.manifest.damage, self.manifest.removed, self.advice)
 
     @property
     def advice(self) -> list[str]:
@@ -202,7 +198,6 @@ def _make(build: Build, tokenizer: Tokenizer | None, license: str | None) -> Bui
         resumed_tasks=num_resumed,
         was_finished=False,
         stages=build.stages,
-        removed=made.damage.removed,
     )
 
 

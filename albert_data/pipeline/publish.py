@@ -89,7 +89,7 @@ def make_manifest(build: Build, tokenizer: Tokenizer, made: Made, decisions: Dec
         counts=Counts(**{name: merged.counts[name] for name in names if name not in missing}),
         damage=dict(sorted(made.damage.counts.items())),
         damaged_inputs=list_damaged(made.damage.inputs),
-        removed={why: RemovedEntry(**lines.to_dict()) for why, lines in sorted(made.damage.removed.items())} or None,
+        removed={why: RemovedEntry(**vars(lines)) for why, lines in sorted(made.damage.removed.items())} or None,
         skipped=_list_skipped(build.inputs),
         splits=splits,
         digest=hash_content(shard.sha256 for split in splits.values() for shard in split.shards),

@@ -8,11 +8,10 @@ from dataclasses import replace
 
 from albert_data.config import TextConfig
 from albert_data.corpus.conditions import EXCLUSIONS
-from albert_data.corpus.damage import LOSES_NOTHING, REASONS, CountsByInput, Damage, InputCounts
+from albert_data.corpus.damage import LOSES_NOTHING, REASONS, REMOVALS, CountsByInput, Damage, InputCounts, RemovedLines
 from albert_data.corpus.fields import list_names
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.layout import Advice, advise
-from albert_data.corpus.removed_lines import REMOVALS, RemovedLines
 from albert_data.corpus.sources import advise_names
 from albert_data.errors import InputError
 from albert_data.shards.manifest import DamagedInput, DamagedInputs, Manifest, RemovedEntry
@@ -85,14 +84,11 @@ def check_losses(inputs: Sequence[Input], text: TextConfig, damage: Damage) -> N
 
 
 def list_removed(removed: Removed | None) -> list[str]:
-    """A sentence for each reason: how much was removed, and examples, which only the reading of text knows."""
-    found = []
-    for reason, entry in (removed or {}).items():
-        size = f"{count_of(entry.num_lines, 'line')} of {entry.num_bytes:,} bytes"
-        texts = [escape_controls(repr(text)) for text, _ in entry.rank()] if isinstance(entry, RemovedLines) else []
-        examples = f": {list_some(texts, _SHOWN)}" if texts else ""
-        found.append(f"{size}, {REMOVALS.get(reason, reason)}{examples}")
-    return found
+    """A sentence for each reason: how much was removed."""
+    return [
+        f"{count_of(entry.num_lines, 'line')} of {entry.num_bytes:,} bytes, {REMOVALS.get(reason, reason)}"
+        for reason, entry in (removed or {}).items()
+    ]
 
 
 def list_notes(damage: Mapping[str, int], removed: Removed | None, advice: Sequence[str]) -> list[str]:

@@ -135,7 +135,6 @@ class SourceEntry:
     unwrap: bool
     encoding: str | None = None
     unicode: str = AS_IS
-    word_separator: str | None = None
     where: str | None = None
     delimiter: str = AUTO
     quoting: str = AUTO

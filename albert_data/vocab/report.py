@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from albert_data.config import BYTE_BPE, SENTENCEPIECE_TYPES, VocabConfig
-from albert_data.corpus.removed_lines import RemovedLines
+from albert_data.corpus.damage import RemovedLines
 from albert_data.shards.advice import list_notes
 from albert_data.text.wording import count_of, wrap_words
 from albert_data.vocab.alphabet import Alphabet
@@ -68,7 +68,7 @@ class VocabReport:
             },
             "unspaced_share": round(self.unspaced_share, 6),
             "damage": self.damage,
-            "removed": {reason: lines.to_dict() for reason, lines in sorted(self.removed.items())},
+            "removed": {reason: vars(lines) for reason, lines in sorted(self.removed.items())},
             "advice": [*self.advice, *self.scripts],
         }
 
