@@ -116,7 +116,7 @@ def test_an_input_that_is_no_corpus_is_named(command, inputs, named, capsys):
         ("build in.txt --tokenizer two", "folder two holds 2 *.model files & pass the path of a file"),
         ("build -", "without --tokenizer the corpus is read twice & stdin can be read only once & `albert-data vocab`"),
         ("build in.txt --max-seq-len=7", "max_seq_len is 7; allowed are 8 to 32768"),
-        ("build in.txt --language=x", "language is 'x', which is no known ISO 639 code & --language help lists codes"),
+        ("build in.txt --language=x", "language is 'x', which is no known ISO 639 code & name one such as"),
         ("vocab in.txt --vocab-size=15", "vocab_size is 15; allowed are 16 to 1000000"),
         ("vocab in.txt --language=english!", "'english!', which is no known ISO 639 code (did you mean en, English?)"),
     ],

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections import Counter
 from hashlib import sha256
 
 import pytest
@@ -12,11 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import check_refused
 
-from albert_data.clean.main_language import count_scripts_of, find_main_language, name_language
-from albert_data.cli.main import run
 from albert_data.config import TextConfig
 from albert_data.corpus.damage import Damage
-from albert_data.corpus.inputs import find_inputs
 from albert_data.errors import ConfigError, InputError
 from albert_data.text.languages import (
     MAX_NAMES,
@@ -30,7 +24,6 @@ from albert_data.text.languages import (
     normalise_language,
     normalise_source,
 )
-from albert_data.text.unicode_tables import category, script
 
 PRIMARY_CODES = {"en": "en EN", "pt": "pt-BR por_PT", "zh": "zh_Hant zh-hans cmn", "de": "deu ger", "he": "iw"}
 PRIMARY_CODES |= {"yue": "yue", "ak": "aka_akuapem"}
@@ -54,7 +47,7 @@ SUGGESTIONS = {
 @pytest.mark.parametrize("code", SUGGESTIONS)
 def test_an_unknown_code_is_an_error_with_a_suggestion(code):
     assert not is_language(code)
-    named = f"language is {code!r}, which is no known ISO 639 code{SUGGESTIONS[code]} & --language help lists codes"
+    named = f"language is {code!r}, which is no known ISO 639 code{SUGGESTIONS[code]} & name one such as"
     check_refused(lambda: normalise_language(code), ConfigError, named)
 
 
@@ -121,47 +114,3 @@ def test_so_many_names_are_one_error_line():
     other.add_names({"one more"})
     named = 'over 1,000 names that are no ISO 639 codes, such as "name 0", & more; name'
     check_refused(lambda: one.merge(other), InputError, named)
-
-
-def test_language_help_lists_the_common_codes_in_80_columns(capsys):
-    assert run(["build", "--language", "help"]) == 0
-    listed = capsys.readouterr().out
-    assert max(map(len, listed.splitlines())) <= 80
-    assert all(re.search(rf"\b{code} ", listed) for code in [*list_languages()][:184])
-
-
-CHINESE, JAPANESE = "人人生而自由，在尊严和权利上一律平等。", "すべての人間は、生れながらにして自由である。"
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_letters_are_counted_by_script(text):
-    assert count_scripts_of(text) == Counter(script(letter) for letter in text if category(letter)[0] == "L")
-
-
-@pytest.mark.parametrize(
-    ("text", "language"),
-    [
-        (CHINESE, "zh"),
-        (CHINESE * 9 + "さくら", "zh"),  # a name
-        (CHINESE + " by WHO", "zh"),
-        (JAPANESE, "ja"),
-        ("東京都議会議員選挙の結果", "ja"),
-        ("모든 인간은 태어날 때부터 자유로우며", "ko"),
-        ("มนุษย์ทั้งหลายเกิดมามีอิสระ", "th"),
-        ("Όλοι οι άνθρωποι γεννιούνται ελεύθεροι", "el"),
-        (f"{CHINESE} All human beings are born free", None),
-        ("All human beings are born free", None),
-        ("Все люди рождаются свободными", None),
-        ("सभी मनुष्यों को गौरव और अधिकारों", None),
-        ("1, 2, 3.", None),
-    ],
-)
-def test_a_language_is_named_only_where_the_script_decides(text, language):
-    assert name_language(count_scripts_of(text)) == language
-
-
-@pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
-def test_only_the_text_counts(name, tmp_path):
-    record = {"address": "https://example.org/all-human-beings-are-born-free" * 9, "text": CHINESE}
-    (tmp_path / name).write_text(CHINESE if name == "a.txt" else json.dumps(record))
-    assert find_main_language(find_inputs([str(tmp_path / name)]), TextConfig()) == "zh"

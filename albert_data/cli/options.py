@@ -30,11 +30,9 @@ from albert_data.config import (
 from albert_data.library.arguments import RANGES, disk_path
 from albert_data.storage import is_remote, make_path
 from albert_data.storage.hub import is_model
-from albert_data.text.wording import wrap_words
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
-_LIST_WIDTH = 80  # columns
 _PAIR = re.compile(r"([^=!]+)(!?)=(.+)")
 
 
@@ -103,30 +101,6 @@ def parse_pairs(context: click.Context, parameter: click.Parameter, values: tupl
     return pairs
 
 
-def _list_languages(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Print the codes of all languages for `--language help`, and stop."""
-    if value == "help":
-        from albert_data.sentences.words import read_tables
-        from albert_data.text.languages import list_languages
-        from albert_data.text.output import show
-
-        languages, tables = list_languages(), read_tables()
-        shown = [code for code in languages if code in tables or len(code) == 2]
-        for title, is_listed in (("Languages with a table of abbreviations", True), ("Other languages", False)):
-            names = [f"{code} {languages[code]}" for code in shown if (code in tables) == is_listed]
-            show(f"{title}:", *_wrap(names), "")
-        show(f"{len(languages) - len(shown):,} more have a code of three letters (ISO 639-3), such as kea.")
-        show("A name finds its code: --language Kabuverdianu names kea.")
-        context.exit()
-    return value
-
-
-def _wrap(names: list[str]) -> list[str]:
-    """Join names with commas and break lines between names only: no-break spaces keep each name in one line."""
-    listed = ", ".join(name.replace(" ", "\u00a0") for name in names)
-    return [line.replace("\u00a0", " ") for line in wrap_words(listed, _LIST_WIDTH, cuts=False)]
-
-
 # ---- options ----
 
 _text_setting = partial(setting, TextConfig)
@@ -138,10 +112,8 @@ _TEXT_OPTIONS = (  # in the order of --help
     ),
     _text_setting(
         "--language",
-        "Language (ISO 639 code) whose rules split text into sentences; `--language help` lists codes.",
+        "Language (ISO 639 code) whose rules split text into sentences.",
         metavar="CODE",
-        is_eager=True,
-        callback=_list_languages,
     ),
     _text_setting("--text-field", "Field that contains the text; a.b is inside a, and a,b are joined.", metavar="NAME"),
     _text_setting(

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from albert_data.cli.options import (
     PATH,
@@ -62,7 +61,6 @@ RECORD = ".quickstart.json"  # hidden, so that no glob of the user takes it for 
     metavar="N",
     help="How long to train the model; 0 trains none.",
 )
-@click.option("--anyway", is_flag=True, help="Train even if the audit finds the rows bad; the exit code is 0 then.")
 @click.option(
     "--vocab-size",
     type=int,
@@ -80,7 +78,6 @@ def quickstart(
     inputs: tuple[str, ...],
     output: Path,
     minutes: float,
-    anyway: bool,
     validation: tuple[str, ...],
     vocab_size: int,
     cased: bool,
@@ -96,9 +93,8 @@ def quickstart(
 
     INPUT is a file, a folder, a glob in quotes or @FILE with a path on each line. Readable are .txt (a blank
     line ends a document, or see --documents), .jsonl, .json, .csv and .tsv, also compressed, .parquet, .arrow,
-    folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German. Without
-    one, and without --language, the script names it where only one language has it, as Thai. A single .toml file is a
-    mixture of sources, each with a weight.
+    folders of datasets and the output of WikiExtractor. A suffix names the language: INPUT:de is German. A single
+    .toml file is a mixture of sources, each with a weight.
 
     After an interruption, the same command resumes. What is finished is not made again. Other options, a changed text
     or a model of other minutes need another DIR. If the audit finds the rows bad, no model is trained, and the exit
@@ -114,7 +110,6 @@ def quickstart(
     if minutes:
         TrainConfig(preset=PRESET, steps=None, minutes=minutes)  # raises ConfigError now, not after the build
     found = _find_inputs(inputs, validation, output, text)
-    text = _choose_language(found, text)
     reading = _list_options(text) + ([] if normalization == "none" else ["--normalization", normalization])
     pieces = [*([] if cased else ["--uncased"]), "--vocab-size", str(vocab_size)]
     held_out = [word for name in validation for word in ("--validation", name)]
@@ -122,13 +117,14 @@ def quickstart(
     reading += [*(() if workers is None else ("--workers", str(workers))), *(["--allow-loss"] if allow_loss else [])]
     _train_vocabulary(inputs, output, vocab, reading)
     _find_inputs(inputs, validation, output, text)
-    _build(inputs, held_out, output, reading)
+    rows = ["--tokenizer", str(output / "vocab"), "--max-seq-len", str(MAX_SEQ_LEN), *held_out, *reading]
+    _run("2. Turn the text into rows for training", "build", inputs, [*rows, "-o", str(output / "shards")])
     bad, fixes = _report([*inputs, *validation], output)
-    if bad and not anyway:
-        _explain_bad(bad, fixes, output, minutes)
-        code = 1
-    else:
-        code = _train(output, minutes) if minutes else 0
+    if bad:
+        other = [*fixes, "-o", str(output.with_name(f"{output.name}-2"))]
+        ways = [f"To read the text in another way, add: {' '.join(map(quote, other))}"] if fixes else []
+        _say("These rows are bad for training", *bad, *ways)
+    code = 1 if bad else _train(output, minutes) if minutes else 0
     _say_next(output, bad)
     return code
 
@@ -161,30 +157,31 @@ def _claim(folder: Path, options: Sequence[str], inputs: list[Input]) -> None:
     except ValueError as error:
         raise OutputError(f"{path} was not written by quickstart ({error}); name another folder by -o") from error
     if there != asked:
-        old, new = there.get("options"), asked["options"]
-        why = f"options ({old!s:.300} there, {new:.300} here)" if old != new else "text: a file is another or changed"
-        raise OutputError(f"{folder} holds what quickstart made with other {why}; name another folder by -o")
+        raise OutputError(
+            f"{folder} holds what quickstart made with the options in {path}, and the text as it was then; these options "
+            "or this text differ: name another folder by -o"
+        )
 
 
 # ---- commands ----
 
 
-def _run(title: str | None, name: str, arguments: Sequence[str], options: Sequence[str] = ()) -> Any:
-    """Print a command, under a title if there is one, and run it. Returns and raises what it returns and raises."""
+def _say(title: str, *lines: str) -> None:
+    show("", f"== {title} ==", *lines)
+
+
+def _run(title: str, name: str, arguments: Sequence[str], options: Sequence[str] = ()) -> Any:
+    """Print a command under a title, and run it. Returns and raises what it returns and raises."""
     from albert_data.cli.main import cli
 
     words = _order(arguments, options)
-    show("", *([_head(title)] if title else []), format_command([name, *words]), "")
+    _say(title, format_command([name, *words]), "")
     say_when_interrupted("Interrupted; the same command resumes.")
     context = click.get_current_context()
     command = cli.get_command(context, name)
     assert command is not None
     with command.make_context(name, words, parent=context.parent) as inner:
         return command.invoke(inner)
-
-
-def _head(title: str) -> str:
-    return f"== {title} =="
 
 
 def _order(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
@@ -228,56 +225,24 @@ def _find_inputs(inputs: Sequence[str], validation: Sequence[str], output: Path,
     return found
 
 
-def _choose_language(inputs: list[Input], text: TextConfig) -> TextConfig:
-    """Find the language by the script of the text, and say so, unless the user names a language in any way."""
-    from albert_data.clean.documents import clean_documents
-    from albert_data.clean.main_language import find_main_language
-    from albert_data.corpus.damage import Damage
-    from albert_data.corpus.tasks import WARMING_BLOCK, compile_reading
-    from albert_data.jobs.compiling import compile_with_notice
-    from albert_data.library.progress import Bar
-    from albert_data.text.languages import list_languages
-
-    is_given = click.get_current_context().get_parameter_source("language") is ParameterSource.COMMANDLINE
-    if is_given or text.language_field or any(item.language or item.source for item in inputs):
-        return text
-
-    def compile_kernels() -> None:
-        compile_reading()
-        clean_documents(WARMING_BLOCK, text, Damage())
-
-    with Bar() as bar:
-        compile_with_notice(compile_kernels, bar.say)
-    language = find_main_language(inputs, text)
-    if language is None:
-        return text
-    show(f"By its script the text is {list_languages()[language]}: --language {language}. Name another to change it.")
-    return dataclasses.replace(text, language=language)
-
-
 def _train_vocabulary(inputs: Sequence[str], output: Path, config: VocabConfig, options: Sequence[str]) -> None:
     from albert_data.vocab.folder import is_saved
     from albert_data.vocab.training import VocabularyTooLarge
 
     title, folder = "1. Train a vocabulary", output / "vocab"
     if is_saved(folder):
-        show("", _head(title), f"{folder} is finished; nothing to do")
+        _say(title, f"{folder} is finished; nothing to do")
         return
 
-    def train(size: int, title: str | None = None) -> None:
+    def train(size: int) -> None:
         casing = [] if config.cased else ["--uncased"]
         _run(title, "vocab", inputs, ["--vocab-size", str(size), *casing, *options, "-o", str(folder)])
 
     try:
-        train(config.vocab_size, title)
+        train(config.vocab_size)
     except VocabularyTooLarge as error:
         show(f"The text supports no more than {error.largest:,} pieces, so the vocabulary gets that many:")
         train(error.largest)
-
-
-def _build(inputs: Sequence[str], held_out: Sequence[str], output: Path, options: Sequence[str]) -> None:
-    rows = ["--tokenizer", str(output / "vocab"), "--max-seq-len", str(MAX_SEQ_LEN), *held_out, *options]
-    _run("2. Turn the text into rows for training", "build", inputs, [*rows, "-o", str(output / "shards")])
 
 
 def _report(corpus: Sequence[str], output: Path) -> tuple[list[str], list[str]]:
@@ -291,21 +256,12 @@ def _report(corpus: Sequence[str], output: Path) -> tuple[list[str], list[str]]:
     inputs = [word for name in corpus for word in ("--corpus", name)]
     found = _run("3. Look for what makes the rows bad for training", "audit", [str(shards)], inputs)
     if is_there(report):  # shards in this folder never change, so the report is theirs
-        show("", _head("4. Look at the rows"), f"{report} is there; nothing to do")
+        _say("4. Look at the rows", f"{report} is there; nothing to do")
     else:
         title = "4. Show the rows, the figures and the audit in a browser"
         _run(title, "inspect", [str(shards)], ["--html", str(report)])
     bad = [line for check in found.checks if check.verdict == BAD for line in check_to_lines(check)]
     return bad, [word for advice in advise_on(read_manifest(shards)) for word in advice.options]
-
-
-def _explain_bad(bad: list[str], fixes: list[str], output: Path, minutes: float) -> None:
-    """Print why no model is trained, and what to add to the command to fix it or to train all the same."""
-    title = "Not trained: these rows are bad for training" if minutes else "These rows are bad for training"
-    other = " ".join(map(quote, [*fixes, "-o", str(output.with_name(f"{output.name}-2"))]))
-    ways = [f"To read the text in another way, add: {other}"] if fixes else []
-    ways += ["To train all the same, add: --anyway"] if minutes else []
-    show("", _head(title), *bad, *ways)
 
 
 def _train(output: Path, minutes: float) -> int:
@@ -314,7 +270,7 @@ def _train(output: Path, minutes: float) -> int:
     try:
         require_packages("quickstart", "torch", "safetensors", extra="train")
     except ConfigError as error:
-        show("", _head(title), f"Not done: {error}. Then give the same command again.")
+        _say(title, f"Not done: {error}. Then give the same command again.")
         return 0
     run = output / "run"
     begun = ["--resume"] if os.path.lexists(run / RUN_FILE) else ["--preset", PRESET]
@@ -326,22 +282,18 @@ def _train(output: Path, minutes: float) -> int:
 
 
 def _say_next(output: Path, bad: list[str]) -> None:
-    """Print what was made and the commands for the next steps; for bad rows none that trains."""
+    """Print the commands for the next steps."""
     shards, run = str(output / "shards"), output / "run"
-    names = {"vocab": "the vocabulary", "shards": "the shards", "report.html": "open it in a browser"}
     steps = [("Show rows", "inspect", shards, ["-n", "5"])]
     has_model = any((run / CHECKPOINTS_FOLDER).glob("step-*"))
     if has_model:
-        names["run"] = "the model; its report.html has curves and guesses"
         steps += [
             ("See the learning curves", "runs", str(run), []),
             ("Use the model with transformers", "export", str(run), ["-o", f"{run}-model"]),
         ]
-    if not bad:
-        training = ["--preset", PRESET, "--minutes", str(LONGER), "-o", str(output / "longer")]
-        steps.append(("Train longer" if has_model else "Train a model", "train", shards, training))
-    width = len(str(output / "report.html"))
-    show("", _head("Made"), *(f"{output / name!s:<{width}}  {what}" for name, what in names.items()))
-    show("", _head("Next"))
+    training = ["--preset", PRESET, "--minutes", str(LONGER), "-o", str(output / "longer")]
+    what = "Train all the same" if bad else "Train longer" if has_model else "Train a model"
+    steps.append((what, "train", shards, training))
+    _say("Next", f"Open {output / 'report.html'} in a browser.")
     for what, name, argument, options in steps:
         show(f"# {what}", format_command([name, *_order([argument], options)]))

@@ -63,7 +63,7 @@ def normalise_language(code: str) -> str:
     canonical = _find_canonical(code)
     if canonical is None:
         raise ConfigError(
-            f"language is {code!r}, which is no known ISO 639 code{_suggest(code)}; --language help lists codes"
+            f"language is {code!r}, which is no known ISO 639 code{_suggest(code)}; name one such as en, de or kea"
         )
     return canonical
 
