@@ -158,8 +158,8 @@ def _claim(folder: Path, options: Sequence[str], inputs: list[Input]) -> None:
         raise OutputError(f"{path} was not written by quickstart ({error}); name another folder by -o") from error
     if there != asked:
         raise OutputError(
-            f"{folder} holds what quickstart made with the options in {path}, and the text as it was then; these options "
-            "or this text differ: name another folder by -o"
+            f"{folder} holds what quickstart made with the options in {path}, and the text as it was then; "
+            "these options or this text differ: name another folder by -o"
         )
 
 

@@ -1,12 +1,10 @@
 """Recognise that a file is in another encoding than UTF-8, or is no text, and transcode it.
 
 Read as UTF-8, a file in UTF-16 or Latin-1 would become documents of unknown pieces. UTF-16 and UTF-32 with a byte order
-mark are transcoded. Any other encoding is refused, with a guess at its name, unless the settings name one or let each
-file decide. A few damaged bytes are no reason to refuse a file: they are repaired and counted.
-
-UTF-16 and UTF-32 without a mark are recognised here, because chardet takes UTF-16 of some scripts in the wrong byte
-order; other encodings are recognised by chardet. The thresholds were chosen by trial: of 18,000 samples of text in 500
-languages, in UTF-16 of both byte orders, all but 4 were named right.
+mark are transcoded. Any other encoding is refused, with a guess at its name by chardet, unless the settings name one or
+let each file decide. UTF-16 and UTF-32 without a mark are refused as what is no text, unless they are named: chardet
+takes some scripts in the wrong byte order. A few damaged bytes are no reason to refuse a file: they are repaired and
+counted. The thresholds were chosen by trial.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
@@ -46,6 +44,7 @@ def refuse(path: str, found: Encoding) -> RefusedInput:
     """The error for a file that is in another encoding than expected, or is no text."""
     if found.codec is None:
         next_step = "leave out what is no text, or name the files that hold its text"
+        next_step += "; name UTF-16 by --encoding utf-16-le or utf-16-be" if found is _WIDE else ""
         return RefusedInput(path, f"no text: it is {found.name}", next_step)
     next_step = "if all inputs are in one encoding, pass --encoding with its name, else --encoding auto"
     return RefusedInput(path, f"not UTF-8: it looks like {found.name}", next_step)
@@ -146,37 +145,41 @@ def find_no_text(sample: bytes) -> Encoding | None:
 
 def find_wrong_encoding(sample: bytes) -> Encoding | None:
     """The encoding of the beginning of a file without a byte order mark, if it is not UTF-8."""
-    return _judge_zeros(sample) or _judge_controls(sample) or _judge_invalid(sample)
+    return _judge_bytes(sample) or _judge_invalid(sample)
 
 
 def find_encoding(blocks: Iterable[bytes]) -> Encoding:
     """The encoding of a whole file.
 
-    It is UTF-8 if at least half of what is beyond ASCII is. blocks: of the file; the first holds SAMPLE_BYTES, or all.
+    It is UTF-8 if at least half of what is beyond ASCII is. chardet is shown the first places beyond ASCII. They
+    begin and end at a byte up to "/", such as a space, a full stop or a line end: it is no part of longer characters in
+    any encoding, so a place holds whole ones.
+
+    blocks: of the file; the first holds SAMPLE_BYTES, or all
     """
     blocks = iter(blocks)
     first = next(blocks, b"")
     sample = first[:SAMPLE_BYTES]
     if (marked := find_marked_encoding(sample)) is not None:
         return Encoding(name=marked, codec=marked)
-    if (found := find_no_text(sample) or _judge_zeros(sample) or _judge_controls(sample)) is not None:
+    if (found := find_no_text(sample) or _judge_bytes(sample)) is not None:
         return found
     decoder = codecs.getincrementaldecoder(UTF8)("ignore")
-    evidence, num_characters, num_wrong = _Evidence(), 0, 0  # characters beyond ASCII, and bytes of none
+    places, num_characters, num_wrong = bytearray(), 0, 0  # characters beyond ASCII, and bytes of none
     for block in chain([first], blocks):
         text = decoder.decode(block)
         num_characters += len(text) - int(np.count_nonzero(np.frombuffer(block, np.int8) >= 0))
         num_wrong += len(block) - len(text.encode())
-        evidence.add(block)
-    return Encoding(name=UTF8, codec=UTF8) if num_wrong <= num_characters else _guess(evidence.join())
+        if len(places) < _PLACES_BYTES:
+            places += b"".join(match[0] for match in islice(_PLACE.finditer(block), _MOST_PLACES))
+    return Encoding(name=UTF8, codec=UTF8) if num_wrong <= num_characters else _guess(bytes(places) or sample)
 
 
 # ---- other encodings of bytes, by chardet ----
 
 _DAMAGE = re.compile("\ufffd+")
-_HIGH = re.compile(rb"[\x80-\xff]+")
-_LONE_BYTE = re.compile(rb"[\x00-/]")
-_EVIDENCE_BYTES, _AROUND = 1 << 18, 64
+_PLACE = re.compile(rb"[\x00-/][\x00-\x7f]{0,64}+[\x80-\xff](?:[^\x00-/]*+[\x00-/]){1,30}")
+_PLACES_BYTES, _MOST_PLACES = 1 << 18, 1 << 12  # of a file, and of a block
 _USUAL_CODEC, _EQUAL = "cp1252", 0.9995  # the share of the highest confidence that is no less
 
 
@@ -194,49 +197,10 @@ def _judge_invalid(sample: bytes) -> Encoding | None:
     return None if found.codec == UTF8 else found
 
 
-class _Evidence:
-    """What chardet is shown of a file: its beginning, places beyond ASCII that follow, and one of each later byte.
-
-    A place begins and ends at a byte up to "/", such as a space, a full stop or a line end. These are no part of longer
-    characters in any encoding, so a place holds whole ones. The beginning may end inside one, so it comes last.
-    """
-
-    def __init__(self) -> None:
-        self._beginning: bytes | None = None
-        self._places: list[bytes] = []
-        self._num_bytes, self._seen = 0, bytes(range(0x80))
-
-    def add(self, block: bytes) -> None:
-        if self._beginning is None:
-            self._beginning, block = block[:SAMPLE_BYTES], block[SAMPLE_BYTES:]
-            self._seen = bytes({*self._seen, *self._beginning})
-        if self._num_bytes >= _EVIDENCE_BYTES and not block.translate(None, self._seen):
-            return
-        done = 0
-        for match in _HIGH.finditer(block):
-            is_needed = self._num_bytes < _EVIDENCE_BYTES or match[0].translate(None, self._seen)
-            if match.start() <= done or not is_needed:
-                continue
-            before = _LONE_BYTE.search(block, max(match.start() - _AROUND, done), match.start())
-            if before is None:
-                continue
-            after = _LONE_BYTE.search(block, match.end() + _AROUND)
-            if after is None:  # nor is there one after later places
-                break
-            done = after.end()
-            self._places.append(block[before.start() : done])
-            self._num_bytes += len(self._places[-1])
-            self._seen = bytes({*self._seen, *self._places[-1]})
-
-    def join(self) -> bytes:
-        return b"\n".join([*self._places, self._beginning or b""])
-
-
 def _guess(sample: bytes) -> Encoding:
     """What text that is not UTF-8 is in. sample: at least some of what is beyond ASCII."""
-    likeness, order = _find_order(sample)
-    if likeness > 0.9 and 200 * _count_controls(sample) > len(sample):
-        return _name_unmarked(order)
+    if 200 * _count_controls(sample) > len(sample):
+        return _WIDE
     import chardet  # here, since most builds have no use for it
 
     # With supersets, bytes beyond the sample can be decoded too: cp1252 for ISO-8859-1.
@@ -255,10 +219,7 @@ def _guess(sample: bytes) -> Encoding:
 
 _CUT_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,2}\Z")
 _ASCII = re.compile("[\0-\x7f]+")
-_PLANES = bytes(range(0x11))  # the values of the byte above the lower two in UTF-32: the plane of the character
-# Most characters of text, but not U+2000 and U+2E00: they are a space and a full stop with their bytes swapped.
-_USUAL = re.compile("[\n\t -~\u00a0-\u1fff\u2001-\u20cf\u3000-\u30ff\u4e00-\u9fff\ua000-\ud7a3\uff00-\uffef]")
-_STOPS = re.compile("[\n ,.\u3001\u3002\uff0c\uff1f]")
+_WIDE = Encoding(name="binary, or UTF-16 or UTF-32 without a byte order mark", codec=None)
 _CONTROLS = bytes((*range(9), *range(0x0E, 0x1B)))  # text holds hardly any of these bytes, except in UTF-16 and UTF-32
 
 
@@ -275,52 +236,21 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _judge_zeros(sample: bytes) -> Encoding | None:
-    """Find UTF-16, UTF-32 or no text by zero bytes, which other text hardly holds.
+def _judge_bytes(sample: bytes) -> Encoding | None:
+    """Find what is no text, and UTF-16 and UTF-32, by zeros and other controls, which text in bytes hardly holds.
 
-    In UTF-16 they are the high bytes of ASCII, so they are one-sided: 95 % of them at even, or at odd, positions. In
-    UTF-32 they are half or more of all bytes. A few zeros may be one-sided by chance. So where over a third of all
-    bytes are zeros, at least 3 are needed if they are one-sided, else 64; where over 1 % are, 16 one-sided ones.
+    In UTF-16 zeros are the high bytes of ASCII, so they are one-sided: 95 % of them at even, or at odd, positions. Few
+    may be so by chance. So where over a third of all bytes are zeros, at least 3 are needed if they are one-sided, else
+    64; where over 1 % are, 16 one-sided ones. UTF-16 of Burmese or Ethiopic is valid UTF-8, but a fifth or more of its
+    bytes are controls (0x10, 0x12).
     """
-    zeros = [sample[first::4].count(0) for first in range(4)]
-    total, size = sum(zeros), len(sample)
-    is_one_sided = max(zeros[0] + zeros[2], zeros[1] + zeros[3]) >= 0.95 * total
+    even, odd, size = sample[::2].count(0), sample[1::2].count(0), len(sample)
+    total, is_one_sided = even + odd, max(even, odd) >= 0.95 * (even + odd)
     has_many = 3 * total > size and total >= (3 if is_one_sided else 64)
     # UTF-16 of another script has the zeros of its spaces and line ends, and one high byte that most characters share.
     has_some = 100 * total > size and total >= 16 and is_one_sided and _is_uniform_or_invalid(sample)
-    if not (has_many or has_some):
-        return None
-    # UTF-32: the highest byte is zero, the next is the plane. In ASCII one of the other two is zero, too: at most a
-    # quarter of all bytes.
-    for top, plane, codec in ((3, 2, "utf-32-le"), (0, 1, "utf-32-be")):
-        planes = sample[plane::4]
-        num_planes = len(planes) - len(planes.translate(None, _PLANES))
-        if min(zeros[top], num_planes) >= 0.95 * len(planes) and total - zeros[top] - zeros[plane] < 0.3 * size:
-            return _name_unmarked(codec)
-    likeness, codec = _find_order(sample)
-    if is_one_sided or likeness > 0.9:
-        return _name_unmarked(codec)
-    return Encoding(name=f"a binary file: {100 * total // size} % of its first bytes are zero", codec=None)
-
-
-def _name_unmarked(codec: str) -> Encoding:
-    return Encoding(name=f"{codec} without a byte order mark", codec=codec)
-
-
-def _find_order(sample: bytes) -> tuple[float, str]:
-    """The byte order in which a sample is more like text, and how much: about 1 or more in the right one.
-
-    Zeros alone don't show the order: they are the high bytes of ASCII, but also the low byte of U+4E00, a frequent
-    character.
-    """
-    rates = []
-    for codec in ("utf-16-le", "utf-16-be"):
-        text = sample.decode(codec, "replace")
-        num_text = len(_USUAL.findall(text)) + len(_STOPS.findall(text)) - count_odd(text)
-        num_ascii = len(text) - len(_ASCII.sub("", text))  # decides where both orders are equally like text
-        rates.append((num_text / max(len(text), 1), num_ascii, codec))
-    likeness, _, codec = max(rates)
-    return likeness, codec
+    has_controls = size >= 64 and 5 * (_count_controls(sample) - total) >= size
+    return _WIDE if has_many or has_some or has_controls else None
 
 
 def count_odd(text: str) -> int:
@@ -339,14 +269,6 @@ def _is_uniform_or_invalid(sample: bytes) -> bool:
     """Whether one value fills 40 % of all even or odd bytes, as in UTF-16 of one script, or the sample is no UTF-8."""
     most = max(half.count(value) for half in (sample[::2], sample[1::2]) for value in range(256))
     return 5 * most > len(sample) or not _is_utf8(sample)
-
-
-def _judge_controls(sample: bytes) -> Encoding | None:
-    """Find UTF-16 of Burmese or Ethiopic: valid UTF-8, but a fifth or more of its bytes are controls (0x10, 0x12)."""
-    if len(sample) < 64 or 5 * _count_controls(sample) < len(sample):
-        return None
-    likeness, codec = _find_order(sample)
-    return _name_unmarked(codec) if likeness > 0.9 else None
 
 
 def _count_controls(sample: bytes) -> int:
