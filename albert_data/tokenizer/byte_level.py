@@ -39,10 +39,9 @@ from albert_data.tokenizer.backend import Backend, list_rules
 from albert_data.tokenizer.chunks.cutting import AFTER, BEFORE, SOLID, CutRule, make_rule
 from albert_data.tokenizer.chunks.encoder import ChunkEncoder, ChunkModel, join_ids
 from albert_data.tokenizer.chunks.lattice import ChunkIds
-from albert_data.tokenizer.chunks.table import CERTAIN_LIMIT, NOT_DONE, ChunkRules, fill_in
+from albert_data.tokenizer.chunks.table import ChunkRules
 from albert_data.tokenizer.chunks.trie import make_trie
 from albert_data.tokenizer.library import LibraryKind, read_bytes
-from albert_data.tokenizer.merging import BEGINS, FOLLOWS, make_merges, merge_texts
 from albert_data.tokenizer.sentencepiece.charsmap import NUM_BASIC
 from albert_data.tokenizer.tokenizer_json import import_tokenizers
 
@@ -116,9 +115,7 @@ class ByteLevelKind(LibraryKind):
 
     @cached_property
     def _chunk_model(self) -> ChunkModel:
-        values, specials, backend = self._values, self.specials, self._backend
-        merges, divides = make_merges(values["model"], read_bytes()), not values["model"].get("ignore_merges")
-        roles = find_roles(values) if divides else np.zeros(NUM_BASIC, np.uint8)
+        values, backend = self._values, self._backend
         if self.has_prefix:  # chunks have their spaces
             (rule,) = list_rules(values["pre_tokenizer"])
             backend = Backend({**values, "pre_tokenizer": {**rule, "add_prefix_space": False}}, self._name)
@@ -126,17 +123,11 @@ class ByteLevelKind(LibraryKind):
         def learn(texts: list[bytes], is_inner: bool) -> ChunkIds:
             # Only the first chunk of a sentence can begin with a space.
             spaced = texts if is_inner else [text if text.startswith(b" ") else b" " + text for text in texts]
-            ids, lengths = merge_texts(spaced, roles, merges)
-            ids[specials.is_special[ids]] = specials.unk_id
-            rest = np.flatnonzero(lengths == NOT_DONE)
-            if len(rest):
-                found = join_ids(self.encode_texts([spaced[i] for i in rest.tolist()], backend))
-                ids = fill_in(ids, lengths, found.ids, found.lengths)
-            return ChunkIds(ids, lengths, np.full(len(lengths), CERTAIN_LIMIT))
+            return join_ids(self.encode_texts(spaced, backend))
 
         return ChunkModel(
             rules=ChunkRules(
-                cuts=make_cut_rule(values, self.pieces, divides_words=divides),
+                cuts=make_cut_rule(values, self.pieces, divides_words=not values["model"].get("ignore_merges")),
                 trie=make_trie([], [], [], unk_id=_NO_UNKNOWN, vocab_size=len(self.pieces)),
                 first_is_inner=int(not self.has_prefix),
             ),
@@ -213,20 +204,6 @@ def _complete(head: bytes) -> range:
     for byte in head[1:]:
         code = code << 6 | byte & 0x3F
     return range(code << num_open, code + 1 << num_open)
-
-
-def find_roles(values: dict[str, Any]) -> np.ndarray:
-    """What each character of the basic plane can be in a word of letters (merging.py): uint8 [65536]."""
-    classes, known = classify_characters(), find_known(values)
-    roles = np.where(known & (classes == _LETTER), BEGINS | FOLLOWS, 0).astype(np.uint8)
-    if _is_llama(values):
-        roles[known & (classes == _OTHER)] = BEGINS
-    roles[ord("'")] = 0  # of "'s"
-    roles[ord(" ")] = BEGINS
-    for token in _list_matched(values):
-        if not token["content"].isspace():  # a word has one space at most
-            roles[ord(token["content"][-1])] = 0  # the library finds it
-    return roles
 
 
 def _is_llama(values: dict[str, Any]) -> bool:
