@@ -94,6 +94,13 @@ def test_an_unknown_argument_is_an_error_that_names_similar_ones(function):
         function("a", "b", **{f"{named[0]}x": 1})
 
 
+LOADED = "tokenizer is loaded; give --normalization, --words and --special to load"
+
+
+def build_loaded(**settings: Any) -> None:
+    build("corpus.txt", "out", tokenizer=albert_data.load_tokenizer("model.model"), **settings)
+
+
 @refused(
     (lambda: build("in.txt", "out", validation="x", validation_fraction=0.1), ArgumentError, "--validation-fraction"),
     (lambda: build([{"text": "A text."}], "out"), InputError, "give documents in memory as documents="),
@@ -105,7 +112,10 @@ def test_an_unknown_argument_is_an_error_that_names_similar_ones(function):
     (lambda: verify_shards("out", workers=0), ConfigError, "workers is 0; allowed are 1 to 1024"),
     (lambda: verify_shards("out", workers=1025), ConfigError, "workers is 1025; allowed are 1 to 1024"),
     (lambda: albert_data.convert_shards("out", "b", to="csv"), ConfigError, "to is 'csv'; allowed are parquet, mds"),
-    (lambda: albert_data.load_tokenizer(7), ArgumentError, "of the type int; give a path, a Tokenizer"),
+    (lambda: albert_data.load_tokenizer(7), ArgumentError, "of the type int; give a path or a Tokenizer"),
+    (lambda: build_loaded(words="jieba"), ArgumentError, LOADED),
+    (lambda: build_loaded(special={"cls": "<s>"}), ArgumentError, LOADED),
+    (lambda: build_loaded(normalization="albert-v2"), ArgumentError, LOADED),
     (lambda: train_model("out", steps=2, minutes=1), ArgumentError, "--steps and --minutes exclude one another"),
     (lambda: train_model("out", accumulate=2, micro_tokens=64), ArgumentError, "--accumulate & --micro-tokens exclude"),
     (lambda: train_model("out", resume=True, recipe="quick"), ArgumentError, "--resume excludes --recipe"),
