@@ -26,9 +26,7 @@ QUOTING = (AUTO, NO_QUOTES, LONG_QUOTES)
 AS_IS, NFC = "as-is", "nfc"
 UNICODE_FORMS = (AS_IS, NFC)
 COMPRESSIONS = ("none", "zstd", "lz4")
-WORDPIECE, BYTE_BPE = "wordpiece", "byte-bpe"
-SENTENCEPIECE_TYPES = ("unigram", "bpe")
-MODEL_TYPES = (*SENTENCEPIECE_TYPES, WORDPIECE, BYTE_BPE)
+MODEL_TYPES = ("unigram", "bpe")  # of SentencePiece
 NORMALIZATIONS = ("none", "albert-v2")  # of text before SentencePiece, see tokenizer/sentencepiece/albert.py
 MASKING_LAWS = ("ngram", "span", "word", "token")
 LONGEST_SPAN = 10  # of masking "span", as in SpanBERT
@@ -192,7 +190,7 @@ def _normalise_encoding(name: str) -> str:
 class VocabConfig:
     """How a vocabulary is trained.
 
-    model_type: "unigram" or "bpe" of SentencePiece, "wordpiece" as BERT has it, or "byte-bpe" as ModernBERT has it.
+    model_type: "unigram" or "bpe" of SentencePiece.
     character_coverage: the share of all character occurrences in the corpus whose character gets a piece (the default
     is Google's for ALBERT).
     required_chars: characters that get a piece in any case, like printable ASCII.
@@ -221,18 +219,6 @@ class VocabConfig:
         check_range("sample_bytes", self.sample_bytes, 1_000, 4_000_000_000)
         check_range("seed", self.seed, 0, 2**63 - 1)
         check_choice("normalization", self.normalization, NORMALIZATIONS)
-        if self.model_type == WORDPIECE and (self.normalization, self.dummy_prefix) != ("none", None):
-            raise ConfigError(
-                "model_type wordpiece has BERT's rules for text, so normalization and dummy_prefix are not for it; "
-                "leave them out, and give --uncased for lower case without accents"
-            )
-        if self.model_type == BYTE_BPE and dataclasses.replace(self, model_type="unigram") != VocabConfig(
-            vocab_size=self.vocab_size, sample_bytes=self.sample_bytes, seed=self.seed
-        ):
-            raise ConfigError(
-                "model_type byte-bpe keeps text as it is and has a piece for each byte, so character_coverage, "
-                "required_chars, cased, dummy_prefix and normalization are not for it; leave them out"
-            )
 
     def to_dict(self) -> dict[str, Any]:
         """The settings by name; without a normalization if there is none, so that files of others stay as they were."""

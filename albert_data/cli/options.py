@@ -243,7 +243,8 @@ def open_engine(settings: dict[str, Any]) -> Iterator[dict[str, Any]]:
 normalization_option = setting(
     VocabConfig,
     "--normalization",
-    "Normalisation of text before SentencePiece: none, or albert-v2, that of Google's ALBERT models.",
+    "Normalisation of text before SentencePiece: none, or albert-v2, that of Google's ALBERT models, which removes "
+    "case and combining characters: accents, also viramas and kana marks.",
     type=click.Choice(NORMALIZATIONS),
     metavar="RULE",
 )

@@ -30,7 +30,7 @@ from albert_data.text.output import show, show_json
 @setting(
     VocabConfig,
     "--model-type",
-    "Kind of model: unigram or bpe of SentencePiece, wordpiece as BERT has it, or byte-bpe as ModernBERT has it.",
+    "Kind of SentencePiece model: unigram or bpe.",
     type=click.Choice(MODEL_TYPES),
 )
 @setting(

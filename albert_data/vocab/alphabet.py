@@ -7,9 +7,6 @@ most frequent characters follow, until all of them cover the share that `charact
 
 from __future__ import annotations
 
-import unicodedata
-from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -17,16 +14,14 @@ import numpy as np
 
 from albert_data.config import VocabConfig
 from albert_data.errors import TokenizerError
-from albert_data.text.unicode_tables import categories, category, script
-from albert_data.text.wording import format_share, list_some
-from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, find_script, is_unspaced
+from albert_data.text.unicode_tables import categories, category
+from albert_data.text.wording import list_some
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, is_unspaced
 from albert_data.vocab.counting import CharacterCounts, NormalRule
 
 PRINTABLE_ASCII = "".join(map(chr, range(0x20, 0x7F)))
 _UNUSABLE = {0x0000, 0x2585}  # SentencePiece ends strings at U+0000, and writes U+2585 for unknown characters
 _NUM_SHOWN = 12
-_FEW_LETTERS, _MANY_PIECES = 0.02, 0.1  # shares
-_SCRIPTS_SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +38,6 @@ class Alphabet:
     num_required: int
     lost: dict[int, int]
     num_characters: int
-
-    @classmethod
-    def of_all(cls, counts: CharacterCounts) -> Alphabet:
-        """All characters that occur."""
-        codes, num_characters = tuple(counts.codes.tolist()), int(counts.counts.sum())
-        return cls(codes=codes, num_required=0, lost={}, num_characters=num_characters)
 
     @property
     def characters(self) -> str:
@@ -79,14 +68,9 @@ def show_character(code: int) -> str:
     return chr(code) if category(chr(code))[0] in "LNPS" else f"U+{code:04X}"
 
 
-def choose_alphabet(
-    counts: CharacterCounts, config: VocabConfig, normalise: Callable[[str], str] | None = None
-) -> Alphabet:
-    """normalise: what was done to the text before its characters were counted; None for SentencePiece's rule.
-
-    Raises TokenizerError for a required character that no vocabulary can hold.
-    """
-    normalised = (normalise or NormalRule(config.cased).normalise)(PRINTABLE_ASCII + config.required_chars)
+def choose_alphabet(counts: CharacterCounts, config: VocabConfig) -> Alphabet:
+    """Raises TokenizerError for a required character that no vocabulary can hold."""
+    normalised = NormalRule(config.cased).normalise(PRINTABLE_ASCII + config.required_chars)
     required = sorted(set(map(ord, normalised.replace(" ", VISIBLE_SPACE))))
     if unusable := sorted(_UNUSABLE.intersection(required)):
         raise TokenizerError(
@@ -116,48 +100,3 @@ def measure_unspaced(counts: CharacterCounts) -> float:
     codes, letters = counts.codes[is_letter], counts.counts[is_letter]
     unspaced = np.array([is_unspaced(chr(code)) for code in codes.tolist()], bool)
     return float(letters[unspaced].sum() / letters.sum()) if len(letters) else 0.0
-
-
-def advise_scripts(pieces: Sequence[str], counts: CharacterCounts) -> list[str]:
-    """A sentence if scripts with under 2 % of the letters each take over a tenth of the pieces together; else none.
-
-    One Chinese file among English books takes thousands of pieces, a character each: 1.4 % of the letters took 39 % of
-    a vocabulary of 8,000. The other texts are then cut into more tokens.
-    """
-    letters = Counter[str]()
-    for code, count in zip(counts.codes.tolist(), counts.counts.tolist(), strict=True):
-        letters[find_script(chr(code))] += count
-    del letters[""]  # no letters
-    taken = Counter(map(find_script, pieces))
-    rare = Counter({name: taken[name] for name, count in letters.items() if count < _FEW_LETTERS * letters.total()})
-    if rare.total() <= _MANY_PIECES * len(pieces):
-        return []
-    named = [f"{name.capitalize()} {number:,}" for name, number in rare.most_common() if number]
-    return [
-        f"{format_share(rare.total() / len(pieces))} of the pieces are of scripts that have "
-        f"{format_share(sum(letters[name] for name in rare) / letters.total())} of the letters "
-        f"({list_some(named, _SCRIPTS_SHOWN)}): leave that text out, or pass a lower --character-coverage, so that "
-        "their rarest characters become unknown tokens"
-    ]
-
-
-def describe_removed(raw: CharacterCounts, normalise: Callable[[str], str], option: str) -> list[str]:
-    """A sentence on the accents and other marks that a normalisation removes, by script; none if it removes none.
-
-    raw: of the text before it. option: which asks for it.
-    """
-
-    def count_marks(text: str) -> int:
-        return sum(category(character)[0] == "M" for character in unicodedata.normalize("NFKD", text))
-
-    counts, removed = Counter[str](), Counter[str]()
-    for character, count in zip(map(chr, raw.codes.tolist()), raw.counts.tolist(), strict=True):
-        counts[script(character)] += count
-        removed[script(character)] += count * (count_marks(character) - count_marks(normalise(character)))
-    named = [
-        f"{name.capitalize()} {number:,} ({format_share(number / counts[name])} of its characters)"
-        for name, number in removed.most_common()
-        if number
-    ]
-    what = f"{removed.total():,} accents, vowel signs, viramas and other marks: {list_some(named, _SCRIPTS_SHOWN)}"
-    return [f"{option} removes {what}; leave it out to keep them"] if named else []

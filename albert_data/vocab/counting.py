@@ -4,10 +4,8 @@ In: sentences. Out: how often each character occurs in them after normalisation,
 can be chosen from the whole corpus and not from a sample of it. Counts are added up, so they do not depend on how the
 corpus is split. Memory: 10 MB, 19 MB at the end, whatever the corpus.
 
-BERT's normaliser replaces each character alone. So characters are counted as they are, and it is applied to the counts.
-
-SentencePiece's replaces the longest string of its table (charsmap.py). So a kernel finds a *symbol* at each position,
-without writing normalised text, and counts symbols:
+SentencePiece's normaliser replaces the longest string of its table (charsmap.py). So a kernel finds a *symbol* at each
+position, without writing normalised text, and counts symbols:
 
     0                128                   NUM_CODES            NUM_CODES + bytes of all replacements
     | ASCII          | other characters    | replaced strings   |
@@ -32,7 +30,6 @@ from albert_data.tokenizer.buffers import Sentences
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.sentencepiece.charsmap import match_longest, split_charsmap
 from albert_data.tokenizer.sentencepiece.proto import read_settings
-from albert_data.tokenizer.tokenizer_json import import_tokenizers
 
 NUM_CODES = 0x110000  # of Unicode
 _NUM_ASCII = 128
@@ -96,45 +93,6 @@ class CharacterCounts:
 
     def add_to(self, totals: np.ndarray) -> None:
         totals[self.codes] += self.counts
-
-
-class BertNormalRule:
-    """What BERT does to text before it divides words: control characters, case and accents; ideographs stay."""
-
-    def __init__(self, cased: bool) -> None:
-        """Raises TokenizerError if the library is not installed."""
-        self._library = import_tokenizers("--model-type wordpiece")
-        self._normaliser = self._library.normalizers.BertNormalizer(lowercase=not cased)
-
-    def normalise(self, text: str) -> str:
-        """The text without spaces: they get no piece."""
-        return str(self._normaliser.normalize_str(text)).replace(" ", "")
-
-    def split(self, text: str) -> list[str]:
-        words = self._library.pre_tokenizers.BertPreTokenizer()
-        return [word for word, _ in words.pre_tokenize_str(self._normaliser.normalize_str(text))]
-
-    def apply(self, raw: CharacterCounts) -> CharacterCounts:
-        """The counts after normalisation, of those before it."""
-        totals = np.zeros(NUM_CODES, np.int64)
-        for code, count in zip(raw.codes.tolist(), raw.counts.tolist(), strict=True):
-            for character in self.normalise(chr(code)):
-                totals[ord(character)] += count
-        return CharacterCounts.of(totals)
-
-
-class RawCounter:
-    """Counts the characters of one `Text` after another as they are."""
-
-    def __init__(self) -> None:
-        self._totals = np.zeros(NUM_CODES, np.int64)
-
-    def add(self, text: Text) -> None:
-        counts = np.bincount(np.frombuffer(text.utf8.tobytes().decode().encode("utf-32-le"), np.uint32))
-        self._totals[: len(counts)] += counts
-
-    def finish(self) -> CharacterCounts:
-        return CharacterCounts.of(self._totals)
 
 
 class NormalCounter:

@@ -1,9 +1,8 @@
 """The folder of a vocabulary: the model, its pieces as text, and the settings that made it.
 
-A SentencePiece vocabulary has spiece.model and pieces.txt; any other one tokenizer.json and the tokenizer_config.json
-with which transformers reads it, and WordPiece vocab.txt. vocab.json records the SHA-256 of the other files and of its
-own values. So a later `vocab` recognises the files that it may replace, and a finished vocabulary that is not its own;
-and a build knows whether the vocabulary that it trained was saved as a whole.
+vocab.json records the SHA-256 of the other files and of its own values. So a later `vocab` recognises the files that it
+may replace, and a finished vocabulary that is not its own; and a build knows whether the vocabulary that it trained was
+saved as a whole.
 """
 
 from __future__ import annotations
@@ -14,23 +13,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from albert_data.config import AS_IS, BYTE_BPE, NFC, WORDPIECE, TextConfig
+from albert_data.config import AS_IS, NFC, TextConfig
 from albert_data.errors import OutputError, StorageError, TokenizerError
 from albert_data.jobs.work_folder import WorkFolder
 from albert_data.storage import FOLDER, find_kind, find_storage
 from albert_data.storage.files import hash_file, is_regular, is_there, read_json, to_json
 from albert_data.tokenizer.model import MODEL_NAME, Tokenizer
-from albert_data.tokenizer.tokenizer_json import CONFIG_NAME, JSON_NAME, VOCAB_NAME, BertRules, describe_config, dump
+from albert_data.tokenizer.tokenizer_json import JSON_NAME
 from albert_data.vocab.report import VocabReport
 
 SETTINGS_NAME, PIECES_NAME = "vocab.json", "pieces.txt"
-FILES = (MODEL_NAME, PIECES_NAME, SETTINGS_NAME)  # of a SentencePiece vocabulary
-_JSON_FILES = (JSON_NAME, CONFIG_NAME, SETTINGS_NAME)
-# The files of a model type, and those that only other types have.
-_FILES_OF = {
-    WORDPIECE: ((*_JSON_FILES, VOCAB_NAME), (MODEL_NAME,)),
-    BYTE_BPE: (_JSON_FILES, (MODEL_NAME, VOCAB_NAME)),
-}
+FILES = (MODEL_NAME, PIECES_NAME, SETTINGS_NAME)
 _SEAL = "settings_sha256"
 _CANDIDATES = f"*-{'[0-9a-f]' * 16}.candidates"  # see reading.py
 
@@ -58,25 +51,23 @@ def claim_folder(folder: Path, settings: Mapping[str, Any], *, overwrite: bool =
     """Make the folder of a vocabulary, if there is none. Called before the training too, so that it fails early.
 
     settings: values of its vocab.json, as far as they are known.
-    Raises OutputError if one of the names is taken by a file that `vocab` did not write, if a vocabulary of another
-    kind is there, or, unless `overwrite`, a finished one with other settings.
+    Raises OutputError if one of the names is taken by a file that `vocab` did not write, if a tokenizer.json is there,
+    or, unless `overwrite`, a finished vocabulary with other settings.
     """
     storage = find_storage(folder)
-    names, others = _FILES_OF.get(settings["model_type"], (FILES, (JSON_NAME,)))
     try:
         storage.make_folder(folder)
-        known, there = _read_hashes(folder), _read_settings(folder).get("model_type", settings["model_type"])
-        found = [folder / name for name in others if is_there(folder / name)]
-        if found or _FILES_OF.get(str(there)) != _FILES_OF.get(settings["model_type"]):
-            raise OutputError(f"{[*found, folder][0]} is a vocabulary of another kind; name another folder")
-        for name in names:
+        known = _read_hashes(folder)
+        if is_there(folder / JSON_NAME):
+            raise OutputError(f"{folder / JSON_NAME} is a vocabulary of another kind; name another folder")
+        for name in FILES:
             path = folder / name
             if is_there(path) and not (is_regular(path) and known.get(name) == hash_file(path)):
                 raise OutputError(
                     f"{path} was not written by `vocab`, or was changed since, and would be replaced; "
                     "move it away, or name another folder"
                 )
-        if not overwrite and all(is_there(folder / name) for name in names):
+        if not overwrite and all(is_there(folder / name) for name in FILES):
             _check_same(folder, settings)
         storage.remove_leftovers(folder)
     except OSError as error:
@@ -148,13 +139,7 @@ def save_vocabulary(folder: Path, report: VocabReport, *, overwrite: bool = Fals
     """
     model = report.trained.model
     pieces = "".join(f"{piece}\n" for piece in Tokenizer(model, str(folder)).pieces).encode()
-    if report.config.model_type == WORDPIECE:
-        config = dump(describe_config(BertRules(lowercase=not report.config.cased)))
-        files = {CONFIG_NAME: config, VOCAB_NAME: pieces, JSON_NAME: model}
-    elif report.config.model_type == BYTE_BPE:
-        files = {CONFIG_NAME: dump(describe_config(None)), JSON_NAME: model}
-    else:
-        files = {PIECES_NAME: pieces, MODEL_NAME: model}
+    files = {PIECES_NAME: pieces, MODEL_NAME: model}
     settings = {
         **{name: value for name, value in report.to_dict().items() if name != "advice"},
         "files": {name: sha256(data).hexdigest() for name, data in files.items()},

@@ -9,18 +9,15 @@ import dataclasses
 from functools import partial
 from pathlib import Path
 
-from albert_data.config import AS_IS, BYTE_BPE, NFC, WORDPIECE, TextConfig, VocabConfig
+from albert_data.config import AS_IS, NFC, TextConfig, VocabConfig
 from albert_data.corpus.inputs import Input, check_fields, check_reach, list_texts
 from albert_data.corpus.layout import advise
 from albert_data.corpus.sources import advise_names
 from albert_data.jobs.engine import Engine, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.shards.advice import advise_inputs, list_damaged
-from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.sentencepiece.albert import normalise_text
-from albert_data.tokenizer.tokenizer_json import import_tokenizers
-from albert_data.vocab.alphabet import Alphabet, advise_scripts, choose_alphabet, describe_removed, measure_unspaced
-from albert_data.vocab.counting import BertNormalRule, CharacterCounts
+from albert_data.vocab.alphabet import Alphabet, choose_alphabet, measure_unspaced
+from albert_data.vocab.counting import CharacterCounts
 from albert_data.vocab.process import train_apart
 from albert_data.vocab.reading import SampledCorpus, read_corpus
 from albert_data.vocab.report import VocabReport
@@ -52,30 +49,19 @@ def learn_vocabulary(
     check_fields(inputs, text)
     check_reach(inputs, spans_machines=spans_machines(engine))
     progress = progress or NullProgress()
-    rule = BertNormalRule(config.cased) if config.model_type == WORDPIECE else None
-    is_bytes = config.model_type == BYTE_BPE
-    if is_bytes:
-        import_tokenizers("--model-type byte-bpe")
     corpus = read_corpus(
         inputs, text, config, engine, progress, shared=shared, repeated=repeated, allow_loss=allow_loss
     )
     sentences, characters = corpus.sample.sentences(), CharacterCounts.of(corpus.totals)
     unspaced_share = measure_unspaced(characters)
-    normalise = None if rule is None else rule.normalise
-    raw = CharacterCounts.of(corpus.raw) if rule is None else characters
-    option = "--uncased" if rule else f"--normalization {config.normalization}"
-    removed = describe_removed(raw, normalise or normalise_text, option)
-    if rule is not None:
-        characters = rule.apply(characters)
-    elif config.dummy_prefix is None and not is_bytes:
+    if config.dummy_prefix is None:
         config = dataclasses.replace(config, dummy_prefix=unspaced_share <= _MOST_UNSPACED)
-    alphabet = Alphabet.of_all(characters) if is_bytes else choose_alphabet(characters, config, normalise)
+    alphabet = choose_alphabet(characters, config)
     size = sum(map(len, sentences)) / 1e6
     progress.say(
         f"training a {config.model_type} vocabulary of {config.vocab_size:,} pieces on {size:,.1f} MB of sentences"
     )
     trained, config = _train(sentences, config, alphabet, progress, shrink)
-    pieces = Tokenizer(trained.model, "the vocabulary").pieces
     return VocabReport(
         trained=trained,
         config=config,
@@ -87,7 +73,6 @@ def learn_vocabulary(
         damage=dict(corpus.damage.counts),
         removed=corpus.damage.removed,
         advice=_advise(inputs, text, corpus),
-        scripts=removed + ([] if is_bytes else advise_scripts(pieces, characters)),
     )
 
 
@@ -106,7 +91,7 @@ def _train(
     sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, progress: Progress, shrink: bool
 ) -> tuple[TrainedModel, VocabConfig]:
     try:
-        trainer = partial(train_apart, config, len(alphabet.codes), progress)
+        trainer = partial(train_apart, progress)
         return train_model(sentences, config, alphabet, trainer), config
     except VocabularyTooLarge as error:
         if not shrink:

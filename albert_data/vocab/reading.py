@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow
 
 from albert_data.clean.documents import batch_documents, clean_documents
-from albert_data.config import SENTENCEPIECE_TYPES, TextConfig, VocabConfig
+from albert_data.config import TextConfig, VocabConfig
 from albert_data.corpus.conditions import EXCLUDED
 from albert_data.corpus.damage import Damage
 from albert_data.corpus.fields import name_field
@@ -37,7 +37,7 @@ from albert_data.storage import find_storage
 from albert_data.storage.files import read_bytes, write_bytes
 from albert_data.survey.sorted_columns import map_u64
 from albert_data.tokenizer.sentencepiece.albert import normalise_text_of
-from albert_data.vocab.counting import NUM_CODES, CharacterCounts, NormalCounter, NormalRule, RawCounter
+from albert_data.vocab.counting import NUM_CODES, CharacterCounts, NormalCounter, NormalRule
 from albert_data.vocab.sampling import SentenceSample, select_sentences
 
 # The sample is chosen from candidates of so many times its bytes: enough if a sixteenth of the corpus is distinct text.
@@ -61,12 +61,10 @@ class Candidates:
 
     sentences: the candidates with their hashes, or the path of the file that holds them
     characters: of all sentences, not of these alone
-    raw: the same before a normalization of the config, empty where there is none
     """
 
     sentences: dict[bytes, int] | Path
     characters: CharacterCounts
-    raw: CharacterCounts
     num_documents: int
     text_bytes: int
     damage: Damage
@@ -87,9 +85,7 @@ class SampleJob:
 
     def __call__(self, task: SampleTask) -> Candidates:
         damage, config = Damage(strict=self.text.strict), self.config
-        # BERT's normaliser is applied to the counts (learn_vocabulary), so that no worker needs the library.
-        is_raw = config.model_type not in SENTENCEPIECE_TYPES
-        counter, raw = RawCounter() if is_raw else NormalCounter(NormalRule(config.cased)), RawCounter()
+        counter = NormalCounter(NormalRule(config.cased))
         sentences: dict[bytes, int] = {}
         num_documents = text_bytes = 0
         for block in task.task.read(damage):
@@ -97,7 +93,6 @@ class SampleJob:
             for lines in batch_documents(clean_documents(block, task.task.text, damage, repeated)):
                 text = find_sentences(lines, task.task.text)
                 if config.normalization != "none":
-                    raw.add(text)
                     text = normalise_text_of(text)
                 sentences |= select_sentences(text, config.seed, task.limit)
                 counter.add(text)
@@ -106,7 +101,6 @@ class SampleJob:
         return Candidates(
             sentences=sentences if self.folder is None else write_candidates(self.folder, task.task.name, sentences),
             characters=counter.finish(),
-            raw=raw.finish(),
             num_documents=num_documents,
             text_bytes=text_bytes,
             damage=damage,
@@ -141,12 +135,11 @@ def take_candidates(path: Path) -> dict[bytes, int]:
 
 @dataclass(kw_only=True)
 class SampledCorpus:
-    """What was read of a corpus. totals, raw: int64 [NUM_CODES], see `Candidates`."""
+    """What was read of a corpus. totals: int64 [NUM_CODES], see `Candidates.characters`."""
 
     sample: SentenceSample
     damage: Damage
     totals: np.ndarray
-    raw: np.ndarray
     num_documents: int = 0
     text_bytes: int = 0
 
@@ -154,7 +147,6 @@ class SampledCorpus:
         sentences = found.sentences
         self.sample.add(sentences if isinstance(sentences, dict) else take_candidates(sentences))
         found.characters.add_to(self.totals)
-        found.raw.add_to(self.raw)
         self.damage.merge(found.damage)
         self.num_documents += found.num_documents
         self.text_bytes += found.text_bytes
@@ -182,8 +174,8 @@ def read_corpus(
     prepared = PreparedJob(job=job, name="read", prepare=warming, places=tuple(places))
 
     def fill(sample: SentenceSample) -> SampledCorpus:
-        totals, raw = np.zeros((2, NUM_CODES), np.int64)
-        corpus = SampledCorpus(sample=sample, damage=Damage(strict=text.strict), totals=totals, raw=raw)
+        totals = np.zeros(NUM_CODES, np.int64)
+        corpus = SampledCorpus(sample=sample, damage=Damage(strict=text.strict), totals=totals)
         progress.start("reading", count_bytes(inputs))
         # Tasks are made while others run: later ones get a lower limit, since the sample fills.
         here = Damage(strict=text.strict)  # a thread counts in it, so it is added at the end

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from albert_data.config import BYTE_BPE, SENTENCEPIECE_TYPES, VocabConfig
+from albert_data.config import VocabConfig
 from albert_data.corpus.damage import RemovedLines
 from albert_data.shards.advice import list_notes
 from albert_data.text.wording import count_of, wrap_words
@@ -25,7 +25,6 @@ class VocabReport:
     unspaced_share: of the corpus' letters, the share in scripts without spaces.
     removed: lines that settings removed, by reason.
     advice: options that would read the corpus better, a sentence each.
-    scripts: whether rare scripts take many pieces, see `advise_scripts`.
     """
 
     trained: TrainedModel
@@ -38,7 +37,6 @@ class VocabReport:
     damage: dict[str, int]
     removed: dict[str, RemovedLines]
     advice: list[str]
-    scripts: list[str]
 
     def __repr__(self) -> str:
         text = f"{count_of(self.num_documents, 'document')}, {self.text_bytes / 1e6:,.1f} MB"
@@ -61,7 +59,7 @@ class VocabReport:
             "sampled_bytes": trained.num_bytes,
             "characters": {
                 "in_corpus": alphabet.num_characters,
-                "with_a_piece": len(alphabet.codes),  # or spelled by bytes
+                "with_a_piece": len(alphabet.codes),
                 "num_lost": len(alphabet.lost),
                 "lost_in_corpus": alphabet.num_lost,  # how often those occur in all
                 "lost": [[chr(code), count] for code, count in islice(alphabet.lost.items(), _MAX_LISTED)],
@@ -69,25 +67,18 @@ class VocabReport:
             "unspaced_share": round(self.unspaced_share, 6),
             "damage": self.damage,
             "removed": {reason: vars(lines) for reason, lines in sorted(self.removed.items())},
-            "advice": [*self.advice, *self.scripts],
+            "advice": self.advice,
         }
 
     def describe_choices(self) -> list[str]:
         """Lines of 80 columns about what the corpus decided: the characters with a piece, and the dummy prefix."""
-        is_bytes = self.config.model_type == BYTE_BPE
-        characters = (
-            ["none is lost: one without a piece is spelled by its bytes"] if is_bytes else self.alphabet.describe()
-        )
-        lines = [*_label("characters", characters), *_label("scripts", self.scripts)]
-        if self.config.model_type not in SENTENCEPIECE_TYPES:
-            return lines
         if self.config.dummy_prefix:
             choice, option = "a sentence begins with a space", "--no-dummy-prefix"
         else:
             choice, option = "a sentence begins without a space", "--dummy-prefix"
         share = f"{100 * self.unspaced_share:.3g} % of the letters are in scripts without spaces"
         prefix = f"{choice} ({share}); {option} changes that"
-        return [*lines, *_label("prefix", [prefix])]
+        return [*_label("characters", self.alphabet.describe()), *_label("prefix", [prefix])]
 
 
 def _label(name: str, sentences: list[str]) -> list[str]:

@@ -1,37 +1,26 @@
 """Train a vocabulary on a sample of sentences.
 
-In: sentences as bytes of UTF-8, in a fixed order, and the characters that get a piece. Out: a SentencePiece model, or
-the tokenizer.json of a WordPiece or byte-level vocabulary. Ids: padding 0, unknown text 1, [CLS] 2, [SEP] 3, [MASK] 4.
+In: sentences as bytes of UTF-8, in a fixed order, and the characters that get a piece. Out: a SentencePiece model. Ids:
+padding 0, unknown text 1, [CLS] 2, [SEP] 3, [MASK] 4.
 
-**SentencePiece.** Left to itself, the trainer would choose the characters from the sample, and drop required ones: it
+Left to itself, the trainer would choose the characters from the sample, and drop required ones: it
 takes characters by frequency, and stops as soon as those taken cover the share asked for. So it is asked for all
 characters, and the lost ones are replaced by <unk> beforehand, which it treats as an unknown character. Where little is
 lost, the covered share, a float32, would be rounded to 1 before the last rare characters are taken, and the trainer
 would stop. So sentences of <unk> are added, at least one <unk> in 1,000,000 characters: as these are never covered, the
 share stays below 1 to the end. The number of threads is fixed, since the sums of the trainer, and so the pieces, depend
 on it.
-
-**WordPiece.** The first pieces are the characters and their forms inside words ("##a"). A character that is always a
-word, as an ideograph, gets no form inside words: BERT's own Chinese vocabulary has 7,000 of these, and text never gives
-one. A character without a piece divides words, so that no piece is learnt across it.
-
-**Byte-level BPE** has the rules of ModernBERT: NFC, and GPT-2's words. In documents most sentences follow a space,
-which is a part of their first word, so here each has one, except in scripts without spaces.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 
-from albert_data.config import BYTE_BPE, WORDPIECE, VocabConfig
+from albert_data.config import VocabConfig
 from albert_data.errors import TokenizerError
-from albert_data.tokenizer.piece_texts import is_unspaced
-from albert_data.tokenizer.tokenizer_json import CONTINUING, ROLES, BertRules, describe_template, dump, make_wordpiece
-from albert_data.tokenizer.wordpiece import find_alone
 from albert_data.vocab.alphabet import Alphabet
-from albert_data.vocab.counting import BertNormalRule, NormalRule
+from albert_data.vocab.counting import NormalRule
 from albert_data.vocab.process import Trainer, train
 
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
@@ -61,7 +50,7 @@ class VocabularyTooLarge(TokenizerError):
 class TrainedModel:
     """A model, and what it was learnt from.
 
-    model: what a spiece.model or tokenizer.json holds
+    model: what a spiece.model holds
     num_sentences, num_bytes: of those that the trainer got
     """
 
@@ -75,34 +64,25 @@ def train_model(
 ) -> TrainedModel:
     """Train on the sentences.
 
-    config.dummy_prefix must be decided (not None) for SentencePiece. Raises TokenizerError where the sentences don't
-    support the vocabulary.
+    config.dummy_prefix must be decided (not None). Raises TokenizerError where the sentences don't support the
+    vocabulary.
     """
     if not sentences:
         raise TokenizerError(
             f"no sentence to learn a vocabulary from in {config.sample_bytes:,} bytes; give more text or --sample-bytes"
         )
-    special = {WORDPIECE: _train_wordpiece, BYTE_BPE: _train_byte_bpe}
-    train_on = special.get(config.model_type, _train_sentencepiece)
-    model = train_on(sentences, config, alphabet, trainer)
+    model = _train(sentences, config, alphabet, trainer)
     return TrainedModel(model=model, num_sentences=len(sentences), num_bytes=sum(map(len, sentences)))
 
 
-def _check_size(config: VocabConfig, smallest: int, why: str, option: str) -> None:
-    if config.vocab_size < smallest:
-        raise TokenizerError(
-            f"a vocabulary of {config.vocab_size:,} pieces is smaller than the {smallest:,} {why}; "
-            f"raise --vocab-size{option}"
-        )
-
-
-def _train_sentencepiece(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer) -> bytes:
+def _train(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer) -> bytes:
     assert config.dummy_prefix is not None, "it must be decided before the training"
-    why = (
-        f"that the characters of the text need, {alphabet.num_required:,} required ones (printable ASCII, "
-        "--required-chars) among them"
-    )
-    _check_size(config, len(alphabet.codes) + _NUM_SPECIALS, why, " or lower --character-coverage")
+    if config.vocab_size < (smallest := len(alphabet.codes) + _NUM_SPECIALS):
+        raise TokenizerError(
+            f"a vocabulary of {config.vocab_size:,} pieces is smaller than the {smallest:,} that the characters of the "
+            f"text need, {alphabet.num_required:,} required ones (printable ASCII, --required-chars) among them; "
+            "raise --vocab-size or lower --character-coverage"
+        )
     num_unknown = sum(map(len, sentences)) // _BYTES_PER_UNKNOWN + 1
     unknown = [UNKNOWN.encode() * _UNKNOWN_PER_SENTENCE] * -(-num_unknown // _UNKNOWN_PER_SENTENCE)
     options = {
@@ -139,42 +119,3 @@ def _replace_lost(sentences: list[bytes], config: VocabConfig, alphabet: Alphabe
         without = text.translate(table)
         replaced.append(sentence if without == text else without.encode())
     return replaced
-
-
-def _train_wordpiece(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer) -> bytes:
-    rule, codes = BertNormalRule(config.cased), list(alphabet.codes)
-    inside = [chr(code) for code, alone in zip(codes, find_alone(codes, rule.split), strict=True) if not alone]
-    specials = [names[0] for names in ROLES.values()]
-    symbols = [*specials, *map(chr, codes), *(CONTINUING + character for character in inside)]
-    why = (
-        f"that the special pieces and {len(codes):,} characters need, most of them at the beginning of a word and "
-        "inside one"
-    )
-    _check_size(config, len(symbols), why, " or lower --character-coverage")
-    options = {
-        "vocab_size": config.vocab_size,
-        "model_type": WORDPIECE,
-        "symbols": symbols,
-        "lowercase": not config.cased,
-        "lost": "".join(map(chr, alphabet.lost)),
-    }
-    pieces = trainer(sentences, options).decode().split("\n")
-    if len(pieces) < config.vocab_size:
-        raise VocabularyTooLarge(config.vocab_size, len(pieces))
-    return make_wordpiece(pieces, BertRules(lowercase=not config.cased))
-
-
-def _train_byte_bpe(sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, trainer: Trainer) -> bytes:
-    specials = [names[0] for names in ROLES.values()]
-    _check_size(config, len(specials) + 256, "that the special pieces and all bytes need", "")
-    options = {"vocab_size": config.vocab_size, "model_type": BYTE_BPE, "specials": specials}
-    values = json.loads(trainer(list(map(_add_space, sentences)), options))
-    if (num_pieces := len(values["model"]["vocab"])) < config.vocab_size:
-        raise VocabularyTooLarge(config.vocab_size, num_pieces)
-    cls_id, sep_id = (values["model"]["vocab"][piece] for piece in ("[CLS]", "[SEP]"))
-    return dump({**values, "post_processor": describe_template("[CLS]", cls_id, "[SEP]", sep_id)})
-
-
-def _add_space(sentence: bytes) -> bytes:
-    first = sentence[:4].decode(errors="ignore")[:1]
-    return sentence if is_unspaced(first) else b" " + sentence
