@@ -17,7 +17,8 @@ from albert_reference import encode_slowly, normalise_slowly
 from build_fixtures import InlineEngine, run_build
 from hypothesis import example, given
 from hypothesis import strategies as st
-from made_models import CONTROL, UNUSED, Piece, compile_charsmap, make_model
+from made_models import Piece, compile_charsmap, make_model
+from refusals import check_refused, refused
 from test_chunks import LINES, encode, texts, train
 from test_tokenizer import as_text, rows_of
 
@@ -25,7 +26,7 @@ from albert_data.cli.main import run as main
 from albert_data.config import VocabConfig
 from albert_data.corpus.inputs import find_inputs
 from albert_data.data import slice_sentences
-from albert_data.errors import ConfigError, OutputError
+from albert_data.errors import ConfigError, OutputError, TokenizerError
 from albert_data.inspect.verify import verify
 from albert_data.pipeline.build import build_shards
 from albert_data.shards.reader import open_shards
@@ -37,7 +38,6 @@ from albert_data.tokenizer.sentencepiece.albert import (
     CASED,
     IGNORABLE,
     digits,
-    make_comma_rule,
     make_table,
     normalise,
     normalise_text,
@@ -135,14 +135,9 @@ def test_ids_are_those_of_the_plain_code(name, texts):
     assert rows_of(*tokenizer.encode(as_text(texts))) == expected
 
 
-PIECES = ["1,", "▁1,", "21,", "▁2", "12", "1", "2", ",", "x1,", "a", "b", "ab", "q", "3,", "x3", "²", "٣,", "٣"]
-pieces = st.dictionaries(
-    st.sampled_from(PIECES),
-    st.tuples(
-        st.floats(-9, -0.0625, width=32), st.sampled_from([NORMAL, NORMAL, NORMAL, USER_DEFINED, UNUSED, CONTROL])
-    ),
-    min_size=1,
-)
+PIECES = ["1,", "▁1,", "21,", "▁2", "12", "1", "2", "x1,", "a", "b", "ab", "q", "3,", "x3", "²", "٣,", "٣"]
+KINDS = st.sampled_from([NORMAL, NORMAL, USER_DEFINED])
+pieces = st.dictionaries(st.sampled_from(PIECES), st.tuples(st.floats(-9, -0.0625, width=32), KINDS), min_size=1)
 
 
 @given(
@@ -157,27 +152,21 @@ pieces = st.dictionaries(
 def test_any_pieces_with_digits_and_commas_become_what_the_plain_code_makes_of_them(
     pieces, texts, model_type, charsmap, has_prefix
 ):
-    """Digits and the comma may be unknown, and unknown characters may spell pieces that are not matched."""
+    """Digits may be unknown."""
     listed: list[Piece] = [(text, *rest) for text, rest in {VISIBLE_SPACE: (-3.0, NORMAL), **pieces}.items()]
+    listed += [(character, -9.5, NORMAL) for character in ",[<"]
     model = make_model(listed, model_type=model_type, charsmap=charsmap or b"", add_dummy_prefix=has_prefix)
     tokenizer = Tokenizer(model, "made", "albert-v2")
     assert encode(tokenizer, texts) == encode_each(model, texts)
 
 
-def test_unknown_text_is_read_only_where_it_may_matter():
-    def reads_unknown(*listed: Piece) -> bool:
-        model = make_model(listed, model_type=UNIGRAM)
-        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        is_matched = np.array([False] * 5 + [kind in (NORMAL, USER_DEFINED) for _, _, kind in listed])
-        pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-        return make_comma_rule(processor, pieces, is_matched).reads_unknown
-
-    known: list[Piece] = [(character, -1.0, NORMAL) for character in ",ap["]
-    assert not reads_unknown(*known)
-    assert not reads_unknown(*known, ("ax", -1.0, UNUSED))
-    assert reads_unknown(*known, ("xy", -1.0, UNUSED))
-    assert reads_unknown(*known[1:]), "the comma"
-    assert reads_unknown(*known[:3]), "[CLS]"
+@refused(
+    ([(character, -1.0, NORMAL) for character in "ap[<"], TokenizerError, "needs a model & character of ','"),
+    ([(character, -1.0, NORMAL) for character in ",ap<"], TokenizerError, "needs a model & character of '[CLS]'"),
+)
+def test_a_model_of_which_the_text_of_unknown_characters_matters_is_refused(call, kind, named):
+    model = make_model(call, model_type=UNIGRAM)
+    check_refused(lambda: Tokenizer(model, "made", "albert-v2").prepare(), kind, named)
 
 
 def test_a_copy_keeps_the_normalization_and_an_unknown_one_is_refused(tmp_path):

@@ -31,7 +31,7 @@ from albert_data.shards.reader import Shards
 from albert_data.shards.rows import locate_masks, no_rows, restore_ids
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, count_letters, find_script
-from albert_data.tokenizer.words import begins_word, judge_piece
+from albert_data.tokenizer.words import NEVER, begins_word, judge_piece
 
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
 _NUM_BINS = 16
@@ -294,8 +294,10 @@ def find_text_words(tokenizer: Tokenizer) -> WordArrays:
         for i in np.flatnonzero(is_shown).tolist():
             texts[i] = decode([letter, i, letter])[len(first) : -len(last)].replace(" ", VISIBLE_SPACE)
     num_words = np.array([len(text.replace(VISIBLE_SPACE, " ").split()) for text in texts])
-    starts, standalone = np.array([judge_piece(text, at_end=True) for text in texts], np.int8).T.copy()
-    is_apart = tokenizer.specials.is_special | (num_words == 0)
+    starts, standalone = np.array([judge_piece(text) for text in texts], np.int8).T.copy()
+    is_blank = num_words == 0
+    starts[is_blank], standalone[is_blank] = NEVER, 1
+    is_apart = tokenizer.specials.is_special | is_blank
     return WordArrays(is_apart, starts, standalone, np.maximum(num_words, 1) - 1)
 
 

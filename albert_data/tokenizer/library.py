@@ -3,8 +3,7 @@
 In: a tokenizer.json. Out: the ids of the library `tokenizers`, which encodes all text, at its speed. Text that spells a
 special piece is text.
 
-Where words begin is seen by the marks of the pre-tokeniser: a space as a byte-level character ("Ġ"), "▁", or no "##";
-or of the model, where words end ("</w>").
+Where words begin is seen by the marks of the pre-tokeniser: a space as a byte-level character ("Ġ"), "▁", or no "##".
 Byte-level BPE without `add_prefix_space` reads a space as a part of the next word, so it is given the sentences of a
 document with the spaces before them (`include_spaces`).
 """
@@ -54,20 +53,15 @@ class LibraryKind(JsonKind):
         super().__init__(values, name)
         self._marks = marks = _find_marks(values, self.pieces, name)
         added = {token["content"]: bool(token.get("special")) for token in values.get("added_tokens") or []}
-        end = str(values["model"].get("end_of_word_suffix") or "\0")  # no piece ends so
-        bodies = [piece if added.get(piece) else _show(piece.removesuffix(end), marks) for piece in self.pieces]
-        self.texts = [
-            text + VISIBLE_SPACE * piece.endswith(end) for text, piece in zip(bodies, self.pieces, strict=True)
-        ]
+        self.texts = [piece if added.get(piece) else _show(piece, marks) for piece in self.pieces]
         self.is_ordinary = (
             np.array([not (added.get(piece) or _UNUSED.fullmatch(piece)) for piece in self.pieces])
             & ~self.specials.is_special
         )
         self.is_ordinary[self.specials.unk_id] = False
         if marks == _BYTES:
-            self.is_ordinary &= np.array([not _NEVER_GIVEN.search(body) for body in bodies])
-            decoder = values.get("decoder") or _BYTE_DECODER
-            self._values["decoder"] = decoder if bodies == self.texts else None  # it does not know the ends of words
+            self.is_ordinary &= np.array([not _NEVER_GIVEN.search(text) for text in self.texts])
+            self._values["decoder"] = values.get("decoder") or _BYTE_DECODER
         self.has_prefix = marks == _CONTINUED or any(map(_adds_space, _list_all(values, "normalizer", "pre_tokenizer")))
         self.slow_reason = slow_reason
 

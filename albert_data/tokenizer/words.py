@@ -1,12 +1,11 @@
 """Which pieces begin a word, for cutting and masking whole words (ALBERT, section 4.1).
 
-A piece that begins with "▁" begins a word. In a vocabulary whose pieces have it at their ends instead, as "ing▁", a
-word begins after such a piece. A piece of only punctuation or symbols, and a piece in a script without spaces, is
-standalone, a word of its own: it begins one, and so does the piece after it. But no word begins inside a grapheme
-cluster, the character that a reader sees: a piece that begins with a mark continues the word before it, whatever that
-is. A lone "▁" belongs to the word after it, as it does in a piece "▁中国", or to the one before it. The bytes that
-spell one character (<0xE9> <0xBE> <0x98>) belong to one word, and the first one begins a word if the character is CJK
-or an emoji.
+A piece that begins with "▁" begins a word. A piece of only punctuation or symbols, and a piece in a script without
+spaces, is standalone, a word of its own: it begins one, and so does the piece after it. But no word begins inside a
+grapheme cluster, the character that a reader sees: a piece that begins with a mark continues the word before it,
+whatever that is. A lone "▁" belongs to the word after it, as it does in a piece "▁中国". The bytes that spell one
+character (<0xE9> <0xBE> <0x98>) belong to one word, and the first one begins a word if the character is CJK or an
+emoji.
 
 With a word list (lexicon.py), pieces in scripts without spaces that spell a word of the list are one word.
 """
@@ -64,8 +63,7 @@ class WordRule:
 
     @classmethod
     def from_pieces(cls, pieces: Sequence[str], lexicon: Lexicon | None = None) -> WordRule:
-        at_end = len(list_odd(pieces, at_end=True)) < len(list_odd(pieces, at_end=False))
-        starts, standalone = np.array([judge_piece(piece, at_end=at_end) for piece in pieces], np.int8).T
+        starts, standalone = np.array([judge_piece(piece) for piece in pieces], np.int8).T
         return cls(starts=starts.copy(), standalone=standalone.copy(), lexicon=lexicon)
 
     @classmethod
@@ -81,15 +79,10 @@ class WordRule:
         return np.zeros(0, np.bool_) if self.lexicon is None else self.lexicon.find_joined(ids)
 
 
-def list_odd(pieces: Sequence[str], *, at_end: bool) -> list[str]:
-    """The pieces with a space elsewhere than at their beginning, or than at their end."""
-    strip = str.rstrip if at_end else str.lstrip
-    return [piece for piece in pieces if VISIBLE_SPACE in strip(piece, VISIBLE_SPACE) and not _BLANK.fullmatch(piece)]
-
-
 def check_marks(pieces: Sequence[str], name: str) -> None:
     """Raise TokenizerError if pieces do not show where words begin."""
-    odd, most, where = min((list_odd(pieces, at_end=end) for end in (False, True)), key=len), _MOST_ODD, "elsewhere"
+    most, where = _MOST_ODD, "elsewhere"
+    odd = [piece for piece in pieces if VISIBLE_SPACE in piece.lstrip(VISIBLE_SPACE) and not _BLANK.fullmatch(piece)]
     if VISIBLE_SPACE not in "".join(pieces):  # scripts without spaces need none
         pieces = list(filter(count_letters, pieces))
         odd, most, where = [piece for piece in pieces if not is_standalone(piece)], 0.5, "nowhere"
@@ -100,8 +93,8 @@ def check_marks(pieces: Sequence[str], name: str) -> None:
         )
 
 
-def judge_piece(piece: str, *, at_end: bool = False) -> tuple[int, int]:
-    """The two numbers of a piece, see WordRule. at_end: whether the vocabulary has spaces at the ends of pieces.
+def judge_piece(piece: str) -> tuple[int, int]:
+    """The two numbers of a piece, see WordRule.
 
     >>> [judge_piece(piece) for piece in ("▁go", "ing", "!", ",", "中", "\u0301")]
     [(1, 0), (0, 0), (1, 1), (1, 2), (1, 1), (-2, 0)]
@@ -109,14 +102,11 @@ def judge_piece(piece: str, *, at_end: bool = False) -> tuple[int, int]:
     if found := _BYTE_PIECE.fullmatch(piece):
         byte = int(found[1], 16)
         return NEVER if byte in _CONTINUATION_BYTES else int(byte in _STARTING_BYTES), 0
-    if at_end and not piece.strip(VISIBLE_SPACE):
-        return NEVER, 1
     if piece == VISIBLE_SPACE:
         return 1, NEVER
     alone = is_standalone(piece)
     starts = 1 if alone or piece.startswith(VISIBLE_SPACE) else 0
-    is_clause = alone and piece.rstrip(VISIBLE_SPACE)[-1:] in _CLAUSE_MARKS
-    ends = CLAUSE if is_clause else int(alone or (at_end and piece.endswith(VISIBLE_SPACE)))
+    ends = CLAUSE if alone and piece.rstrip(VISIBLE_SPACE)[-1:] in _CLAUSE_MARKS else int(alone)
     # An empty piece has no first character; VISIBLE_SPACE stands in for it, which continues nothing.
     return NEVER if continues(piece[:1] or VISIBLE_SPACE) else starts, NEVER if piece[-1:] in _JOINING else ends
 

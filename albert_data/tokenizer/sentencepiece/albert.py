@@ -20,7 +20,7 @@ a digit and a comma is divided. The part before the comma is encoded again, with
 
 So each such piece always becomes the same ids, and a table has them. The rule also reads the text of unknown pieces,
 which ids do not have. That matters only if the text of unknown characters can end with a digit and a comma, or spell
-a piece that is not matched against text. Then sentences with unknown characters go through the rule in Python.
+a piece that is not matched against text. A model of which that is so is refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from typing import NamedTuple
 import numpy as np
 import sentencepiece
 
-from albert_data.data import Text, slice_sentences
+from albert_data.data import Text
+from albert_data.errors import TokenizerError
 from albert_data.kernels import I64, Pointer, copy_items, helper, item, kernel, pointer, put, rarely
 from albert_data.text.utf8 import read_character, step_back, write_character
 from albert_data.tokenizer.buffers import Sentences
@@ -246,54 +247,36 @@ class CommaRule:
 
     ids: int64, flat; piece i becomes ids[offsets[i] : offsets[i + 1]]
     offsets: int64 [V + 1]
-    reads_unknown: whether the text of unknown characters may matter
     """
 
-    processor: sentencepiece.SentencePieceProcessor
     ids: np.ndarray
     offsets: np.ndarray
-    reads_unknown: bool
 
-    def apply(self, sentences: Sentences, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    def apply(self, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Apply the rule to the ids of all sentences; fills in the new lengths."""
-        if self.reads_unknown and (ids == self.processor.unk_id()).any():
-            return self._apply_slowly(sentences, ids, lengths)
         out = np.empty(int(np.diff(self.offsets)[ids].sum()), ids.dtype)
         divide_pieces(ids, lengths, self.ids, self.offsets, out)
         return out
-
-    def _apply_slowly(self, sentences: Sentences, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """As `apply`, a sentence at a time, those with unknown characters by their text."""
-        texts, found, processor = slice_sentences(*sentences), [np.zeros(0, np.int64)], self.processor
-        for i, part in enumerate(np.split(ids, np.cumsum(lengths)[:-1])):
-            if (part == processor.unk_id()).any():
-                pieces = processor.encode(texts[i].decode(), out_type=str)
-                parts = [divide_piece(processor, piece) if ends_with_comma(piece) else [piece] for piece in pieces]
-                new = np.array([processor.piece_to_id(piece) for each in parts for piece in each], np.int64)
-            else:
-                new = np.concatenate([found[0], *(self.ids[self.offsets[j] : self.offsets[j + 1]] for j in part)])
-            found.append(new)
-            lengths[i] = len(new)
-        return np.concatenate(found).astype(ids.dtype)
 
 
 def make_comma_rule(
     processor: sentencepiece.SentencePieceProcessor, pieces: list[str], is_matched: np.ndarray
 ) -> CommaRule:
-    """is_matched: bool, which pieces are matched against text."""
+    """Raises TokenizerError if unknown text may matter. is_matched: bool, which pieces are matched against text."""
+    known = {pieces[i] for i in np.flatnonzero(is_matched) if len(pieces[i]) == 1}
+    unmatched = [pieces[i] for i in np.flatnonzero(~is_matched) if i != processor.unk_id()]
+    if lacking := [piece for piece in (_COMMA, *unmatched) if known.isdisjoint(piece)]:
+        raise TokenizerError(
+            f"--normalization albert-v2 needs a model with a piece for a character of {lacking[0]!r}; leave it out"
+        )
     found = {
         i: [processor.piece_to_id(piece) for piece in divide_piece(processor, pieces[i])]
         for i in np.flatnonzero(is_matched).tolist()
         if ends_with_comma(pieces[i])
     }
     parts = [found.get(i, [i]) for i in range(len(pieces))]
-    known = {pieces[i] for i in np.flatnonzero(is_matched) if len(pieces[i]) == 1}
-    unmatched = [pieces[i] for i in np.flatnonzero(~is_matched) if i != processor.unk_id()]
     return CommaRule(
-        processor=processor,
-        ids=np.array([i for part in parts for i in part], np.int64),
-        offsets=np.cumsum([0, *map(len, parts)]),
-        reads_unknown=any(known.isdisjoint(piece) for piece in (_COMMA, *unmatched)),
+        ids=np.array([i for part in parts for i in part], np.int64), offsets=np.cumsum([0, *map(len, parts)])
     )
 
 

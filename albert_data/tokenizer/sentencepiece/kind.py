@@ -122,7 +122,7 @@ class SentencePieceEncoder:
         for chosen in sentences.slices(SLICE_BYTES):
             part, counts = normalise(sentences.part(chosen)), lengths[chosen]
             parts = [ids.astype(self._dtype) for ids in self._encode(part, counts)]
-            yield self._comma_rule.apply(part, np.concatenate(parts), counts)
+            yield self._comma_rule.apply(np.concatenate(parts), counts)
 
     def _encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
         """As `encode`, SentencePiece's own ids."""
