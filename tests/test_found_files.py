@@ -45,7 +45,9 @@ def write_files(**texts: str) -> Callable[[Path], None]:
     return write
 
 
-make_vocab = write_files(vocab__txt="\n".join([*SPECIALS, "a", "b", ""]))
+make_vocab = write_files(
+    vocab__txt="\n".join([*SPECIALS, "a", "b", ""]), tokenizer_config__json='{"do_lower_case": true}'
+)
 make_model = write_files(config__json='{"model_type": "albert"}', tokenizer_config__json="{}", spiece__model="")
 
 
@@ -62,7 +64,7 @@ PLACES: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
     "state.json": (lambda folder: save(folder, ["a", "b"]), find),
     "dataset_dict.json": (make_splits, find),
     "spiece.model": (make_vocab, load_tokenizer),
-    "tokenizer.json": (make_vocab, load_vocab),
+    "tokenizer.json": (make_vocab, load_tokenizer),
     "tokenizer_config.json": (make_vocab, load_vocab),
     "vocab.txt": (make_vocab, load_vocab),
     "config.json": (make_model, load_masked_lm),

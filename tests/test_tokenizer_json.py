@@ -51,25 +51,19 @@ def sequence(kind: str, *parts: Any) -> dict[str, Any]:
 # ---- vocab.txt and the files beside it ----
 
 
-def test_case_follows_the_files_beside_the_vocabulary_and_else_its_pieces(tmp_path):
-    def read(path: Path) -> tuple[dict[str, Any], str]:
-        tokenizer = load_tokenizer(path, to_encode=False)
-        return json.loads(tokenizer.model)["normalizer"], str(tokenizer.note)
-
-    rules, note = read(write_vocab(tmp_path / "bare"))
-    assert rules["lowercase"]
-    assert "no piece has a capital letter" in note
-    rules, note = read(write_vocab(tmp_path / "cased", [*make_pieces(), "Paris"]))
-    assert not rules["lowercase"]
-    assert "a piece has a capital letter, so text keeps its case" in note
-    rules, note = read(write_vocab(tmp_path / "others", strip_accents=False, tokenize_chinese_chars=False))
-    assert (rules["lowercase"], rules["strip_accents"], rules["handle_chinese_chars"]) == (True, False, False)
-    assert "no piece has a capital letter" in note
-    rules, note = read(named := write_vocab(tmp_path / "named", do_lower_case=False))
-    assert (rules["lowercase"], note) == (False, "None")
-    beside = write_vocab(tmp_path / "beside")
-    (tmp_path / "beside" / "tokenizer.json").write_bytes(load_tokenizer(named, to_encode=False).model)
-    assert not read(beside)[0]["lowercase"]
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"do_lower_case": False}, (False, None, True)),
+        ({"strip_accents": False, "tokenize_chinese_chars": False, "other": 1}, (True, False, False)),
+        ({"strip_accents": None}, (True, None, True)),
+    ],
+)
+def test_case_follows_the_file_beside_the_vocabulary(tmp_path, settings, expected):
+    tokenizer = load_tokenizer(write_vocab(tmp_path, **settings), to_encode=False)
+    rules = json.loads(tokenizer.model)["normalizer"]
+    assert (rules["lowercase"], rules["strip_accents"], rules["handle_chinese_chars"]) == expected
+    assert tokenizer.note is None
 
 
 def test_a_vocabulary_gives_the_same_ids_in_either_file(tmp_path):
@@ -97,8 +91,10 @@ def model(vocab: str, kind: str = '"type": "WordPiece", ', rest: str = "") -> di
     ({"vocab.txt": VOCAB.replace(b"[UNK]\n", b"")}, TokenizerError, "lacks [UNK]; & vocab.txt"),
     ({"vocab.txt": b"<pad>\n<unk>\n<s>\n</s>\n<mask>\n"}, TokenizerError, "lacks [PAD], [UNK], [CLS], [SEP], [MASK];"),
     ({"vocab.txt": b"[PAD]\n[UNK]\nth\xff\n"}, TokenizerError, "is not UTF-8 (line 3)"),
-    ({"vocab.txt": VOCAB, "tokenizer_config.json": b'{"do_lower_case": "yes"}'}, TokenizerError, "is 'yes' & true or"),
-    ({"vocab.txt": VOCAB, "tokenizer.json": b"[]"}, TokenizerError, "no tokenizer.json of the library"),
+    ({"vocab.txt": VOCAB}, TokenizerError, 'does not say & No such file & write {"do_lower_case": true} or'),
+    ({"vocab.txt": VOCAB, "tokenizer_config.json": b'{"do_lower_case": "yes"}'}, TokenizerError, "are true or false)"),
+    ({"vocab.txt": VOCAB, "tokenizer_config.json": b"{}"}, TokenizerError, "(do_lower_case is needed there, and"),
+    ({"vocab.txt": VOCAB, "tokenizer_config.json": b"{"}, TokenizerError, "does not say & can't be read & write"),
     ({"tokenizer.json": b'{"model": {"vocab": {"a'}, TokenizerError, "is damaged: Unterminated string & copy it"),
     ({"tokenizer.json": b'{"a": 1}'}, TokenizerError, "no tokenizer.json of the library tokenizers"),
     (model('{"a": 1, "b": 1}'), TokenizerError, "has a damaged vocabulary & 'b' is taken"),
@@ -123,6 +119,7 @@ def test_ids_without_a_piece_are_kept_and_never_drawn(tmp_path, kind):
     vocab = {piece: i * 2 for i, piece in enumerate(names)}
     values = json.loads(make_wordpiece(names, BertRules(lowercase=True))) | {"added_tokens": [], "post_processor": None}
     if kind == "vocab.txt":
+        write_vocab(tmp_path)
         (tmp_path / kind).write_text("".join(f"{piece}\n\n" for piece in names) + "ab\n")
         vocab["ab"] = 2 * len(names)
     elif kind == "WordPiece":

@@ -28,11 +28,10 @@ def make_pieces() -> list[str]:
 
 
 def write_vocab(folder: Path, pieces: Sequence[str] | None = None, **settings: Any) -> Path:
-    """Write vocab.txt, and tokenizer_config.json if there are settings. Returns the path of the former."""
+    """Write vocab.txt and tokenizer_config.json, with these settings. Returns the path of the former."""
     folder.mkdir(exist_ok=True, parents=True)
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces or make_pieces()), encoding="utf-8")
-    if settings:
-        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True, **settings}))
     return folder / "vocab.txt"
 
 

@@ -63,21 +63,13 @@ class Tokenizer:
     file_name, library, packages, has_prefix, slow_reason: see `Kind`
     """
 
-    def __init__(
-        self,
-        model: bytes,
-        name: str,
-        normalization: str = "none",
-        words: bytes | None = None,
-        *,
-        note: str | None = None,
-    ) -> None:
+    def __init__(self, model: bytes, name: str, normalization: str = "none", words: bytes | None = None) -> None:
         """model: what a spiece.model or tokenizer.json holds.
 
         Raises TokenizerError if it is no such model or lacks a special piece.
         """
         kind = self._kind = _make_kind(model, name, normalization)
-        self.model, self._name, self.normalization, self.note = model, name, normalization, note or kind.note
+        self.model, self._name, self.normalization, self.note = model, name, normalization, kind.note
         self.sha256, self.words = sha256(model).hexdigest(), words
         self.words_sha256 = None if words is None else sha256(words).hexdigest()
         self.file_name, self.library, self.packages = kind.file_name, kind.library, kind.packages
@@ -201,14 +193,14 @@ def load_tokenizer(
     if find_kind(path) == FOLDER:
         path = find_model(path)
     try:
-        model, note = read_bytes(path, _MAX_MODEL_BYTES), None
+        model = read_bytes(path, _MAX_MODEL_BYTES)
     except OSError as error:
         raise TokenizerError(f"tokenizer {path} can't be read: {error.strerror}") from error
     if path.suffix == ".txt":
-        model, note = read_vocab(path, model)
+        model = read_vocab(path, model)
     if specials:
         model = name_specials(model, specials, f"tokenizer {path}")
-    tokenizer = Tokenizer(model, f"tokenizer {path}", normalization, read_words(words), note=note)
+    tokenizer = Tokenizer(model, f"tokenizer {path}", normalization, read_words(words))
     if to_encode:
         tokenizer.prepare()
     return tokenizer

@@ -3,24 +3,22 @@
 **tokenizer.json.** In: the bytes of a file. Out: its values, with the vocabulary checked. The library itself reads the
 rest.
 
-**vocab.txt** is the vocabulary of a BERT: a piece on each line. In: the file, and tokenizer_config.json or
-tokenizer.json beside it. Out: a tokenizer.json. The file alone does not say whether text is made lower case. If no file
-beside it does either, the pieces decide: a vocabulary with a capital letter was learnt from cased text.
+**vocab.txt** is the vocabulary of a BERT: a piece on each line. In: the file, and the tokenizer_config.json beside it,
+which says whether text is made lower case. Out: a tokenizer.json.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from albert_data.data import Specials
 from albert_data.errors import TokenizerError
 from albert_data.storage import files
-from albert_data.text.unicode_tables import category
 
 JSON_NAME = "tokenizer.json"
 VOCAB_NAME, CONFIG_NAME = "vocab.txt", "tokenizer_config.json"
@@ -252,16 +250,21 @@ def describe_template(cls: str, cls_id: int, sep: str, sep_id: int) -> dict[str,
     }
 
 
-def read_vocab(path: Path, data: bytes) -> tuple[bytes, str | None]:
-    """A tokenizer.json, and what was decided about case for want of a file that says it. Raises TokenizerError."""
-    name = f"tokenizer {path}"
-    pieces = _split_lines(data, name)
-    rules, has_case = _find_rules(path.parent, BertRules(lowercase=not any(map(_is_cased, pieces))))
-    note = None
-    if not has_case:
-        seen, done = ("no", "is made lower case and loses its accents") if rules.lowercase else ("a", "keeps its case")
-        note = f"{name}: {seen} piece has a capital letter, so text {done}; do_lower_case in {CONFIG_NAME} decides it"
-    return make_wordpiece(pieces, rules), note
+def read_vocab(path: Path, data: bytes) -> bytes:
+    """The tokenizer.json of a vocab.txt. Raises TokenizerError, also where no file says what is done with case."""
+    pieces, config = _split_lines(data, f"tokenizer {path}"), path.parent / CONFIG_NAME
+    try:
+        values = files.read_json(config)
+        rules = {ours: values[theirs] for theirs, ours in _RULES.items() if values.get(theirs) is not None}
+        if "lowercase" not in rules or not all(isinstance(value, bool) for value in rules.values()):
+            raise ValueError(f"do_lower_case is needed there, and {', '.join(_RULES)} are true or false")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise TokenizerError(
+            f"tokenizer {path} does not say whether text is made lower case, and {config} can't be read ({why}); write "
+            '{"do_lower_case": true} or {"do_lower_case": false} to it'
+        ) from error
+    return make_wordpiece(pieces, BertRules(**rules))
 
 
 def _split_lines(data: bytes, name: str) -> list[str]:
@@ -276,53 +279,9 @@ def _split_lines(data: bytes, name: str) -> list[str]:
     return name_holes({i: piece for piece, i in ids.items()})
 
 
-def _find_rules(folder: Path, default: BertRules) -> tuple[BertRules, bool]:
-    """The rules that files in the folder give, and whether they say what is done with case.
-
-    tokenizer_config.json has precedence, as in transformers.
-    """
-    values = _read_beside(folder / JSON_NAME, lambda path: parse_json(files.read_bytes(path), f"tokenizer {path}"))
-    rules = read_rules(values) if values is not None and is_wordpiece(values) else None
-    found: dict[str, Any] = {}
-    path = folder / CONFIG_NAME
-    for name, value in (_read_beside(path, files.read_json) or {}).items():
-        if name not in _RULES:
-            continue
-        if not (isinstance(value, bool) or value is None):
-            raise TokenizerError(f"{path}: {name} is {value!r:.80}; true or false is needed")
-        if name == "strip_accents" or value is not None:  # null is the default of strip_accents, and else says nothing
-            found[_RULES[name]] = value
-    return replace(rules or default, **found), rules is not None or "lowercase" in found
-
-
-def _read_beside(path: Path, read: Callable[[Path], dict[str, Any]]) -> dict[str, Any] | None:
-    try:
-        return read(path)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise TokenizerError(f"{path} can't be read ({why}); it says whether text is made lower case") from error
-
-
-def _is_cased(piece: str) -> bool:
-    """Whether a piece of text has a capital letter. [UNK], [unused1] and <S> are no text."""
-    is_special = (piece[0], piece[-1]) in (("[", "]"), ("<", ">"))
-    return not is_special and any(category(character) in ("Lu", "Lt") for character in piece)
-
-
-def describe_config(rules: BertRules | None) -> dict[str, Any]:
-    """tokenizer_config.json, as transformers reads it. rules: of WordPiece; None for any other tokenizer.json."""
-    of_class: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    if rules is not None:
-        values = {key: getattr(rules, name) for key, name in _RULES.items()}
-        of_class = {"tokenizer_class": "BertTokenizer", **values}
-    return {
-        **of_class,
-        "clean_up_tokenization_spaces": False,
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-        **{f"{role}_token": names[0] for role, names in ROLES.items()},
-    }
+def describe_config(rules: BertRules) -> dict[str, Any]:
+    """What tokenizer_config.json says of BERT's rules, as transformers reads it."""
+    return {"tokenizer_class": "BertTokenizer", **{key: getattr(rules, name) for key, name in _RULES.items()}}
 
 
 def import_tokenizers(needed_by: str) -> Any:

@@ -309,7 +309,7 @@ def test_another_kind_of_vocabulary_is_refused_and_none_at_all_is_told(publish, 
     assert load(folder, shards)[1] == [f"{folder} holds no spiece.model: of its vocabulary only the size is compared"]
     (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n")
     check_refused(lambda: load(folder, shards), TokenizerError, "vocab.txt lacks [CLS]")
-    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n的\n")
+    write_vocab(folder, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "的"])
     check_refused(lambda: load(folder, shards), ConfigError, "its piece 0, '[PAD]', is '<pad>' there")
 
 

@@ -265,7 +265,8 @@ def make_comma_rule(
     """Raises TokenizerError if unknown text may matter. is_matched: bool, which pieces are matched against text."""
     known = {pieces[i] for i in np.flatnonzero(is_matched) if len(pieces[i]) == 1}
     unmatched = [pieces[i] for i in np.flatnonzero(~is_matched) if i != processor.unk_id()]
-    if lacking := [piece for piece in (_COMMA, *unmatched) if known.isdisjoint(piece)]:
+    spelled = [piece for piece in unmatched if normalise_text(piece) == piece]  # text in lower case spells no [CLS]
+    if lacking := [piece for piece in (_COMMA, *spelled) if known.isdisjoint(piece)]:
         raise TokenizerError(
             f"--normalization albert-v2 needs a model with a piece for a character of {lacking[0]!r}; leave it out"
         )
