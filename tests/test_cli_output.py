@@ -181,7 +181,6 @@ def test_no_name_of_a_file_forges_a_line(has_bar, here, capsys, monkeypatch):
     assert run(["verify", str(folder)]) == 1
     shown, escaped = capsys.readouterr(), re.compile(r"(\\n|\\x0a)\n?Error: forged")  # or the line ends there
     assert "Error: forged" not in escaped.sub("", shown.out + shown.err)
-    assert f"albert-data audit $'{out}'".replace("\n", "\\x0a") in shown.out
 
 
 def test_an_error_of_a_worker_is_escaped_too(capsys):

@@ -27,22 +27,8 @@ def join_lines(lines: Iterable[str]) -> str:
 
 
 def quote(word: str | os.PathLike[str]) -> str:
-    """A word of a command for a shell; bash and zsh read one with controls, or bytes that are no UTF-8, in $'...'.
-
-    >>> quote("a b"), quote("a\\nb")
-    ("'a b'", "$'a\\\\x0ab'")
-    """
-    text = os.fspath(word)
-    if text == escape_controls(text):
-        return shlex.quote(text)
-    return f"$'{''.join(map(_spell, text))}'"
-
-
-def _spell(character: str) -> str:
-    if character in "\\'":
-        return f"\\{character}"
-    is_shown = _escape(character) == character
-    return character if is_shown else "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
+    """A word of a command for a shell."""
+    return shlex.quote(os.fspath(word))
 
 
 def _escape(character: str) -> str:

@@ -78,18 +78,10 @@ def _find_canonical(code: str) -> str | None:
 
 
 def _suggest(code: str) -> str:
-    """Return the known codes and names that look like this one, as the end of a message."""
-    languages, word = list_languages(), code.strip().lower()
-    # Of 8,000 languages some have a name or code like any word, so those with a code of two letters come first.
-    names = {name.lower(): known for known, name in languages.items() if len(known) == 2}
-    codes = {known: known for known in languages if len(known) == 2}
-    codes |= {other: known for other, known in _list_other_codes().items() if known in codes}
-    all_names = {name.lower(): known for known, name in languages.items()}
-    tries = ((word, names, 1, 0.75), (re.split("[-_]", word)[0], codes, 3, 0.6), (word, all_names, 1, 0.75))
-    for text, known, count, cutoff in tries:
-        if close := sorted({known[match] for match in get_close_matches(text, known, count, cutoff)}):
-            return f" (did you mean {' or '.join(f'{match}, {languages[match]}' for match in close)}?)"
-    return ""
+    """The language with a code of two letters whose name looks like this, as the end of a message."""
+    names = {name.lower(): f"{known}, {name}" for known, name in list_languages().items() if len(known) == 2}
+    close = get_close_matches(code.strip().lower(), names, 1, 0.75)
+    return f" (did you mean {names[close[0]]}?)" if close else ""
 
 
 # ---- sources ----

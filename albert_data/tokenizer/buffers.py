@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -37,19 +37,12 @@ class Sentences(NamedTuple):
             begin = end
 
 
-def encode_strings(texts: list[str], size: int) -> Iterator[Sentences]:
-    """Yield strings in buffers of at most `size` characters, or of one string.
-
-    Raises TypeError for an item that is no string, UnicodeEncodeError for a surrogate.
-    """
-    import pyarrow  # takes a while to load; only lists of strings need it here
-
-    lens = np.fromiter(map(str.__len__, texts), np.int64, len(texts))
+def join_strings(texts: Sequence[str]) -> Sentences:
+    """Strings in one buffer. Raises TypeError for an item that is no string, UnicodeEncodeError for a surrogate."""
+    encoded = list(map(str.encode, texts))
+    lens = np.fromiter(map(len, encoded), np.int64, len(encoded))
     ends = np.cumsum(lens)
-    for chosen in Sentences(np.empty(0, np.uint8), ends - lens, ends).slices(size):
-        _, offsets, utf8 = pyarrow.array(texts[chosen], pyarrow.large_string()).buffers()
-        bounds = np.frombuffer(offsets, np.int64)
-        yield Sentences(np.frombuffer(utf8, np.uint8), bounds[:-1], bounds[1:])
+    return Sentences(np.frombuffer(b"".join(encoded), np.uint8), ends - lens, ends)
 
 
 def grow(array: np.ndarray, capacity: int) -> np.ndarray:

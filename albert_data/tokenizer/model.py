@@ -20,9 +20,8 @@ from albert_data.data import Documents, Text
 from albert_data.errors import TokenizerError
 from albert_data.storage import FOLDER, find_kind, find_storage, make_path
 from albert_data.storage.files import read_bytes
-from albert_data.tokenizer.buffers import Sentences, encode_strings
+from albert_data.tokenizer.buffers import Sentences, join_strings
 from albert_data.tokenizer.byte_level import ByteLevelKind, explain_slow
-from albert_data.tokenizer.chunks.encoder import SLICE_BYTES
 from albert_data.tokenizer.kinds import Kind, TextEncoder, id_dtype_of
 from albert_data.tokenizer.lexicon import NO_WORDS, Lexicon, match_words, parse_words, read_words
 from albert_data.tokenizer.library import LibraryKind, include_spaces
@@ -126,19 +125,11 @@ class Tokenizer:
         """
         if isinstance(texts, (str, bytes)):
             raise TypeError(f"encode takes a sequence of str, not one {type(texts).__name__}; give it as [text]")
-        if isinstance(texts, Text):
-            num_sentences, batches = len(texts.sentence_begins), iter([Sentences.of(texts)])
-        else:
-            texts = texts if type(texts) is list else list(texts)
-            num_sentences = len(texts)
-            batches = encode_strings(texts, SLICE_BYTES)
-        parts, offsets, done = [np.zeros(0, self.id_dtype)], np.zeros(num_sentences + 1, np.int64), 0
-        for sentences in batches:
-            end = done + len(sentences.begins)
-            found = self._encoder.encode(sentences, offsets[1 + done : 1 + end])
-            parts += [part.astype(self.id_dtype) for part in found]  # copies: the encoder reuses its array
-            done = end
-        return np.concatenate(parts), np.cumsum(offsets, out=offsets)
+        sentences = Sentences.of(texts) if isinstance(texts, Text) else join_strings(texts)
+        offsets = np.zeros(len(sentences.begins) + 1, np.int64)
+        # Copies: the encoder reuses its array.
+        parts = [part.astype(self.id_dtype) for part in self._encoder.encode(sentences, offsets[1:])]
+        return np.concatenate([np.zeros(0, self.id_dtype), *parts]), np.cumsum(offsets, out=offsets)
 
     def encode_documents(self, text: Text) -> Documents:
         """Tokenise whole documents. A sentence may have no tokens; see `include_spaces` for the space before it."""

@@ -42,9 +42,6 @@ class VocabularyTooLarge(TokenizerError):
         )
         self.vocab_size, self.largest = vocab_size, largest
 
-    def __reduce__(self) -> tuple[type[VocabularyTooLarge], tuple[int, int]]:
-        return type(self), (self.vocab_size, self.largest)
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModel:
