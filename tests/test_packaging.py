@@ -50,7 +50,7 @@ def test_the_lock_has_one_version_of_each_package():
 def test_a_cell_of_the_notebook_is_tagged_with_an_extra():
     page = (ROOT / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
     tags = re.findall(r"^```python tags=(.*)$", page, re.MULTILINE)
-    assert {name for one in tags for name in json.loads(one)} == {"train", "huggingface"} <= EXTRAS.keys()
+    assert {name for one in tags for name in json.loads(one)} == {"train"} <= EXTRAS.keys()
 
 
 def test_the_pythons_that_are_named_are_those_that_the_workflow_tests():
