@@ -24,6 +24,8 @@ from albert_data.train.order import ORDER_VERSION
 
 _MODULES = ("albert_data", "albert_data.train", "albert_data.interop")
 _INTERNAL = (
+    "ShardLoader.longest",
+    "ShardLoader.order",
     "Tokenizer.check_words",
     "Tokenizer.encode_documents",
     "Tokenizer.prepare",

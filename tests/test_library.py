@@ -117,7 +117,6 @@ def build_loaded(**settings: Any) -> None:
     (lambda: build_loaded(special={"cls": "<s>"}), ArgumentError, LOADED),
     (lambda: build_loaded(normalization="albert-v2"), ArgumentError, LOADED),
     (lambda: train_model("out", steps=2, minutes=1), ArgumentError, "--steps and --minutes exclude one another"),
-    (lambda: train_model("out", accumulate=2, micro_tokens=64), ArgumentError, "--accumulate & --micro-tokens exclude"),
     (lambda: train_model("out", resume=True, recipe="quick"), ArgumentError, "--resume excludes --recipe"),
     (lambda: train_model("out", step=2), ArgumentError, "has no argument 'step'; is it one of: steps"),
     (lambda: train_model("out", config=TrainConfig(), resume=True), ArgumentError, "leave config out"),

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import click
 
 from albert_data.cli.options import MODEL, PATH, shards_argument, take_given
-from albert_data.library.arguments import RANGES
 from albert_data.train.config import DEFAULT_RECIPE, OPTIMIZERS, PRECISIONS, RECIPES, WEIGHT_INITS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -99,12 +98,6 @@ def _parse_mask_prob(
     "N",
     "Most tokens computed at once. Default: 131,072 on a GPU, halved where memory runs out; 8,192 on a CPU.",
 )
-@click.option(
-    "--accumulate",
-    type=click.IntRange(*RANGES["accumulate"]),
-    metavar="N",
-    help="Instead of --micro-tokens: sum the gradients of N parts of a batch. Sets it to a GPU's tokens divided by N.",
-)
 @_setting(
     "--optimizer",
     click.Choice(OPTIMIZERS),
@@ -143,7 +136,6 @@ def _parse_mask_prob(
 @_setting("--sentence-weight", float, "WEIGHT", "Weight of the sentence task's loss, beside that of the masks.")
 @_setting("--precision", click.Choice(PRECISIONS), "|".join(PRECISIONS), "Number format of the computation.")
 @_setting("--device", str, "auto|cpu|cuda[:N]", "Device to train on.")
-@click.option("--threads", type=int, metavar="N", show_default="PyTorch's own number", help="Threads on a CPU.")
 @_switch("--recompute", "recompute", "Use less memory: compute layers again in the backward pass.", value=True)
 @click.option(
     "--compile/--no-compile",

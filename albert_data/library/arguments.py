@@ -24,7 +24,6 @@ RANGES: dict[str, tuple[int, int | None]] = {
     "workers": (1, 1024),
     "num_examples": (0, None),
     "seed": (0, None),
-    "accumulate": (1, None),
 }
 NUM_SHOWN, NUM_IN_HTML = 3, 300  # rows that `inspect` shows
 _NESTED = ("text", "examples")  # fields of BuildConfig whose settings are keywords of their own

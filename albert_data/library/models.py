@@ -67,7 +67,6 @@ def train_model(
     recipe: str | None = None,
     resume: bool = False,
     init_from: PathName | None = None,
-    accumulate: int | None = None,
     progress: bool = False,
     interrupt: Interrupt | None = None,
     **settings: Any,
@@ -78,12 +77,12 @@ def train_model(
     settings. preset: the size of the model; None for mini on a CPU, base on a GPU or with `init_from`.
     recipe: the settings to start from. config: all of them, instead. settings: those of TrainConfig, which change them.
     init_from: a run, a checkpoint or a Hugging Face folder, whose weights the training begins with.
-    accumulate: sum the gradients of so many parts of a batch. progress: print lines and a bar on stderr.
+    progress: print lines and a bar on stderr.
     interrupt: keeps the signal that ended the run. Without one, Ctrl-C raises KeyboardInterrupt after a checkpoint is
     saved, and another signal does what it does elsewhere.
     Raises ConfigError, ShardError, CheckpointError and OutputError.
     """
-    _refuse_pairs(settings, resume=resume, recipe=recipe, init_from=init_from, accumulate=accumulate, config=config)
+    _refuse_pairs(settings, resume=resume, recipe=recipe, init_from=init_from, config=config)
     folder, run = make_path(shards), name_run(shards) if output is None else disk_path(output, "output")
     require_packages("train", "torch", extra="train")
     from albert_data.interop.initial import load_initial
@@ -105,9 +104,6 @@ def train_model(
         config = resolve(recipe, preset, device, settings, has_weights=init_from is not None)
         if init_from is not None and config.batch_tokens != resolve(recipe, preset, "cuda", settings).batch_tokens:
             say(f"batch       {config.batch_tokens:,} tokens and --lr {config.lr:g}, for a CPU")
-    if accumulate:
-        parts = accumulate * read_ranks().num_ranks
-        config = dataclasses.replace(config, micro_tokens=-(-config.batch_tokens // parts))
     weights = None if init_from is None else disk_path(find_model(init_from, MODEL_FILES), "init_from")
     initial = None if weights is None else load_initial(weights, folder, seed=config.seed, say=say)
     watch = interrupt or Interrupt()
@@ -133,8 +129,6 @@ def _refuse_pairs(settings: dict[str, Any], **others: Any) -> None:
     budgets = [f"--{name}" for name in BUDGETS if settings.get(name) is not None]
     if len(budgets) > 1:
         raise ArgumentError(f"{' and '.join(budgets)} exclude one another")
-    if others["accumulate"] and "micro_tokens" in settings:
-        raise ArgumentError("--accumulate and --micro-tokens exclude one another")
     if others["resume"] and (others["init_from"] or others["recipe"]):
         raise ArgumentError(f"--resume excludes {'--init-from' if others['init_from'] else '--recipe'}")
     if others["config"] and (others["resume"] or others["recipe"]):

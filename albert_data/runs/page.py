@@ -21,9 +21,6 @@ from albert_data.train.folder import PAGE_FILE
 from albert_data.train.reading import FREE_SPACE, explain_writing
 
 MOST_POINTS = 400  # of a curve: more than a screen shows, and few enough for a small page
-# Titles of the tables of run.json's objects. `train` writes config, model and identity; others, such as a "machine"
-# that another program added, are shown too, by default under their own names.
-TITLES = {"config": "Settings", "identity": "Model, data and machine", "machine": "Machine"}
 SERIES = {"train": Series("train", shape="line"), "validation": Series("validation", "second", "dashed")}
 
 
@@ -60,12 +57,8 @@ def _describe_progress(run: RunFigures) -> str:
     """How far the run is, how long it took and how fast it was."""
     if not run.lines:
         return "No figures yet: the run has not written its first line of metrics."
-    config, last_step, of = run.sections.get("config", {}), run.last_step, ""
-    steps, lengths = number(config, "steps"), {name: number(config, name) for name in ("minutes", "epochs")}
-    if given := [f"{value:g} {name}" for name, value in lengths.items() if value is not None]:
-        of = f" of a run of {given[0]}"  # here the files do not tell whether it is finished
-    elif steps is not None and last_step <= steps:
-        of = f" of {steps:,.0f}" + (": the run is not finished" if last_step < steps else "")
+    steps, last_step = number(run.sections.get("config", {}), "steps"), run.last_step
+    of = f" of {steps:,.0f}" if steps is not None and last_step <= steps else ""
     parts = [f"Step {last_step:,}{of}."]
     if seconds := run.points("seconds", "train"):
         parts.append(f"Training took {format_duration(seconds[-1][1])}.")
@@ -156,4 +149,4 @@ def _list_settings(run: RunFigures) -> Iterator[str]:
         ]
         said |= section
         if rows:
-            yield render_table(("name", "value"), rows, caption=TITLES.get(name, name), kind="prose")
+            yield render_table(("name", "value"), rows, caption=name, kind="prose")

@@ -23,7 +23,6 @@ BUDGETS = ("steps", "epochs", "minutes")
 MAX_LAYERS = 1024  # a damaged file that asks for a million layers would take hours, and all memory
 _RANGES: tuple[tuple[str, float, float], ...] = (  # of settings of TrainConfig that are given
     ("steps batch_tokens micro_tokens eval_every eval_rows save_every log_every", 1, 2**31 - 1),
-    ("threads", 1, 1024),
     ("keep", 1, 1000),
     ("seed", 0, 2**63 - 1),
     ("epochs minutes", 1e-3, 1e6),
@@ -142,7 +141,6 @@ class TrainConfig:
     the length of the run (schedule.py).
     eval_rows: the maximal number of validation rows that an evaluation reads, the same rows each time. None: the same.
     guesses: record what the model guesses for masked words of five validation rows. They quote the text.
-    threads: of PyTorch on a CPU. None: as many as it takes by itself. They change sums by rounding only.
     """
 
     preset: str = "base"
@@ -175,7 +173,6 @@ class TrainConfig:
     seed: int = 0
     precision: str = "auto"
     device: str = "auto"
-    threads: int | None = None
     recompute: bool = False
     compile: bool | None = None
     guesses: bool = True

@@ -199,11 +199,6 @@ def choose_device(device: str, ranks: Ranks = ALONE) -> tuple[torch.device, str]
     if device == "cpu":
         return torch.device("cpu"), "as asked"
     number = device.partition(":")[2]
-    if number and ranks.num_ranks > 1:
-        raise ConfigError(
-            f"device is {device!r}, one GPU for all of {ranks.num_ranks} processes; leave out --device, and each uses "
-            "a GPU of its own; CUDA_VISIBLE_DEVICES chooses which GPUs"
-        )
     index = int(number or (0 if num_gpus == 1 else ranks.local_rank))
     if index >= num_gpus:
         raise ConfigError(
@@ -232,8 +227,8 @@ def check_gpus(device: torch.device, ranks: Ranks) -> None:
     num_gpus = len(set(ranks.gather_hashes(str(torch.cuda.get_device_properties(device).uuid))))
     if num_gpus < ranks.num_ranks:
         raise ConfigError(
-            f"{ranks.num_ranks} processes use {count_of(num_gpus, 'GPU')}; start one process for each GPU: "
-            "torchrun --nproc-per-node N with the number of GPUs of a machine"
+            f"{ranks.num_ranks} processes use {count_of(num_gpus, 'GPU')}; start one process for each GPU: torchrun "
+            "--nproc-per-node N with the number of GPUs of a machine, and no --device cuda:N"
         )
 
 

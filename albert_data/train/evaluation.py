@@ -101,9 +101,10 @@ def measure_baseline(train: Shards, validation: Shards, *, num_rows: int, loss: 
 def _count_labels(shards: Shards, num_rows: int) -> np.ndarray:
     """How often each piece is a label in the first rows: int64 [V]."""
     size = shards.manifest.tokenizer.vocab_size
-    counts = (np.bincount(part.masked_ids, minlength=size) for part in _read_rows(shards, num_rows))
-    total: np.ndarray = np.sum([np.zeros(size, np.int64), *counts], axis=0)
-    return total
+    counts_V = np.zeros(size, np.int64)
+    for part in _read_rows(shards, num_rows):
+        counts_V += np.bincount(part.masked_ids, minlength=size)
+    return counts_V
 
 
 def _read_rows(shards: Shards, num_rows: int) -> Iterator[Examples]:

@@ -50,14 +50,6 @@ def peak_flops(device_name: str, precision: str) -> float | None:
     return None if peak is None else peak * (0.5e12 if precision == "fp32" else 1e12)
 
 
-def describe_peak(device_name: str, precision: str) -> str:
-    """Say which peak MFU refers to, or why it is not shown."""
-    peak = peak_flops(device_name, precision)
-    if peak is None:
-        return f"MFU is not shown: no published peak of {device_name} is known"
-    return f"MFU is by {peak / 1e12:,.0f} TFLOP/s, the published dense peak of {device_name} in {precision}"
-
-
 def batch_flops(config: AlbertConfig, batch: Batch) -> int:
     """The FLOPs of one update with this batch alone."""
     return training_flops(

@@ -55,10 +55,11 @@ _FREE_FIELDS = (
     *("log_every", "eval_every", "eval_rows", "save_every", "keep", "guesses", "profile"),
     # They change the weights by rounding only. With dropout, micro_tokens also decides which units are dropped, as the
     # number of ranks does: a run may resume with other numbers, but is not the run that it would have been.
-    *("micro_tokens", "recompute", "compile", "threads"),
+    *("micro_tokens", "recompute", "compile"),
     # Instead of these, the identity has the values that were chosen for "auto".
     *("precision", "device"),
 )
+_DROPPED = ("tensorboard", "threads")  # settings of earlier versions, without effect on the weights
 
 Identity = dict[str, Any]
 
@@ -156,7 +157,8 @@ def read_run_file(run: Path) -> dict[str, Any]:
         found = {name: content[name] for name in ("config", "model", "identity", TEXT_KEY)}
         if wrong := [name for name, value in found.items() if not isinstance(value, dict)]:
             raise ConfigError(f"{wrong[0]} is {show(found[wrong[0]])}; an object is needed")
-        found["config"].pop("tensorboard", None)  # a setting of earlier versions, without effect on the weights
+        for name in _DROPPED:
+            found["config"].pop(name, None)
         check_known(TrainConfig, found["config"])
         TrainConfig(**found["config"])
         check_shape(found["model"])

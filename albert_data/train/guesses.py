@@ -20,7 +20,6 @@ from albert_data.shards.rows import restore_ids
 from albert_data.text.escaping import escape_controls
 from albert_data.text.wording import format_share, wrap_words
 from albert_data.tokenizer.model import Tokenizer
-from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.words import WordRule, find_word_starts
 from albert_data.train.batch import NO_LABEL, collate
 from albert_data.train.model import Albert, Output
@@ -47,12 +46,7 @@ class Question(NamedTuple):
     sentence: str
 
 
-class Answer(NamedTuple):
-    """The text of a question with a gap, the right word, and the model's guesses. Control characters are escaped."""
-
-    sentence: str
-    right: str
-    guesses: str
+Answer = tuple[str, str, str]  # the text of a question with a gap, the right word, and the model's guesses, all escaped
 
 
 class Guesser:
@@ -78,7 +72,7 @@ class Guesser:
             named = zip(ids.tolist(), shares.tolist(), strict=True)
             guesses = ", ".join(f'"{_show_piece(i, tokenizer)}" {format_share(share, 1)}' for i, share in named)
             right = _show_piece(int(question.ids[question.position]), tokenizer)
-            answers.append(Answer(*map(escape_controls, (question.sentence, right, guesses))))
+            answers.append((escape_controls(question.sentence), escape_controls(right), escape_controls(guesses)))
         return answers
 
 
@@ -121,18 +115,9 @@ def _find_question(examples: Examples, row: int, rule: WordRule, tokenizer: Toke
     if not found:
         return None
     begin, at, end = found[max(found)]
-    return Question(ids, a_len, at, _show_gap(ids, begin, at, end, tokenizer))
-
-
-def _show_gap(ids: np.ndarray, begin: int, at: int, end: int, tokenizer: Tokenizer) -> str:
-    """The text around the word, with a gap in its place, and three dots for what is left out of its segment."""
-    first, last = max(begin, at - _CONTEXT_TOKENS), min(end, at + 1 + _CONTEXT_TOKENS)
-    text = ""
-    for part_begin, part_end in ((first, at), (at, at + 1), (at + 1, last)):
-        if part_begin < part_end:
-            shown = _GAP if part_begin == at else tokenizer.decode(ids[part_begin:part_end]).strip()
-            text += " " * tokenizer.piece_texts[ids[part_begin]].startswith(VISIBLE_SPACE) + shown
-    return "... " * (first > begin) + text.strip() + " ..." * (last < end)
+    left, right = ids[max(begin, at - _CONTEXT_TOKENS) : at], ids[at + 1 : min(end, at + 1 + _CONTEXT_TOKENS)]
+    sentence = f"{tokenizer.decode(left)} {_GAP} {tokenizer.decode(right)}".strip()
+    return Question(ids, a_len, at, sentence)
 
 
 @torch.no_grad()

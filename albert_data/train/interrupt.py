@@ -22,10 +22,6 @@ class Interrupt:
         self._old: dict[int, signal._HANDLER] = {}
 
     @property
-    def stop_requested(self) -> bool:
-        return self.number != 0
-
-    @property
     def exit_code(self) -> int:
         """128 + the number of the signal, as a shell reports it; 0 if none came."""
         return 128 + self.number if self.number else 0

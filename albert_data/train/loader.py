@@ -8,7 +8,6 @@ A loader has one iterator at a time, for one thread. If a second one is made, th
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -228,14 +227,13 @@ class ShardLoader:
         check_range("num_ranks", num_ranks, 1, 2**20)
         check_range("rank", rank, 0, num_ranks - 1)
         self._batch_tokens, self.micro_tokens, self._seed = batch_tokens, micro_tokens, seed
-        self._use_order(self._make_order(bucket, packed=packed))
+        self.order = self._make_order(bucket, packed=packed)
         self._rank, self._num_ranks = rank, num_ranks
         redraw = Remasker(self._shards.manifest, self._shards.tokenizer, seed=seed) if remask else None
         if redraw is not None:  # loads its kernels, for which the second epoch would wait
             redraw(self._shards.rows(first := np.zeros(1, np.int64)), first, epoch=1)
         self._reader = RowReader(self._shards, redraw)
         self._position = Position(0, 0, 0)
-        self._made_in_process = os.getpid()
         self._owner = object()  # identifies the latest iterator, which alone may advance the position
 
     def _make_order(self, bucket: int, *, packed: bool) -> BatchOrder:
@@ -254,9 +252,10 @@ class ShardLoader:
             )
         return order
 
-    def _use_order(self, order: BatchOrder) -> None:
-        """longest: the tokens of the longest row, padded, or of a pack; micro_tokens is no less."""
-        self.order, self.longest = order, order.row_lens[-1]
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest row, padded, or of a pack; micro_tokens is no less."""
+        return self.order.row_lens[-1]
 
     @property
     def is_packed(self) -> bool:
@@ -345,14 +344,12 @@ class ShardLoader:
     def __iter__(self) -> Iterator[Batch]:
         """Yield the batches of the rest of this epoch, on the CPU; the next call begins the next epoch.
 
-        Raises ConfigError in a worker of a DataLoader with several workers if the loader was made outside of the
-        worker: each worker has a copy, and each copy would yield all batches.
+        Raises ConfigError in a worker of a DataLoader: each worker has a copy, and each copy would yield all batches.
         """
-        worker = get_worker_info()
-        if worker is not None and worker.num_workers > 1 and self._made_in_process != os.getpid():
+        if get_worker_info() is not None:
             raise ConfigError(
-                f"num_workers is {worker.num_workers}, and each worker has a copy of the loader: every batch would "
-                f"come {worker.num_workers} times; allowed are 0 and 1, or make a loader in each worker, with its rank"
+                "a ShardLoader in a worker of a DataLoader: every worker would read every batch; iterate over the "
+                "loader itself, in several processes with rank and num_ranks"
             )
         epoch = self._position.epoch
         for batches in self.stream(torch.device("cpu")):
@@ -404,8 +401,6 @@ class ShardLoader:
                 f"{show(version)}, here it is {here}; resume with the version that saved it, or start another "
                 "run from its weights with --init-from"
             )
-        if lacking := self.state_dict().keys() - state.keys():
-            raise CheckpointError(f"can't resume: the state lacks {min(lacking)}; another version saved it")
         for name, own in self._identity().items():
             if state[name] != own:
                 raise CheckpointError(
@@ -419,8 +414,7 @@ class ShardLoader:
         position = Position(state["epoch"], state["window"], state["batch"])
         if any(type(number) is not int for number in position) or not order.holds(position):
             raise CheckpointError(f"can't resume: there is no {position}; the state was not made by this version")
-        self._use_order(order)
-        self._owner, self._position = object(), position
+        self.order, self._owner, self._position = order, object(), position
 
 
 def read_ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, None]:

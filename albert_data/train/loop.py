@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from albert_data.errors import AlbertDataError, ConfigError
@@ -125,9 +124,6 @@ def train(
         check_gpus(precision.device, ranks)
         if ranks.is_first or resume:  # a new run is made by the first rank, perhaps before another rank comes here
             check_folder(run, resume=resume)
-        if config.threads is not None:
-            stack.callback(torch.set_num_threads, torch.get_num_threads())
-            torch.set_num_threads(config.threads)
         manifest = splits.train.manifest
         shape, identity = identify_run(manifest, run if resume else None, config, precision, initial)
         loader, pack_obstacle = make_loader(splits.train, config, shape, precision, ranks)
@@ -162,7 +158,7 @@ def train(
             guesser=make_guesser(splits.validation, report.say) if config.guesses and ranks.is_first else None,
         )
         if initial is not None:  # the weights were loaded, so --resume can't draw them again from the seed
-            check_weights(opened, [])
+            check_weights(opened)
             save(opened)
         if session.step:
             report.say(f"resuming at step {session.step:,}")
@@ -195,7 +191,7 @@ def make_updates(run: Training) -> bool:
         count_work(run, batches, moment)
         due, must_stop = find_due(run, intervals, moment), moment.must_stop
         if due or must_stop:
-            check_weights(run, [batch.rows for batch in batches])  # waits for the GPU, so the lap has all of its work
+            check_weights(run)  # waits for the GPU, so the lap has all of its work
         session.tally.seconds += budget.seconds - lap
         if "log" in due:
             log(run, moment)
@@ -223,7 +219,7 @@ def prepare(run: Training) -> bool:
             session,
             run.loader,
             run.splits.validation,
-            must_stop=lambda: run.interrupt.stop_requested or budget.share_done(session.step) >= 1,
+            must_stop=lambda: bool(run.interrupt.number) or budget.share_done(session.step) >= 1,
             say=report.say,
         )
     every, minutes = session.config.eval_every, session.config.minutes
@@ -323,9 +319,9 @@ def count_work(run: Training, batches: Sequence[Batch], moment: Moment) -> None:
     run.report.advance(moment.share_after)
 
 
-def check_weights(run: Training, rows: Sequence[np.ndarray]) -> None:
-    """Raise AlbertDataError if the run can't go on. Waits for the GPU. rows: of this rank in the last update."""
-    if (reason := explain_stop(run.session, rows, run.splits.folder)) is not None:
+def check_weights(run: Training) -> None:
+    """Raise AlbertDataError if the run can't go on. Waits for the GPU."""
+    if (reason := explain_stop(run.session)) is not None:
         raise AlbertDataError(f"{run.folder}: {reason}")
 
 
@@ -376,7 +372,7 @@ def evaluate_rows(run: Training, *, is_last: bool) -> bool:
             batch_tokens=loader.tokens_at_once,
             pack=pack,
             ranks=session.ranks,
-            must_stop=lambda: run.interrupt.stop_requested,
+            must_stop=lambda: bool(run.interrupt.number),
         )
     except torch.cuda.OutOfMemoryError as error:
         row_len = padded_len(int(validation.lengths.max())) if pack is None else pack.pack_len

@@ -110,8 +110,7 @@ class MetricsFile:
 
         Without labels, mlm_loss is None and there is no baseline.
         """
-        lines = map(parse_line, split_lines(self._path)[:-1])
-        found = [line for line in lines if line and line["split"] == "validation" and line["step"] == step]
+        found = [one for one in read_lines(self._path) if one["split"] == "validation" and one["step"] == step]
         return any(not is_final or "unigram_loss" in line or line.get("mlm_loss") is None for line in found)
 
     def write(self, **line: Any) -> None:

@@ -106,10 +106,6 @@ class Budget:
         return self._seconds_before + self._clock() - self._began
 
     @property
-    def is_timed(self) -> bool:
-        return self._config.minutes is not None
-
-    @property
     def end_seconds(self) -> float:
         """The seconds to keep free for the evaluation and the checkpoint at the end."""
         return SAFETY_FACTOR * (self._expect("evaluation") + self._expect("checkpoint"))
@@ -130,7 +126,7 @@ class Budget:
 
     def has_time(self, *works: str) -> bool:
         """Whether an "evaluation", a "checkpoint" or both that begin now end before the last ones begin."""
-        return not self.is_timed or self.seconds + sum(map(self._expect, works)) <= self._updates_end
+        return self.num_steps is not None or self.seconds + sum(map(self._expect, works)) <= self._updates_end
 
     def is_rested(self, work: str) -> bool:
         """Whether enough time passed since the last "evaluation" or "checkpoint" for the next one: see REST."""
@@ -148,7 +144,7 @@ class Budget:
     def begin(self, step: int) -> None:
         """Begin the updates of this process, and the schedule of a run with `minutes`, unless it has begun."""
         self._first_step, self._first_seconds, self._pause_seconds = step, self.seconds, 0.0
-        if self.is_timed and self.schedule_begin is None:
+        if self.num_steps is None and self.schedule_begin is None:
             self.schedule_begin = self._first_seconds
 
     def share_done(self, step: int) -> float:

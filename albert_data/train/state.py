@@ -99,9 +99,6 @@ def choose_shape(config: TrainConfig, manifest: Manifest, initial: Initial | Non
     if not task.orders and config.sentence_weight != TrainConfig.sentence_weight:
         what = f"sentence_weight is {config.sentence_weight:g}"
         raise ConfigError(f"{what}, but the shards have no sentence task (--pairs {task.name}); leave it out")
-    if (window := config.first_window) >= manifest.config.examples.max_seq_len:
-        have = f"rows of the shards have {manifest.config.examples.max_seq_len:,} tokens"
-        raise ConfigError(f"first_window is {window:,}, but {have}; take fewer, or 0 for whole rows")
     dropout = shape.dropout if config.dropout is None else config.dropout
     return dataclasses.replace(shape, dropout=dropout, sentence_task=task.name)
 

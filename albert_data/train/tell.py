@@ -19,8 +19,7 @@ from albert_data.runs.figures import RunFigures
 from albert_data.runs.verdicts import judge_run
 from albert_data.text.escaping import join_lines
 from albert_data.text.wording import count_of, format_duration, format_share, wrap_words
-from albert_data.train.config import DEFAULT_PRESETS, name_preset
-from albert_data.train.flops import describe_peak
+from albert_data.train.config import name_preset
 from albert_data.train.loader import ShardLoader, Splits
 from albert_data.train.reading import explain
 from albert_data.train.schedule import POINTS, Budget
@@ -105,11 +104,8 @@ def describe_start(
     beside = f", {ranks.num_ranks} processes" if ranks.num_ranks > 1 else ""
     masks = "other masks each epoch" if config.remask else "the stored masks"
     if (first := config.mask_prob) is not None:
-        masks = (
-            f"new masks, {format_share(first, 0)} to {format_share(config.last_mask_prob or first, 0)} of the tokens"
-        )
-    reach = f"            attention reaches {config.first_window:,} tokens to each side at first, whole rows"
-    reach += f" after {format_share(config.window_share, 0)} of the run"
+        last = config.last_mask_prob or first
+        masks = f"new masks, {format_share(first, 0)} to {format_share(last, 0)} of the tokens"
     validation = "none: the shards have no validation rows (build --validation-fraction)"
     if splits.validation is not None:
         all_rows = len(splits.validation)
@@ -119,22 +115,17 @@ def describe_start(
     epochs = "" if budget.num_steps is None else f", {budget.num_steps / per_epoch:,.2f} epochs"
     rows = "packed, without padding" if loader.is_packed else f"padded ({pack_obstacle or 'as when the run began'})"
     not_compiled = f"compiled    no: {session.compile_obstacle}; install that, or --no-compile"
-    of_gpu = [f"speed       {describe_peak(precision.device_info, precision.format)}", f"rows        {rows}"]
-    preset = name_preset(config.preset, model.config)
-    is_default = preset == config.preset == DEFAULT_PRESETS[device.type]
-    why = f", the default on a {'CPU' if device.type == 'cpu' else 'GPU'}" if is_default else ""
     return [
         f"device      {device} ({precision.device_info}{threads}{beside})",
         f"precision   {precision.format} ({precision.format_reason})",
         *([not_compiled] if session.compile_obstacle else []),
-        f"preset      {preset}{why}",
+        f"preset      {name_preset(config.preset, model.config)}",
         f"model       {model.config.num_layers} layers of {model.config.hidden_size}, "
         f"{model.num_parameters():,} parameters, vocabulary of {model.config.vocab_size:,}",
         f"data        {len(splits.train):,} rows, {num_tokens:,} tokens an epoch, {per_epoch:,} steps an epoch",
         f"training    {length} of {config.batch_tokens:,} tokens by {config.optimizer}{epochs}, {masks}",
-        *([reach] if config.first_window else []),
         f"validation  {validation}",
-        *(of_gpu if device.type == "cuda" else []),
+        *([f"rows        {rows}"] if device.type == "cuda" else []),
     ]
 
 

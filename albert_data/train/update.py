@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 
-from albert_data.text.escaping import quote
-from albert_data.text.wording import list_some
 from albert_data.train.batch import Batch
 from albert_data.train.device import explain_out_of_memory
 from albert_data.train.metrics import measure
@@ -20,7 +16,6 @@ from albert_data.train.state import Session
 # A gradient that overflows in float16 halves the loss scale. Below this scale the gradient is too large even unscaled.
 MIN_SCALE = 1.0
 MAX_IN_ROW = 10  # in other formats; in float16 a scale of 65,536 may need 16 skipped updates to get there
-_ROWS_NAMED = 8
 
 
 def update(
@@ -75,12 +70,11 @@ def _apply(session: Session, lr: float) -> None:
     session.step += 1
 
 
-def explain_stop(session: Session, rows: Sequence[np.ndarray], folder: Path) -> str | None:
+def explain_stop(session: Session) -> str | None:
     """Return why the run can't go on, and what to do; None if it can. All ranks agree on which. Waits for the device.
 
     One batch may cause a skipped update, and the next ones are fine. But a run that skips all of them learns nothing,
     and weights that are not finite never become finite again.
-    rows: of this rank in the last update, by their numbers in the training split of the shards in `folder`.
     """
     step, num_in_row = session.step, session.tally.num_in_row()
     if session.scaler is not None and (scale := session.scaler.get_scale()) < MIN_SCALE:
@@ -97,10 +91,7 @@ def explain_stop(session: Session, rows: Sequence[np.ndarray], folder: Path) -> 
         )
     if session.scaler is not None or num_in_row < MAX_IN_ROW:
         return None
-    numbers = sorted(row for part in rows for row in part.tolist())
-    named = list_some([str(number) for number in numbers], _ROWS_NAMED)
     return (
         f"the loss or its gradient stopped being finite: {num_in_row} updates in a row were skipped, the last at step "
-        f"{step}, of training rows {named}; look at these rows with `albert-data inspect {quote(folder)} --row N`, "
-        "or start another run with a lower --lr"
+        f"{step}; start another run with a lower --lr"
     )

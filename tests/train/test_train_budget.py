@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-import torch
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -189,18 +188,6 @@ def test_a_short_run_has_ten_evaluations_and_a_line_for_each_step(toys, use_shar
     assert [line["step"] for line in lines if line["split"] == "validation"] == list(range(4, 41, 4))
     assert [line["step"] for line in lines if line["split"] == "train"] == list(range(1, 41))
     assert "10 of 10 rows, every 4 steps" in capsys.readouterr().err
-
-
-# ---- threads ----
-
-
-def test_threads_are_set_for_the_run_alone_and_are_recorded(toys, use_shards, tmp_path, capsys):
-    before = torch.get_num_threads()
-    use_shards(toys.make_shards(40))
-    loop.train(tmp_path, tmp_path / "run", dataclasses.replace(OPEN, steps=2, threads=before + 1))
-    assert f"threads: {before + 1})" in capsys.readouterr().err
-    assert torch.get_num_threads() == before
-    assert '"threads": ' in (tmp_path / "run" / "run.json").read_text()
 
 
 # ---- weights to begin with, on a CPU ----

@@ -118,7 +118,6 @@ STATIC = {"remask": False, "mask_prob": None, "last_mask_prob": None}
         ("--micro-tokens 512", {"micro_tokens": 512}),
         ("--mask-prob 0.3", {"mask_prob": 0.3, "last_mask_prob": None}),
         ("--mask-prob 0.45:0.15", {"mask_prob": 0.45, "last_mask_prob": 0.15}),
-        ("--batch-tokens 999 --accumulate 4", {"batch_tokens": 999, "micro_tokens": 250}),
     ],
 )
 def test_an_option_changes_only_its_settings(calls, tmp_path, options, changes):
@@ -126,17 +125,10 @@ def test_an_option_changes_only_its_settings(calls, tmp_path, options, changes):
     assert calls[0][0][2] == dataclasses.replace(DEFAULT, **changes)
 
 
-def test_accumulating_divides_the_batch_of_a_rank(calls, tmp_path, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    run(tmp_path, "-o", tmp_path / "run", "--batch-tokens", 999, "--accumulate", 4)
-    assert calls[0][0][2].micro_tokens == 125
-
-
-@pytest.mark.parametrize(("one", "other"), [("--steps", "--minutes"), ("--accumulate", "--micro-tokens")])
-def test_two_options_for_one_thing_exclude_one_another(calls, tmp_path, one, other):
-    result = run(tmp_path, "-o", tmp_path / "run", one, "2", other, "512")
+def test_two_lengths_exclude_one_another(calls, tmp_path):
+    result = run(tmp_path, "-o", tmp_path / "run", "--steps", "2", "--minutes", "512")
     assert result.exit_code == 2
-    assert f"{one} and {other} exclude one another" in result.output
+    assert "--steps and --minutes exclude one another" in result.output
 
 
 def test_resume_uses_the_settings_of_the_run_except_those_given(toys, use_shards, tmp_path, monkeypatch):
@@ -145,12 +137,12 @@ def test_resume_uses_the_settings_of_the_run_except_those_given(toys, use_shards
     assert run(tmp_path, "-o", tmp_path / "run", *options.split()).exit_code == 0
     made = []
     monkeypatch.setattr(loop, "train", lambda *args, interrupt, is_shown, **kwargs: made.append((args[2], kwargs)))
-    for more in ([], ["--log-every", 5], ["--accumulate", 2]):
+    for more in ([], ["--log-every", 5]):
         run(tmp_path, "-o", tmp_path / "run", "--resume", *more)
     chosen = {"log_every": 1, "eval_every": 1, "eval_rows": 128}  # for a run of two steps
     given = {"steps": 2, "batch_tokens": 256, "micro_tokens": 64, "device": "cpu", **STATIC}
     stored = dataclasses.replace(RECIPES["quick"]["tiny"], **given, **chosen)  # a resumed run writes no other trace
-    expected = [stored, dataclasses.replace(stored, log_every=5), dataclasses.replace(stored, micro_tokens=128)]
+    expected = [stored, dataclasses.replace(stored, log_every=5)]
     assert made == [(config, {"resume": True, "initial": None}) for config in expected]
 
 

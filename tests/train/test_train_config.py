@@ -53,8 +53,6 @@ def test_impossible_models_are_refused(call, kind, named):
     ({"optimizer": "sgd"}, ConfigError, "optimizer & sgd & lamb"),
     ({"micro_tokens": 0}, ConfigError, "micro_tokens & 0"),
     ({"keep": 0}, ConfigError, "keep & 0"),
-    ({"threads": 0}, ConfigError, "threads is 0"),
-    ({"threads": 2000}, ConfigError, "threads is 2000"),
     ({"mask_prob": 0.0}, ConfigError, "mask_prob & 0.0"),
     ({"mask_prob": 0.3, "last_mask_prob": 0.9}, ConfigError, "last_mask_prob & 0.9"),
     ({"last_mask_prob": 0.15}, ConfigError, "last_mask_prob & mask_prob is not given"),

@@ -202,13 +202,6 @@ def test_positions_grow_with_the_longest_row(toys):
     assert choose_shape(TINY, toys.make_shards(1).manifest).max_positions == 512
 
 
-def test_a_window_beyond_the_rows_is_refused(toys):
-    manifest = toys.make_shards(1, max_seq_len=32).manifest
-    choose_shape(dataclasses.replace(TINY, first_window=31), manifest)
-    with pytest.raises(ConfigError, match="first_window is 32, but rows of the shards have 32 tokens"):
-        choose_shape(dataclasses.replace(TINY, first_window=32), manifest)
-
-
 def test_updates_have_the_window_of_their_share_and_evaluations_whole_rows(toys, use_shards, tmp_path, monkeypatch):
     use_shards(toys.make_shards(40, max_seq_len=32), toys.make_shards(10, max_seq_len=32, seed=1))
     windows = []
@@ -437,23 +430,10 @@ def test_a_run_continues_after_skipped_updates_and_says_how_many(start, tmp_path
 
 
 @pytest.mark.parametrize("log_every", [1, 4])
-def test_ten_skipped_updates_in_a_row_stop_the_run_and_the_rows_of_the_last_are_named(
-    start, tmp_path, monkeypatch, log_every
-):
+def test_ten_skipped_updates_in_a_row_stop_the_run(start, tmp_path, monkeypatch, log_every):
     spoil_gradients(monkeypatch, range(2, 99))
-    spoilt = []
-    spoil = loop.update
-
-    def note_rows(session, batches, **counts):
-        spoilt[:] = sorted(row for batch in batches for row in batch.rows.tolist())
-        spoil(session, batches, **counts)
-
-    monkeypatch.setattr(loop, "update", note_rows)
-    with pytest.raises(
-        AlbertDataError, match=r"10 updates in a row were skipped, the last at step 12, .*--lr"
-    ) as caught:
+    with pytest.raises(AlbertDataError, match=r"10 updates in a row were skipped, the last at step 12;.*--lr"):
         train_long(tmp_path, log_every=log_every)
-    assert f"rows {', '.join(map(str, spoilt[:8]))}" in str(caught.value)
     paths = list_checkpoints(tmp_path / "run")
     assert [path.name for path in paths] == [f"step-{step:08d}" for step in (3, 6, 9)]
     weights, _, _ = load_checkpoint(paths[-1])

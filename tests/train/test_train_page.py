@@ -65,9 +65,8 @@ def test_text_of_the_run_can_not_become_markup(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "config", "told", "untold"),
     [
-        ([line(100), line(100, "validation"), line(200)], {}, "Step 200 of 300: the run is not finished.", ""),
+        ([line(100), line(100, "validation"), line(200)], {}, "Step 200 of 300.", ""),
         ([line(100, "validation")], {}, "Validation at step 100 & measured at the end of a run", ""),
-        ([line(100)], {"minutes": 10}, "Step 100 of a run of 10 minutes.", "not finished"),
         ([line(300)], {}, "There are no validation figures", "without context"),
         ([], {}, "No figures yet & hidden_size", ""),
         ([line(200, split, sop_loss=None, sop_accuracy=None) for split in ("train", "validation")], {}, "MLM", "SOP"),

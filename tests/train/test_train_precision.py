@@ -104,7 +104,6 @@ def test_each_rank_uses_the_gpu_of_its_number_or_the_only_one_it_is_shown(show_g
     (lambda: choose_device("cuda:4"), ConfigError, "finds 4 CUDA GPUs & --device cpu"),
     (lambda: choose_device("cuda", Ranks(rank=4, num_ranks=5, local_rank=4)), ConfigError, "'cuda' & finds 4 CUDA"),
     (lambda: choose_device("auto", Ranks(rank=4, num_ranks=5, local_rank=4)), ConfigError, "'auto' & finds 4 CUDA"),
-    (lambda: choose_device("cuda:1", Ranks(num_ranks=2)), ConfigError, "'cuda:1' & 2 processes & leave out --device"),
 )
 def test_a_gpu_that_is_not_there_or_for_all_is_refused(show_gpus, call, kind, named):
     show_gpus(4)
@@ -115,7 +114,7 @@ def test_ranks_that_share_a_gpu_are_refused(monkeypatch):
     shown = SimpleNamespace(uuid="GPU-1")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: shown)
     monkeypatch.setattr(Ranks, "sum", lambda ranks, values: [max(values)] * len(values))
-    named = "2 processes use 1 GPU & one process for each GPU"
+    named = "2 processes use 1 GPU & one process for each GPU & no --device cuda:N"
     check_refused(lambda: check_gpus(torch.device("cuda", 0), Ranks(num_ranks=2)), ConfigError, named)
     monkeypatch.setattr(Ranks, "sum", lambda ranks, values: [value + i for i, value in enumerate(values)])
     check_gpus(torch.device("cuda", 0), Ranks(num_ranks=2))

@@ -155,7 +155,7 @@ def test_resuming_a_finished_run_writes_what_is_missing_and_changes_nothing_else
     assert f"the curves of the run: {run / 'report.html'}" in shown
 
 
-@pytest.mark.parametrize("settings", [{"log_every": 1, "eval_every": 1}, {"micro_tokens": 64}, {"threads": 1}])
+@pytest.mark.parametrize("settings", [{"log_every": 1, "eval_every": 1}, {"micro_tokens": 64}])
 def test_settings_of_the_records_and_of_the_machine_may_change_on_resume(toys, run, settings):
     drop_last_checkpoint(run)
     resume(run, **settings)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
 from shard_fixtures import NO_TOTALS
 from torch import Tensor
-from torch.utils.data import IterableDataset
 
 from albert_data.data import Examples, Specials
 from albert_data.errors import ShardError
 from albert_data.shards.manifest import SPLITS, Manifest, SplitEntry
 from albert_data.shards.row_bounds import Bounds
 from albert_data.tokenizer.words import WordRule
-from albert_data.train import Batch, ShardLoader
+from albert_data.train import Batch
 from albert_data.train.config import AlbertConfig, TrainConfig
 from albert_data.train.model import Output
 
@@ -95,13 +93,3 @@ class FakeShards:
 def mean_loss(output: Output, batch: Batch) -> Tensor:
     """The loss of an update with this batch alone."""
     return output.mlm_nats / max(batch.num_masked, 1) + output.sop_nats / max(batch.num_pairs, 1)
-
-
-class Epoch(IterableDataset):
-    """The rest of a loader's epoch as a data set for DataLoader."""
-
-    def __init__(self, loader: ShardLoader) -> None:
-        self.loader = loader
-
-    def __iter__(self) -> Iterator[Batch]:
-        return iter(self.loader)
