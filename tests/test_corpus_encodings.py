@@ -7,7 +7,6 @@ import codecs
 import gzip
 import io
 import random
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -178,17 +177,16 @@ def test_all_files_that_are_refused_are_in_one_message(tmp_path):
         for number in range(30):
             (tmp_path / f"{encoding}-{number:02d}.txt").write_bytes(text.encode(encoding))
     names, config = [f"{tmp_path}/utf-8*", f"{tmp_path}/cp1252*"], TextConfig(encoding="cp1252")
-    named = "30 inputs can't be read: & in cp1252: it is valid UTF-8: & utf-8-00.txt"
+    named = "30 inputs can't be read: & utf-8-00.txt (not in cp1252: it is valid UTF-8); give inputs"
     check_refused(lambda: find_inputs(names, text=config), RefusedInputs, named)
     (tmp_path / "paper.txt").write_bytes(b"%PDF-1.7\n1 0 obj\n")
     parts = (
-        f"91 inputs can't be read: 1 is no text: it is a PDF file: {tmp_path}/paper.txt; ",
-        f"; 30 are not UTF-8: it looks like cp1252: {tmp_path}/cp1252-00.txt",
-        "; if all inputs are in one encoding, pass --encoding with its name, else --encoding auto; leave out what is",
+        f"91 inputs can't be read: {tmp_path}/paper.txt (no text: it is a PDF file), ",
+        f", {tmp_path}/cp1252-00.txt (not UTF-8: it looks like cp1252), ",
+        "; if all inputs are in one encoding, pass --encoding with its name, else --encoding auto; leave out",
     )
     message = check_refused(lambda: find_inputs([str(tmp_path)]), RefusedInputs, " & ".join(parts))
-    assert re.search(r"cp1252-0\d.txt and 2\d more; 30 are", message)
-    assert len(message) < 700 + 13 * len(str(tmp_path))
+    assert len(message) < 700 + 5 * len(str(tmp_path))
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -282,8 +280,10 @@ def test_what_is_no_text_is_refused_whatever_is_named(tmp_path, named):
     (tmp_path / "b.txt").write_bytes(b"%PDF-1.7\n" * 9)
     with pytest.raises(InputError) as caught:
         find_inputs([str(tmp_path), str(tmp_path / "a.txt")], text=TextConfig(encoding=named))
-    assert str(caught.value).startswith("2 inputs can't be read: 1 is no text: it is a PDF file: ")
-    assert str(caught.value).endswith("a.txt; leave out what is no text, or name the files that hold its text")
+    assert str(caught.value).startswith(f"2 inputs can't be read: {tmp_path}/b.txt (no text: it is a PDF file), ")
+    assert str(caught.value).endswith(
+        "is an RTF file); leave out what is no text, or name the files that hold its text"
+    )
 
 
 def test_files_of_all_sources_of_a_mixture_are_in_one_message(tmp_path):
@@ -293,7 +293,7 @@ def test_files_of_all_sources_of_a_mixture_are_in_one_message(tmp_path):
     (tmp_path / "mix.toml").write_text("".join(sources))
     with pytest.raises(InputError) as caught:
         find_sources([str(tmp_path / "mix.toml")])
-    assert "2 are not UTF-8: it looks like cp1252: " in str(caught.value)
+    assert "2 inputs can't be read: " in str(caught.value)
     assert str(caught.value).endswith('a source may say for itself: encoding = "auto"')
     found = find_sources([str(tmp_path / "mix.toml")], text=TextConfig(encoding="AUTO"))
     assert [item.encoding for item in found] == ["cp1252", "cp1252"]

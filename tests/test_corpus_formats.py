@@ -313,8 +313,8 @@ def test_all_inputs_without_a_text_field_are_one_error(tmp_path, monkeypatch):
         read_all(Path())
     said = str(caught.value).replace("./", "").replace('without the field "text", with', "MISSING")
     assert said == (
-        '5 inputs can\'t be read: 1 is MISSING "e" (string): e.parquet; 1 is MISSING "f" (string): f.parquet; '
-        f'1 is MISSING "v", "{"w" * 37}...": d.csv.gz; 1 is MISSING "x", "y": a.csv; 1 is MISSING "z": b.tsv; '
+        '5 inputs can\'t be read: e.parquet (MISSING "e" (string)), f.parquet (MISSING "f" (string)), '
+        f'd.csv.gz (MISSING "v", "{"w" * 37}..."), a.csv (MISSING "x", "y"), b.tsv (MISSING "z"); '
         "name fields of text with --text-field"
     )
 
@@ -413,7 +413,7 @@ def test_labels_are_missed_where_the_parent_reads_the_rows_too(tmp_path, tokeniz
         lambda: fixtures.run_build(path, tmp_path / "out", tokenizer, language_field="lang"),
         lambda: learn_vocabulary(inputs.find_inputs([str(path)]), text, vocab, fixtures.InlineEngine()),
     ):
-        check_refused(call, InputError, 'no line has the field "lang"; the fields are "id" (1), "text" (1)')
+        check_refused(call, InputError, 'no record has the field "lang"; pass --language-field')
 
 
 def test_small_files_share_tasks_and_large_ones_are_read_by_one_process(tmp_path, monkeypatch):

@@ -28,8 +28,8 @@ def make_receipt() -> Made:
         damage.add_fields("a.jsonl", {"body": "text"})
     damage.add_names({"web", "books"})
     damage.remove("repeated_lines", [b"page 1", b"page 2"])
-    damage.look_for("score", True, dict)
-    damage.look_for("lang", False, lambda: {"score": 1})
+    damage.look_for("score", True)
+    damage.look_for("lang", False)
     receipt = Made(
         fingerprint="plan",
         runs=["a.run"],

@@ -22,10 +22,7 @@ from albert_data.cli.options import (
     PATH,
     allow_loss_option,
     inputs_argument,
-    normalization_option,
-    setting,
     text_options,
-    validation_option,
     workers_option,
 )
 from albert_data.config import TextConfig, VocabConfig
@@ -68,9 +65,6 @@ RECORD = ".quickstart.json"  # hidden, so that no glob of the user takes it for 
     show_default=True,
     help="Number of pieces, special ones included. Fewer if the text supports no more.",
 )
-@validation_option
-@setting(VocabConfig, "--cased/--uncased", "Keep upper case, or turn all text into lower case.")
-@normalization_option
 @text_options
 @allow_loss_option
 @workers_option
@@ -78,10 +72,7 @@ def quickstart(
     inputs: tuple[str, ...],
     output: Path,
     minutes: float,
-    validation: tuple[str, ...],
     vocab_size: int,
-    cased: bool,
-    normalization: str,
     workers: int | None,
     allow_loss: bool,
     **settings: Any,
@@ -106,20 +97,17 @@ def quickstart(
       albert-data quickstart book.txt --unwrap --minutes 2 -o first
     """
     text = TextConfig(**settings)
-    vocab = VocabConfig(vocab_size=vocab_size, cased=cased, normalization=normalization)
+    VocabConfig(vocab_size=vocab_size)  # raises ConfigError now
     if minutes:
         TrainConfig(preset=PRESET, steps=None, minutes=minutes)  # raises ConfigError now, not after the build
-    found = _find_inputs(inputs, validation, output, text)
-    reading = _list_options(text) + ([] if normalization == "none" else ["--normalization", normalization])
-    pieces = [*([] if cased else ["--uncased"]), "--vocab-size", str(vocab_size)]
-    held_out = [word for name in validation for word in ("--validation", name)]
-    _claim(output, (*reading, *pieces), found)
+    found, reading = _find_inputs(inputs, output, text), _list_options(text)
+    _claim(output, (*reading, "--vocab-size", str(vocab_size)), found)
     reading += [*(() if workers is None else ("--workers", str(workers))), *(["--allow-loss"] if allow_loss else [])]
-    _train_vocabulary(inputs, output, vocab, reading)
-    _find_inputs(inputs, validation, output, text)
-    rows = ["--tokenizer", str(output / "vocab"), "--max-seq-len", str(MAX_SEQ_LEN), *held_out, *reading]
+    _train_vocabulary(inputs, output, vocab_size, reading)
+    _find_inputs(inputs, output, text)
+    rows = ["--tokenizer", str(output / "vocab"), "--max-seq-len", str(MAX_SEQ_LEN), *reading]
     _run("2. Turn the text into rows for training", "build", inputs, [*rows, "-o", str(output / "shards")])
-    bad, fixes = _report([*inputs, *validation], output)
+    bad, fixes = _report(inputs, output)
     if bad:
         other = [*fixes, "-o", str(output.with_name(f"{output.name}-2"))]
         ways = [f"To read the text in another way, add: {' '.join(map(quote, other))}"] if fixes else []
@@ -140,7 +128,7 @@ def _claim(folder: Path, options: Sequence[str], inputs: list[Input]) -> None:
     from albert_data.pipeline.build_folder import check_empty
 
     # What decides whether a build takes its text for the same; the name is one of them.
-    identify = attrgetter("path", "size", "modified_ns", "language", "is_validation", "source")
+    identify = attrgetter("path", "size", "modified_ns", "language", "source")
     text_sha256 = sha256(repr([identify(item) for item in inputs]).encode()).hexdigest()
     asked, path = {"options": " ".join(map(quote, options)), "text_sha256": text_sha256}, folder / RECORD
     try:
@@ -209,12 +197,12 @@ def _list_options(text: TextConfig) -> list[str]:
 # ---- steps ----
 
 
-def _find_inputs(inputs: Sequence[str], validation: Sequence[str], output: Path, text: TextConfig) -> list[Input]:
+def _find_inputs(inputs: Sequence[str], output: Path, text: TextConfig) -> list[Input]:
     """Find the inputs. Raises InputError for those that are missing, or that would read what this writes."""
     from albert_data.corpus.inputs import check_apart
     from albert_data.corpus.mixtures import find_sources
 
-    found = find_sources(inputs, lambda line: None, text, validation)
+    found = find_sources(inputs, lambda line: None, text)
     streams = [item.path for item in found if item.is_stream]
     if streams:
         raise InputError(
@@ -225,7 +213,7 @@ def _find_inputs(inputs: Sequence[str], validation: Sequence[str], output: Path,
     return found
 
 
-def _train_vocabulary(inputs: Sequence[str], output: Path, config: VocabConfig, options: Sequence[str]) -> None:
+def _train_vocabulary(inputs: Sequence[str], output: Path, num_pieces: int, options: Sequence[str]) -> None:
     from albert_data.vocab.folder import is_saved
     from albert_data.vocab.training import VocabularyTooLarge
 
@@ -235,11 +223,10 @@ def _train_vocabulary(inputs: Sequence[str], output: Path, config: VocabConfig, 
         return
 
     def train(size: int) -> None:
-        casing = [] if config.cased else ["--uncased"]
-        _run(title, "vocab", inputs, ["--vocab-size", str(size), *casing, *options, "-o", str(folder)])
+        _run(title, "vocab", inputs, ["--vocab-size", str(size), *options, "-o", str(folder)])
 
     try:
-        train(config.vocab_size)
+        train(num_pieces)
     except VocabularyTooLarge as error:
         show(f"The text supports no more than {error.largest:,} pieces, so the vocabulary gets that many:")
         train(error.largest)

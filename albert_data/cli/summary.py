@@ -10,13 +10,12 @@ from albert_data.config import BuildConfig
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.mixtures import TEXT_KEYS
 from albert_data.corpus.tasks import plan_tasks
-from albert_data.examples.spans import span_shares
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.estimate import BuildEstimate
 from albert_data.shards.manifest import SourceEntry, to_value
 from albert_data.survey.mixed_sources import describe_sources
 from albert_data.text.escaping import quote
-from albert_data.text.wording import count_of, format_share, wrap_words
+from albert_data.text.wording import count_of
 from albert_data.tokenizer.model import Tokenizer
 from albert_data.vocab.report import VocabReport
 
@@ -186,6 +185,4 @@ def _describe_config(config: BuildConfig, sources: Sequence[SourceEntry]) -> lis
             lines.append(line)
             line = " " * 10
         line += item
-    shares = enumerate(span_shares(config.examples.longest_span, config.examples.masking).tolist(), 1)
-    listed = ", ".join(f"p({n}) = {format_share(share)}" for n, share in shares)
-    return [*lines, line, *wrap_words(listed, _WIDTH, "spans      ", " " * 11)]
+    return [*lines, line]

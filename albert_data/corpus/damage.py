@@ -8,7 +8,7 @@ depend on how the work was split.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -215,8 +215,7 @@ class Damage:
     inputs: the same by input
     layout: of lines and documents, see `count_layout`
     fields: of records without text
-    matched: those fields of `--where` and of languages that a record has
-    unmatched: for each of these, the fields of records that lack it, before one of the same reader has it
+    matched, unmatched: those fields of `--where` and of languages that a record has, and that one lacks
     names: those in the language field that are no languages
     removed: lines that settings removed, by reason; they are no damage
     """
@@ -227,7 +226,7 @@ class Damage:
     layout: Counter[str] = field(default_factory=Counter)
     fields: Fields = field(default_factory=Fields)
     matched: set[str] = field(default_factory=set)
-    unmatched: dict[str, Fields] = field(default_factory=dict)
+    unmatched: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     removed: dict[str, RemovedLines] = field(default_factory=dict)
 
@@ -245,25 +244,20 @@ class Damage:
         self.counts[reason] += count
         self.inputs.of(path).damage[reason] += count
 
-    def find_exclusion(
-        self, conditions: Sequence[Condition], values: Sequence[Any], find_fields: Callable[[], Mapping[str, object]]
-    ) -> str | None:
+    def find_exclusion(self, conditions: Sequence[Condition], values: Sequence[Any]) -> str | None:
         """The reason for which `--where` excludes a record, None for none; `add` counts it.
 
-        values: of the fields of the conditions, None for none. find_fields: returns all fields of the record.
+        values: of the fields of the conditions, None for none.
         """
         for condition, value in zip(conditions, values, strict=True):
-            self.look_for(condition.field, value is not None, find_fields)
+            self.look_for(condition.field, value is not None)
         if any(value is None for value in values):
             return WITHOUT_FIELD
         return None if all(map(Condition.holds, conditions, values)) else EXCLUDED
 
-    def look_for(self, name: str, is_there: bool, find_fields: Callable[[], Mapping[str, object]]) -> None:
-        """Note whether a record has a field that the settings name. find_fields: as above."""
-        if is_there:
-            self.matched.add(name)
-        elif name not in self.matched:
-            self.unmatched.setdefault(name, Fields()).add(find_fields())
+    def look_for(self, name: str, is_there: bool) -> None:
+        """Note whether a record has a field that the settings name."""
+        (self.matched if is_there else self.unmatched).add(name)
 
     def add_fields(self, path: str, record: Mapping[str, object], count: int = 1) -> None:
         """Count the fields of a record without text, or of several with the same fields."""
@@ -288,8 +282,7 @@ class Damage:
         self.layout += other.layout
         self.fields.merge(other.fields)
         self.matched |= other.matched
-        for name, fields in other.unmatched.items():
-            self.unmatched.setdefault(name, Fields()).merge(fields)
+        self.unmatched |= other.unmatched
         self.add_names(other.names)
         for reason, lines in other.removed.items():
             _add(self.removed.setdefault(reason, RemovedLines()), lines, "num_lines", "num_bytes")

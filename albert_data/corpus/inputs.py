@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -335,13 +334,9 @@ def list_texts(inputs: Iterable[Input], text: TextConfig) -> set[TextConfig]:
 def check_where(inputs: Sequence[Input], text: TextConfig, damage: Damage) -> None:
     """Raise InputError if no record has a field that the settings compare. damage: of all inputs."""
     texts = list_texts(inputs, text)
-    for field in sorted({one.field for text in texts for one in text.conditions} - damage.matched):
-        if (found := damage.unmatched.get(field)) and (names := found.counts):
-            close = get_close_matches(field, names, n=1)
-            fields = f"the fields are {found.describe_names()}"
-            hint = f"did you mean {name_field(close[0])}?" if close else fields
-            hint = "it is null in all of them" if field in names else hint
-            raise InputError(f"no record has the field {name_field(field)} that --where names; {hint}")
+    if missing := {one.field for text in texts for one in text.conditions} & damage.unmatched - damage.matched:
+        name = name_field(min(missing))
+        raise InputError(f"no record has the field {name} that --where names, or it is null in all; check the name")
 
 
 def count_bytes(inputs: list[Input]) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from albert_data.errors import InputError
 from albert_data.text.wording import list_some
 
-_GROUPS, _SHOWN = 5, 3  # kinds of files in one message, and names of each
+_SHOWN = 5  # kinds of files in one message
 
 
 class RefusedInput(InputError):
@@ -23,17 +23,11 @@ class RefusedInputs(InputError):
 
     def __init__(self, refused: Sequence[RefusedInput]) -> None:
         self.refused = refused
-        super().__init__(str(refused[0]) if len(refused) == 1 else _join(refused))
-
-
-def _join(refused: Sequence[RefusedInput]) -> str:
-    groups = group_paths((error.what, error.path) for error in refused)
-    parts = [
-        f"{len(paths):,} {'is' if len(paths) == 1 else 'are'} {what}: {list_some(paths, _SHOWN)}"
-        for what, paths in groups.items()
-    ]
-    listed = "; ".join(parts[:_GROUPS]) + (f"; and {len(parts) - _GROUPS:,} more kinds" if parts[_GROUPS:] else "")
-    return f"{len(refused):,} inputs can't be read: {listed}; {'; '.join({one.next_step: 0 for one in refused})}"
+        first = {one.what: one.path for one in sorted(refused, key=lambda one: one.path, reverse=True)}  # of each kind
+        listed = list_some([f"{path} ({what})" for what, path in sorted(first.items())], _SHOWN)
+        steps = "; ".join(dict.fromkeys(one.next_step for one in refused))
+        several = f"{len(refused):,} inputs can't be read: {listed}; {steps}"
+        super().__init__(str(refused[0]) if len(refused) == 1 else several)
 
 
 def group_paths(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -123,14 +123,12 @@ class Labels:
         self.default = encode_source(language or config.language)
         self.names = {self.default: language or config.language}
 
-    def read(
-        self, value: Any, is_there: bool, find_fields: Callable[[], Mapping[str, object]], place: int | str
-    ) -> int:
-        """The source code of one record. is_there, find_fields: as for Damage.look_for; place: as for Damage.add.
+    def read(self, value: Any, is_there: bool, place: int | str) -> int:
+        """The source code of one record. is_there: whether it has the field; place: as for Damage.add.
 
         Raises InputError where a name is one too many.
         """
-        self._damage.look_for(self._field, is_there, find_fields)
+        self._damage.look_for(self._field, is_there)
         if isinstance(value, str):
             if value in self._known:
                 return self._known[value]

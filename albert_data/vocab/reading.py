@@ -213,9 +213,8 @@ def check_found(
     field = text.language_field or ""
     if field in damage.unmatched and field not in damage.matched:
         raise InputError(
-            f"no line has the field {name_field(field)}; the fields are "
-            f"{damage.unmatched[field].describe_names() or 'not known'}; pass --language-field NAME with the one that "
-            "names the language, or leave it out"
+            f"no record has the field {name_field(field)}; pass --language-field NAME with the one that names the "
+            "language, or leave it out"
         )
     if not allow_loss:
         check_losses(inputs, text, damage)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import cache
 from typing import Any, TypedDict
 
 import msgspec
@@ -140,8 +140,7 @@ class _LineReader:
             return self._count("empty_document")
         if (name := self._config.language_field) is not None:
             value, is_there = look_up(record, name)
-            find_fields = partial(self._find_fields, record)
-            self.source_code = self._labels.read(value, is_there, find_fields, self._start)
+            self.source_code = self._labels.read(value, is_there, self._start)
         if (name := self._config.group_field) is not None:
             self.group = hash_group(look_up(record, name)[0], self._block.origin.path, f"byte {self._start}")
         return found
@@ -149,7 +148,7 @@ class _LineReader:
     def _find_exclusion(self, record: dict[str, Any]) -> str | None:
         values = [look_up(record, condition.field)[0] for condition in self._conditions]
         try:
-            return self._damage.find_exclusion(self._conditions, values, partial(self._find_fields, record))
+            return self._damage.find_exclusion(self._conditions, values)
         except InputError as error:
             raise InputError(f"{self._block.origin.path}, byte {self._start}: {error}") from error
 

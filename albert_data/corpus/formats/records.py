@@ -150,9 +150,9 @@ def _find_texts(
             damage.add(records.reason, path, records.first, count=records.num_rows)
         elif records.rows is None:
             _count_nulls(records, records.first, records.num_rows, path, damage)
-        columns, fields = records.columns, dict.fromkeys(records.columns.names)
+        columns = records.columns
         for number, texts, compared, language, group in records.rows or ():
-            if compared and (reason := damage.find_exclusion(columns.conditions, compared, fields.copy)):
+            if compared and (reason := damage.find_exclusion(columns.conditions, compared)):
                 damage.add(reason, path, f"{records.unit} {number}")
                 continue
             value = texts[0] if len(texts) == 1 else _join(texts)
@@ -166,8 +166,7 @@ def _find_texts(
                 continue
             code = 0
             if labels is not None:
-                is_there = columns.language is not None
-                code = labels.read(language, is_there, fields.copy, f"{records.unit} {number}")
+                code = labels.read(language, columns.language is not None, f"{records.unit} {number}")
             hashed = 0 if group is None else hash_group(group, path, f"{records.unit} {number}")
             yield records.unit, number, value, code, hashed
 

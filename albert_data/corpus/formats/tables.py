@@ -87,7 +87,7 @@ def _read_batch(
     if any(is_absent) or (not compared and all(column.null_count == len(batch) for column in texts)):
         # None is visited: a column of nulls may have 2**40 rows in a few bytes.
         found = [None if one else "" for one in is_absent]
-        reason = damage.find_exclusion(columns.conditions, found, lambda: dict.fromkeys(columns.names))
+        reason = damage.find_exclusion(columns.conditions, found)
         yield replace(every, reason=reason)
         return
     for at in range(0, len(batch), _SLICE_ROWS):
