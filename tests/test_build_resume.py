@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -38,6 +39,7 @@ from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.pipeline import steps
 from albert_data.pipeline.build import BuildReport
 from albert_data.pipeline.build_folder import BuildFolder
+from albert_data.pipeline.plan import find_other
 from albert_data.shards.reader import open_shards
 from albert_data.tokenizer.model import Tokenizer
 
@@ -217,6 +219,13 @@ def test_another_setting_is_refused_and_named(corpus, finished, tmp_path):
         for named, changed in changes.items():
             check_refused(partial(corpus.build, out, **changed), OutputError, f"{named} & {out} & --overwrite")
         assert digest_folder(out) == before
+
+
+def test_a_setting_that_this_version_lacks_is_another_one_where_it_was_set(finished):
+    plan = open_shards(finished).manifest.plan
+    for value, named in ((None, None), ("|", "of another kind: old is | there and None here")):
+        there = dataclasses.replace(plan, config={**plan.config, "old": value})
+        assert find_other({}, there, plan) == named
 
 
 @pytest.mark.parametrize("results", [3, 1000], ids=["unfinished", "finished"])

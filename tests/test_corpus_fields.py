@@ -120,7 +120,8 @@ def test_a_field_without_text_is_reported_with_those_inside_of_others():
     data = b'{"article": {"text": "long enough", "id": 1}}\n'
     json_lines.parse_lines(Block(data, Origin("p", "jsonl")), TextConfig(), damage)
     assert damage.fields.describe() == (
-        'the record has the fields "article.id" (1), "article.text" (1); pass --text-field article.text'
+        'the record has the fields "article.id" (1), "article.text" (1); '
+        "pass --text-field NAME with the one that holds the text"
     )
 
 
@@ -293,18 +294,13 @@ def explain(lines: list[object]) -> str:
     return str(caught.value)
 
 
-def test_the_fields_that_were_seen_are_listed_and_the_one_with_text_is_named():
+def test_the_fields_that_were_seen_are_listed():
     records: list[object] = [{"id": str(number), "content": "Some text.", "n": 3} for number in range(30)]
     assert explain(records) == (
         'the corpus holds no document (30 missing field); the 30 records have the fields "content" (30), "id" (30), '
-        '"n" (30); pass --text-field content'
+        '"n" (30); pass --text-field NAME with the one that holds the text'
     )
-    assert explain([{"text": ["a"], "it's": "a b"}]).endswith(
-        """(1 field not text); the record has the fields "it's" (1), "text" (1); pass --text-field 'it'"'"'s'"""
-    )
-    assert explain([{"n": 1}]).endswith('the field "n" (1); pass --text-field NAME with the one that holds the text')
-    # A version is no text, so the advice is not to make documents of it.
-    assert explain([{"version": "1.1", "data": []}]).endswith("pass --text-field NAME with the one that holds the text")
+    assert '(1 field not text); the record has the field "text" (1); pass' in explain([{"text": ["a"]}])
     assert explain([]) == "the corpus holds no document; give files with text in them"
 
 
@@ -320,5 +316,5 @@ def test_fields_are_added_up_over_tasks_and_receipts():
     first.add({"a": "a text", "\ud800": 1})
     second.add({"a": "more text", "b": 2})
     first.merge(from_values(json.loads(json.dumps(to_values(second))), Fields))
-    assert (first.num_records, first.counts, first.text_len["a"]) == (2, Counter({"a": 2, "b": 1, "\\ud800": 1}), 15)
+    assert (first.num_records, first.counts) == (2, Counter({"a": 2, "b": 1, "\\ud800": 1}))
     json.dumps(to_values(first), ensure_ascii=False).encode()

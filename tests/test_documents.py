@@ -323,7 +323,7 @@ NOT_ANY = "the corpus holds no document"
         RefusedInputs,
         'documents.arrows is without the field "text", with "body" (string), "id" (int64)',
     ),
-    ({"documents": [{"body": "A text."}]}, InputError, 'has the field "body" & ; pass --text-field body'),
+    ({"documents": [{"body": "A text."}]}, InputError, 'has the field "body" & ; pass --text-field NAME'),
 )
 def test_what_is_no_corpus_is_one_error(call, kind, named, here):
     check_refused(lambda: build("out", **call), kind, named)

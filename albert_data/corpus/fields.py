@@ -12,7 +12,7 @@ from typing import Any
 from xxhash import xxh3_64_intdigest
 
 from albert_data.errors import InputError
-from albert_data.text.escaping import escape_controls, quote
+from albert_data.text.escaping import escape_controls
 from albert_data.text.wording import list_some
 
 # ---- how the settings name fields: one, or several joined by commas; a point leads into an object ----
@@ -87,33 +87,29 @@ class Fields:
 
     num_records: how many such records
     counts: how many of them have a field, by its name
-    text_len: characters of the texts in it, by its name
     """
 
     num_records: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    text_len: Counter[str] = field(default_factory=Counter)
 
     def add(self, record: Mapping[str, object], count: int = 1) -> None:
         """Add a record, or several with the same fields."""
         self.num_records += count
-        for name, value in _flatten("", record):
+        for name in _flatten("", record):
             # JSON can escape a lone surrogate ("\\ud800"), which UTF-8 can't hold.
-            valid = name[: _SHOWN_LEN + 1].encode(errors="backslashreplace").decode()
-            self._count(valid, count, count * len(value) if isinstance(value, str) and _may_be_text(value) else 0)
+            self._count(name[: _SHOWN_LEN + 1].encode(errors="backslashreplace").decode(), count)
 
     def merge(self, other: Fields) -> None:
         self.num_records += other.num_records
         for name in other.counts:
-            self._count(name, other.counts[name], other.text_len[name])
+            self._count(name, other.counts[name])
 
-    def _count(self, name: str, count: int, text_len: int) -> None:
+    def _count(self, name: str, count: int) -> None:
         if name not in self.counts and len(self.counts) == MAX_NAMES:
             if name > (last := max(self.counts)):
                 return
-            del self.counts[last], self.text_len[last]
+            del self.counts[last]
         self.counts[name] += count
-        self.text_len[name] += text_len
 
     def describe(self) -> str:
         """Which fields the records have, and what to do; empty if none was seen."""
@@ -121,34 +117,18 @@ class Fields:
             return ""
         kind = "field" if len(self.counts) == 1 else "fields"
         records = "the record has" if self.num_records == 1 else f"the {self.num_records:,} records have"
-        best = self.find_text()
-        advice = "NAME with the one that holds the text" if best is None else quote(best)
-        return f"{records} the {kind} {self.describe_names()}; pass --text-field {advice}"
+        names = list_some([f"{name_field(name)} ({self.counts[name]:,})" for name in self.rank()], _SHOWN_NAMES)
+        return f"{records} the {kind} {names}; pass --text-field NAME with the one that holds the text"
 
-    def find_text(self) -> str | None:
-        """The field with the most text; None if there is none, or its name can't be shown as it is."""
-        best = next(iter(self.rank_by_text()), "")
-        return best if self.text_len[best] and name_field(best) == f'"{best}"' else None
-
-    def rank_by_text(self) -> tuple[str, ...]:
-        """The names, those of the most text first."""
-        return tuple(sorted(self.counts, key=lambda name: (-self.text_len[name], name)))
-
-    def describe_names(self) -> str:
-        """The most frequent names, and how many records have each."""
-        ranked = sorted(self.counts, key=lambda name: (-self.counts[name], name))
-        return list_some([f"{name_field(name)} ({self.counts[name]:,})" for name in ranked], _SHOWN_NAMES)
+    def rank(self) -> list[str]:
+        """The names, the most frequent first."""
+        return sorted(self.counts, key=lambda name: (-self.counts[name], name))
 
 
-def _may_be_text(value: str) -> bool:
-    """Whether a value is more than a version, a number or an identifier: has it white space, or more than ASCII?"""
-    return len(value.split(None, 2)) > 1 or not value.isascii()
-
-
-def _flatten(prefix: str, record: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """The fields of a record, and those of its objects at most four deep."""
+def _flatten(prefix: str, record: Mapping[str, object]) -> Iterator[str]:
+    """The names of the fields of a record, and of those of its objects at most four deep."""
     for name, value in record.items():
         if isinstance(value, dict) and value and prefix.count(".") < _DEEPEST:
             yield from _flatten(f"{prefix}{name}.", value)
         else:
-            yield prefix + name, value
+            yield prefix + name

@@ -138,8 +138,9 @@ def _find_difference(there: Plan, asked: Plan) -> str | None:
     for old, new in zip(old_sources, new_sources, strict=False):
         settings.append((f" of source {new.name}", vars(old), vars(new)))
     for owner, before, now in settings:
-        for name, value in now.items():
-            if before.get(name) != value:
+        # A setting of another version, which this one lacks, differs where it was set.
+        for name, value in {**dict.fromkeys(before), **now}.items():
+            if before.get(name) != value and (name in now or before[name]):
                 return f"{name}{owner} is {before.get(name)} there and {value} here"
     if len(old_sources) != len(new_sources):
         return f"the mixture has {count_of(len(old_sources), 'source')} there and {len(new_sources)} here"

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from albert_data.config import TextConfig
 from albert_data.corpus.conditions import EXCLUSIONS
 from albert_data.corpus.damage import LOSES_NOTHING, REASONS, REMOVALS, CountsByInput, Damage, InputCounts, RemovedLines
 from albert_data.corpus.fields import list_names
@@ -15,7 +14,7 @@ from albert_data.corpus.layout import Advice, advise
 from albert_data.corpus.sources import advise_names
 from albert_data.errors import InputError
 from albert_data.shards.manifest import DamagedInput, DamagedInputs, Manifest, RemovedEntry
-from albert_data.text.escaping import escape_controls, name_as_text, quote
+from albert_data.text.escaping import escape_controls, name_as_text
 from albert_data.text.wording import count_of, format_share, list_some
 
 Removed = Mapping[str, RemovedLines] | Mapping[str, RemovedEntry]  # by reason
@@ -34,9 +33,8 @@ def advise_on(manifest: Manifest) -> list[Advice]:
 
 def advise_on_parts(manifest: Manifest) -> list[str]:
     """What to know of single sources and inputs, a sentence each."""
-    is_mixture, field = manifest.plan.mixture is not None, manifest.config.text.text_field
-    found = [] if is_mixture else advise_names(manifest.sources or ())
-    return found + advise_inputs(manifest.damaged_inputs, None if is_mixture else field)
+    found = advise_names(manifest.sources or ()) if manifest.plan.mixture is None else []
+    return found + advise_inputs(manifest.damaged_inputs)
 
 
 def list_damaged(inputs: CountsByInput) -> DamagedInputs | None:
@@ -58,13 +56,12 @@ def _describe_input(path: str, counts: InputCounts) -> DamagedInput:
         path=path,
         num_documents=counts.num_documents,
         damage=dict(sorted(counts.damage.items())),
-        fields=fields.rank_by_text()[:_FIELDS] if fields else (),
-        text_field=fields.find_text() if fields else None,
+        fields=tuple(fields.rank()[:_FIELDS]) if fields else (),
         lost_share=round(counts.lost_share, 4) if counts.loses_much else None,
     )
 
 
-def check_losses(inputs: Sequence[Input], text: TextConfig, damage: Damage) -> None:
+def check_losses(inputs: Sequence[Input], damage: Damage) -> None:
     """Raise InputError if over half of the corpus is lost, or of a file that the user named."""
     found, total = damage.inputs.finish()
     by_name = {name_as_text(item.path): item for item in inputs}
@@ -76,7 +73,7 @@ def check_losses(inputs: Sequence[Input], text: TextConfig, damage: Damage) -> N
     item, worst = lost[0]
     what = f"{format_share(share)} of the corpus" if share > _MOST else f"over half of {count_of(len(lost), 'input')}"
     described = replace(_describe_input(item.path, worst), lost_share=worst.lost_share)
-    why = "; ".join(filter(None, (item.oddity, _explain(described, None if item.source else text.text_field))))
+    why = "; ".join(filter(None, (item.oddity, describe_losses(described))))
     raise InputError(
         f"{what} would be lost; the worst is {escape_controls(item.path)} ({why}). Nothing was published; give all of "
         "the text, or go on without what is lost by --allow-loss"
@@ -102,17 +99,16 @@ def list_notes(damage: Mapping[str, int], removed: Removed | None, advice: Seque
     return [f"{label:<10} {line}" for label, line in found]
 
 
-def advise_inputs(damaged: DamagedInputs | None, text_field: str | None) -> list[str]:
-    """A sentence that names the inputs without documents, and one for those that lost much. text_field: None in a
-    mixture.
-    """
+def advise_inputs(damaged: DamagedInputs | None) -> list[str]:
+    """A sentence that names the inputs without documents, and one for those that lost much."""
     if damaged is None:
         return []
     empty = [item for item in damaged.worst if not item.num_documents]
     losing = [item for item in damaged.worst if item.lost_share is not None]
     return [
         f"{count_of(count, 'input')} {what}: "
-        + list_some([f"{escape_controls(one.path)} ({_explain(one, text_field)})" for one in items], _SHOWN, count)
+        + list_some([f"{escape_controls(one.path)} ({describe_losses(one)})" for one in items], _SHOWN, count)
+        + ("; name the fields of text with --text-field" if any(one.fields for one in items) else "")
         for items, count, what in (
             (empty, damaged.num_without_documents, "gave no document"),
             (losing, damaged.num_losing or 0, "lost much text"),
@@ -128,13 +124,3 @@ def describe_losses(item: DamagedInput) -> str:
         least = "at least " if "damaged_compression" in item.damage and item.lost_share < 1 else ""
         parts.insert(0, f"{least}{format_share(item.lost_share)} lost")
     return "; ".join([*parts, *([f"its fields are {list_names(item.fields)}"] if item.fields else [])])
-
-
-def _explain(item: DamagedInput, text_field: str | None) -> str:
-    parts = [describe_losses(item)]
-    if item.text_field is not None:
-        if text_field is None:
-            parts.append(f"write text_field = {item.text_field!r} in its source")
-        else:  # the field of the other inputs is read too
-            parts.append(f"pass --text-field {quote(f'{text_field},{item.text_field}')}")
-    return "; ".join(parts)

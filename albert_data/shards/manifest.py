@@ -222,9 +222,8 @@ class NearDuplicateEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class DamagedInput:
-    """An input without documents, or with damage. fields: of its records without text, by how much text they hold.
+    """An input without documents, or with damage. fields: of its records without text, the most frequent first.
 
-    text_field: the one with the most, None if it is not known.
     lost_share: of all that it holds, where it gave documents and that is over a tenth, or not known.
     """
 
@@ -232,7 +231,6 @@ class DamagedInput:
     num_documents: Count
     damage: Mapping[str, Count]
     fields: tuple[str, ...] = ()
-    text_field: str | None = None
     lost_share: float | None = None
 
 

@@ -78,12 +78,12 @@ def learn_vocabulary(
 
 def _advise(inputs: list[Input], text: TextConfig, corpus: SampledCorpus) -> list[str]:
     """Options that would read the corpus better, a sentence each."""
-    damage, text_field = corpus.damage, None if inputs[0].source else text.text_field
+    damage = corpus.damage
     counts = {"documents": corpus.num_documents, **damage.layout}
     return [
         *(one.text for one in advise(counts, dataclasses.asdict(text), [item.path for item in inputs])),
         *advise_names(damage.names),
-        *advise_inputs(list_damaged(damage.inputs), text_field),
+        *advise_inputs(list_damaged(damage.inputs)),
     ]
 
 

@@ -217,4 +217,4 @@ def check_found(
             "language, or leave it out"
         )
     if not allow_loss:
-        check_losses(inputs, text, damage)
+        check_losses(inputs, damage)
