@@ -97,9 +97,12 @@ def model(vocab: str, kind: str = '"type": "WordPiece", ', rest: str = "") -> di
     ({"vocab.txt": VOCAB, "tokenizer_config.json": b"{"}, TokenizerError, "does not say & can't be read & write"),
     ({"tokenizer.json": b'{"model": {"vocab": {"a'}, TokenizerError, "is damaged: Unterminated string & copy it"),
     ({"tokenizer.json": b'{"a": 1}'}, TokenizerError, "no tokenizer.json of the library tokenizers"),
-    (model('{"a": 1, "b": 1}'), TokenizerError, "has a damaged vocabulary & 'b' is taken"),
+    ({"vocab.txt": VOCAB + b"a\n\nb\n"}, TokenizerError, "has an empty line, or a piece twice"),
+    ({"vocab.txt": VOCAB + b"a\nb\na\n"}, TokenizerError, "has an empty line, or a piece twice"),
+    (model('{"a": 0, "b": 0}'), TokenizerError, "has a damaged vocabulary & 'b' is taken"),
+    (model('{"a": 0, "b": 2}'), TokenizerError, "ids without a piece: the id 2 of the piece 'b' & one of 0..1, each"),
     (model('{"a": "b"}'), TokenizerError, "has a damaged vocabulary & 'b' of the piece 'a'"),
-    (model('{"a": 9999999999}'), TokenizerError, "is taken, or not one of 0..1,001"),
+    (model('{"a": 9999999999}'), TokenizerError, "is taken, or not one of 0..0"),
     (model('"ab"'), TokenizerError, "has values of wrong types"),
     (model("{}", "", ', "added_tokens": [1]'), TokenizerError, "values of wrong types & copy it again"),
     (model("{}", "", ', "normalizer": "x"'), TokenizerError, "has values of wrong types, so it is damaged"),
@@ -112,36 +115,9 @@ def test_a_bad_file_is_one_line(tmp_path, call, kind, named):
     check_refused(lambda: load_tokenizer(tmp_path / next(iter(call))), kind, named)
 
 
-@pytest.mark.parametrize("kind", ["WordPiece", "BPE", "vocab.txt"])
-def test_ids_without_a_piece_are_kept_and_never_drawn(tmp_path, kind):
-    """As the vocabularies of ConvBERT and ERNIE have them."""
-    names = [*SPECIALS, *("a b c h Ġ" if kind == "BPE" else "ab ##c a ##b [unused7]").split()]
-    vocab = {piece: i * 2 for i, piece in enumerate(names)}
-    values = json.loads(make_wordpiece(names, BertRules(lowercase=True))) | {"added_tokens": [], "post_processor": None}
-    if kind == "vocab.txt":
-        write_vocab(tmp_path)
-        (tmp_path / kind).write_text("".join(f"{piece}\n\n" for piece in names) + "ab\n")
-        vocab["ab"] = 2 * len(names)
-    elif kind == "WordPiece":
-        values["model"]["vocab"] = vocab
-    else:
-        level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-        values["model"] = {"type": "BPE", "vocab": vocab, "merges": [], "unk_token": "[UNK]"}
-        values |= {"normalizer": None, "pre_tokenizer": level, "decoder": level}
-    if kind != "vocab.txt":
-        (tmp_path / "tokenizer.json").write_text(json.dumps(values))
-    tokenizer = load_tokenizer(tmp_path)
-    assert tokenizer.vocab_size == max(vocab.values()) + 1 == len(set(tokenizer.pieces))
-    assert all(tokenizer.pieces[i] == piece for piece, i in vocab.items())
-    assert set(tokenizer.ordinary_ids.tolist()) <= set(vocab.values())
-    texts, reference = ["abc a h", "c ab ab"], tokenizers.Tokenizer.from_str(tokenizer.model.decode())
-    assert encode(tokenizer, texts) == encode_alone(reference, texts)
-
-
 def test_an_added_token_has_the_id_that_the_library_gives_it(tmp_path):
-    """It counts on from the number of pieces, whatever the file says, and so gives one to two of them."""
+    """It counts on from the number of pieces, whatever the file says."""
     values = json.loads(make_wordpiece([*SPECIALS, "a"], BertRules(lowercase=True)))
-    values["model"]["vocab"]["a"] = 9
     path = tmp_path / "tokenizer.json"
     for number in (10, 6):
         values["added_tokens"][5:] = [{**values["added_tokens"][0], "id": number, "content": "<more>"}]
@@ -149,7 +125,7 @@ def test_an_added_token_has_the_id_that_the_library_gives_it(tmp_path):
         if number == 10:
             named = "the id 10 of the piece '<more>' is taken, or not one of 6..6"
             check_refused(lambda: load_tokenizer(path), TokenizerError, named)
-    assert load_tokenizer(path).pieces[6:] == ["<more>", "[unused7]", "[unused8]", "a"]
+    assert load_tokenizer(path).pieces[5:] == ["a", "<more>"]
 
 
 def test_a_normalization_or_a_missing_library_is_an_error(tmp_path, monkeypatch):

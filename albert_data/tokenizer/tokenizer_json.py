@@ -37,7 +37,6 @@ ROLES = {
     "mask": ("[MASK]", "<mask>"),
 }
 _HIDDEN = "\uffff"  # no character
-_MOST_HOLES = 1000  # ids without a piece, besides as many as there are pieces
 _MAX_WORD = 100  # characters; BERT makes a longer word unknown
 
 
@@ -87,25 +86,14 @@ def list_pieces(values: Mapping[str, Any], name: str) -> list[str]:
         found = {token["content"]: token["id"] for token in values.get("added_tokens") or []} | own
         pieces = dict[int, str]()
         for piece, i in found.items():  # the library counts on from the number of the model's pieces
-            begin, end = (0, 2 * len(own) + _MOST_HOLES) if piece in own else (len(own), len(found))
+            begin, end = (0, len(own)) if piece in own else (len(own), len(found))
             if not isinstance(piece, str) or not isinstance(i, int) or not begin <= i < end or i in pieces:
-                allowed = f"{begin:,}..{end - 1:,}"
+                allowed = f"{begin:,}..{end - 1:,}, each once"
                 raise ValueError(f"the id {i!r:.40} of the piece {piece!r:.80} is taken, or not one of {allowed}")
             pieces[i] = piece
     except (TypeError, KeyError, ValueError) as error:
-        raise TokenizerError(f"{name} has a damaged vocabulary: {error}; copy it again") from error
-    return name_holes(pieces)
-
-
-def name_holes(pieces: Mapping[int, str]) -> list[str]:
-    """The vocabulary by id. An id without a piece, as ConvBERT and ERNIE have them, gets one that no text gives."""
-    taken, named = set(pieces.values()), list[str]()
-    for i in range(max(pieces, default=-1) + 1):
-        name = f"[unused{i}]"
-        while name in taken:
-            name = f"[{name}]"
-        named.append(pieces.get(i, name))
-    return named
+        raise TokenizerError(f"{name} has a damaged vocabulary, or ids without a piece: {error}") from error
+    return [pieces[i] for i in range(len(pieces))]
 
 
 def rename_pieces(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -275,8 +263,9 @@ def _split_lines(data: bytes, name: str) -> list[str]:
         raise TokenizerError(f"{name} is not UTF-8 (line {line:,}); a vocabulary has a piece on each line") from error
     if lacking := [names[0] for names in ROLES.values() if names[0] not in pieces]:
         raise TokenizerError(f"{name} lacks {', '.join(lacking)}; a vocab.txt of WordPiece needs a line for each")
-    ids = {piece: i for i, piece in enumerate(pieces) if piece}  # the last of equal lines, as in transformers
-    return name_holes({i: piece for piece, i in ids.items()})
+    if len({*pieces} - {""}) < len(pieces):
+        raise TokenizerError(f"{name} has an empty line, or a piece twice; a vocab.txt has a piece on each line")
+    return pieces
 
 
 def describe_config(rules: BertRules) -> dict[str, Any]:
