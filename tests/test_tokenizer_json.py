@@ -107,7 +107,7 @@ def model(vocab: str, kind: str = '"type": "WordPiece", ', rest: str = "") -> di
     (model("{}", "", ', "added_tokens": [1]'), TokenizerError, "values of wrong types & copy it again"),
     (model("{}", "", ', "normalizer": "x"'), TokenizerError, "has values of wrong types, so it is damaged"),
     ({"tokenizer.json": b"[1]"}, TokenizerError, "no tokenizer.json of the library & it has no model"),
-    ({"tokenizer.json": b'{"\xff": 1}'}, TokenizerError, "is not UTF-8 (byte 2)"),
+    ({"tokenizer.json": b'{"\xff": 1}'}, TokenizerError, "is damaged: 'utf-8' codec can't decode byte 0xff"),
 )
 def test_a_bad_file_is_one_line(tmp_path, call, kind, named):
     for name, data in call.items():

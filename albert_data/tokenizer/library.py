@@ -39,7 +39,6 @@ _RARE = "\U0010fffd"  # a private character, of which no vocabulary has a piece
 # Byte-level pieces that canonical text hardly ever gives: parts of characters, controls, and white space other than one
 # space at the beginning.
 _NEVER_GIVEN = re.compile(rf"<0x[0-9A-F]{{2}}>|[\s\0-\x1f\x7f-\x9f]|.{VISIBLE_SPACE}", re.DOTALL)
-_BYTE_DECODER = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
 _UNUSED = re.compile(r"\W*unused\W*\d+\W*", re.IGNORECASE)
 
 
@@ -61,7 +60,6 @@ class LibraryKind(JsonKind):
         self.is_ordinary[self.specials.unk_id] = False
         if marks == _BYTES:
             self.is_ordinary &= np.array([not _NEVER_GIVEN.search(text) for text in self.texts])
-            self._values["decoder"] = values.get("decoder") or _BYTE_DECODER
         self.has_prefix = marks == _CONTINUED or any(map(_adds_space, _list_all(values, "normalizer", "pre_tokenizer")))
         self.slow_reason = slow_reason
 
@@ -71,13 +69,7 @@ class LibraryKind(JsonKind):
         return self._marks == _BYTES and self.normalise(" a") == f"{VISIBLE_SPACE}a"
 
     def make_encoder(self) -> TextEncoder:
-        try:
-            self._backend.encode([_RARE])
-        except TokenizerError as error:
-            raise TokenizerError(
-                f"{self._name} can't encode a character that it has no piece for: {error}; give its model the unknown "
-                "piece in its own vocabulary"
-            ) from error
+        self._backend.encode([_RARE])  # fails now, and not later, if the model has no unknown piece
         return self  # it keeps nothing between sentences
 
     def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
@@ -175,22 +167,15 @@ def include_spaces(text: Text) -> Text:
 
 
 @helper
-def begins_unspaced(utf8: Pointer, at: int, end: int, properties: Pointer) -> bool:
-    """Whether the first letter, or mark of a script without spaces, is of such a script."""
-    while at < end:
-        code, at = read_character(utf8, at)
+def is_unspaced_at(utf8: Pointer, begin: int, end: int, at_end: bool, properties: Pointer) -> bool:
+    """Whether the first or last letter, or mark of a script without spaces, is of such a script."""
+    while begin < end:
+        if at_end:
+            end = step_back(utf8, end)
+            code = read_character(utf8, end)[0]
+        else:
+            code, begin = read_character(utf8, begin)
         found = I64(item(properties, code))
-        if found & (ALPHA | UNSPACED):
-            return bool(found & UNSPACED)
-    return False
-
-
-@helper
-def ends_unspaced(utf8: Pointer, begin: int, end: int, properties: Pointer) -> bool:
-    """The same of the last one."""
-    while end > begin:
-        end = step_back(utf8, end)
-        found = I64(item(properties, read_character(utf8, end)[0]))
         if found & (ALPHA | UNSPACED):
             return bool(found & UNSPACED)
     return False
@@ -212,8 +197,8 @@ def find_spaces(
             found[i] |= before == SPACE or (
                 before == LINE_FEED
                 and not (
-                    ends_unspaced(source, begins[i - 1], ends[i - 1], table)
-                    and begins_unspaced(source, begins[i], ends[i], table)
+                    is_unspaced_at(source, begins[i - 1], ends[i - 1], True, table)
+                    and is_unspaced_at(source, begins[i], ends[i], False, table)
                 )
             )
     return found

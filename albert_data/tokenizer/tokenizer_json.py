@@ -59,8 +59,6 @@ def parse_json(data: bytes, name: str) -> dict[str, Any]:
     """Raises TokenizerError if it is no tokenizer.json, or of a kind whose vocabulary can't be used."""
     try:
         values = files.parse_json(data)
-    except UnicodeDecodeError as error:
-        raise TokenizerError(f"{name} is not UTF-8 (byte {error.start:,}); copy it again") from error
     except ValueError as error:
         raise TokenizerError(f"{name} is damaged: {error}; copy it again") from error
     model = values.get("model") if isinstance(values, dict) else None

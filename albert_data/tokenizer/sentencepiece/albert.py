@@ -211,27 +211,21 @@ def lower_sigmas(text: Pointer, begin: int, end: int, entries: Pointer) -> None:
     while position < end:
         code, after = read_character(text, position)
         if code == _SIGMA_CODE:
-            is_final = finds_cased_before(text, position, begin, entries)
-            is_final = is_final and not finds_cased_after(text, after, end, entries)
+            is_final = finds_cased(text, begin, position, True, entries)
+            is_final = is_final and not finds_cased(text, after, end, False, entries)
             write_character(text, position, _FINAL_SIGMA if is_final else _SMALL_SIGMA)  # of two bytes, too
         position = after
 
 
 @helper
-def finds_cased_before(text: Pointer, position: int, begin: int, entries: Pointer) -> bool:
-    while position > begin:
-        position = step_back(text, position)
-        code, _ = read_character(text, position)
-        entry = I64(item(entries, code))
-        if entry & IGNORABLE == 0:
-            return bool(entry & CASED != 0)
-    return False
-
-
-@helper
-def finds_cased_after(text: Pointer, position: int, end: int, entries: Pointer) -> bool:
-    while position < end:
-        code, position = read_character(text, position)
+def finds_cased(text: Pointer, begin: int, end: int, at_end: bool, entries: Pointer) -> bool:
+    """Whether the first character of a text, or the last, that is not case-ignorable is cased."""
+    while begin < end:
+        if at_end:
+            end = step_back(text, end)
+            code = read_character(text, end)[0]
+        else:
+            code, begin = read_character(text, begin)
         entry = I64(item(entries, code))
         if entry & IGNORABLE == 0:
             return bool(entry & CASED != 0)
