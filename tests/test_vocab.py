@@ -31,7 +31,7 @@ from albert_data.jobs.engine import Engine, MultiprocessEngine
 from albert_data.library.building import train_vocab
 from albert_data.tokenizer.model import Tokenizer, load_tokenizer
 from albert_data.tokenizer.sentencepiece.charsmap import find_base
-from albert_data.vocab.alphabet import choose_alphabet, measure_unspaced, show_character
+from albert_data.vocab.alphabet import choose_alphabet, measure_unspaced
 from albert_data.vocab.counting import NUM_CODES, CharacterCounts, NormalCounter, NormalRule
 from albert_data.vocab.folder import FILES, is_saved, save_vocabulary
 from albert_data.vocab.learning import learn_vocabulary
@@ -189,7 +189,7 @@ def test_lost_characters_are_reported_with_counts_and_are_unknown(tmp_path):
     pieces = {piece for piece in learnt.pieces[5:] if len(piece) == 1}
     assert pieces == set(report.alphabet.characters)
     assert [learnt.unk_id in learnt.encode([character])[0] for character in "éï▅xﬁ"] == [True, True, True, False, False]
-    told = " ".join(" ".join(report.describe_choices()).split())
+    told = " ".join(" ".join(report.describe_characters()).split())
     assert "3 others are lost, 4 times" in told
     assert "é 2, ï 1, ▅ 1" in told
     assert "a higher --character-coverage keeps more of them, --required-chars those that you name" in told
@@ -495,10 +495,6 @@ def test_an_alphabet_is_what_is_required_and_the_fewest_characters_that_cover_th
 )
 def test_letters_of_scripts_without_spaces_are_measured(text, share):
     assert measure_unspaced(as_counts(plain_counts([text], RULES[0]))) == pytest.approx(share)
-
-
-def test_a_character_that_shows_nothing_alone_is_shown_by_its_number():
-    assert [show_character(ord(c)) for c in "é山\u0301\u200b\ue000"] == ["é", "山", "U+0301", "U+200B", "U+E000"]
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -28,9 +28,9 @@ def show(*lines: str, fits: bool = False) -> None:
     click.echo(fit(text, sys.stdout) if fits else text)
 
 
-def show_text(text: str, *, fits: bool = False) -> None:
+def show_text(text: str) -> None:
     """Print a text of lines, in which names are escaped already."""
-    show(*text.split("\n"), fits=fits)
+    show(*text.split("\n"))
 
 
 def show_json(values: Mapping[str, Any]) -> None:

@@ -110,19 +110,19 @@ def _split(tokenizer: Any, text: str) -> list[str]:
     return [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)]
 
 
-def list_rules(component: Any) -> Iterator[dict[str, Any]]:
-    """The rules of a component in their order, those of sequences too.
+def list_rules(*components: Any) -> Iterator[dict[str, Any]]:
+    """The rules of components in their order, those of sequences too.
 
     >>> list(list_rules({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]}))
     [{'type': 'NFC'}, {'type': 'Lowercase'}]
     """
-    if isinstance(component, dict):
-        inner = component.get("normalizers") or component.get("pretokenizers") or component.get("decoders")
-        if isinstance(inner, list):
-            for part in inner:
-                yield from list_rules(part)
-        else:
-            yield component
+    for component in components:
+        if isinstance(component, dict):
+            inner = component.get("normalizers") or component.get("pretokenizers") or component.get("decoders")
+            if isinstance(inner, list):
+                yield from list_rules(*inner)
+            else:
+                yield component
 
 
 def _list_strings(value: Any) -> Iterator[str]:

@@ -52,7 +52,8 @@ class LibraryKind(JsonKind):
         super().__init__(values, name)
         self._marks = marks = _find_marks(values, self.pieces, name)
         added = {token["content"]: bool(token.get("special")) for token in values.get("added_tokens") or []}
-        self.texts = [piece if added.get(piece) else _show(piece, marks) for piece in self.pieces]
+        show = {_BYTES: _show_bytes, _CONTINUED: show_piece}.get(marks, str)
+        self.texts = [piece if added.get(piece) else show(piece) for piece in self.pieces]
         self.is_ordinary = (
             np.array([not (added.get(piece) or _UNUSED.fullmatch(piece)) for piece in self.pieces])
             & ~self.specials.is_special
@@ -60,7 +61,9 @@ class LibraryKind(JsonKind):
         self.is_ordinary[self.specials.unk_id] = False
         if marks == _BYTES:
             self.is_ordinary &= np.array([not _NEVER_GIVEN.search(text) for text in self.texts])
-        self.has_prefix = marks == _CONTINUED or any(map(_adds_space, _list_all(values, "normalizer", "pre_tokenizer")))
+        self.has_prefix = marks == _CONTINUED or any(
+            map(_adds_space, list_rules(values.get("normalizer"), values.get("pre_tokenizer")))
+        )
         self.slow_reason = slow_reason
 
     @cached_property
@@ -90,7 +93,8 @@ class LibraryKind(JsonKind):
 
 def _find_marks(values: dict[str, Any], pieces: Sequence[str], name: str) -> str:
     """How pieces show where words begin. Raises TokenizerError for what is not supported."""
-    kind, rules = values["model"].get("type"), _list_all(values, "normalizer", "pre_tokenizer", "decoder")
+    kind = values["model"].get("type")
+    rules = list_rules(*map(values.get, ("normalizer", "pre_tokenizer", "decoder")))
     if kind not in _MODELS:
         raise TokenizerError(
             f"{name} is {kind or 'of an unnamed kind'}; supported are {', '.join(_MODELS)}, and SentencePiece models"
@@ -101,22 +105,12 @@ def _find_marks(values: dict[str, Any], pieces: Sequence[str], name: str) -> str
     return _CONTINUED if is_wordpiece and not any(piece.startswith(VISIBLE_SPACE) for piece in pieces) else _SPACES
 
 
-def _list_all(values: dict[str, Any], *components: str) -> list[dict[str, Any]]:
-    return [rule for component in components for rule in list_rules(values.get(component))]
-
-
 def _adds_space(rule: dict[str, Any]) -> bool:
     """Whether a rule puts a space before a text."""
     kind = rule.get("type")
     if kind == "Metaspace":
         return bool(rule.get("prepend_scheme", "always" if rule.get("add_prefix_space", True) else "never") != "never")
     return kind == "Prepend" or (kind == "ByteLevel" and bool(rule.get("add_prefix_space")))
-
-
-def _show(piece: str, marks: str) -> str:
-    if marks == _BYTES:
-        return _show_bytes(piece)
-    return show_piece(piece) if marks == _CONTINUED else piece
 
 
 def _show_bytes(piece: str) -> str:

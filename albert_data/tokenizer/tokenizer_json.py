@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -173,13 +173,8 @@ def is_wordpiece(values: Mapping[str, Any]) -> bool:
 
 def read_rules(values: Mapping[str, Any]) -> BertRules:
     """The rules of a tokenizer that `is_wordpiece`."""
-    normalizer = values["normalizer"]
-    return BertRules(
-        lowercase=bool(normalizer.get("lowercase", True)),
-        strip_accents=normalizer.get("strip_accents"),
-        handle_chinese_chars=bool(normalizer.get("handle_chinese_chars", True)),
-        clean_text=bool(normalizer.get("clean_text", True)),
-    )
+    normalizer = {"lowercase": True, **values["normalizer"]}
+    return BertRules(**{one.name: normalizer[one.name] for one in fields(BertRules) if one.name in normalizer})
 
 
 def make_wordpiece(pieces: Sequence[str], rules: BertRules) -> bytes:

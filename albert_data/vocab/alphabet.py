@@ -14,7 +14,7 @@ import numpy as np
 
 from albert_data.config import VocabConfig
 from albert_data.errors import TokenizerError
-from albert_data.text.unicode_tables import categories, category
+from albert_data.text.unicode_tables import categories
 from albert_data.text.wording import list_some
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, is_unspaced
 from albert_data.vocab.counting import CharacterCounts, NormalRule
@@ -55,17 +55,12 @@ class Alphabet:
         if not self.lost:
             return [f"{head}; after normalisation no character is lost"]
         share = 100 * self.num_lost / self.num_characters
-        first = [f"{show_character(code)} {count:,}" for code, count in islice(self.lost.items(), _NUM_SHOWN)]
+        first = [f"{chr(code)} {count:,}" for code, count in islice(self.lost.items(), _NUM_SHOWN)]
         return [
             f"{head}; {len(self.lost):,} others are lost, {self.num_lost:,} times ({share:.2g} % of the text):",
             list_some(first, _NUM_SHOWN, len(self.lost)),
             "a higher --character-coverage keeps more of them, --required-chars those that you name",
         ]
-
-
-def show_character(code: int) -> str:
-    """A character, or its number if it can't be seen alone."""
-    return chr(code) if category(chr(code))[0] in "LNPS" else f"U+{code:04X}"
 
 
 def choose_alphabet(counts: CharacterCounts, config: VocabConfig) -> Alphabet:

@@ -16,12 +16,12 @@ from albert_data.corpus.sources import advise_names
 from albert_data.jobs.engine import Engine, spans_machines
 from albert_data.jobs.progress import NullProgress, Progress
 from albert_data.shards.advice import advise_inputs, list_damaged
-from albert_data.vocab.alphabet import Alphabet, choose_alphabet, measure_unspaced
+from albert_data.vocab.alphabet import choose_alphabet, measure_unspaced
 from albert_data.vocab.counting import CharacterCounts
 from albert_data.vocab.process import train_apart
 from albert_data.vocab.reading import SampledCorpus, read_corpus
 from albert_data.vocab.report import VocabReport
-from albert_data.vocab.training import TrainedModel, VocabularyTooLarge, train_model
+from albert_data.vocab.training import VocabularyTooLarge, train_model
 
 _MOST_UNSPACED = 0.5  # a model gets no dummy prefix if more of the letters are in scripts without spaces
 
@@ -61,7 +61,15 @@ def learn_vocabulary(
     progress.say(
         f"training a {config.model_type} vocabulary of {config.vocab_size:,} pieces on {size:,.1f} MB of sentences"
     )
-    trained, config = _train(sentences, config, alphabet, progress, shrink)
+    train = partial(train_model, sentences, alphabet=alphabet, trainer=partial(train_apart, progress))
+    try:
+        trained = train(config)
+    except VocabularyTooLarge as error:
+        if not shrink:
+            raise
+        progress.say(f"the text supports no more than {error.largest:,} pieces; training that many")
+        config = dataclasses.replace(config, vocab_size=error.largest)
+        trained = train(config)
     return VocabReport(
         trained=trained,
         config=config,
@@ -85,17 +93,3 @@ def _advise(inputs: list[Input], text: TextConfig, corpus: SampledCorpus) -> lis
         *advise_names(damage.names),
         *advise_inputs(list_damaged(damage.inputs)),
     ]
-
-
-def _train(
-    sentences: list[bytes], config: VocabConfig, alphabet: Alphabet, progress: Progress, shrink: bool
-) -> tuple[TrainedModel, VocabConfig]:
-    try:
-        trainer = partial(train_apart, progress)
-        return train_model(sentences, config, alphabet, trainer), config
-    except VocabularyTooLarge as error:
-        if not shrink:
-            raise
-        progress.say(f"the text supports no more than {error.largest:,} pieces; training that many")
-        config = dataclasses.replace(config, vocab_size=error.largest)
-        return _train(sentences, config, alphabet, progress, shrink=False)

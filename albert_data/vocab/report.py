@@ -70,17 +70,8 @@ class VocabReport:
             "advice": self.advice,
         }
 
-    def describe_choices(self) -> list[str]:
-        """Lines of 80 columns about what the corpus decided: the characters with a piece, and the dummy prefix."""
-        if self.config.dummy_prefix:
-            choice, option = "a sentence begins with a space", "--no-dummy-prefix"
-        else:
-            choice, option = "a sentence begins without a space", "--dummy-prefix"
-        share = f"{100 * self.unspaced_share:.3g} % of the letters are in scripts without spaces"
-        prefix = f"{choice} ({share}); {option} changes that"
-        return [*_label("characters", self.alphabet.describe()), *_label("prefix", [prefix])]
-
-
-def _label(name: str, sentences: list[str]) -> list[str]:
-    lines = [line for sentence in sentences for line in wrap_words(sentence, _COLUMNS - _INDENT)]
-    return [f"{name if number == 0 else '':<{_INDENT}}{line}" for number, line in enumerate(lines)]
+    def describe_characters(self) -> list[str]:
+        """Lines of 80 columns about the characters that have a piece, and those that are lost."""
+        width, sentences = _COLUMNS - _INDENT, self.alphabet.describe()
+        lines = [line for sentence in sentences for line in wrap_words(sentence, width)]
+        return [f"{'' if number else 'characters':<{_INDENT}}{line}" for number, line in enumerate(lines)]
