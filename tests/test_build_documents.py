@@ -143,7 +143,7 @@ def test_a_corpus_without_the_language_field_is_refused(tokenizer, tmp_path):
     def build(paths: list[Path | str]) -> Any:
         return run(paths, tmp_path / f"out-{len(paths)}", tokenizer, language_field="nolang")
 
-    for some, named in ((paths[:2], 'no line has the field "nolang" & "id" (24)'), (paths[:1], "all inputs are .txt")):
+    for some, named in ((paths[:2], 'no record has the field "nolang"'), (paths[:1], "all inputs are .txt")):
         check_refused(partial(build, some), InputError, named)
     assert build(paths)
 
@@ -164,7 +164,7 @@ TEXTS = {
     "cp1252": "“L’été dernier”, écrivait la mère, “la forêt était déjà brûlée.”\nOù êtes-vous ? dit-il.\n\n",
     "koi8-r": "Все счастливые семьи похожи друг на друга.\nКаждая несчастлива по-своему.\n\n",
     "utf-8": "Every family is happy — and each in its own way.\nThe others aren’t.\n\n",
-    "utf-16-le": "학교에 가는 길에 비가 왔다.\n우산이 없었다.\n\n",
+    "cp949": "학교에 가는 길에 비가 왔다.\n우산이 없었다.\n\n",
 }
 
 
