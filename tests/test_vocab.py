@@ -189,7 +189,7 @@ def test_lost_characters_are_reported_with_counts_and_are_unknown(tmp_path):
     pieces = {piece for piece in learnt.pieces[5:] if len(piece) == 1}
     assert pieces == set(report.alphabet.characters)
     assert [learnt.unk_id in learnt.encode([character])[0] for character in "éï▅xﬁ"] == [True, True, True, False, False]
-    told = " ".join(" ".join(report.describe_characters()).split())
+    told = " ".join(" ".join(report.describe_choices()).split())
     assert "3 others are lost, 4 times" in told
     assert "é 2, ï 1, ▅ 1" in told
     assert "a higher --character-coverage keeps more of them, --required-chars those that you name" in told

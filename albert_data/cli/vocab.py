@@ -83,4 +83,4 @@ def vocab(inputs: tuple[str, ...], output: Path, as_json: bool, **settings: Any)
     if as_json:
         show_json(report.to_dict())
         return
-    show(*describe_vocabulary(report, find_model(output)), *report.describe_characters(), fits=True)
+    show(*describe_vocabulary(report, find_model(output)), *report.describe_choices(), fits=True)

@@ -122,7 +122,7 @@ def learn_tokenizer(build: Build, repeated: Path | None) -> Tokenizer:
             allow_loss=build.allow_loss,
         )
         save_vocabulary(folder, report)
-        build.tell(report.describe_characters())
+        build.tell(report.describe_choices())
     return load_tokenizer(folder / MODEL_NAME, normalization=build.vocab.normalization)
 
 

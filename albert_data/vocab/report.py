@@ -70,7 +70,7 @@ class VocabReport:
             "advice": self.advice,
         }
 
-    def describe_characters(self) -> list[str]:
+    def describe_choices(self) -> list[str]:
         """Lines of 80 columns about the characters that have a piece, and those that are lost."""
         width, sentences = _COLUMNS - _INDENT, self.alphabet.describe()
         lines = [line for sentence in sentences for line in wrap_words(sentence, width)]
