@@ -37,7 +37,7 @@ import numpy as np
 from albert_data.text.unicode_tables import categories
 from albert_data.tokenizer.backend import Backend, list_rules
 from albert_data.tokenizer.chunks.cutting import AFTER, BEFORE, SOLID, CutRule, make_rule
-from albert_data.tokenizer.chunks.encoder import ChunkEncoder, ChunkModel, join_ids
+from albert_data.tokenizer.chunks.encoder import ChunkEncoder, ChunkModel
 from albert_data.tokenizer.chunks.lattice import ChunkIds
 from albert_data.tokenizer.chunks.table import ChunkRules
 from albert_data.tokenizer.chunks.trie import make_trie
@@ -123,7 +123,7 @@ class ByteLevelKind(LibraryKind):
         def learn(texts: list[bytes], is_inner: bool) -> ChunkIds:
             # Only the first chunk of a sentence can begin with a space.
             spaced = texts if is_inner else [text if text.startswith(b" ") else b" " + text for text in texts]
-            return join_ids(self.encode_texts(spaced, backend))
+            return self.encode_texts(spaced, backend)
 
         return ChunkModel(
             rules=ChunkRules(
@@ -131,7 +131,7 @@ class ByteLevelKind(LibraryKind):
                 trie=make_trie([], [], [], unk_id=_NO_UNKNOWN, vocab_size=len(self.pieces)),
                 first_is_inner=int(not self.has_prefix),
             ),
-            encode=self.encode_texts,
+            encode=self.encode_each,
             learn=learn,
             is_compared=True,
         )

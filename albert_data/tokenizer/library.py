@@ -77,9 +77,8 @@ class LibraryKind(JsonKind):
 
     def encode(self, sentences: Sentences, lengths: np.ndarray) -> Iterator[np.ndarray]:
         for chosen in sentences.slices(SLICE_BYTES):
-            found = self.encode_texts(slice_sentences(*sentences.part(chosen)))
-            lengths[chosen] = list(map(len, found))
-            yield np.concatenate(found)
+            ids, lengths[chosen], _ = self.encode_texts(slice_sentences(*sentences.part(chosen)))
+            yield ids
 
     def normalise(self, text: str) -> str:
         return "".join(self.texts[i] for i in self._backend.encode([text])[0])

@@ -27,7 +27,7 @@ import numpy as np
 from albert_data.text.unicode_tables import categories, category
 from albert_data.tokenizer.backend import JsonKind
 from albert_data.tokenizer.chunks.cutting import AFTER, BEFORE, SOLID, CutRule, make_rule
-from albert_data.tokenizer.chunks.encoder import ChunkEncoder, ChunkModel, join_ids
+from albert_data.tokenizer.chunks.encoder import ChunkEncoder, ChunkModel
 from albert_data.tokenizer.chunks.table import ChunkRules
 from albert_data.tokenizer.chunks.trie import make_trie
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, is_unspaced
@@ -121,8 +121,8 @@ class WordPieceKind(JsonKind):
         trie = make_trie([], [], [], unk_id=_NO_UNKNOWN, vocab_size=len(self.pieces))
         return ChunkModel(
             rules=ChunkRules(cuts=make_cut_rule(self._backend.split), trie=trie, first_is_inner=0),
-            encode=self.encode_texts,
-            learn=lambda texts, is_inner: join_ids(self.encode_texts(texts)),
+            encode=self.encode_each,
+            learn=lambda chunks, is_inner: self.encode_texts(chunks),
         )
 
     def make_encoder(self) -> ChunkEncoder:
