@@ -44,7 +44,7 @@ from albert_data.tokenizer.model import Tokenizer
 from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.sentencepiece.charsmap import read_charsmap
 from albert_data.tokenizer.sentencepiece.cuts import find_contracted, make_cut_rule
-from albert_data.tokenizer.sentencepiece.proto import BPE, NORMAL, UNIGRAM, USER_DEFINED, change_settings, read_settings
+from albert_data.tokenizer.sentencepiece.proto import BPE, NORMAL, UNIGRAM, USER_DEFINED, change_prefix, read_settings
 
 CORPUS = Path(__file__).parent.parent / "sample_corpus"
 LINES = [
@@ -375,7 +375,7 @@ def test_what_is_no_protocol_buffer_is_refused(data):
 
 def load_normalizer(model: bytes) -> sentencepiece.SentencePieceProcessor:
     """It shows each space as "▁", and adds and removes none."""
-    changed = change_settings(model, add_dummy_prefix=False, remove_extra_whitespaces=False)
+    changed = change_prefix(model, add_dummy_prefix=False) + bytes([3 << 3 | 2, 2, 4 << 3, 0])  # keeps all spaces
     return sentencepiece.SentencePieceProcessor(model_proto=changed)
 
 

@@ -146,9 +146,13 @@ class ByteLevelKind(LibraryKind):
 
 def make_cut_rule(values: dict[str, Any], pieces: Sequence[str], *, divides_words: bool) -> CutRule:
     """values: of a tokenizer.json that can be cut (`explain_slow`)."""
-    classes, known = classify_characters(), find_known(values)
+    classes = classify_characters()
+    known = classes > 0  # which characters may stand beside a cut
+    if values.get("normalizer"):
+        known &= find_stable()
+    known[0] = False  # it stands for all characters beyond the basic plane
     flags = np.where(known, BEFORE | AFTER | SOLID, 0).astype(np.uint8)
-    if _is_llama(values):
+    if len(list(list_rules(values["pre_tokenizer"]))) > 1:  # Llama's: any other character may begin a word of letters
         flags[classes == _OTHER] &= ~np.uint8(AFTER)
     neighbours, loose = find_neighbours(pieces)
     has_code = known & (classes == _LETTER) & divides_words
@@ -204,19 +208,6 @@ def _complete(head: bytes) -> range:
     for byte in head[1:]:
         code = code << 6 | byte & 0x3F
     return range(code << num_open, code + 1 << num_open)
-
-
-def _is_llama(values: dict[str, Any]) -> bool:
-    """Whether any character that is neither a letter nor a digit may begin a word of letters."""
-    return len(list(list_rules(values["pre_tokenizer"]))) > 1
-
-
-def find_known(values: dict[str, Any]) -> np.ndarray:
-    """The characters of the basic plane that may stand beside a cut: bool [65536]."""
-    known = find_stable().copy() if values.get("normalizer") else np.ones(NUM_BASIC, bool)
-    known[classify_characters() == 0] = False
-    known[0] = False  # it stands for all characters beyond the basic plane
-    return known
 
 
 @cache

@@ -29,7 +29,7 @@ from albert_data.tokenizer.sentencepiece.proto import (
     UNIGRAM,
     USER_DEFINED,
     ModelSettings,
-    change_settings,
+    change_prefix,
     hide_pieces,
     read_settings,
 )
@@ -140,11 +140,7 @@ def make_chunk_model(
     """Raises ValueError if the model's table of replacements is damaged."""
     trie = _make_trie(settings, pieces, processor.unk_id())
     # Chunks after a space get a "▁", those inside a word do not. The model itself does one of both.
-    changed = change_settings(
-        model,
-        add_dummy_prefix=not settings.add_dummy_prefix,
-        remove_extra_whitespaces=settings.remove_extra_whitespaces,
-    )
+    changed = change_prefix(model, add_dummy_prefix=not settings.add_dummy_prefix)
     other = sentencepiece.SentencePieceProcessor(model_proto=changed)
     outer, inner = (processor, other) if settings.add_dummy_prefix else (other, processor)
 

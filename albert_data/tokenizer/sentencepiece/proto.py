@@ -84,9 +84,9 @@ def read_settings(model: bytes) -> ModelSettings:
     )
 
 
-def change_settings(model: bytes, *, add_dummy_prefix: bool, remove_extra_whitespaces: bool) -> bytes:
-    """The model with other settings: if a protocol buffer holds a message twice, readers take the later fields."""
-    later = bytes([_DUMMY_PREFIX, add_dummy_prefix, _EXTRA_WHITESPACES, remove_extra_whitespaces])
+def change_prefix(model: bytes, *, add_dummy_prefix: bool) -> bytes:
+    """The model with or without it: if a protocol buffer holds a message twice, readers take the later fields."""
+    later = bytes([_DUMMY_PREFIX, add_dummy_prefix])
     return model + bytes([_NORMALIZER, len(later)]) + later
 
 
