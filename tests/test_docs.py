@@ -158,7 +158,7 @@ def test_the_commands_and_the_python_of_the_readme_make_what_it_says(tmp_path):
 @pytest.mark.slow
 def test_the_examples_of_the_python_page_run_in_order(tmp_path):
     (tmp_path / "sample_corpus").symlink_to(ROOT / "sample_corpus")
-    needs = {"": "albert_data", "train": "torch", "huggingface": "transformers"}
+    needs = {"": "albert_data", "train": "torch"}
     can_run = {extra: importlib.util.find_spec(package) is not None for extra, package in needs.items()}
     shown = run_python("".join(code for extra, code in list_cells() if can_run[extra]), tmp_path)
     for line in (
