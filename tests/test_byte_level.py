@@ -19,6 +19,7 @@ from albert_data.errors import TokenizerError
 from albert_data.tokenizer import byte_level
 from albert_data.tokenizer.byte_level import find_neighbours, find_stable
 from albert_data.tokenizer.library import read_bytes
+from albert_data.tokenizer.merging import BEGINS, FOLLOWS, make_merges, merge_texts
 from albert_data.tokenizer.model import Tokenizer
 
 LLAMA, QWEN = byte_level._EXPRESSIONS
@@ -126,6 +127,31 @@ def test_text_of_several_slices_and_of_long_words_has_the_ids_of_the_library(pai
     assert encode(tokenizer, texts) == encode_alone(backend, texts)
 
 
+def merge_slowly(word: list[str], merges: list[list[str]]) -> list[str]:
+    places = {tuple(pair): place for place, pair in enumerate(merges)}
+    while found := [(places[pair], at) for at, pair in enumerate(zip(word, word[1:], strict=False)) if pair in places]:
+        _, at = min(found)
+        word = [*word[:at], word[at] + word[at + 1], *word[at + 2 :]]
+    return word
+
+
+@given(words=st.lists(st.text("abc", min_size=1, max_size=12), min_size=1), merges=st.data())
+def test_words_are_merged_as_by_the_slow_reference(words, merges):
+    made, pieces = [], ["a", "b", "c"]
+    for _ in range(merges.draw(st.integers(0, 12))):
+        pair = [merges.draw(st.sampled_from(pieces)), merges.draw(st.sampled_from(pieces))]
+        if pair not in made:
+            made.append(pair)
+            pieces = list(dict.fromkeys([*pieces, "".join(pair)]))
+    vocab = {piece: i for i, piece in enumerate(dict.fromkeys([*pieces, *read_bytes()]))}
+    table = make_merges({"vocab": vocab, "merges": made}, read_bytes())
+    roles = np.full(0x10000, BEGINS | FOLLOWS, np.uint8)
+    ids, lengths = merge_texts([word.encode() for word in words], roles, table)
+    expected = [merge_slowly(list(word), made) for word in words]
+    assert ids.tolist() == [vocab[piece] for word in expected for piece in word]
+    assert lengths.tolist() == list(map(len, expected))
+
+
 def test_no_stable_character_is_composed_with_the_one_before():
     stable = find_stable()
     for code in np.flatnonzero(stable).tolist():
@@ -176,8 +202,8 @@ def test_ignore_merges_divides_no_word_where_merges_do_not_give_each_piece(train
 
 def test_other_ids_than_the_librarys_stop_a_build(trained, monkeypatch):
     tokenizer, _ = load(trained)
-    kind, encode_each = byte_level.ByteLevelKind, byte_level.ByteLevelKind.encode_each
-    monkeypatch.setattr(kind, "encode_each", lambda *given: [ids ^ 1 for ids in encode_each(*given)])
+    merge = byte_level.merge_texts
+    monkeypatch.setattr(byte_level, "merge_texts", lambda *arguments: (merge(*arguments)[0] ^ 1, merge(*arguments)[1]))
     with pytest.raises(TokenizerError, match="the chunk table gives other ids than the tokenizer's own library for"):
         tokenizer.encode(["the river"])
 

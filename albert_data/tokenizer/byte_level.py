@@ -39,9 +39,10 @@ from albert_data.tokenizer.backend import Backend, list_rules
 from albert_data.tokenizer.chunks.cutting import AFTER, BEFORE, SOLID, CutRule, make_rule
 from albert_data.tokenizer.chunks.encoder import ChunkEncoder, ChunkModel
 from albert_data.tokenizer.chunks.lattice import ChunkIds
-from albert_data.tokenizer.chunks.table import ChunkRules
+from albert_data.tokenizer.chunks.table import CERTAIN_LIMIT, NOT_DONE, ChunkRules, fill_in
 from albert_data.tokenizer.chunks.trie import make_trie
 from albert_data.tokenizer.library import LibraryKind, read_bytes
+from albert_data.tokenizer.merging import BEGINS, FOLLOWS, make_merges, merge_texts
 from albert_data.tokenizer.sentencepiece.charsmap import NUM_BASIC
 from albert_data.tokenizer.tokenizer_json import import_tokenizers
 
@@ -115,7 +116,9 @@ class ByteLevelKind(LibraryKind):
 
     @cached_property
     def _chunk_model(self) -> ChunkModel:
-        values, backend = self._values, self._backend
+        values, specials, backend = self._values, self.specials, self._backend
+        merges, divides = make_merges(values["model"], read_bytes()), not values["model"].get("ignore_merges")
+        roles = find_roles(values) if divides else np.zeros(NUM_BASIC, np.uint8)
         if self.has_prefix:  # chunks have their spaces
             (rule,) = list_rules(values["pre_tokenizer"])
             backend = Backend({**values, "pre_tokenizer": {**rule, "add_prefix_space": False}}, self._name)
@@ -123,11 +126,17 @@ class ByteLevelKind(LibraryKind):
         def learn(texts: list[bytes], is_inner: bool) -> ChunkIds:
             # Only the first chunk of a sentence can begin with a space.
             spaced = texts if is_inner else [text if text.startswith(b" ") else b" " + text for text in texts]
-            return self.encode_texts(spaced, backend)
+            ids, lengths = merge_texts(spaced, roles, merges)
+            ids[specials.is_special[ids]] = specials.unk_id
+            rest = np.flatnonzero(lengths == NOT_DONE)
+            if len(rest):
+                found = self.encode_texts([spaced[i] for i in rest.tolist()], backend)
+                ids = fill_in(ids, lengths, found.ids, found.lengths)
+            return ChunkIds(ids, lengths, np.full(len(lengths), CERTAIN_LIMIT))
 
         return ChunkModel(
             rules=ChunkRules(
-                cuts=make_cut_rule(values, self.pieces, divides_words=not values["model"].get("ignore_merges")),
+                cuts=make_cut_rule(values, self.pieces, divides_words=divides),
                 trie=make_trie([], [], [], unk_id=_NO_UNKNOWN, vocab_size=len(self.pieces)),
                 first_is_inner=int(not self.has_prefix),
             ),
@@ -146,13 +155,9 @@ class ByteLevelKind(LibraryKind):
 
 def make_cut_rule(values: dict[str, Any], pieces: Sequence[str], *, divides_words: bool) -> CutRule:
     """values: of a tokenizer.json that can be cut (`explain_slow`)."""
-    classes = classify_characters()
-    known = classes > 0  # which characters may stand beside a cut
-    if values.get("normalizer"):
-        known &= find_stable()
-    known[0] = False  # it stands for all characters beyond the basic plane
+    classes, known = classify_characters(), find_known(values)
     flags = np.where(known, BEFORE | AFTER | SOLID, 0).astype(np.uint8)
-    if len(list(list_rules(values["pre_tokenizer"]))) > 1:  # Llama's: any other character may begin a word of letters
+    if _is_llama(values):
         flags[classes == _OTHER] &= ~np.uint8(AFTER)
     neighbours, loose = find_neighbours(pieces)
     has_code = known & (classes == _LETTER) & divides_words
@@ -208,6 +213,32 @@ def _complete(head: bytes) -> range:
     for byte in head[1:]:
         code = code << 6 | byte & 0x3F
     return range(code << num_open, code + 1 << num_open)
+
+
+def find_roles(values: dict[str, Any]) -> np.ndarray:
+    """What each character of the basic plane can be in a word of letters (merging.py): uint8 [65536]."""
+    classes, known = classify_characters(), find_known(values)
+    roles = np.where(known & (classes == _LETTER), BEGINS | FOLLOWS, 0).astype(np.uint8)
+    if _is_llama(values):
+        roles[known & (classes == _OTHER)] = BEGINS
+    roles[ord("'")] = 0  # of "'s"
+    roles[ord(" ")] = BEGINS
+    for token in _list_matched(values):
+        if not token["content"].isspace():  # a word has one space at most
+            roles[ord(token["content"][-1])] = 0  # the library finds it
+    return roles
+
+
+def _is_llama(values: dict[str, Any]) -> bool:
+    """Whether any character that is neither a letter nor a digit may begin a word of letters."""
+    return len(list(list_rules(values["pre_tokenizer"]))) > 1
+
+
+def find_known(values: dict[str, Any]) -> np.ndarray:
+    """The characters of the basic plane that may stand beside a cut: bool [65536]."""
+    known: np.ndarray = (classify_characters() > 0) & (find_stable() if values.get("normalizer") else True)
+    known[0] = False  # it stands for all characters beyond the basic plane
+    return known
 
 
 @cache
