@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
-from unittest.mock import DEFAULT, Mock
 
 import build_fixtures as fixtures
 import pytest
@@ -20,6 +18,7 @@ from shard_fixtures import describe_folder
 
 import albert_data
 from albert_data.errors import ConfigError
+from albert_data.jobs.progress import NullProgress
 from albert_data.shards.card import DROPPED, check_license, make_card
 from albert_data.shards.manifest import SPLITS, Counts, Manifest, SplitEntry
 from albert_data.shards.manifest_file import read_manifest
@@ -131,21 +130,16 @@ def test_a_licence_is_one_line_of_text(license):
 # ---- the licence is no part of the plan ----
 
 
-def test_another_licence_replaces_card_and_manifest_alone(tokenizer, tmp_path):
-    inputs, out = write(tmp_path, POOL), tmp_path / "out"
-    run_build(inputs, out, tokenizer)
-    bare, shards = digest_folder(out), {path: path.stat().st_ino for path in out.rglob("*.arrow")}
-    assert run_build(inputs, out, tokenizer, license="mit").was_finished
-    assert {name for name, _ in digest_folder(out).items() ^ bare.items()} == {"README.md", "manifest.json"}
-    assert {path: path.stat().st_ino for path in out.rglob("*.arrow")} == shards
-    assert run_build(inputs, out, tokenizer).manifest.license == "mit"  # without a licence it stays as it is
-    (out / "README.md").write_text("mine")
-    assert run_build(inputs, out, tokenizer, license="cc0-1.0").manifest.license == "cc0-1.0"
-    assert (out / "README.md").read_text() == "mine"
-    assert not (out / ".build").exists()
-    (out / "README.md").unlink()
-    run_build(inputs, out, tokenizer, overwrite=True)
-    assert digest_folder(out) == bare
+def test_a_finished_build_keeps_its_licence_and_says_how_to_change_it(tokenizer, tmp_path, monkeypatch):
+    inputs, out, lines = write(tmp_path, POOL), tmp_path / "out", list[str]()
+    monkeypatch.setattr(NullProgress, "say", lambda self, line: lines.append(line))
+    run_build(inputs, out, tokenizer, license="mit")
+    made = digest_folder(out)
+    for license, count in ((None, 0), ("mit", 0), ("cc0-1.0", 1)):
+        lines.clear()
+        assert run_build(inputs, out, tokenizer, license=license).manifest.license == "mit"
+        assert sum("is finished with another licence; edit README.md" in line for line in lines) == count
+    assert digest_folder(out) == made
 
 
 def test_an_unfinished_build_is_resumed_with_another_licence(tokenizer, tmp_path):
@@ -155,17 +149,3 @@ def test_an_unfinished_build_is_resumed_with_another_licence(tokenizer, tmp_path
         run_build(inputs, tmp_path / "out", tokenizer, InterruptedEngine(2), license="cc0-1.0", num_shards=3)
     assert run_build(inputs, tmp_path / "out", tokenizer, license="mit", num_shards=3).resumed_tasks
     assert digest_folder(tmp_path / "out") == digest_folder(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("left", range(4))
-def test_a_licence_is_changed_whenever_the_change_before_was_killed(left, tokenizer, tmp_path, monkeypatch):
-    inputs, out = write(tmp_path, POOL[:12]), tmp_path / "out"
-    run_build(inputs, tmp_path / "wanted", tokenizer, license="mit")
-    run_build(inputs, out, tokenizer, license="cc0-1.0")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", Mock(wraps=os.replace, side_effect=[*[DEFAULT] * left, KeyboardInterrupt]))
-        with pytest.raises(KeyboardInterrupt):
-            run_build(inputs, out, tokenizer, license="mit")
-    assert (out / "manifest.json").exists()  # at every moment it is a finished build
-    run_build(inputs, out, tokenizer, license="mit")
-    assert digest_folder(out) == digest_folder(tmp_path / "wanted")

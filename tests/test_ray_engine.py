@@ -92,13 +92,6 @@ def test_every_task_comes_back_once_with_its_result(engine, monkeypatch):
     assert len(made) == 4  # two for each CPU
 
 
-@slow
-def test_tasks_run_on_the_nodes_with_the_labels(cluster, engine):
-    for label, expected in (("b", "b"), ("!b", "a")):
-        with RayEngine(cluster.address, 3, {"name": label}) as labelled:
-            assert {node for _, node in labelled.run(lambda task: os.environ["NODE"], tasks(9))} == {expected}
-
-
 def fail(task: Task, fault: str, log: Path, times: int) -> int:
     """Meet a fault the first times."""
     with log.open("a") as file:
@@ -158,8 +151,10 @@ def test_a_node_without_albert_data_is_named(cluster, engine, tmp_path):
     node = add_node(cluster, "bare", PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}")
     says = r"^node [\d.]+ can't run albert-data: ModuleNotFoundError: .*albert_data.*; install .* on all nodes$"
     try:
-        with RayEngine(cluster.address, labels={"name": "bare"}) as bare, pytest.raises(ConfigError, match=says):
-            list(bare.run(square, tasks(1)))
+        with RayEngine(cluster.address) as bare:
+            bare._run = bare._ray.remote(label_selector={"name": "bare"})(ray_engine.run_task)
+            with pytest.raises(ConfigError, match=says):
+                list(bare.run(square, tasks(1)))
     finally:
         cluster.remove_node(node)
 
@@ -287,8 +282,8 @@ def test_no_node_is_told_and_a_lost_head_ends_the_run(monkeypatch, caplog):
         monkeypatch.setattr(ray_engine, name, 0.0)
     says = f"^the head of the Ray cluster at {address} does not answer any more; start the cluster and give the same"
     with pytest.raises(WorkerError, match=says):
-        list(RayEngine(labels={"name": "none"}).run(square, tasks(3)))
-    none = "no node of the Ray cluster has a CPU and the labels {'name': 'none'}; waiting for one, as by `ray start`"
+        list(RayEngine().run(square, tasks(3)))
+    none = "no node of the Ray cluster has a CPU; waiting for one, as by `ray start`"
     assert caplog.messages == [none]
 
 

@@ -177,7 +177,7 @@ def _show_plan(inputs: tuple[str, ...], output: Path, given: dict[str, Any], *, 
 
     bar, workers = Bar(), given.pop("workers", None) or count_cores()
     named: dict[str, Any] = {name: given[name] for name in ("license", "overwrite", "trust_inputs") if name in given}
-    for name in ("engine", "address", "nodes", "license", "trust_inputs"):  # no part of the plan
+    for name in ("engine", "address", "license", "trust_inputs"):  # no part of the plan
         given.pop(name, None)
     named["vocab"] = VocabConfig(normalization=given.get("normalization", "none"))
     with load_arguments(inputs, output, bar, **given) as (found, tokenizer, config):

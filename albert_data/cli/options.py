@@ -33,7 +33,7 @@ from albert_data.storage.hub import is_model
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
-_PAIR = re.compile(r"([^=!]+)(!?)=(.+)")
+_PAIR = re.compile(r"([^=]+)=(.+)")
 
 
 def take_given(settings: dict[str, Any]) -> dict[str, Any]:
@@ -91,11 +91,11 @@ def parse_size(value: str | int) -> int:
 
 
 def parse_pairs(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """The value of each key: {"cls": "<bos>"} of cls=<bos>, and {"zone": "!a"} of zone!=a."""
+    """The value of each key: {"cls": "<bos>"} of cls=<bos>."""
     found = [_PAIR.fullmatch(value) for value in values]
     if None in found:
         raise click.BadParameter(f"write {parameter.metavar}")
-    pairs = {one[1]: one[2] + one[3] for one in found if one}
+    pairs = {one[1]: one[2] for one in found if one}
     if len(pairs) < len(values):
         raise click.BadParameter("a key is there twice; give each key once")
     return pairs
@@ -202,21 +202,13 @@ _address_option = click.option(
     help="Head of the Ray cluster.  [default: that of RAY_ADDRESS or of this machine, or a Ray of its own]",
 )
 
-_nodes_option = click.option(
-    "--nodes",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=parse_pairs,
-    help="Label of the Ray nodes that get tasks, or KEY!=VALUE of those that get none. May be repeated for other keys.",
-)
-
 
 def engine_options(command: Command) -> Command:
-    """--workers, --engine, --address and --nodes: where a command works. `open_engine` takes them.
+    """--workers, --engine and --address: where a command works. `open_engine` takes them.
 
     In `verify` workers are threads; they change no byte of a result.
     """
-    return workers_option(_engine_option(_address_option(_nodes_option(command))))
+    return workers_option(_engine_option(_address_option(command)))
 
 
 @contextmanager
@@ -228,15 +220,15 @@ def open_engine(settings: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """
     given = take_given(settings)
     gc.freeze()  # what is imported now: a collection in a forked worker would copy it all
-    labels, address = given.pop("nodes", {}), given.pop("address", None)
+    address = given.pop("address", None)
     if given.pop("engine", "local") == "local":
-        if address is not None or labels:
-            raise click.UsageError(f"{'--nodes' if labels else '--address'} is for --engine ray")
+        if address is not None:
+            raise click.UsageError("--address is for --engine ray")
         yield given
         return
     from albert_data.jobs.ray_engine import RayEngine
 
-    with RayEngine(address, given.pop("workers", None), labels) as found:
+    with RayEngine(address, given.pop("workers", None)) as found:
         yield {**given, "engine": found}
 
 

@@ -34,13 +34,12 @@ def score(model: Path, pairs: str, as_json: bool, **settings: Any) -> None:
     """Measure how often a model finds the good sentence of a pair likelier.
 
     RUN is a training run, or the Hugging Face folder of an ALBERT. PAIRS is a file of JSON lines with the fields good
-    and bad, and a group if you like; plain, .gz, or - for stdin. A sentence's score is its pseudo-log-likelihood. Needs
-    PyTorch.
+    and bad, and a group if you like. A sentence's score is its pseudo-log-likelihood. Needs PyTorch.
 
     \b
     Example:
       albert-data score run pairs.jsonl
-      albert-data score model pairs.jsonl.gz -o scores.jsonl --json
+      albert-data score model pairs.jsonl -o scores.jsonl --json
     """
     from albert_data.library.models import score_model
 

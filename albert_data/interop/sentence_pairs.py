@@ -8,16 +8,12 @@ score; equal scores count as wrong.
 from __future__ import annotations
 
 import codecs
-import gzip
 import math
-import sys
-import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import msgspec
 
@@ -68,37 +64,25 @@ _DECODER = msgspec.json.Decoder(_Line)
 
 
 def read_pairs(path: str) -> list[SentencePair]:
-    """Read a file of JSON lines, plain or .gz, or stdin for "-". Blank lines are skipped.
+    """Read a file of JSON lines. Blank lines are skipped.
 
     Raises InputError with file and line for a line without two sentences and for one over 1 MiB, and for a file without
     pairs.
     """
-    name, pairs = "stdin" if path == STDIN else path, list[SentencePair]()
-    with _open_lines(path, name) as file:
-        for number, line in enumerate(iter(partial(file.readline, _MAX_LINE + 1), b""), 1):
-            origin = f"{name}, line {number}"
-            if len(line) > _MAX_LINE:
-                raise InputError(f"{origin} has over {_MAX_LINE:,} bytes; {_FIELDS}")
-            if not line.isspace():
-                pairs.append(_parse_pair(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, origin))
-    if not pairs:
-        raise InputError(f"{name} holds no pairs; {_FIELDS}")
-    return pairs
-
-
-@contextmanager
-def _open_lines(path: str, name: str) -> Iterator[BinaryIO]:
+    pairs = list[SentencePair]()
     try:
-        if path == STDIN:
-            if sys.stdin is None:
-                raise InputError("stdin is closed; name a file, or pipe the pairs into the command")
-            yield sys.stdin.buffer
-        else:
-            with open(path, "rb") as file:
-                yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if path.endswith(".gz") else file
-    except (OSError, EOFError, zlib.error) as error:  # the last two for a .gz that is cut short or damaged
-        what = error.strerror if isinstance(error, OSError) and error.strerror else explain(error)
-        raise InputError(f"{name} can't be read: {what}; name a file of pairs (.jsonl or .jsonl.gz)") from error
+        with open(path, "rb") as file:
+            for number, line in enumerate(iter(partial(file.readline, _MAX_LINE + 1), b""), 1):
+                origin = f"{path}, line {number}"
+                if len(line) > _MAX_LINE:
+                    raise InputError(f"{origin} has over {_MAX_LINE:,} bytes; {_FIELDS}")
+                if not line.isspace():
+                    pairs.append(_parse_pair(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, origin))
+    except OSError as error:
+        raise InputError(f"{path} can't be read: {error.strerror}; name a file of pairs (.jsonl)") from error
+    if not pairs:
+        raise InputError(f"{path} holds no pairs; {_FIELDS}")
+    return pairs
 
 
 def _parse_pair(text: bytes, origin: str) -> SentencePair:

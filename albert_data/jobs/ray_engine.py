@@ -15,7 +15,7 @@ import re
 import socket
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from itertools import islice
@@ -49,16 +49,13 @@ class RayEngine:
     address: of the cluster's head, as host:port, or "auto" for the cluster that this machine belongs to, or that
     RAY_ADDRESS names. None takes such a cluster if there is one, and otherwise starts a Ray of this machine alone.
     num_workers: the most tasks that run at a time; None for one a CPU of the cluster, also of nodes that join later.
-    labels: those that a node must have to get tasks, or with a value that begins with "!" must not have.
     Raises ConfigError if Ray is not installed, no cluster answers, or it has other versions.
     """
 
     spans_machines = True
 
-    def __init__(
-        self, address: str | None = None, num_workers: int | None = None, labels: Mapping[str, str] | None = None
-    ) -> None:
-        self._ray, self._cap, self._labels = _import_ray(), num_workers, dict(labels or {})
+    def __init__(self, address: str | None = None, num_workers: int | None = None) -> None:
+        self._ray, self._cap = _import_ray(), num_workers
         self._exceptions = import_module("ray.exceptions")
         self._is_ours = not self._ray.is_initialized()
         if self._is_ours:
@@ -69,7 +66,7 @@ class RayEngine:
             if node["NodeID"] == context.get_node_id():
                 self._needed["the Ray node of this command"] = f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
         settings = {"num_cpus": 1, "max_retries": _RETRIES, "retry_exceptions": [NodeError]}
-        self._run = self._ray.remote(**settings, label_selector=self._labels)(run_task)
+        self._run = self._ray.remote(**settings)(run_task)
         self._running: dict[Any, Any] = {}  # tasks by Ray's reference
         self._said = set[str]()  # what workers had to say in this run
         self._is_lost = False  # head or own node: then calls of Ray don't return, or end this process
@@ -136,17 +133,10 @@ class RayEngine:
 
     def _find_limit(self) -> int:
         """How many tasks to hand to Ray at a time. Says so if no node can take any: Ray waits for one."""
-        nodes = [node for node in self._ray.nodes() if node["Alive"] and self._is_wanted(node.get("Labels", {}))]
-        num_cpus = sum(int(node["Resources"].get("CPU", 0)) for node in nodes)
+        num_cpus = sum(int(node["Resources"].get("CPU", 0)) for node in self._ray.nodes() if node["Alive"])
         if not num_cpus:
-            wanted = f"a CPU and the labels {self._labels}" if self._labels else "a CPU"
-            self._say("no node", f"no node of the Ray cluster has {wanted}; waiting for one, as by `ray start`")
+            self._say("no node", "no node of the Ray cluster has a CPU; waiting for one, as by `ray start`")
         return self._cap or max(_LEAST_TASKS, _TASKS_PER_CPU * num_cpus)
-
-    def _is_wanted(self, labels: Mapping[str, str]) -> bool:
-        return all(
-            (labels.get(key) == value.removeprefix("!")) != value.startswith("!") for key, value in self._labels.items()
-        )
 
     def _wait(self) -> list[Any]:
         """The tasks that are done; none if none is in time."""

@@ -1,17 +1,15 @@
 """Documents from memory, as inputs that are read like any others.
 
 In: an iterable of str or dicts, a table, a stream of record batches, or a Dataset of the library `datasets`. Out:
-inputs. The Arrow files of a Dataset are read where they lie, if their rows are just its rows. All others are stored
-first, in a folder of TMPDIR: as JSON lines or an Arrow stream, a document or some rows at a time. Such a file is named
-by a hash of its content. So the same documents in the same order are the same corpus: they can be read twice, and a
-killed build resumes.
+inputs. They are stored first, in a folder of TMPDIR: as JSON lines or an Arrow stream, a document or some rows at a
+time. The file is named by a hash of its content. So the same documents in the same order are the same corpus: they can
+be read twice, and a killed build resumes.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
@@ -25,7 +23,6 @@ import numpy as np
 
 from albert_data.config import DOCUMENT_RULES, TextConfig
 from albert_data.corpus.fields import look_up, name_field, split_names
-from albert_data.corpus.formats.recognition import match_name
 from albert_data.corpus.inputs import Input
 from albert_data.corpus.mixtures import Names, find_sources
 from albert_data.errors import ArgumentError, InputError
@@ -36,7 +33,6 @@ from albert_data.text.wording import count_of
 
 _BATCH_ROWS = 1000  # of a record batch: workers share a table between its batches
 _HASH_LEN = 16
-_HARMLESS = "replace_schema_metadata"  # what `datasets` does to the table of each file
 
 
 def take_documents(settings: dict[str, Any]) -> Any:
@@ -65,17 +61,12 @@ def open_corpus(
         return
     _check(inputs, documents, text)
     with machine_scratch() as folder:
-        files, stored = _list_files(documents), None
-        if files is None:
-            progress.start("storing documents", None, "")
-            stored = _store(documents, folder, text)
-            files = [str(stored)]
-        found = find_sources(files, progress.say, text, validation)
-        changes: dict[str, Any] = {}
-        if stored is not None:
-            name = f"documents-{hash_file(stored)[:_HASH_LEN]}{stored.suffix}"
-            changes = {"path": name, "place": str(stored), "modified_ns": 0}
-        yield [dataclasses.replace(item, **changes) if item.path in files else item for item in found]
+        progress.start("storing documents", None, "")
+        stored = _store(documents, folder, text)
+        name = f"documents-{hash_file(stored)[:_HASH_LEN]}{stored.suffix}"
+        changes: dict[str, Any] = {"path": name, "place": str(stored), "modified_ns": 0}
+        found = find_sources([str(stored)], progress.say, text, validation)
+        yield [dataclasses.replace(item, **changes) if item.path == str(stored) else item for item in found]
 
 
 def _check(inputs: Names | None, documents: Any, text: TextConfig) -> None:
@@ -104,25 +95,6 @@ def _is_dataset(documents: Any) -> bool:
 def _has_transform(documents: Any) -> bool:
     """Whether it is a Dataset that changes each row as it gives it (`with_transform`): its tables lack the changes."""
     return _is_dataset(documents) and documents.format["type"] == "custom"
-
-
-def _list_files(documents: Any) -> list[str] | None:
-    """The files of a Dataset of which nothing was selected, added, renamed or converted; None for other documents.
-
-    The ending of a file says how it is read. So those of other endings than .arrow are stored.
-    A table of `datasets` says its file, and what was done to it since. Where another version does not, it is stored.
-    """
-    if not _is_dataset(documents) or _has_transform(documents) or getattr(documents, "_indices", 0) is not None:
-        return None
-    rows = getattr(documents.data, "blocks", [[documents.data]])
-    whole = {
-        one.path
-        for row in rows
-        for one in row
-        if len(row) == 1 and all(name == _HARMLESS for name, *_ in getattr(one, "replays", ["unknown"]))
-    }
-    is_readable = all(match_name(os.path.basename(path)) == ("arrow", None) for path in whole)
-    return sorted(whole) if is_readable and len(whole) == sum(map(len, rows)) > 0 else None
 
 
 def _store(documents: Any, folder: Path, text: TextConfig) -> Path:

@@ -27,6 +27,7 @@ from albert_data.shards.advice import advise_on, advise_on_parts, list_notes
 from albert_data.shards.card import check_license
 from albert_data.shards.manifest import MANIFEST_NAME, Manifest, Plan
 from albert_data.shards.manifest_file import check_readable
+from albert_data.shards.paths import CARD_NAME
 from albert_data.survey.decisions import describe_validation
 from albert_data.survey.mixed_sources import check_alpha, check_passes, describe_budgets, list_sources
 from albert_data.survey.repeated_lines import check_rereadable, find_repeated_lines
@@ -98,8 +99,7 @@ def build_shards(
     out: a folder that is missing, empty or of a build; any other is an OutputError. So is a file that no build wrote
     under a name that builds give to theirs. All other files stay.
     license, overwrite, allow_loss, trust_inputs: see `library.building.build`. Licence and loss are no part of what
-    identifies a build: the same call with others resumes an unfinished build, and with another licence replaces the
-    card of a finished one.
+    identifies a build: the same call with others resumes an unfinished build.
     language_named: whether the user named the language of the config, for the card.
     dry_run: only check what is known before the work, and write nothing. Returns None then, unless it is finished.
     Raises InputError, TokenizerError, OutputError, WorkerError, or OSError if the disk fails. Finished tasks are kept.
@@ -115,13 +115,14 @@ def build_shards(
     if trust_inputs:
         plan = trust_moved(plan, find_plan(out, overwrite=overwrite), progress.say)
     finished = None if overwrite else _find_finished(out, plan)
-    is_done = finished is not None and license in (None, finished.manifest.license)
     if dry_run and finished is None:
         work.check()
         work.compare(plan, overwrite=overwrite)
     if dry_run:
-        return finished if is_done else None
-    if is_done:
+        return finished
+    if finished is not None:
+        if license not in (None, finished.manifest.license):
+            progress.say(f"{out} is finished with another licence; edit {CARD_NAME}, or build anew with --overwrite")
         if work.read_plan() in (plan, None):  # a build of this plan was killed after it had written its manifest
             work.sweep()
         return finished
@@ -129,7 +130,6 @@ def build_shards(
     try:
         # Another build may have finished it before this one got the lock.
         if not overwrite and (finished := _find_finished(out, plan)) is not None:
-            finished = _change_license(work, plan, finished, license, progress)
             work.remove()
             return finished
         syncs = work.begin(plan, overwrite=overwrite, syncs=spans_machines(engine))
@@ -208,19 +208,6 @@ def _describe_tokenizer(tokenizer: Tokenizer) -> list[str]:
             f"this tokenizer is slow: {tokenizer.library} itself encodes each sentence, because {tokenizer.slow_reason}"
         )
     return notes
-
-
-def _change_license(
-    work: BuildFolder, plan: Plan, finished: BuildReport, license: str | None, progress: Progress
-) -> BuildReport:
-    """Give a finished build another licence, if one is named."""
-    if license in (None, finished.manifest.license):
-        return finished
-    work.begin(plan, overwrite=False)
-    manifest = finish_manifest(finished.manifest, license)
-    for line in (*publish(work, manifest), f"the licence of {work.out} is {license} now"):
-        progress.say(line)
-    return dataclasses.replace(finished, manifest=manifest)
 
 
 def _find_finished(out: Path, plan: Plan) -> BuildReport | None:

@@ -225,10 +225,10 @@ class BuildFolder(WorkFolder):
         kept = (_read_sealed(self._manifests / name) for name in self._storage.list_names(self._manifests))
         return Ours(self.out, (manifest for manifest in (self._replaced, *kept) if manifest is not None))
 
-    def keep_manifest(self, manifest: Manifest, *, withdraws: bool) -> Path:
+    def keep_manifest(self, manifest: Manifest) -> Path:
         """Keep the manifest of this build until it is moved to OUT; returns where it is.
 
-        withdraws: move OUT's there too, so that readers don't take a mixture of shards for a build.
+        OUT's is moved there too, so that readers don't take a mixture of shards for a build.
         """
         check_readable(manifest)
         self._storage.make_folder(self._manifests)
@@ -237,7 +237,7 @@ class BuildFolder(WorkFolder):
         for folder in (self._manifests, self.path):
             self._storage.sync(folder)
         self.check_lock()
-        if withdraws and self._replaced:
+        if self._replaced:
             old = f"{self._replaced.manifest_sha256}.json"
             self._storage.place(self._manifests, {old: self.out / MANIFEST_NAME})
         return made

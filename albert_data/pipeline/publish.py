@@ -44,7 +44,7 @@ from albert_data.shards.manifest import (
 )
 from albert_data.shards.paths import CARD_NAME
 from albert_data.shards.schema import SHARD_SUFFIX
-from albert_data.storage import find_storage, is_remote
+from albert_data.storage import find_storage
 from albert_data.storage.files import is_there, write_bytes
 from albert_data.survey.decisions import Decisions, SourceCounts
 from albert_data.survey.made import Made
@@ -144,22 +144,21 @@ def _describe_split(split: str, shards: list[MadeShard], pair_task: PairTask) ->
 def publish(
     work: BuildFolder,
     manifest: Manifest,
-    tokenizer: Tokenizer | None = None,
-    tasks: Sequence[ShardTask] = (),
-    engine: Engine | None = None,
+    tokenizer: Tokenizer,
+    tasks: Sequence[ShardTask],
+    engine: Engine,
 ) -> list[str]:
     """Put shards, tokenizer and card into OUT, and the manifest last, in place of an older build's files.
 
-    tasks: which made the shards. engine: of several machines moves them, if they are many. Without tokenizer and tasks,
-    card and manifest of the finished build in OUT are replaced.
+    tasks: which made the shards. engine: of several machines moves them, if they are many.
     Returns lines that the user should read. Raises OutputError, before anything is changed, if one of the names is
     taken by a file that no build wrote, and OSError if another build has taken the lock.
     """
     work.check_lock()
     ours, storage = work.find_ours(), find_storage(work.out)
     ours.check()
-    files = {} if tokenizer is None else {manifest.tokenizer.file: tokenizer.model}
-    if tokenizer is not None and tokenizer.words is not None:
+    files = {manifest.tokenizer.file: tokenizer.model}
+    if tokenizer.words is not None:
         files[WORDS_FILE] = tokenizer.words
     notes, card = list[str](), work.out / CARD_NAME
     if is_there(card) and not ours.holds(CARD_NAME):
@@ -168,13 +167,12 @@ def publish(
         files[CARD_NAME] = make_card(manifest)
     for name, data in files.items():
         write_bytes(work.shards / name, data)
-    withdraws = bool(tasks) or is_remote(work.out)  # a store replaces no manifest
-    kept = work.keep_manifest(manifest, withdraws=withdraws)
+    kept = work.keep_manifest(manifest)
     names = {shard.file for shard in manifest.shards}
     ours.remove(kept={*names, manifest.tokenizer.file, *files})
     work.check_lock()
     place = partial(_place, work.out, work.shards)
-    if engine is not None and spans_machines(engine) and len(tasks) > _SHARDS_OF_TASK:
+    if spans_machines(engine) and len(tasks) > _SHARDS_OF_TASK:
         groups = (ShardGroup(tuple(tasks[i : i + _SHARDS_OF_TASK])) for i in range(0, len(tasks), _SHARDS_OF_TASK))
         job = PreparedJob(job=place, name="publish", places=(str(work.plan_path),))
         for _ in engine.run(job, groups):

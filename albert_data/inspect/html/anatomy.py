@@ -7,13 +7,14 @@ the row is split into sentences again, by the rule of the build.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
 from albert_data.config import ExampleConfig
 from albert_data.examples.pair_tasks import IN_ORDER, NO_LABEL, RANDOM_B, SWAPPED, PairTask
-from albert_data.inspect.statistics import Statistics, count_scripts
+from albert_data.inspect.statistics import Statistics
 from albert_data.report.page import escape
 from albert_data.sentences.text import split_sentences
 from albert_data.shards.decoding import (
@@ -30,7 +31,7 @@ from albert_data.shards.decoding import (
 )
 from albert_data.shards.reader import Shards
 from albert_data.text.wording import count_of, format_share
-from albert_data.tokenizer.piece_texts import VISIBLE_SPACE, find_script
+from albert_data.tokenizer.piece_texts import VISIBLE_SPACE
 from albert_data.tokenizer.words import WordRule
 
 _NUM_SEARCHED = 100  # rows
@@ -51,36 +52,26 @@ class Segment:
         return [words for is_masked, words in self.spans if is_masked]
 
 
-def choose_row(shards: Shards, statistics: Statistics) -> int | None:
+def choose_row(shards: Shards) -> int | None:
     """The number of the row to explain, always the same one of a set; None if the split is empty.
 
-    Of the first _NUM_SEARCHED rows is wanted, in this order: a pair; the language of most tokens and the script of most
-    letters; masked tokens of all three kinds; the longest span; a masked word of several pieces; three sentences;
-    swapped; a length that fits on a screen. statistics: of the split.
+    Of the first _NUM_SEARCHED rows is wanted, in this order: a pair; masked tokens of all three kinds; the longest
+    span; a masked word of several pieces; three sentences; swapped; a length that fits on a screen.
     """
-    languages = Counter[str]()
-    for source, one in enumerate(statistics.by_source):
-        languages[shards.manifest.find_text_config(source).language] += one.num_tokens
-    scripts = count_scripts(statistics.piece_counts, shards.tokenizer.piece_texts)
-    main = (*(name for name, _ in languages.most_common(1)), *(one.script for one in scripts[:1]))
-    rows = range(min(_NUM_SEARCHED, len(shards)))
-    return min(rows, key=lambda row: _judge(shards, row, main), default=None)
+    return min(range(min(_NUM_SEARCHED, len(shards))), key=partial(_judge, shards), default=None)
 
 
-def _judge(shards: Shards, row: int, main: Collection[str]) -> tuple[int, ...]:
-    """The order of choose_row; smaller is better. main: the language, if rows have sources, and the script."""
-    example, segments, manifest = shards[row], read_segments(shards, row), shards.manifest
+def _judge(shards: Shards, row: int) -> tuple[int, ...]:
+    """The order of choose_row; smaller is better."""
+    example, segments = shards[row], read_segments(shards, row)
     masked = [words for segment in segments for words in segment.masked_spans]
-    text = " ".join(sentence for segment in segments for sentence in segment.sentences)
-    has_language = example.source is None or manifest.find_text_config(example.source).language in main
     return (
         int(len(segments) < 2),
-        int(not has_language or find_script(text).capitalize() not in main),
         -len({token.kind for words in masked for word in words for token in word}),
         -max(map(len, masked), default=0),
         int(all(len(word) == 1 for words in masked for word in words)),
         int(sum(len(segment.sentences) for segment in segments) < 3),
-        int(example.sop_label != manifest.config.examples.task.label_of(SWAPPED)),
+        int(example.sop_label != shards.manifest.config.examples.task.label_of(SWAPPED)),
         abs(len(example.input_ids) - _TOKENS),
     )
 
@@ -131,7 +122,7 @@ def _find_spans(words: Iterator[Word], gap: int) -> Iterator[tuple[bool, list[Wo
 def render_anatomy(shards: Shards, measured: Mapping[str, Statistics], asked: int | None = None) -> str:
     """A row of the split in five steps. measured: the statistics of the splits that have rows; asked: this row."""
     statistics = measured.get(shards.split)
-    row = choose_row(shards, statistics) if statistics and asked is None else asked
+    row = choose_row(shards) if statistics and asked is None else asked
     if statistics is None or row is None:
         return f"<p>{escape(shards.split)} has no rows.</p>"
     example, segments = shards[row], read_segments(shards, row)
