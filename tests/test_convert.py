@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -63,7 +64,7 @@ def test_workers_and_engines_change_no_byte(to, engine, shards, tmp_path):
     record = convert(shards, tmp_path / "two", to, engine=engine)
     assert digest_folder(tmp_path / "one") == digest_folder(tmp_path / "two")
     written = json.loads((tmp_path / "two" / "conversion.json").read_text())
-    assert written == {**record, "record_sha256": written["record_sha256"]}
+    assert written == record
 
 
 class Watched(InlineEngine):
@@ -99,18 +100,18 @@ def test_after_a_conversion_into_a_store_that_dies_at_any_change_another_begins_
         bucket.requests.changes_left = moment
         with pytest.raises(Died):
             convert(shards, out, first)
-        finished = {name: data for name, data in bucket.files("out/").items() if name[0] != "."}
+        published = {name: data for name, data in bucket.files("out/").items() if name[0] != "."}
         bucket.requests.changes_left = 1 << 30
-        if "conversion.json" in finished:
+        if published:  # it died while it published, or later
             with pytest.raises(OutputError, match="name a new or empty folder"):
                 convert(shards, out, "mds")
-            assert bucket.files("out/") == finished
+            assert {name: data for name, data in bucket.files("out/").items() if name[0] != "."} == published
         else:
             convert(shards, out, "mds")
             assert {name: sha256(data).hexdigest() for name, data in bucket.files("out/").items()} == reference
 
 
-def test_a_file_that_appears_between_a_kill_and_the_next_command_is_not_removed(shards, out, reference, monkeypatch):
+def test_what_a_kill_left_published_is_refused_and_not_removed(shards, out, reference, monkeypatch):
     def die(disk: Disk, folder: Path, files: dict[str, Path]) -> None:
         disk.place(folder, dict(list(files.items())[:-2]))
         raise KeyboardInterrupt
@@ -120,23 +121,13 @@ def test_a_file_that_appears_between_a_kill_and_the_next_command_is_not_removed(
         with pytest.raises(KeyboardInterrupt):
             convert(shards, out, "parquet")
     assert visible(out) == ["data"]
-    mine = out / "data" / "mine.txt"
-    mine.write_text("mine")
+    before = digest_folder(out / "data")
     with pytest.raises(OutputError, match="holds data; move it away"):
         convert(shards, out, "mds")
-    assert os.listdir(mine.parent) == ["mine.txt"]
-    mine.parent.rename(out.with_name("elsewhere"))
-    (out / "data").symlink_to("../elsewhere")
-    with pytest.raises(OutputError, match="holds data; move it away"):
-        convert(shards, out, "mds")
-    (out / "data").unlink()
-    (out / "README.md").write_text("My own card.")
-    with pytest.raises(OutputError, match=r"holds README\.md; move it away"):
-        convert(shards, out, "mds")
-    (out / "README.md").unlink()
+    assert digest_folder(out / "data") == before
+    shutil.rmtree(out / "data")
     convert(shards, out, "mds")
     assert digest_folder(out) == reference
-    assert (out.with_name("elsewhere") / "mine.txt").read_text() == "mine"
 
 
 def test_leftovers_of_a_version_that_could_resume_are_removed(shards, out, reference):

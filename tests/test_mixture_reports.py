@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import build_fixtures as fixtures
@@ -17,7 +16,6 @@ from albert_data.cli.summary import describe_build
 from albert_data.inspect.audit.audit import audit_folder
 from albert_data.inspect.audit.rules import Check
 from albert_data.inspect.choice import RowChoice
-from albert_data.inspect.html.anatomy import choose_row
 from albert_data.inspect.html.page import render
 from albert_data.inspect.report import inspect_folder
 from albert_data.inspect.statistics import measure
@@ -64,14 +62,6 @@ def test_statistics_by_source_are_those_of_the_rows(split, out, tokenizer):
         assert one.num_unk == sum(int((row.original_ids == tokenizer.unk_id).sum()) for row in rows)
     if split == "train":
         assert found[1].num_unk > 0
-
-
-def test_the_row_that_the_report_explains_is_in_the_language_of_most_tokens(out):
-    shards = open_shards(out)
-    statistics = measure(shards)
-    more = [replace(one, num_tokens=10**9 if one.name == "source 1" else 1) for one in statistics.by_source]
-    for some, language in ((statistics, "en"), (replace(statistics, by_source=tuple(more)), "de")):
-        assert shards.manifest.mixture[shards[choose_row(shards, some)].source].language == language
 
 
 def test_the_pages_of_inspect_show_the_mixture_and_its_rows(out):

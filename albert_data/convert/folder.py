@@ -3,32 +3,29 @@
     DIR/conversion.json      written last: what was converted and to what, and the name, size and hash of each file
     DIR/.convert/lock        see jobs/work_folder.py
                  plan.json   what is converted, and to what
-                 the files, until all are there
-                 conversion.json   written when all are there; from then on the files are published in DIR
+                 the files and conversion.json, until all are there; then they are published in DIR
 
-DIR must be empty, except for hidden files, such as those of git. So nothing is ever replaced. What is removed lies in
-.convert, or is a file that the record there names, unchanged: a command was killed while it published.
+DIR must be empty, except for hidden files, such as those of git. So nothing is ever replaced, and what is removed lies
+in .convert. A command that was killed while it published leaves some of its files in DIR: the user removes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from albert_data.convert.writers import find_place, hash_bytes, new_hash
+from albert_data.convert.writers import find_place, hash_bytes
 from albert_data.errors import OutputError
 from albert_data.jobs.work_folder import WorkFolder
 from albert_data.shards.paths import CARD_NAME
 from albert_data.storage import FOLDER, find_kind
-from albert_data.storage.files import hash_file, is_regular, is_there, read_json, to_json, write_bytes, write_json
+from albert_data.storage.files import is_there, write_bytes, write_json
 
 RECORD_NAME = "conversion.json"
 _PLAN = "plan.json"
 _FILES = (_PLAN, "data_*.parquet", "*_shard.*.mds", "*_index.json", CARD_NAME, RECORD_NAME)  # see `find_place`
 _RECEIPTS = "*.receipt"  # of older versions
-SEAL = "record_sha256"  # of all other values
 
 
 class ConversionFolder(WorkFolder):
@@ -36,31 +33,19 @@ class ConversionFolder(WorkFolder):
 
     def __init__(self, out: Path) -> None:
         super().__init__(out, ".convert", "conversion", (*_FILES, _RECEIPTS))
-        self.plan_path, self._sealed = self.path / _PLAN, self.path / RECORD_NAME
+        self.plan_path, self._made = self.path / _PLAN, self.path / RECORD_NAME
 
     def begin(self, plan: Mapping[str, Any]) -> None:
-        """Lock DIR, and remove what a killed command left there.
+        """Lock DIR, and remove what a killed command left in .convert.
 
         Raises OutputError if DIR is no folder or holds anything else, or if another command is writing to it.
         """
         if is_there(self.out) and find_kind(self.out) != FOLDER:
             raise OutputError(f"output {self.out} is no folder; name another one")
         self.lock()
-        if not is_there(self.out / RECORD_NAME):
-            for entry in _read_files(self._sealed):
-                self._withdraw(entry["name"], entry["hash"])
         self._check_empty()
         self.drop()
         write_json(self.plan_path, plan)
-
-    def _withdraw(self, name: str, found: str) -> None:
-        """Remove a file that was published before a kill, unless it was changed or lies behind a link."""
-        path = self.out / name
-        is_inside = path.parent == self.out or find_kind(path.parent, follow=False) == FOLDER
-        if is_inside and is_regular(path) and hash_file(path, digest=new_hash()) == found:
-            self._storage.remove(path)
-            if path.parent != self.out:
-                self._storage.remove_empty(path.parent)
 
     def _check_empty(self) -> None:
         """Raise OutputError if DIR holds anything except hidden files."""
@@ -79,7 +64,7 @@ class ConversionFolder(WorkFolder):
         self._storage.sync(self.path)
         described = [{"name": name, "hash": hash_bytes(data)} for name, data in files.items()]
         values = {**record, "files": [*record["files"], *described]}
-        write_json(self._sealed, {**values, SEAL: _hash(values)})
+        write_json(self._made, values)
         return values
 
     def publish(self, record: Mapping[str, Any]) -> None:
@@ -91,21 +76,7 @@ class ConversionFolder(WorkFolder):
     def close(self) -> None:
         """Remove what is left, unless some files may have been published and others not, and free the lock."""
         try:
-            if self.is_locked and (not is_there(self._sealed) or is_there(self.out / RECORD_NAME)):
+            if self.is_locked and (not is_there(self._made) or is_there(self.out / RECORD_NAME)):
                 self.remove()
         finally:  # also if the disk fails, or Ctrl-C comes here: this process could not convert to DIR again
             self.unlock()
-
-
-def _read_files(path: Path) -> list[dict[str, Any]]:
-    """The files of a record; none if there is no record, it is damaged, or it is a link, which no conversion writes."""
-    try:
-        record = read_json(path) if is_regular(path) else {}
-    except (OSError, ValueError):
-        return []
-    seal = record.pop(SEAL, None)
-    return list(record["files"]) if seal == _hash(record) else []
-
-
-def _hash(values: Mapping[str, Any]) -> str:
-    return sha256(to_json(values)).hexdigest()

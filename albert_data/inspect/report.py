@@ -61,7 +61,7 @@ class ShardReport:
         return self.shards.tokenizer.piece_texts
 
     def to_text(self, width: int = WIDTH, *, colour: bool = False) -> str:
-        """The summary in at most 80 columns, then the rows in at most `width`."""
+        """The summary in 80 columns as far as names allow, then the rows in at most `width`."""
         page = "\n\n".join(filter(None, map("\n".join, _list_sections(self))))
         if not self.rows:
             return page if self.choice.count == 0 else f"{page}\n\n{self.shards.split} has no such row."

@@ -62,7 +62,7 @@ def load_initial(path: Path, shards: Path | None = None, *, seed: int = 0, say: 
         tokenizer = _find_published(origin, shards)
         if not tokenizer.is_file():
             say(f"{origin} holds no {MODEL_NAME}: of its vocabulary only the size is compared")
-        elif shards is not None:
+        elif shards is not None and tokenizer.name == MODEL_NAME:  # other tokenizers have rules of their own
             _check_normalization(origin, read_manifest(shards).tokenizer.normalization or "none")
         model, sha256 = import_model(origin, partial(_adapt, generator=generator, say=say)), None
         if tokenizer.is_file():  # the SHA-256 that shards built with it name

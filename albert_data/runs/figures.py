@@ -21,6 +21,7 @@ from albert_data.train.reading import explain, load_object, show
 
 SPLITS = ("train", "validation")
 MAX_EXACT = 2**53  # the largest step or figure that is read: beyond it a float does not hold every integer
+_BEGIN = b'{"step"'  # of a line
 _MAX_BYTES = 32 << 20  # of metrics.jsonl: 100,000 lines; as objects of Python they take ten times as much
 _LINE_BYTES = 1 << 16  # a line that `train` writes has about 400
 
@@ -154,7 +155,8 @@ def read_lines(path: Path) -> list[Line]:
     """The lines of metrics.jsonl, without the last if it is torn: the run was killed while writing it."""
     *texts, rest = split_lines(path)
     # An editor may leave out the line feed at the end. After a crash there are also bytes that were never written.
-    if parse_line(rest) is not None or rest[:1] not in (b"", b"{", b"\0"):
+    is_torn = rest.startswith(_BEGIN) or _BEGIN.startswith(rest) or not rest.strip(b"\0")
+    if parse_line(rest) is not None or not is_torn:
         texts.append(rest)
     lines = []
     for line_number, text in enumerate(texts, 1):

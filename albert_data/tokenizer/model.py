@@ -101,8 +101,12 @@ class Tokenizer:
         return found
 
     def word_rule(self, config: ExampleConfig | None = None) -> WordRule:
-        """How pieces form words; for a build with --pieces, where each piece is one."""
-        return self._word_rule if config is None or config.masks_words else WordRule.every_piece(self.vocab_size)
+        """How pieces form words; for a build with --pieces, where each piece is one. Raises as `check_words` does."""
+        if config is not None and not config.masks_words:
+            return WordRule.every_piece(self.vocab_size)
+        if config is not None:
+            self.check_words()
+        return self._word_rule
 
     def check_words(self) -> None:
         """Raise TokenizerError if its pieces do not show where words begin, as masks of whole words need it."""

@@ -242,8 +242,8 @@ def read_vocab(path: Path, data: bytes) -> bytes:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise TokenizerError(
-            f"tokenizer {path} does not say whether text is made lower case, and {config} can't be read ({why}); write "
-            '{"do_lower_case": true} or {"do_lower_case": false} to it'
+            f"tokenizer {path} does not say whether text is made lower case, and {config} does not help ({why}); "
+            'add "do_lower_case": true or "do_lower_case": false to the object in it'
         ) from error
     return make_wordpiece(pieces, BertRules(**rules))
 

@@ -401,6 +401,8 @@ class ShardLoader:
                 f"{show(version)}, here it is {here}; resume with the version that saved it, or start another "
                 "run from its weights with --init-from"
             )
+        if lacking := self.state_dict().keys() - state.keys():
+            raise CheckpointError(f"can't resume: the state lacks {min(lacking)}; another version saved it")
         for name, own in self._identity().items():
             if state[name] != own:
                 raise CheckpointError(

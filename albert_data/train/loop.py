@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,7 @@ from albert_data.train.device import check_gpus, choose_device, choose_precision
 from albert_data.train.evaluation import evaluate, measure_baseline
 from albert_data.train.flops import batch_flops, peak_flops
 from albert_data.train.folder import METRICS_FILE, TRACE_FILE, check_folder, claim_folder, lock_folder
-from albert_data.train.guesses import Guesser, make_guesser, to_lines
+from albert_data.train.guesses import Answer, Guesser, make_guesser, to_lines
 from albert_data.train.interrupt import Interrupt
 from albert_data.train.loader import ShardLoader, Splits, open_training
 from albert_data.train.memory import fit_batches, halve_batches, warm_up
@@ -144,7 +144,7 @@ def train(
             why = f"the run's rows are packed, and {pack_obstacle}"
             raise ConfigError(f"can't resume here: {why}; resume where the run was")
         budget = Budget(config, loader.steps_per_epoch, began=began, **spent)
-        report = stack.enter_context(closing(Report(budget, shape.task, is_shown=ranks.is_first and is_shown)))
+        report = Report(budget, shape.task, is_shown=ranks.is_first and is_shown)
         report.say(f"run         {run}", *describe_start(session, loader, pack_obstacle, splits, budget))
         opened = Training(
             session=session,
@@ -188,7 +188,7 @@ def make_updates(run: Training) -> bool:
             steps = read_steps(run)
             continue  # with the same step
         position = loader.state_dict()
-        count_work(run, batches, moment)
+        session.tally.num_flops += sum(batch_flops(session.model.config, batch) for batch in batches)
         due, must_stop = find_due(run, intervals, moment), moment.must_stop
         if due or must_stop:
             check_weights(run)  # waits for the GPU, so the lap has all of its work
@@ -312,13 +312,6 @@ def find_due(run: Training, intervals: Intervals, moment: Moment) -> set[str]:
 # ---- what comes between the updates ----
 
 
-def count_work(run: Training, batches: Sequence[Batch], moment: Moment) -> None:
-    """Count the work of an update, and show how far the run is."""
-    session = run.session
-    session.tally.num_flops += sum(batch_flops(session.model.config, batch) for batch in batches)
-    run.report.advance(moment.share_after)
-
-
 def check_weights(run: Training) -> None:
     """Raise AlbertDataError if the run can't go on. Waits for the GPU."""
     if (reason := explain_stop(run.session)) is not None:
@@ -344,7 +337,7 @@ def log(run: Training, moment: Moment) -> None:
     if (num_skipped := tally.num_skipped()) or session.scaler is not None:
         line["skipped_steps"] = num_skipped
     write(run, "train", line)
-    run.report.show(session.step, moment.share_after, line)
+    run.report.show(session.step, line)
     tally.begin_line()
 
 
@@ -383,7 +376,9 @@ def evaluate_rows(run: Training, *, is_last: bool) -> bool:
         return False
     if not all(value is None or math.isfinite(value) for value in values.values()):
         raise AlbertDataError(f"{run.folder}: validation at step {session.step} is not finite ({values})")
-    answers = run.guesser.ask(session.model) if run.guesser is not None else []
+    answers: list[Answer] = []
+    with suppress(torch.cuda.OutOfMemoryError):  # guesses are not worth the run
+        answers = run.guesser.ask(session.model) if run.guesser is not None else []
     run.budget.note("evaluation", run.budget.seconds - began)
     if not session.ranks.is_first:
         return True

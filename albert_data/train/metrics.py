@@ -121,6 +121,7 @@ class MetricsFile:
                 with self._path.open("ab") as file:
                     file.write(text)
             else:
+                read_lines(self._path)  # what was added meanwhile may be no line of metrics
                 lines = ((one, parse_line(one)) for one in split_lines(self._path))
                 kept = [one + b"\n" for one, line in lines if line and line["step"] <= self._keep_until_step]
                 write_bytes(self._path, b"".join((*kept, text)))

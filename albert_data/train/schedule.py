@@ -164,6 +164,12 @@ class Budget:
         seconds = (self.seconds - self._first_seconds - self._pause_seconds) / (step - self._first_step)
         return max(1e-9, seconds / max(MIN_SECONDS, self._updates_end - self.schedule_begin))
 
+    def seconds_left(self, step: int) -> float:
+        """About how long the run takes after `step` updates."""
+        if self.num_steps is None:
+            return max(0.0, 60 * (self._config.minutes or 0) - self.seconds)
+        return (self.num_steps - step) * (self.seconds - self._first_seconds) / max(1, step - self._first_step)
+
     def rate(self, step: int, share: float, per_step: float) -> float:
         """The learning rate of update `step`, counted from 0, with `share` of the run done."""
         if self.num_steps is not None:

@@ -1,23 +1,19 @@
-"""What a run tells while it works: lines on stderr with a progress bar below them, and a trace."""
+"""What a run tells while it works: lines on stderr, and a trace."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch.profiler import profile, schedule
-from tqdm import tqdm
 
 from albert_data.examples.pair_tasks import PairTask
 from albert_data.runs.figures import RunFigures
 from albert_data.runs.verdicts import judge_run
-from albert_data.text.escaping import join_lines
+from albert_data.text.output import tell
 from albert_data.text.wording import count_of, format_duration, format_share, wrap_words
 from albert_data.train.config import name_preset
 from albert_data.train.loader import ShardLoader, Splits
@@ -30,50 +26,17 @@ Item = TypeVar("Item")
 
 
 class Report:
-    """Lines and, on a terminal, a bar with the figures and the time left; elsewhere a line for each interval.
-
-    Only the first of several ranks reports. If stderr is closed or full, or its terminal is gone, the run continues
-    and nothing is shown.
-    """
+    """Lines on stderr, of the first of several ranks: one for each interval of a run, and what else it has to say."""
 
     def __init__(self, budget: Budget, task: PairTask, *, is_shown: bool = True) -> None:
-        self._budget, self._task = budget, task
-        self._is_shown = is_shown and sys.stderr is not None  # it is None where the process was started without
-        self._bar = tqdm(
-            total=100.0,
-            file=sys.stderr,
-            disable=not (self._is_shown and sys.stderr.isatty()),
-            dynamic_ncols=True,
-            bar_format="{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
-        )
-
-    def close(self) -> None:
-        with self._ignore_lost_stderr():
-            self._bar.close()
-
-    @contextmanager
-    def _ignore_lost_stderr(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError:
-            self._is_shown, self._bar.disable = False, True
-            # Python flushes stderr when it ends; if that fails, it exits with 120. So stderr becomes the null device.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        self._budget, self._task, self._is_shown = budget, task, is_shown
 
     def say(self, *lines: str) -> None:
-        if self._is_shown:
-            with self._ignore_lost_stderr():
-                self._bar.write(join_lines(lines), file=sys.stderr)
+        if self._is_shown and lines:
+            tell(*lines)
 
-    def advance(self, share: float) -> None:
-        """Show how much of the run is done."""
-        with self._ignore_lost_stderr():
-            if self._bar.n == 0:
-                self._bar.initial = self._bar.n = 100 * share  # a resumed run: the steps before took no time here
-            self._bar.update(min(100.0, 100 * share) - self._bar.n)
-
-    def show(self, step: int, share: float, line: dict[str, Any]) -> None:
-        """Show a line of metrics of the training. share: of the run that is done."""
+    def show(self, step: int, line: dict[str, Any]) -> None:
+        """Show a line of metrics of the training."""
         speed = f"{line['tokens_per_second']:,.0f} tokens/s"
         if "mfu" in line:
             speed += f", MFU {format_share(line['mfu'], 1)}"
@@ -81,13 +44,9 @@ class Report:
             speed += f", {count_of(line['skipped_steps'], 'update')} skipped"
         if "peak_gb" in line:
             speed += f", at most {line['peak_gb']:.1f} GB"
-        if self._bar.disable:
-            of_all = f" of {self._budget.num_steps:,}" if self._budget.num_steps is not None else ""
-            left = format_duration(self._budget.seconds * max(0.0, 1 - share) / share)
-            self.say(f"step {step:,}{of_all}: {describe(line, self._task)}, {speed}, about {left} left")
-        else:
-            with self._ignore_lost_stderr():
-                self._bar.set_postfix_str(f"{describe(line, self._task, short=True)}, {speed}")
+        of_all = f" of {self._budget.num_steps:,}" if self._budget.num_steps is not None else ""
+        left = format_duration(self._budget.seconds_left(step))
+        self.say(f"step {step:,}{of_all}: {describe(line, self._task)}, {speed}, about {left} left")
 
 
 def describe_start(
@@ -129,7 +88,7 @@ def describe_start(
     ]
 
 
-def describe(values: Mapping[str, Any], task: PairTask, *, short: bool = False) -> str:
+def describe(values: Mapping[str, Any], task: PairTask) -> str:
     """Losses in nats and accuracies in percent, in one line."""
     parts = []
     for head, name in (("mlm", "MLM"), ("sop", task.title)):
@@ -142,8 +101,7 @@ def describe(values: Mapping[str, Any], task: PairTask, *, short: bool = False) 
             beside = f", standard error {error}; the most frequent label alone: {majority}"
         if head == "mlm" and (per_byte := values.get("mlm_nats_per_byte")) is not None:
             beside = f"; {per_byte:.3f} nats a byte"
-        long = f"{name} loss {loss:.3f} ({format_share(accuracy, 1)} right{beside})"
-        parts.append(f"{name} {loss:.3f} {format_share(accuracy, 0)}" if short else long)
+        parts.append(f"{name} loss {loss:.3f} ({format_share(accuracy, 1)} right{beside})")
     return ", ".join(parts) or "nothing to predict"
 
 

@@ -36,11 +36,15 @@ class VocabularyTooLarge(TokenizerError):
     """The text has too few different pieces. largest: the largest size that it supports."""
 
     def __init__(self, vocab_size: int, largest: int) -> None:
+        self._arguments = vocab_size, largest
         super().__init__(
             f"a vocabulary of {vocab_size:,} pieces is larger than the text supports; "
             f"the largest possible is {largest:,}: pass --vocab-size {largest}, or more text"
         )
         self.vocab_size, self.largest = vocab_size, largest
+
+    def __reduce__(self) -> tuple[type[VocabularyTooLarge], tuple[int, int]]:
+        return type(self), self._arguments
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -249,7 +249,7 @@ def _judge_bytes(sample: bytes) -> Encoding | None:
     has_many = 3 * total > size and total >= (3 if is_one_sided else 64)
     # UTF-16 of another script has the zeros of its spaces and line ends, and one high byte that most characters share.
     has_some = 100 * total > size and total >= 16 and is_one_sided and _is_uniform_or_invalid(sample)
-    has_controls = size >= 64 and 5 * (_count_controls(sample) - total) >= size
+    has_controls = size >= 64 and 5 * _count_controls(sample) >= size
     return _WIDE if has_many or has_some or has_controls else None
 
 
