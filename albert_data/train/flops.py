@@ -37,11 +37,14 @@ def training_flops(
     """
     num_tokens = round(num_rows * row_len) if num_tokens is None else num_tokens
     h, e, num_labels = config.hidden_size, config.embedding_size, len(config.task.orders)
-    # Queries, keys, values and out; up and down; then scores and the mixing of values, over all heads.
-    layer = 2 * num_tokens * (4 * h * h + 2 * h * config.ffn_size) + round(4 * num_tokens * h * row_len)
-    pooler = h * h if num_labels else 0
-    rest = num_tokens * e * h + num_rows * (pooler + h * num_labels) + num_masked * (h * e + e * config.vocab_size)
-    return FORWARD_AND_BACKWARD * (len(config.inner_layers()) * layer + 2 * rest)
+    num_layers, pooler = len(config.inner_layers()), h * h if num_labels else 0
+    num_read = num_masked + (num_rows if num_labels else 0)
+    # Queries, keys and values; scores and the mixing of values, over all heads. Then out, up and down, in the last
+    # layer only of the cells that the heads read.
+    mixing = num_layers * (6 * num_tokens * h * h + round(4 * num_tokens * h * row_len))
+    rest = ((num_layers - 1) * num_tokens + num_read) * (h * h + 2 * h * config.ffn_size)
+    rest += num_tokens * e * h + num_rows * (pooler + h * num_labels) + num_masked * (h * e + e * config.vocab_size)
+    return FORWARD_AND_BACKWARD * (mixing + 2 * rest)
 
 
 def peak_flops(device_name: str, precision: str) -> float | None:

@@ -5,7 +5,8 @@ head is that of the shards' sentence task: it has as many labels, and without a 
 It differs from BERT in three ways: embeddings of size E are projected to the hidden size H (factorised embedding),
 layers share parameters in groups, and sentence order prediction replaces next sentence prediction.
 Deviation: there is a projection even if E = H, as in transformers; Google's code has none then.
-The MLM head computes only the masked tokens: a seventh of the memory and work of the full head.
+The heads read the first cell of each row and the masked ones, about a sixth of all. So only these go through the last
+layer behind its attention, and through the MLM head.
 Shape letters: see batch.py.
 """
 
@@ -199,7 +200,8 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.norm = LayerNorm(config.hidden_size)
 
-    def forward(self, x_BTH: Tensor, rows: Tensor | PackedRows) -> Tensor:
+    def forward(self, x_BTH: Tensor, rows: Tensor | PackedRows, cells_C: Tensor | None = None) -> Tensor:
+        """cells_C: which cells of the flattened batch to return, as [C, H]; None: all."""
         qkv_BT3AD = self.qkv(x_BTH).unflatten(-1, (3, self.num_heads, -1))
         q_BATD, k_BATD, v_BATD = qkv_BT3AD.permute(2, 0, 3, 1, 4)
         dropout = self.dropout_prob if self.training else 0.0
@@ -210,6 +212,8 @@ class Attention(nn.Module):
         else:
             mixed_BATD = F.scaled_dot_product_attention(q_BATD, k_BATD, v_BATD, rows, dropout_p=dropout)
         mixed_BTH = mixed_BATD.transpose(1, 2).flatten(2)
+        if cells_C is not None:
+            x_BTH, mixed_BTH = (cells.flatten(0, 1).index_select(0, cells_C) for cells in (x_BTH, mixed_BTH))
         y_BTH: Tensor = self.norm(x_BTH + self.dropout(self.out(mixed_BTH)))
         return y_BTH
 
@@ -243,17 +247,21 @@ class Encoder(nn.Module):
         self.attentions = nn.ModuleList(Attention(config) for _ in range(config.num_attentions))
         self.ffns = nn.ModuleList(FeedForward(config) for _ in range(config.num_ffns))
 
-    def forward(self, x_BTH: Tensor, rows: Tensor | PackedRows) -> Tensor:
-        for attention, ffn in self.inner_layers:
+    def forward(self, x_BTH: Tensor, rows: Tensor | PackedRows, cells_C: Tensor | None = None) -> Tensor:
+        """cells_C: which cells of the flattened batch to return, as [C, H]; None: all."""
+        for number, (attention, ffn) in enumerate(self.inner_layers, 1):
+            read = (cells_C,) if number == len(self.inner_layers) else ()
             if self.recompute and self.training:
-                x_BTH = checkpoint(self.run_inner_layer, attention, ffn, x_BTH, rows, use_reentrant=False)
+                x_BTH = checkpoint(self.run_inner_layer, attention, ffn, x_BTH, rows, *read, use_reentrant=False)
             else:
-                x_BTH = self.run_inner_layer(attention, ffn, x_BTH, rows)
+                x_BTH = self.run_inner_layer(attention, ffn, x_BTH, rows, *read)
         return x_BTH
 
-    def run_inner_layer(self, attention: int, ffn: int, x_BTH: Tensor, rows: Tensor | PackedRows) -> Tensor:
+    def run_inner_layer(
+        self, attention: int, ffn: int, x_BTH: Tensor, rows: Tensor | PackedRows, cells_C: Tensor | None = None
+    ) -> Tensor:
         """Run an attention and a feed-forward, given by their indices. It is compiled as one graph."""
-        y_BTH: Tensor = self.ffns[ffn](self.attentions[attention](x_BTH, rows))
+        y_BTH: Tensor = self.ffns[ffn](self.attentions[attention](x_BTH, rows, cells_C))
         return y_BTH
 
 
@@ -309,6 +317,9 @@ class Albert(nn.Module):
 
         window: how many tokens before and after a token it attends to; 0: to all of its row.
         """
+        return self._encode(batch, window, None)
+
+    def _encode(self, batch: Batch, window: int, cells_C: Tensor | None) -> Tensor:
         # A mask even if there is no padding: without one, torch would compile another graph.
         rows: Tensor | PackedRows = batch.valid_BT[:, None, None, :]
         if batch.row_offsets_R is not None and batch.longest is not None:
@@ -316,28 +327,31 @@ class Albert(nn.Module):
         elif window:
             rows = mask_groups(batch.valid_BT, window)  # padding attends to padding: softmax of nothing would be NaN
         x_BTH: Tensor = self.embeddings(batch.input_ids_BT, batch.segment_ids_BT, batch.positions_BT)
-        x_BTH = self.encoder(x_BTH, rows)
+        x_BTH = self.encoder(x_BTH, rows, cells_C)
         return x_BTH
 
     def forward(self, batch: Batch, window: int = 0) -> Output:
-        x_BTH = self.encode(batch, window)
-        sop_logits_BK = self._predict_label(x_BTH, batch)
-        masked_NH = x_BTH.flatten(0, 1).index_select(0, batch.masked_indices_N)
+        first_B = self._find_first_cells(batch)
+        x_CH = self._encode(batch, window, torch.cat((first_B, batch.masked_indices_N)))
+        first_BH, masked_NH = x_CH.split([len(first_B), len(batch.masked_indices_N)])
+        sop_logits_BK = None
+        if self.pooler is not None and self.sop_head is not None:
+            sop_logits_BK = self.sop_head(torch.tanh(self.pooler(first_BH)))
         mlm_logits_NV, mlm_nats = self.mlm_head.measure(masked_NH, self.embeddings.token.weight, batch.masked_labels_N)
         sop_nats = torch.zeros_like(mlm_nats)
         if sop_logits_BK is not None:
             sop_nats = sum_losses(sop_logits_BK, batch.sop_labels_B)
         return Output(mlm_nats=mlm_nats, sop_nats=sop_nats, mlm_logits_NV=mlm_logits_NV, sop_logits_BK=sop_logits_BK)
 
-    def _predict_label(self, x_BTH: Tensor, batch: Batch) -> Tensor | None:
-        if self.pooler is None or self.sop_head is None:
-            return None
-        first_BH = x_BTH[:, 0]
-        if batch.row_offsets_R is not None:  # the empty rows at the end begin after the last cell, and have no label
-            first_cells_R = batch.row_offsets_R[:-1].clamp(max=batch.input_ids_BT.numel() - 1)
-            first_BH = x_BTH.flatten(0, 1).index_select(0, first_cells_R)
-        logits_BK: Tensor = self.sop_head(torch.tanh(self.pooler(first_BH)))
-        return logits_BK
+    def _find_first_cells(self, batch: Batch) -> Tensor:
+        """The cell of each row's [CLS] in the flattened batch, int64; none without a sentence task."""
+        num_rows, row_len = batch.input_ids_BT.shape
+        if self.pooler is None:
+            return batch.masked_indices_N[:0]
+        if batch.row_offsets_R is None:
+            return torch.arange(num_rows, device=batch.input_ids_BT.device) * row_len
+        # The empty rows at the end begin after the last cell, and have no label.
+        return batch.row_offsets_R[:-1].clamp(max=num_rows * row_len - 1).long()
 
     def num_parameters(self) -> int:
         """Count the parameters, a shared or tied one once."""

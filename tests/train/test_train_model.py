@@ -13,6 +13,7 @@ from toy_rows import mean_loss
 
 from albert_data.train.batch import Batch, collate
 from albert_data.train.config import AlbertConfig
+from albert_data.train.loader import ShardLoader
 from albert_data.train.model import Albert, LayerNorm, attend_by_products, sum_losses
 
 SMALL = dataclasses.replace(
@@ -157,6 +158,30 @@ def test_masked_tokens_added_to_fill_a_shape_change_no_loss(batch):
     bare, more = model(batch), model(filled)
     for name in ("mlm_nats", "sop_nats"):
         torch.testing.assert_close(getattr(bare, name), getattr(more, name))
+
+
+@pytest.mark.parametrize("pairs", ["sop", "none"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_last_layer_of_the_read_cells_alone_gives_the_losses_and_gradients_of_all(toys, pairs, packed):
+    batch = next(iter(ShardLoader(toys.make_shards(40), batch_tokens=512, packed=packed)))
+    model = small_model(sentence_task=pairs, max_positions=64).double()
+    starts = torch.arange(len(batch.sop_labels_B)) * batch.input_ids_BT.shape[1]
+    if packed:
+        starts = batch.row_offsets_R[:-1].clamp(max=batch.input_ids_BT.numel() - 1).long()
+
+    def measure_all_cells() -> list[torch.Tensor]:
+        x_NH = model.encode(batch).flatten(0, 1)
+        masked = model.mlm_head(x_NH[batch.masked_indices_N], model.embeddings.token.weight)
+        losses = [sum_losses(masked, batch.masked_labels_N)]
+        if pairs != "none":
+            losses.append(sum_losses(model.sop_head(model.pooler(x_NH[starts]).tanh()), batch.sop_labels_B))
+        return losses
+
+    found = []
+    for losses in (measure_all_cells(), [(output := model(batch)).mlm_nats, output.sop_nats][: 1 + (pairs != "none")]):
+        found.append([*losses, *torch.autograd.grad(sum(losses), list(model.parameters()))])
+    for all_cells, read_cells in zip(*found, strict=True):
+        torch.testing.assert_close(read_cells, all_cells, atol=1e-9, rtol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -122,7 +122,8 @@ def test_flops_count_the_head_that_is_there():
     counts = {t: training_flops(dataclasses.replace(SMALL, sentence_task=t), **shape) for t in TASKS}
     hidden, per_label = SMALL.hidden_size, 3 * 2 * 4 * SMALL.hidden_size
     assert counts["order3"] - counts["sop"] == per_label
-    assert counts["sop"] - counts["none"] == 2 * per_label + 3 * 2 * 4 * hidden**2  # and the pooler
+    read = hidden**2 + hidden**2 + 2 * hidden * SMALL.ffn_size  # the pooler, and the last layer behind its attention
+    assert counts["sop"] - counts["none"] == 2 * per_label + 3 * 2 * 4 * read
     assert counts["nsp"] == counts["sop"]
 
 
